@@ -1,0 +1,414 @@
+"""Everything the product may refuse, and the code each refusal carries on the wire.
+
+A refusal is raised where the reason is detected and rendered once, in `evidence.api.errors`, which
+maps every `Code` to its HTTP status and error type. The class docstring is the default message, so
+it is written for the reader of the error: one sentence, and never record text.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import ClassVar
+
+CANDIDATES_SHOWN = 12
+"""How many connections an ambiguity names (contract 4, hosted package form)."""
+
+
+class Code(StrEnum):
+    """`error.code` on the wire, grouped by the HTTP status of contract 4."""
+
+    # 400
+    CONNECTOR_INVALID = "connector_invalid"
+    INVALID_ARGUMENT = "invalid_argument"
+    INVALID_CURSOR = "invalid_cursor"
+    INVALID_EXPAND = "invalid_expand"
+    INVALID_FIELD_PATH = "invalid_field_path"
+    INVALID_RECORD = "invalid_record"
+    INVALID_RECORD_IDENTITY = "invalid_record_identity"
+    INVALID_REQUEST = "invalid_request"
+    INVALID_SORT = "invalid_sort"
+    INVALID_WINDOW = "invalid_window"
+    UNKNOWN_FIELD = "unknown_field"
+    UNSUPPORTED_VERSION = "unsupported_version"
+    # 401
+    AUTHENTICATION_ERROR = "authentication_error"
+    # 403
+    FIELD_NOT_GRANTED = "field_not_granted"
+    GRANT_CONSUMED = "grant_consumed"
+    GRANT_EXPIRED = "grant_expired"
+    GRANT_INVALID = "grant_invalid"
+    GRANT_REVOKED = "grant_revoked"
+    GRANT_STREAM_NOT_ALLOWED = "grant_stream_not_allowed"
+    GRANT_TIME_RANGE_EXCEEDED = "grant_time_range_exceeded"
+    INSUFFICIENT_SCOPE = "insufficient_scope"
+    PACKAGE_REVOKED = "package_revoked"
+    PERMISSION_ERROR = "permission_error"
+    # 404
+    BLOB_NOT_FOUND = "blob_not_found"
+    CONNECTION_NOT_FOUND = "connection_not_found"
+    FIELD_NOT_FOUND = "field_not_found"
+    NOT_FOUND = "not_found"
+    QUERY_NOT_FOUND = "query_not_found"
+    STREAM_NOT_DECLARED = "stream_not_declared"
+    # 405, 406, 415
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    NOT_ACCEPTABLE = "not_acceptable"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    # 409
+    AMBIGUOUS_CONNECTION = "ambiguous_connection"
+    AMBIGUOUS_SCHEMA_DETAIL = "ambiguous_schema_detail"
+    CONNECTION_NOT_WRITABLE = "connector_instance_not_writable"
+    # 410
+    CURSOR_EXPIRED = "cursor_expired"
+    # 413
+    RESOURCE_LIMIT = "resource_limit"
+    # 416
+    RANGE_NOT_SATISFIABLE = "range_not_satisfiable"
+    # 421
+    MISDIRECTED_REQUEST = "misdirected_request"
+    # 422
+    FIELD_NOT_TEXT = "field_not_text"
+    # 429
+    RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
+    # 500
+    INTERNAL_ERROR = "internal_error"
+    # 503
+    INGEST_STORAGE_ERROR = "ingest_batch_storage_error"
+    SERVICE_UNAVAILABLE = "service_unavailable"
+
+
+class Refusal(Exception):
+    """The request was refused.
+
+    `param` names the parameter at fault. `extra` members stand in the error body beside the code
+    (`retry_with`, `next_step`, …); their values must be JSON.
+    """
+
+    code: ClassVar[Code] = Code.INTERNAL_ERROR
+
+    def __init__(
+        self, *, message: str | None = None, param: str | None = None, **extra: object
+    ) -> None:
+        self.message = message or self._sentence()
+        self.param = param
+        self.extra: dict[str, object] = extra
+        super().__init__(self.message)
+
+    @classmethod
+    def _sentence(cls) -> str:
+        # `python -OO` strips docstrings; the code is then the best sentence there is.
+        return (cls.__doc__ or cls.code).partition("\n")[0]
+
+
+# Who is asking
+
+
+class AuthenticationRequired(Refusal):
+    """Bearer token required."""
+
+    code = Code.AUTHENTICATION_ERROR
+
+
+class WrongTokenKind(Refusal):
+    """This kind of token is not accepted here."""
+
+    code = Code.PERMISSION_ERROR
+
+
+class InsufficientScope(Refusal):
+    """The token does not cover this operation."""
+
+    code = Code.INSUFFICIENT_SCOPE
+
+
+# What the grant says
+
+
+class GrantConsumed(Refusal):
+    """The single-use grant behind this token has already been used."""
+
+    code = Code.GRANT_CONSUMED
+
+
+class GrantExpired(Refusal):
+    """The grant behind this token has expired."""
+
+    code = Code.GRANT_EXPIRED
+
+
+class GrantInvalid(Refusal):
+    """The grant behind this token is not usable."""
+
+    code = Code.GRANT_INVALID
+
+
+class GrantRevoked(Refusal):
+    """The grant behind this token has been revoked."""
+
+    code = Code.GRANT_REVOKED
+
+
+class PackageRevoked(Refusal):
+    """No grant of this package is usable any more."""
+
+    code = Code.PACKAGE_REVOKED
+
+
+class StreamNotGranted(Refusal):
+    """The stream is outside the grant."""
+
+    code = Code.GRANT_STREAM_NOT_ALLOWED
+
+
+class FieldNotGranted(Refusal):
+    """The field is outside the grant."""
+
+    code = Code.FIELD_NOT_GRANTED
+
+
+class TimeRangeNotGranted(Refusal):
+    """The time range is outside the grant."""
+
+    code = Code.GRANT_TIME_RANGE_EXCEEDED
+
+
+# What does not exist, or must look as if it did not
+
+
+class NotFound(Refusal):
+    """Nothing of that name is visible here."""
+
+    code = Code.NOT_FOUND
+
+
+class ConnectionNotFound(Refusal):
+    """No connection of that id is visible here."""
+
+    code = Code.CONNECTION_NOT_FOUND
+
+
+class StreamNotDeclared(Refusal):
+    """The connector declares no stream of that name."""
+
+    code = Code.STREAM_NOT_DECLARED
+
+
+class FieldNotFound(Refusal):
+    """The record has no such field."""
+
+    code = Code.FIELD_NOT_FOUND
+
+
+class FieldNotText(Refusal):
+    """The field does not hold text."""
+
+    code = Code.FIELD_NOT_TEXT
+
+
+class QueryNotFound(Refusal):
+    """The text asked for does not occur in the field."""
+
+    code = Code.QUERY_NOT_FOUND
+
+
+class BlobNotFound(Refusal):
+    """No blob of that id is visible here."""
+
+    code = Code.BLOB_NOT_FOUND
+
+
+# What must be said more precisely
+
+
+class _Ambiguous(Refusal):
+    """More than one connection is meant."""
+
+    def __init__(
+        self,
+        candidates: Sequence[Mapping[str, object]],
+        *,
+        message: str | None = None,
+        param: str = "connection_id",
+        **extra: object,
+    ) -> None:
+        """`candidates`: {connection_id, display_name, connector_key, grant_id, stream?}, in the
+        order in which to show them, and only what the caller may see."""
+        shown = [dict(candidate) for candidate in candidates[:CANDIDATES_SHOWN]]
+        omitted = len(candidates) - len(shown)
+        counts: dict[str, object] = {
+            "available_connection_count": len(candidates),
+            "available_connections_truncated": omitted > 0,
+            "available_connections_omitted": omitted,
+            "discovery_hint": "GET /v1/schema lists every granted connection.",
+        }
+        super().__init__(
+            message=message,
+            param=param,
+            retry_with=param,
+            available_connections=shown,
+            **(counts | extra),
+        )
+
+
+class AmbiguousConnection(_Ambiguous):
+    """More than one connection matches; name one by connection_id."""
+
+    code = Code.AMBIGUOUS_CONNECTION
+
+
+class AmbiguousSchemaDetail(_Ambiguous):
+    """The full schema is given for one source at a time; name one by connection_id."""
+
+    code = Code.AMBIGUOUS_SCHEMA_DETAIL
+
+
+# What is wrong with the request
+
+
+class InvalidRequest(Refusal):
+    """The request is not valid."""
+
+    code = Code.INVALID_REQUEST
+
+
+class InvalidArgument(Refusal):
+    """The value of a parameter is not valid."""
+
+    code = Code.INVALID_ARGUMENT
+
+
+class UnknownField(Refusal):
+    """The stream declares no such field."""
+
+    code = Code.UNKNOWN_FIELD
+
+
+class InvalidSort(Refusal):
+    """The stream cannot be sorted like that."""
+
+    code = Code.INVALID_SORT
+
+
+class InvalidExpand(Refusal):
+    """The relation cannot be expanded like that."""
+
+    code = Code.INVALID_EXPAND
+
+
+class InvalidFieldPath(Refusal):
+    """The field path is missing or does not name a top-level field."""
+
+    code = Code.INVALID_FIELD_PATH
+
+
+class InvalidWindow(Refusal):
+    """The window is not valid."""
+
+    code = Code.INVALID_WINDOW
+
+
+class InvalidCursor(Refusal):
+    """The cursor is not one of ours, or belongs to another request."""
+
+    code = Code.INVALID_CURSOR
+
+
+class CursorExpired(Refusal):
+    """The cursor is older than the history that is kept; start again."""
+
+    code = Code.CURSOR_EXPIRED
+
+
+class UnsupportedVersion(Refusal):
+    """That PDPP-Version is not supported."""
+
+    code = Code.UNSUPPORTED_VERSION
+
+
+class MethodNotAllowed(Refusal):
+    """The method is not allowed on this path."""
+
+    code = Code.METHOD_NOT_ALLOWED
+
+
+class NotAcceptable(Refusal):
+    """The answer cannot be given in a media type that the request accepts."""
+
+    code = Code.NOT_ACCEPTABLE
+
+
+class UnsupportedMediaType(Refusal):
+    """The media type of the request body is not supported."""
+
+    code = Code.UNSUPPORTED_MEDIA_TYPE
+
+
+class MisdirectedRequest(Refusal):
+    """This server does not answer for that host."""
+
+    code = Code.MISDIRECTED_REQUEST
+
+
+class RangeNotSatisfiable(Refusal):
+    """The byte range lies outside the content."""
+
+    code = Code.RANGE_NOT_SATISFIABLE
+
+
+# Writing
+
+
+class ConnectorInvalid(Refusal):
+    """The source declaration is not valid."""
+
+    code = Code.CONNECTOR_INVALID
+
+
+class InvalidRecord(Refusal):
+    """The record does not match the schema of its stream."""
+
+    code = Code.INVALID_RECORD
+
+
+class InvalidRecordIdentity(Refusal):
+    """The key and the primary key fields of the record disagree."""
+
+    code = Code.INVALID_RECORD_IDENTITY
+
+
+class ConnectionNotWritable(Refusal):
+    """The connection takes no records in its present state."""
+
+    code = Code.CONNECTION_NOT_WRITABLE
+
+
+# What the server cannot do now
+
+
+class ResourceLimit(Refusal):
+    """The request is larger than this server takes."""
+
+    code = Code.RESOURCE_LIMIT
+
+
+class RateLimitExceeded(Refusal):
+    """Too much was asked in too short a time."""
+
+    code = Code.RATE_LIMIT_EXCEEDED
+
+
+class IngestStorageError(Refusal):
+    """The batch could not be stored; sending it again is safe."""
+
+    code = Code.INGEST_STORAGE_ERROR
+
+
+class ServiceUnavailable(Refusal):
+    """The server is not ready to answer."""
+
+    code = Code.SERVICE_UNAVAILABLE
+
+
+class InternalError(Refusal):
+    """The server failed to answer."""
+
+    code = Code.INTERNAL_ERROR
