@@ -6,74 +6,12 @@ it is written for the reader of the error: one sentence, and never record text.
 """
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 from typing import ClassVar
+
+from evidence.refusals.codes import Code as Code
 
 CANDIDATES_SHOWN = 12
 """How many connections an ambiguity names (contract 4, hosted package form)."""
-
-
-class Code(StrEnum):
-    """`error.code` on the wire, grouped by the HTTP status of contract 4."""
-
-    # 400
-    CONNECTOR_INVALID = "connector_invalid"
-    INVALID_ARGUMENT = "invalid_argument"
-    INVALID_CURSOR = "invalid_cursor"
-    INVALID_EXPAND = "invalid_expand"
-    INVALID_FIELD_PATH = "invalid_field_path"
-    INVALID_RECORD = "invalid_record"
-    INVALID_RECORD_IDENTITY = "invalid_record_identity"
-    INVALID_REQUEST = "invalid_request"
-    INVALID_SORT = "invalid_sort"
-    INVALID_WINDOW = "invalid_window"
-    UNKNOWN_FIELD = "unknown_field"
-    UNSUPPORTED_VERSION = "unsupported_version"
-    # 401
-    AUTHENTICATION_ERROR = "authentication_error"
-    # 403
-    FIELD_NOT_GRANTED = "field_not_granted"
-    GRANT_CONSUMED = "grant_consumed"
-    GRANT_EXPIRED = "grant_expired"
-    GRANT_INVALID = "grant_invalid"
-    GRANT_REVOKED = "grant_revoked"
-    GRANT_STREAM_NOT_ALLOWED = "grant_stream_not_allowed"
-    GRANT_TIME_RANGE_EXCEEDED = "grant_time_range_exceeded"
-    INSUFFICIENT_SCOPE = "insufficient_scope"
-    PACKAGE_REVOKED = "package_revoked"
-    PERMISSION_ERROR = "permission_error"
-    # 404
-    BLOB_NOT_FOUND = "blob_not_found"
-    CONNECTION_NOT_FOUND = "connection_not_found"
-    FIELD_NOT_FOUND = "field_not_found"
-    NOT_FOUND = "not_found"
-    QUERY_NOT_FOUND = "query_not_found"
-    STREAM_NOT_DECLARED = "stream_not_declared"
-    # 405, 406, 415
-    METHOD_NOT_ALLOWED = "method_not_allowed"
-    NOT_ACCEPTABLE = "not_acceptable"
-    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
-    # 409
-    AMBIGUOUS_CONNECTION = "ambiguous_connection"
-    AMBIGUOUS_SCHEMA_DETAIL = "ambiguous_schema_detail"
-    CONNECTION_NOT_WRITABLE = "connector_instance_not_writable"
-    # 410
-    CURSOR_EXPIRED = "cursor_expired"
-    # 413
-    RESOURCE_LIMIT = "resource_limit"
-    # 416
-    RANGE_NOT_SATISFIABLE = "range_not_satisfiable"
-    # 421
-    MISDIRECTED_REQUEST = "misdirected_request"
-    # 422
-    FIELD_NOT_TEXT = "field_not_text"
-    # 429
-    RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
-    # 500
-    INTERNAL_ERROR = "internal_error"
-    # 503
-    INGEST_STORAGE_ERROR = "ingest_batch_storage_error"
-    SERVICE_UNAVAILABLE = "service_unavailable"
 
 
 class Refusal(Exception):
@@ -114,19 +52,7 @@ class WrongTokenKind(Refusal):
     code = Code.PERMISSION_ERROR
 
 
-class InsufficientScope(Refusal):
-    """The token does not cover this operation."""
-
-    code = Code.INSUFFICIENT_SCOPE
-
-
 # What the grant says
-
-
-class GrantConsumed(Refusal):
-    """The single-use grant behind this token has already been used."""
-
-    code = Code.GRANT_CONSUMED
 
 
 class GrantExpired(Refusal):
@@ -163,12 +89,6 @@ class FieldNotGranted(Refusal):
     """The field is outside the grant."""
 
     code = Code.FIELD_NOT_GRANTED
-
-
-class TimeRangeNotGranted(Refusal):
-    """The time range is outside the grant."""
-
-    code = Code.GRANT_TIME_RANGE_EXCEEDED
 
 
 # What does not exist, or must look as if it did not
@@ -324,34 +244,10 @@ class UnsupportedVersion(Refusal):
     code = Code.UNSUPPORTED_VERSION
 
 
-class MethodNotAllowed(Refusal):
-    """The method is not allowed on this path."""
-
-    code = Code.METHOD_NOT_ALLOWED
-
-
-class NotAcceptable(Refusal):
-    """The answer cannot be given in a media type that the request accepts."""
-
-    code = Code.NOT_ACCEPTABLE
-
-
-class UnsupportedMediaType(Refusal):
-    """The media type of the request body is not supported."""
-
-    code = Code.UNSUPPORTED_MEDIA_TYPE
-
-
 class MisdirectedRequest(Refusal):
     """This server does not answer for that host."""
 
     code = Code.MISDIRECTED_REQUEST
-
-
-class RangeNotSatisfiable(Refusal):
-    """The byte range lies outside the content."""
-
-    code = Code.RANGE_NOT_SATISFIABLE
 
 
 # Writing

@@ -1,0 +1,66 @@
+"""The codes of the error body; `evidence.api.errors` maps each to its status and type."""
+
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """`error.code` on the wire, grouped by the HTTP status of contract 4."""
+
+    # 400
+    CONNECTOR_INVALID = "connector_invalid"
+    INVALID_ARGUMENT = "invalid_argument"
+    INVALID_CURSOR = "invalid_cursor"
+    INVALID_EXPAND = "invalid_expand"
+    INVALID_FIELD_PATH = "invalid_field_path"
+    INVALID_RECORD = "invalid_record"
+    INVALID_RECORD_IDENTITY = "invalid_record_identity"
+    INVALID_REQUEST = "invalid_request"
+    INVALID_SORT = "invalid_sort"
+    INVALID_WINDOW = "invalid_window"
+    UNKNOWN_FIELD = "unknown_field"
+    UNSUPPORTED_VERSION = "unsupported_version"
+    # 401
+    AUTHENTICATION_ERROR = "authentication_error"
+    # 403
+    FIELD_NOT_GRANTED = "field_not_granted"
+    GRANT_CONSUMED = "grant_consumed"
+    GRANT_EXPIRED = "grant_expired"
+    GRANT_INVALID = "grant_invalid"
+    GRANT_REVOKED = "grant_revoked"
+    GRANT_STREAM_NOT_ALLOWED = "grant_stream_not_allowed"
+    GRANT_TIME_RANGE_EXCEEDED = "grant_time_range_exceeded"
+    INSUFFICIENT_SCOPE = "insufficient_scope"
+    PACKAGE_REVOKED = "package_revoked"
+    PERMISSION_ERROR = "permission_error"
+    # 404
+    BLOB_NOT_FOUND = "blob_not_found"
+    CONNECTION_NOT_FOUND = "connection_not_found"
+    FIELD_NOT_FOUND = "field_not_found"
+    NOT_FOUND = "not_found"
+    QUERY_NOT_FOUND = "query_not_found"
+    STREAM_NOT_DECLARED = "stream_not_declared"
+    # 405, 406, 415
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    NOT_ACCEPTABLE = "not_acceptable"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    # 409
+    AMBIGUOUS_CONNECTION = "ambiguous_connection"
+    AMBIGUOUS_SCHEMA_DETAIL = "ambiguous_schema_detail"
+    CONNECTION_NOT_WRITABLE = "connector_instance_not_writable"
+    # 410
+    CURSOR_EXPIRED = "cursor_expired"
+    # 413
+    RESOURCE_LIMIT = "resource_limit"
+    # 416
+    RANGE_NOT_SATISFIABLE = "range_not_satisfiable"
+    # 421
+    MISDIRECTED_REQUEST = "misdirected_request"
+    # 422
+    FIELD_NOT_TEXT = "field_not_text"
+    # 429
+    RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
+    # 500
+    INTERNAL_ERROR = "internal_error"
+    # 503
+    INGEST_STORAGE_ERROR = "ingest_batch_storage_error"
+    SERVICE_UNAVAILABLE = "service_unavailable"
