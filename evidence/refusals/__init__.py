@@ -61,12 +61,6 @@ class GrantExpired(Refusal):
     code = Code.GRANT_EXPIRED
 
 
-class GrantInvalid(Refusal):
-    """The grant behind this token is not usable."""
-
-    code = Code.GRANT_INVALID
-
-
 class GrantRevoked(Refusal):
     """The grant behind this token has been revoked."""
 
@@ -302,9 +296,3 @@ class ServiceUnavailable(Refusal):
     """The server is not ready to answer."""
 
     code = Code.SERVICE_UNAVAILABLE
-
-
-class InternalError(Refusal):
-    """The server failed to answer."""
-
-    code = Code.INTERNAL_ERROR
