@@ -1,0 +1,99 @@
+"""Connections: the owner's own instances of a source, and what each stream holds."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+
+from evidence.models.owners import Owner
+from evidence.models.sources import Source
+
+
+class Connection(models.Model):
+    """One mailbox, one workspace, one account."""
+
+    class Status(models.TextChoices):
+        DRAFT = "draft", "Draft"
+        ACTIVE = "active", "Active"
+        PAUSED = "paused", "Paused"
+        REVOKED = "revoked", "Revoked"
+
+    connection_id = models.TextField(primary_key=True, db_collation="C")
+    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
+    source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="+")
+    display_name = models.TextField("label")
+    status = models.TextField(choices=Status.choices, default=Status.ACTIVE)
+    languages = ArrayField(
+        models.TextField(),
+        default=list,
+        blank=True,
+        help_text="Languages of its texts, for search: en, de, fr, …",
+    )
+    demo = models.BooleanField(default=False, editable=False)
+    change_seq = models.BigIntegerField(default=0, editable=False)
+    created_at = models.DateTimeField(editable=False)
+    updated_at = models.DateTimeField(editable=False)
+
+    unscoped = models.Manager["Connection"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="connection_id_survives_the_id_grammar",
+                condition=models.Q(connection_id__regex=r"^[A-Za-z0-9_-]{1,64}$"),
+            ),
+            models.CheckConstraint(
+                name="connection_status_known",
+                condition=models.Q(status__in=["draft", "active", "paused", "revoked"]),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.display_name} ({self.connection_id})"
+
+
+class StreamState(models.Model):
+    """Counters of one stream of one connection, kept in the transaction of each write."""
+
+    connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
+    stream = models.TextField(db_collation="C")
+    record_count = models.BigIntegerField(default=0)
+    latest_emitted_at = models.DateTimeField(null=True)
+    updated_at = models.DateTimeField()
+
+    unscoped = models.Manager["StreamState"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["connection", "stream"], name="stream_state_once_per_connection"
+            ),
+            models.CheckConstraint(
+                name="record_count_not_negative", condition=models.Q(record_count__gte=0)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.connection_id}/{self.stream}"
+
+
+class CollectorState(models.Model):
+    """What a collector left to remember: opaque JSON per source, and per grant where it says so."""
+
+    source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="+")
+    grant_id = models.TextField(default="", db_collation="C")
+    state = models.JSONField()
+    updated_at = models.DateTimeField()
+
+    unscoped = models.Manager["CollectorState"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["source", "grant_id"], name="collector_state_once_per_source_and_grant"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"state of {self.source_id}"

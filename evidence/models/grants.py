@@ -1,0 +1,122 @@
+"""Grants, the packages that hold them, and the tokens bound to packages.
+
+``evidence.access`` turns these rows into a ``Scope``; nothing else on the way of a request
+reads them.
+"""
+
+from django.db import models
+
+from evidence.models.clients import Client
+from evidence.models.owners import Owner
+from evidence.models.sources import Source, SourceDeclaration
+
+
+class Package(models.Model):
+    """What one client holds: one or more grants, each of one source."""
+
+    package_id = models.TextField(primary_key=True, db_collation="C")
+    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
+    client = models.ForeignKey(Client, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True)
+
+    unscoped = models.Manager["Package"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    def __str__(self) -> str:
+        return self.package_id
+
+
+class Grant(models.Model):
+    """An owner's permission, resolved and frozen when it was issued.
+
+    ``streams`` is a list of ``{name, instance_ids[], fields[], filters[], relations[], views[],
+    resources?[], time_constraint?{field, since?, until?}}``. An empty list allows nothing. A
+    trigger refuses any later change but revocation and succession.
+    """
+
+    class AccessMode(models.TextChoices):
+        CONTINUOUS = "continuous", "Continuous"
+        SINGLE_USE = "single_use", "Single use"
+
+    grant_id = models.TextField(primary_key=True, db_collation="C")
+    package = models.ForeignKey(Package, on_delete=models.PROTECT, related_name="+")
+    source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="+")
+    declaration = models.ForeignKey(SourceDeclaration, on_delete=models.PROTECT, related_name="+")
+    streams = models.JSONField()
+    purpose_code = models.TextField()
+    purpose_description = models.TextField(blank=True)
+    access_mode = models.TextField(choices=AccessMode.choices, default=AccessMode.CONTINUOUS)
+    retention = models.JSONField(null=True)
+    issued_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    superseded_by = models.OneToOneField(
+        "self", null=True, on_delete=models.PROTECT, related_name="+"
+    )
+
+    unscoped = models.Manager["Grant"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="grant_ends_after_issue",
+                condition=models.Q(expires_at__isnull=True)
+                | models.Q(expires_at__gt=models.F("issued_at")),
+            ),
+            models.CheckConstraint(
+                name="grant_access_mode_known",
+                condition=models.Q(access_mode__in=["continuous", "single_use"]),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.grant_id
+
+
+class AccessToken(models.Model):
+    """A bearer, known only by its keyed hash, bound to one resource.
+
+    An owner token has no package and works at ``/v1`` alone; a client or package token has one.
+    """
+
+    class Kind(models.TextChoices):
+        OWNER = "owner", "Owner"
+        CLIENT = "client", "Client"
+        PACKAGE = "mcp_package", "Package"
+
+    token_id = models.TextField(primary_key=True, db_collation="C")
+    digest = models.BinaryField(unique=True)
+    kind = models.TextField(choices=Kind.choices)
+    resource = models.TextField()
+    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
+    package = models.ForeignKey(Package, null=True, on_delete=models.PROTECT, related_name="+")
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+
+    unscoped = models.Manager["AccessToken"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="owner_tokens_alone_have_no_package",
+                condition=models.Q(kind="owner", package__isnull=True)
+                | models.Q(kind__in=["client", "mcp_package"], package__isnull=False),
+            ),
+            models.CheckConstraint(
+                name="owner_tokens_stay_at_rest",
+                condition=~models.Q(kind="owner") | models.Q(resource="/v1"),
+            ),
+            models.CheckConstraint(
+                name="token_resource_known",
+                condition=models.Q(resource__in=["/v1", "/mcp", "/mcp/events"]),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} token {self.token_id}"

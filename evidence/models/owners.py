@@ -1,0 +1,47 @@
+"""The person whose records these are."""
+
+from django.conf import settings
+from django.db import models
+
+
+class Owner(models.Model):
+    """One owner per installation today; the id is part of every key so that more can come."""
+
+    owner_id = models.TextField(primary_key=True, db_collation="C")
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    display_name = models.TextField(default="Owner")
+    created_at = models.DateTimeField()
+
+    unscoped = models.Manager["Owner"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    def __str__(self) -> str:
+        return self.display_name
+
+
+class SetupLink(models.Model):
+    """A one-time link with which the owner sets a name and password; only its hash is kept."""
+
+    digest = models.BinaryField(primary_key=True)
+    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    unscoped = models.Manager["SetupLink"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="setup_link_ends_after_start",
+                condition=models.Q(expires_at__gt=models.F("created_at")),
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"set-up link until {self.expires_at:%Y-%m-%d %H:%M}"

@@ -1,0 +1,135 @@
+"""Personal rows. Read only in ``evidence.access``, written only in ``evidence.storing``.
+
+All three tables are hash-partitioned by ``connection_id``, which is part of every key: the
+partitions keep scoped search cheap, and a distributed engine could take the tables as they are.
+No foreign key points at them and no global sequence numbers them.
+"""
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.search import SearchVectorField
+from django.db import models
+
+
+class Record(models.Model):
+    """The current state of one record.
+
+    ``sort_key`` is the order-preserving text of the cursor field (null: missing, listed last);
+    ``field_emitted`` maps a field to its own emitted time where that is older than ``emitted_at``;
+    ``numbers``, ``times`` and ``words`` hold declared typed fields at the positions of the layout.
+    The table itself bounds ``record_key`` to 200 bytes (constraint ``record_key_bounded``).
+    """
+
+    pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
+    connection_id = models.TextField(db_collation="C")
+    stream = models.TextField(db_collation="C")
+    record_key = models.TextField(db_collation="C")
+    data = models.JSONField()
+    sort_key = models.TextField(null=True, db_collation="C")
+    consent_time = models.DateTimeField(null=True)
+    emitted_at = models.DateTimeField()
+    field_emitted = models.JSONField(null=True)
+    numbers = ArrayField(models.DecimalField(max_digits=60, decimal_places=20), null=True)
+    times = ArrayField(models.DateTimeField(), null=True)
+    words = ArrayField(models.TextField(), null=True)
+    change_seq = models.BigIntegerField()
+
+    unscoped = models.Manager["Record"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        indexes = [
+            models.Index(
+                fields=["connection_id", "stream", "sort_key", "record_key"],
+                name="record_in_order",
+            ),
+            models.Index(fields=["connection_id", "stream", "consent_time"], name="record_in_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.connection_id}/{self.stream}:{self.record_key}"
+
+
+class RecordChange(models.Model):
+    """One change of one record, append-only, numbered per connection.
+
+    ``before`` maps each changed top-level field to a keyed hash of its earlier value (null: it was
+    absent), so that the granted projection at a bookmark can be compared with today's without
+    keeping the earlier values. A creation has ``before`` null.
+    """
+
+    class Kind(models.TextChoices):
+        CREATED = "c", "created"
+        UPDATED = "u", "updated"
+        DELETED = "d", "deleted"
+
+    pk = models.CompositePrimaryKey("connection_id", "seq")
+    connection_id = models.TextField(db_collation="C")
+    seq = models.BigIntegerField()
+    stream = models.TextField(db_collation="C")
+    record_key = models.TextField(db_collation="C")
+    kind = models.TextField(choices=Kind.choices)
+    before = models.JSONField(null=True)
+    consent_time_before = models.DateTimeField(null=True)
+    recorded_at = models.DateTimeField()
+
+    unscoped = models.Manager["RecordChange"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="change_kind_known", condition=models.Q(kind__in=["c", "u", "d"])
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["connection_id", "stream", "record_key", "seq"], name="change_of_record"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.connection_id}#{self.seq}"
+
+
+class SearchText(models.Model):
+    """The lexemes of one record; each carries its field, so a hidden field cannot match."""
+
+    pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
+    connection_id = models.TextField(db_collation="C")
+    stream = models.TextField(db_collation="C")
+    record_key = models.TextField(db_collation="C")
+    terms = SearchVectorField()
+    authored_at = models.DateTimeField(null=True)
+    analyser = models.SmallIntegerField()
+
+    unscoped = models.Manager["SearchText"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        indexes = [
+            models.Index(
+                fields=["connection_id", "stream", "authored_at", "record_key"],
+                name="search_text_in_time",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.connection_id}/{self.stream}:{self.record_key}"
+
+
+class Suppression(models.Model):
+    """A record the owner erased; only a keyed hash of its key is kept, so imports skip it."""
+
+    pk = models.CompositePrimaryKey("connection_id", "stream", "key_digest")
+    connection_id = models.TextField(db_collation="C")
+    stream = models.TextField(db_collation="C")
+    key_digest = models.BinaryField()
+    erased_at = models.DateTimeField()
+
+    unscoped = models.Manager["Suppression"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    def __str__(self) -> str:
+        return f"an erased record of {self.connection_id}/{self.stream}"
