@@ -1,7 +1,12 @@
 """The person whose records these are."""
 
+import datetime as dt
+
 from django.conf import settings
 from django.db import models
+
+OWNER_ID = "owner"
+"""Whose records an installation holds, until one installation holds more than one owner's."""
 
 
 class Owner(models.Model):
@@ -45,3 +50,9 @@ class SetupLink(models.Model):
 
     def __str__(self) -> str:
         return f"set-up link until {self.expires_at:%Y-%m-%d %H:%M}"
+
+
+def the_owner(now: dt.datetime) -> Owner:
+    """The installation's one owner, made on first use."""
+    owner, _ = Owner.unscoped.get_or_create(owner_id=OWNER_ID, defaults={"created_at": now})
+    return owner
