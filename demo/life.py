@@ -1,0 +1,79 @@
+"""The demo life as a connector would deliver it: declarations, connections, records and blobs."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from demo import cast, channels, health, hostile, stories
+from demo.shapes import BANK, CALENDAR, CHAT, HEALTH, MAIL, Record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COUNT = 3356
+_SOURCES = ("mailbox", "chat", "bank", "calendar", "health")
+_STREAMS = (
+    "channels",
+    "accounts",
+    "messages",
+    "attachments",
+    "transactions",
+    "events",
+    "measurements",
+    "workouts",
+)
+_CONNECTIONS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
+    (MAIL["personal"], "mailbox", "Mail, personal", ("en", "de", "fr", "es", "ja", "zh")),
+    (MAIL["work"], "mailbox", "Mail, Cartolab", ("en", "fr", "de", "ja", "zh", "es")),
+    (CHAT["work"], "chat", "Chat, Cartolab", ("en", "fr", "de", "ja", "zh", "es")),
+    (CHAT["friends"], "chat", "Chat, friends and family", ("en", "de", "es", "fr", "zh", "ja")),
+    (BANK, "bank", "Elbe Bank", ("de", "en", "fr", "es", "ja")),
+    (CALENDAR, "calendar", "Calendar", ("en", "de", "fr", "es", "ja", "zh")),
+    (HEALTH, "health", "Pulse watch", ("en", "de", "fr")),
+)
+
+
+def declarations() -> list[dict[str, Any]]:
+    """One source declaration for each connector, in a fixed order."""
+    folder = cast.HERE / "declarations"
+    return [json.loads((folder / f"{source}.json").read_text()) for source in _SOURCES]
+
+
+def connections() -> list[dict[str, Any]]:
+    """connection_id, connector_key, display_name and the languages to stem by."""
+    return [
+        {
+            "connection_id": connection_id,
+            "connector_key": connector_key,
+            "display_name": display_name,
+            "languages": list(languages),
+        }
+        for connection_id, connector_key, display_name, languages in _CONNECTIONS
+    ]
+
+
+def records() -> Iterator[Record]:
+    """Every record, connection by connection, parents first, then in the order of emitted_at."""
+    yield from _sorted_records()
+
+
+def blobs() -> Iterator[dict[str, Any]]:
+    """connection_id, stream, record_key, blob_id, media_type and content of each file."""
+    yield from stories.blobs()
+
+
+@cache
+def _sorted_records() -> tuple[Record, ...]:
+    order = {connection[0]: place for place, connection in enumerate(_CONNECTIONS)}
+    made = [*channels.records(), *stories.records(), *health.records(), *hostile.records()]
+    made.sort(
+        key=lambda line: (
+            order[line["connection_id"]],
+            _STREAMS.index(line["stream"]),
+            line["emitted_at"],
+            line["key"],
+        )
+    )
+    return tuple(made)
