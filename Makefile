@@ -1,0 +1,51 @@
+# make run    serve this installation on http://127.0.0.1:8000
+# make test   run the tests; starts a database of its own unless DATABASE_URL is set
+# make check  run every static check
+# Each makes .venv first and installs what is missing.
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := 26.3
+
+.PHONY: run test check format clean
+.DEFAULT_GOAL := check
+
+run: .venv/runtime
+	$(BIN)/python manage.py run
+
+test: .venv/development
+	$(BIN)/python -m pytest $(ARGS)
+
+check: .venv/development
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -W "ignore:Got an error checking a consistent" manage.py makemigrations --check --dry-run
+	$(BIN)/python manage.py check --fail-level WARNING
+	DATABASE_URL=postgresql://nobody@127.0.0.1:1/none PDPP_PUBLIC_URL=https://pdpp.example \
+	PDPP_SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(50))') \
+	$(BIN)/python manage.py check --deploy --fail-level WARNING
+	$(BIN)/deptry .
+
+format: .venv/development
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+
+# The stamps: a changed list of requirements installs again, anything else is instant.
+.venv/pip:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip==$(PIP)
+	touch $@
+
+.venv/runtime: requirements.txt .venv/pip
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	touch $@
+
+.venv/development: pyproject.toml .venv/runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	touch $@

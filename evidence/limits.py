@@ -1,0 +1,51 @@
+"""The numbers that the contract fixes, each in one place; nothing else."""
+
+from typing import Final
+
+# Pages of records, changes and search hits.
+PAGE_DEFAULT: Final = 25
+PAGE_MAX: Final = 100
+
+# Children of one expanded relation.
+EXPAND_DEFAULT: Final = 10
+EXPAND_MAX: Final = 50
+
+# Field windows, in Unicode code points.
+WINDOW_DEFAULT_CHARS: Final = 4_096
+WINDOW_MAX_CHARS: Final = 16_384
+WINDOW_CONTEXT_MAX_CHARS: Final = 8_192
+# How far the end of a window may move so that a grapheme stays whole.
+WINDOW_GRAPHEME_CHARS: Final = 32
+
+# Groups of an aggregate.
+GROUPS_DEFAULT: Final = 10
+GROUPS_MAX: Final = 100
+
+# Candidates named when a request must say which connection it means.
+CANDIDATES_MAX: Final = 12
+
+# Nested query parameters, as in filter[field][gte].
+QUERY_DEPTH_MAX: Final = 8
+QUERY_ARRAY_MAX: Final = 64
+
+# Writing. One request, one line of it, and the identity of one record.
+INGEST_MAX_BYTES: Final = 50 * 1024 * 1024
+RECORD_KEY_MAX_BYTES: Final = 200
+LABEL_MAX_CHARS: Final = 200
+
+# What a caller may ask for with max_bytes: UTF-8 bytes of the serialized answer.
+MAX_BYTES_LEAST: Final = 4_000
+MAX_BYTES_MOST: Final = 50_000
+
+# What one MCP tool result may take, by channel, in UTF-8 bytes.
+STRUCTURED_BYTES: Final = 10_000
+TEXT_BYTES: Final = 4_000
+SEARCH_TEXT_BYTES: Final = 1_800
+AGGREGATE_TEXT_BYTES: Final = 400
+READ_BYTES: Final = 8_000
+
+# What the MCP endpoint says of itself.
+TOOLS_LIST_BYTES: Final = 9_000
+INSTRUCTIONS_CHARS: Final = 2_000
+INSTRUCTIONS_LEAD_CHARS: Final = 512
+DESCRIPTION_CHARS: Final = 700

@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Django's command line, with the embedded database running while a command needs one."""
+
+import contextlib
+import os
+import signal
+import sys
+from types import FrameType
+
+from django.core.management import execute_from_command_line
+
+WITHOUT_DATABASE = {"", "check", "help", "makemigrations", "version", "--help", "--version", "-h"}
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pdpp_site.settings")
+    signal.signal(signal.SIGTERM, _leave)
+    program, *arguments = sys.argv
+    # Commands are modules, so their names have underscores; people type hyphens.
+    command = arguments[0].replace("-", "_") if arguments and arguments[0][0:1] != "-" else ""
+    with _database() if command not in WITHOUT_DATABASE else contextlib.nullcontext():
+        execute_from_command_line([program, *([command] if command else []), *arguments[1:]])
+
+
+def _database() -> contextlib.AbstractContextManager[object]:
+    from django.conf import settings
+
+    from pdpp_site import embedded_postgres
+
+    if not settings.EMBEDDED:
+        return contextlib.nullcontext()
+    return embedded_postgres.running(settings.PDPP_VAR / "postgres")
+
+
+def _leave(signum: int, frame: FrameType | None) -> None:
+    """Unwind, so that the embedded database is stopped on the way out."""
+    sys.exit(128 + signum)
+
+
+if __name__ == "__main__":
+    main()

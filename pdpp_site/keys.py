@@ -1,0 +1,43 @@
+"""The installation's secret: from the environment, or made once and kept under ``var/``.
+
+There is no built-in secret. Where the operator brings a database the operator brings the key,
+because several processes must agree on it.
+"""
+
+import json
+import os
+import secrets
+from pathlib import Path
+
+from django.core.exceptions import ImproperlyConfigured
+
+
+def installation_key(var: Path, *, embedded: bool) -> str:
+    """The key kept in ``var/keys.json``, made on first use with mode 0600."""
+    if not embedded:
+        raise ImproperlyConfigured(
+            "DATABASE_URL is set, so PDPP_SECRET_KEY must be set too; make one with: "
+            "python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
+        )
+    path = var / "keys.json"
+    if not path.exists():
+        _write_once(path)
+    kept = json.loads(path.read_text())
+    return str(kept["secret_key"])
+
+
+def _write_once(path: Path) -> None:
+    """Write to the side and link into place: two processes that start together agree."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".keys-{os.getpid()}-{secrets.token_hex(4)}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump({"secret_key": secrets.token_urlsafe(50)}, file)
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()

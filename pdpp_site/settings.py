@@ -1,0 +1,159 @@
+"""Django's settings: every variable is read in the first block, and README.md documents each."""
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import environ
+
+from pdpp_site import embedded_postgres, keys
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = environ.Env()
+
+# --- the environment ---------------------------------------------------------------------------
+DATABASE_URL = env.str("DATABASE_URL", default="")
+PDPP_VAR = Path(env.str("PDPP_VAR", default=str(BASE_DIR / "var"))).resolve()
+PDPP_PORT = env.int("PDPP_PORT", default=8000)
+PDPP_BIND = env.str("PDPP_BIND", default="127.0.0.1")
+PDPP_PUBLIC_URL = env.str("PDPP_PUBLIC_URL", default=f"http://127.0.0.1:{PDPP_PORT}").rstrip("/")
+PDPP_ALLOWED_HOSTS = env.list("PDPP_ALLOWED_HOSTS", default=[])
+PDPP_TRUSTED_PROXIES = env.list("PDPP_TRUSTED_PROXIES", default=["127.0.0.1", "::1"])
+PDPP_SECRET_KEY = env.str("PDPP_SECRET_KEY", default="")
+PDPP_SECRET_KEY_FALLBACKS = env.list("PDPP_SECRET_KEY_FALLBACKS", default=[])
+PDPP_DATABASE_POOL = env.int("PDPP_DATABASE_POOL", default=16)
+PDPP_PGBOUNCER = env.bool("PDPP_PGBOUNCER", default=False)
+PDPP_THREADS = env.int("PDPP_THREADS", default=8)
+PDPP_SHUTDOWN_SECONDS = env.int("PDPP_SHUTDOWN_SECONDS", default=30)
+PDPP_LOG_LEVEL = env.str("PDPP_LOG_LEVEL", default="INFO").upper()
+PDPP_DEBUG = env.bool("PDPP_DEBUG", default=False)
+
+# --- modes -------------------------------------------------------------------------------------
+# Without a DATABASE_URL this is somebody's own machine: an embedded server, and keys made once.
+EMBEDDED = not DATABASE_URL
+# Behind TLS everything that can be pinned to TLS is.
+HTTPS = PDPP_PUBLIC_URL.startswith("https://")
+
+DEBUG = PDPP_DEBUG
+SECRET_KEY = PDPP_SECRET_KEY or keys.installation_key(PDPP_VAR, embedded=EMBEDDED)
+SECRET_KEY_FALLBACKS = PDPP_SECRET_KEY_FALLBACKS
+ALLOWED_HOSTS = [
+    *dict.fromkeys(
+        [
+            urlsplit(PDPP_PUBLIC_URL).hostname or "",
+            *PDPP_ALLOWED_HOSTS,
+            "127.0.0.1",
+            "localhost",
+            "[::1]",
+        ]
+    )
+]
+CSRF_TRUSTED_ORIGINS = [PDPP_PUBLIC_URL]
+
+# --- composition -------------------------------------------------------------------------------
+ROOT_URLCONF = "pdpp_site.urls"
+WSGI_APPLICATION = "pdpp_site.wsgi.application"
+ASGI_APPLICATION = "pdpp_site.asgi.application"
+INSTALLED_APPS = [
+    "pdpp_site",
+    "evidence",
+    "mcp_adapter",
+    "rest_framework",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.messages",
+    "django.contrib.postgres",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+# --- database ----------------------------------------------------------------------------------
+DATABASES = {
+    "default": env.db_url_config(DATABASE_URL or embedded_postgres.url(PDPP_VAR / "postgres"))
+}
+DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
+DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = PDPP_PGBOUNCER
+DATABASES["default"].setdefault("OPTIONS", {})
+# Behind PgBouncer in transaction mode a prepared statement may meet another server.
+DATABASES["default"]["OPTIONS"]["prepare_threshold"] = None if PDPP_PGBOUNCER else 5
+if PDPP_DATABASE_POOL and not PDPP_PGBOUNCER:
+    DATABASES["default"]["OPTIONS"]["pool"] = {
+        "min_size": 1,
+        "max_size": PDPP_DATABASE_POOL,
+        "timeout": 10,
+    }
+
+# --- accounts, pages, language -----------------------------------------------------------------
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+LOGIN_URL = "admin:login"
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "/static/"
+# The few static files are those of the admin; served from the packages, nothing to collect.
+WHITENOISE_USE_FINDERS = True
+
+# --- security ----------------------------------------------------------------------------------
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
+SESSION_COOKIE_NAME = "__Host-session" if HTTPS else "pdpp-session"
+CSRF_COOKIE_NAME = "__Host-csrf" if HTTPS else "pdpp-csrf"
+SESSION_COOKIE_AGE = 7 * 24 * 3600
+SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+# Neighbouring subdomains of the owner's domain, and the browsers' preload list, are not ours.
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
+# The largest body is a request to ingest; the dispatcher refuses more before Django sees it.
+DATA_UPLOAD_MAX_MEMORY_SIZE = None
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [],
+    "DEFAULT_PERMISSION_CLASSES": [],
+    "UNAUTHENTICATED_USER": None,
+}
+
+# --- logging: no bodies, no query strings, no tokens -------------------------------------------
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": PDPP_LOG_LEVEL},
+    "loggers": {
+        "django": {"handlers": ["stderr"], "level": PDPP_LOG_LEVEL, "propagate": False},
+        "uvicorn": {"handlers": ["stderr"], "level": PDPP_LOG_LEVEL, "propagate": False},
+    },
+}
