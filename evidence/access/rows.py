@@ -1,0 +1,338 @@
+"""Rows as far as a grant shows them.
+
+A ``VisibleRecords`` is one stream of one source with the terms of every grant that covers it. All
+its statements are joined from constant fragments; values travel as parameters, and no fragment
+can add a row: each only narrows.
+
+Every read over several connections is one statement. Connections whose terms say the same about
+time and single records form a group; each connection of a group is read in index order by a
+lateral subquery, so a page costs the same however much lies outside it.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any
+
+import orjson
+
+from evidence.access.scope import ConnectionFacts, Only, SourceFacts, StreamTerms, TimeRange
+from evidence.access.statements import Fragment, fetched, joined
+from evidence.declarations.layout import StreamLayout
+from evidence.declarations.types import Field, StreamDeclaration
+from evidence.refusals import FieldNotGranted, UnknownField
+
+SHOWN = "r.connection_id, r.record_key, r.sort_key, r.emitted_at, r.field_emitted, r.data"
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """One stream of one grant, through the connections that are there now."""
+
+    grant_id: str | None
+    terms: StreamTerms
+    connections: tuple[ConnectionFacts, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """A place in the order of a stream: ``sort_key`` None is the bucket that comes last."""
+
+    sort_key: str | None
+    record_key: str
+    connection_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleRecord:
+    """A record cut to the grant. ``emitted_at`` is the latest over the fields that are left."""
+
+    connection: ConnectionFacts
+    grant_id: str | None
+    record_key: str
+    data: dict[str, Any]
+    emitted_at: datetime
+    position: Position
+
+    @property
+    def version(self) -> str:
+        """Names this state of what the grant shows; hidden changes do not change it."""
+        canonical = orjson.dumps(self.data, option=orjson.OPT_SORT_KEYS)
+        return hashlib.sha256(canonical).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Connections that are read under the same condition."""
+
+    connection_ids: list[str]
+    condition: Fragment
+
+
+class VisibleRecords:
+    """One stream of one source, cut to the grants that cover it."""
+
+    def __init__(
+        self,
+        source: SourceFacts,
+        stream: StreamDeclaration,
+        layout: StreamLayout,
+        sights: tuple[Sight, ...],
+    ) -> None:
+        self.source = source
+        self.stream = stream
+        self.layout = layout
+        self.sights = sights
+
+    @cached_property
+    def connections(self) -> tuple[ConnectionFacts, ...]:
+        return tuple(facts for sight in self.sights for facts in sight.connections)
+
+    @cached_property
+    def _sight_of(self) -> Mapping[str, Sight]:
+        return {facts.connection_id: sight for sight in self.sights for facts in sight.connections}
+
+    @cached_property
+    def _facts_of(self) -> Mapping[str, ConnectionFacts]:
+        return {facts.connection_id: facts for facts in self.connections}
+
+    def narrowed_to(self, connection_id: str | None) -> "VisibleRecords":
+        """The same rows through one connection only; without sights when it has none."""
+        if connection_id is None:
+            return self
+        sights = (
+            Sight(sight.grant_id, sight.terms, (facts,))
+            for sight in self.sights
+            for facts in sight.connections
+            if facts.connection_id == connection_id
+        )
+        return VisibleRecords(self.source, self.stream, self.layout, tuple(sights))
+
+    def candidates(self) -> list[dict[str, object]]:
+        """The connections, as an ambiguity names them."""
+        return [
+            {
+                "connection_id": facts.connection_id,
+                "display_name": facts.display_name,
+                "connector_key": self.source.connector_key,
+                "grant_id": sight.grant_id,
+                "stream": self.stream.name,
+            }
+            for sight in self.sights
+            for facts in sight.connections
+        ]
+
+    # Which fields
+
+    def shows(self, field: str | None) -> bool:
+        """Whether every grant concerned shows the field."""
+        return field is not None and all(sight.terms.fields.allows(field) for sight in self.sights)
+
+    def filters_by(self, field: str | None) -> bool:
+        """Whether every grant concerned lets rows be chosen and ordered by the field."""
+        return self.shows(field) and all(
+            sight.terms.filters.allows(str(field)) for sight in self.sights
+        )
+
+    def shown_field(self, name: str, *, param: str) -> Field:
+        """The declared field; raises ``UnknownField`` or ``FieldNotGranted``."""
+        field = self.stream.fields.get(name)
+        if field is None:
+            raise UnknownField(
+                message=f"The stream {self.stream.name!r} declares no field {name[:64]!r}.",
+                param=param,
+                next_step=f"GET /v1/schema?stream={self.stream.name} lists the fields.",
+            )
+        if not self.shows(name):
+            raise FieldNotGranted(
+                message=f"The field {name!r} is outside the grant.",
+                param=param,
+                next_step=f"GET /v1/schema?stream={self.stream.name} lists what is granted.",
+            )
+        return field
+
+    def filter_field(self, name: str, *, param: str) -> Field:
+        """The declared field, where rows may also be chosen by it."""
+        field = self.shown_field(name, param=param)
+        if not self.filters_by(name):
+            raise FieldNotGranted(
+                message=f"The grant shows the field {name!r} but does not let rows be chosen by it.",
+                param=param,
+                next_step=f"GET /v1/schema?stream={self.stream.name} lists what is granted.",
+            )
+        return field
+
+    @cached_property
+    def in_time_order(self) -> bool:
+        """Whether the cursor field may order the rows; else their keys do, which say nothing."""
+        return self.shows(self.stream.cursor_field)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether no row of these connections is hidden, so that kept counters may be told."""
+        return all(
+            sight.terms.time is None and not isinstance(sight.terms.records, Only)
+            for sight in self.sights
+        )
+
+    # Which rows
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        together: dict[tuple[object, object], list[str]] = {}
+        for sight in self.sights:
+            ids = together.setdefault((sight.terms.time, sight.terms.records), [])
+            ids.extend(facts.connection_id for facts in sight.connections)
+        return tuple(
+            Group(ids, _condition(self.stream.name, time, records))
+            for (time, records), ids in together.items()
+        )
+
+    def page(
+        self,
+        *,
+        limit: int,
+        descending: bool,
+        after: Position | None = None,
+        where: Sequence[Fragment] = (),
+    ) -> list[VisibleRecord]:
+        """At most ``limit`` rows after a position, in the order of the stream; one query.
+
+        Missing cursor values come last in both directions, ties are broken by record key and
+        connection.
+        """
+        branches = [
+            self._branch(group, bucket, [*where, *_beyond(after, bucket, descending)], limit)
+            for group in self.groups
+            for bucket in self._buckets(descending)
+            if not (bucket.present and after is not None and after.sort_key is None)
+        ]
+        way = "DESC" if descending else "ASC"
+        order = "u.connection_id"
+        order = f"u.record_key {way}, {order} {way}"
+        if self.in_time_order:
+            order = f"(u.sort_key IS NULL), u.sort_key {way}, {order}"
+        statement = Fragment("SELECT u.* FROM (") + joined(" UNION ALL ", branches)
+        statement += Fragment(f") u ORDER BY {order} LIMIT %s", (limit,))
+        return self._cut(fetched(statement))
+
+    def named(self, record_key: str) -> list[VisibleRecord]:
+        """The record of that key in each connection that has it; one query."""
+        key = Fragment(" AND r.record_key = %s", (record_key,))
+        bucket = Bucket("r.record_key", present=False, narrows="")
+        branches = [self._branch(group, bucket, [key], 1) for group in self.groups]
+        return self._cut(fetched(joined(" UNION ALL ", branches)))
+
+    def _buckets(self, descending: bool) -> "list[Bucket]":  # noqa: FBT001 - internal
+        way = "DESC" if descending else "ASC"
+        by_key = f"r.record_key {way}"
+        if not self.in_time_order:
+            return [Bucket(by_key, present=False, narrows="")]
+        return [
+            Bucket(f"r.sort_key {way}, {by_key}", present=True, narrows=" AND r.sort_key IS NOT NULL"),
+            Bucket(by_key, present=False, narrows=" AND r.sort_key IS NULL"),
+        ]
+
+    def _branch(
+        self, group: Group, bucket: "Bucket", where: Iterable[Fragment], limit: int
+    ) -> Fragment:
+        inner = Fragment(
+            f"SELECT {SHOWN} FROM evidence_record r WHERE r.connection_id = c.id{bucket.narrows}"
+        )
+        for condition in (group.condition, *where):
+            inner += condition
+        inner += Fragment(f" ORDER BY {bucket.order} LIMIT %s", (limit,))
+        outer = Fragment(
+            "(SELECT r.* FROM unnest(%s::text[]) AS c(id) CROSS JOIN LATERAL (",
+            (group.connection_ids,),
+        )
+        return outer + inner + Fragment(") r)")
+
+    def matching(self, columns: Fragment, where: Sequence[Fragment] = ()) -> Fragment:
+        """``SELECT columns`` over every visible row ``r`` that all of ``where`` leave."""
+        branches = []
+        for group in self.groups:
+            branch = Fragment("SELECT ") + columns + Fragment(" FROM evidence_record r WHERE ")
+            branch += Fragment("r.connection_id = ANY(%s)", (group.connection_ids,))
+            for condition in (group.condition, *where):
+                branch += condition
+            branches.append(branch)
+        return joined(" UNION ALL ", branches)
+
+    def _cut(self, rows: Iterable[tuple[Any, ...]]) -> list[VisibleRecord]:
+        return [self._visible(*row) for row in rows]
+
+    def _visible(
+        self,
+        connection_id: str,
+        record_key: str,
+        sort_key: str | None,
+        emitted_at: datetime,
+        field_emitted: str | None,
+        data: str,
+    ) -> VisibleRecord:
+        sight = self._sight_of[connection_id]
+        fields = sight.terms.fields
+        shown = {name: value for name, value in orjson.loads(data).items() if fields.allows(name)}
+        return VisibleRecord(
+            connection=self._facts_of[connection_id],
+            grant_id=sight.grant_id,
+            record_key=record_key,
+            data=shown,
+            emitted_at=_emitted(shown, emitted_at, field_emitted),
+            position=Position(sort_key if self.in_time_order else None, record_key, connection_id),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """The rows with a cursor value, or those without."""
+
+    order: str
+    present: bool
+    narrows: str
+
+
+def _condition(stream: str, time: object, records: object) -> Fragment:
+    """What one grant says about rows, one clause a line."""
+    condition = Fragment(" AND r.stream = %s", (stream,))
+    if isinstance(time, TimeRange):
+        condition += Fragment(" AND r.consent_time IS NOT NULL")
+        if time.since is not None:
+            condition += Fragment(" AND r.consent_time >= %s", (time.since,))
+        if time.until is not None:
+            condition += Fragment(" AND r.consent_time < %s", (time.until,))
+    if isinstance(records, Only):
+        condition += Fragment(" AND r.record_key = ANY(%s)", (sorted(records.names),))
+    return condition
+
+
+def _beyond(after: Position | None, bucket: Bucket, descending: bool) -> list[Fragment]:  # noqa: FBT001
+    if after is None:
+        return []
+    sign = "<" if descending else ">"
+    if bucket.present:
+        return [
+            Fragment(
+                f" AND (r.sort_key, r.record_key, r.connection_id) {sign} (%s, %s, %s)",
+                (after.sort_key, after.record_key, after.connection_id),
+            )
+        ]
+    if after.sort_key is not None:
+        return []
+    return [
+        Fragment(
+            f" AND (r.record_key, r.connection_id) {sign} (%s, %s)",
+            (after.record_key, after.connection_id),
+        )
+    ]
+
+
+def _emitted(shown: Mapping[str, Any], emitted_at: datetime, field_emitted: str | None) -> datetime:
+    if field_emitted is None:
+        return emitted_at
+    own: dict[str, str] = orjson.loads(field_emitted)
+    times = [datetime.fromisoformat(own[name]) if name in own else emitted_at for name in shown]
+    return max(times, default=emitted_at)

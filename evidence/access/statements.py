@@ -1,0 +1,31 @@
+"""Joining and running statements over personal rows: the only cursor outside ``storing``."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from django.db import connection
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """A piece of SQL, constant, and the values of its placeholders."""
+
+    text: str
+    values: tuple[object, ...] = ()
+
+    def __add__(self, other: "Fragment") -> "Fragment":
+        return Fragment(self.text + other.text, self.values + other.values)
+
+
+def joined(separator: str, fragments: Iterable[Fragment]) -> Fragment:
+    parts = list(fragments)
+    values = tuple(value for part in parts for value in part.values)
+    return Fragment(separator.join(part.text for part in parts), values)
+
+
+def fetched(statement: Fragment) -> Sequence[tuple[Any, ...]]:
+    """All rows of one statement."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement.text, statement.values)
+        return cursor.fetchall()

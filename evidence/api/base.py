@@ -1,0 +1,133 @@
+"""What every view under ``/v1`` has in common.
+
+``GrantedView`` runs, in this order: version, bearer, unknown parameters, then the handler with a
+gate in hand. It works the same whether the request came over HTTP or from the MCP adapter in this
+process, which hands over the scope that its transport authenticated.
+"""
+
+import re
+import secrets
+from typing import Any, ClassVar
+
+from django.conf import settings
+from django.http import HttpRequest
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from evidence.access.gate import Gate
+from evidence.access.scope import Scope, TokenKind
+from evidence.access.tokens import authenticate
+from evidence.api import errors
+from evidence.api.params import Parameters
+from evidence.api.rendering import OrjsonRenderer
+from evidence.refusals import (
+    AuthenticationRequired,
+    UnsupportedVersion,
+    WrongTokenKind,
+)
+
+PDPP_VERSION = "2026-04-06"
+RESOURCE = "/v1"
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+
+class BearerAuthentication(BaseAuthentication):
+    """``Authorization: Bearer …`` or, in this process only, a scope already authenticated."""
+
+    def authenticate(self, request: Request) -> tuple[None, Scope]:
+        handed_over = getattr(request._request, "pdpp_scope", None)  # noqa: SLF001 - DRF's own name
+        if isinstance(handed_over, Scope):
+            return None, handed_over
+        scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
+        if scheme != "Bearer" or not bearer:
+            raise AuthenticationRequired(
+                resource_metadata=metadata_url(),
+                next_step="Read the metadata document, then obtain a scoped grant.",
+            )
+        try:
+            return None, authenticate(bearer, resource=RESOURCE, now=timezone.now())
+        except AuthenticationRequired as refusal:
+            refusal.extra |= {
+                "resource_metadata": metadata_url(),
+                "next_step": "Obtain a new token for this resource.",
+            }
+            raise
+
+    def authenticate_header(self, request: Request) -> str:  # noqa: ARG002 - DRF's signature
+        return f'Bearer resource_metadata="{metadata_url()}"'
+
+
+def metadata_url() -> str:
+    return f"{settings.PDPP_PUBLIC_URL}{METADATA_PATH}"
+
+
+class PublicView(APIView):
+    """A view that shows nothing personal and asks nobody who they are."""
+
+    authentication_classes: ClassVar[list[type[BaseAuthentication]]] = []  # type: ignore[misc]
+    permission_classes = ()
+    throttle_classes = ()
+    renderer_classes = (OrjsonRenderer,)
+    parameters: ClassVar[frozenset[str]] = frozenset()
+    request_id = ""
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        if request.headers.get("PDPP-Version", PDPP_VERSION) != PDPP_VERSION:
+            raise UnsupportedVersion(
+                message=f"This server speaks PDPP-Version {PDPP_VERSION}.", param="PDPP-Version"
+            )
+        super().initial(request, *args, **kwargs)
+        self.query = Parameters(request._request, allowed=self.parameters)  # noqa: SLF001
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        asked = request.headers.get("Request-Id", "")
+        self.request_id = (
+            asked if _REQUEST_ID.fullmatch(asked) else f"req_{secrets.token_hex(10)}"
+        )
+        return super().initialize_request(request, *args, **kwargs)
+
+    def get_exception_handler(self) -> Any:
+        return errors.handle
+
+    def finalize_response(
+        self, request: Request, response: Response, *args: Any, **kwargs: Any
+    ) -> Response:
+        response = super().finalize_response(request, response, *args, **kwargs)
+        response["Request-Id"] = response["X-Request-Id"] = self.request_id
+        if response.status_code == 401:
+            response["WWW-Authenticate"] = self._challenge(request)
+        if not _is_unsupported_version(response):
+            response["PDPP-Version"] = PDPP_VERSION
+        response.setdefault("Cache-Control", "private, no-store")
+        return response
+
+    def _challenge(self, request: Request) -> str:
+        challenge = BearerAuthentication().authenticate_header(request)
+        sent = request.headers.get("Authorization", "").startswith("Bearer ")
+        return f'{challenge}, error="invalid_token"' if sent else challenge
+
+
+class GrantedView(PublicView):
+    """A view behind the gate. ``owner_only`` ones refuse every other kind of token."""
+
+    authentication_classes = [BearerAuthentication]  # noqa: RUF012 - DRF's own shape
+    owner_only: ClassVar[bool] = False
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        super().initial(request, *args, **kwargs)
+        scope = request.auth
+        if not isinstance(scope, Scope):
+            raise AuthenticationRequired
+        if self.owner_only and scope.kind is not TokenKind.OWNER:
+            raise WrongTokenKind(message="Only the owner's own token may do this.")
+        self.scope = scope
+        self.gate = Gate(scope)
+
+
+def _is_unsupported_version(response: Response) -> bool:
+    data = response.data
+    return isinstance(data, dict) and data.get("error", {}).get("code") == "unsupported_version"

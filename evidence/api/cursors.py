@@ -1,0 +1,84 @@
+"""Opaque cursors: encrypted, authenticated, bound to who asked and what was asked.
+
+A cursor says nothing to its holder, its length does not vary with what it holds (it is padded to
+a multiple of 96 bytes), and it works for the same rights, the same query and the same direction
+only. Every misuse is told apart (contract 3.3, issue of the REST API).
+"""
+
+import base64
+import binascii
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from evidence.access.scope import Scope
+from evidence.access.secrets import key_for
+from evidence.refusals import CursorExpired, InvalidCursor
+
+BLOCK = 96
+NONCE = 12
+LONGEST = 4_096
+
+
+def seal(kind: str, *, scope: Scope, query: Mapping[str, Any], place: Mapping[str, Any]) -> str:
+    """A cursor of one ``kind`` for ``place`` in the answer to ``query``."""
+    content = orjson.dumps(
+        {"k": kind, "o": _holder(scope), "b": scope.binding, "q": query, "p": place}
+    )
+    content += b" " * (-len(content) % BLOCK)
+    nonce = os.urandom(NONCE)
+    sealed = nonce + AESGCM(key_for("cursor")).encrypt(nonce, content, None)
+    return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
+
+
+def unseal(
+    cursor: str, kind: str, *, scope: Scope, query: Mapping[str, Any], param: str = "cursor"
+) -> dict[str, Any]:
+    """The place in ``cursor``. Raises ``InvalidCursor``, and ``CursorExpired`` when the grant
+    behind it has been replaced since."""
+    content = _opened(cursor, param)
+    if content["k"] != kind:
+        raise InvalidCursor(message="The cursor belongs to another kind of list.", param=param)
+    if content["o"] != _holder(scope):
+        raise InvalidCursor(message="The cursor belongs to another grant.", param=param)
+    if content["b"] != scope.binding:
+        raise CursorExpired(
+            message="The grant behind this cursor has changed; start again without a cursor.",
+            param=param,
+        )
+    changed = sorted(
+        name for name in {*query, *content["q"]} if query.get(name) != content["q"].get(name)
+    )
+    if changed:
+        raise InvalidCursor(
+            message=f"The cursor belongs to another query: {', '.join(changed)} changed.",
+            param=param,
+            next_step="Repeat the query that gave the cursor, or start again without it.",
+        )
+    place: dict[str, Any] = content["p"]
+    return place
+
+
+def _holder(scope: Scope) -> str:
+    return scope.package_id or scope.owner_id
+
+
+def _opened(cursor: str, param: str) -> dict[str, Any]:
+    not_ours = InvalidCursor(
+        message="The cursor is not one of ours, or was changed.",
+        param=param,
+        next_step="Pass next_cursor exactly as it was given, or start again without a cursor.",
+    )
+    if len(cursor) > LONGEST:
+        raise not_ours
+    try:
+        sealed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        content = AESGCM(key_for("cursor")).decrypt(sealed[:NONCE], sealed[NONCE:], None)
+    except (binascii.Error, InvalidTag, ValueError) as error:
+        raise not_ours from error
+    opened: dict[str, Any] = orjson.loads(content)
+    return opened
