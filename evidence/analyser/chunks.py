@@ -1,0 +1,211 @@
+"""Chunks: stretches of text without white space, analysed one by one and remembered.
+
+Most chunks are words that were met before, and all of the cost of an analysis is then one look-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from operator import add
+from typing import Literal, NamedTuple
+
+from evidence.analyser.compounds import Piece, PieceKind, pieces, url_pieces
+from evidence.analyser.folding import Offsets, fold
+from evidence.analyser.terms import Vocabulary, literal, remember
+from evidence.analyser.words import Segment, dense_units, segments
+
+CACHED_CHARS = 48
+_CACHED_CHUNKS = 65_536
+
+TokenKind = PieceKind | Literal["single", "pair"]
+
+
+class Token(NamedTuple):
+    """`start` and `end` count code points of the original text; `position` and `width` words."""
+
+    start: int
+    end: int
+    terms: tuple[str, ...]
+    position: int
+    width: int
+    kind: TokenKind
+
+    def moved(self, chars: int, positions: int) -> Token:
+        """The same token seen from further ahead."""
+        start, end, terms, position, width, kind = self
+        return Token(start + chars, end + chars, terms, position + positions, width, kind)
+
+
+class Wanted(NamedTuple):
+    """The terms that evidence is looked for; a prefix wants every term that starts with it."""
+
+    terms: frozenset[str]
+    prefixes: tuple[str, ...] = ()
+
+    def has(self, terms: Iterable[str]) -> bool:
+        """Whether any of `terms` is wanted."""
+        if not self.terms.isdisjoint(terms):
+            return True
+        return bool(self.prefixes) and any(term.startswith(self.prefixes) for term in terms)
+
+
+class Chunk(NamedTuple):
+    """One analysed chunk; offsets and positions count from its start."""
+
+    tokens: tuple[Token, ...]
+    terms: tuple[str, ...]
+    positions: int
+    length: int
+
+
+# Nearly every chunk is one word long. The others carry these beside their terms, so that the length
+# of a text is counted in the same pass as its terms. No term contains a space.
+LONGER = " longer"
+SHORTER = " shorter"
+
+
+class _Part(NamedTuple):
+    """One analysed segment, in offsets of the folded chunk."""
+
+    tokens: list[Token]
+    positions: int
+    length: int
+
+
+class _TermsByChunk(dict[str, Iterable[str]]):
+    """The terms of a chunk as a mere subscript, which is what makes indexing fast."""
+
+    def __init__(self, chunks: Chunks) -> None:
+        super().__init__()
+        self._chunks = chunks
+
+    def __missing__(self, written: str) -> Iterable[str]:
+        if len(written) > CACHED_CHARS:
+            return self._chunks.long_terms(written)
+        chunk = self._chunks.chunk(written)
+        terms = (*chunk.terms, *_length_marks(chunk.length))
+        remember(self, written, terms, most=_CACHED_CHUNKS)
+        return terms
+
+
+class Chunks:
+    """Chunks to tokens for one set of languages. Shared by threads: its caches only save work."""
+
+    def __init__(self, languages: tuple[str, ...]) -> None:
+        self._vocabulary = Vocabulary(languages)
+        self._known: dict[str, Chunk] = {}
+        self.terms = _TermsByChunk(self)
+
+    def chunk(self, written: str) -> Chunk:
+        """The analysis of a chunk."""
+        known = self._known.get(written)
+        if known is None:
+            known = self._analysed(written)
+            if len(written) <= CACHED_CHARS:
+                remember(self._known, written, known, most=_CACHED_CHUNKS)
+        return known
+
+    def hits(self, written: str, *, wanted: Wanted) -> tuple[Iterable[Token], int]:
+        """The tokens of a chunk that have a wanted term, and the positions the chunk takes."""
+        if len(written) > CACHED_CHARS:
+            return self._hits_in_long(written, wanted=wanted)
+        chunk = self._known.get(written) or self.chunk(written)
+        if not wanted.has(chunk.terms):
+            return (), chunk.positions
+        return [token for token in chunk.tokens if wanted.has(token.terms)], chunk.positions
+
+    def _analysed(self, written: str) -> Chunk:
+        folded = fold(written)
+        found: list[Token] = []
+        positions = length = 0
+        for segment in segments(folded):
+            part = self._part(segment)
+            found.extend(token.moved(segment.start, positions) for token in part.tokens)
+            positions += part.positions
+            length += part.length
+        placed = tuple(_in_original(found, written=written, folded=folded))
+        terms = tuple(term for token in placed for term in token.terms)
+        return Chunk(placed, terms, positions, length)
+
+    def _part(self, segment: Segment) -> _Part:
+        if segment.kind == "dense":
+            units = dense_units(segment.form)
+            return _Part(_dense_tokens(units), len(units), _dense_length(units))
+        if segment.kind == "sign":
+            sign = Token(0, len(segment.form), (segment.form,), 0, 1, "word")
+            return _Part([sign], 1, 1)
+        found, positions = (url_pieces if segment.kind == "url" else pieces)(segment.form)
+        return _Part([self._token(piece) for piece in found], positions, positions)
+
+    def _token(self, piece: Piece) -> Token:
+        start, end, forms, kind, stemmed, position, width = piece
+        if stemmed:
+            terms = self._vocabulary.terms(forms[0])
+        else:
+            terms = tuple(literal(form) for form in forms)
+        return Token(start, end, terms, position, width, kind)
+
+    def long_terms(self, written: str) -> Iterator[str]:
+        """The terms and length marks of a chunk that is not worth remembering."""
+        length = 0
+        for segment in segments(fold(written)):
+            if segment.kind == "dense":
+                units = dense_units(segment.form)
+                yield from units
+                yield from map(add, units, units[1:])
+                length += _dense_length(units)
+            else:
+                part = self._part(segment)
+                for token in part.tokens:
+                    yield from token.terms
+                length += part.length
+        yield from _length_marks(length)
+
+    def _hits_in_long(self, written: str, *, wanted: Wanted) -> tuple[Iterable[Token], int]:
+        folded = fold(written)
+        hits: list[Token] = []
+        positions = 0
+        for segment in segments(folded):
+            if segment.kind == "dense" and not any(t in segment.form for t in wanted.terms):
+                positions += len(dense_units(segment.form))
+                continue
+            part = self._part(segment)
+            hits.extend(
+                token.moved(segment.start, positions)
+                for token in part.tokens
+                if wanted.has(token.terms)
+            )
+            positions += part.positions
+        return _in_original(hits, written=written, folded=folded), positions
+
+
+def _dense_tokens(units: Sequence[str]) -> list[Token]:
+    """Every two neighbours, and every character; offsets count folded code points."""
+    found: list[Token] = []
+    start = 0
+    for place, unit in enumerate(units):
+        end = start + len(unit)
+        if place + 1 < len(units):
+            following = units[place + 1]
+            pair = (unit + following,)
+            found.append(Token(start, end + len(following), pair, place, 2, "pair"))
+        found.append(Token(start, end, (unit,), place, 1, "single"))
+        start = end
+    return found
+
+
+def _length_marks(length: int) -> tuple[str, ...]:
+    return (LONGER,) * (length - 1) if length else (SHORTER,)
+
+
+def _dense_length(units: Sequence[str]) -> int:
+    return (len(units) + 1) // 2
+
+
+def _in_original(found: list[Token], *, written: str, folded: str) -> Iterator[Token]:
+    if not found or written.isascii():
+        yield from found
+        return
+    offsets = Offsets(written, folded=folded)
+    for start, end, terms, position, width, kind in found:
+        yield Token(offsets.start(start), offsets.end(end), terms, position, width, kind)

@@ -1,0 +1,113 @@
+"""Lexemes: a record's searchable fields as the entries of a tsvector without positions.
+
+A lexeme is field code, tier and term: `b2invoice` says that "invoice" is in field `b` with impact
+2. The field is part of the word that is looked up, so what a grant does not show can neither match
+nor rank. Impact uses constants only, never statistics of the stored texts: those would tell a narrow
+grant about what it hides.
+
+What huge records lose: of a field, everything after `INDEXED_CHARS` code points; of a record, when
+its lexemes outgrow a tsvector, the terms of lowest impact first and, among equals, the later ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from evidence.analyser.terms import TERM_CHARS
+from evidence.analyser.tokens import term_frequencies
+
+TIERS = 4
+INDEXED_CHARS = 4_000_000
+
+# PostgreSQL refuses a tsvector whose lexemes take 2**20 bytes or more.
+LEXEME_BYTES = 1_000_000
+
+# BM25's usual constants, and the length of a short mail as "the average" of everything.
+_K1 = 1.2
+_B = 0.75
+_AVERAGE_LENGTH = 200
+
+# At weight 1: a word once in a long text, once in a mail, often or in a short text, in a title.
+_LEAST_IMPACT = (0.4, 0.7, 1.1)
+
+# No lexeme is longer: a field code of some letters, a tier, a term of four-byte characters.
+_LONGEST_BYTES = 16 + 4 * TERM_CHARS
+
+
+class IndexedField(NamedTuple):
+    """One searchable field of a record. `code` is lower-case ASCII letters; 1.0 is a body's weight."""
+
+    code: str
+    text: str
+    weight: float
+
+
+class _Tiers(NamedTuple):
+    """How often each term occurs, and which tier each such number makes."""
+
+    counts: dict[str, int]
+    tier_of: dict[int, int]
+
+
+def lexemes(fields: Sequence[IndexedField], *, languages: tuple[str, ...]) -> list[str]:
+    """The distinct lexemes of a record. Two fields may share a code; the higher tier then holds."""
+    by_code: dict[str, _Tiers] = {}
+    for field in fields:
+        tiers = _tiers(field, languages=languages)
+        known = by_code.get(field.code)
+        by_code[field.code] = tiers if known is None else _higher(known, tiers)
+    found: list[str] = []
+    for code, (counts, tier_of) in by_code.items():
+        start_of = {count: f"{code}{tier}" for count, tier in tier_of.items()}
+        found += [start_of[count] + term for term, count in counts.items()]
+    return found if len(found) * _LONGEST_BYTES <= LEXEME_BYTES else _fitting(found)
+
+
+def tier(frequency: int, *, length: int, weight: float) -> int:
+    """The quantised impact, 0 to 3, of a term that occurs so often in a field of `length` words."""
+    norm = _K1 * (1 - _B + _B * length / _AVERAGE_LENGTH)
+    impact = weight * frequency / (frequency + norm)
+    return sum(impact >= least for least in _LEAST_IMPACT)
+
+
+def tsvector_text(lexemes: Iterable[str]) -> str:
+    """The text form of a tsvector of these lexemes; COPY's own escaping comes on top of it."""
+    names = list(lexemes)
+    if not names:
+        return ""
+    if any("'" in name or "\\" in name for name in names):
+        names = [name.replace("\\", "\\\\").replace("'", "''") for name in names]
+    return "'" + "' '".join(names) + "'"
+
+
+def _tiers(field: IndexedField, *, languages: tuple[str, ...]) -> _Tiers:
+    counts, length = term_frequencies(field.text[:INDEXED_CHARS], languages=languages)
+    tier_of = {
+        count: tier(count, length=length, weight=field.weight) for count in set(counts.values())
+    }
+    return _Tiers(counts, tier_of)
+
+
+def _higher(one: _Tiers, other: _Tiers) -> _Tiers:
+    """Two fields of one code: each term with the better of its tiers, which stand for counts now."""
+    tiers = {term: one.tier_of[count] for term, count in one.counts.items()}
+    for term, count in other.counts.items():
+        tiers[term] = max(tiers.get(term, 0), other.tier_of[count])
+    return _Tiers(tiers, {tier: tier for tier in range(TIERS)})
+
+
+def _fitting(found: list[str]) -> list[str]:
+    """As many lexemes as a tsvector holds: of the highest tiers, then those that come first."""
+    kept: list[str] = []
+    room = LEXEME_BYTES
+    for name in sorted(found, key=_tier_of_lexeme, reverse=True):
+        room -= len(name.encode())
+        if room < 0:
+            break
+        kept.append(name)
+    return kept
+
+
+def _tier_of_lexeme(name: str) -> str:
+    return next(filter(str.isdigit, name))
