@@ -6,8 +6,11 @@ A schema may say a type in several ways: `type`, a union, `anyOf` with "null", `
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
+from urllib.parse import unquote
 
 REFERENCES_FOLLOWED = 16
+NODES_READ = 256
+"""How much of one property is read for its type: alternatives of alternatives multiply."""
 
 
 class Shape(NamedTuple):
@@ -22,7 +25,7 @@ UNKNOWN = Shape((), None)
 
 def shape(node: object, *, root: object) -> Shape:
     """The types and the format of a property schema; `root` is the schema of its stream."""
-    return _shape(node, root, REFERENCES_FOLLOWED)
+    return _shape(node, root, iter(range(NODES_READ)))
 
 
 def annotation(node: object, name: str, *, root: object) -> str | None:
@@ -40,28 +43,33 @@ def annotation(node: object, name: str, *, root: object) -> str | None:
 def resolve(reference: object, *, root: object) -> object:
     """What a local JSON pointer such as `#/$defs/amount` names, or None. Anchors are not followed:
     they validate, but say nothing to a query."""
-    if not isinstance(reference, str) or not reference.startswith("#/"):
+    if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
     node = root
-    for part in reference[2:].split("/"):
-        name = part.replace("~1", "/").replace("~0", "~")
-        if not isinstance(node, Mapping) or name not in node:
-            return None
-        node = node[name]
+    for part in unquote(reference).split("/")[1:]:
+        node = _step(node, part.replace("~1", "/").replace("~0", "~"))
     return node
 
 
-def _shape(node: object, root: object, depth: int) -> Shape:
-    if not isinstance(node, Mapping) or depth == 0:
+def _step(node: object, name: str) -> object:
+    if isinstance(node, Mapping):
+        return node.get(name)
+    if isinstance(node, list) and name.isdecimal() and int(name) < len(node):
+        return node[int(name)]
+    return None
+
+
+def _shape(node: object, root: object, budget: Iterator[int]) -> Shape:
+    if not isinstance(node, Mapping) or next(budget, None) is None:
         return UNKNOWN
     own = _own(node)
     if own.types:
         return own
     for alternatives in (node.get("anyOf"), node.get("oneOf")):
         if isinstance(alternatives, list) and alternatives:
-            return _union(_shape(part, root, depth - 1) for part in alternatives)
+            return _union(_shape(part, root, budget) for part in alternatives)
     if "$ref" in node:
-        return _shape(resolve(node["$ref"], root=root), root, depth - 1)
+        return _shape(resolve(node["$ref"], root=root), root, budget)
     return UNKNOWN
 
 
@@ -86,9 +94,11 @@ def _declared_types(node: Mapping[str, object]) -> Iterable[object]:
 
 
 def _union(parts: Iterator[Shape]) -> Shape:
-    shapes = list(parts)
-    if not all(part.types for part in shapes):
-        return UNKNOWN
+    shapes = []
+    for part in parts:
+        if not part.types:
+            return UNKNOWN
+        shapes.append(part)
     types = tuple(dict.fromkeys(name for part in shapes for name in part.types))
     formats = {part.format for part in shapes if part.types != ("null",)}
     return Shape(types, formats.pop() if len(formats) == 1 else None)

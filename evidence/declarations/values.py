@@ -144,7 +144,10 @@ def _leap_second(text: str) -> datetime | None:
     before = instant(f"{text[:17]}59{text[19:]}")
     if before is None or (before.hour, before.minute) != (23, 59):
         return None
-    return before.replace(microsecond=0) + timedelta(seconds=1)
+    try:
+        return before.replace(microsecond=0) + timedelta(seconds=1)
+    except OverflowError:
+        return None
 
 
 def _digits_fit(exact: Decimal) -> bool:

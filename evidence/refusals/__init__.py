@@ -14,7 +14,7 @@ CANDIDATES_SHOWN = 12
 """How many connections an ambiguity names (contract 4, hosted package form)."""
 
 
-class Refusal(Exception):
+class Refusal(Exception):  # noqa: N818 it is a correct answer, not an error
     """The request was refused.
 
     `param` names the parameter at fault. `extra` members stand in the error body beside the code
