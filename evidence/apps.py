@@ -1,9 +1,15 @@
 """The Django app of the records and of who may read them."""
 
 from django.apps import AppConfig
+from django.core.checks import register
 
 
 class EvidenceConfig(AppConfig):
     name = "evidence"
     verbose_name = "Evidence"
     default_auto_field = "django.db.models.BigAutoField"
+
+    def ready(self) -> None:
+        from evidence.checks import every_route_is_granted
+
+        register(every_route_is_granted)

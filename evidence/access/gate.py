@@ -38,7 +38,9 @@ class Gate:
         facts = [facts for pk, facts in self.scope.sources.items() if pk in pks]
         documents = declared(source.declaration_pk for source in facts)
         return tuple(
-            VisibleSource(source, documents[source.declaration_pk], self._streams_of(source, documents))
+            VisibleSource(
+                source, documents[source.declaration_pk], self._streams_of(source, documents)
+            )
             for source in facts
         )
 
@@ -106,7 +108,7 @@ class Gate:
         for name, stream in document.declaration.streams.items():
             sights = tuple(self._sights(source, name))
             if sights:
-                layout = document.layout.get(name, {})
+                layout = document.layout[name]
                 visible.append(VisibleRecords(source, stream, layout, sights))
         return tuple(visible)
 

@@ -4,7 +4,7 @@ A request names what the owner chose; issuing resolves it against the current de
 freezes the result. Nothing here reads a personal row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -114,9 +114,7 @@ def mint_owner_token(*, owner_id: str, now: datetime, expires_at: datetime | Non
 
 def revoke_grant(grant_id: str, *, now: datetime) -> bool:
     """Ends one grant from the next request on; False when it had ended before or is not there."""
-    return bool(
-        Grant.unscoped.filter(grant_id=grant_id, revoked_at=None).update(revoked_at=now)
-    )
+    return bool(Grant.unscoped.filter(grant_id=grant_id, revoked_at=None).update(revoked_at=now))
 
 
 def revoke_package(package_id: str, *, now: datetime) -> bool:
@@ -218,7 +216,7 @@ def _take(term: StreamTerms, taken: set[tuple[str, str]]) -> None:
 
 def _resolved(
     request: StreamRequest,
-    streams: "dict[str, StreamDeclaration]",
+    streams: Mapping[str, StreamDeclaration],
     connection_ids: frozenset[str],
 ) -> StreamTerms:
     stream = streams.get(request.name)

@@ -231,7 +231,9 @@ class VisibleRecords:
         if not self.in_time_order:
             return [Bucket(by_key, present=False, narrows="")]
         return [
-            Bucket(f"r.sort_key {way}, {by_key}", present=True, narrows=" AND r.sort_key IS NOT NULL"),
+            Bucket(
+                f"r.sort_key {way}, {by_key}", present=True, narrows=" AND r.sort_key IS NOT NULL"
+            ),
             Bucket(by_key, present=False, narrows=" AND r.sort_key IS NULL"),
         ]
 
@@ -250,11 +252,17 @@ class VisibleRecords:
         )
         return outer + inner + Fragment(") r)")
 
-    def matching(self, columns: Fragment, where: Sequence[Fragment] = ()) -> Fragment:
+    def matching(
+        self,
+        columns: Fragment,
+        where: Sequence[Fragment] = (),
+        *,
+        source: str = "evidence_record r",
+    ) -> Fragment:
         """``SELECT columns`` over every visible row ``r`` that all of ``where`` leave."""
         branches = []
         for group in self.groups:
-            branch = Fragment("SELECT ") + columns + Fragment(" FROM evidence_record r WHERE ")
+            branch = Fragment("SELECT ") + columns + Fragment(f" FROM {source} WHERE ")
             branch += Fragment("r.connection_id = ANY(%s)", (group.connection_ids,))
             for condition in (group.condition, *where):
                 branch += condition
@@ -262,17 +270,11 @@ class VisibleRecords:
         return joined(" UNION ALL ", branches)
 
     def _cut(self, rows: Iterable[tuple[Any, ...]]) -> list[VisibleRecord]:
-        return [self._visible(*row) for row in rows]
+        return [self.cut(row) for row in rows]
 
-    def _visible(
-        self,
-        connection_id: str,
-        record_key: str,
-        sort_key: str | None,
-        emitted_at: datetime,
-        field_emitted: str | None,
-        data: str,
-    ) -> VisibleRecord:
+    def cut(self, row: tuple[Any, ...]) -> VisibleRecord:
+        """A row of the columns ``SHOWN``, without whatever the grant does not show."""
+        connection_id, record_key, sort_key, emitted_at, field_emitted, data = row
         sight = self._sight_of[connection_id]
         fields = sight.terms.fields
         shown = {name: value for name, value in orjson.loads(data).items() if fields.allows(name)}

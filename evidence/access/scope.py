@@ -22,7 +22,7 @@ class TokenKind(StrEnum):
 class Everything:
     """No restriction."""
 
-    def allows(self, name: str) -> bool:  # noqa: ARG002 - every name
+    def allows(self, name: str) -> bool:
         return True
 
     def of(self, names: Iterable[str]) -> tuple[str, ...]:

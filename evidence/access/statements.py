@@ -12,7 +12,7 @@ class Fragment:
     """A piece of SQL, constant, and the values of its placeholders."""
 
     text: str
-    values: tuple[object, ...] = ()
+    values: tuple[Any, ...] = ()
 
     def __add__(self, other: "Fragment") -> "Fragment":
         return Fragment(self.text + other.text, self.values + other.values)
@@ -28,4 +28,5 @@ def fetched(statement: Fragment) -> Sequence[tuple[Any, ...]]:
     """All rows of one statement."""
     with connection.cursor() as cursor:
         cursor.execute(statement.text, statement.values)
-        return cursor.fetchall()
+        rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
+    return rows

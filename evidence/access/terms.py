@@ -49,7 +49,9 @@ def _instant(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def frozen(terms: Sequence[StreamTerms], *, time_fields: Mapping[str, str | None]) -> list[dict[str, Any]]:
+def frozen(
+    terms: Sequence[StreamTerms], *, time_fields: Mapping[str, str | None]
+) -> list[dict[str, Any]]:
     """The document that ``parsed_terms`` reads back to equal terms."""
     return [_document(term, time_fields.get(term.name)) for term in terms]
 

@@ -83,7 +83,9 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
         if row[3] in facts
     }
     held = (
-        _everything(facts, known) if kind == TokenKind.OWNER else _usable(orjson.loads(grants or "[]"))
+        _everything(facts, known)
+        if kind == TokenKind.OWNER
+        else _usable(orjson.loads(grants or "[]"))
     )
     return Scope(
         kind=TokenKind(kind),
@@ -128,7 +130,9 @@ def _everything(
     documents = declared(facts.declaration_pk for facts in sources.values())
     held = []
     for facts in sources.values():
-        ids = frozenset(c.connection_id for c in connections.values() if c.source_pk == facts.source_pk)
+        ids = frozenset(
+            c.connection_id for c in connections.values() if c.source_pk == facts.source_pk
+        )
         streams = documents[facts.declaration_pk].declaration.streams
         held.append(
             GrantTerms(None, facts.source_pk, tuple(_all_of(name, ids) for name in streams))

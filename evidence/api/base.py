@@ -7,6 +7,7 @@ process, which hands over the scope that its transport authenticated.
 
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.conf import settings
@@ -16,6 +17,7 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
+from typing_extensions import override
 
 from evidence.access.gate import Gate
 from evidence.access.scope import Scope, TokenKind
@@ -38,6 +40,7 @@ _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 class BearerAuthentication(BaseAuthentication):
     """``Authorization: Bearer …`` or, in this process only, a scope already authenticated."""
 
+    @override
     def authenticate(self, request: Request) -> tuple[None, Scope]:
         handed_over = getattr(request._request, "pdpp_scope", None)  # noqa: SLF001 - DRF's own name
         if isinstance(handed_over, Scope):
@@ -57,7 +60,8 @@ class BearerAuthentication(BaseAuthentication):
             }
             raise
 
-    def authenticate_header(self, request: Request) -> str:  # noqa: ARG002 - DRF's signature
+    @override
+    def authenticate_header(self, request: Request) -> str:
         return f'Bearer resource_metadata="{metadata_url()}"'
 
 
@@ -68,13 +72,14 @@ def metadata_url() -> str:
 class PublicView(APIView):
     """A view that shows nothing personal and asks nobody who they are."""
 
-    authentication_classes: ClassVar[list[type[BaseAuthentication]]] = []  # type: ignore[misc]
+    authentication_classes: Sequence[type[BaseAuthentication]] = ()
     permission_classes = ()
     throttle_classes = ()
     renderer_classes = (OrjsonRenderer,)
     parameters: ClassVar[frozenset[str]] = frozenset()
     request_id = ""
 
+    @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if request.headers.get("PDPP-Version", PDPP_VERSION) != PDPP_VERSION:
             raise UnsupportedVersion(
@@ -83,16 +88,17 @@ class PublicView(APIView):
         super().initial(request, *args, **kwargs)
         self.query = Parameters(request._request, allowed=self.parameters)  # noqa: SLF001
 
+    @override
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
         asked = request.headers.get("Request-Id", "")
-        self.request_id = (
-            asked if _REQUEST_ID.fullmatch(asked) else f"req_{secrets.token_hex(10)}"
-        )
+        self.request_id = asked if _REQUEST_ID.fullmatch(asked) else f"req_{secrets.token_hex(10)}"
         return super().initialize_request(request, *args, **kwargs)
 
+    @override
     def get_exception_handler(self) -> Any:
         return errors.handle
 
+    @override
     def finalize_response(
         self, request: Request, response: Response, *args: Any, **kwargs: Any
     ) -> Response:
@@ -114,9 +120,10 @@ class PublicView(APIView):
 class GrantedView(PublicView):
     """A view behind the gate. ``owner_only`` ones refuse every other kind of token."""
 
-    authentication_classes = [BearerAuthentication]  # noqa: RUF012 - DRF's own shape
-    owner_only: ClassVar[bool] = False
+    authentication_classes = (BearerAuthentication,)
+    owner_only = False
 
+    @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
         scope = request.auth

@@ -151,4 +151,3 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response:
     if response.status_code == 429:
         response["Retry-After"] = str(refusal.extra.get("retry_after", 60))
     return response
-

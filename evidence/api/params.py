@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class Warning_:
+class Notice:
     """One entry of ``meta.warnings`` (contract 3.0)."""
 
     code: str
@@ -34,9 +34,10 @@ class Parameters:
 
     def __init__(self, request: HttpRequest, *, allowed: frozenset[str]) -> None:
         self.path = request.get_full_path()
-        self.warnings: list[Warning_] = []
+        self._query = _query(request)
+        self.warnings: list[Notice] = []
         self._values: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-        for name, keys, value in _parsed(_query(request)):
+        for name, keys, value in _parsed(self._query):
             if name not in allowed:
                 raise InvalidRequest(
                     message=f"Unknown parameter {name[:64]!r}.",
@@ -45,8 +46,12 @@ class Parameters:
                 )
             self._values.setdefault(name, []).append((keys, value))
 
-    def has(self, name: str) -> bool:
-        return name in self._values
+    def link(self, **changed: str) -> str:
+        """The same address with other values for some parameters."""
+        query = self._query.copy()
+        for name, value in changed.items():
+            query[name] = value
+        return f"{self.path.partition('?')[0]}?{query.urlencode()}"
 
     def text(self, name: str) -> str | None:
         """A plain value; refused when it is repeated or has brackets."""
@@ -72,10 +77,14 @@ class Parameters:
             return default
         if number < 1:
             raise InvalidRequest(message=f"{name} takes a whole number from 1 up.", param=name)
+        return self.clamped(name, number, most=most)
+
+    def clamped(self, name: str, number: int, *, most: int) -> int:
+        """``number``, lowered to ``most`` with a warning."""
         if number <= most:
             return number
         self.warnings.append(
-            Warning_(
+            Notice(
                 "limit_clamped",
                 f"{name} was lowered to {most}.",
                 name,
@@ -122,7 +131,7 @@ class Parameters:
                 param="connector_instance_id",
             )
         self.warnings.append(
-            Warning_(
+            Notice(
                 "deprecated_alias_used",
                 "connector_instance_id is an old name of connection_id.",
                 "connector_instance_id",

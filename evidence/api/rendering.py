@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 from rest_framework.renderers import BaseRenderer
+from typing_extensions import override
 
 
 class OrjsonRenderer(BaseRenderer):
@@ -14,10 +15,11 @@ class OrjsonRenderer(BaseRenderer):
     format = "json"
     charset = None
 
+    @override
     def render(
         self,
         data: Any,
-        accepted_media_type: str | None = None,  # noqa: ARG002 - DRF's signature
-        renderer_context: Mapping[str, Any] | None = None,  # noqa: ARG002
+        accepted_media_type: str | None = None,
+        renderer_context: Mapping[str, Any] | None = None,
     ) -> bytes:
         return b"" if data is None else orjson.dumps(data)

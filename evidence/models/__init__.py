@@ -6,10 +6,22 @@ Importing the modules registers the models with Django. Nothing is re-exported: 
 
 from evidence.models import (
     blobs as blobs,
+)
+from evidence.models import (
     clients as clients,
+)
+from evidence.models import (
     connections as connections,
+)
+from evidence.models import (
     grants as grants,
+)
+from evidence.models import (
     owners as owners,
+)
+from evidence.models import (
     records as records,
+)
+from evidence.models import (
     sources as sources,
 )

@@ -1,6 +1,7 @@
 """Bytes that belong to records, kept outside the record rows and read in ranges."""
 
 from django.db import models
+from typing_extensions import override
 
 
 class Blob(models.Model):
@@ -24,6 +25,7 @@ class Blob(models.Model):
             models.Index(fields=["connection_id", "stream", "record_key"], name="blob_of_record")
         ]
 
+    @override
     def __str__(self) -> str:
         return self.blob_id
 
@@ -42,5 +44,6 @@ class BlobChunk(models.Model):
     class Meta:
         default_manager_name = "unscoped"
 
+    @override
     def __str__(self) -> str:
         return f"{self.blob_id}[{self.position}]"

@@ -1,6 +1,7 @@
 """Clients: the programs that ask for grants."""
 
 from django.db import models
+from typing_extensions import override
 
 from evidence.models.owners import Owner
 
@@ -21,5 +22,6 @@ class Client(models.Model):
             )
         ]
 
+    @override
     def __str__(self) -> str:
         return self.display_name

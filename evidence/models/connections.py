@@ -2,6 +2,7 @@
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from typing_extensions import override
 
 from evidence.models.owners import Owner
 from evidence.models.sources import Source
@@ -47,6 +48,7 @@ class Connection(models.Model):
             ),
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.display_name} ({self.connection_id})"
 
@@ -73,6 +75,7 @@ class StreamState(models.Model):
             ),
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.connection_id}/{self.stream}"
 
@@ -95,5 +98,6 @@ class CollectorState(models.Model):
             )
         ]
 
+    @override
     def __str__(self) -> str:
         return f"state of {self.source_id}"

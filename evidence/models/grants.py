@@ -5,6 +5,7 @@ reads them.
 """
 
 from django.db import models
+from typing_extensions import override
 
 from evidence.models.clients import Client
 from evidence.models.owners import Owner
@@ -25,6 +26,7 @@ class Package(models.Model):
     class Meta:
         default_manager_name = "unscoped"
 
+    @override
     def __str__(self) -> str:
         return self.package_id
 
@@ -73,6 +75,7 @@ class Grant(models.Model):
             ),
         ]
 
+    @override
     def __str__(self) -> str:
         return self.grant_id
 
@@ -118,5 +121,6 @@ class AccessToken(models.Model):
             ),
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.kind} token {self.token_id}"

@@ -4,6 +4,7 @@ import datetime as dt
 
 from django.conf import settings
 from django.db import models
+from typing_extensions import override
 
 OWNER_ID = "owner"
 """Whose records an installation holds, until one installation holds more than one owner's."""
@@ -24,6 +25,7 @@ class Owner(models.Model):
     class Meta:
         default_manager_name = "unscoped"
 
+    @override
     def __str__(self) -> str:
         return self.display_name
 
@@ -48,6 +50,7 @@ class SetupLink(models.Model):
             )
         ]
 
+    @override
     def __str__(self) -> str:
         return f"set-up link until {self.expires_at:%Y-%m-%d %H:%M}"
 

@@ -8,6 +8,7 @@ No foreign key points at them and no global sequence numbers them.
 from django.contrib.postgres.fields import ArrayField
 from django.contrib.postgres.search import SearchVectorField
 from django.db import models
+from typing_extensions import override
 
 
 class Record(models.Model):
@@ -45,6 +46,7 @@ class Record(models.Model):
             models.Index(fields=["connection_id", "stream", "consent_time"], name="record_in_time"),
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.connection_id}/{self.stream}:{self.record_key}"
 
@@ -87,6 +89,7 @@ class RecordChange(models.Model):
             )
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.connection_id}#{self.seq}"
 
@@ -113,6 +116,7 @@ class SearchText(models.Model):
             )
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.connection_id}/{self.stream}:{self.record_key}"
 
@@ -131,5 +135,6 @@ class Suppression(models.Model):
     class Meta:
         default_manager_name = "unscoped"
 
+    @override
     def __str__(self) -> str:
         return f"an erased record of {self.connection_id}/{self.stream}"

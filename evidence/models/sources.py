@@ -1,6 +1,7 @@
 """Sources and the exact declarations they were published with."""
 
 from django.db import models
+from typing_extensions import override
 
 from evidence.models.owners import Owner
 
@@ -32,6 +33,7 @@ class Source(models.Model):
             ),
         ]
 
+    @override
     def __str__(self) -> str:
         return self.display_name
 
@@ -60,5 +62,6 @@ class SourceDeclaration(models.Model):
             )
         ]
 
+    @override
     def __str__(self) -> str:
         return f"{self.version} (revision {self.revision})"

@@ -1,0 +1,60 @@
+"""Counts and extents over visible rows, and the counters that are kept where nothing is hidden."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from evidence.access.rows import VisibleRecords
+from evidence.access.statements import Fragment, fetched
+
+
+def count(visible: VisibleRecords, where: Sequence[Fragment] = ()) -> int:
+    """How many visible rows ``where`` leaves; one query."""
+    branches = visible.matching(Fragment("count(*) AS n"), where)
+    total = Fragment("SELECT coalesce(sum(u.n), 0)::bigint FROM (") + branches + Fragment(") u")
+    return int(fetched(total)[0][0])
+
+
+def time_bounds(
+    visible: VisibleRecords, where: Sequence[Fragment] = ()
+) -> tuple[datetime | None, datetime | None]:
+    """The earliest and the latest consent time of what ``where`` leaves; one query."""
+    columns = Fragment("min(r.consent_time) AS low, max(r.consent_time) AS high")
+    branches = visible.matching(columns, where)
+    row = fetched(Fragment("SELECT min(u.low), max(u.high) FROM (") + branches + Fragment(") u"))[0]
+    return row[0], row[1]
+
+
+def kept_counts(
+    streams: Iterable[VisibleRecords],
+) -> Mapping[tuple[str, str], tuple[int, datetime | None]]:
+    """(connection_id, stream) -> records and latest emitted time, from the counters; one query.
+
+    Only where a grant hides no row of the stream: a counter knows nothing of grants. The time is
+    left out unless the grant also shows every field, because a hidden change moves it.
+    """
+    wanted = {
+        (facts.connection_id, visible.stream.name): shows_all(visible)
+        for visible in streams
+        if visible.is_whole
+        for facts in visible.connections
+    }
+    if not wanted:
+        return {}
+    rows = fetched(
+        Fragment(
+            "SELECT s.connection_id, s.stream, s.record_count, s.latest_emitted_at"
+            " FROM evidence_streamstate s WHERE s.connection_id = ANY(%s)",
+            (sorted({connection_id for connection_id, _ in wanted}),),
+        )
+    )
+    kept = {
+        (connection_id, stream): (records, latest if wanted[connection_id, stream] else None)
+        for connection_id, stream, records, latest in rows
+        if (connection_id, stream) in wanted
+    }
+    return {key: kept.get(key, (0, None)) for key in wanted}
+
+
+def shows_all(visible: VisibleRecords) -> bool:
+    """Whether every declared field is granted."""
+    return all(visible.shows(name) for name in visible.stream.fields)

@@ -1,0 +1,56 @@
+"""One field of one record, or a slice of it cut in the database."""
+
+from dataclasses import dataclass
+
+from evidence.access.rows import VisibleRecords
+from evidence.access.statements import Fragment, fetched
+from evidence.declarations.types import Field
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSlice:
+    """``text`` starts at ``start_chars`` of a field of ``total_chars`` code points.
+
+    ``json_type`` is the type of the value, None when the record lacks the field; other than for a
+    string, ``text`` is the value as JSON. ``size_bytes`` is its length in UTF-8.
+    """
+
+    connection_id: str
+    json_type: str | None
+    start_chars: int
+    text: str
+    total_chars: int
+    size_bytes: int
+
+
+def field_slices(
+    visible: VisibleRecords, record_key: str, field: Field, *, start: int, length: int | None
+) -> list[FieldSlice]:
+    """The slice in each connection that has the record; the whole field without ``length``.
+
+    One query. The caller has the field from ``shown_field``; asking again costs nothing and keeps
+    this safe on its own.
+    """
+    name = visible.shown_field(field.name, param="field").name
+    value = "(r.data->>%s)"
+    part = value
+    values: tuple[object, ...] = (name,)
+    if length is not None:
+        part = f"substring({value} from %s for %s)"
+        values = (name, start + 1, length)
+    columns = Fragment("r.connection_id, jsonb_typeof(r.data->%s), ", (name,))
+    columns += Fragment(
+        f"{part}, char_length({value}), octet_length({value})", (*values, name, name)
+    )
+    rows = fetched(visible.matching(columns, [Fragment(" AND r.record_key = %s", (record_key,))]))
+    return [
+        FieldSlice(
+            connection_id=connection_id,
+            json_type=json_type,
+            start_chars=start if length is not None else 0,
+            text=text or "",
+            total_chars=total or 0,
+            size_bytes=size or 0,
+        )
+        for connection_id, json_type, text, total, size in rows
+    ]

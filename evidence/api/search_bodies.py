@@ -1,0 +1,103 @@
+"""The bodies of search (contract 3.9): hits, their evidence, and what is said of the whole."""
+
+import hashlib
+from typing import Any
+
+from evidence.analyser.passages import marked, plain
+from evidence.api.envelopes import instant, record_route, source_labels, window_read
+from evidence.api.params import Notice
+from evidence.reading.search import Excerpt, Found, Hit
+
+Json = dict[str, Any]
+
+
+def hit(found: Hit) -> Json:
+    """One result. Without a proven text match there is no snippet and no excerpt (B3)."""
+    visible, record = found.visible, found.record
+    body: Json = {
+        "object": "search_result",
+        "stream": visible.stream.name,
+        "record_key": record.record_key,
+        "connector_id": visible.source.connector_key,
+        **source_labels(visible, record),
+        "emitted_at": instant(record.emitted_at),
+        "version": record.version,
+        "matched_fields": list(dict.fromkeys(excerpt.field for excerpt in found.excerpts)),
+        "record_url": record_route(visible.stream.name, record.record_key)
+        + f"?connection_id={record.connection.connection_id}",
+        "score": {
+            "kind": "field_impact",
+            "value": found.match.rank.score,
+            "order": "higher_is_better",
+        },
+        "evidence_excerpts": [_excerpt(found, excerpt) for excerpt in found.excerpts],
+    }
+    if found.title is not None:
+        body["title"] = found.title
+    if found.authored_at is not None:
+        body["authored_at"] = found.authored_at
+    if found.excerpts:
+        best = found.excerpts[0]
+        body["snippet"] = {"field": best.field, "text": marked(best.text, best.passage)}
+    return body
+
+
+def meta(found: Found) -> Json:
+    """Counts and recall, never more certain than they are."""
+    accuracy = "lower_bound" if found.lower_bound else "exact"
+    body: Json = {
+        "count": found.count,
+        "count_accuracy": accuracy,
+        "recall": {
+            "complete": found.complete,
+            "ranking_scope": "all_matches",
+            "truncated": not found.complete,
+        },
+    }
+    if found.relaxed:
+        body["match"] = "any_word"
+        body["note"] = "No record has all the words; these have at least one of them."
+    elif not found.hits:
+        body["hint"] = (
+            "Nothing visible matches. Try fewer or other words, a prefix such as invoi*, "
+            "or GET /v1/schema for the streams there are."
+        )
+    return body
+
+
+def skipped(found: Found) -> list[Notice]:
+    """Streams that were named or granted but have no searchable granted field."""
+    if not found.skipped:
+        return []
+    names = sorted({visible.stream.name for visible in found.skipped})
+    return [
+        Notice(
+            "source_skipped_not_applicable",
+            "Streams without a searchable field were passed over.",
+            "streams",
+            {"streams": names},
+        )
+    ]
+
+
+def _excerpt(found: Hit, excerpt: Excerpt) -> Json:
+    visible, record, passage = found.visible, found.record, excerpt.passage
+    first = passage.marks[0] if passage.marks else (passage.start, passage.start)
+    read = window_read(
+        visible.stream.name, record.record_key, excerpt.field, record.connection.connection_id
+    )
+    return {
+        "object": "evidence_excerpt",
+        "field_path": excerpt.field,
+        "preview_text": marked(excerpt.text, passage),
+        "plain_text": plain(excerpt.text, passage),
+        "start_chars": passage.start,
+        "end_chars": passage.end,
+        "match_start_chars": first[0],
+        "match_end_chars": first[1],
+        "total_chars": len(excerpt.text),
+        "truncated": passage.start > 0 or passage.end < len(excerpt.text),
+        "provenance": "lexical_match",
+        "field_sha256": hashlib.sha256(excerpt.text.encode()).hexdigest(),
+        "read": read,
+    }

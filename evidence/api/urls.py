@@ -1,0 +1,23 @@
+"""Every route under ``/v1``."""
+
+from django.urls import path, re_path
+
+from evidence.api.views.aggregate import AggregateView
+from evidence.api.views.field_window import FieldWindowView
+from evidence.api.views.records import RecordsView, RecordView
+from evidence.api.views.schema import SchemaView
+from evidence.api.views.search import SearchView
+from evidence.api.views.streams import StreamsView, StreamView
+from evidence.api.views.unknown import UnknownRouteView
+
+urlpatterns = [
+    path("schema", SchemaView.as_view()),
+    path("streams", StreamsView.as_view()),
+    path("streams/<str:stream>", StreamView.as_view()),
+    path("streams/<str:stream>/records", RecordsView.as_view()),
+    path("streams/<str:stream>/aggregate", AggregateView.as_view()),
+    path("streams/<str:stream>/records/<path:record_id>/field-window", FieldWindowView.as_view()),
+    path("streams/<str:stream>/records/<path:record_id>", RecordView.as_view()),
+    path("search", SearchView.as_view()),
+    re_path(r"^.*$", UnknownRouteView.as_view()),
+]

@@ -1,0 +1,135 @@
+"""``GET /v1/streams/{stream}/records`` and one record of it."""
+
+from typing import Any
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evidence import limits
+from evidence.access.rows import Position, VisibleRecords
+from evidence.api import budget, cursors, envelopes
+from evidence.api.base import GrantedView
+from evidence.api.params import CONNECTION
+from evidence.reading import records
+
+PROJECTION = frozenset({"fields", "view"})
+
+
+class RecordsView(GrantedView):
+    parameters = (
+        CONNECTION
+        | PROJECTION
+        | {"limit", "cursor", "order", "sort", "filter", "count", "window", "max_bytes"}
+    )
+
+    def get(self, request: Request, stream: str) -> Response:
+        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
+        where = records.chosen(visible, self.query.nested("filter"))
+        order = self.query.choice("order", "asc", "desc", default="") or None
+        descending = records.direction(visible, order=order, sort=self.query.text("sort"))
+        fields = records.selected(
+            visible, fields=self.query.names("fields"), view=self.query.text("view")
+        )
+        limit = self.query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX)
+        most = budget.asked(self.query)
+        query = self._query(visible, descending=descending)
+        count = self._count(visible, where)
+        window = self._window(visible, where)
+        page = records.page(
+            visible,
+            limit=limit,
+            descending=descending,
+            after=self._after(query),
+            where=where,
+        )
+        data = [
+            envelopes.record(visible, record, records.projected(record, fields))
+            for record in page.records
+        ]
+        shown = budget.fitted(data, most=most)
+        has_more = page.has_more or len(shown) < len(data)
+        body: dict[str, Any] = {
+            "object": "list",
+            "url": f"/v1/streams/{stream}/records",
+            "has_more": has_more,
+            "data": shown,
+        }
+        next_link = None
+        if has_more:
+            last = page.records[len(shown) - 1].position
+            body["next_cursor"] = cursors.seal(
+                "records", scope=self.scope, query=query, place=_place(last)
+            )
+            next_link = self.query.link(cursor=body["next_cursor"])
+        return Response(
+            envelopes.finished(
+                body,
+                self_link=self.query.path,
+                next_link=next_link,
+                warnings=self.query.warnings,
+                count=count,
+                meta=window,
+            )
+        )
+
+    def _query(self, visible: VisibleRecords, *, descending: bool) -> dict[str, Any]:
+        """What a cursor is bound to."""
+        return {
+            "stream": visible.stream.name,
+            "connection_id": sorted(facts.connection_id for facts in visible.connections),
+            "filter": sorted(
+                ["/".join(keys), value] for keys, value in self.query.nested("filter")
+            ),
+            "order": "desc" if descending else "asc",
+            "by": visible.stream.cursor_field if visible.in_time_order else None,
+        }
+
+    def _after(self, query: dict[str, Any]) -> Position | None:
+        cursor = self.query.text("cursor")
+        if cursor is None:
+            return None
+        place = cursors.unseal(cursor, "records", scope=self.scope, query=query)
+        return Position(place["s"], place["r"], place["c"])
+
+    def _count(self, visible: VisibleRecords, where: Any) -> dict[str, Any] | None:
+        kind = self.query.choice("count", "none", "estimated", "exact", default="none")
+        if kind == "none":
+            return None
+        return {"kind": "exact", "value": records.count(visible, where)}
+
+    def _window(self, visible: VisibleRecords, where: Any) -> dict[str, Any] | None:
+        if self.query.choice("window", "none", "exact", default="none") == "none":
+            return None
+        extent = records.window(visible, where)
+        return {
+            "window": {
+                "total": extent.total,
+                "earliest_at": envelopes.instant(extent.earliest_at),
+                "latest_at": envelopes.instant(extent.latest_at),
+            }
+        }
+
+
+class RecordView(GrantedView):
+    parameters = CONNECTION | PROJECTION | {"max_bytes"}
+
+    def get(self, request: Request, stream: str, record_id: str) -> Response:
+        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
+        fields = records.selected(
+            visible, fields=self.query.names("fields"), view=self.query.text("view")
+        )
+        record = records.one(visible, record_id)
+        body = envelopes.record(visible, record, records.projected(record, fields))
+        size = budget.size(body["data"])
+        body = budget.fitted([body], most=budget.asked(self.query))[0]
+        return Response(
+            envelopes.finished(
+                body | {"record_json_bytes": size},
+                self_link=self.query.path,
+                warnings=self.query.warnings,
+            )
+        )
+
+
+def _place(position: Position) -> dict[str, Any]:
+    return {"s": position.sort_key, "r": position.record_key, "c": position.connection_id}

@@ -1,0 +1,35 @@
+"""``GET /v1/schema``: what this token can do."""
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evidence.api import envelopes, schema_bodies
+from evidence.api.base import GrantedView
+from evidence.api.params import CONNECTION
+from evidence.reading import schema
+
+
+class SchemaView(GrantedView):
+    parameters = CONNECTION | {"view", "detail", "stream"}
+
+    def get(self, request: Request) -> Response:
+        view = (self.query.text("view") or "").strip().lower()
+        stream = self.query.text("stream")
+        detail = self.query.choice("detail", "compact", "full", default="compact")
+        asks_full = detail == "full" and view not in ("compact", "index")
+        if asks_full:
+            schema.require_stream(detail=detail, stream=stream)
+        found = schema.capabilities(
+            self.gate, stream=stream, connection_id=self.query.connection_id()
+        )
+        if asks_full:
+            schema.require_one_source(found)
+        if view == "compact":
+            body = schema_bodies.compact(found)
+        elif view == "index":
+            body = schema_bodies.index(found)
+        else:
+            body = schema_bodies.full(found, self.scope)
+        return Response(
+            envelopes.finished(body, self_link=self.query.path, warnings=self.query.warnings)
+        )

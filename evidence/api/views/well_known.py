@@ -1,0 +1,88 @@
+"""What a client can learn before it has a token (contract 1.4)."""
+
+from typing import Any
+
+from django.conf import settings
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evidence import limits
+from evidence.api.base import PublicView
+
+RESOURCE_NAME = "PDPP personal records"
+
+
+class ProtectedResourceView(PublicView):
+    """RFC 9728 for the resource at ``path``: ``/v1`` at the root document, ``/mcp`` at its own."""
+
+    path = ""
+
+    def get(self, request: Request) -> Response:
+        origin = settings.PDPP_PUBLIC_URL
+        return Response(
+            {
+                "resource": f"{origin}{self.path}",
+                "resource_name": RESOURCE_NAME,
+                "bearer_methods_supported": ["header"],
+                "scopes_supported": ["pdpp:read"],
+                "pdpp_core_query_base": f"{origin}/v1",
+                "pdpp_token_kinds_supported": self._kinds(),
+            }
+            | self._hints()
+        )
+
+    def _kinds(self) -> list[str]:
+        return ["client", "mcp_package"] if self.path else ["owner", "client", "mcp_package"]
+
+    def _hints(self) -> dict[str, Any]:
+        if self.path:
+            return {}
+        return {
+            "pdpp_self_export_supported": True,
+            "pdpp_discovery_hints": {
+                "schema_endpoint": "/v1/schema",
+                "query_base": "/v1",
+                "streams_endpoint_template": "/v1/streams/{stream}",
+                "aggregate": {"endpoint_template": "/v1/streams/{stream}/aggregate"},
+                "search": {"endpoint": "/v1/search", "scope_param": "streams[]"},
+            },
+            "capabilities": {"lexical_retrieval": _lexical()},
+        }
+
+
+class IndexView(PublicView):
+    """The root: where to go next."""
+
+    def get(self, request: Request) -> Response:
+        return Response(
+            {
+                "object": "pdpp_discovery_index",
+                "role": "resource_server",
+                "resource_name": RESOURCE_NAME,
+                "links": {
+                    "well_known": "/.well-known/oauth-protected-resource",
+                    "schema": "/v1/schema",
+                    "core_query_base": "/v1",
+                    "mcp": "/mcp",
+                },
+            }
+        )
+
+
+def _lexical() -> dict[str, Any]:
+    return {
+        "supported": True,
+        "endpoint": "/v1/search",
+        "cross_stream": True,
+        "snippets": True,
+        "cursor_supported": True,
+        "count_supported": True,
+        "default_limit": limits.PAGE_DEFAULT,
+        "max_limit": limits.PAGE_MAX,
+        "score": {
+            "supported": True,
+            "kind": "field_impact",
+            "order": "higher_is_better",
+            "value_semantics": "implementation_relative",
+        },
+    }

@@ -1,0 +1,232 @@
+"""What a token can really do: fields, filters, search, aggregates and relations, per source.
+
+Everything is the intersection of what the grant froze and what the declaration says now
+(design, decision 3), so a client may rely on each flag.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from evidence.access.counts import kept_counts
+from evidence.access.gate import Gate, VisibleSource
+from evidence.access.rows import Sight, VisibleRecords
+from evidence.access.scope import ConnectionFacts, Everything, FrozenRelation
+from evidence.declarations.types import AGGREGATIONS, Field, Relation, StreamDeclaration
+from evidence.refusals import AmbiguousSchemaDetail, InvalidRequest
+
+SEARCH_MODES = ("lexical",)
+"""The modes this installation has; ``schema`` shows them where a granted field can be searched."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldCapability:
+    """What may be done with one declared field."""
+
+    field: Field
+    granted: bool
+    exact_filter: bool
+    range_operators: tuple[str, ...]
+    lexical: bool
+    aggregations: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpandCapability:
+    relation: Relation
+    granted: bool
+    usable: bool
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamCapability:
+    """One stream of one source, as one grant (or several of equal terms) shows it."""
+
+    visible: VisibleRecords
+    fields: tuple[FieldCapability, ...]
+    relations: tuple[ExpandCapability, ...]
+    views: tuple[str, ...]
+    sort: tuple[str, ...]
+    search_modes: tuple[str, ...]
+    record_count: int | None
+    captured_at: datetime | None
+
+    @property
+    def declaration(self) -> StreamDeclaration:
+        return self.visible.stream
+
+    @property
+    def connections(self) -> tuple[ConnectionFacts, ...]:
+        return self.visible.connections
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceCapability:
+    source: VisibleSource
+    streams: tuple[StreamCapability, ...]
+
+
+def capabilities(
+    gate: Gate, *, stream: str | None = None, connection_id: str | None = None
+) -> list[SourceCapability]:
+    """Every source with its visible streams, narrowed to a stream name and a connection.
+
+    At most two queries beyond the token: declarations not yet known, and the counters.
+    """
+    names = None if stream is None else [stream]
+    chosen = gate.streams(names=names, connection_id=connection_id)
+    counters = kept_counts(chosen)
+    shown = []
+    for source in gate.sources:
+        here = [each for each in chosen if each.source.source_pk == source.facts.source_pk]
+        rows = [row for visible in here for row in _rows(gate, visible, counters)]
+        if rows:
+            shown.append(SourceCapability(source=source, streams=tuple(rows)))
+    return shown
+
+
+def require_one_source(found: Sequence[SourceCapability]) -> None:
+    """The full schema is for one source; refuses with candidates otherwise (decision 5)."""
+    if len(found) > 1:
+        raise AmbiguousSchemaDetail(
+            [
+                candidate
+                for source in found
+                for row in source.streams
+                for candidate in row.visible.candidates()
+            ]
+        )
+
+
+def require_stream(*, detail: str, stream: str | None) -> None:
+    if detail == "full" and stream is None:
+        raise InvalidRequest(
+            message="detail=full is for one stream; name it with stream.",
+            param="detail",
+            next_step="GET /v1/schema?stream=NAME&connection_id=ID&detail=full",
+        )
+
+
+def _rows(
+    gate: Gate,
+    visible: VisibleRecords,
+    counters: Mapping[tuple[str, str], tuple[int, datetime | None]],
+) -> list[StreamCapability]:
+    """One row where all grants of the stream say the same, else one for each of them."""
+    if len({_rights(sight) for sight in visible.sights}) == 1:
+        return [_row(gate, visible, counters)]
+    alone = [
+        VisibleRecords(visible.source, visible.stream, visible.layout, (sight,))
+        for sight in visible.sights
+    ]
+    return [_row(gate, each, counters) for each in alone]
+
+
+def _rights(sight: Sight) -> tuple[object, ...]:
+    terms = sight.terms
+    return terms.fields, terms.filters, terms.views, terms.relations
+
+
+def _row(
+    gate: Gate,
+    visible: VisibleRecords,
+    counters: Mapping[tuple[str, str], tuple[int, datetime | None]],
+) -> StreamCapability:
+    fields = tuple(field_capability(visible, field) for field in visible.stream.fields.values())
+    kept = [
+        counters.get((facts.connection_id, visible.stream.name)) for facts in visible.connections
+    ]
+    known = [each for each in kept if each is not None]
+    times = [latest for _, latest in known if latest is not None]
+    return StreamCapability(
+        visible=visible,
+        fields=fields,
+        relations=tuple(
+            _relation(gate, visible, relation)
+            for relation in visible.stream.relations.values()
+            if relation.expandable
+        ),
+        views=_views(visible),
+        sort=_sort(visible),
+        search_modes=SEARCH_MODES if any(field.lexical for field in fields) else (),
+        record_count=sum(n for n, _ in known) if len(known) == len(kept) else None,
+        captured_at=max(times) if times and len(known) == len(kept) else None,
+    )
+
+
+def field_capability(visible: VisibleRecords, field: Field) -> FieldCapability:
+    granted = visible.shows(field.name)
+    chosen_by = visible.filters_by(field.name) and field.kind not in ("array", "object")
+    return FieldCapability(
+        field=field,
+        granted=granted,
+        exact_filter=chosen_by,
+        range_operators=field.range_operators if chosen_by else (),
+        lexical=granted and field.lexical,
+        aggregations=frozenset(
+            name for name in AGGREGATIONS if chosen_by and name in field.aggregations
+        ),
+    )
+
+
+def _sort(visible: VisibleRecords) -> tuple[str, ...]:
+    cursor_field = visible.stream.cursor_field
+    return (cursor_field,) if cursor_field and visible.filters_by(cursor_field) else ()
+
+
+def _views(visible: VisibleRecords) -> tuple[str, ...]:
+    return tuple(
+        name
+        for name, view in visible.stream.views.items()
+        if all(sight.terms.views.allows(name) for sight in visible.sights)
+        and all(visible.shows(field) for field in view.fields)
+    )
+
+
+def _relation(gate: Gate, visible: VisibleRecords, relation: Relation) -> ExpandCapability:
+    reason = _why_not(gate, visible, relation)
+    return ExpandCapability(
+        relation=relation,
+        granted=reason != "related_stream_not_granted",
+        usable=reason is None,
+        reason=reason,
+    )
+
+
+def _why_not(gate: Gate, visible: VisibleRecords, relation: Relation) -> str | None:
+    """The child needs its own stream grant in the same connections and the key on both sides."""
+    child = next(
+        (
+            each
+            for source in gate.sources
+            if source.facts.source_pk == visible.source.source_pk
+            for each in source.streams
+            if each.stream.name == relation.stream
+        ),
+        None,
+    )
+    here = {facts.connection_id for facts in visible.connections}
+    if child is None or not here <= {facts.connection_id for facts in child.connections}:
+        return "related_stream_not_granted"
+    if not all(_froze(sight, relation) for sight in visible.sights):
+        return "relation_not_in_grant"
+    holder = child if relation.cardinality == "has_many" else visible
+    if not holder.shows(relation.foreign_key):
+        return "field_not_granted"
+    return None
+
+
+def _froze(sight: Sight, relation: Relation) -> bool:
+    if isinstance(sight.terms.relations, Everything):
+        return True
+    return any(_same(frozen, relation) for frozen in sight.terms.relations)
+
+
+def _same(frozen: FrozenRelation, relation: Relation) -> bool:
+    return (frozen.name, frozen.stream, frozen.foreign_key, frozen.cardinality) == (
+        relation.name,
+        relation.stream,
+        relation.foreign_key,
+        relation.cardinality,
+    )
