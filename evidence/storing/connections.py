@@ -1,0 +1,85 @@
+"""Making and taking away the owner's connections."""
+
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import IntegrityError, transaction
+
+from evidence import limits
+from evidence.models.connections import Connection
+from evidence.models.sources import Source
+from evidence.refusals import InvalidRequest, NotFound
+
+ID_GRAMMAR = re.compile(r"[A-Za-z0-9_-]{1,64}")
+LANGUAGE = re.compile(r"[a-z]{2,3}")
+
+
+def connect(
+    connector_key: str,
+    *,
+    display_name: str,
+    owner_id: str,
+    now: datetime,
+    languages: Iterable[str] = (),
+    connection_id: str | None = None,
+    demo: bool = False,
+) -> str:
+    """A new connection of a declared source; its id, ``cin_`` and 24 hex digits unless given.
+
+    Raises ``NotFound`` for a source that is not declared, ``InvalidRequest`` for a label, language
+    or id that will not do.
+    """
+    source = Source.unscoped.filter(owner_id=owner_id, connector_key=connector_key).first()
+    if source is None or source.current_declaration_id is None:
+        raise NotFound(
+            message=f"No source {connector_key!r} is declared.", param="connector_key"
+        )
+    new = Connection(
+        connection_id=_checked_id(connection_id),
+        owner_id=owner_id,
+        source=source,
+        display_name=_checked_label(display_name),
+        languages=_checked_languages(languages),
+        demo=demo,
+        created_at=now,
+        updated_at=now,
+    )
+    try:
+        with transaction.atomic():
+            new.save(force_insert=True)
+    except IntegrityError as error:
+        raise InvalidRequest(
+            message=f"A connection {new.connection_id} exists already.", param="connection_id"
+        ) from error
+    return new.connection_id
+
+
+def _checked_id(connection_id: str | None) -> str:
+    if connection_id is None:
+        return "cin_" + secrets.token_hex(12)
+    if not ID_GRAMMAR.fullmatch(connection_id):
+        raise InvalidRequest(
+            message="A connection id has 1 to 64 letters, digits, _ or -.", param="connection_id"
+        )
+    return connection_id
+
+
+def _checked_label(display_name: str) -> str:
+    label = display_name.strip()
+    if not 1 <= len(label) <= limits.LABEL_MAX_CHARS or not label.isprintable():
+        raise InvalidRequest(
+            message=f"A label has 1 to {limits.LABEL_MAX_CHARS} printable characters.",
+            param="display_name",
+        )
+    return label
+
+
+def _checked_languages(languages: Iterable[str]) -> list[str]:
+    checked = [language.strip().lower() for language in languages]
+    if not all(map(LANGUAGE.fullmatch, checked)):
+        raise InvalidRequest(
+            message="A language is a code of two or three letters, such as en.", param="languages"
+        )
+    return list(dict.fromkeys(checked))

@@ -1,0 +1,98 @@
+"""What follows from a record: sort key, consent time, typed columns, search text.
+
+Everything here is computed from the data and the target alone, so it can be done on any thread,
+and done again when a declaration changes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from evidence.analyser import VERSION
+from evidence.analyser.lexemes import IndexedField, lexemes, tsvector_text
+from evidence.declarations.layout import columns
+from evidence.declarations.types import TITLE_ROLE, StreamDeclaration
+from evidence.declarations.values import instant, sort_key
+from evidence.storing import copying
+from evidence.storing.comparing import State
+from evidence.storing.destinations import Target
+
+BODY_WEIGHT = 1.0
+TITLE_WEIGHT = 2.0
+"""A word in a title says more about a record than one in its body (design, section 6)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """``row`` is a record as COPY text up to its words, ``search`` its whole search text; None
+    where the stream is not searched."""
+
+    consent_time: datetime | None
+    row: bytes
+    search: bytes | None
+
+
+def derive(target: Target, *, key: str, data: Mapping[str, Any]) -> Derived:
+    """The rows of a record, without what depends on its history."""
+    stream, layout = target.stream, target.layout
+    name = _name(target, key)
+    consent_time = instant(data.get(stream.consent_time_field or ""))
+    typed = columns(layout, data)
+    row = b"\t".join(
+        (
+            name,
+            copying.json(data),
+            copying.text(_sort_key(stream, data)),
+            copying.moment(consent_time),
+            copying.plain_array(typed.numbers),
+            copying.moment_array(typed.times),
+            copying.text_array(typed.words),
+        )
+    )
+    search = _search(target, data, name, consent_time) if layout["search"] else None
+    return Derived(consent_time, row, search)
+
+
+def record_row(derived: Derived, state: State) -> bytes:
+    """The whole row of a record, as ``rows.RECORDS`` names its columns."""
+    times = copying.json(state.field_emitted) if state.field_emitted else copying.NULL
+    row = (derived.row, copying.moment(state.emitted_at), times, b"%d" % state.change_seq)
+    return b"\t".join(row) + b"\n"
+
+
+def _name(target: Target, key: str) -> bytes:
+    texts = (target.connection_id, target.stream.name, key)
+    return b"\t".join(map(copying.text, texts))
+
+
+def _sort_key(stream: StreamDeclaration, data: Mapping[str, Any]) -> str | None:
+    if stream.cursor_field is None:
+        return None
+    return sort_key(stream.fields[stream.cursor_field], value=data.get(stream.cursor_field))
+
+
+def _search(
+    target: Target, data: Mapping[str, Any], name: bytes, authored_at: datetime | None
+) -> bytes:
+    """Every field that was ever searched is indexed, as its code is never given away."""
+    fields = [
+        IndexedField(code, text, _weight(target.stream, field))
+        for field, code in target.layout["search"].items()
+        if (text := field_text(data.get(field)))
+    ]
+    terms = tsvector_text(lexemes(fields, languages=target.languages))
+    row = (name, copying.text(terms), copying.moment(authored_at), b"%d" % VERSION)
+    return b"\t".join(row) + b"\n"
+
+
+def _weight(stream: StreamDeclaration, field: str) -> float:
+    declared = stream.fields.get(field)
+    return TITLE_WEIGHT if declared and declared.role == TITLE_ROLE else BODY_WEIGHT
+
+
+def field_text(value: object) -> str:
+    """The text of a searchable field: a string, or the strings of a list, a line each."""
+    if isinstance(value, list):
+        return "\n".join(each for each in value if isinstance(each, str))
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,127 @@
+"""Lines of NDJSON into the store: the one way in for records.
+
+``ingest_stream`` takes lines of one stream of one connection (REST), ``ingest_lines`` takes lines
+that say themselves where they belong (files). Both process lines in order, store a batch durably
+before they go on, and never stop at a bad line. Running the same lines again changes nothing, so a
+run that was cut short is completed by another.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from evidence.storing import destinations
+from evidence.storing.batches import Batch, Preparer, one_ahead
+from evidence.storing.entries import Address
+from evidence.storing.indexes import settle
+from evidence.storing.lines import Line
+from evidence.storing.receipts import NOTICES, Code, Receipt
+from evidence.storing.writing import Run, Written, write
+
+RECEIPTS_KEPT = 10_000
+"""Receipts that an outcome holds; beyond them lines are only counted, or go to ``on_receipt``."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What became of all lines so far: ``lines`` = accepted + refused + suppressed."""
+
+    lines: int = 0
+    size: int = 0
+    created: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    by_code: Counter[Code] = field(default_factory=Counter)
+    receipts: list[Receipt] = field(default_factory=list)
+
+    @property
+    def written(self) -> int:
+        return self.created + self.updated + self.deleted
+
+    @property
+    def accepted(self) -> int:
+        return self.written + self.unchanged
+
+    @property
+    def refused(self) -> int:
+        return sum(count for code, count in self.by_code.items() if code not in NOTICES)
+
+    @property
+    def receipts_omitted(self) -> int:
+        return self.by_code.total() - len(self.receipts)
+
+
+OnReceipt = Callable[[Receipt], object]
+OnProgress = Callable[[Outcome], object]
+
+
+def ingest_stream(
+    lines: Iterable[Line],
+    *,
+    connection_id: str,
+    stream: str,
+    owner_id: str,
+    now: datetime,
+    replace: bool = False,
+) -> Outcome:
+    """Lines ``{key, data, emitted_at, op}`` of one stream (contract 5.3).
+
+    Raises ``ConnectionNotFound``, ``ConnectionNotWritable``, ``StreamNotDeclared`` before any line
+    is read, ``IngestStorageError`` when a batch could not be stored; earlier ones stay.
+    """
+    where = destinations.one_of(owner_id, connection_id=connection_id, stream=stream)
+    preparer = Preparer(where, Address(connection_id, stream), now)
+    return _ingest(lines, preparer, Run(now, replace))
+
+
+def ingest_lines(
+    lines: Iterable[Line],
+    *,
+    owner_id: str,
+    now: datetime,
+    replace: bool = False,
+    on_receipt: OnReceipt | None = None,
+    on_progress: OnProgress | None = None,
+) -> Outcome:
+    """Lines ``{connection_id, stream, key, data, emitted_at, op}`` of any connection of the owner.
+
+    ``on_progress`` is called after each batch, which is durable by then. Raises
+    ``IngestStorageError`` when a batch could not be stored; earlier ones stay.
+    """
+    preparer = Preparer(destinations.all_of(owner_id), None, now)
+    return _ingest(lines, preparer, Run(now, replace), on_receipt, on_progress)
+
+
+def _ingest(
+    lines: Iterable[Line],
+    preparer: Preparer,
+    run: Run,
+    on_receipt: OnReceipt | None = None,
+    on_progress: OnProgress | None = None,
+) -> Outcome:
+    outcome = Outcome()
+    for batch in one_ahead(preparer.batches(lines)):
+        _count(outcome, batch, write(batch.records, run=run), on_receipt)
+        if on_progress is not None:
+            on_progress(outcome)
+    settle(written=outcome.written)
+    return outcome
+
+
+def _count(
+    outcome: Outcome, batch: Batch, written: Written, on_receipt: OnReceipt | None
+) -> None:
+    outcome.lines += batch.lines
+    outcome.size += batch.size
+    outcome.created += written.created
+    outcome.updated += written.updated
+    outcome.deleted += written.deleted
+    outcome.unchanged += written.unchanged
+    for receipt in sorted(batch.receipts + written.receipts, key=lambda each: each.line):
+        outcome.by_code[receipt.code] += 1
+        if on_receipt is not None:
+            on_receipt(receipt)
+        elif len(outcome.receipts) < RECEIPTS_KEPT:
+            outcome.receipts.append(receipt)

@@ -1,0 +1,118 @@
+"""The statements over personal rows: what is there, taking away, putting in.
+
+There is no stage and no upsert: whoever holds the connection knows which rows exist, so new rows
+are copied straight into their table and a replaced row is deleted first.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import orjson
+from django.db import connection
+
+from evidence.storing.comparing import State
+from evidence.storing.copying import copy_rows
+
+RECORDS = (
+    "evidence_record (connection_id, stream, record_key, data, sort_key, consent_time, numbers,"
+    " times, words, emitted_at, field_emitted, change_seq)"
+)
+CHANGES = (
+    "evidence_recordchange (connection_id, seq, stream, record_key, kind, before,"
+    " consent_time_before, recorded_at)"
+)
+SEARCH = "evidence_searchtext (connection_id, stream, record_key, terms, authored_at, analyser)"
+
+# One connection and stream a statement, named in it, so that one partition is all it plans for.
+NAMED = "WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)"
+STATE = """
+SELECT record_key, data::text, emitted_at, field_emitted::text, consent_time, change_seq
+FROM evidence_record
+"""
+NEXT = "WHERE connection_id = %s AND stream = %s AND record_key > %s ORDER BY record_key LIMIT %s"
+
+
+class Ref(NamedTuple):
+    """The name of a record."""
+
+    connection_id: str
+    stream: str
+    record_key: str
+
+
+def states(refs: Iterable[Ref]) -> dict[Ref, State]:
+    """The records that exist, as they stand."""
+    found: dict[Ref, State] = {}
+    for (connection_id, stream), keys in _together(refs):
+        found |= _states(connection_id, stream, STATE + NAMED, (keys,))
+    return found
+
+
+def page(connection_id: str, stream: str, *, after: str, limit: int) -> dict[Ref, State]:
+    """The next records of a stream in the order of their keys; ``after`` "" is the beginning."""
+    return _states(connection_id, stream, STATE + NEXT, (after, limit))
+
+
+def _states(
+    connection_id: str, stream: str, statement: str, values: tuple[object, ...]
+) -> dict[Ref, State]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [connection_id, stream, *values])
+        return {
+            Ref(connection_id, stream, key): State(
+                data=orjson.loads(text),
+                emitted_at=emitted_at,
+                field_emitted=orjson.loads(field_emitted) if field_emitted else {},
+                consent_time=consent_time,
+                change_seq=seq,
+            )
+            for key, text, emitted_at, field_emitted, consent_time, seq in cursor
+        }
+
+
+def delete_records(refs: Iterable[Ref]) -> None:
+    _delete("evidence_record", refs)
+
+
+def delete_search(refs: Iterable[Ref]) -> None:
+    _delete("evidence_searchtext", refs)
+
+
+def delete_blobs(refs: Iterable[Ref]) -> None:
+    """The blobs of records, and their pieces."""
+    with connection.cursor() as cursor:
+        for (connection_id, stream), keys in _together(refs):
+            cursor.execute(
+                "DELETE FROM evidence_blobchunk c USING evidence_blob b"
+                " WHERE c.connection_id = b.connection_id AND c.blob_id = b.blob_id"
+                " AND b.connection_id = %s AND b.stream = %s AND b.record_key = ANY(%s)",
+                [connection_id, stream, keys],
+            )
+    _delete("evidence_blob", refs)
+
+
+def add_records(rows: Iterable[bytes]) -> None:
+    copy_rows(RECORDS, rows)
+
+
+def add_search(rows: Iterable[bytes]) -> None:
+    copy_rows(SEARCH, rows)
+
+
+def add_changes(rows: Iterable[bytes]) -> None:
+    copy_rows(CHANGES, rows)
+
+
+def _delete(table: str, refs: Iterable[Ref]) -> None:
+    with connection.cursor() as cursor:
+        for (connection_id, stream), keys in _together(refs):
+            # `table` is one of four constants above.
+            cursor.execute(f"DELETE FROM {table} {NAMED}", [connection_id, stream, keys])  # noqa: S608
+
+
+def _together(refs: Iterable[Ref]) -> Iterator[tuple[tuple[str, str], list[str]]]:
+    groups: Mapping[tuple[str, str], list[str]] = defaultdict(list)
+    for connection_id, stream, key in refs:
+        groups[connection_id, stream].append(key)
+    yield from groups.items()
