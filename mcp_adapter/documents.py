@@ -1,0 +1,111 @@
+"""A record as a document: id, title, text, url and metadata, and nothing else (spec C).
+
+The text is the record's main text field verbatim, from its beginning; without one it is the record
+as compact JSON. What does not fit is named in the metadata together with the call that reads it.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_adapter import ids, labels
+from mcp_adapter.json_text import dumps
+from mcp_adapter.text.expanded import expanded
+from mcp_adapter.text.fitting import preview
+
+_MAIN_TEXT = ("text", "content", "body", "body_text", "message", "description", "notes", "summary")
+_LONG_TEXT = 200
+_IDENTITY = ("connection_id", "connector_key", "display_name", "emitted_at", "version")
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """The beginning of a text field, `total` its length in code points."""
+
+    field: str
+    text: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A record as it was read, with the names under which the document shows it."""
+
+    given_id: str
+    handle: str
+    url: str
+    record: dict[str, Any]
+
+
+def main_text(data: dict[str, Any]) -> str | None:
+    """The field to show as the text: by its usual names, else the longest text."""
+    texts = {name: _length(value) for name, value in data.items()}
+    for name in _MAIN_TEXT:
+        if texts.get(name):
+            return name
+    longest = max(texts, key=texts.__getitem__, default=None)
+    return longest if longest is not None and texts[longest] >= _LONG_TEXT else None
+
+
+def _length(value: Any) -> int:
+    if isinstance(value, str):
+        return len(value)
+    return int(value.get("total_chars") or 0) if is_window(value) else 0
+
+
+def is_window(value: Any) -> bool:
+    """Whether REST put a window descriptor where the field was too large."""
+    return isinstance(value, dict) and value.get("object") == "field_window_read"
+
+
+def document(source: Source, passage: Passage | None, *, room: int) -> dict[str, Any]:
+    """The document; `room` is what the other fields may take, in characters."""
+    data = source.record.get("data", {})
+    metadata = _identity(source)
+    if passage is not None:
+        text = passage.text
+        others = {name: value for name, value in data.items() if name != passage.field}
+        fields = preview(others, room=room)
+        metadata |= _extent(source, passage)
+    else:
+        fields = preview(data, room=room)
+        text = dumps(fields.pop("data", {}))
+    metadata |= {"fields": fields.pop("data")} if fields.get("data") else {}
+    metadata["complete"] = metadata.get("complete", True) and "cut" not in fields
+    if "cut" in fields:
+        metadata |= fields
+        metadata.setdefault("next", _read(source, {"field_path": fields["cut"][0]}))
+    metadata |= expanded(source.record, room=room)
+    return {
+        "id": source.given_id,
+        "title": labels.title(source.record),
+        "text": text,
+        "url": source.url,
+        "metadata": metadata,
+    }
+
+
+def _identity(source: Source) -> dict[str, Any]:
+    record = source.record
+    identity = {name: record[name] for name in _IDENTITY if record.get(name) is not None}
+    if source.handle != source.given_id:
+        identity["handle"] = source.handle
+    return {"stream": record.get("stream"), **identity, "origin": labels.ORIGIN}
+
+
+def _extent(source: Source, passage: Passage) -> dict[str, Any]:
+    end = len(passage.text)
+    extent = {"text_field": passage.field, "end_chars": end, "total_chars": passage.total}
+    if end >= passage.total:
+        return {**extent, "complete": True}
+    args = {"field_path": passage.field, "offset_chars": end}
+    return {**extent, "complete": False, "next": _read(source, args)}
+
+
+def _read(source: Source, args: dict[str, Any]) -> dict[str, Any]:
+    return {"tool": "read_record_field", "args": {"id": source.handle, **args}}
+
+
+def handle_of(record: dict[str, Any], ref: ids.RecordRef) -> str:
+    """The complete handle of a record, with the connection it was found under."""
+    connection = record.get("connection_id", ref.connection_id)
+    return ids.handle(ids.RecordRef(connection, ref.stream, ref.record_id))

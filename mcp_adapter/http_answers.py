@@ -1,0 +1,121 @@
+"""The answers that the transport gives itself, and the form in which the SDK's leave."""
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import orjson
+from starlette.types import Message, Send
+
+from mcp_adapter.json_text import dumps
+from mcp_adapter.rest import Refused
+
+_ENDED = frozenset({"grant_revoked", "grant_expired", "grant_invalid", "package_revoked"})
+_TYPES = {
+    401: "authentication_error",
+    403: "permission_error",
+    413: "request_entity_too_large_error",
+}
+_PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A JSON error body with its status."""
+
+    status: int
+    body: dict[str, Any]
+    headers: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def plain_error(cls, status: int, code: str, message: str) -> Self:
+        """An error of the transport, in the shape that REST gives its own."""
+        kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+        return cls(status, {"error": {"type": kind, "code": code, "message": message}})
+
+    def with_header(self, name: str, value: str) -> "Answer":
+        """The same answer with one more header."""
+        return Answer(self.status, self.body, (*self.headers, (name, value)))
+
+    async def send(self, send: Send) -> None:
+        """Send it whole."""
+        content = dumps(self.body).encode()
+        headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
+        headers += [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(content)).encode()),
+            *_PRIVATE,
+        ]
+        start = {"type": "http.response.start", "status": self.status, "headers": headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": content})
+
+
+def unauthorized(refused: Refused, *, metadata_url: str, scope: str, token_sent: bool) -> Answer:
+    """What a refused bearer gets.
+
+    A grant that has ended answers 401 here, so that a host signs in again (design decision 12);
+    REST answers 403 for the same. `error=` stands only where a token was sent (RFC 6750, 3.1).
+    """
+    status = 401 if refused.error.get("code") in _ENDED else refused.status
+    error = dict(refused.error)
+    if status != 401:
+        return Answer(status, {"error": error})
+    error.setdefault("resource_metadata", metadata_url)
+    error.setdefault("next_step", "Read the metadata document, then obtain a scoped grant.")
+    challenge = f'Bearer resource_metadata="{metadata_url}", scope="{scope}"'
+    if token_sent:
+        challenge += ', error="invalid_token"'
+    return Answer(status, {"error": error}, (("www-authenticate", challenge),))
+
+
+class Utf8Sender:
+    """Passes the SDK's answer on as UTF-8 that is not to be cached.
+
+    The SDK's modern leg escapes every non-ASCII character, up to six bytes for three; and a few of
+    its refusals are plain text, which become the JSON error of every other refusal here.
+    """
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message = {}
+        self._parts: list[bytes] = []
+
+    async def __call__(self, message: Message) -> None:
+        """Hold the answer until it is whole; JSON mode sends no streams."""
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        self._parts.append(message.get("body", b""))
+        if message.get("more_body", False):
+            return
+        content, kind = _rewritten(b"".join(self._parts), self._start)
+        headers = [
+            (name, value)
+            for name, value in self._start["headers"]
+            if name not in {b"content-length", b"content-type", b"cache-control"}
+        ]
+        headers += [(b"content-length", str(len(content)).encode()), *_PRIVATE]
+        if content:
+            headers.append((b"content-type", kind))
+        await self._send({**self._start, "headers": headers})
+        await self._send({"type": "http.response.body", "body": content})
+
+
+def _rewritten(content: bytes, start: Message) -> tuple[bytes, bytes]:
+    kind = dict(start["headers"]).get(b"content-type", b"")
+    if kind.startswith(b"application/json"):
+        # Without an escape there is nothing to rewrite: control characters are rare.
+        return (_utf8(content) if b"\\u" in content else content), b"application/json"
+    if start["status"] < 400:
+        return content, kind
+    message = content.decode(errors="replace") or "The request was refused."
+    body = Answer.plain_error(start["status"], "invalid_request", message).body
+    return dumps(body).encode(), b"application/json"
+
+
+def _utf8(content: bytes) -> bytes:
+    try:
+        return dumps(orjson.loads(content)).encode()
+    except orjson.JSONDecodeError:
+        # A lone surrogate, which UTF-8 cannot carry: the escaped form is the only true one.
+        return content

@@ -1,0 +1,214 @@
+"""The MCP server: six tools, four resource templates, no prompts, no state.
+
+It is the SDK's low-level server with prebuilt answers: `tools/list` never changes, and tool results
+are written here in the form of the wire, so that the SDK does not validate and copy them again.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypeVar
+
+import mcp_types as types
+from mcp.server.caching import CacheHint
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import methods
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+
+from mcp_adapter import resources
+from mcp_adapter.errors import AdapterError, ToolError
+from mcp_adapter.instructions import INSTRUCTIONS
+from mcp_adapter.json_text import dumps
+from mcp_adapter.rest import Rest
+from mcp_adapter.tool import Result
+from mcp_adapter.tools import TOOLS
+
+Answered = TypeVar("Answered")
+Context: TypeAlias = ServerRequestContext[Any, Any]
+Offload: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
+"""Runs a blocking function off the event loop and gives its value."""
+
+_log = logging.getLogger(__name__)
+_LIST_TTL_MS = 300_000
+_RESOURCE_NOT_FOUND = -32002
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What the server says of itself, and where its record pages are."""
+
+    public_url: str
+    name: str = "pdpp"
+    title: str = "Personal data"
+    version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Adapter:
+    """One surface over one resource server."""
+
+    rest: Rest
+    authority_of: Callable[[Context], object]
+    offload: Offload
+    identity: Identity
+
+    async def call_tool(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+        tool = TOOLS.get(params["name"])
+        if tool is None:
+            raise MCPError(
+                code=types.INVALID_PARAMS, message=f"Unknown tool. Tools: {', '.join(TOOLS)}"
+            )
+        authority = self.authority_of(ctx)
+        arguments = params.get("arguments") or {}
+        try:
+            result = await self.offload(
+                lambda: tool(
+                    arguments,
+                    rest=self.rest,
+                    authority=authority,
+                    public_url=self.identity.public_url,
+                )
+            )
+        except ToolError as error:
+            return _failure(error)
+        except Exception:  # noqa: BLE001 - the model gets an answer, the log the reason
+            # The traceback goes to the log; the model learns that it was not its fault.
+            _log.exception("tool %s failed", tool.name)
+            return _failure(_internal(tool.name))
+        return _success(result)
+
+    async def read_resource(
+        self, ctx: Context, params: types.ReadResourceRequestParams
+    ) -> types.ReadResourceResult:
+        authority, uri = self.authority_of(ctx), str(params.uri)
+        try:
+            contents = await self.offload(lambda: resources.read(uri, self.rest, authority))
+        except ToolError as error:
+            modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+            raise MCPError(
+                code=types.INVALID_PARAMS if modern else _RESOURCE_NOT_FOUND,
+                message=str(error.body["error"].get("message")),
+                data=error.body,
+            ) from None
+        return types.ReadResourceResult(contents=contents)
+
+
+def build_server(
+    rest: Rest,
+    *,
+    authority_of: Callable[[Context], object],
+    offload: Offload,
+    identity: Identity,
+) -> Server[Any]:
+    """The server of the normal read surface, for HTTP and stdio alike."""
+    adapter = _Adapter(rest, authority_of, offload, identity)
+    server: Server[Any] = Server(
+        identity.name,
+        version=identity.version,
+        title=identity.title,
+        instructions=INSTRUCTIONS,
+        cache_hints={
+            "server/discover": CacheHint(_LIST_TTL_MS),
+            "tools/list": CacheHint(_LIST_TTL_MS),
+            "prompts/list": CacheHint(_LIST_TTL_MS),
+            "resources/list": CacheHint(_LIST_TTL_MS),
+            "resources/templates/list": CacheHint(_LIST_TTL_MS),
+            "resources/read": CacheHint(0),
+        },
+        get_tool_input_schema=_SCHEMAS.get,
+        on_list_tools=_unreached,
+        on_call_tool=_unreached,
+        on_list_resources=_no_resources,
+        on_list_resource_templates=_templates,
+        on_read_resource=adapter.read_resource,
+        on_list_prompts=_no_prompts,
+        on_get_prompt=_no_prompt,
+    )
+    server.middleware.append(_own_results(adapter, server))
+    return server
+
+
+def _own_results(adapter: _Adapter, server: Server[Any]) -> ServerMiddleware[Any]:
+    """Answer the tool methods here; the SDK still checks what came in."""
+
+    async def answer(ctx: Context, call_next: CallNext) -> HandlerResult:
+        if ctx.method not in {"tools/list", "tools/call"} or ctx.request_id is None:
+            return await call_next(ctx)
+        methods.validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
+        params = ctx.params or {}
+        if ctx.method == "tools/call":
+            own = await adapter.call_tool(ctx, params)
+        else:
+            own = _tools_list(params)
+        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            return own
+        return {**own, **_modern(ctx.method, server)}
+
+    return answer
+
+
+def _modern(method: str, server: Server[Any]) -> dict[str, Any]:
+    """What every result of 2026-07-28 carries."""
+    cached = {"ttlMs": _LIST_TTL_MS, "cacheScope": "private"} if method == "tools/list" else {}
+    return {
+        **cached,
+        "resultType": "complete",
+        "_meta": {types.SERVER_INFO_META_KEY: server.server_info_stamp},
+    }
+
+
+def _tools_list(params: Mapping[str, Any]) -> dict[str, Any]:
+    if params.get("cursor") is not None:
+        raise MCPError(code=types.INVALID_PARAMS, message="Invalid cursor: the list has one page")
+    return {"tools": _LISTINGS}
+
+
+def _success(result: Result) -> dict[str, Any]:
+    return {
+        "content": [{"type": "text", "text": result.text}],
+        "structuredContent": result.structured,
+        "isError": False,
+    }
+
+
+def _failure(error: ToolError) -> dict[str, Any]:
+    return {
+        "content": [{"type": "text", "text": dumps(error.body)}],
+        "structuredContent": error.body,
+        "isError": True,
+    }
+
+
+def _internal(tool: str) -> AdapterError:
+    return AdapterError(
+        "tool_handler_error",
+        f"{tool} failed inside the server.",
+        next_step="Call it once more; if it fails again, tell the owner of the server.",
+    )
+
+
+async def _unreached(_ctx: Context, _params: Any) -> Any:
+    """Makes the SDK advertise the tools; the middleware answers before it."""
+    raise MCPError(code=types.INTERNAL_ERROR, message="Not reached")
+
+
+async def _no_resources(_ctx: Context, _params: Any) -> types.ListResourcesResult:
+    return types.ListResourcesResult(resources=[])
+
+
+async def _templates(_ctx: Context, _params: Any) -> types.ListResourceTemplatesResult:
+    return types.ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
+
+
+async def _no_prompts(_ctx: Context, _params: Any) -> types.ListPromptsResult:
+    return types.ListPromptsResult(prompts=[])
+
+
+async def _no_prompt(_ctx: Context, _params: Any) -> types.GetPromptResult:
+    raise MCPError(code=types.INVALID_PARAMS, message="Unknown prompt: this server has none")
+
+
+_LISTINGS = [tool.listing() for tool in TOOLS.values()]
+_SCHEMAS = {listing["name"]: listing["inputSchema"] for listing in _LISTINGS}

@@ -1,0 +1,31 @@
+"""The same server over standard input and output, for one authority fixed at the start."""
+
+import anyio
+from mcp.server.stdio import stdio_server
+
+from mcp_adapter.rest import Rest
+from mcp_adapter.server import Identity, build_server
+from mcp_adapter.transport import threads
+
+OWNER_TOKEN_PREFIX = "pdpp_own_"  # noqa: S105 - the mark of an owner token, not a token
+
+
+def owner_credential(environment: dict[str, str]) -> str | None:
+    """The name of a variable that holds an owner token, whatever the variable is called."""
+    for name, value in environment.items():
+        if value.strip().removeprefix("Bearer ").startswith(OWNER_TOKEN_PREFIX):
+            return name
+    return None
+
+
+def serve(rest: Rest, authority: object, *, identity: Identity) -> None:
+    """Serve until standard input ends. Nothing but the protocol is written to standard output."""
+    anyio.run(_serve, rest, authority, identity)
+
+
+async def _serve(rest: Rest, authority: object, identity: Identity) -> None:
+    server = build_server(
+        rest, authority_of=lambda _ctx: authority, offload=threads(2), identity=identity
+    )
+    async with stdio_server() as (incoming, outgoing):
+        await server.run(incoming, outgoing, server.create_initialization_options())

@@ -1,0 +1,53 @@
+"""Marked previews: a match inside its surroundings, with balanced tags or none."""
+
+import re
+from typing import Any
+
+_OPEN, _CLOSE = "<mark>", "</mark>"
+_TAG = re.compile(r"</?mark>")
+
+
+def marked(excerpt: dict[str, Any], *, room: int) -> str:
+    """About `room` characters of the excerpt around its first match, the match marked.
+
+    Where the text itself holds such tags, the preview has none: a tag is always ours.
+    """
+    plain, start, end = _plain(excerpt)
+    if len(plain) > room:
+        plain, start, end = _around(plain, start, end, room=room)
+    if start >= end or _TAG.search(plain):
+        return plain
+    return f"{plain[:start]}{_OPEN}{plain[start:end]}{_CLOSE}{plain[end:]}"
+
+
+def _plain(excerpt: dict[str, Any]) -> tuple[str, int, int]:
+    """The text without tags, and where the match stands in it."""
+    plain = excerpt.get("plain_text")
+    offsets = [excerpt.get(name) for name in ("start_chars", *_MATCH)]
+    if isinstance(plain, str) and all(isinstance(offset, int) for offset in offsets):
+        base, start, end = (int(str(offset)) for offset in offsets)
+        return plain, min(max(start - base, 0), len(plain)), min(max(end - base, 0), len(plain))
+    return _untagged(str(excerpt.get("preview_text") or excerpt.get("text") or ""))
+
+
+_MATCH = ("match_start_chars", "match_end_chars")
+
+
+def _untagged(tagged: str) -> tuple[str, int, int]:
+    start = tagged.find(_OPEN)
+    end = tagged.find(_CLOSE, start)
+    if start < 0 or end < 0 or tagged.count(_OPEN) != tagged.count(_CLOSE):
+        return _TAG.sub("", tagged), 0, 0
+    plain = _TAG.sub("", tagged)
+    return plain, start, end - len(_OPEN)
+
+
+def _around(plain: str, start: int, end: int, *, room: int) -> tuple[str, int, int]:
+    """Cut to `room`, a third of what the match leaves before it and the rest after it."""
+    spare = max(room - (end - start), room // 2)
+    first = max(min(start - spare // 3, len(plain) - room), 0)
+    last = min(max(first + room, end + spare // 2), len(plain))
+    lead = "…" if first > 0 else ""
+    trail = "…" if last < len(plain) else ""
+    shift = len(lead) - first
+    return f"{lead}{plain[first:last]}{trail}", start + shift, end + shift

@@ -1,0 +1,60 @@
+"""The text of a page of records or changes."""
+
+from collections import Counter
+from typing import Any
+
+from mcp_adapter import ids, labels
+from mcp_adapter.text.expanded import expanded
+from mcp_adapter.text.fitting import preview, roomiest, shown_id
+
+
+def render(structured: dict[str, Any], *, most: int) -> str:
+    """Every record of the page with its handle and as much of its fields as there is room for."""
+    envelope = structured["data"]
+
+    def draw(room: int) -> dict[str, Any]:
+        pairs = zip(structured["handles"], envelope["data"], strict=True)
+        return {
+            **_page(envelope),
+            "records": [_record(handle, record, room) for handle, record in pairs],
+            **_sources(envelope["data"]),
+            **structured["next"],
+        }
+
+    return roomiest(draw, most=most)
+
+
+def _record(handle: str, record: dict[str, Any], room: int) -> dict[str, Any]:
+    drawn = shown_id(handle)
+    connection = record.get("connection_id")
+    if connection and not ids.names_connection(handle, connection):
+        drawn["connection_id"] = connection
+    if record.get("deleted"):
+        return {**drawn, "deleted": True, "deleted_at": record.get("deleted_at")}
+    drawn |= preview(record.get("data", {}), room=room)
+    return drawn | expanded(record, room=room)
+
+
+def _page(envelope: dict[str, Any]) -> dict[str, Any]:
+    page: dict[str, Any] = {"has_more": envelope.get("has_more", False)}
+    for name in ("next_cursor", "next_changes_since"):
+        if envelope.get(name):
+            page[name] = envelope[name]
+    meta = envelope.get("meta", {})
+    if meta.get("count", {}).get("kind", "none") != "none":
+        page["count"] = meta["count"]
+    if meta.get("warnings"):
+        page["warnings"] = meta["warnings"]
+    return page
+
+
+def _sources(records: list[dict[str, Any]]) -> dict[str, Any]:
+    if len({record.get("connection_id") for record in records}) < 2:
+        return {}
+    mix = Counter((str(record.get("connection_id")), labels.source(record)) for record in records)
+    return {
+        "sources": [
+            {"connection_id": connection, "source": source, "records": count}
+            for (connection, source), count in mix.most_common(12)
+        ]
+    }

@@ -1,0 +1,80 @@
+"""The text of a search result.
+
+A host that knows only `search(query)` and `fetch(id)` finds `results` with id, title and url.
+"""
+
+from collections import Counter
+from typing import Any
+
+from mcp_adapter import ids, labels
+from mcp_adapter.text.fitting import roomiest, shown_id
+from mcp_adapter.text.marks import marked
+
+_TOLD_APART = frozenset({"count", "count_accuracy", "recall", "warnings"})
+_LEAST_PREVIEW = 60
+
+
+def render(structured: dict[str, Any], *, most: int) -> str:
+    """Every hit of the page with its complete id; evidence as far as there is room."""
+    results, envelope = structured["results"], structured["data"]
+    hits = envelope["data"]
+
+    def draw(room: int) -> dict[str, Any]:
+        drawn = [_hit(result, hit, room) for result, hit in zip(results, hits, strict=True)]
+        return {"results": drawn, **_page(envelope), **_sources(results), "next": _next(results)}
+
+    return roomiest(draw, most=most)
+
+
+def _hit(result: dict[str, Any], hit: dict[str, Any], room: int) -> dict[str, Any]:
+    drawn = {**shown_id(result["id"]), "title": result["title"], "url": result["url"]}
+    if _apart(result):
+        drawn["connection_id"] = result["connection_id"]
+    if (source := labels.source(result)) and source not in result["title"]:
+        drawn["source"] = source
+    excerpts = hit.get("evidence_excerpts") or []
+    if excerpts:
+        drawn["field"] = excerpts[0]["field_path"]
+        if room:
+            drawn["match"] = marked(excerpts[0], room=max(room, _LEAST_PREVIEW))
+    return drawn
+
+
+def _apart(result: dict[str, Any]) -> bool:
+    """Whether the connection has to be shown because the id does not hold it."""
+    connection = result.get("connection_id")
+    return bool(connection) and not ids.names_connection(result["id"], str(connection))
+
+
+def _page(envelope: dict[str, Any]) -> dict[str, Any]:
+    meta = envelope.get("meta", {})
+    page: dict[str, Any] = {"has_more": envelope.get("has_more", False)}
+    if envelope.get("next_cursor"):
+        page["next_cursor"] = envelope["next_cursor"]
+    if not isinstance(meta.get("count"), dict) and meta.get("count") is not None:
+        page["count"] = {"value": meta["count"], "accuracy": meta.get("count_accuracy")}
+    if meta.get("recall", {}).get("complete") is False:
+        page["recall"] = meta["recall"]
+    if meta.get("warnings"):
+        page["warnings"] = meta["warnings"]
+    rest = {name: value for name, value in meta.items() if name not in _TOLD_APART}
+    return {**page, **({"meta": rest} if rest else {})}
+
+
+def _sources(results: list[dict[str, Any]]) -> dict[str, Any]:
+    connections = {result.get("connection_id") for result in results}
+    if len(connections) < 2:
+        return {}
+    mix = Counter(labels.source(result) or "unnamed" for result in results)
+    return {"sources": [{"source": name, "hits": hits} for name, hits in mix.most_common(12)]}
+
+
+def _next(results: list[dict[str, Any]]) -> str:
+    if not results:
+        return "No hit. Search other words or prefix*, or call schema and query_records."
+    apart = any(_apart(result) for result in results)
+    alone = ", with connection_id only where it is shown separately" if apart else ""
+    return (
+        f"fetch(id): pass an id as shown{alone}. "
+        "read_record_field(id, field_path=field) reads the text around a match."
+    )

@@ -1,0 +1,75 @@
+"""What a tool is: a name, what it says of itself, its arguments, and one function that runs it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mcp_adapter import arguments
+from mcp_adapter.errors import from_rest
+from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestAnswer
+
+_READ_ONLY = {
+    "readOnlyHint": True,
+    "destructiveHint": False,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call of a tool: the checked arguments and the door to the records."""
+
+    given: arguments.Given
+    rest: Rest
+    authority: object
+    public_url: str
+
+    def ask(
+        self, path: str, params: Params = (), *, headers: Mapping[str, str] = NO_HEADERS
+    ) -> RestAnswer:
+        """The answer, whatever its status."""
+        return self.rest.get(path, params, self.authority, headers=headers)
+
+    def get(self, path: str, params: Params = ()) -> dict[str, Any]:
+        """The body of a successful answer; raises `ToolError` with the refusal unchanged."""
+        answer = self.ask(path, params)
+        if answer.status != 200 or isinstance(answer.body, bytes):
+            raise from_rest(answer)
+        return answer.body
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Both channels of a success; `text` is one JSON object."""
+
+    structured: dict[str, Any]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A read-only tool. `run` raises `ToolError` for what is refused."""
+
+    name: str
+    title: str
+    description: str
+    arguments: Sequence[arguments.Argument]
+    run: Callable[[Call], Result]
+
+    def listing(self) -> dict[str, Any]:
+        """The tool as `tools/list` shows it."""
+        return {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "inputSchema": arguments.input_schema(self.arguments),
+            "annotations": _READ_ONLY,
+        }
+
+    def __call__(
+        self, raw: Mapping[str, Any], *, rest: Rest, authority: object, public_url: str
+    ) -> Result:
+        """Check the arguments, then run."""
+        given = arguments.check(self.name, self.arguments, raw)
+        return self.run(Call(given, rest, authority, public_url))

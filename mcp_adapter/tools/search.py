@@ -1,0 +1,114 @@
+"""search: full-text search over everything the grant allows."""
+
+from typing import Any
+
+from mcp_adapter import arguments, budgets, ids, labels, pages, queries
+from mcp_adapter.errors import AdapterError
+from mcp_adapter.text.marks import marked
+from mcp_adapter.text.search import render
+from mcp_adapter.tool import Call, Result, Tool
+
+DESCRIPTION = (
+    "Find records by words over all granted connections, merged and ranked (read-only; GET "
+    '/v1/search). Words are ANDed; also "a phrase", prefix*, OR, -not. Give q or query. Each hit '
+    "has an id for fetch, a title, a url and evidence around the match. limit counts merged hits. "
+    "Page with cursor or narrow by streams and connection_id rather than asking for more; the "
+    "structured output may be shown to you as well. For lists and totals use query_records or "
+    "aggregate."
+)
+ARGUMENTS = (
+    arguments.text("q", "Words to find"),
+    arguments.text("query", "Same as q"),
+    arguments.names("streams", "Only these streams"),
+    queries.CONNECTION_ID,
+    queries.FILTER,
+    arguments.choice("mode", ("lexical", "semantic", "hybrid"), "See search_modes in schema"),
+    queries.limit("Hits, 1 to 100"),
+    queries.CURSOR,
+    budgets.MAX_BYTES,
+)
+_PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
+_DEFAULT_HITS = 6
+_SNIPPET_CHARS = 240
+_REST_SHARE = 0.6
+
+
+def run(call: Call) -> Result:
+    """Read one page of hits and show each with a handle that opens it."""
+    given = call.given
+    default = budgets.PAGE if "limit" in given else budgets.SEARCH
+    budget = budgets.chosen(given, default=default, wide=budgets.PAGE)
+    path = _PATHS.get(given.get("mode", ""), "/v1/search")
+    params = [
+        ("q", _query(given)),
+        *queries.params(given, "streams", "connection_id", "filter", "cursor"),
+        pages.rest_bytes(budget, share=_REST_SHARE),
+    ]
+    return pages.fitted(
+        lambda limit: call.get(path, [*params, ("limit", str(limit))]),
+        limit=given.get("limit", _DEFAULT_HITS),
+        build=lambda body: _build(body, public_url=call.public_url, text_bytes=budget.text),
+        budget=budget,
+    )
+
+
+def _query(given: arguments.Given) -> str:
+    words = {given[name] for name in ("q", "query") if name in given}
+    if len(words) == 1:
+        return str(words.pop())
+    if not words:
+        raise AdapterError(
+            "missing_argument",
+            "search needs q (or query): the words to find.",
+            param="q",
+            next_step="Call search again with q.",
+        )
+    raise AdapterError(
+        "conflicting_arguments",
+        "q and query are the same argument and were given different values.",
+        param="query",
+        next_step="Call search again with q alone.",
+    )
+
+
+def _build(body: dict[str, Any], *, public_url: str, text_bytes: int) -> Result:
+    results = [
+        _result(hit, position, public_url=public_url) for position, hit in enumerate(body["data"])
+    ]
+    structured = {"results": results, "origin": labels.ORIGIN, "data": body}
+    text = render(structured, most=text_bytes)
+    return Result(structured, text)
+
+
+def _result(hit: dict[str, Any], position: int, *, public_url: str) -> dict[str, Any]:
+    ref = _ref(hit)
+    shown = _own_id(hit) or (
+        ids.handle(ref) if ref else str(hit.get("url") or f"result:{position}")
+    )
+    result = {
+        "id": shown,
+        "title": labels.title(hit),
+        "url": labels.record_url(public_url, ref) if ref else f"{public_url}/records",
+    }
+    for name in ("stream", "record_key", "connection_id", "connector_key", "display_name"):
+        if hit.get(name):
+            result[name] = hit[name]
+    if hit.get("evidence_excerpts"):
+        result["snippet"] = marked(hit["evidence_excerpts"][0], room=_SNIPPET_CHARS)
+    return result
+
+
+def _own_id(hit: dict[str, Any]) -> str | None:
+    """A self-contained id that the resource server minted itself; it passes untouched."""
+    own = hit.get("result_id")
+    return own if isinstance(own, str) and "/" in own else None
+
+
+def _ref(hit: dict[str, Any]) -> ids.RecordRef | None:
+    stream, key = hit.get("stream"), hit.get("record_key")
+    if not isinstance(stream, str) or not isinstance(key, str):
+        return None
+    return ids.RecordRef(hit.get("connection_id"), stream, key)
+
+
+TOOL = Tool("search", "Search records", DESCRIPTION, ARGUMENTS, run)
