@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,3 +32,9 @@ def name_and_address(person: str, *, box: str) -> tuple[str, str]:
 def first_name(person: str) -> str:
     name: str = text_file("texts/cast.toml")[person]["name"]
     return name.split(" ", maxsplit=1)[0]
+
+
+def since(person: str) -> date:
+    """The day from which the person is around."""
+    known: date = text_file("texts/cast.toml")[person].get("since", date.min)
+    return known

@@ -1,0 +1,139 @@
+"""Templates with slots: `{dish}` is picked from a list, `{weekday}` and its kin are worked out."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from datetime import date
+
+    from demo.dice import Dice
+
+_SLOT = re.compile(r"\{(\w+)\}")
+_WEEKDAYS = {
+    "en": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
+    "de": "Montag Dienstag Mittwoch Donnerstag Freitag Samstag Sonntag",
+    "fr": "lundi mardi mercredi jeudi vendredi samedi dimanche",
+    "es": "lunes martes miércoles jueves viernes sábado domingo",
+    "ja": "月曜日 火曜日 水曜日 木曜日 金曜日 土曜日 日曜日",
+    "zh": "星期一 星期二 星期三 星期四 星期五 星期六 星期天",
+}
+_MONTHS = {
+    "en": "January February March April May June July August September October November December",
+    "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+    "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+}
+_DAYS = {
+    "en": "{day} {month}",
+    "de": "{day}. {month}",
+    "fr": "{day} {month}",
+    "es": "{day} de {month}",
+    "ja": "{number}月{day}日",
+    "zh": "{number}月{day}日",
+}
+
+
+def weekday(day: date, *, lang: str) -> str:
+    return _WEEKDAYS[lang].split()[day.weekday()]
+
+
+def month(day: date, *, lang: str) -> str:
+    if lang in ("ja", "zh"):
+        return f"{day.month}月"
+    return _MONTHS[lang].split()[day.month - 1]
+
+
+def day_and_month(day: date, *, lang: str) -> str:
+    return _DAYS[lang].format(day=day.day, month=month(day, lang=lang), number=day.month)
+
+
+def full_date(day: date, *, lang: str) -> str:
+    if lang in ("ja", "zh"):
+        return f"{day.year}年{day.month}月{day.day}日"
+    joint = " de " if lang == "es" else " "
+    return f"{day_and_month(day, lang=lang)}{joint}{day.year}"
+
+
+def clock_time(hour: int, *, minute: int, lang: str) -> str:
+    if lang == "fr":
+        return f"{hour} h {minute:02}" if minute else f"{hour} h"
+    if lang == "ja":
+        return f"{hour}時{minute}分" if minute else f"{hour}時"
+    if lang == "zh":
+        return f"{hour}点{minute}分" if minute else f"{hour}点"
+    return f"{hour}:{minute:02}"
+
+
+def money(cents: int, *, lang: str) -> str:
+    """An amount of euros as it is written in the language: €1,204.50 or 1.204,50 €."""
+    whole, rest = divmod(abs(cents), 100)
+    english = f"{whole:,}.{rest:02}"
+    if lang in ("en", "ja", "zh"):
+        return f"€{english}"
+    separator = " " if lang == "fr" else "."
+    return english.replace(",", separator)[:-3] + f",{rest:02} €"
+
+
+@dataclass(kw_only=True)
+class Filling:
+    """What one conversation or letter says: a slot keeps its value for as long as it lasts."""
+
+    lang: str
+    today: date
+    dice: Dice
+    slots: Mapping[str, Sequence[str]]
+    said: dict[str, str] = field(default_factory=dict)
+
+    def fill(self, template: str) -> str:
+        return _SLOT.sub(lambda slot: self._value(slot[1]), template)
+
+    def _value(self, name: str) -> str:
+        if name not in self.said:
+            kind = name.rstrip("0123456789")
+            self.said[name] = self._from_list(kind) if kind in self.slots else self._worked(name)
+        return self.said[name]
+
+    def _from_list(self, kind: str) -> str:
+        """One of the list that this conversation has not said yet."""
+        unsaid = [value for value in self.slots[kind] if value not in self.said.values()]
+        return self.dice.pick(unsaid)
+
+    def _worked(self, name: str) -> str:
+        """The value of a slot that belongs to the calendar, the clock or the numbers."""
+        dice, lang = self.dice, self.lang
+        kind = name.rstrip("0123456789")
+        soon = self.today + timedelta(days=dice.between(1, 6))
+        if kind == "weekday":
+            return weekday(soon, lang=lang)
+        if kind == "day":
+            return day_and_month(self.today + timedelta(days=dice.between(4, 24)), lang=lang)
+        if kind == "month":
+            return month(self.today + timedelta(days=31), lang=lang)
+        if kind in _HOURS:
+            first, last = _HOURS[kind]
+            minute = dice.pick([0, 15, 30, 30, 45])
+            return clock_time(dice.between(first, last), minute=minute, lang=lang)
+        if kind == "euro":
+            return money(dice.between(900, 18900), lang=lang)
+        if kind == "year":
+            return str(self.today.year)
+        low, high = _NUMBERS[name if name in _NUMBERS else kind]
+        return str(dice.between(low, high))
+
+
+_HOURS = {"hour": (9, 16), "evening": (17, 20)}
+_NUMBERS = {
+    "n": (2, 9),
+    "nn": (11, 68),
+    "nn2": (26, 39),
+    "nn3": (8, 21),
+    "nn4": (40, 58),
+    "nnn": (120, 980),
+    "nnnn": (1204, 9780),
+    "ref": (100_000, 999_999),
+}
