@@ -1,9 +1,12 @@
-"""The ASGI application."""
+"""The ASGI application, for ``manage.py run`` and for any ASGI server with a lifespan."""
 
 import os
 
-from django.core.asgi import get_asgi_application
-
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pdpp_site.settings")
 
-application = get_asgi_application()
+from pdpp_site.wsgi import application as django_application  # isort: skip - sets Django up first
+
+from pdpp_site import mcp
+from pdpp_site.site import Site
+
+application = Site(application=django_application, endpoint=mcp.endpoint())

@@ -19,9 +19,9 @@ PDPP_PUBLIC_URL = env.str("PDPP_PUBLIC_URL", default=f"http://127.0.0.1:{PDPP_PO
 PDPP_ALLOWED_HOSTS = env.list("PDPP_ALLOWED_HOSTS", default=[])
 PDPP_TRUSTED_PROXIES = env.list("PDPP_TRUSTED_PROXIES", default=["127.0.0.1", "::1"])
 PDPP_SECRET_KEY = env.str("PDPP_SECRET_KEY", default="")
-PDPP_SECRET_KEY_FALLBACKS = env.list("PDPP_SECRET_KEY_FALLBACKS", default=[])
 PDPP_DATABASE_POOL = env.int("PDPP_DATABASE_POOL", default=16)
 PDPP_PGBOUNCER = env.bool("PDPP_PGBOUNCER", default=False)
+PDPP_DEMO = env.bool("PDPP_DEMO", default=True)
 PDPP_THREADS = env.int("PDPP_THREADS", default=8)
 PDPP_SHUTDOWN_SECONDS = env.int("PDPP_SHUTDOWN_SECONDS", default=30)
 PDPP_LOG_LEVEL = env.str("PDPP_LOG_LEVEL", default="INFO").upper()
@@ -35,7 +35,6 @@ HTTPS = PDPP_PUBLIC_URL.startswith("https://")
 
 DEBUG = PDPP_DEBUG
 SECRET_KEY = PDPP_SECRET_KEY or keys.installation_key(PDPP_VAR, embedded=EMBEDDED)
-SECRET_KEY_FALLBACKS = PDPP_SECRET_KEY_FALLBACKS
 ALLOWED_HOSTS = [
     *dict.fromkeys(
         [
@@ -47,7 +46,7 @@ ALLOWED_HOSTS = [
         ]
     )
 ]
-CSRF_TRUSTED_ORIGINS = [PDPP_PUBLIC_URL]
+CSRF_TRUSTED_ORIGINS = [PDPP_PUBLIC_URL, *([] if HTTPS else [f"http://localhost:{PDPP_PORT}"])]
 
 # --- composition -------------------------------------------------------------------------------
 ROOT_URLCONF = "pdpp_site.urls"
@@ -139,7 +138,7 @@ SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 # The largest body is a request to ingest; the dispatcher refuses more before Django sees it.
 DATA_UPLOAD_MAX_MEMORY_SIZE = None
 
-REST_FRAMEWORK = {
+REST_FRAMEWORK: dict[str, object] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [],
     "DEFAULT_PERMISSION_CLASSES": [],
     "UNAUTHENTICATED_USER": None,

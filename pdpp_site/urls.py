@@ -1,11 +1,18 @@
 """Every URL that Django answers; ``site.py`` answers /mcp, /healthz and /readyz before it."""
 
 from django.contrib import admin
-from django.urls import path
+from django.urls import include, path
 
+from evidence.api.views.well_known import ProtectedResourceView
 from pdpp_site import views
 
+METADATA = ".well-known/oauth-protected-resource"
+
 urlpatterns = [
+    path("", views.front, name="front"),
+    path("v1/", include("evidence.api.urls")),
+    path(METADATA, ProtectedResourceView.as_view()),
+    path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
     path("set-up/<str:token>/", views.set_up, name="set-up"),
     path("admin/", admin.site.urls),
 ]

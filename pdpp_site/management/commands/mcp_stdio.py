@@ -1,0 +1,57 @@
+"""``manage.py mcp_stdio``: the MCP surface over standard input and output, for one token.
+
+Exit codes, as in sysexits.h: 77, an owner's credential is in reach and an agent must not have it;
+78, there is no token that works.
+"""
+
+import os
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from typing_extensions import override
+
+from mcp_adapter import stdio
+from mcp_adapter.inprocess import InProcessRest
+from mcp_adapter.rest import Refused
+from pdpp_site import mcp
+
+NO_PERMISSION = 77
+NOT_CONFIGURED = 78
+OWNER_VARIABLES = ("PDPP_OWNER_TOKEN", "PDPP_OWNER_SESSION")
+
+
+class Command(BaseCommand):
+    """Reads PDPP_ACCESS_TOKEN. Whatever is not the protocol goes to standard error."""
+
+    help = "Serve MCP on standard input and output with the token in PDPP_ACCESS_TOKEN."
+    requires_system_checks = []  # noqa: RUF012 - Django's own shape; nothing may be printed
+
+    @override
+    def handle(self, *args: Any, **options: Any) -> None:
+        refuse_owner_credentials(dict(os.environ))
+        authority = _authority(os.environ.get("PDPP_ACCESS_TOKEN", "").strip())
+        stdio.serve(InProcessRest(), authority, identity=mcp.identity())
+
+
+def refuse_owner_credentials(environment: dict[str, str]) -> None:
+    """An agent's process inherits its environment, so the owner's own keys may not be in it."""
+    named = next((name for name in OWNER_VARIABLES if environment.get(name)), None)
+    found = named or stdio.owner_credential(environment)
+    if found is not None:
+        raise CommandError(
+            f"{found} holds a credential of the owner. Unset it and pass an agent's own token in "
+            "PDPP_ACCESS_TOKEN.",
+            returncode=NO_PERMISSION,
+        )
+
+
+def _authority(bearer: str) -> object:
+    if not bearer:
+        raise CommandError("Set PDPP_ACCESS_TOKEN.", returncode=NOT_CONFIGURED)
+    try:
+        return mcp.authenticate(bearer)
+    except Refused as refused:
+        raise CommandError(
+            f"PDPP_ACCESS_TOKEN does not work at {mcp.RESOURCE}: {refused.error['message']}",
+            returncode=NOT_CONFIGURED,
+        ) from None

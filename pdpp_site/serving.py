@@ -1,0 +1,75 @@
+"""One uvicorn in this process, on a socket that is bound before anything else is done."""
+
+import errno
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvicorn
+from django.conf import settings
+from typing_extensions import override
+
+Application = Callable[[Any, Any, Any], Awaitable[None]]
+# Longer than what proxies keep, so that it is never we who hang up on a request under way.
+KEEP_ALIVE_SECONDS = 75
+
+
+class PortBusyError(Exception):
+    """Another program listens there."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A bound socket; nobody can connect before the server listens. Raises ``PortBusyError``."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        if error.errno == errno.EADDRINUSE:
+            raise PortBusyError(f"Port {port} on {host} is busy.") from None
+        raise
+    return bound
+
+
+class Server(uvicorn.Server):
+    """Calls ``ready`` once requests are answered."""
+
+    def __init__(self, config: uvicorn.Config, *, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ready = ready
+
+    @override
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._ready()
+
+
+def configured(application: Application) -> uvicorn.Config:
+    """How this project runs uvicorn, whatever the application."""
+    return uvicorn.Config(
+        application,
+        lifespan="on",
+        ws="none",
+        log_config=None,
+        access_log=False,  # the site writes its own, without queries
+        server_header=False,
+        proxy_headers=True,
+        forwarded_allow_ips=settings.PDPP_TRUSTED_PROXIES,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=settings.PDPP_SHUTDOWN_SECONDS,
+    )
+
+
+def serve(bound: socket.socket, *, ready: Callable[[], None]) -> None:
+    """Serve until SIGTERM or SIGINT; what has begun is finished, for a limited time."""
+    # Imported here: it builds the whole site.
+    from pdpp_site.asgi import application
+
+    # uvicorn raises the signal that ended it once more when all is done. From then on the only
+    # work left is to stop the database, which a second signal must not cut short.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    Server(configured(application), ready=ready).run(sockets=[bound])

@@ -1,0 +1,136 @@
+"""One process, one port: who answers which request.
+
+``/mcp`` goes to the MCP transport, everything else to Django's WSGI application in a pool of
+threads. ``/healthz`` says that the process runs, ``/readyz`` that it can serve.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import orjson
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
+from evidence import limits
+from evidence.api import errors
+from evidence.refusals import MisdirectedRequest, Refusal
+from mcp_adapter.transport import PATHS as MCP_PATHS
+from mcp_adapter.transport import McpEndpoint
+from pdpp_site import access_log, health
+from pdpp_site.wsgi_bridge import Receive, Scope, Send, WsgiApplication, WsgiBridge
+
+READY_SECONDS = 3
+# Whoever shows no token has nothing to upload but a form.
+FORM_BYTES = 2 * 1024 * 1024
+
+
+class Site:
+    """The ASGI application. Its lifespan can run once: build another for another run."""
+
+    def __init__(self, *, application: WsgiApplication, endpoint: McpEndpoint) -> None:
+        self._django = WsgiBridge(application, threads=settings.PDPP_THREADS)
+        self._endpoint = endpoint
+        self._probe = ThreadPoolExecutor(1, thread_name_prefix="readyz")
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            with access_log.noted(scope, send) as noting:
+                await self._answer(scope, receive, noting)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = scope["path"]
+        if path == "/healthz":
+            await _send_json(send, status=200, body={"status": "ok"})
+        elif path == "/readyz":
+            await self._answer_ready(send)
+        elif not _host_allowed(scope):
+            await _refuse(send, MisdirectedRequest())
+        elif path in MCP_PATHS:
+            await self._endpoint.app(scope, receive, send)
+        else:
+            limit = limits.INGEST_MAX_BYTES if _has(scope, b"authorization") else FORM_BYTES
+            refusal = await self._django(scope, receive, send, body_limit=limit)
+            if refusal is not None:
+                await _refuse(send, refusal)
+
+    async def _answer_ready(self, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            reason = await asyncio.wait_for(
+                loop.run_in_executor(self._probe, health.unready), READY_SECONDS
+            )
+        except TimeoutError:
+            reason = f"The database did not answer within {READY_SECONDS} seconds."
+        if reason is None:
+            await _send_json(send, status=200, body={"status": "ready"})
+        else:
+            await _send_json(send, status=503, body={"status": "unready", "reason": reason})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        phase = "startup"
+        try:
+            async with self._running():
+                await send({"type": "lifespan.startup.complete"})
+                phase = "shutdown"
+                await receive()
+        except Exception as error:
+            await send({"type": f"lifespan.{phase}.failed", "message": str(error)})
+            raise
+        await send({"type": "lifespan.shutdown.complete"})
+
+    @contextlib.asynccontextmanager
+    async def _running(self) -> AsyncIterator[None]:
+        try:
+            async with self._endpoint.lifespan():
+                yield
+        finally:
+            self._django.close()
+            self._probe.shutdown(wait=False, cancel_futures=True)
+
+
+def _host_allowed(scope: Scope) -> bool:
+    hosts = [value for name, value in scope["headers"] if name == b"host"]
+    if len(hosts) != 1:
+        return False
+    domain, _ = split_domain_port(hosts[0].decode("latin-1"))
+    return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)
+
+
+def _has(scope: Scope, header: bytes) -> bool:
+    return any(name == header for name, _ in scope["headers"])
+
+
+async def _refuse(send: Send, refusal: Refusal) -> None:
+    """The same envelope as every error of the API, for what never reaches it."""
+    request_id = f"req_{secrets.token_hex(10)}"
+    # Part of the body may still be on its way, so the connection cannot serve another request.
+    headers = {"request-id": request_id, "x-request-id": request_id, "connection": "close"}
+    status = errors.STATUS[refusal.code]
+    if status == 503:
+        headers["retry-after"] = "1"
+    body = errors.body(refusal, request_id=request_id)
+    await _send_json(send, status=status, body=body, headers=headers)
+
+
+async def _send_json(
+    send: Send, *, status: int, body: Any, headers: Mapping[str, str] | None = None
+) -> None:
+    content = orjson.dumps(body)
+    sent = {
+        "content-type": "application/json",
+        "content-length": str(len(content)),
+        "cache-control": "no-store",
+        "x-content-type-options": "nosniff",
+    } | dict(headers or {})
+    encoded = [(name.encode(), value.encode()) for name, value in sent.items()]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
+    await send({"type": "http.response.body", "body": content})

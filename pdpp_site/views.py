@@ -1,0 +1,73 @@
+"""The pages of the site itself."""
+
+from django.conf import settings
+from django.contrib.auth import login
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_safe
+
+from evidence.api.views.well_known import IndexView
+from pdpp_site import setup_links
+from pdpp_site.forms import SetUpForm
+
+# The address of the page is a secret while the link is open: nothing may load from elsewhere
+# or learn it as a referrer.
+PAGE_HEADERS = {
+    "Referrer-Policy": "no-referrer",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+}
+
+
+@require_safe
+def front(request: HttpRequest) -> HttpResponseBase:
+    """Where to go from here: for a person a page, for a program the API's own index."""
+    if request.get_preferred_type(["application/json", "text/html"]) == "text/html":
+        return _page(request, "front", context={"url": settings.PDPP_PUBLIC_URL}, status=200)
+    return IndexView.as_view()(request)
+
+
+@sensitive_post_parameters()
+@never_cache
+@require_http_methods(["GET", "POST"])
+def set_up(request: HttpRequest, token: str) -> HttpResponse:
+    """The owner chooses a user name and password (one-time link)."""
+    now = timezone.now()
+    if not setup_links.is_open(token, now=now):
+        return _ended(request)
+    account = setup_links.owner_account(now)
+    initial = {"username": account.get_username()} if account else {}
+    form = SetUpForm(request.POST or None, account=account, initial=initial)
+    if not form.is_valid():
+        context = {"form": form, "known": account is not None}
+        return _page(request, "set_up", context=context, status=200 if not form.errors else 422)
+    try:
+        user = setup_links.use(
+            token,
+            username=form.cleaned_data["username"],
+            password=form.cleaned_data["password"],
+            now=now,
+        )
+    except setup_links.LinkEndedError:
+        return _ended(request)
+    login(request, user)
+    return redirect("admin:index")
+
+
+def _ended(request: HttpRequest) -> HttpResponse:
+    return _page(request, "link_ended", context={}, status=410)
+
+
+def _page(
+    request: HttpRequest, name: str, *, context: dict[str, object], status: int
+) -> HttpResponse:
+    response = render(request, f"pdpp_site/{name}.html", context, status=status)
+    for header, value in PAGE_HEADERS.items():
+        response[header] = value
+    return response

@@ -1,0 +1,47 @@
+"""Any ASGI application on a free port, in a thread of the test."""
+
+import contextlib
+import http.client
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pdpp_site import serving
+
+
+@dataclass(frozen=True)
+class Web:
+    """Where the application listens."""
+
+    port: int
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+
+    def get(self, path: str, *, method: str = "GET", **headers: str) -> http.client.HTTPResponse:
+        """The answer, read in full: its body stands in ``response.content``."""
+        with contextlib.closing(self.connect()) as connection:
+            connection.request(method, path, headers=headers)
+            response = connection.getresponse()
+            response.content = response.read()  # type: ignore[attr-defined]
+            return response
+
+    def dial(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=10)
+
+
+@contextlib.contextmanager
+def served(application: serving.Application) -> Iterator[Web]:
+    """The application as production serves it, until the block ends."""
+    bound = serving.bind("127.0.0.1", 0)
+    ready = threading.Event()
+    server = serving.Server(serving.configured(application), ready=ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield Web(bound.getsockname()[1])
+    finally:
+        server.should_exit = True
+        thread.join(20)
