@@ -16,6 +16,7 @@ from evidence.analyser.words import Segment, dense_units, segments
 
 CACHED_CHARS = 48
 _CACHED_CHUNKS = 65_536
+_CACHED_PARTS = 16_384
 
 TokenKind = PieceKind | Literal["single", "pair"]
 
@@ -50,7 +51,10 @@ class Wanted(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """One analysed chunk; offsets and positions count from its start."""
+    """An analysed stretch; offsets and positions count from its start.
+
+    `terms` are those of all tokens, as often as they occur; `length` is in words.
+    """
 
     tokens: tuple[Token, ...]
     terms: tuple[str, ...]
@@ -62,14 +66,6 @@ class Chunk(NamedTuple):
 # of a text is counted in the same pass as its terms. No term contains a space.
 LONGER = " longer"
 SHORTER = " shorter"
-
-
-class _Part(NamedTuple):
-    """One analysed segment, in offsets of the folded chunk."""
-
-    tokens: list[Token]
-    positions: int
-    length: int
 
 
 class _TermsByChunk(dict[str, Iterable[str]]):
@@ -94,6 +90,7 @@ class Chunks:
     def __init__(self, languages: tuple[str, ...]) -> None:
         self._vocabulary = Vocabulary(languages)
         self._known: dict[str, Chunk] = {}
+        self._parts: dict[str, Chunk] = {}
         self.terms = _TermsByChunk(self)
 
     def chunk(self, written: str) -> Chunk:
@@ -124,18 +121,25 @@ class Chunks:
             positions += part.positions
             length += part.length
         placed = tuple(_in_original(found, written=written, folded=folded))
-        terms = tuple(term for token in placed for term in token.terms)
-        return Chunk(placed, terms, positions, length)
+        return _chunk(placed, positions=positions, length=length)
 
-    def _part(self, segment: Segment) -> _Part:
+    def _part(self, segment: Segment) -> Chunk:
+        """One segment; its offsets count folded code points."""
         if segment.kind == "dense":
-            units = dense_units(segment.form)
-            return _Part(_dense_tokens(units), len(units), _dense_length(units))
+            return _dense(dense_units(segment.form))
+        known = self._parts.get(segment.form)
+        if known is None:
+            known = self._analysed_part(segment)
+            if len(segment.form) <= CACHED_CHARS:
+                remember(self._parts, segment.form, known, most=_CACHED_PARTS)
+        return known
+
+    def _analysed_part(self, segment: Segment) -> Chunk:
         if segment.kind == "sign":
             sign = Token(0, len(segment.form), (segment.form,), 0, 1, "word")
-            return _Part([sign], 1, 1)
+            return _chunk((sign,), positions=1)
         found, positions = (url_pieces if segment.kind == "url" else pieces)(segment.form)
-        return _Part([self._token(piece) for piece in found], positions, positions)
+        return _chunk(tuple(map(self._token, found)), positions=positions)
 
     def _token(self, piece: Piece) -> Token:
         start, end, forms, kind, stemmed, position, width = piece
@@ -145,21 +149,22 @@ class Chunks:
             terms = tuple(literal(form) for form in forms)
         return Token(start, end, terms, position, width, kind)
 
-    def long_terms(self, written: str) -> Iterator[str]:
+    def long_terms(self, written: str) -> list[str]:
         """The terms and length marks of a chunk that is not worth remembering."""
+        terms: list[str] = []
         length = 0
         for segment in segments(fold(written)):
             if segment.kind == "dense":
                 units = dense_units(segment.form)
-                yield from units
-                yield from map(add, units, units[1:])
+                terms.extend(units)
+                terms.extend(map(add, units, units[1:]))
                 length += _dense_length(units)
             else:
                 part = self._part(segment)
-                for token in part.tokens:
-                    yield from token.terms
+                terms.extend(part.terms)
                 length += part.length
-        yield from _length_marks(length)
+        terms.extend(_length_marks(length))
+        return terms
 
     def _hits_in_long(self, written: str, *, wanted: Wanted) -> tuple[Iterable[Token], int]:
         folded = fold(written)
@@ -179,7 +184,12 @@ class Chunks:
         return _in_original(hits, written=written, folded=folded), positions
 
 
-def _dense_tokens(units: Sequence[str]) -> list[Token]:
+def _chunk(tokens: tuple[Token, ...], *, positions: int, length: int | None = None) -> Chunk:
+    terms = tuple(term for token in tokens for term in token.terms)
+    return Chunk(tokens, terms, positions, positions if length is None else length)
+
+
+def _dense(units: Sequence[str]) -> Chunk:
     """Every two neighbours, and every character; offsets count folded code points."""
     found: list[Token] = []
     start = 0
@@ -191,15 +201,15 @@ def _dense_tokens(units: Sequence[str]) -> list[Token]:
             found.append(Token(start, end + len(following), pair, place, 2, "pair"))
         found.append(Token(start, end, (unit,), place, 1, "single"))
         start = end
-    return found
-
-
-def _length_marks(length: int) -> tuple[str, ...]:
-    return (LONGER,) * (length - 1) if length else (SHORTER,)
+    return _chunk(tuple(found), positions=len(units), length=_dense_length(units))
 
 
 def _dense_length(units: Sequence[str]) -> int:
     return (len(units) + 1) // 2
+
+
+def _length_marks(length: int) -> tuple[str, ...]:
+    return (LONGER,) * (length - 1) if length else (SHORTER,)
 
 
 def _in_original(found: list[Token], *, written: str, folded: str) -> Iterator[Token]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from evidence.analyser.numbers import day_forms, integer_part_length, number_forms
@@ -85,7 +86,7 @@ def _between_marks(run: str) -> Iterator[Piece]:
 def _mail_addresses(run: str) -> Iterator[Piece]:
     start = 0
     names = run.split("@")
-    for name, domain in zip(names, names[1:], strict=False):
+    for name, domain in pairwise(names):
         local = re.split(r"[:/]", name)[-1]
         host = re.split(r"[:/+'_]", domain, maxsplit=1)[0]
         at = start + len(name)

@@ -15,9 +15,7 @@ import regex
 # Zero-width, bidi, soft hyphen, variation selector, tag, tatweel: never part of what a word says.
 _INVISIBLE = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cf}\u0640]+")
 _FOREIGN_DIGIT = regex.compile(r"(?V1)[\p{Nd}--[0-9]]")
-_ONE_SIGN = str.maketrans(
-    {"\u2019": "'", "\u02bc": "'", "\u2010": "-", "\u2011": "-"}
-)
+_APOSTROPHES_AND_HYPHENS = (("\u2019", "'"), ("\u02bc", "'"), ("\u2010", "-"), ("\u2011", "-"))
 
 # In these scripts a mark is an accent or an optional vowel sign. Elsewhere (Devanagari, Thai, kana)
 # it is a letter in its own right and stays.
@@ -49,19 +47,24 @@ def fold(text: str) -> str:
     """The folded form of `text`. Lengths may change; ASCII keeps its offsets."""
     if text.isascii():
         return text.lower()
-    visible = _INVISIBLE.sub("", text)
-    folded = unicodedata.normalize("NFKC", visible).casefold()
-    folded = unicodedata.normalize("NFKC", folded).translate(_ONE_SIGN)
+    folded = _nfkc(_nfkc(_INVISIBLE.sub("", text)).casefold())
+    for sign, usual in _APOSTROPHES_AND_HYPHENS:
+        folded = folded.replace(sign, usual)
     return folded if folded.isascii() else _FOREIGN_DIGIT.sub(_ascii_digit, folded)
 
 
 def strip_marks(word: str) -> str:
-    """A folded word without its accents: é and e, ё and е, ø and o, ł and l become one."""
+    """A folded word without its accents: é becomes e, ø o, ł l, and so in Greek and Cyrillic."""
     if word.isascii():
         return word
     apart = unicodedata.normalize("NFD", word)
     bare = unicodedata.normalize("NFC", _ACCENTED.sub(r"\1", apart))
     return bare.translate(_NO_DECOMPOSITION)
+
+
+def _nfkc(text: str) -> str:
+    # The check is several times cheaper than the work, and most text passes it.
+    return text if unicodedata.is_normalized("NFKC", text) else unicodedata.normalize("NFKC", text)
 
 
 def _ascii_digit(found: regex.Match[str]) -> str:

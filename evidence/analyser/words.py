@@ -23,13 +23,17 @@ _LETTER: Final = rf"[[\p{{L}}\p{{N}}]--[{_DENSE}]]"
 _BODY: Final = rf"[[\p{{L}}\p{{N}}\p{{M}}]--[{_DENSE}]]"
 _WORD: Final = rf"{_LETTER}{_BODY}*+"
 _JOINED: Final = rf"(?:(?:[-._/:@+']|(?<=[0-9]),(?=[0-9])){_WORD})*+"
-_URL: Final = rf"(?<!{_BODY})(?:[a-z][a-z0-9+.\-]{{1,11}}://|www\.)(?:{_BODY}|[-._~:/?\#@!$&*+,;=%])++"
+_URL: Final = (
+    rf"(?<!{_BODY})(?:[a-z][a-z0-9+.\-]{{1,11}}://|www\.)(?:{_BODY}|[-._~:/?\#@!$&*+,;=%])++"
+)
 _SIGN: Final = (
     r"[\U0001f1e6-\U0001f1ff]{2}|"
     r"[\p{Extended_Pictographic}--[\u0000-\u20ff\U0001f1e6-\U0001f1ff]]"
 )
 
-_PLAIN: Final = rf"(?P<dense>[{_DENSE}](?:[{_DENSE}]|\p{{M}})*+)|(?P<run>{_WORD}{_JOINED})|(?P<sign>{_SIGN})"
+_PLAIN: Final = (
+    rf"(?P<dense>[{_DENSE}](?:[{_DENSE}]|\p{{M}})*+)|(?P<run>{_WORD}{_JOINED})|(?P<sign>{_SIGN})"
+)
 _SEGMENTS: Final = regex.compile(f"(?V1){_PLAIN}")
 _SEGMENTS_WITH_URLS: Final = regex.compile(f"(?V1)(?P<url>{_URL})|{_PLAIN}")
 _DENSE_UNITS: Final = regex.compile(rf"(?V1)[{_DENSE}]\p{{M}}*+|\p{{M}}++")

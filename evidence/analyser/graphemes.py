@@ -1,0 +1,53 @@
+"""Where a text may be cut without taking a character apart."""
+
+from __future__ import annotations
+
+import regex
+
+_GRAPHEME = regex.compile(r"\X")
+
+# Far enough back to see the start of all but absurd clusters and of rows of flags.
+_LOOK_BACK = 128
+
+
+def grapheme_floor(text: str, i: int, limit: int = 32) -> int:
+    """The last grapheme boundary at or before `i`; `i` itself where none is within `limit`."""
+    before, _ = _boundaries(text, i, limit)
+    return before
+
+
+def grapheme_ceil(text: str, i: int, limit: int = 32) -> int:
+    """The first grapheme boundary at or after `i`; `i` itself where none is within `limit`."""
+    _, after = _boundaries(text, i, limit)
+    return after
+
+
+def _boundaries(text: str, i: int, limit: int) -> tuple[int, int]:
+    if i <= 0 or i >= len(text):
+        inside = min(max(i, 0), len(text))
+        return inside, inside
+    if _plain(text[i]) and _plain(text[i - 1]):
+        return i, i
+    start = _sure_boundary(text, i)
+    for cluster in _GRAPHEME.finditer(text, start, min(len(text), i + limit + 1)):
+        if cluster.end() == i:
+            return i, i
+        if cluster.end() > i:
+            before = cluster.start() if i - cluster.start() <= limit else i
+            after = cluster.end() if cluster.end() - i <= limit else i
+            return before, after
+    return i, i
+
+
+def _sure_boundary(text: str, i: int) -> int:
+    """A boundary before `i` from which clusters can be counted."""
+    furthest = max(0, i - _LOOK_BACK)
+    for at in range(i - 1, furthest, -1):
+        if _plain(text[at]) and _plain(text[at - 1]):
+            return at
+    return furthest
+
+
+def _plain(character: str) -> bool:
+    """ASCII apart from line ends: nothing in it combines with a neighbour of its kind."""
+    return " " <= character <= "~"

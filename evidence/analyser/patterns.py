@@ -1,0 +1,150 @@
+"""Patterns: what a leaf of a query asks of a text, in terms.
+
+`groups` say which terms a record must have, for the index; `steps` say in which order they follow
+one another, for a text. A name with parts gives alternatives: itself, or all of its parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from evidence.analyser.chunks import Token
+from evidence.analyser.queries import Leaf
+from evidence.analyser.tokens import tokens
+
+# With more parts than this only the whole name is asked for: nobody recalls ten parts of a URL.
+_PARTS_IN_QUERY = 8
+_SHORTEST_PREFIX_PART = 2
+_CACHED_PATTERNS = 1_024
+
+
+class Terms(NamedTuple):
+    """Any of these terms; with `prefix`, any term that starts with one of them."""
+
+    terms: tuple[str, ...]
+    prefix: bool = False
+
+    def meets(self, terms: tuple[str, ...]) -> bool:
+        """Whether a token with `terms` is meant."""
+        if self.prefix:
+            return any(term.startswith(self.terms) for term in terms)
+        return not set(self.terms).isdisjoint(terms)
+
+
+class Group(NamedTuple):
+    """One word of the query: any of the alternatives, each of which is all of its terms."""
+
+    alternatives: tuple[tuple[Terms, ...], ...]
+    dense: bool = False
+
+
+class Step(NamedTuple):
+    """From one position of the pattern to another. `overlapping`: dense pairs advance by one."""
+
+    source: int
+    target: int
+    terms: Terms
+    overlapping: bool = False
+
+
+class Pattern(NamedTuple):
+    """A leaf in terms; `end` is the position at which it is complete."""
+
+    groups: tuple[Group, ...]
+    steps: tuple[Step, ...]
+    end: int
+
+    @property
+    def atomic(self) -> bool:
+        """Whether having one term is all there is to it, so that the index alone can tell."""
+        alternatives = [each for group in self.groups for each in group.alternatives]
+        return len(alternatives) == 1 and len(alternatives[0]) == 1
+
+    @property
+    def words(self) -> int:
+        """Its size, with two characters of a script without spaces as one word."""
+        return sum(
+            (len(group.alternatives[0]) + 2) // 2 if group.dense else 1 for group in self.groups
+        )
+
+
+def pattern(leaf: Leaf, *, languages: tuple[str, ...]) -> Pattern:
+    """The pattern of a leaf; one without groups when the leaf has nothing to look for."""
+    return _pattern(leaf.text, leaf.prefix, languages)
+
+
+@lru_cache(maxsize=_CACHED_PATTERNS)
+def _pattern(text: str, prefix: bool, languages: tuple[str, ...]) -> Pattern:  # noqa: FBT001
+    found = list(tokens(text, languages=languages))
+    end = max((token.position + token.width for token in found), default=0)
+    groups: list[Group] = []
+    steps: list[Step] = []
+    at = 0
+    while at < end:
+        reach, group, taken = _group(found, at=at, prefix_end=end if prefix else -1)
+        groups.append(group)
+        steps.extend(taken)
+        at = reach
+    return Pattern(tuple(groups), tuple(steps), end)
+
+
+def _group(found: list[Token], *, at: int, prefix_end: int) -> tuple[int, Group, list[Step]]:
+    """The group that starts at position `at`, where it ends, and its steps."""
+    here = [token for token in found if token.position == at]
+    if here[0].kind in ("single", "pair"):
+        return _dense_group(found, at=at)
+    reach = max(token.position + token.width for token in here)
+    covered = [token for token in found if at <= token.position < reach]
+    return reach, *_named_group(covered, prefix_end=prefix_end)
+
+
+def _named_group(covered: list[Token], *, prefix_end: int) -> tuple[Group, list[Step]]:
+    """A word, or a name with its parts: the widest token comes first."""
+    whole, rest = covered[0], covered[1:]
+    asked = {token: _terms(token, prefix_end=prefix_end) for token in covered}
+    if whole.kind == "exact":
+        rest = []
+    alternatives: list[tuple[Terms, ...]] = [(asked[whole],)]
+    parts = [asked[token] for token in rest if token.kind == "word"]
+    if 0 < len(parts) <= _PARTS_IN_QUERY:
+        alternatives.append(tuple(_long_enough(parts)))
+    steps = [
+        Step(token.position, token.position + token.width, asked[token]) for token in (whole, *rest)
+    ]
+    return Group(tuple(alternatives)), steps
+
+
+def _long_enough(parts: list[Terms]) -> Iterator[Terms]:
+    """A part of one letter is no prefix to look for: the other parts have to do."""
+    for part in parts:
+        short = part.prefix and len(part.terms[0]) < _SHORTEST_PREFIX_PART
+        if not short or len(parts) == 1:
+            yield part
+
+
+def _dense_group(found: list[Token], *, at: int) -> tuple[int, Group, list[Step]]:
+    """A run of characters: its overlapping pairs, or the one character it is."""
+    pairs: list[Token] = []
+    for token in found:
+        if token.kind == "pair" and token.position == at + len(pairs):
+            pairs.append(token)
+    if not pairs:
+        single = next(token for token in found if token.position == at)
+        terms = Terms(single.terms)
+        return at + 1, Group(((terms,),), dense=True), [Step(at, at + 1, terms)]
+    steps = [_pair_step(pair) for pair in pairs]
+    steps[-1] = steps[-1]._replace(target=steps[-1].target + 1)
+    group = Group((tuple(step.terms for step in steps),), dense=True)
+    return at + len(pairs) + 1, group, steps
+
+
+def _pair_step(pair: Token) -> Step:
+    return Step(pair.position, pair.position + 1, Terms(pair.terms), overlapping=True)
+
+
+def _terms(token: Token, *, prefix_end: int) -> Terms:
+    if token.position + token.width == prefix_end:
+        return Terms(token.terms[:1], prefix=True)
+    return Terms(token.terms)
