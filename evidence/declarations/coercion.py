@@ -18,6 +18,9 @@ Value = bool | int | Decimal | datetime | str
 TEXT_CHARS = 1_024
 """The longest filter value that is looked at."""
 
+INTEGER_DIGITS = 40
+
+_NUMBER_WORDS = {True: "an integer", False: "a number"}
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,6})?")
 
 
@@ -46,11 +49,24 @@ def coerce(field: Field, text: str) -> Value:
 
 
 def _number(field: Field, text: str) -> int | Decimal:
+    exact = _exact(field, text)
+    if exact is None:
+        raise CoercionError(f"{field.name} takes {_NUMBER_WORDS[_whole(field)]}.")
+    return exact
+
+
+def _exact(field: Field, text: str) -> int | Decimal | None:
     exact = values.number(Decimal(text)) if _NUMBER.fullmatch(text) else None
-    whole = "number" not in field.types
-    if exact is None or (whole and exact != exact // 1):
-        raise CoercionError(f"{field.name} takes {'an integer' if whole else 'a number'}.")
-    return int(exact) if whole else exact
+    if not isinstance(exact, Decimal) or not _whole(field):
+        return exact
+    if exact != exact.to_integral_value():
+        return None
+    # Beyond that, writing out every digit is nobody's wish.
+    return int(exact) if exact.adjusted() < INTEGER_DIGITS else exact
+
+
+def _whole(field: Field) -> bool:
+    return "integer" in field.types and "number" not in field.types
 
 
 def _boolean(field: Field, text: str) -> bool:
@@ -85,8 +101,9 @@ def _mixed(field: Field, text: str) -> Value:
     types = set(field.types) or {"number", "boolean", "string"}
     if "string" in types and text.startswith('"'):
         return _quoted(field, text)
-    if types & {"integer", "number"} and _NUMBER.fullmatch(text):
-        return _number(field, text)
+    exact = _exact(field, text) if types & {"integer", "number"} else None
+    if exact is not None:
+        return exact
     if "boolean" in types and text in {"true", "false"}:
         return text == "true"
     if "string" in types:

@@ -104,7 +104,7 @@ def code(index: int) -> str:
 
 def _stream(stream: StreamDeclaration, *, previous: StreamLayout | None) -> StreamLayout:
     layout: StreamLayout = {
-        "typed": dict(previous["typed"]) if previous else {},
+        "typed": _places(previous) if previous else {},
         "widths": dict(previous["widths"]) if previous else {"n": 0, "t": 0, "w": 0},
         "search": dict(previous["search"]) if previous else {},
         "sort": _source(stream, stream.cursor_field),
@@ -135,6 +135,9 @@ def _source(stream: StreamDeclaration, name: str | None) -> list[str] | None:
     return None if name is None else [name, stream.fields[name].kind]
 
 
+def _places(layout: StreamLayout) -> dict[str, tuple[Slot, int]]:
+    return {name: (slot, position) for name, (slot, position) in layout["typed"].items()}
+
+
 def _signature(layout: StreamLayout) -> tuple[object, ...]:
-    typed = {name: (slot, position) for name, (slot, position) in layout["typed"].items()}
-    return typed, layout["search"], layout["sort"], layout["time"]
+    return _places(layout), layout["search"], layout["sort"], layout["time"]

@@ -79,6 +79,13 @@ def word(value: object) -> str | None:
             return None
 
 
+def field_text(value: object) -> str:
+    """The text of a searchable field: a string, or the strings of a list, a line each."""
+    if isinstance(value, list):
+        return "\n".join(each for each in value if isinstance(each, str))
+    return value if isinstance(value, str) else ""
+
+
 def sort_key(field: Field, value: object) -> str | None:
     """Text whose UTF-8 byte order (COLLATE "C") is the order of the values of the field.
 

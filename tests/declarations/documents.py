@@ -1,0 +1,145 @@
+"""Declaration documents to start from: one small source of mail threads and messages."""
+
+from collections.abc import Callable
+from typing import Any
+
+from evidence.declarations.parse import parse
+from evidence.declarations.types import Field, SourceDeclaration, StreamDeclaration
+
+Document = dict[str, Any]
+Change = Callable[[Document], object]
+
+TEXT = {"type": "string"}
+MOMENT = {"type": "string", "format": "date-time"}
+
+
+def messages() -> Document:
+    """A stream that uses everything a stream can declare."""
+    return {
+        "name": "messages",
+        "description": "Mail messages.",
+        "display": {"label": "Your messages", "detail": "Subject, date and text."},
+        "semantics": "append_only",
+        "schema": {
+            "$schema": "https://json-schema.org/draft/2020-12/schema",
+            "type": "object",
+            "required": ["id", "sent_at"],
+            "properties": {
+                "id": TEXT,
+                "thread_id": TEXT,
+                "subject": {"type": ["string", "null"], "x_pdpp_role": "primary-title"},
+                "body": {"type": ["string", "null"], "x_pdpp_role": "secondary"},
+                "sent_at": {**MOMENT, "x_pdpp_role": "event-time"},
+                "day": {"type": "string", "format": "date"},
+                "labels": {"type": "array", "items": TEXT},
+                "seen": {"type": "boolean"},
+                "size": {"type": ["integer", "null"], "x_pdpp_type": "bytes"},
+                "headers": {"type": "object", "additionalProperties": TEXT},
+            },
+        },
+        "primary_key": ["id"],
+        "cursor_field": "sent_at",
+        "consent_time_field": "sent_at",
+        "selection": {"fields": True, "resources": True},
+        "views": [{"id": "envelope", "label": "Envelope", "fields": ["id", "subject"]}],
+        "relationships": [
+            {
+                "name": "thread",
+                "stream": "threads",
+                "foreign_key": "thread_id",
+                "cardinality": "has_one",
+            }
+        ],
+        "query": {
+            "range_filters": {"sent_at": ["gte", "lt"], "size": ["lt", "gte", "gt", "lte"]},
+            "expand": [{"name": "thread"}],
+            "search": {
+                "lexical_fields": ["subject", "body", "labels"],
+                "semantic_fields": ["body"],
+            },
+            "aggregations": {
+                "count": True,
+                "count_distinct": ["thread_id"],
+                "group_by": ["seen"],
+                "group_by_time": ["sent_at", "day"],
+                "sum": ["size"],
+                "min": ["size", "sent_at"],
+                "max": ["size"],
+            },
+        },
+    }
+
+
+def threads() -> Document:
+    """The other side of the relations."""
+    return {
+        "name": "threads",
+        "semantics": "mutable_state",
+        "schema": {"type": "object", "properties": {"id": TEXT, "title": TEXT}},
+        "primary_key": ["id"],
+        "selection": {"fields": True, "resources": False},
+        "relationships": [
+            {
+                "name": "messages",
+                "stream": "messages",
+                "foreign_key": "thread_id",
+                "cardinality": "has_many",
+            }
+        ],
+        "query": {"expand": [{"name": "messages", "default_limit": 5, "max_limit": 20}]},
+    }
+
+
+def declaration() -> Document:
+    """The normative shape."""
+    return {
+        "protocol_version": "0.1.0",
+        "source": {"kind": "connector", "id": "https://registry.example/connectors/mailbox"},
+        "declaration_version": "2026-11-21",
+        "publisher": {"id": "https://registry.example/"},
+        "display": {"name": "Mailbox"},
+        "streams": [messages(), threads()],
+        "selection_presets": [
+            {
+                "id": "mail",
+                "label": "Mail",
+                "streams": [
+                    {"name": "messages", "view": "envelope"},
+                    {"name": "threads", "fields": ["id"]},
+                ],
+            }
+        ],
+        "extensions": {},
+    }
+
+
+def manifest() -> Document:
+    """The same source in the reference's shape, with members that are for its collector."""
+    return {
+        "protocol_version": "0.1.0",
+        "connector_id": "https://registry.example/connectors/mailbox",
+        "connector_key": "mailbox",
+        "version": "1.0.0",
+        "display_name": "Mailbox",
+        "runtime_requirements": {"bindings": {"network": {"required": True}}},
+        "streams": [{**messages(), "incremental": True}, threads()],
+    }
+
+
+def parsed(change: Change = lambda _: None) -> SourceDeclaration:
+    """The normative declaration after a change."""
+    document = declaration()
+    change(document)
+    return parse(document)
+
+
+def stream(**members: object) -> StreamDeclaration:
+    """The stream of messages with other members."""
+    return parse({**declaration(), "streams": [{**messages(), **members}]}).streams["messages"]
+
+
+def field(schema: Document, *, name: str = "f") -> Field:
+    """A field of one schema."""
+    properties = {"id": TEXT, name: schema}
+    bare = {"type": "object", "properties": properties}
+    return stream(schema=bare, query={}, views=[], cursor_field=None).fields[name]

@@ -1,0 +1,349 @@
+"""Every fault of a declaration has its code and names its place."""
+
+from typing import Any
+
+import pytest
+
+from evidence.declarations.faults import FAULTS_KEPT, FaultCode, step
+from evidence.declarations.validation import accept, faults
+from evidence.refusals import ConnectorInvalid
+from tests.declarations.documents import TEXT, Document, declaration, manifest
+
+STREAM = "$.streams[0]"
+SCHEMA = f"{STREAM}.schema"
+QUERY = f"{STREAM}.query"
+REMOVED: Any = object()
+
+
+def changed(document: Document, path: str, value: Any) -> Document:
+    """The document with one value set at a dotted path, or removed there."""
+    node: Any = document
+    *parents, last = path.split(".")
+    for name in parents:
+        node = node[int(name)] if isinstance(node, list) else node[name]
+    key: Any = int(last) if isinstance(node, list) else last
+    if value is REMOVED:
+        del node[key]
+    elif isinstance(node, list) and key == len(node):
+        node.append(value)
+    else:
+        node[key] = value
+    return document
+
+
+def found(document: object) -> list[tuple[str, str]]:
+    return [(fault.code.rpartition(".")[2], fault.path) for fault in faults(document)]
+
+
+def test_documents_of_both_shapes_have_no_faults() -> None:
+    assert faults(declaration()) == []
+    assert faults(manifest()) == []
+
+
+@pytest.mark.parametrize("code", FaultCode)
+def test_every_code_is_of_the_one_family(code: FaultCode) -> None:
+    assert code.startswith("source.declaration.")
+
+
+PROPERTIES = "streams.0.schema.properties"
+AGGREGATIONS = "streams.0.query.aggregations"
+
+CASES: list[tuple[str, Any, str, str]] = [
+    # the source
+    ("protocol_version", "0.2.0", "unsupported_version", "$.protocol_version"),
+    ("protocol_version", REMOVED, "missing_member", "$.protocol_version"),
+    ("source.kind", "device", "invalid_member_value", "$.source.kind"),
+    ("source.id", "mailbox", "invalid_member_value", "$.source.id"),
+    ("source.id", "https://x.example/größe", "invalid_member_value", "$.source.id"),
+    ("source.id", "https://x.example/~mail", "invalid_name", "$.source.id"),
+    ("source.owner", "me", "unknown_member", "$.source.owner"),
+    ("source", "https://x.example/mail", "invalid_member_type", "$.source"),
+    ("connector_key", "mail box", "invalid_name", "$.connector_key"),
+    ("declaration_version", "", "invalid_member_value", "$.declaration_version"),
+    ("publisher", REMOVED, "missing_member", "$.publisher"),
+    ("publisher.id", "me", "invalid_member_value", "$.publisher.id"),
+    ("display.name", 5, "invalid_member_type", "$.display.name"),
+    ("display.name", "x" * 201, "invalid_member_value", "$.display.name"),
+    ("extensions", [], "invalid_member_type", "$.extensions"),
+    ("surprise", 1, "unknown_member", "$.surprise"),
+    # streams
+    ("streams", [], "invalid_member_value", "$.streams"),
+    ("streams", {}, "invalid_member_type", "$.streams"),
+    ("streams.1", "threads", "invalid_member_type", "$.streams[1]"),
+    ("streams.1.name", "messages", "duplicate_stream_name", "$.streams[1].name"),
+    ("streams.0.name", REMOVED, "missing_member", f"{STREAM}.name"),
+    ("streams.0.semantics", "eventual", "invalid_member_value", f"{STREAM}.semantics"),
+    ("streams.0.selection", REMOVED, "missing_member", f"{STREAM}.selection"),
+    ("streams.0.selection.fields", "yes", "invalid_member_type", f"{STREAM}.selection.fields"),
+    ("streams.0.display.label", [], "invalid_member_type", f"{STREAM}.display.label"),
+    ("streams.0.primary_key", [], "invalid_member_value", f"{STREAM}.primary_key"),
+    ("streams.0.primary_key", "id", "invalid_member_type", f"{STREAM}.primary_key"),
+    ("streams.0.primary_key", ["id", "id"], "duplicate_value", f"{STREAM}.primary_key[1]"),
+    ("streams.0.primary_key", ["nope"], "unknown_schema_field", f"{STREAM}.primary_key[0]"),
+    ("streams.0.primary_key", ["labels"], "invalid_field_type", f"{STREAM}.primary_key[0]"),
+    ("streams.0.cursor_field", "nope", "unknown_schema_field", f"{STREAM}.cursor_field"),
+    ("streams.0.cursor_field", "seen", "invalid_field_type", f"{STREAM}.cursor_field"),
+    ("streams.0.consent_time_field", "id", "invalid_field_type", f"{STREAM}.consent_time_field"),
+    # views
+    ("streams.0.views.1", {"id": "envelope", "label": "Again", "fields": ["id"]}, "duplicate_view_id", f"{STREAM}.views[1].id"),
+    ("streams.0.views.0.fields.2", "nope", "unknown_schema_field", f"{STREAM}.views[0].fields[2]"),
+    ("streams.0.views.0.fields", [], "invalid_member_value", f"{STREAM}.views[0].fields"),
+    ("streams.0.views.0", "all", "invalid_member_type", f"{STREAM}.views[0]"),
+    # schemas
+    ("streams.0.schema", REMOVED, "missing_member", SCHEMA),
+    ("streams.0.schema.$schema", "http://json-schema.org/draft-07/schema#", "unsupported_dialect", f"{SCHEMA}.$schema"),
+    ("streams.0.schema.type", "array", "invalid_schema", f"{SCHEMA}.type"),
+    ("streams.0.schema.required", "id", "invalid_schema", f"{SCHEMA}.required"),
+    (f"{PROPERTIES}.body.minLength", -1, "invalid_schema", f"{SCHEMA}.properties.body.minLength"),
+    (f"{PROPERTIES}.body.pattern", "(", "invalid_schema", f"{SCHEMA}.properties.body.pattern"),
+    (f"{PROPERTIES}.body.$ref", "#/$defs/nope", "invalid_schema", SCHEMA),
+    (f"{PROPERTIES}.body.$ref", "https://x.example/s", "nonlocal_schema_reference", f"{SCHEMA}.properties.body.$ref"),
+    (f"{PROPERTIES}.body.$ref", "other.json#/a", "nonlocal_schema_reference", f"{SCHEMA}.properties.body.$ref"),
+    (f"{PROPERTIES}.body.anyOf", [{"$dynamicRef": "x#y"}], "nonlocal_schema_reference", f"{SCHEMA}.properties.body.anyOf[0].$dynamicRef"),
+    (f"{PROPERTIES}.a,b", TEXT, "invalid_name", f'{SCHEMA}.properties["a,b"]'),
+    (f"{PROPERTIES}.{'x' * 129}", TEXT, "invalid_name", f'{SCHEMA}.properties["{"x" * 128}\\u2026"]'),
+    # queries
+    ("streams.0.query", [], "invalid_member_type", QUERY),
+    ("streams.0.query.range_filters.nope", ["lt"], "unknown_schema_field", f"{QUERY}.range_filters.nope"),
+    ("streams.0.query.range_filters.seen", ["lt"], "invalid_query_field_type", f"{QUERY}.range_filters.seen"),
+    ("streams.0.query.range_filters.size", ["ne"], "invalid_member_value", f"{QUERY}.range_filters.size[0]"),
+    ("streams.0.query.range_filters.size", [], "invalid_member_value", f"{QUERY}.range_filters.size"),
+    ("streams.0.query.range_filters.size", "lt", "invalid_member_type", f"{QUERY}.range_filters.size"),
+    ("streams.0.query.search.lexical_fields.0", "size", "invalid_query_field_type", f"{QUERY}.search.lexical_fields[0]"),
+    ("streams.0.query.search.semantic_fields.0", "nope", "unknown_schema_field", f"{QUERY}.search.semantic_fields[0]"),
+    ("streams.0.query.search.fuzzy_fields", ["body"], "unknown_member", f"{QUERY}.search.fuzzy_fields"),
+    (f"{AGGREGATIONS}.sum.0", "subject", "invalid_query_field_type", f"{QUERY}.aggregations.sum[0]"),
+    (f"{AGGREGATIONS}.min.0", "seen", "invalid_query_field_type", f"{QUERY}.aggregations.min[0]"),
+    (f"{AGGREGATIONS}.group_by.0", "labels", "invalid_query_field_type", f"{QUERY}.aggregations.group_by[0]"),
+    (f"{AGGREGATIONS}.group_by_time.0", "size", "invalid_query_field_type", f"{QUERY}.aggregations.group_by_time[0]"),
+    (f"{AGGREGATIONS}.count_distinct.0", "headers", "invalid_query_field_type", f"{QUERY}.aggregations.count_distinct[0]"),
+    (f"{AGGREGATIONS}.count", "yes", "invalid_member_type", f"{QUERY}.aggregations.count"),
+    (f"{AGGREGATIONS}.average", ["size"], "unknown_member", f"{QUERY}.aggregations.average"),
+    # relations
+    ("streams.0.relationships.0.name", "a.b", "invalid_name", f"{STREAM}.relationships[0].name"),
+    ("streams.0.relationships.0.stream", "nope", "unknown_stream", f"{STREAM}.relationships[0].stream"),
+    ("streams.0.relationships.0.foreign_key", "title", "unknown_schema_field", f"{STREAM}.relationships[0].foreign_key"),
+    ("streams.1.relationships.0.foreign_key", "title", "unknown_schema_field", "$.streams[1].relationships[0].foreign_key"),
+    ("streams.0.relationships.0.cardinality", "many", "invalid_member_value", f"{STREAM}.relationships[0].cardinality"),
+    ("streams.0.relationships.0", "thread", "invalid_member_type", f"{STREAM}.relationships[0]"),
+    ("streams.0.query.expand.0.max_limit", 5, "invalid_expand_limits", f"{QUERY}.expand[0]"),
+    ("streams.0.query.expand.1", {"name": "thread"}, "duplicate_expand_name", f"{QUERY}.expand[1].name"),
+    ("streams.0.query.expand.1", {"name": "nope"}, "unknown_relationship", f"{QUERY}.expand[1].name"),
+    ("streams.0.query.expand.1", {}, "missing_member", f"{QUERY}.expand[1].name"),
+    ("streams.0.query.expand.1", "thread", "invalid_member_type", f"{QUERY}.expand[1]"),
+    ("streams.1.query.expand.0.default_limit", 21, "invalid_expand_limits", "$.streams[1].query.expand[0]"),
+    ("streams.1.query.expand.0.max_limit", 0, "invalid_member_type", "$.streams[1].query.expand[0].max_limit"),
+    # presets
+    ("selection_presets", {}, "invalid_member_type", "$.selection_presets"),
+    ("selection_presets.0", "mail", "invalid_member_type", "$.selection_presets[0]"),
+    ("selection_presets.0.streams.0.name", "nope", "unknown_stream", "$.selection_presets[0].streams[0].name"),
+    ("selection_presets.0.streams.1.name", "messages", "duplicate_preset_stream_name", "$.selection_presets[0].streams[1].name"),
+    ("selection_presets.0.streams.0.view", "nope", "unknown_view", "$.selection_presets[0].streams[0].view"),
+    ("selection_presets.0.streams.1.fields.0", "nope", "unknown_schema_field", "$.selection_presets[0].streams[1].fields[0]"),
+    ("selection_presets.0.streams.0.fields", ["id"], "conflicting_members", "$.selection_presets[0].streams[0]"),
+    ("selection_presets.0.streams.0", 5, "invalid_member_type", "$.selection_presets[0].streams[0]"),
+    ("selection_presets.0.streams.0", {}, "missing_member", "$.selection_presets[0].streams[0].name"),
+    ("selection_presets.0.streams", [], "invalid_member_value", "$.selection_presets[0].streams"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("at", "value", "code", "path"), CASES)
+def test_a_fault_is_named_where_it_stands(at: str, value: Any, code: str, path: str) -> None:
+    assert (code, path) in found(changed(declaration(), at, value))
+
+
+@pytest.mark.parametrize("at", ["relationships", "selection_presets"])
+def test_names_that_stand_twice_are_named_once(at: str) -> None:
+    document = declaration()
+    relations = document["streams"][0]["relationships"]
+    presets = document["selection_presets"]
+    (relations if at == "relationships" else presets).append(
+        dict(relations[0]) if at == "relationships" else dict(presets[0])
+    )
+
+    expected = {
+        "relationships": ("duplicate_relationship_name", f"{STREAM}.relationships[1].name"),
+        "selection_presets": ("duplicate_preset_id", "$.selection_presets[1].id"),
+    }
+    assert found(document) == [expected[at]]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", ".", "..", "a..b", "a/b", "a\\b", "a:b", "a b", "a\tb", "a\x7f", "*", "a,b", "a[]", "x" * 65, "e\u0301", "\u202ea"],
+)  # fmt: skip
+def test_a_stream_is_not_called_what_an_id_cannot_hold(name: str) -> None:
+    (fault,) = [
+        fault
+        for fault in faults(changed(declaration(), "streams.0.name", name))
+        if fault.path == f"{STREAM}.name"
+    ]
+    assert fault.code in {FaultCode.INVALID_NAME, FaultCode.INVALID_MEMBER_VALUE}
+
+
+@pytest.mark.parametrize("name", ["messages", "größe", "日記", "a.b", "a-b_c", "x" * 64])
+def test_other_stream_names_are_fine(name: str) -> None:
+    assert (
+        faults({**declaration(), "streams": [{**bare(), "name": name}], "selection_presets": []})
+        == []
+    )
+
+
+def bare() -> Document:
+    """The least a stream can say."""
+    return {
+        "name": "notes",
+        "semantics": "mutable_state",
+        "schema": {"properties": {"id": TEXT}},
+        "primary_key": ["id"],
+        "selection": {"fields": True, "resources": False},
+    }
+
+
+def test_all_faults_come_at_once() -> None:
+    document = declaration()
+    changed(document, "display.name", 5)
+    changed(document, "streams.0.query.range_filters.nope", ["lt", "ne"])
+    changed(document, "streams.1.primary_key", ["nope"])
+
+    assert found(document) == [
+        ("invalid_member_type", "$.display.name"),
+        ("unknown_schema_field", f"{QUERY}.range_filters.nope"),
+        ("invalid_member_value", f"{QUERY}.range_filters.nope[1]"),
+        ("unknown_schema_field", "$.streams[1].primary_key[0]"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("at", "value", "code", "path"),
+    [
+        ("version", REMOVED, "missing_member", "$.version"),
+        ("protocol_version", "1", "unsupported_version", "$.protocol_version"),
+        ("connector_key", "a/b", "invalid_name", "$.connector_key"),
+        ("display_name", 1, "invalid_member_type", "$.display_name"),
+        ("publisher", {"id": "me"}, "invalid_member_value", "$.publisher.id"),
+        ("streams", REMOVED, "missing_member", "$.streams"),
+    ],
+)
+def test_a_manifest_is_held_to_the_same(at: str, value: Any, code: str, path: str) -> None:
+    assert found(changed(manifest(), at, value)) == [(code, path)]
+
+
+def test_a_manifest_needs_an_id_or_a_key_and_either_will_do() -> None:
+    nameless = manifest()
+    del nameless["connector_id"], nameless["connector_key"]
+
+    assert found(nameless) == [("missing_member", "$.connector_key")]
+    assert faults({**nameless, "connector_key": "mailbox"}) == []
+    assert faults({**nameless, "connector_id": "mailbox"}) == []
+    assert found({**nameless, "connector_id": "https://x.example/a b"}) == [
+        ("invalid_name", "$.connector_id")
+    ]
+
+
+def test_what_looks_like_a_reference_in_data_is_none() -> None:
+    body = {"type": "object", "const": {"$ref": "https://x.example"}}
+    named = {"type": "object", "properties": {"$ref": {"type": "string"}}}
+    document = changed(declaration(), f"{PROPERTIES}.headers", body)
+
+    assert faults(changed(document, f"{PROPERTIES}.extra", named)) == []
+
+
+def test_a_schema_may_refer_to_itself() -> None:
+    tree = {"type": "object", "properties": {"children": {"items": {"$ref": "#/$defs/tree"}}}}
+    document = changed(declaration(), "streams.0.schema.$defs", {"tree": tree})
+
+    assert faults(changed(document, f"{PROPERTIES}.tree", {"$ref": "#/$defs/tree"})) == []
+    assert faults(changed(document, f"{PROPERTIES}.tree", {"$ref": "#"})) == []
+
+
+@pytest.mark.parametrize("reference", ["#/$defs/d{}", "#/%24defs/d{}", "#anchor{}"])
+def test_references_that_multiply_are_too_complex(reference: str) -> None:
+    both = [
+        {"$anchor": f"anchor{n}", "allOf": [{"$ref": reference.format(n + 1)}] * 2}
+        for n in range(40)
+    ]
+    definitions = {f"d{n}": node for n, node in enumerate(both)}
+    definitions["d40"] = {"$anchor": "anchor40", "type": "object"}
+    document = changed(declaration(), "streams.0.schema.$defs", definitions)
+    changed(document, f"{PROPERTIES}.deep", {"$ref": reference.format(0)})
+
+    assert found(document) == [("schema_too_complex", SCHEMA)]
+
+
+def test_a_long_chain_of_references_is_too_complex() -> None:
+    chain: Document = {f"d{n}": {"$ref": f"#/$defs/d{n + 1}"} for n in range(5_000)}
+    document = changed(declaration(), "streams.0.schema.$defs", chain)
+    changed(document, f"{PROPERTIES}.deep", {"$ref": "#/$defs/d0"})
+
+    assert found(document) == [("schema_too_complex", SCHEMA)]
+
+
+def test_a_document_is_bounded() -> None:
+    deep: Any = []
+    for _ in range(100_000):
+        deep = [deep]
+    wide = {f"f{n}": TEXT for n in range(501)}
+
+    assert found({**declaration(), "extensions": deep}) == [
+        ("too_deep", "$.extensions" + "[0]" * 63)
+    ]
+    assert found({**declaration(), "extensions": "x" * 1_048_576}) == [("too_large", "$")]
+    assert found({**declaration(), "extensions": [1] * 1_048_576}) == [("too_large", "$")]
+    assert found({**declaration(), "streams": [bare()] * 1_001}) == [
+        ("too_many", "$.streams"),
+    ]
+    assert ("too_many", f"{SCHEMA}.properties") in (
+        found(changed(declaration(), "streams.0.schema.properties", wide))
+    )
+
+
+def test_text_that_the_database_cannot_hold_is_a_fault() -> None:
+    document = {**declaration(), "extensions": {"a": ["\0"], "\ud800": 1}}
+
+    assert sorted(found(document)) == [
+        ("invalid_text", "$.extensions.a[0]"),
+        ("invalid_text", '$.extensions["\\ud800"]'),
+    ]
+
+
+@pytest.mark.parametrize("value", [b"bytes", {1: 2}, float("nan"), (1, 2), {"a"}, [10**5_000]])
+def test_what_is_no_json_is_a_fault(value: object) -> None:
+    ((code, _),) = found({**declaration(), "extensions": {"a": value}})
+
+    assert code in {"invalid_member_type", "too_large"}
+
+
+def test_a_document_of_nothing_but_faults_is_described_only_so_far() -> None:
+    document = {**declaration(), "streams": [{"views": [5] * 500}] * 500}
+
+    assert len(faults(document)) == FAULTS_KEPT
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        ("a", "$.a"),
+        ("$ref", "$.$ref"),
+        ("a b", '$["a b"]'),
+        ('"', '$["\\""]'),
+        ("é", '$["\\u00e9"]'),
+    ],
+)
+def test_paths_are_ascii_and_quote_what_they_must(name: str, path: str) -> None:
+    assert step("$", to=name) == path
+
+
+def test_accepting_a_faulty_document_refuses_with_all_its_faults() -> None:
+    with pytest.raises(ConnectorInvalid) as refused:
+        accept(changed(manifest(), "version", 5))
+
+    assert refused.value.message == "$.version: Must be a string."
+    assert refused.value.extra["faults"] == [
+        {
+            "code": "source.declaration.invalid_member_type",
+            "path": "$.version",
+            "message": "Must be a string.",
+        }
+    ]
+    assert accept(manifest()).version == "1.0.0"

@@ -1,0 +1,193 @@
+"""Sort keys, instants and words compare as the values do."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from evidence.declarations.types import Field
+from evidence.declarations.values import WORD_BYTES, cut, instant, number, sort_key, word
+from tests.declarations.documents import field
+
+NUMBER = field({"type": "number"})
+STRING = field({"type": "string"})
+TIME = field({"type": "string", "format": "date-time"})
+DATE = field({"type": "string", "format": "date"})
+MIXED = field({})
+
+integers = st.integers(-(10**60), 10**60)
+decimals = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30)
+floats = st.floats(allow_nan=False, allow_infinity=False)
+moments = st.datetimes(timezones=st.just(UTC))
+
+
+def key(field: Field, value: object) -> bytes:
+    found = sort_key(field, value)
+    assert found is not None
+    return found.encode()
+
+
+def in_order(field: Field, values: list[object], ordered: list[object]) -> bool:
+    return sorted(values, key=lambda value: key(field, value)) == ordered
+
+
+@given(st.lists(st.one_of(integers, decimals), max_size=8))
+@example([0, -1, 1, Decimal("-1.5"), Decimal("-1.55"), Decimal("1E+20"), 10**19, Decimal("1E-9")])
+@example([-10, -9, -99, -100, 9, 10, 99, 100])
+def test_numbers_sort_as_numbers(values: list[int | Decimal]) -> None:
+    keys = sorted(values, key=lambda value: key(NUMBER, value))
+
+    assert keys == sorted(values)
+
+
+@given(floats, floats)
+@example(0.1, 0.1 + 1e-17)
+@example(-0.0, 0.0)
+@example(5e-324, 1.7976931348623157e308)
+def test_floats_sort_as_floats(one: float, other: float) -> None:
+    assert (key(NUMBER, one) < key(NUMBER, other)) == (one < other)
+    assert (key(NUMBER, one) == key(NUMBER, other)) == (one == other)
+
+
+def test_the_same_number_has_one_key_however_it_is_written() -> None:
+    same = [100, 100.0, Decimal("100.00"), Decimal("1E+2"), Decimal("0100")]
+
+    assert len({key(NUMBER, value) for value in same}) == 1
+    assert (
+        len({key(NUMBER, value) for value in [0, 0.0, -0.0, Decimal("-0.00"), Decimal("0E9")]}) == 1
+    )
+
+
+@given(moments, moments, st.integers(-1439, 1439))
+def test_instants_sort_by_time_whatever_their_offset(
+    one: datetime, other: datetime, minutes: int
+) -> None:
+    elsewhere = timezone(timedelta(minutes=minutes))
+    try:
+        shifted = one.astimezone(elsewhere).isoformat()
+    except OverflowError:
+        shifted = one.isoformat()
+
+    assert instant(shifted) == one
+    assert (key(TIME, shifted) < key(TIME, other.isoformat())) == (one < other)
+    assert key(TIME, shifted) == key(TIME, one)
+
+
+@given(st.dates(), st.dates())
+def test_dates_sort_as_dates(one: object, other: object) -> None:
+    assert (key(DATE, str(one)) < key(DATE, str(other))) == (str(one) < str(other))
+    assert key(DATE, str(one)) == key(DATE, one) == key(DATE, instant(str(one)))
+
+
+@given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=60))
+def test_strings_sort_by_code_point(one: str, other: str) -> None:
+    assert (key(STRING, one) < key(STRING, other)) == (one < other)
+
+
+@given(st.text(max_size=400))
+@example("a" * 255 + "é")
+@example("𐀀" * 65)
+def test_a_cut_keeps_whole_code_points_and_as_many_as_fit(text: str) -> None:
+    kept = cut(text)
+
+    assert text.startswith(kept)
+    assert len(kept.encode()) <= WORD_BYTES
+    if kept != text:
+        assert len(text[: len(kept) + 1].encode()) > WORD_BYTES
+
+
+def test_no_key_is_longer_than_an_index_row_allows() -> None:
+    long: list[tuple[Field, object]] = [
+        (STRING, "é" * 10_000),
+        (NUMBER, Decimal("-1." + "7" * 5_000)),
+        (NUMBER, 10**100_000),
+    ]
+    assert all(len(key(field, value)) <= WORD_BYTES + 1 for field, value in long)
+
+
+@pytest.mark.parametrize("value", [None, "", [], {}, ["a"], float("nan"), float("inf"), b"a"])
+def test_what_is_missing_or_no_scalar_has_no_key(value: object) -> None:
+    assert sort_key(MIXED, value) is None
+
+
+def test_values_of_several_types_have_one_order() -> None:
+    ordered: list[object] = [False, True, -1, 2, "a", "b"]
+
+    assert in_order(MIXED, [*reversed(ordered)], ordered)
+
+
+def test_a_time_that_is_none_is_a_string_and_stands_with_strings() -> None:
+    assert sort_key(TIME, "yesterday") == "syesterday"
+    assert sort_key(TIME, "2026-11-21") == "t2026-11-21T00:00:00.000000"
+    assert sort_key(DATE, "2026-11-21T08:00:00Z") == "d2026-11-21"
+
+
+@pytest.mark.parametrize(
+    ("text", "moment"),
+    [
+        ("2026-11-21T08:30:00Z", datetime(2026, 11, 21, 8, 30, tzinfo=UTC)),
+        ("2026-11-21t08:30:00z", datetime(2026, 11, 21, 8, 30, tzinfo=UTC)),
+        ("2026-11-21T08:30:00+02:00", datetime(2026, 11, 21, 6, 30, tzinfo=UTC)),
+        ("2026-11-21T00:30:00.5+05:45", datetime(2026, 11, 20, 18, 45, 0, 500_000, tzinfo=UTC)),
+        ("2026-11-21T08:30:00.123456789Z", datetime(2026, 11, 21, 8, 30, 0, 123_456, tzinfo=UTC)),
+        ("2026-11-21", datetime(2026, 11, 21, tzinfo=UTC)),
+        ("2016-12-31T23:59:60Z", datetime(2017, 1, 1, tzinfo=UTC)),
+        ("2017-01-01T00:59:60.25+01:00", datetime(2017, 1, 1, tzinfo=UTC)),
+    ],
+)
+def test_rfc_3339_is_read(text: str, moment: datetime) -> None:
+    assert instant(text) == moment
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "2026-11-21T08:30:00",
+        "2026-11-21 08:30:00Z",
+        "2026-11-21T08:30Z",
+        "2026-11-21T24:00:00Z",
+        "2026-11-21T08:30:60Z",
+        "9999-12-31T23:59:60Z",
+        "2026-02-30",
+        "2026-2-3",
+        "20261121",
+        "2026-W47-6",
+        "0000-01-01",
+        "0001-01-01T00:00:00+01:00",
+        "9999-12-31T23:59:59-01:00",
+        "٢٠٢٦-11-21",
+        "2026-11-21\n",
+        "2026-11-21T08:30:00+24:00",
+        "2026-11-21T08:30:00.1234567890Z",
+        1_763_713_800,
+        None,
+    ],
+)
+def test_nothing_else_is_an_instant(text: object) -> None:
+    assert instant(text) is None
+
+
+@pytest.mark.parametrize(
+    "value", [True, "5", None, float("nan"), float("-inf"), [], Decimal("nan")]
+)
+def test_what_is_no_number_is_none(value: object) -> None:
+    assert number(value) is None
+
+
+def test_numbers_stay_exact_and_within_what_numeric_holds() -> None:
+    assert number(0.1) == Decimal("0.1")
+    assert number(2**63) == 2**63
+    assert number(10**60 + 1) == 10**60 + 1
+    assert number(Decimal("1E+131071")) is not None
+    assert number(Decimal("1E+131072")) is None
+    assert number(Decimal("1E-16384")) is None
+    assert number(Decimal("0E-99999")) == 0
+
+
+def test_words_are_strings_and_booleans() -> None:
+    assert [word(value) for value in ("", "a", True, False)] == ["", "a", "true", "false"]
+    assert [word(value) for value in (None, 5, ["a"], {})] == [None] * 4
+    assert word("\ud800" * 100) == "?" * 100
