@@ -21,7 +21,7 @@ from mcp_adapter import resources
 from mcp_adapter.errors import AdapterError, ToolError
 from mcp_adapter.instructions import INSTRUCTIONS
 from mcp_adapter.json_text import dumps
-from mcp_adapter.rest import Rest
+from mcp_adapter.rest import Refused, Rest
 from mcp_adapter.tool import Result
 from mcp_adapter.tools import TOOLS
 
@@ -47,7 +47,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Adapter:
-    """One surface over one resource server."""
+    """One surface over one resource server. `authority_of` may block and may raise `Refused`."""
 
     rest: Rest
     authority_of: Callable[[Context], object]
@@ -60,17 +60,18 @@ class _Adapter:
             raise MCPError(
                 code=types.INVALID_PARAMS, message=f"Unknown tool. Tools: {', '.join(TOOLS)}"
             )
-        authority = self.authority_of(ctx)
         arguments = params.get("arguments") or {}
         try:
             result = await self.offload(
                 lambda: tool(
                     arguments,
                     rest=self.rest,
-                    authority=authority,
+                    authority=self.authority_of(ctx),
                     public_url=self.identity.public_url,
                 )
             )
+        except Refused as refused:
+            return _failure(ToolError({"error": refused.error}))
         except ToolError as error:
             return _failure(error)
         except Exception:  # noqa: BLE001 - the model gets an answer, the log the reason
@@ -82,9 +83,16 @@ class _Adapter:
     async def read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        authority, uri = self.authority_of(ctx), str(params.uri)
         try:
-            contents = await self.offload(lambda: resources.read(uri, self.rest, authority))
+            contents = await self.offload(
+                lambda: resources.read(str(params.uri), self.rest, self.authority_of(ctx))
+            )
+        except Refused as refused:
+            raise MCPError(
+                code=types.INVALID_REQUEST,
+                message=str(refused.error.get("message")),
+                data={"error": refused.error},
+            ) from None
         except ToolError as error:
             modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
             raise MCPError(

@@ -1,4 +1,6 @@
-"""The same server over standard input and output, for one authority fixed at the start."""
+"""The same server over standard input and output, for the one bearer of its environment."""
+
+from collections.abc import Callable
 
 import anyio
 from mcp.server.stdio import stdio_server
@@ -18,14 +20,17 @@ def owner_credential(environment: dict[str, str]) -> str | None:
     return None
 
 
-def serve(rest: Rest, authority: object, *, identity: Identity) -> None:
-    """Serve until standard input ends. Nothing but the protocol is written to standard output."""
-    anyio.run(_serve, rest, authority, identity)
+def serve(rest: Rest, authenticate: Callable[[], object], *, identity: Identity) -> None:
+    """Serve until standard input ends. Nothing but the protocol is written to standard output.
+
+    `authenticate` is asked on every call, so that a revoked grant ends at once; it raises `Refused`.
+    """
+    anyio.run(_serve, rest, authenticate, identity)
 
 
-async def _serve(rest: Rest, authority: object, identity: Identity) -> None:
+async def _serve(rest: Rest, authenticate: Callable[[], object], identity: Identity) -> None:
     server = build_server(
-        rest, authority_of=lambda _ctx: authority, offload=threads(2), identity=identity
+        rest, authority_of=lambda _ctx: authenticate(), offload=threads(2), identity=identity
     )
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())
