@@ -29,8 +29,10 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         refuse_owner_credentials(dict(os.environ))
-        authority = _authority(os.environ.get("PDPP_ACCESS_TOKEN", "").strip())
-        stdio.serve(InProcessRest(), authority, identity=mcp.identity())
+        bearer = os.environ.get("PDPP_ACCESS_TOKEN", "").strip()
+        _authority(bearer)
+        # Every call asks again, so that a grant revoked in the meantime ends at once.
+        stdio.serve(InProcessRest(), lambda: mcp.authenticate(bearer), identity=mcp.identity())
 
 
 def refuse_owner_credentials(environment: dict[str, str]) -> None:

@@ -1,0 +1,422 @@
+"""A small resource server in memory: the port that unit tests of the tools plug in.
+
+It answers by the REST facts that the adapter relies on, byte bounds included, and remembers every
+call. The end-to-end tests put the real API in its place.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote
+
+from mcp_adapter.json_text import size
+from mcp_adapter.rest import NO_HEADERS, Params, RestAnswer
+
+WORK = ("cin_work", "Work mail", "mailbox")
+HOME = ("cin_home", "Home mail", "mailbox")
+BANK = ("cin_bank", "First Bank", "bank")
+ENVELOPE = 700
+
+
+@dataclass
+class FakeRest:
+    """`records` are (connection_id, stream, key, data); `answers` override whole paths."""
+
+    connections: Sequence[tuple[str, str, str]] = (WORK, HOME)
+    records: list[tuple[str, str, str, dict[str, Any]]] = field(default_factory=list)
+    expand: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    fields: dict[str, dict[str, str]] = field(default_factory=dict)
+    answers: dict[str, RestAnswer] = field(default_factory=dict)
+    blobs: dict[str, tuple[str, bytes]] = field(default_factory=dict)
+    calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    authorities: list[object] = field(default_factory=list)
+
+    def get(
+        self,
+        path: str,
+        params: Params,
+        authority: object,
+        *,
+        headers: Mapping[str, str] = NO_HEADERS,
+    ) -> RestAnswer:
+        """Answer a GET; a test reads `calls` to see what was asked."""
+        given = dict(params)
+        self.calls.append((path, given))
+        self.authorities.append(authority)
+        if path in self.answers:
+            return self.answers[path]
+        parts = [unquote(part) for part in path.strip("/").split("/")]
+        match parts[1:]:
+            case ["schema"]:
+                return self._schema(given)
+            case ["search"]:
+                return self._search(given)
+            case ["blobs", blob_id]:
+                return self._blob(blob_id, headers)
+            case ["streams", name]:
+                return RestAnswer(200, {"object": "stream_metadata", "name": name})
+            case ["streams", name, "records"]:
+                return self._list(name, given)
+            case ["streams", name, "aggregate"]:
+                return self._aggregate(name, given)
+            case ["streams", name, "records", key]:
+                return self._detail(name, key, given)
+            case ["streams", name, "records", key, "field-window"]:
+                return self._window(name, key, given)
+        return error(404, "not_found")
+
+    def paths(self) -> list[str]:
+        """The paths asked for, in order."""
+        return [path for path, _ in self.calls]
+
+    # schema
+
+    def _schema(self, given: dict[str, str]) -> RestAnswer:
+        wanted, only = given.get("stream"), given.get("connection_id")
+        connectors = []
+        for key in dict.fromkeys(connector for _, _, connector in self.connections):
+            mine = [
+                {"connection_id": cid, "display_name": label}
+                for cid, label, connector in self.connections
+                if connector == key and only in (None, cid)
+            ]
+            names = [
+                name for name in self._streams(key) if wanted in (None, name) and mine
+            ]
+            if names:
+                connectors.append(self._connector(key, mine, names, given))
+        detail = given.get("detail") or given.get("view") or "compact"
+        return RestAnswer(
+            200,
+            {
+                "object": "schema",
+                "detail": detail,
+                "connector_count": len(connectors),
+                "stream_count": sum(len(self._streams(c["connector_key"])) for c in connectors),
+                "connectors": connectors,
+                "links": {"self": "/v1/schema"},
+                "meta": {"count": {"kind": "none"}, "warnings": []},
+            },
+        )
+
+    def _streams(self, connector: str) -> list[str]:
+        mine = {cid for cid, _, key in self.connections if key == connector}
+        held = [stream for cid, stream, _, _ in self.records if cid in mine]
+        declared = [name.partition("/")[2] for name in self.fields if name.startswith(f"{connector}/")]
+        return list(dict.fromkeys([*held, *declared]))
+
+    def _connector(
+        self, key: str, mine: list[dict[str, str]], names: list[str], given: dict[str, str]
+    ) -> dict[str, Any]:
+        head = {"connector_key": key, "display_name": key.title(), "granted_connections": mine}
+        if given.get("view") == "index":
+            return {**head, "stream_names": names}
+        full = given.get("detail") == "full"
+        return {**head, "streams": [self._row(key, name, full=full) for name in names]}
+
+    def _row(self, connector: str, name: str, *, full: bool) -> dict[str, Any]:
+        flags = self.fields.get(f"{connector}/{name}") or {
+            field: "t=string,eq,lex"
+            for _, stream, _, data in self.records
+            if stream == name
+            for field in data
+        }
+        row: dict[str, Any] = {
+            "name": name,
+            "primary_key": ["id"],
+            "cursor_field": "sent_at",
+            "sort": ["sent_at"],
+            "search_modes": ["lexical"],
+            "count": ["exact", "estimated"],
+            "field_capabilities": flags,
+        }
+        if full:
+            row["schema"] = {
+                "type": "object",
+                "properties": {field: {"type": "string"} for field in flags},
+            }
+            row["field_capabilities"] = {field: {"granted": True} for field in flags}
+        if self.expand.get(name) is not None:
+            row["expand_capabilities"] = self.expand[name]
+        return row
+
+    # records
+
+    def _visible(self, stream: str, given: dict[str, str]) -> list[dict[str, Any]]:
+        only = given.get("connection_id")
+        fields = given["fields"].split(",") if "fields" in given else None
+        return [
+            self._record(row, fields)
+            for row in self.records
+            if row[1] == stream and only in (None, row[0])
+        ]
+
+    def _record(
+        self, row: tuple[str, str, str, dict[str, Any]], fields: list[str] | None
+    ) -> dict[str, Any]:
+        cid, stream, key, data = row
+        shown = data if fields is None else {k: v for k, v in data.items() if k in fields}
+        return {"object": "record", "id": key, "stream": stream, **self._labels(cid),
+                "emitted_at": "2026-08-01T10:00:00Z", "version": "v1", "data": shown}  # fmt: skip
+
+    def _labels(self, cid: str) -> dict[str, str]:
+        label, connector = next(
+            ((label, key) for known, label, key in self.connections if known == cid), ("", "")
+        )
+        return {
+            "connection_id": cid,
+            "connector_instance_id": cid,
+            "connector_key": connector,
+            "display_name": label,
+        }
+
+    def _list(self, stream: str, given: dict[str, str]) -> RestAnswer:
+        found = self._visible(stream, given)
+        if not found and stream not in {row[1] for row in self.records}:
+            return error(404, "not_found")
+        return self._page(found, given, f"/v1/streams/{stream}/records")
+
+    def _page(self, found: list[Any], given: dict[str, str], url: str) -> RestAnswer:
+        start = int(given.get("cursor", "c0")[1:])
+        end = min(start + int(given.get("limit", "25")), len(found))
+        shown = bounded(found[start:end], given.get("max_bytes"))
+        body: dict[str, Any] = {
+            "object": "list",
+            "url": url,
+            "has_more": start + len(shown) < len(found),
+            "data": shown,
+            "links": {"self": url, "next": None},
+            "meta": {"count": {"kind": "none"}, "warnings": []},
+        }
+        if given.get("count") == "exact":
+            body["meta"]["count"] = {"kind": "exact", "value": len(found)}
+        if body["has_more"]:
+            body["next_cursor"] = f"c{start + len(shown)}"
+        if "changes_since" in given:
+            body["next_changes_since"] = f"b{start + len(shown)}"
+        return RestAnswer(200, body)
+
+    def _one(self, stream: str, key: str, given: dict[str, str]) -> Any:
+        found = [record for record in self._visible(stream, given) if record["id"] == key]
+        if len(found) > 1:
+            candidates = [
+                {
+                    "connection_id": record["connection_id"],
+                    "display_name": record["display_name"],
+                    "connector_key": record["connector_key"],
+                    "grant_id": "grt_1",
+                }
+                for record in found
+            ]
+            return error(
+                409,
+                "ambiguous_connection",
+                param="connection_id",
+                retry_with="connection_id",
+                available_connections=candidates,
+                available_connection_count=len(candidates),
+                available_connections_truncated=False,
+                available_connections_omitted=0,
+            )
+        return found[0] if found else error(404, "not_found")
+
+    def _detail(self, stream: str, key: str, given: dict[str, str]) -> RestAnswer:
+        record = self._one(stream, key, given)
+        if isinstance(record, RestAnswer):
+            return record
+        return RestAnswer(200, bounded([record], given.get("max_bytes"))[0])
+
+    def _window(self, stream: str, key: str, given: dict[str, str]) -> RestAnswer:
+        record = self._one(stream, key, {k: v for k, v in given.items() if k == "connection_id"})
+        if isinstance(record, RestAnswer):
+            return record
+        text = record["data"].get(given["field"])
+        if text is None:
+            return error(404, "field_not_found", param="field")
+        if not isinstance(text, str):
+            return error(422, "field_not_text", param="field")
+        window = window_of(text, given)
+        if window is None:
+            return error(404, "query_not_found", param="q")
+        return RestAnswer(
+            200,
+            {
+                "object": "field_window",
+                "stream": stream,
+                "record_id": key,
+                "connection_id": record["connection_id"],
+                "connector_key": record["connector_key"],
+                "field": {"path": given["field"], "type": "string"},
+                "window": window,
+            },
+        )
+
+    # the rest
+
+    def _search(self, given: dict[str, str]) -> RestAnswer:
+        word, only = given["q"].lower(), given.get("connection_id")
+        hits = []
+        for cid, stream, key, data in self.records:
+            match = next(
+                (
+                    (name, text.lower().index(word))
+                    for name, text in data.items()
+                    if isinstance(text, str) and word in text.lower()
+                ),
+                None,
+            )
+            if only in (None, cid) and (match or word in key.lower()):
+                hits.append(self._hit(cid, stream, key, data, match, len(word)))
+        answer = self._page(hits, given, "/v1/search")
+        assert isinstance(answer.body, dict)
+        answer.body["meta"] |= {
+            "count": len(hits),
+            "count_accuracy": "exact",
+            "recall": {"complete": True, "ranking_scope": "all_matches", "truncated": False},
+        }
+        return answer
+
+    def _hit(
+        self,
+        cid: str,
+        stream: str,
+        key: str,
+        data: dict[str, Any],
+        match: tuple[str, int] | None,
+        length: int,
+    ) -> dict[str, Any]:
+        hit = {
+            "object": "search_result",
+            "stream": stream,
+            "record_key": key,
+            **self._labels(cid),
+            "emitted_at": "2026-08-01T10:00:00Z",
+            "record_url": f"/v1/streams/{stream}/records/{key}",
+        }
+        if isinstance(data.get("subject"), str):
+            hit["title"] = data["subject"]
+        if "sent_at" in data:
+            hit["authored_at"] = data["sent_at"]
+        if match:
+            hit["evidence_excerpts"] = [excerpt(data[match[0]], match[0], match[1], length)]
+        return hit
+
+    def _aggregate(self, stream: str, given: dict[str, str]) -> RestAnswer:
+        found = self._visible(stream, {k: v for k, v in given.items() if k == "connection_id"})
+        body: dict[str, Any] = {
+            "object": "aggregation",
+            "stream": stream,
+            "metric": given["metric"],
+            "meta": {"count": {"kind": "none"}, "warnings": []},
+        }
+        if "group_by" not in given:
+            return RestAnswer(200, {**body, "value": len(found)})
+        keys = [str(record["data"].get(given["group_by"])) for record in found]
+        groups = [{"key": key, "count": keys.count(key)} for key in dict.fromkeys(keys)]
+        limit = int(given.get("limit", "10"))
+        other = sum(group["count"] for group in groups[limit:])
+        body |= {"group_by": given["group_by"], "groups": groups[:limit], "other_count": other}
+        return RestAnswer(200, body)
+
+    def _blob(self, blob_id: str, headers: Mapping[str, str]) -> RestAnswer:
+        if blob_id not in self.blobs:
+            return error(404, "blob_not_found")
+        media_type, content = self.blobs[blob_id]
+        first, _, last = headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
+        end = int(last) + 1 if last else len(content)
+        part = content[int(first) : end]
+        about = {
+            "Content-Type": media_type,
+            "Content-Range": f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}",
+        }
+        return RestAnswer(206, part, about)
+
+
+def error(status: int, code: str, **members: Any) -> RestAnswer:
+    """An error as REST words it."""
+    body = {"type": "api_error", "code": code, "message": "Refused.", "request_id": "req_1"}
+    return RestAnswer(status, {"error": {**body, **members}})
+
+
+def bounded(items: list[dict[str, Any]], most: str | None) -> list[dict[str, Any]]:
+    """As `max_bytes` does: fewer items, and descriptors in the first if it is too large alone."""
+    if most is None:
+        return items
+    room, shown = int(most) - ENVELOPE, []
+    for item in items:
+        cost = size(item) + 1
+        if cost > room and shown:
+            break
+        if cost > room:
+            shown.append(_described(item, room))
+            break
+        shown.append(item)
+        room -= cost
+    return shown
+
+
+def _described(item: dict[str, Any], room: int) -> dict[str, Any]:
+    data = dict(item.get("data", {}))
+    for name in sorted(data, key=lambda name: size(data[name]), reverse=True):
+        if size({**item, "data": data}) <= room or size(data[name]) < 300:
+            break
+        value = data[name]
+        data[name] = {
+            "object": "field_window_read",
+            "truncated": True,
+            "field": name,
+            "total_bytes": size(value),
+            "read": {"method": "GET", "field": name},
+        }
+        if isinstance(value, str):
+            data[name] |= {"total_chars": len(value), "preview": value[:100]}
+    return {**item, "data": data} if data else item
+
+
+def window_of(text: str, given: Mapping[str, str]) -> dict[str, Any] | None:
+    """The window that the parameters describe, or None where `q` does not occur."""
+    limit = int(given.get("limit_chars", "4096"))
+    start, match = int(given.get("offset_chars", "0")), {}
+    if "q" in given:
+        at = -1
+        for _ in range(int(given.get("occurrence", "1"))):
+            at = text.lower().find(given["q"].lower(), at + 1)
+            if at < 0:
+                return None
+        before = int(given.get("before_chars", str(limit // 2)))
+        start = max(0, at - before)
+        match = {"match_start_chars": at, "match_end_chars": at + len(given["q"])}
+    start = min(start, len(text))
+    end = min(start + limit, len(text))
+    return {
+        "text": text[start:end],
+        "start_chars": start,
+        "end_chars": end,
+        "limit_chars": limit,
+        "total_chars": len(text),
+        "complete": start == 0 and end == len(text),
+        "has_more": end < len(text),
+        "next_offset_chars": end if end < len(text) else None,
+        "previous_offset_chars": max(0, start - limit) if start else None,
+        **match,
+    }
+
+
+def excerpt(text: str, name: str, at: int, length: int) -> dict[str, Any]:
+    """An evidence descriptor with up to 60 characters on either side of the match."""
+    start, end = max(0, at - 60), min(len(text), at + length + 60)
+    plain = text[start:end]
+    marked = f"{text[start:at]}<mark>{text[at : at + length]}</mark>{text[at + length : end]}"
+    return {
+        "object": "evidence_excerpt",
+        "field_path": name,
+        "preview_text": marked,
+        "plain_text": plain,
+        "start_chars": start,
+        "end_chars": end,
+        "match_start_chars": at,
+        "match_end_chars": at + length,
+        "truncated": start > 0 or end < len(text),
+        "provenance": "lexical_match",
+        "read": {"object": "field_window_read", "method": "GET", "field": name},
+    }
