@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 from django.core.signals import request_finished, request_started
