@@ -4,48 +4,28 @@ A request names what the owner chose; issuing resolves it against the current de
 freezes the result. Nothing here reads a personal row.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import Q, QuerySet
 
-from evidence.access.scope import (
-    Everything,
-    FrozenRelation,
-    Only,
-    StreamTerms,
-    TimeRange,
-    TokenKind,
-)
+from evidence import limits
+from evidence.access.resolving import StreamRequest as StreamRequest
+from evidence.access.resolving import resolved
+from evidence.access.scope import StreamTerms, TokenKind
 from evidence.access.secrets import ACCESS_PREFIX, OWNER_PREFIX, bearer_digest, new_bearer, new_id
 from evidence.access.terms import frozen
-from evidence.declarations.types import StreamDeclaration
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.declared import declared
 from evidence.models.grants import AccessToken, Grant, Package
 from evidence.models.sources import Source
-from evidence.refusals import (
-    ConnectionNotFound,
-    InvalidRequest,
-    StreamNotDeclared,
-    UnknownField,
-)
+from evidence.refusals import ConnectionNotFound, InvalidRequest
 
 DEFAULT_PURPOSE = "https://pdpp.dev/purpose/personalization"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StreamRequest:
-    """What the owner allows of one stream. None means all there is, an empty list means nothing."""
-
-    name: str
-    fields: Sequence[str] | None = None
-    resources: Sequence[str] | None = None
-    since: datetime | None = None
-    until: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +40,15 @@ class GrantRequest:
 
 
 def register_client(display_name: str, *, owner_id: str, now: datetime) -> Client:
+    """A new client of that name. Raises ``InvalidRequest`` for a name that nobody could read."""
+    name = display_name.strip()
+    if not 1 <= len(name) <= limits.LABEL_MAX_CHARS or not name.isprintable():
+        raise InvalidRequest(
+            message=f"A name has 1 to {limits.LABEL_MAX_CHARS} printable characters.",
+            param="client",
+        )
     return Client.unscoped.create(
-        client_id=new_id("cli_"), owner_id=owner_id, display_name=display_name, created_at=now
+        client_id=new_id("cli_"), owner_id=owner_id, display_name=name, created_at=now
     )
 
 
@@ -114,23 +101,26 @@ def mint_owner_token(*, owner_id: str, now: datetime, expires_at: datetime | Non
 
 def revoke_grant(grant_id: str, *, now: datetime) -> bool:
     """Ends one grant from the next request on; False when it had ended before or is not there."""
-    return bool(Grant.unscoped.filter(grant_id=grant_id, revoked_at=None).update(revoked_at=now))
+    return _end(Grant.unscoped.filter(grant_id=grant_id), now)
 
 
 def revoke_package(package_id: str, *, now: datetime) -> bool:
     """Ends all that a client holds in one package."""
-    return bool(
-        Package.unscoped.filter(package_id=package_id, revoked_at=None).update(revoked_at=now)
-    )
+    return _end(Package.unscoped.filter(package_id=package_id), now)
 
 
 def revoke_token(bearer: str, *, now: datetime) -> bool:
     """Ends one bearer; the grants behind it stay."""
-    return bool(
-        AccessToken.unscoped.filter(digest=bearer_digest(bearer), revoked_at=None).update(
-            revoked_at=now
-        )
-    )
+    return _end(AccessToken.unscoped.filter(digest=bearer_digest(bearer)), now)
+
+
+def revoke_token_id(token_id: str, *, now: datetime) -> bool:
+    """Ends one bearer that is known by its id only."""
+    return _end(AccessToken.unscoped.filter(token_id=token_id), now)
+
+
+def _end(rows: QuerySet[Any], now: datetime) -> bool:
+    return bool(rows.filter(revoked_at=None).update(revoked_at=now))
 
 
 def _mint(
@@ -166,7 +156,10 @@ def _issued(
     streams = declared([source.current_declaration_id])[
         source.current_declaration_id
     ].declaration.streams
-    terms = [_resolved(stream, streams, connection_ids) for stream in request.streams]
+    terms = [
+        resolved(stream, streams=streams, connection_ids=connection_ids)
+        for stream in request.streams
+    ]
     for term in terms:
         _take(term, taken)
     time_fields = {name: stream.consent_time_field for name, stream in streams.items()}
@@ -212,88 +205,3 @@ def _take(term: StreamTerms, taken: set[tuple[str, str]]) -> None:
             param="streams",
         )
     taken |= pairs
-
-
-def _resolved(
-    request: StreamRequest,
-    streams: Mapping[str, StreamDeclaration],
-    connection_ids: frozenset[str],
-) -> StreamTerms:
-    stream = streams.get(request.name)
-    if stream is None:
-        raise StreamNotDeclared(
-            message=f"The source declares no stream {request.name!r}; it has: {', '.join(streams)}.",
-            param="streams",
-        )
-    fields = _fields(request, stream)
-    return StreamTerms(
-        name=stream.name,
-        connection_ids=connection_ids,
-        fields=Only(fields),
-        filters=Only(frozenset(name for name in fields if _filterable(stream, name))),
-        views=Only(
-            frozenset(view.id for view in stream.views.values() if fields.issuperset(view.fields))
-        ),
-        relations=tuple(_relations(stream)),
-        records=Everything() if request.resources is None else Only(_keys(request, stream)),
-        time=_time(request, stream),
-    )
-
-
-def _fields(request: StreamRequest, stream: StreamDeclaration) -> frozenset[str]:
-    """The chosen fields, and always those of the primary key: they are the id that is shown."""
-    if request.fields is None:
-        return frozenset(stream.fields)
-    unknown = [name for name in request.fields if name not in stream.fields]
-    if unknown:
-        raise UnknownField(
-            message=f"The stream {stream.name!r} declares no field {unknown[0]!r}; "
-            f"it has: {', '.join(stream.fields)}.",
-            param="fields",
-        )
-    if not stream.selection_fields and set(request.fields) != set(stream.fields):
-        raise InvalidRequest(
-            message=f"The stream {stream.name!r} is granted with all its fields or not at all.",
-            param="fields",
-        )
-    return frozenset(request.fields) | frozenset(stream.primary_key)
-
-
-def _keys(request: StreamRequest, stream: StreamDeclaration) -> frozenset[str]:
-    if not stream.selection_resources:
-        raise InvalidRequest(
-            message=f"Single records of the stream {stream.name!r} cannot be granted.",
-            param="resources",
-        )
-    return frozenset(request.resources or ())
-
-
-def _time(request: StreamRequest, stream: StreamDeclaration) -> TimeRange | None:
-    if request.since is None and request.until is None:
-        return None
-    if stream.consent_time_field is None:
-        raise InvalidRequest(
-            message=f"The stream {stream.name!r} has no time to limit it by.", param="since"
-        )
-    if request.since is not None and request.until is not None and request.since >= request.until:
-        raise InvalidRequest(message="The time range ends before it starts.", param="until")
-    return TimeRange(request.since, request.until)
-
-
-def _filterable(stream: StreamDeclaration, name: str) -> bool:
-    return stream.fields[name].kind not in ("array", "object", "mixed")
-
-
-def _relations(stream: StreamDeclaration) -> list[FrozenRelation]:
-    return [
-        FrozenRelation(
-            name=relation.name,
-            stream=relation.stream,
-            foreign_key=relation.foreign_key,
-            cardinality=relation.cardinality,
-            default_limit=relation.default_limit,
-            max_limit=relation.max_limit,
-        )
-        for relation in stream.relations.values()
-        if relation.expandable
-    ]

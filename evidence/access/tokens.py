@@ -4,25 +4,17 @@ The answer is read afresh for every request, so a revocation or an expiry holds 
 one. What a grant says never changes, so its parsed terms are kept by grant id.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import orjson
 from django.db import connection
 
-from evidence.access.scope import (
-    ConnectionFacts,
-    Everything,
-    GrantTerms,
-    Scope,
-    SourceFacts,
-    StreamTerms,
-    TokenKind,
-)
+from evidence.access.owning import everything
+from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, TokenKind
 from evidence.access.secrets import LONGEST_BEARER, bearer_digest
 from evidence.access.terms import parsed_terms
-from evidence.models.declared import declared
 from evidence.refusals import (
     AuthenticationRequired,
     GrantExpired,
@@ -83,7 +75,7 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
         if row[3] in facts
     }
     held = (
-        _everything(facts, known)
+        everything(facts, known)
         if kind == TokenKind.OWNER
         else _usable(orjson.loads(grants or "[]"))
     )
@@ -120,34 +112,4 @@ def _usable(rows: Sequence[Sequence[Any]]) -> tuple[GrantTerms, ...]:
     return tuple(
         GrantTerms(grant_id, source_pk, parsed_terms(grant_id, streams))
         for grant_id, source_pk, streams, *_ in alive
-    )
-
-
-def _everything(
-    sources: Mapping[int, SourceFacts], connections: Mapping[str, ConnectionFacts]
-) -> tuple[GrantTerms, ...]:
-    """The owner's own view: each stream that is declared now, on each connection."""
-    documents = declared(facts.declaration_pk for facts in sources.values())
-    held = []
-    for facts in sources.values():
-        ids = frozenset(
-            c.connection_id for c in connections.values() if c.source_pk == facts.source_pk
-        )
-        streams = documents[facts.declaration_pk].declaration.streams
-        held.append(
-            GrantTerms(None, facts.source_pk, tuple(_all_of(name, ids) for name in streams))
-        )
-    return tuple(held)
-
-
-def _all_of(stream: str, connection_ids: frozenset[str]) -> StreamTerms:
-    return StreamTerms(
-        name=stream,
-        connection_ids=connection_ids,
-        fields=Everything(),
-        filters=Everything(),
-        views=Everything(),
-        relations=Everything(),
-        records=Everything(),
-        time=None,
     )

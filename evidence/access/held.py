@@ -1,0 +1,137 @@
+"""What has been handed out, for the owner to look at: the states of grants and of tokens.
+
+One place says what a state is, in SQL, so that lists can be filtered by it. It mirrors what
+``evidence.access.tokens`` lets through.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+from django.db.models import Case, Exists, F, Model, OuterRef, Q, QuerySet, TextChoices, Value, When
+
+from evidence.models.connections import Connection
+from evidence.models.declared import declared
+from evidence.models.grants import AccessToken, Grant
+
+
+Row = TypeVar("Row", Grant, AccessToken)
+
+
+class State(TextChoices):
+    ACTIVE = "active", "Active"
+    EXPIRED = "expired", "Expired"
+    REVOKED = "revoked", "Revoked"
+    SUPERSEDED = "superseded", "Superseded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldGrant:
+    """A line of the list of grants; ``streams`` are names, ``connections`` are ids."""
+
+    grant_id: str
+    package_id: str
+    client: str
+    source: str
+    connections: tuple[str, ...]
+    streams: tuple[str, ...]
+    issued_at: datetime
+    expires_at: datetime | None
+    state: State
+
+
+def grants_with_state(now: datetime) -> QuerySet[Grant]:
+    """Every grant, newest first, with its package, client and source; ``state_of`` each is known."""
+    state = Case(
+        When(superseded_by__isnull=False, then=Value(State.SUPERSEDED.value)),
+        When(_ended("", "package__"), then=Value(State.REVOKED.value)),
+        When(expires_at__lte=now, then=Value(State.EXPIRED.value)),
+        default=Value(State.ACTIVE.value),
+    )
+    rows = Grant.unscoped.select_related("package__client", "source")
+    return rows.annotate(state=state).order_by("-issued_at", "grant_id")
+
+
+def tokens_with_state(now: datetime) -> QuerySet[AccessToken]:
+    """Every token, newest first. One whose grants have all ended has ended with them."""
+    standing = Grant.unscoped.filter(
+        package=OuterRef("package"), superseded_by=None, revoked_at=None
+    )
+    usable = standing.filter(Q(expires_at=None) | Q(expires_at__gt=now))
+    of_package = Q(package__isnull=False)
+    state = Case(
+        When(_ended("", "package__"), then=Value(State.REVOKED.value)),
+        When(expires_at__lte=now, then=Value(State.EXPIRED.value)),
+        When(of_package & ~Exists(standing), then=Value(State.REVOKED.value)),
+        When(of_package & ~Exists(usable), then=Value(State.EXPIRED.value)),
+        default=Value(State.ACTIVE.value),
+    )
+    rows = AccessToken.unscoped.select_related("package__client")
+    return rows.annotate(state=state).order_by("-created_at", "token_id")
+
+
+def in_state(rows: QuerySet[Row], state: State) -> QuerySet[Row]:
+    """Those rows of the functions above that are in one state."""
+    return rows.filter(Q(state=state.value))
+
+
+def state_of(row: Model) -> State:
+    """The state of a row that one of the functions above has found."""
+    return State(vars(row)["state"])
+
+
+def usable_until(package_id: str, *, now: datetime) -> tuple[bool, datetime | None]:
+    """Whether anything of a package can be used now, and when the last of it ends (None: never)."""
+    rows = in_state(grants_with_state(now), State.ACTIVE).filter(package_id=package_id)
+    ends = rows.order_by(F("expires_at").desc(nulls_first=True)).values_list(
+        "expires_at", flat=True
+    )
+    last = list(ends[:1])
+    return bool(last), last[0] if last else None
+
+
+def connection_labels(owner_id: str) -> Mapping[str, str]:
+    """connection_id -> label of every connection, ended ones included; one query."""
+    rows = Connection.unscoped.filter(owner_id=owner_id)
+    return dict(rows.values_list("connection_id", "display_name"))
+
+
+def held_grants(owner_id: str, *, now: datetime) -> list[HeldGrant]:
+    """Every grant of the owner, newest first; one query."""
+    return [_held(grant) for grant in grants_with_state(now).filter(package__owner_id=owner_id)]
+
+
+def connection_ids(grant: Grant) -> tuple[str, ...]:
+    """The connections that any stream of the grant is read through."""
+    named = (each for stream in grant.streams for each in stream["instance_ids"])
+    return tuple(dict.fromkeys(named))
+
+
+def stream_labels(grant: Grant) -> tuple[str, ...]:
+    """What the grant's own declaration calls its streams; a query the first time."""
+    document = declared([grant.declaration_id])[grant.declaration_id].declaration
+    names = (stream["name"] for stream in grant.streams)
+    known = document.streams
+    return tuple((known[name].label if name in known else None) or name for name in names)
+
+
+def _held(grant: Grant) -> HeldGrant:
+    return HeldGrant(
+        grant_id=grant.grant_id,
+        package_id=grant.package_id,
+        client=grant.package.client.display_name,
+        source=grant.source.display_name,
+        connections=connection_ids(grant),
+        streams=tuple(stream["name"] for stream in grant.streams),
+        issued_at=grant.issued_at,
+        expires_at=grant.expires_at,
+        state=state_of(grant),
+    )
+
+
+def _ended(*prefixes: str) -> Q:
+    condition = Q()
+    for prefix in prefixes:
+        condition |= Q(**{f"{prefix}revoked_at__isnull": False})
+    return condition
