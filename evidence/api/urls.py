@@ -3,10 +3,13 @@
 from django.urls import path, re_path
 
 from evidence.api.views.aggregate import AggregateView
+from evidence.api.views.connectors import ConnectorsView
 from evidence.api.views.field_window import FieldWindowView
+from evidence.api.views.ingest import IngestView
 from evidence.api.views.records import RecordsView, RecordView
 from evidence.api.views.schema import SchemaView
 from evidence.api.views.search import SearchView
+from evidence.api.views.state import StateView
 from evidence.api.views.streams import StreamsView, StreamView
 from evidence.api.views.unknown import UnknownRouteView
 
@@ -19,5 +22,8 @@ urlpatterns = [
     path("streams/<str:stream>/records/<path:record_id>/field-window", FieldWindowView.as_view()),
     path("streams/<str:stream>/records/<path:record_id>", RecordView.as_view()),
     path("search", SearchView.as_view()),
+    path("connectors", ConnectorsView.as_view()),
+    path("ingest/<str:stream>", IngestView.as_view()),
+    path("state/<str:connector_id>", StateView.as_view()),
     re_path(r"^.*$", UnknownRouteView.as_view()),
 ]

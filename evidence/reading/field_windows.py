@@ -4,14 +4,17 @@ Offsets count Unicode code points. The slice is cut by the database, so a field 
 enters this process; a search by ``q`` does read the text, because only the analyser can find it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import orjson
 
 from evidence import limits
 from evidence.access.fields import FieldSlice, field_slices
 from evidence.access.rows import VisibleRecords
+from evidence.analyser.finding import find
 from evidence.analyser.graphemes import grapheme_ceil, grapheme_floor
-from evidence.analyser.passages import find
 from evidence.declarations.types import Field
+from evidence.declarations.values import field_text
 from evidence.refusals import (
     AmbiguousConnection,
     FieldNotFound,
@@ -71,14 +74,20 @@ def read(visible: VisibleRecords, record_key: str, request: WindowRequest) -> Fi
     margin = limits.WINDOW_GRAPHEME_CHARS
     start = max(0, request.offset_chars - margin)
     length = request.offset_chars - start + request.limit_chars + margin
-    found = _one(visible, field_slices(visible, record_key, field, start=start, length=length))
+    found = _one(
+        visible, field, field_slices(visible, record_key, field, start=start, length=length)
+    )
+    if found.json_type == "array":
+        found = _list_text(visible, record_key, field)
     return _cut(field, found, request.offset_chars, request.limit_chars, None)
 
 
 def _around_match(
     visible: VisibleRecords, record_key: str, field: Field, request: WindowRequest
 ) -> FieldWindow:
-    whole = _one(visible, field_slices(visible, record_key, field, start=0, length=None))
+    whole = _one(visible, field, field_slices(visible, record_key, field, start=0, length=None))
+    if whole.json_type == "array":
+        whole = _list_text(visible, record_key, field)
     languages = next(
         facts.languages
         for facts in visible.connections
@@ -91,6 +100,13 @@ def _around_match(
         )
     start, length = _context(match, request)
     return _cut(field, whole, start, length, match)
+
+
+def _list_text(visible: VisibleRecords, record_key: str, field: Field) -> FieldSlice:
+    """A list of texts as search reads it, a line each, so that the offsets of evidence agree."""
+    raw = _one(visible, field, field_slices(visible, record_key, field, start=0, length=None))
+    text = field_text(orjson.loads(raw.text))
+    return replace(raw, start_chars=0, text=text, total_chars=len(text))
 
 
 def _context(match: tuple[int, int], request: WindowRequest) -> tuple[int, int]:
@@ -123,7 +139,7 @@ def _cut(
     )
 
 
-def _one(visible: VisibleRecords, found: list[FieldSlice]) -> FieldSlice:
+def _one(visible: VisibleRecords, field: Field, found: list[FieldSlice]) -> FieldSlice:
     if not found:
         raise NotFound(next_step="Search, or list the stream, to find ids.")
     if len(found) > 1:
@@ -135,7 +151,8 @@ def _one(visible: VisibleRecords, found: list[FieldSlice]) -> FieldSlice:
     value = found[0]
     if value.json_type is None:
         raise FieldNotFound(param="field", next_step="Read the record to see its fields.")
-    if value.json_type != "string":
+    searched_list = value.json_type == "array" and field.lexical
+    if value.json_type != "string" and not searched_list:
         raise FieldNotText(
             message=f"The field holds a {value.json_type} of {value.size_bytes} bytes as JSON.",
             param="field",

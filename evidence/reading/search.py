@@ -10,14 +10,18 @@ from evidence.access.rows import Sight, VisibleRecord, VisibleRecords
 from evidence.analyser import passages as evidence_passages
 from evidence.analyser.graphemes import grapheme_floor
 from evidence.analyser.passages import Passage
-from evidence.analyser.query import Query, QueryError, parse, relax
+from evidence.analyser.matching import needs_verification, verify
+from evidence.analyser.queries import Query, QueryError
+from evidence.analyser.query import parse, relax
 from evidence.analyser.tsquery import score_terms, to_tsquery
+from evidence.declarations.values import field_text
 from evidence.refusals import InvalidRequest
 
 COUNTED_UP_TO = 10_000
 CANDIDATES_READ = 2_000
 """How many rows a phrase may be looked for in; beyond them recall says that it is not complete."""
 PASSAGES_A_HIT = 3
+CANDIDATES_A_TIME = 200
 TITLE_CHARS = 160
 
 
@@ -127,11 +131,12 @@ def _verified(
     """Up to ``limit`` + 1 hits; candidates without the phrase are passed over. The second value
     says whether the candidates could all be read as far as needed."""
     wanted = request.limit + 1
+    from_text = _needs_texts(query, branches)
     hits: list[Hit] = []
     after = request.after
     read = 0
     while len(hits) < wanted:
-        step = wanted - len(hits) if not query.needs_text else max(wanted, 200)
+        step = max(wanted, CANDIDATES_A_TIME) if from_text else wanted - len(hits)
         page = ranked(branches, limit=step, after=after, newest_first=request.newest_first)
         hits.extend(hit for hit in map(_hit(query), page) if hit is not None)
         read += len(page)
@@ -153,11 +158,19 @@ def _count(
 ) -> tuple[int, bool]:
     """How many match in all, and whether that is exact. Where texts must be read to know, all the
     hits at hand are counted, exactly when the first page holds them all."""
-    if query.needs_text:
+    if _needs_texts(query, branches):
         first_page = request.after is None
         return len(hits), first_page and exhausted and len(hits) <= request.limit
     count = counted(branches, most=COUNTED_UP_TO)
     return min(count, COUNTED_UP_TO), count <= COUNTED_UP_TO
+
+
+def _needs_texts(query: Query, branches: Sequence[Branch]) -> bool:
+    """Whether some match can only be told from the text: a phrase, or one that is excluded."""
+    return any(
+        needs_verification(query, languages=branch.visible.connections[0].languages)
+        for branch in branches
+    )
 
 
 def _parsed(q: str, visible: Sequence[VisibleRecords]) -> Query:
@@ -202,8 +215,8 @@ def _alike(visible: VisibleRecords) -> Iterable[VisibleRecords]:
             key = (sight.grant_id, facts.languages)
             together.setdefault(key, []).append(Sight(sight.grant_id, sight.terms, (facts,)))
     for sights in together.values():
-        facts = tuple(each.connections[0] for each in sights)
-        merged = Sight(sights[0].grant_id, sights[0].terms, facts)
+        connections = tuple(each.connections[0] for each in sights)
+        merged = Sight(sights[0].grant_id, sights[0].terms, connections)
         yield VisibleRecords(visible.source, visible.stream, visible.layout, (merged,))
 
 
@@ -213,7 +226,9 @@ def _hit(query: Query) -> Callable[[Match], Hit | None]:
     def judged(match: Match) -> Hit | None:
         texts = dict(_texts(match))
         languages = match.record.connection.languages
-        if query.needs_text and not matches_texts(query, texts, languages=languages):
+        if needs_verification(query, languages=languages) and not verify(
+            texts, query, languages=languages
+        ):
             return None
         return Hit(match, _excerpts(query, texts, languages))
 
@@ -236,8 +251,13 @@ def _excerpts(query: Query, texts: dict[str, str], languages: tuple[str, ...]) -
             text, query, languages=languages, field=name, limit=PASSAGES_A_HIT
         )
     ]
-    found.sort(key=lambda excerpt: -excerpt.passage.words)
+    found.sort(key=lambda excerpt: -_different_words(excerpt))
     return found[:PASSAGES_A_HIT]
+
+
+def _different_words(excerpt: Excerpt) -> int:
+    """How many different marked words a passage shows: what ranks passages across fields."""
+    return len({excerpt.text[start:end].casefold() for start, end in excerpt.passage.marks})
 
 
 def _text(record: VisibleRecord, field: str | None) -> str | None:

@@ -13,7 +13,7 @@ from evidence.analyser import VERSION
 from evidence.analyser.lexemes import IndexedField, lexemes, tsvector_text
 from evidence.declarations.layout import columns
 from evidence.declarations.types import TITLE_ROLE, StreamDeclaration
-from evidence.declarations.values import instant, sort_key
+from evidence.declarations.values import field_text, instant, sort_key
 from evidence.storing import copying
 from evidence.storing.comparing import State
 from evidence.storing.destinations import Target
@@ -89,10 +89,3 @@ def _search(
 def _weight(stream: StreamDeclaration, field: str) -> float:
     declared = stream.fields.get(field)
     return TITLE_WEIGHT if declared and declared.role == TITLE_ROLE else BODY_WEIGHT
-
-
-def field_text(value: object) -> str:
-    """The text of a searchable field: a string, or the strings of a list, a line each."""
-    if isinstance(value, list):
-        return "\n".join(each for each in value if isinstance(each, str))
-    return value if isinstance(value, str) else ""

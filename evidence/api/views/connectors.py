@@ -1,0 +1,65 @@
+"""``/v1/connectors``: what is declared, and declaring (contract 3.2 and 5.1)."""
+
+from typing import Any
+from urllib.parse import quote
+
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evidence.access.scope import TokenKind
+from evidence.api import schema_bodies
+from evidence.api.base import GrantedView
+from evidence.api.bodies import read_body
+from evidence.reading import schema
+from evidence.refusals import WrongTokenKind
+from evidence.storing.declarations import declare
+
+DECLARATION_BYTES = 1024 * 1024
+
+
+class ConnectorsView(GrantedView):
+    def get(self, request: Request) -> Response:
+        found = schema.capabilities(self.gate)
+        return Response({"object": "list", "data": [_connector(each) for each in found]})
+
+    def post(self, request: Request) -> Response:
+        """Declare a source; posting the same document again changes nothing."""
+        if self.scope.kind is not TokenKind.OWNER:
+            raise WrongTokenKind(message="Only the owner's own token may declare a source.")
+        accepted = declare(
+            read_body(request, most=DECLARATION_BYTES),
+            owner_id=self.scope.owner_id,
+            now=timezone.now(),
+        )
+        body = {
+            "object": "connector",
+            "connector_id": accepted.connector_key,
+            "connector_key": accepted.connector_key,
+            "version": accepted.version,
+            "revision": accepted.revision,
+            "changed": accepted.changed,
+        }
+        return Response(body, status=201 if accepted.changed else 200)
+
+
+def _connector(source: schema.SourceCapability) -> dict[str, Any]:
+    return schema_bodies.connector_head(source) | {
+        "streams": [_stream(row) for row in source.streams]
+    }
+
+
+def _stream(row: schema.StreamCapability) -> dict[str, Any]:
+    name = row.declaration.name
+    route = f"/v1/streams/{quote(name, safe='')}"
+    return {
+        "name": name,
+        "aggregate": True,
+        "aggregate_url": f"{route}/aggregate",
+        "exact_filters": any(field.exact_filter for field in row.fields),
+        "range_filters": any(field.range_operators for field in row.fields),
+        "expand": any(expand.usable for expand in row.relations),
+        "metadata_url": route,
+        "records": True,
+        "records_url": f"{route}/records",
+    }

@@ -1,0 +1,102 @@
+"""``POST /v1/ingest/{stream}``: NDJSON from the owner's collectors (contract 5.3)."""
+
+from typing import Any
+
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evidence import limits
+from evidence.api.base import GrantedView
+from evidence.api.params import CONNECTION, Parameters
+from evidence.refusals import AmbiguousConnection, ConnectionNotFound, InvalidRequest, ResourceLimit
+from evidence.storing.ingest import Outcome, ingest_stream
+from evidence.storing.lines import read_lines
+from evidence.storing.receipts import Receipt
+
+SHOWN_RECEIPTS = 1_000
+
+
+class IngestView(GrantedView):
+    """Every line is answered for: accepted, or a receipt without its content."""
+
+    owner_only = True
+    parameters = CONNECTION | {"connector_id", "run_id", "replace"}
+
+    def post(self, request: Request, stream: str) -> Response:
+        body = request._request  # noqa: SLF001 - the lines are read as they come
+        if int(body.META.get("CONTENT_LENGTH") or 0) > limits.INGEST_MAX_BYTES:
+            raise ResourceLimit(
+                message=f"A request takes at most {limits.INGEST_MAX_BYTES} bytes.",
+                next_step="Send the lines in several requests.",
+            )
+        outcome = ingest_stream(
+            read_lines(body, longest=limits.INGEST_MAX_BYTES),
+            connection_id=self._connection_id(),
+            stream=stream,
+            owner_id=self.scope.owner_id,
+            now=timezone.now(),
+            replace=self.query.choice("replace", "true", "false", default="false") == "true",
+        )
+        return Response(_body(stream, outcome))
+
+    def _connection_id(self) -> str:
+        """The connection named, or the only one of the connector."""
+        named = self.query.connection_id()
+        if named is not None:
+            return named
+        connector = connector_id(self.query)
+        found = [
+            facts
+            for facts in self.scope.connections.values()
+            if self.scope.sources[facts.source_pk].connector_key == connector
+        ]
+        if not found:
+            raise ConnectionNotFound(
+                message=f"The connector {connector[:64]!r} has no connection.", param="connector_id"
+            )
+        if len(found) > 1:
+            raise AmbiguousConnection(
+                [
+                    {"connection_id": facts.connection_id, "display_name": facts.display_name}
+                    for facts in found
+                ]
+            )
+        return found[0].connection_id
+
+
+def connector_id(query: Parameters) -> str:
+    """The connector key, given as such or at the end of the absolute id."""
+    given = query.text("connector_id")
+    if not given:
+        raise InvalidRequest(
+            message="Name the connector with connector_id, or a connection with connection_id.",
+            param="connector_id",
+        )
+    return given.rstrip("/").rpartition("/")[2]
+
+
+def _body(stream: str, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "stream": stream,
+        "records_attempted": outcome.lines,
+        "records_accepted": outcome.accepted,
+        "records_rejected": outcome.lines - outcome.accepted,
+        "records_created": outcome.created,
+        "records_updated": outcome.updated,
+        "records_deleted": outcome.deleted,
+        "records_unchanged": outcome.unchanged,
+        "errors": [],
+        "rejections": [_rejection(each) for each in outcome.receipts[:SHOWN_RECEIPTS]],
+        "rejections_omitted": max(0, outcome.by_code.total() - SHOWN_RECEIPTS),
+    }
+
+
+def _rejection(receipt: Receipt) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "input_index": receipt.line - 1,
+        "line": receipt.line,
+        "code": str(receipt.code),
+        "receipt_id": receipt.receipt_id,
+    }
+    return body | ({"path": receipt.path} if receipt.path else {})
