@@ -58,13 +58,16 @@ class AdapterError(ToolError):
         super().__init__({"error": {**error, "next_step": next_step, **members}})
 
 
-def from_rest(answer: RestAnswer) -> ToolError:
-    """The resource server's refusal, unchanged."""
+def from_rest(answer: RestAnswer, *, next_step: str | None = None) -> ToolError:
+    """The resource server's refusal, unchanged, and beside it what to call next.
+
+    Its own next step speaks of routes, ours of tools; it is enough where we know none better.
+    """
     error = _error_of(answer)
-    if "next_step" in error:
+    step = next_step or _NEXT_STEPS.get(str(error.get("code")))
+    if step is None and "next_step" in error:
         return ToolError({"error": error})
-    step = _NEXT_STEPS.get(str(error.get("code")), _ELSE)
-    return ToolError({"error": error, "next_step": step})
+    return ToolError({"error": error, "next_step": step or _ELSE})
 
 
 def _error_of(answer: RestAnswer) -> dict[str, Any]:

@@ -33,10 +33,14 @@ class Call:
 
     def get(self, path: str, params: Params = ()) -> dict[str, Any]:
         """The body of a successful answer; raises `ToolError` with the refusal unchanged."""
-        answer = self.ask(path, params)
-        if answer.status != 200 or isinstance(answer.body, bytes):
-            raise from_rest(answer)
-        return answer.body
+        return succeeded(self.ask(path, params))
+
+
+def succeeded(answer: RestAnswer) -> dict[str, Any]:
+    """The body of a success; raises `ToolError` for anything else."""
+    if answer.status != 200 or isinstance(answer.body, bytes):
+        raise from_rest(answer)
+    return answer.body
 
 
 @dataclass(frozen=True, slots=True)

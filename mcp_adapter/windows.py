@@ -10,9 +10,9 @@ from typing import Any
 
 from evidence import limits
 from mcp_adapter import arguments, ids, queries, targets
-from mcp_adapter.errors import AdapterError, from_rest
+from mcp_adapter.errors import AdapterError
 from mcp_adapter.json_text import dumps
-from mcp_adapter.tool import Call
+from mcp_adapter.tool import Call, succeeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,7 @@ def reader(call: Call, ref: ids.RecordRef, *, path: str) -> Callable[[Selector],
         answer = call.ask(f"{queries.record_path(ref)}/field-window", _params(ref, field, selected))
         if answer.status == 422:
             return _local(call, ref, field=field, path=path, pointer=[])(selected)
-        if answer.status != 200 or isinstance(answer.body, bytes):
-            raise from_rest(answer)
-        body = answer.body
+        body = succeeded(answer)
         found = targets.resolved(ref, body)
         return Found(found, path, body["field"].get("type", "string"), body["window"])
 

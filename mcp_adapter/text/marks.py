@@ -7,6 +7,13 @@ _OPEN, _CLOSE = "<mark>", "</mark>"
 _TAG = re.compile(r"</?mark>")
 
 
+def best_excerpt(hit: dict[str, Any]) -> dict[str, Any] | None:
+    """The first proof of a match that does not merely repeat the title; None without a proof."""
+    excerpts: list[dict[str, Any]] = hit.get("evidence_excerpts") or []
+    beyond = (each for each in excerpts if each.get("plain_text") != hit.get("title"))
+    return next(beyond, excerpts[0] if excerpts else None)
+
+
 def marked(excerpt: dict[str, Any], *, room: int) -> str:
     """About `room` characters of the excerpt around its first match, the match marked.
 

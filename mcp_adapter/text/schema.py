@@ -76,7 +76,33 @@ def _row(connector: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
         if name in {"name", "object"} or value in (None, [], {}):
             continue
         drawn[_SHORT.get(name, name)] = _drawn(name, value)
-    return drawn
+    return _full(drawn) if "schema" in row else drawn
+
+
+def _full(drawn: dict[str, Any]) -> dict[str, Any]:
+    """The fields with their schemas, each once, and only what can be done with them."""
+    schema = dict(drawn["schema"])
+    properties = schema.pop("properties", {})
+    capabilities = drawn.get("fields", {})
+    fields = {
+        name: {"schema": properties.get(name), "can": _usable(capability)}
+        for name, capability in capabilities.items()
+    }
+    return {**drawn, "schema": schema, "fields": fields}
+
+
+def _usable(capability: dict[str, Any], path: str = "") -> list[str]:
+    """The names of the usable capabilities, nested ones with a dot."""
+    found = []
+    for name, value in capability.items():
+        if name in {"schema", "type"} or not isinstance(value, dict):
+            continue
+        if value.get("usable"):
+            operators = value.get("operators")
+            found.append(f"{path}{name}" + (f"({'|'.join(operators)})" if operators else ""))
+        elif "usable" not in value:
+            found += _usable(value, f"{path}{name}.")
+    return found if path or capability.get("granted", True) else ["not granted"]
 
 
 _SHORT = {

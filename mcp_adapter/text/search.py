@@ -8,7 +8,7 @@ from typing import Any
 
 from mcp_adapter import ids, labels
 from mcp_adapter.text.fitting import roomiest, shown_id
-from mcp_adapter.text.marks import marked
+from mcp_adapter.text.marks import best_excerpt, marked
 
 _TOLD_APART = frozenset({"count", "count_accuracy", "recall", "warnings"})
 _LEAST_PREVIEW = 60
@@ -32,11 +32,10 @@ def _hit(result: dict[str, Any], hit: dict[str, Any], room: int) -> dict[str, An
         drawn["connection_id"] = result["connection_id"]
     if (source := labels.source(result)) and source not in result["title"]:
         drawn["source"] = source
-    excerpts = hit.get("evidence_excerpts") or []
-    if excerpts:
-        drawn["field"] = excerpts[0]["field_path"]
+    if (excerpt := best_excerpt(hit)) is not None:
+        drawn["field"] = excerpt["field_path"]
         if room:
-            drawn["match"] = marked(excerpts[0], room=max(room, _LEAST_PREVIEW))
+            drawn["match"] = marked(excerpt, room=max(room, _LEAST_PREVIEW))
     return drawn
 
 

@@ -3,10 +3,11 @@
 from typing import Any
 
 from mcp_adapter import arguments, budgets, ids, labels, pages, queries
-from mcp_adapter.errors import AdapterError
-from mcp_adapter.text.marks import marked
+from mcp_adapter.errors import AdapterError, from_rest
+from mcp_adapter.rest import Params
+from mcp_adapter.text.marks import best_excerpt, marked
 from mcp_adapter.text.search import render
-from mcp_adapter.tool import Call, Result, Tool
+from mcp_adapter.tool import Call, Result, Tool, succeeded
 
 DESCRIPTION = (
     "Find records by words over all granted connections, merged and ranked (read-only; GET "
@@ -45,11 +46,18 @@ def run(call: Call) -> Result:
         pages.rest_bytes(budget, share=_REST_SHARE),
     ]
     return pages.fitted(
-        lambda limit: call.get(path, [*params, ("limit", str(limit))]),
+        lambda limit: _page(call, path, [*params, ("limit", str(limit))]),
         limit=given.get("limit", _DEFAULT_HITS),
         build=lambda body: _build(body, public_url=call.public_url, text_bytes=budget.text),
         budget=budget,
     )
+
+
+def _page(call: Call, path: str, params: Params) -> dict[str, Any]:
+    answer = call.ask(path, params)
+    if answer.status == 404 and path in _PATHS.values():
+        raise from_rest(answer, next_step="Call search without mode: this server has no such one.")
+    return succeeded(answer)
 
 
 def _query(given: arguments.Given) -> str:
@@ -93,8 +101,8 @@ def _result(hit: dict[str, Any], position: int, *, public_url: str) -> dict[str,
     for name in ("stream", "record_key", "connection_id", "connector_key", "display_name"):
         if hit.get(name):
             result[name] = hit[name]
-    if hit.get("evidence_excerpts"):
-        result["snippet"] = marked(hit["evidence_excerpts"][0], room=_SNIPPET_CHARS)
+    if (excerpt := best_excerpt(hit)) is not None:
+        result["snippet"] = marked(excerpt, room=_SNIPPET_CHARS)
     return result
 
 

@@ -80,9 +80,7 @@ class FakeRest:
                 for cid, label, connector in self.connections
                 if connector == key and only in (None, cid)
             ]
-            names = [
-                name for name in self._streams(key) if wanted in (None, name) and mine
-            ]
+            names = [name for name in self._streams(key) if wanted in (None, name) and mine]
             if names:
                 connectors.append(self._connector(key, mine, names, given))
         detail = given.get("detail") or given.get("view") or "compact"
@@ -102,7 +100,9 @@ class FakeRest:
     def _streams(self, connector: str) -> list[str]:
         mine = {cid for cid, _, key in self.connections if key == connector}
         held = [stream for cid, stream, _, _ in self.records if cid in mine]
-        declared = [name.partition("/")[2] for name in self.fields if name.startswith(f"{connector}/")]
+        declared = [
+            name.partition("/")[2] for name in self.fields if name.startswith(f"{connector}/")
+        ]
         return list(dict.fromkeys([*held, *declared]))
 
     def _connector(
