@@ -1,5 +1,6 @@
 # make run    serve this installation on http://127.0.0.1:8000
-# make test   run the tests; starts a database of its own unless DATABASE_URL is set
+# make test   run the tests, on a database of their own unless DATABASE_URL is set; ARGS goes to
+#             pytest: make test ARGS="-n0 -k set_up"
 # make check  run every static check
 # Each makes .venv first and installs what is missing.
 
@@ -14,7 +15,7 @@ run: .venv/runtime
 	$(BIN)/python manage.py run
 
 test: .venv/development
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto $(ARGS)
 
 check: .venv/development
 	$(BIN)/ruff format --check .

@@ -104,16 +104,18 @@ class EmbeddedPostgres:
 
     def start(self) -> None:
         """Start the server unless it runs, making the database on first use."""
+        self.account = server_account.account_for(self.data)
         self.home.mkdir(parents=True, exist_ok=True)
-        with self._alone():
-            self._use = (self.home / "use.lock").open("ab")
-            fcntl.flock(self._use, fcntl.LOCK_SH)
-            self.account = server_account.account_for(self.data)
+        with self._alone(), contextlib.ExitStack() as undo:
+            use = undo.enter_context((self.home / "use.lock").open("ab"))
+            fcntl.flock(use, fcntl.LOCK_SH)
             if not self._answers() and not self._predecessor_answers():
                 self._prepare()
                 self._launch()
             if not self._answers(role=ROLE, database=DATABASE):
                 self._create_database()
+            undo.pop_all()
+            self._use = use
 
     def stop(self) -> None:
         """Stop the server unless another process still uses it."""
