@@ -57,8 +57,9 @@ class RecordValidator:
         if too_deep(data):
             return "$: depth"
         try:
-            if not self._validator.is_valid(data):
-                return _first_error(self._validator, data)
+            self._validator.validate(data)
+        except jsonschema_rs.ValidationError as error:
+            return _reason(error)
         except ValueError:  # half a surrogate pair, or no JSON at all: our parser lets neither by
             return "$: encoding"
         return self._format_fault(data)
@@ -138,10 +139,7 @@ def _is_moment(value: str, is_date: bool) -> bool:  # noqa: FBT001
     return has_time is not is_date and values.instant(value) is not None
 
 
-def _first_error(validator: jsonschema_rs.Draft202012Validator, data: object) -> str:
-    error = next(iter(validator.iter_errors(data)), None)
-    if error is None:
-        return "$: schema"
+def _reason(error: jsonschema_rs.ValidationError) -> str:
     path = _declared_path(error.evaluation_path)
     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):
         path = step(path, to=error.kind.property)

@@ -8,7 +8,7 @@ from typing import Final
 import jsonschema_rs
 
 from evidence.declarations import names, schemas
-from evidence.declarations.faults import FaultCode, Spot
+from evidence.declarations.faults import FAULTS_KEPT, FaultCode, Spot
 
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 FIELDS: Final = 500
@@ -29,11 +29,13 @@ def check_stream_schema(spot: Spot) -> None:
     before = len(spot.faults)
     _check_fields(spot)
     _check_references(spot)
-    _check_against_dialect(spot)
-    if len(spot.faults) == before:
-        _check_cost(spot)
-    if len(spot.faults) == before:
-        _check_compiles(spot)
+    try:
+        for check in (_check_against_dialect, _check_cost, _check_compiles):
+            check(spot)
+            if len(spot.faults) > before:
+                return
+    except ValueError as error:
+        _report(spot, error)
 
 
 def _speaks_our_dialect(spot: Spot) -> bool:
@@ -71,23 +73,17 @@ def _check_references(spot: Spot) -> None:
 
 
 def _check_against_dialect(spot: Spot) -> None:
-    try:
-        for error in _dialect().iter_errors(spot.value):
-            _at(spot, error.instance_path).report(FaultCode.INVALID_SCHEMA, _wording(error.message))
-    except ValueError as error:
-        spot.report(FaultCode.INVALID_SCHEMA, _wording(str(error)))
+    for error in _dialect().iter_errors(spot.value):
+        _report(spot, error)
+        if len(spot.faults) >= FAULTS_KEPT:
+            return
 
 
 def _check_compiles(spot: Spot) -> None:
-    """What the dialect's own schema cannot say: dangling references, bad regular expressions."""
-    if not isinstance(spot.value, dict):
-        return
-    try:
+    """What the dialect's own schema cannot say: dangling references, bad regular expressions.
+    Raises the library's ValueError."""
+    if isinstance(spot.value, dict):
         jsonschema_rs.Draft202012Validator(spot.value, offline=True)
-    except jsonschema_rs.ValidationError as error:
-        _at(spot, error.instance_path).report(FaultCode.INVALID_SCHEMA, _wording(error.message))
-    except ValueError as error:
-        spot.report(FaultCode.INVALID_SCHEMA, _wording(str(error)))
 
 
 def _check_cost(spot: Spot) -> None:
@@ -161,11 +157,9 @@ def _dialect() -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator({"$ref": DIALECT}, offline=True)
 
 
-def _at(spot: Spot, path: list[str | int]) -> Spot:
+def _report(spot: Spot, error: ValueError) -> None:
+    """Report what the library found where it found it, in its first line."""
+    path = error.instance_path if isinstance(error, jsonschema_rs.ValidationError) else []
     for name in path:
         spot = spot.member(name) if isinstance(name, str) else list(spot.items())[name]
-    return spot
-
-
-def _wording(message: str) -> str:
-    return message.partition("\n")[0][:MESSAGE_CHARS]
+    spot.report(FaultCode.INVALID_SCHEMA, str(error).partition("\n")[0][:MESSAGE_CHARS])

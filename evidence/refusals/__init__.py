@@ -8,10 +8,8 @@ it is written for the reader of the error: one sentence, and never record text.
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from evidence import limits
 from evidence.refusals.codes import Code as Code
-
-CANDIDATES_SHOWN = 12
-"""How many connections an ambiguity names (contract 4, hosted package form)."""
 
 
 class Refusal(Exception):  # noqa: N818 it is a correct answer, not an error
@@ -146,7 +144,7 @@ class _Ambiguous(Refusal):
     ) -> None:
         """`candidates`: {connection_id, display_name, connector_key, grant_id, stream?}, in the
         order in which to show them, and only what the caller may see."""
-        shown = [dict(candidate) for candidate in candidates[:CANDIDATES_SHOWN]]
+        shown = [dict(candidate) for candidate in candidates[: limits.CANDIDATES_MAX]]
         omitted = len(candidates) - len(shown)
         counts: dict[str, object] = {
             "available_connection_count": len(candidates),

@@ -70,7 +70,7 @@ def test_any_value_at_all(document: Any) -> None:
     holds(document)
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.sampled_from([declaration, manifest]), st.data())
 def test_a_good_document_with_anything_put_anywhere(build: Any, data: st.DataObject) -> None:
     document = copy.deepcopy(build())
@@ -82,7 +82,7 @@ def test_a_good_document_with_anything_put_anywhere(build: Any, data: st.DataObj
     holds(document)
 
 
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(st.sampled_from([declaration, manifest]), st.data())
 def test_a_good_document_with_its_own_parts_in_the_wrong_places(
     build: Any, data: st.DataObject
@@ -94,7 +94,7 @@ def test_a_good_document_with_its_own_parts_in_the_wrong_places(
     holds(document)
 
 
-@settings(max_examples=200)
+@settings(max_examples=150)
 @given(st.sampled_from([declaration, manifest]), st.data())
 def test_a_good_document_with_parts_missing(build: Any, data: st.DataObject) -> None:
     document = copy.deepcopy(build())

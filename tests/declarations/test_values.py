@@ -8,7 +8,15 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from evidence.declarations.types import Field
-from evidence.declarations.values import WORD_BYTES, cut, instant, number, sort_key, word
+from evidence.declarations.values import (
+    WORD_BYTES,
+    cut,
+    field_text,
+    instant,
+    number,
+    sort_key,
+    word,
+)
 from tests.declarations.documents import field
 
 NUMBER = field({"type": "number"})
@@ -191,3 +199,9 @@ def test_words_are_strings_and_booleans() -> None:
     assert [word(value) for value in ("", "a", True, False)] == ["", "a", "true", "false"]
     assert [word(value) for value in (None, 5, ["a"], {})] == [None] * 4
     assert word("\ud800" * 100) == "?" * 100
+
+
+def test_the_text_of_a_field_is_its_string_or_the_strings_of_its_list() -> None:
+    assert field_text("a") == "a"
+    assert field_text(["a", 5, "b"]) == "a\nb"
+    assert [field_text(value) for value in (None, 5, {"a": "b"})] == [""] * 3
