@@ -7,9 +7,14 @@ from typing import TYPE_CHECKING
 import pytest
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from tests.world import World
+
+# A property is about answers; on a busy machine a deadline would only find the other tests.
+settings.register_profile("pdpp", deadline=None)
+settings.load_profile("pdpp")
 
 
 @pytest.fixture(autouse=True)
