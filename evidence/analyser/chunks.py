@@ -5,18 +5,20 @@ Most chunks are words that were met before, and all of the cost of an analysis i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import add
 from typing import Literal, NamedTuple
 
 from evidence.analyser.compounds import Piece, PieceKind, pieces, url_pieces
 from evidence.analyser.folding import Offsets, fold
 from evidence.analyser.terms import Vocabulary, literal, remember
-from evidence.analyser.words import Segment, dense_units, segments
+from evidence.analyser.words import Segment, apart, dense_units, is_dense, segments
 
 CACHED_CHARS = 48
 _CACHED_CHUNKS = 65_536
 _CACHED_PARTS = 16_384
+_CACHED_HITS = 16_384
 
 TokenKind = PieceKind | Literal["single", "pair"]
 
@@ -37,11 +39,16 @@ class Token(NamedTuple):
         return Token(start + chars, end + chars, terms, position + positions, width, kind)
 
 
-class Wanted(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Wanted:
     """The terms that evidence is looked for; a prefix wants every term that starts with it."""
 
     terms: frozenset[str]
     prefixes: tuple[str, ...] = ()
+    dense: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dense", tuple(filter(is_dense, self.terms)))
 
     def has(self, terms: Iterable[str]) -> bool:
         """Whether any of `terms` is wanted."""
@@ -68,6 +75,13 @@ LONGER = " longer"
 SHORTER = " shorter"
 
 
+class Hits(NamedTuple):
+    """The wanted tokens of a chunk, and how many positions the whole chunk takes."""
+
+    tokens: Sequence[Token]
+    positions: int
+
+
 class _TermsByChunk(dict[str, Iterable[str]]):
     """The terms of a chunk as a mere subscript, which is what makes indexing fast."""
 
@@ -82,6 +96,22 @@ class _TermsByChunk(dict[str, Iterable[str]]):
         terms = (*chunk.terms, *_length_marks(chunk.length))
         remember(self, written, terms, most=_CACHED_CHUNKS)
         return terms
+
+
+class HitsByChunk(dict[str, "Hits | int"]):
+    """The hits of a chunk as a mere subscript; a number alone is the positions of one without any."""
+
+    def __init__(self, chunks: Chunks, *, wanted: Wanted) -> None:
+        super().__init__()
+        self._chunks = chunks
+        self._wanted = wanted
+
+    def __missing__(self, written: str) -> Hits | int:
+        hits = self._chunks.hits(written, wanted=self._wanted)
+        found = hits if hits.tokens else hits.positions
+        if len(written) <= CACHED_CHARS:
+            remember(self, written, found, most=_CACHED_HITS)
+        return found
 
 
 class Chunks:
@@ -102,14 +132,14 @@ class Chunks:
                 remember(self._known, written, known, most=_CACHED_CHUNKS)
         return known
 
-    def hits(self, written: str, *, wanted: Wanted) -> tuple[Iterable[Token], int]:
-        """The tokens of a chunk that have a wanted term, and the positions the chunk takes."""
+    def hits(self, written: str, *, wanted: Wanted) -> Hits:
+        """The tokens of a chunk that have a wanted term."""
         if len(written) > CACHED_CHARS:
             return self._hits_in_long(written, wanted=wanted)
-        chunk = self._known.get(written) or self.chunk(written)
+        chunk = self.chunk(written)
         if not wanted.has(chunk.terms):
-            return (), chunk.positions
-        return [token for token in chunk.tokens if wanted.has(token.terms)], chunk.positions
+            return Hits((), chunk.positions)
+        return Hits([t for t in chunk.tokens if wanted.has(t.terms)], chunk.positions)
 
     def _analysed(self, written: str) -> Chunk:
         folded = fold(written)
@@ -151,37 +181,57 @@ class Chunks:
 
     def long_terms(self, written: str) -> list[str]:
         """The terms and length marks of a chunk that is not worth remembering."""
+        folded = fold(written)
+        runs, others = apart(folded) or _runs_with_marks(folded)
         terms: list[str] = []
         length = 0
-        for segment in segments(fold(written)):
-            if segment.kind == "dense":
-                units = dense_units(segment.form)
-                terms.extend(units)
-                terms.extend(map(add, units, units[1:]))
-                length += _dense_length(units)
-            else:
-                part = self._part(segment)
-                terms.extend(part.terms)
-                length += part.length
+        for run in runs:
+            terms.extend(run)
+            terms.extend(map(add, run, run[1:]))
+            length += _dense_length(run)
+        for segment in segments(others):
+            part = self._part(segment)
+            terms.extend(part.terms)
+            length += part.length
         terms.extend(_length_marks(length))
         return terms
 
-    def _hits_in_long(self, written: str, *, wanted: Wanted) -> tuple[Iterable[Token], int]:
+    def _hits_in_long(self, written: str, *, wanted: Wanted) -> Hits:
         folded = fold(written)
-        hits: list[Token] = []
+        found: list[Token] = []
         positions = 0
         for segment in segments(folded):
-            if segment.kind == "dense" and not any(t in segment.form for t in wanted.terms):
-                positions += len(dense_units(segment.form))
-                continue
-            part = self._part(segment)
-            hits.extend(
-                token.moved(segment.start, positions)
-                for token in part.tokens
-                if wanted.has(token.terms)
+            if segment.kind == "dense":
+                hits, width = _dense_hits(segment.form, wanted=wanted)
+            else:
+                part = self._part(segment)
+                hits, width = part.tokens, part.positions
+            found.extend(
+                hit.moved(segment.start, positions) for hit in hits if wanted.has(hit.terms)
             )
-            positions += part.positions
-        return _in_original(hits, written=written, folded=folded), positions
+            positions += width
+        return Hits(_in_original(found, written=written, folded=folded), positions)
+
+
+def _runs_with_marks(folded: str) -> tuple[list[Sequence[str]], str]:
+    """The dense runs as their units, and the text without them."""
+    runs: list[Sequence[str]] = []
+    others: list[str] = []
+    reach = 0
+    for segment in segments(folded):
+        if segment.kind == "dense":
+            runs.append(dense_units(segment.form))
+            others.append(folded[reach : segment.start])
+            reach = segment.end
+    others.append(folded[reach:])
+    return runs, " ".join(others)
+
+
+def _dense_hits(form: str, *, wanted: Wanted) -> tuple[Sequence[Token], int]:
+    units = dense_units(form)
+    if not any(term in form for term in wanted.dense):
+        return (), len(units)
+    return _dense(units).tokens, len(units)
 
 
 def _chunk(tokens: tuple[Token, ...], *, positions: int, length: int | None = None) -> Chunk:
@@ -212,10 +262,11 @@ def _length_marks(length: int) -> tuple[str, ...]:
     return (LONGER,) * (length - 1) if length else (SHORTER,)
 
 
-def _in_original(found: list[Token], *, written: str, folded: str) -> Iterator[Token]:
+def _in_original(found: list[Token], *, written: str, folded: str) -> list[Token]:
     if not found or written.isascii():
-        yield from found
-        return
+        return found
     offsets = Offsets(written, folded=folded)
-    for start, end, terms, position, width, kind in found:
-        yield Token(offsets.start(start), offsets.end(end), terms, position, width, kind)
+    return [
+        token._replace(start=offsets.start(token.start), end=offsets.end(token.end))
+        for token in found
+    ]

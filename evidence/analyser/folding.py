@@ -98,12 +98,13 @@ class Offsets:
 def _one_to_one(original: str, *, folded: str) -> bool:
     if len(original) != len(folded):
         return False
-    if original.isascii():
+    # Lower case keeps every place but that of one letter.
+    if original == folded or ("\u0130" not in original and original.lower() == folded):
         return True
-    letters = set(original)
-    if not all(len(_folded_character(letter)) == 1 for letter in letters):
+    letters = {letter: _folded_character(letter) for letter in set(original)}
+    if any(len(letter) != 1 for letter in letters.values()):
         return False
-    return original.translate({ord(c): _folded_character(c) for c in letters}) == folded
+    return "".join([letters[letter] for letter in original]) == folded
 
 
 def _unit_offsets(original: str, *, folded: str) -> tuple[list[int], list[int]]:

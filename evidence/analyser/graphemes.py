@@ -5,6 +5,7 @@ from __future__ import annotations
 import regex
 
 _GRAPHEME = regex.compile(r"\X")
+_OTHER = regex.compile(r"\p{Grapheme_Cluster_Break=Other}")
 
 # Far enough back to see the start of all but absurd clusters and of rows of flags.
 _LOOK_BACK = 128
@@ -26,7 +27,7 @@ def _boundaries(text: str, i: int, limit: int) -> tuple[int, int]:
     if i <= 0 or i >= len(text):
         inside = min(max(i, 0), len(text))
         return inside, inside
-    if _plain(text[i]) and _plain(text[i - 1]):
+    if _alone(text[i - 1]) and _alone(text[i]):
         return i, i
     start = _sure_boundary(text, i)
     for cluster in _GRAPHEME.finditer(text, start, min(len(text), i + limit + 1)):
@@ -43,11 +44,11 @@ def _sure_boundary(text: str, i: int) -> int:
     """A boundary before `i` from which clusters can be counted."""
     furthest = max(0, i - _LOOK_BACK)
     for at in range(i - 1, furthest, -1):
-        if _plain(text[at]) and _plain(text[at - 1]):
+        if _alone(text[at - 1]) and _alone(text[at]):
             return at
     return furthest
 
 
-def _plain(character: str) -> bool:
-    """ASCII apart from line ends: nothing in it combines with a neighbour of its kind."""
-    return " " <= character <= "~"
+def _alone(character: str) -> bool:
+    """Whether it never joins with another of its kind: letters, ideographs, punctuation."""
+    return " " <= character <= "~" or _OTHER.match(character) is not None

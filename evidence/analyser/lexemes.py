@@ -74,11 +74,10 @@ def tier(frequency: int, *, length: int, weight: float) -> int:
 def tsvector_text(lexemes: Iterable[str]) -> str:
     """The text form of a tsvector of these lexemes; COPY's own escaping comes on top of it."""
     names = list(lexemes)
-    if not names:
-        return ""
-    if any("'" in name or "\\" in name for name in names):
-        names = [name.replace("\\", "\\\\").replace("'", "''") for name in names]
-    return "'" + "' '".join(names) + "'"
+    joined = "' '".join(names)
+    if joined.count("'") > 2 * (len(names) - 1) or "\\" in joined:
+        joined = "' '".join(name.replace("\\", "\\\\").replace("'", "''") for name in names)
+    return f"'{joined}'" if names else ""
 
 
 def _tiers(field: IndexedField, *, languages: tuple[str, ...]) -> _Tiers:

@@ -144,17 +144,22 @@ def _passage(text: str, matches: Sequence[_Match], *, start: int, end: int, widt
     end = min(end, grapheme_floor(text, start + width)) if end - start > width else end
     end = max(end, grapheme_ceil(text, start + 1))
     opening, closing = _window(text, start=start, end=end, width=width)
+    shown = [match for match in matches if match.end > opening and match.start < closing]
+    return Passage(opening, closing, _marks(text, shown, opening=opening, closing=closing))
+
+
+def _marks(
+    text: str, shown: Sequence[_Match], *, opening: int, closing: int
+) -> tuple[tuple[int, int], ...]:
+    """The matches as marks inside the window: whole graphemes, without overlap."""
     marks: list[tuple[int, int]] = []
-    for match in matches:
-        first = max(opening, grapheme_floor(text, match.start))
-        last = min(closing, grapheme_ceil(text, match.end))
-        if first >= last or match.start < opening or match.start >= closing:
-            continue
-        if marks and first < marks[-1][1]:
-            marks[-1] = (marks[-1][0], max(last, marks[-1][1]))
-        else:
-            marks.append((first, last))
-    return Passage(opening, closing, tuple(marks))
+    for match in shown:
+        start = max(opening, grapheme_floor(text, match.start))
+        end = min(closing, grapheme_ceil(text, match.end))
+        if marks and start < marks[-1][1]:
+            start, end = marks[-1][0], max(end, marks.pop()[1])
+        marks.append((start, end))
+    return tuple(marks)
 
 
 def _window(text: str, *, start: int, end: int, width: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 
-from evidence.analyser.chunks import LONGER, SHORTER, Chunks, Token, Wanted
+from evidence.analyser.chunks import LONGER, SHORTER, Chunks, HitsByChunk, Token, Wanted
 
 # A run without white space is analysed in stretches of this many code points.
 _CHUNK_CHARS = 65_536
@@ -30,6 +30,7 @@ _GROUPING_SPACE = re.compile(r"(?<=[0-9])[\u00a0\u202f\u2009](?=[0-9]{3}(?![0-9]
 _JOINER = "\u2060"
 
 _CACHED_LANGUAGE_SETS = 4
+_CACHED_WANTED = 16
 
 
 def tokens(text: str, *, languages: tuple[str, ...]) -> Iterator[Token]:
@@ -44,12 +45,15 @@ def tokens(text: str, *, languages: tuple[str, ...]) -> Iterator[Token]:
 
 def occurrences(text: str, *, languages: tuple[str, ...], wanted: Wanted) -> Iterator[Token]:
     """Those of the tokens of `text` that have a wanted term."""
-    chunks, position = _chunks_of(languages), 0
+    met, position = _met(languages, wanted), 0
     for found in _CHUNK.finditer(_digits_joined(text)):
-        hits, positions = chunks.hits(found.group(), wanted=wanted)
-        for token in hits:
+        here = met[found.group()]
+        if isinstance(here, int):
+            position += here
+            continue
+        for token in here.tokens:
             yield token.moved(found.start(), position)
-        position += positions
+        position += here.positions
 
 
 def term_frequencies(text: str, *, languages: tuple[str, ...]) -> tuple[dict[str, int], int]:
@@ -65,6 +69,12 @@ def term_frequencies(text: str, *, languages: tuple[str, ...]) -> tuple[dict[str
         chunks += len(written)
         counts.update(chain.from_iterable(map(terms_of, written)))
     return counts, chunks + counts.pop(LONGER, 0) - counts.pop(SHORTER, 0)
+
+
+@lru_cache(maxsize=_CACHED_WANTED)
+def _met(languages: tuple[str, ...], wanted: Wanted) -> HitsByChunk:
+    # One page of results looks for the same terms in many texts.
+    return HitsByChunk(_chunks_of(languages), wanted=wanted)
 
 
 @lru_cache(maxsize=_CACHED_LANGUAGE_SETS)

@@ -6,7 +6,8 @@ the runs that have inner punctuation apart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Final, Literal, NamedTuple
 
 import regex
@@ -15,9 +16,18 @@ Kind = Literal["run", "url", "dense", "sign"]
 """`run`: letters and digits, perhaps joined by inner punctuation. `dense`: a script written without
 spaces, or (Hangul) with spaces that do not part the words people look for. `sign`: one emoji."""
 
+# Written out, not asked of the regex library, so that a new Unicode version cannot silently change
+# what an index was built with; `re` is also far faster on ranges than on properties.
 _DENSE: Final = (
-    r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Bopomofo}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}"
-    r"\u30fc\u3005-\u3007"
+    "\u0e01-\u0e3a\u0e40-\u0e4e"  # Thai
+    "\u0e81-\u0ece\u0edc-\u0edf"  # Lao
+    "\u1000-\u103f\u1050-\u108f\u109a-\u109d\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a-\uaa7f"  # Burmese
+    "\u1780-\u17d3\u17d7\u17dc\u17dd"  # Khmer
+    "\u1100-\u11ff\u3131-\u318e\ua960-\ua97c\uac00-\ud7fb"  # Hangul
+    "\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff\U0001aff0-\U0001b167"  # kana
+    "\u3105-\u312f\u31a0-\u31bf"  # Bopomofo
+    "\u2e80-\u2fd5\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufad9"
+    "\U00016ff0-\U00016ff1\U00020000-\U0003347f"  # Han
 )
 _LETTER: Final = rf"[[\p{{L}}\p{{N}}]--[{_DENSE}]]"
 _BODY: Final = rf"[[\p{{L}}\p{{N}}\p{{M}}]--[{_DENSE}]]"
@@ -38,6 +48,9 @@ _SEGMENTS: Final = regex.compile(f"(?V1){_PLAIN}")
 _SEGMENTS_WITH_URLS: Final = regex.compile(f"(?V1)(?P<url>{_URL})|{_PLAIN}")
 _DENSE_UNITS: Final = regex.compile(rf"(?V1)[{_DENSE}]\p{{M}}*+|\p{{M}}++")
 _MARK: Final = regex.compile(r"\p{M}")
+_DENSE_RUN: Final = re.compile(f"[{_DENSE}]+")
+
+_KINDS: Final[dict[str, Kind]] = {"run": "run", "url": "url", "dense": "dense", "sign": "sign"}
 
 WORD: Final = regex.compile(f"(?V1){_WORD}")
 
@@ -58,9 +71,25 @@ def segments(folded: str) -> Iterator[Segment]:
         return
     pattern = _SEGMENTS_WITH_URLS if "://" in folded or "www." in folded else _SEGMENTS
     for found in pattern.finditer(folded):
-        yield Segment(found.start(), found.end(), found.lastgroup, found.group())
+        kind = _KINDS[found.lastgroup or "run"]
+        yield Segment(found.start(), found.end(), kind, found.group())
 
 
-def dense_units(form: str) -> list[str]:
+def is_dense(term: str) -> bool:
+    """Whether `term` is of a script written without spaces."""
+    return _DENSE_RUN.match(term) is not None
+
+
+def dense_units(form: str) -> Sequence[str]:
     """The characters of a dense run, each with the marks that belong to it."""
-    return _DENSE_UNITS.findall(form) if _MARK.search(form) else list(form)
+    return _DENSE_UNITS.findall(form) if _MARK.search(form) else form
+
+
+def apart(folded: str) -> tuple[list[str], str] | None:
+    """The dense runs of a text, and the text without them: `segments` for those who need no order.
+
+    None where marks stand, which may belong to a dense run.
+    """
+    if _MARK.search(folded):
+        return None
+    return _DENSE_RUN.findall(folded), _DENSE_RUN.sub(" ", folded)
