@@ -9,13 +9,8 @@ from dataclasses import dataclass
 from rich.console import Console
 from rich.text import Text
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemoTokens:
-    """Two bearers over the demo connections, each good at one door, for 24 hours."""
-
-    rest: str
-    mcp: str
+from evidence.access.handing_over import MCP, REST, recipes
+from pdpp_site.demo_life import DemoTokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,34 +25,22 @@ class Welcome:
 def show(welcome: Welcome, *, seconds: float) -> None:
     console = Console(soft_wrap=True, highlight=False)
     for heading, lines in _sections(welcome, seconds):
-        console.print(Text(heading, style="bold"))
+        console.print(Text(f"\n{heading}", style="bold"))
         for line in lines:
             console.print(Text(f"  {line}"))
     console.print()
 
 
 def _sections(welcome: Welcome, seconds: float) -> Iterator[tuple[str, list[str]]]:
+    url = welcome.url
     yield (
-        f"\nPDPP answers at {welcome.url} after {seconds:.1f} s",
-        [
-            f"Admin  {welcome.url}/admin/",
-            f"REST   {welcome.url}/v1",
-            f"MCP    {welcome.url}/mcp",
-        ],
+        f"PDPP answers after {seconds:.1f} s. Ctrl-C stops it.",
+        [f"Admin  {url}/admin/", f"REST   {url}{REST}", f"MCP    {url}{MCP}"],
     )
     if welcome.set_up_link is not None:
-        yield "\nSet up your account (works once, for 24 hours)", [welcome.set_up_link]
+        yield "Set up your account (the link works once, for 24 hours)", [welcome.set_up_link]
     if welcome.tokens is not None:
-        yield "\nThe demo life only, for 24 hours", _demo_lines(welcome.url, welcome.tokens)
-
-
-def _demo_lines(url: str, tokens: DemoTokens) -> list[str]:
-    return [
-        "Claude Code",
-        f'  claude mcp add --transport http pdpp {url}/mcp --header "Authorization: Bearer {tokens.mcp}"',
-        "Codex",
-        f"  export PDPP_TOKEN={tokens.mcp}",
-        f"  codex mcp add pdpp --url {url}/mcp --bearer-token-env-var PDPP_TOKEN",
-        "curl",
-        f'  curl -H "Authorization: Bearer {tokens.rest}" "{url}/v1/search?q=lease"',
-    ]
+        yield "Try the demo life (these tokens see nothing else and end in 24 hours)", []
+        for resource, bearer in ((MCP, welcome.tokens.mcp), (REST, welcome.tokens.rest)):
+            for recipe in recipes(bearer, resource=resource, url=url):
+                yield recipe.program, list(recipe.lines)

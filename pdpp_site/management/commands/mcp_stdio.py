@@ -47,11 +47,12 @@ def refuse_owner_credentials(environment: dict[str, str]) -> None:
         )
 
 
-def _authority(bearer: str) -> object:
+def require_usable(bearer: str) -> None:
+    """Better to fail at the start than on the first question."""
     if not bearer:
         raise CommandError("Set PDPP_ACCESS_TOKEN.", returncode=NOT_CONFIGURED)
     try:
-        return mcp.authenticate(bearer)
+        mcp.authenticate(bearer)
     except Refused as refused:
         raise CommandError(
             f"PDPP_ACCESS_TOKEN does not work at {mcp.RESOURCE}: {refused.error['message']}",
