@@ -119,7 +119,12 @@ class _Workspace:
         actors = _actors(scene, day=day, dice=dice)
         others = [cast.first_name(person) for person in actors.values() if person != "ida"]
         filling = Filling(
-            lang=scene.lang, today=day, dice=dice, slots=scene.slots, said={"name": others[0]}
+            lang=scene.lang,
+            today=day,
+            dice=dice,
+            slots=scene.slots,
+            said={"name": others[0]},
+            office=self.space == "work",
         )
         early, late = (9, 17) if self.space == "work" else (17, 22)
         at = clock.local(day, hour=dice.between(early, late), minute=dice.between(0, 59))
@@ -146,21 +151,18 @@ def _actors(scene: Scene, *, day: date, dice: Dice) -> dict[str, str]:
 
 
 def _scenes(channel: str) -> list[Scene]:
-    found = []
-    for lang in LANGUAGES:
-        texts = cast.text_file(f"texts/chat_{lang}.toml")
-        for scene in texts["scene"]:
-            if scene["in"] == channel:
-                found.append(
-                    Scene(
-                        lang=lang,
-                        lines=tuple(scene["lines"].strip().splitlines()),
-                        months=tuple(scene.get("months", ())),
-                        slots=texts["slots"],
-                        pool=tuple(texts["pools"][channel]),
-                    )
-                )
-    return found
+    return [
+        Scene(
+            lang=lang,
+            lines=tuple(scene["lines"].strip().splitlines()),
+            months=tuple(scene.get("months", ())),
+            slots=texts["slots"],
+            pool=tuple(texts["pools"][channel]),
+        )
+        for lang, texts in ((lang, cast.text_file(f"texts/chat_{lang}.toml")) for lang in LANGUAGES)
+        for scene in texts["scene"]
+        if scene["in"] == channel
+    ]
 
 
 def _capital(text: str) -> str:

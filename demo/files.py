@@ -6,11 +6,12 @@ import hashlib
 import struct
 import zlib
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from demo.dice import Dice
 
-SIZE = 160
+SIZE = 96
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +46,14 @@ def made(entry: dict[str, Any]) -> MadeFile:
     return MadeFile(media_type="text/plain", content=entry["text"].encode())
 
 
+@cache
 def picture(name: str) -> bytes:
     """A quiet landscape, different for each name: a sky, a sun and three hills."""
     dice = Dice(f"picture/{name}")
     sky = [dice.between(120, 210) for _ in range(3)]
-    sun = (dice.between(30, SIZE - 30), dice.between(20, 60), dice.between(8, 18))
+    sun = (dice.between(20, SIZE - 20), dice.between(14, 36), dice.between(6, 11))
     hills = [
-        (dice.between(70, 140), dice.between(-30, 30), [dice.between(20, 130) for _ in range(3)])
+        (dice.between(42, 84), dice.between(-18, 18), [dice.between(20, 130) for _ in range(3)])
         for _ in range(3)
     ]
     hills.sort(key=lambda hill: hill[0])

@@ -6,13 +6,13 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from demo import cast, channels, chat, health, hostile, stories
+from demo import bank, cast, channels, chat, health, hostile, letters, stories
 from demo.shapes import BANK, CALENDAR, CHAT, HEALTH, MAIL, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COUNT = 9434
+COUNT = 16855
 _SOURCES = ("mailbox", "chat", "bank", "calendar", "health")
 _STREAMS = (
     "channels",
@@ -67,7 +67,11 @@ def blobs() -> Iterator[dict[str, Any]]:
 @cache
 def _sorted_records() -> tuple[Record, ...]:
     order = {connection[0]: place for place, connection in enumerate(_CONNECTIONS)}
-    made = [line for part in (channels, stories, chat, health, hostile) for line in part.records()]
+    made = [
+        line
+        for part in (channels, stories, chat, letters, bank, health, hostile)
+        for line in part.records()
+    ]
     made.sort(
         key=lambda line: (
             order[line["connection_id"]],

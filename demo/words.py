@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from datetime import date
 
     from demo.dice import Dice
 
+BEFORE_VERSION_3 = date(2022, 12, 27)
+FIRST_TICKET = date(2023, 4, 3)
 _SLOT = re.compile(r"\{(\w+)\}")
 _WEEKDAYS = {
     "en": "Monday Tuesday Wednesday Thursday Friday Saturday Sunday",
@@ -26,7 +27,8 @@ _MONTHS = {
     "en": "January February March April May June July August September October November December",
     "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
     "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
-    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "es": "enero febrero marzo abril mayo junio"
+    " julio agosto septiembre octubre noviembre diciembre",
 }
 _DAYS = {
     "en": "{day} {month}",
@@ -59,6 +61,12 @@ def full_date(day: date, *, lang: str) -> str:
     return f"{day_and_month(day, lang=lang)}{joint}{day.year}"
 
 
+def version(day: date) -> str:
+    """The next release of the map on the day: one in ninety days, 4.2 on 12 March 2026."""
+    number = (day - BEFORE_VERSION_3).days // 90
+    return f"{3 + number // 10}.{number % 10}"
+
+
 def clock_time(hour: int, *, minute: int, lang: str) -> str:
     if lang == "fr":
         return f"{hour} h {minute:02}" if minute else f"{hour} h"
@@ -88,6 +96,11 @@ class Filling:
     dice: Dice
     slots: Mapping[str, Sequence[str]]
     said: dict[str, str] = field(default_factory=dict)
+    # Shared between fillings of one template, so that nothing comes back before all was said.
+    picked: list[str] = field(default_factory=list)
+    # At the office nothing is planned for a weekend.
+    office: bool = False
+    own: list[str] = field(default_factory=list)
 
     def fill(self, template: str) -> str:
         return _SLOT.sub(lambda slot: self._value(slot[1]), template)
@@ -99,9 +112,16 @@ class Filling:
         return self.said[name]
 
     def _from_list(self, kind: str) -> str:
-        """One of the list that this conversation has not said yet."""
-        unsaid = [value for value in self.slots[kind] if value not in self.said.values()]
-        return self.dice.pick(unsaid)
+        """One of the list that has not been said for long; it may hold slots of its own."""
+        values = self.slots[kind]
+        unsaid = [value for value in values if value not in self.picked]
+        if not unsaid:
+            self.picked[:] = [value for value in self.picked if value not in values]
+            unsaid = [value for value in values if value not in self.own] or list(values)
+        value = self.dice.pick(unsaid)
+        self.picked.append(value)
+        self.own.append(value)
+        return self.fill(value)
 
     def _worked(self, name: str) -> str:
         """The value of a slot that belongs to the calendar, the clock or the numbers."""
@@ -109,7 +129,14 @@ class Filling:
         kind = name.rstrip("0123456789")
         soon = self.today + timedelta(days=dice.between(1, 6))
         if kind == "weekday":
-            return weekday(soon, lang=lang)
+            rest = soon.weekday() - 4 if self.office else 0
+            return weekday(soon - timedelta(days=max(0, rest)), lang=lang)
+        if kind == "weekend":
+            return weekday(soon + timedelta(days=dice.pick([5, 6]) - soon.weekday()), lang=lang)
+        if kind == "version":
+            return version(self.today)
+        if kind == "ticket":
+            return str(1204 + (self.today - FIRST_TICKET).days * 1087 // 1058)
         if kind == "day":
             return day_and_month(self.today + timedelta(days=dice.between(4, 24)), lang=lang)
         if kind == "month":
