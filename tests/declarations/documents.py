@@ -5,12 +5,14 @@ from typing import Any
 
 from evidence.declarations.parse import parse
 from evidence.declarations.types import Field, SourceDeclaration, StreamDeclaration
+from evidence.declarations.validation import faults
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
 
 TEXT = {"type": "string"}
 MOMENT = {"type": "string", "format": "date-time"}
+REMOVED: Any = object()
 
 
 def messages() -> Document:
@@ -143,3 +145,35 @@ def field(schema: Document, *, name: str = "f") -> Field:
     properties = {"id": TEXT, name: schema}
     bare = {"type": "object", "properties": properties}
     return stream(schema=bare, query={}, views=[], cursor_field=None).fields[name]
+
+
+def bare() -> Document:
+    """The least a stream can say."""
+    return {
+        "name": "notes",
+        "semantics": "mutable_state",
+        "schema": {"properties": {"id": TEXT}},
+        "primary_key": ["id"],
+        "selection": {"fields": True, "resources": False},
+    }
+
+
+def changed(document: Document, path: str, value: Any) -> Document:
+    """The document with one value set at a dotted path, or removed there."""
+    node: Any = document
+    *parents, last = path.split(".")
+    for name in parents:
+        node = node[int(name)] if isinstance(node, list) else node[name]
+    key: Any = int(last) if isinstance(node, list) else last
+    if value is REMOVED:
+        del node[key]
+    elif isinstance(node, list) and key == len(node):
+        node.append(value)
+    else:
+        node[key] = value
+    return document
+
+
+def found(document: object) -> list[tuple[str, str]]:
+    """The last part of the code, and the path, of every fault."""
+    return [(fault.code.rpartition(".")[2], fault.path) for fault in faults(document)]
