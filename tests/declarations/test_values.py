@@ -197,7 +197,7 @@ def test_numbers_stay_exact_and_within_what_numeric_holds() -> None:
 
 def test_words_are_strings_and_booleans() -> None:
     assert [word(value) for value in ("", "a", True, False)] == ["", "a", "true", "false"]
-    assert [word(value) for value in (None, 5, ["a"], {})] == [None] * 4
+    assert word(None) is word(5) is word(["a"]) is None
     assert word("\ud800" * 100) == "?" * 100
 
 
