@@ -30,8 +30,8 @@ ARGUMENTS = (
 )
 _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
 _DEFAULT_HITS = 6
-_SNIPPET_CHARS = 240
-_REST_SHARE = 0.6
+_SNIPPET_CHARS = 160
+_REST_SHARE = 0.72
 
 
 def run(call: Call) -> Result:
