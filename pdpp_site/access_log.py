@@ -14,7 +14,7 @@ from pdpp_site.wsgi_bridge import Message, Scope, Send
 logger = logging.getLogger("pdpp.access")
 
 # How many segments of a path name the route; what follows names somebody's record.
-ROUTE_SEGMENTS = {"v1": 2, "admin": 3, ".well-known": 3, "static": 0}
+ROUTE_SEGMENTS = {"v1": 2, "admin": 3, ".well-known": 3}
 STREAM_ROUTE_SEGMENTS = 4
 
 

@@ -3,9 +3,13 @@
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import django_stubs_ext
 import environ
 
 from pdpp_site import embedded_postgres, keys
+
+# Lets ModelAdmin[Grant] and the like be written as the types have it.
+django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.Env()
@@ -123,6 +127,7 @@ USE_TZ = True
 STATIC_URL = "/static/"
 # The few static files are those of the admin; served from the packages, nothing to collect.
 WHITENOISE_USE_FINDERS = True
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # --- security ----------------------------------------------------------------------------------
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS

@@ -30,7 +30,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         refuse_owner_credentials(dict(os.environ))
         bearer = os.environ.get("PDPP_ACCESS_TOKEN", "").strip()
-        _authority(bearer)
+        require_usable(bearer)
         # Every call asks again, so that a grant revoked in the meantime ends at once.
         stdio.serve(InProcessRest(), lambda: mcp.authenticate(bearer), identity=mcp.identity())
 
