@@ -6,13 +6,24 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from demo import bank, cast, channels, chat, health, hostile, letters, stories
+from demo import (
+    appointments,
+    bank,
+    cast,
+    channels,
+    chat,
+    health,
+    hostile,
+    letters,
+    stories,
+    workouts,
+)
 from demo.shapes import BANK, CALENDAR, CHAT, HEALTH, MAIL, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COUNT = 16855
+COUNT = 19255
 _SOURCES = ("mailbox", "chat", "bank", "calendar", "health")
 _STREAMS = (
     "channels",
@@ -24,6 +35,7 @@ _STREAMS = (
     "measurements",
     "workouts",
 )
+_PARTS = (channels, stories, chat, letters, bank, appointments, health, workouts, hostile)
 _CONNECTIONS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (MAIL["personal"], "mailbox", "Mail, personal", ("en", "de", "fr", "es", "ja", "zh")),
     (MAIL["work"], "mailbox", "Mail, Cartolab", ("en", "fr", "de", "ja", "zh", "es")),
@@ -67,11 +79,7 @@ def blobs() -> Iterator[dict[str, Any]]:
 @cache
 def _sorted_records() -> tuple[Record, ...]:
     order = {connection[0]: place for place, connection in enumerate(_CONNECTIONS)}
-    made = [
-        line
-        for part in (channels, stories, chat, letters, bank, health, hostile)
-        for line in part.records()
-    ]
+    made = [line for part in _PARTS for line in part.records()]
     made.sort(
         key=lambda line: (
             order[line["connection_id"]],
