@@ -8,6 +8,9 @@ from evidence.models import (
     blobs as blobs,
 )
 from evidence.models import (
+    bookmarks as bookmarks,
+)
+from evidence.models import (
     clients as clients,
 )
 from evidence.models import (

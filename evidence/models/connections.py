@@ -30,6 +30,9 @@ class Connection(models.Model):
     )
     demo = models.BooleanField(default=False, editable=False)
     change_seq = models.BigIntegerField(default=0, editable=False)
+    # Which changes are still known: those above a number, and by that all that were made since.
+    pruned_seq = models.BigIntegerField(default=0, db_default=0, editable=False)
+    changes_kept_since = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(editable=False)
     updated_at = models.DateTimeField(editable=False)
 
