@@ -1,10 +1,8 @@
 """Lines -> batches of records that are ready to be written; needs no database and no clock."""
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
 
 from evidence.storing.deriving import Derived, derive
 from evidence.storing.destinations import Destinations
@@ -13,10 +11,8 @@ from evidence.storing.lines import Line
 from evidence.storing.receipts import Code, Receipt, Rejected
 from evidence.storing.rows import Ref
 
-RECORDS_AT_ONCE = 2_000
-BYTES_AT_ONCE = 4 * 1024 * 1024
-
-T = TypeVar("T")
+RECORDS_AT_ONCE = 1_000
+BYTES_AT_ONCE = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,12 +81,3 @@ class Preparer:
         if entry.op is Op.DELETE:
             return Prepared(entry, ref, None)
         return Prepared(entry, ref, derive(target, key=entry.key, data=entry.data))
-
-
-def one_ahead(items: Iterator[T]) -> Iterator[T]:
-    """The same items, each made on another thread while its predecessor is in use."""
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="prepare") as pool:
-        coming = pool.submit(next, items, None)
-        while (item := coming.result()) is not None:
-            coming = pool.submit(next, items, None)
-            yield item

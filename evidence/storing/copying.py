@@ -1,17 +1,23 @@
-"""Values as the text that COPY reads, built once where the value is known.
+"""Values as COPY reads them, built once where the value is known.
 
-Rows are joined by hand because a batch spends most of its time here; ``copy_rows`` sends them as
-they are.
+Rows are joined by hand because a batch spends most of its time here. They are text but for search
+text, whose binary form spares the server most of the parsing.
 """
 
 import re
+import struct
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 import orjson
 from django.db import connection
 
 NULL = b"\\N"
+BINARY_NULL = struct.pack(">i", -1)
+_BINARY_START = b"PGCOPY\n\xff\r\n\0" + bytes(8)
+_BINARY_END = struct.pack(">h", -1)
+_EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
 _SPECIAL = re.compile(r"[\\\t\n\r]")
 _ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 _ESCAPES = str.maketrans(_ESCAPED)
@@ -55,8 +61,48 @@ def text_array(values: Sequence[str | None]) -> bytes:
     return text("{%s}" % ",".join(parts))
 
 
+def binary_row(*columns: bytes) -> bytes:
+    return struct.pack(">h", len(columns)) + b"".join(columns)
+
+
+def binary_text(value: str) -> bytes:
+    encoded = value.encode()
+    return struct.pack(">i", len(encoded)) + encoded
+
+
+def binary_moment(value: datetime | None) -> bytes:
+    if value is None:
+        return BINARY_NULL
+    return struct.pack(">iq", 8, (value - _EPOCH) // _MICROSECOND)
+
+
+def binary_small(value: int) -> bytes:
+    return struct.pack(">ih", 2, value)
+
+
+def binary_terms(lexemes: Sequence[str]) -> bytes:
+    """A tsvector of distinct lexemes in any order, none of them with a position."""
+    encoded = "".join(f"{lexeme}\0\0\0" for lexeme in lexemes).encode()
+    return struct.pack(">ii", len(encoded) + 4, len(lexemes)) + encoded
+
+
 def copy_rows(into: str, rows: Iterable[bytes]) -> None:
-    """Sends rows to ``into``, a constant ``table (columns)``."""
-    with connection.cursor() as cursor, cursor.copy(f"COPY {into} FROM STDIN") as copy:
-        for row in rows:
-            copy.write(row)
+    """Sends rows to ``into``, a constant ``table (columns)``.
+
+    All in one piece: each piece gives way to the thread that prepares the next batch.
+    """
+    content = b"".join(rows)
+    if content:
+        _send(f"COPY {into} FROM STDIN", content)
+
+
+def copy_binary_rows(into: str, rows: Iterable[bytes]) -> None:
+    """The same for rows that ``binary_row`` made."""
+    content = b"".join(rows)
+    if content:
+        _send(f"COPY {into} FROM STDIN (FORMAT BINARY)", _BINARY_START + content + _BINARY_END)
+
+
+def _send(statement: str, content: bytes) -> None:
+    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+        copy.write(content)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from evidence.analyser import VERSION
-from evidence.analyser.lexemes import IndexedField, lexemes, tsvector_text
+from evidence.analyser.lexemes import IndexedField, lexemes
 from evidence.declarations.layout import columns
 from evidence.declarations.types import TITLE_ROLE, StreamDeclaration
 from evidence.declarations.values import field_text, instant, sort_key
@@ -25,8 +25,8 @@ TITLE_WEIGHT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """``row`` is a record as COPY text up to its words, ``search`` its whole search text; None
-    where the stream is not searched."""
+    """``row`` is a record as COPY text up to its words; ``search`` is its search text as a binary
+    row, or None where the stream is not searched."""
 
     consent_time: datetime | None
     row: bytes
@@ -36,12 +36,13 @@ class Derived:
 def derive(target: Target, *, key: str, data: Mapping[str, Any]) -> Derived:
     """The rows of a record, without what depends on its history."""
     stream, layout = target.stream, target.layout
-    name = _name(target, key)
     consent_time = instant(data.get(stream.consent_time_field or ""))
     typed = columns(layout, data)
     row = b"\t".join(
         (
-            name,
+            copying.text(target.connection_id),
+            copying.text(stream.name),
+            copying.text(key),
             copying.json(data),
             copying.text(_sort_key(stream, data)),
             copying.moment(consent_time),
@@ -50,7 +51,7 @@ def derive(target: Target, *, key: str, data: Mapping[str, Any]) -> Derived:
             copying.text_array(typed.words),
         )
     )
-    search = _search(target, data, name, consent_time) if layout["search"] else None
+    search = _search(target, key, data, consent_time) if layout["search"] else None
     return Derived(consent_time, row, search)
 
 
@@ -61,11 +62,6 @@ def record_row(derived: Derived, state: State) -> bytes:
     return b"\t".join(row) + b"\n"
 
 
-def _name(target: Target, key: str) -> bytes:
-    texts = (target.connection_id, target.stream.name, key)
-    return b"\t".join(map(copying.text, texts))
-
-
 def _sort_key(stream: StreamDeclaration, data: Mapping[str, Any]) -> str | None:
     if stream.cursor_field is None:
         return None
@@ -73,7 +69,7 @@ def _sort_key(stream: StreamDeclaration, data: Mapping[str, Any]) -> str | None:
 
 
 def _search(
-    target: Target, data: Mapping[str, Any], name: bytes, authored_at: datetime | None
+    target: Target, key: str, data: Mapping[str, Any], authored_at: datetime | None
 ) -> bytes:
     """Every field that was ever searched is indexed, as its code is never given away."""
     fields = [
@@ -81,9 +77,14 @@ def _search(
         for field, code in target.layout["search"].items()
         if (text := field_text(data.get(field)))
     ]
-    terms = tsvector_text(lexemes(fields, languages=target.languages))
-    row = (name, copying.text(terms), copying.moment(authored_at), b"%d" % VERSION)
-    return b"\t".join(row) + b"\n"
+    return copying.binary_row(
+        copying.binary_text(target.connection_id),
+        copying.binary_text(target.stream.name),
+        copying.binary_text(key),
+        copying.binary_terms(lexemes(fields, languages=target.languages)),
+        copying.binary_moment(authored_at),
+        copying.binary_small(VERSION),
+    )
 
 
 def _weight(stream: StreamDeclaration, field: str) -> float:

@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from evidence.storing import destinations
-from evidence.storing.batches import Batch, Preparer, one_ahead
+from evidence.storing.ahead import ahead
+from evidence.storing.batches import Batch, Preparer
 from evidence.storing.entries import Address
-from evidence.storing.indexes import settle
+from evidence.storing.indexes import Upkeep
 from evidence.storing.lines import Line
 from evidence.storing.receipts import NOTICES, Code, Receipt
 from evidence.storing.writing import Run, Written, write
@@ -102,11 +103,14 @@ def _ingest(
     on_progress: OnProgress | None = None,
 ) -> Outcome:
     outcome = Outcome()
-    for batch in one_ahead(preparer.batches(lines)):
-        _count(outcome, batch, write(batch.records, run=run), on_receipt)
+    upkeep = Upkeep()
+    for batch in ahead(preparer.batches(lines)):
+        written = write(batch.records, run=run)
+        _count(outcome, batch, written, on_receipt)
+        upkeep.note(written.rows)
         if on_progress is not None:
             on_progress(outcome)
-    settle(written=outcome.written)
+    upkeep.finish()
     return outcome
 
 

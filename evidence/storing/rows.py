@@ -12,7 +12,7 @@ import orjson
 from django.db import connection
 
 from evidence.storing.comparing import State
-from evidence.storing.copying import copy_rows
+from evidence.storing.copying import copy_binary_rows, copy_rows
 
 RECORDS = (
     "evidence_record (connection_id, stream, record_key, data, sort_key, consent_time, numbers,"
@@ -97,7 +97,7 @@ def add_records(rows: Iterable[bytes]) -> None:
 
 
 def add_search(rows: Iterable[bytes]) -> None:
-    copy_rows(SEARCH, rows)
+    copy_binary_rows(SEARCH, rows)
 
 
 def add_changes(rows: Iterable[bytes]) -> None:

@@ -45,6 +45,10 @@ class Written:
     unchanged: int = 0
     receipts: list[Receipt] = field(default_factory=list)
 
+    @property
+    def rows(self) -> int:
+        return self.created + self.updated + self.deleted
+
     def __iadd__(self, other: "Written") -> "Written":
         self.created += other.created
         self.updated += other.updated
