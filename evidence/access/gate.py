@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from evidence.access.rows import Sight, VisibleRecords
+from evidence.access.rows import VisibleRecords
 from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, StreamTerms
+from evidence.access.visible import Sight
 from evidence.models.declared import Declared, declared
 from evidence.refusals import AmbiguousConnection, ConnectionNotFound, NotFound, StreamNotGranted
 

@@ -15,7 +15,6 @@ from evidence.models.connections import Connection
 from evidence.models.declared import declared
 from evidence.models.grants import AccessToken, Grant
 
-
 Row = TypeVar("Row", Grant, AccessToken)
 
 

@@ -6,14 +6,14 @@ one. What a grant says never changes, so its parsed terms are kept by grant id.
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
-from django.db import connection
 
 from evidence.access.owning import everything
 from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, TokenKind
 from evidence.access.secrets import LONGEST_BEARER, bearer_digest
+from evidence.access.statements import Fragment, fetched
 from evidence.access.terms import parsed_terms
 from evidence.refusals import (
     AuthenticationRequired,
@@ -49,56 +49,73 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
     another resource, ``WrongTokenKind`` for an owner's bearer away from ``/v1``, ``GrantRevoked``
     and ``GrantExpired`` when nothing behind it can be used any more.
     """
-    row = _row(bearer, now)
-    if row is None:
+    found = _found(bearer, now)
+    if found is None:
         raise AuthenticationRequired(message="The bearer token is not known.")
-    (token_id, kind, bound_to, owner_id, package_id, expires_at, revoked_at,
-     client_id, package_revoked_at, grants, connections, sources) = row  # fmt: skip
-    if revoked_at is not None:
+    _check(found, resource, now)
+    sources = {row[0]: SourceFacts(*row) for row in found.sources}
+    connections = {
+        row[0]: ConnectionFacts(row[0], row[1], tuple(row[2]), row[3])
+        for row in found.connections
+        if row[3] in sources
+    }
+    owns = found.kind == TokenKind.OWNER
+    return Scope(
+        kind=TokenKind(found.kind),
+        token_id=found.token_id,
+        owner_id=found.owner_id,
+        client_id=found.client_id,
+        package_id=found.package_id,
+        expires_at=found.expires_at,
+        grants=everything(sources, connections) if owns else _usable(found.grants),
+        sources=sources,
+        connections=connections,
+    )
+
+
+class Found(NamedTuple):
+    """The row of a token and all that hangs on it."""
+
+    token_id: str
+    kind: str
+    resource: str
+    owner_id: str
+    package_id: str | None
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    client_id: str | None
+    package_revoked_at: datetime | None
+    grants: Sequence[Sequence[Any]]
+    connections: Sequence[Sequence[Any]]
+    sources: Sequence[Sequence[Any]]
+
+
+def _check(found: Found, resource: str, now: datetime) -> None:
+    """The reasons to refuse a known token, one a line."""
+    if found.revoked_at is not None:
         raise AuthenticationRequired(message="The bearer token has been revoked.")
-    if expires_at is not None and expires_at <= now:
+    if found.expires_at is not None and found.expires_at <= now:
         raise AuthenticationRequired(message="The bearer token has expired.")
-    if kind == TokenKind.OWNER and resource != bound_to:
+    if found.resource != resource and found.kind == TokenKind.OWNER:
         raise WrongTokenKind(
             message="Owner tokens do not work here; connect the agent with a grant of its own."
         )
-    if resource != bound_to:
+    if found.resource != resource:
         raise AuthenticationRequired(
-            message=f"The bearer token was issued for {bound_to}, not for {resource}."
+            message=f"The bearer token was issued for {found.resource}, not for {resource}."
         )
-    if package_revoked_at is not None:
+    if found.package_revoked_at is not None:
         raise GrantRevoked
-    facts = {row[0]: SourceFacts(*row) for row in orjson.loads(sources or "[]")}
-    known = {
-        row[0]: ConnectionFacts(row[0], row[1], tuple(row[2]), row[3])
-        for row in orjson.loads(connections or "[]")
-        if row[3] in facts
-    }
-    held = (
-        everything(facts, known)
-        if kind == TokenKind.OWNER
-        else _usable(orjson.loads(grants or "[]"))
-    )
-    return Scope(
-        kind=TokenKind(kind),
-        token_id=token_id,
-        owner_id=owner_id,
-        client_id=client_id,
-        package_id=package_id,
-        expires_at=expires_at,
-        grants=held,
-        sources=facts,
-        connections=known,
-    )
 
 
-def _row(bearer: str, now: datetime) -> tuple[Any, ...] | None:
+def _found(bearer: str, now: datetime) -> Found | None:
     if len(bearer) > LONGEST_BEARER:
         return None
-    with connection.cursor() as cursor:
-        cursor.execute(LOOK_UP, [now, bearer_digest(bearer)])
-        row: tuple[Any, ...] | None = cursor.fetchone()
-    return row
+    rows = fetched(Fragment(LOOK_UP, (now, bearer_digest(bearer))))
+    if not rows:
+        return None
+    *facts, grants, connections, sources = rows[0]
+    return Found(*facts, *(orjson.loads(each or "[]") for each in (grants, connections, sources)))
 
 
 def _usable(rows: Sequence[Sequence[Any]]) -> tuple[GrantTerms, ...]:

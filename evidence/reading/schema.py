@@ -10,8 +10,9 @@ from datetime import datetime
 
 from evidence.access.counts import kept_counts
 from evidence.access.gate import Gate, VisibleSource
-from evidence.access.rows import Sight, VisibleRecords
+from evidence.access.rows import VisibleRecords
 from evidence.access.scope import ConnectionFacts, Everything, FrozenRelation
+from evidence.access.visible import Sight
 from evidence.declarations.types import AGGREGATIONS, Field, Relation, StreamDeclaration
 from evidence.refusals import AmbiguousSchemaDetail, InvalidRequest
 

@@ -6,11 +6,12 @@ from typing import Any
 
 from evidence.access.gate import Gate
 from evidence.access.matches import Branch, Match, Rank, Terms, counted, ranked
-from evidence.access.rows import Sight, VisibleRecord, VisibleRecords
+from evidence.access.rows import VisibleRecord, VisibleRecords
+from evidence.access.visible import Sight
 from evidence.analyser import passages as evidence_passages
 from evidence.analyser.graphemes import grapheme_floor
-from evidence.analyser.passages import Passage
 from evidence.analyser.matching import needs_verification, verify
+from evidence.analyser.passages import Passage
 from evidence.analyser.queries import Query, QueryError
 from evidence.analyser.query import parse, relax
 from evidence.analyser.tsquery import score_terms, to_tsquery

@@ -30,14 +30,11 @@ class RecordsView(GrantedView):
         fields = records.selected(
             visible, fields=self.query.names("fields"), view=self.query.text("view")
         )
-        limit = self.query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX)
         most = budget.asked(self.query)
         query = self._query(visible, descending=descending)
-        count = self._count(visible, where)
-        window = self._window(visible, where)
         page = records.page(
             visible,
-            limit=limit,
+            limit=self.query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX),
             descending=descending,
             after=self._after(query),
             where=where,
@@ -47,30 +44,40 @@ class RecordsView(GrantedView):
             for record in page.records
         ]
         shown = budget.fitted(data, most=most)
-        has_more = page.has_more or len(shown) < len(data)
+        body = self._body(stream, page, shown, query)
+        cursor = body.get("next_cursor")
+        return Response(
+            envelopes.finished(
+                body,
+                self_link=self.query.path,
+                next_link=self.query.link(cursor=cursor) if cursor else None,
+                warnings=self.query.warnings,
+                count=self._count(visible, where),
+                meta=self._window(visible, where),
+            )
+        )
+
+    def _body(
+        self,
+        stream: str,
+        page: records.Page,
+        shown: list[dict[str, Any]],
+        query: dict[str, Any],
+    ) -> dict[str, Any]:
+        """The list, with a cursor behind the last record shown when there are more."""
+        has_more = page.has_more or len(shown) < len(page.records)
         body: dict[str, Any] = {
             "object": "list",
             "url": f"/v1/streams/{stream}/records",
             "has_more": has_more,
             "data": shown,
         }
-        next_link = None
         if has_more:
-            last = page.records[len(shown) - 1].position
+            place = _place(page.records[len(shown) - 1].position)
             body["next_cursor"] = cursors.seal(
-                "records", scope=self.scope, query=query, place=_place(last)
+                "records", scope=self.scope, query=query, place=place
             )
-            next_link = self.query.link(cursor=body["next_cursor"])
-        return Response(
-            envelopes.finished(
-                body,
-                self_link=self.query.path,
-                next_link=next_link,
-                warnings=self.query.warnings,
-                count=count,
-                meta=window,
-            )
-        )
+        return body
 
     def _query(self, visible: VisibleRecords, *, descending: bool) -> dict[str, Any]:
         """What a cursor is bound to."""

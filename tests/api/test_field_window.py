@@ -1,0 +1,120 @@
+"""``GET /v1/streams/{stream}/records/{id}/field-window``."""
+
+from typing import Any
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from tests.world import PERSONAL, WORK, World
+
+WINDOW = "/v1/streams/messages/records/{}/field-window"
+
+
+def read(world: World, key: str = "m2", who: str = "bob", **query: Any) -> Any:
+    return world.get(WINDOW.format(key), who=who, **({"field": "body_text"} | query))
+
+
+def test_a_small_field_comes_whole(world: World) -> None:
+    window = read(world).body["window"]
+    assert window["text"] == "Wonderful, I will transfer the deposit tomorrow."
+    assert (window["start_chars"], window["end_chars"], window["total_chars"]) == (0, 48, 48)
+    assert window["complete"] is True
+    assert (window["next_offset_chars"], window["previous_offset_chars"]) == (None, None)
+
+
+def test_windows_follow_one_another_to_the_end(world: World) -> None:
+    whole = read(world).body["window"]["text"]
+    pieces, offset = [], 0
+    while offset is not None:
+        window = read(world, offset_chars=offset, limit_chars=7).body["window"]
+        pieces.append(window["text"])
+        offset = window["next_offset_chars"]
+    assert "".join(pieces) == whole
+
+
+def test_a_window_never_breaks_a_grapheme(world: World) -> None:
+    family = "👨‍👩‍👧‍👦"
+    world.put((WORK, "messages", {"id": "e", "received_at": "2026-06-01T00:00:00Z",
+        "body_text": f"ab{family}cd{family}"}))  # fmt: skip
+    window = read(world, "e", limit_chars=4).body["window"]
+    assert window["text"] == f"ab{family}"
+    rest = read(world, "e", offset_chars=window["next_offset_chars"]).body["window"]
+    assert rest["text"] == f"cd{family}"
+
+
+@pytest.mark.parametrize("q", ["deposit", "DEPOSIT", "deposits", "transfer the deposit"])
+def test_q_finds_what_search_finds(world: World, q: str) -> None:
+    window = read(world, q=q, before_chars=4, after_chars=4).body["window"]
+    match = slice(
+        window["match_start_chars"] - window["start_chars"],
+        window["match_end_chars"] - window["start_chars"],
+    )
+    assert window["text"][match].endswith("deposit")
+    assert window["end_chars"] - window["start_chars"] <= len("transfer the deposit") + 8
+
+
+def test_occurrence_finds_the_next_match(world: World) -> None:
+    world.put((WORK, "messages", {"id": "o", "received_at": "2026-06-01T00:00:00Z",
+        "body_text": "one two one two one"}))  # fmt: skip
+    starts = [
+        read(world, "o", q="one", occurrence=n).body["window"]["match_start_chars"]
+        for n in (1, 2, 3)
+    ]
+    assert starts == [0, 8, 16]
+    assert read(world, "o", q="one", occurrence=4).error["code"] == "query_not_found"
+
+
+REFUSED = [
+    ({"field": ""}, 400, "invalid_field_path"),
+    ({"field": "nonsense"}, 400, "unknown_field"),
+    ({"field": "size_bytes"}, 403, "field_not_granted"),
+    ({"offset_chars": "-1"}, 400, "invalid_window"),
+    ({"offset_chars": "x"}, 400, "invalid_window"),
+    ({"limit_chars": "0"}, 400, "invalid_window"),
+    ({"q": "a", "offset_chars": "1"}, 400, "invalid_window"),
+    ({"q": "  "}, 400, "invalid_window"),
+    ({"before_chars": "1"}, 400, "invalid_window"),
+    ({"q": "a", "before_chars": "9000"}, 400, "invalid_window"),
+    ({"q": "absent words"}, 404, "query_not_found"),
+    ({"cursor": "1"}, 400, "invalid_request"),
+]
+
+
+@pytest.mark.parametrize(("query", "status", "code"), REFUSED)
+def test_bad_windows_are_typed(world: World, query: dict[str, Any], status: int, code: str) -> None:
+    answer = read(world, **query)
+    assert (answer.status, answer.error["code"]) == (status, code)
+
+
+def test_a_large_limit_is_clamped(world: World) -> None:
+    assert read(world, limit_chars=99_999).body["meta"]["warnings"][0]["code"] == "limit_clamped"
+
+
+def test_other_types_and_absent_fields_are_told_apart(world: World) -> None:
+    ask = {"who": "alice", "connection_id": PERSONAL}
+    number = read(world, "m2", field="size_bytes", **ask)
+    assert (number.status, number.error["code"]) == (422, "field_not_text")
+    absent = read(world, "m3", field="thread_id", **ask)
+    assert (absent.status, absent.error["code"]) == (404, "field_not_found")
+
+
+@pytest.mark.parametrize("key", ["m0", "m99"])
+def test_hidden_records_look_missing(world: World, key: str) -> None:
+    answer = read(world, key)
+    assert (answer.status, answer.error["code"]) == (404, "not_found")
+
+
+def test_an_ambiguous_record_asks_which(world: World) -> None:
+    assert read(world, "m1").error["code"] == "ambiguous_connection"
+
+
+def test_a_megabyte_is_read_in_two_queries(
+    world: World, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    world.put((WORK, "messages", {"id": "mb", "received_at": "2026-06-01T00:00:00Z",
+        "body_text": "0123456789" * 100_000}))  # fmt: skip
+    read(world)
+    with django_assert_num_queries(2):
+        window = read(world, "mb", offset_chars=500_003, limit_chars=10).body["window"]
+    assert window["text"] == "3456789012"
+    assert window["previous_offset_chars"] == 499_993

@@ -1,0 +1,141 @@
+"""``GET /v1/schema`` and ``GET /v1/streams``."""
+
+import json
+from typing import Any
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from tests.world import MAIL, PERSONAL, WORK, World
+
+
+def stream(body: dict[str, Any], name: str = "messages") -> dict[str, Any]:
+    found: dict[str, Any] = next(
+        row for source in body["connectors"] for row in source["streams"] if row["name"] == name
+    )
+    return found
+
+
+def test_it_names_only_what_is_granted(world: World) -> None:
+    body = world.get("/v1/schema").body
+    assert [source["connector_key"] for source in body["connectors"]] == ["mail"]
+    assert [row["name"] for row in body["connectors"][0]["streams"]] == ["messages"]
+    assert "Bank" not in json.dumps(body)
+
+
+def test_flags_say_what_really_works(world: World) -> None:
+    fields = stream(world.get("/v1/schema").body)["field_capabilities"]
+    assert fields["received_at"]["range_filter"]["usable"] is True
+    assert fields["subject"]["lexical_search"] == {"declared": True, "usable": True}
+    assert fields["size_bytes"]["granted"] is False
+    assert fields["size_bytes"]["range_filter"] == {
+        "declared": True,
+        "usable": False,
+        "operators": ["gte", "lt"],
+        "reason": "field_not_granted",
+    }
+    assert fields["from_name"]["aggregation"]["group_by"]["usable"] is True
+
+
+def test_every_flag_agrees_with_the_route_it_speaks_of(world: World) -> None:
+    fields = stream(world.get("/v1/schema").body)["field_capabilities"]
+    for name, flags in fields.items():
+        sample = {"is_seen": "true", "size_bytes": "1", "received_at": "2026-01-01"}.get(name, "x")
+        answer = world.get("/v1/streams/messages/records", **{f"filter__{name}": sample})
+        assert (answer.status == 200) is flags["exact_filter"]["usable"], name
+        for by in ("group_by", "count_distinct"):
+            query = {"metric": "count", by: name} if by == "group_by" else {
+                "metric": by, "field": name}  # fmt: skip
+            answer = world.get("/v1/streams/messages/aggregate", **query)
+            assert (answer.status == 200) is flags["aggregation"][by]["usable"], (name, by)
+
+
+def test_the_compact_form_is_one_string_a_field(world: World) -> None:
+    row = stream(world.get("/v1/schema", view=" Compact ").body)
+    assert row["field_capabilities"]["subject"] == "t=string|null,role=primary-title,eq,lex"
+    assert row["field_capabilities"]["size_bytes"] == "t=integer|null,g=false"
+    assert row["sort"] == ["received_at"]
+    assert row["views"] == ["envelope"]
+    assert row["search_modes"] == ["lexical"]
+
+
+def test_the_index_names_every_stream_and_nothing_more(world: World) -> None:
+    body = world.get("/v1/schema", view="index", who="dora").body
+    assert {source["connector_key"]: source["stream_names"] for source in body["connectors"]} == {
+        "account": ["transactions"],
+        "mail": ["messages", "threads"],
+        "workspace": ["messages"],
+    }
+
+
+def test_it_narrows_to_a_stream_and_a_connection(world: World) -> None:
+    body = world.get("/v1/schema", who="dora", stream="messages", connection_id=WORK).body
+    assert (body["connector_count"], body["stream_count"]) == (1, 1)
+    assert stream(body)["granted_connections"] == [
+        {"connection_id": WORK, "display_name": "Work mail"}
+    ]
+
+
+def test_full_detail_wants_a_stream_and_one_source(world: World) -> None:
+    assert world.get("/v1/schema", detail="full").error["param"] == "detail"
+    several = world.get("/v1/schema", who="dora", detail="full", stream="messages")
+    assert (several.status, several.error["code"]) == (409, "ambiguous_schema_detail")
+    assert several.error["retry_with"] == "connection_id"
+    one = world.get(
+        "/v1/schema", who="dora", detail="full", stream="messages", connection_id=PERSONAL
+    )
+    assert one.status == 200
+
+
+@pytest.mark.parametrize(
+    ("query", "code"),
+    [
+        ({"stream": "threads"}, "grant_stream_not_allowed"),
+        ({"stream": "transactions"}, "not_found"),
+        ({"stream": "nonsense"}, "not_found"),
+        ({"connection_id": "cin_bank"}, "connection_not_found"),
+    ],
+)
+def test_what_is_outside_is_refused_like_on_the_routes(
+    world: World, query: dict[str, str], code: str
+) -> None:
+    assert world.get("/v1/schema", **query).error["code"] == code
+
+
+def test_counts_are_told_only_where_nothing_is_hidden(world: World) -> None:
+    assert "record_count" not in stream(world.get("/v1/schema").body)
+    row = stream(world.get("/v1/schema", who="dora", stream="threads").body, "threads")
+    assert row["record_count"] == 1
+    rows = world.get("/v1/streams", who="alice").body["data"]
+    counts = {(row["connection_id"], row["name"]): row["record_count"] for row in rows}
+    assert counts[PERSONAL, "messages"] == 5
+    assert all("record_count" not in row for row in world.get("/v1/streams").body["data"])
+
+
+def test_an_expand_needs_the_related_stream(world: World) -> None:
+    closed = stream(world.get("/v1/schema").body)["expand_capabilities"][0]
+    assert (closed["usable"], closed["reason"]) == (False, "related_stream_not_granted")
+    opened = stream(world.get("/v1/schema", who="dora", connection_id=WORK).body)
+    assert opened["expand_capabilities"][0]["usable"] is True
+
+
+def test_a_new_declaration_holds_on_the_next_call(world: World) -> None:
+    streams = [dict(each) for each in MAIL["streams"]]
+    streams[0] = streams[0] | {"query": streams[0]["query"] | {"expand": []}}
+    world.declare(MAIL | {"version": "2.0.0", "streams": streams})
+    row = stream(world.get("/v1/schema", who="dora", connection_id=WORK).body)
+    assert row["expand_capabilities"] == []
+
+
+def test_three_queries_with_the_token(
+    world: World, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    # The token with all that hangs on it; declarations not met before; the counters.
+    with django_assert_max_num_queries(3):
+        assert world.get("/v1/schema", who="dora").status == 200
+
+
+def test_one_stream_has_a_page_of_its_own(world: World) -> None:
+    assert world.get("/v1/streams/messages").body["name"] == "messages"
+    assert world.get("/v1/streams/messages", who="dora").error["code"] == "ambiguous_connection"
+    assert world.get("/v1/streams/threads").error["code"] == "grant_stream_not_allowed"

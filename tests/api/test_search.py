@@ -1,0 +1,176 @@
+"""``GET /v1/search``."""
+
+from typing import Any
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from tests.scenarios import scenario
+from tests.world import CHAT, PERSONAL, WORK, World
+
+SEARCH = "/v1/search"
+
+
+def hits(world: World, who: str = "bob", **query: Any) -> list[tuple[str, str]]:
+    answer = world.get(SEARCH, who, **query)
+    assert answer.status == 200, answer.body
+    return [(hit["connection_id"], hit["record_key"]) for hit in answer.body["data"]]
+
+
+def test_all_words_must_match(world: World) -> None:
+    assert set(hits(world, q="lease deposit")) == {(PERSONAL, "m1"), (PERSONAL, "m2")}
+    assert hits(world, q="lease wonderful") == [(PERSONAL, "m2")]
+
+
+@pytest.mark.parametrize("q", ["leases", "LEASE", "Lindenstrasse", "lindenstraße", "euro"])
+def test_case_accents_and_inflection_do_not_matter(world: World, q: str) -> None:
+    assert (PERSONAL, "m1") in hits(world, q=q)
+
+
+@pytest.mark.parametrize("q", ["京都", "お土産", "cafe", "INV-2026/0042", "invoice 0042"])
+def test_other_scripts_and_names_with_parts_are_found(world: World, q: str) -> None:
+    assert len(hits(world, q=q)) == 1
+
+
+def test_phrases_prefixes_or_and_not(world: World) -> None:
+    assert hits(world, q='"transfer the deposit"') == [(PERSONAL, "m2")]
+    backwards = world.get(SEARCH, q='"deposit the transfer"').body["meta"]
+    assert backwards["match"] == "any_word"
+    assert hits(world, q="invo*") == [(WORK, "w2")]
+    assert set(hits(world, q="canal OR invoice")) == {(PERSONAL, "m3"), (WORK, "w2")}
+    assert hits(world, q="deposit -wonderful") == [(PERSONAL, "m1")]
+    assert hits(world, q="subject:deposit") == []
+    assert hits(world, q="from_name:jonas") == [(PERSONAL, "m3")]
+
+
+def test_when_all_words_match_nothing_any_word_does_and_it_is_said(world: World) -> None:
+    answer = world.get(SEARCH, q="invoice unicorn")
+    assert answer.ids == ["w2"]
+    assert answer.body["meta"]["match"] == "any_word"
+    assert "match" not in world.get(SEARCH, q="invoice").body["meta"]
+    assert "hint" in world.get(SEARCH, q="unicorn").body["meta"]
+
+
+def test_hidden_words_are_not_found(world: World) -> None:
+    assert hits(world, q="summer", who="alice") == [(PERSONAL, "m0")]
+    assert hits(world, q="summer") == []
+    assert hits(world, q="eva@example.org", who="alice") == [(PERSONAL, "m1")]
+    assert hits(world, q="eva@example.org") == []
+    assert hits(world, q="lease", who="charlie") == []
+
+
+def test_an_ungranted_field_is_no_name_of_a_field(world: World) -> None:
+    assert hits(world, q="from_email:eva", who="alice") == [(PERSONAL, "m1")]
+    meta = world.get(SEARCH, q="from_email:eva").body["meta"]
+    assert meta == world.get(SEARCH, q="from_nonsense:eva").body["meta"]
+
+
+def test_several_sources_merge_under_one_limit(world: World) -> None:
+    everything = hits(world, who="dora", q="budget")
+    assert set(everything) == {(CHAT, "c1"), (WORK, "m1")}
+    one = world.get(SEARCH, "dora", q="budget", limit=1)
+    assert len(one.ids) == 1
+    assert one.body["meta"]["count"] == 2
+    rest = world.get(SEARCH, "dora", q="budget", limit=1, cursor=one.body["next_cursor"])
+    assert [*one.ids, *rest.ids] == [key for _, key in everything]
+    assert rest.body["has_more"] is False
+
+
+def test_it_narrows_to_streams_and_a_connection(world: World) -> None:
+    assert hits(world, who="dora", q="budget", connection_id=CHAT) == [(CHAT, "c1")]
+    assert hits(world, who="dora", q="deposit", **{"streams[]": "transactions"}) != []
+    assert world.get(SEARCH, q="a", streams="threads").error["code"] == "grant_stream_not_allowed"
+    assert world.get(SEARCH, q="a", streams="nonsense").error["code"] == "not_found"
+
+
+def test_newest_first_is_an_alternative(world: World) -> None:
+    assert hits(world, q="lease OR budget OR canal", sort="-time") == [
+        (PERSONAL, "m3"),
+        (WORK, "m1"),
+        (PERSONAL, "m2"),
+        (PERSONAL, "m1"),
+    ]
+
+
+@scenario("B9")
+def test_a_hit_carries_its_evidence_and_the_way_to_read_on(world: World) -> None:
+    hit = world.get(SEARCH, q="wonderful").body["data"][0]
+    excerpt = hit["evidence_excerpts"][0]
+    assert excerpt["field_path"] == "body_text"
+    assert excerpt["preview_text"] == (
+        "<mark>Wonderful</mark>, I will transfer the deposit tomorrow."
+    )
+    assert excerpt["truncated"] is False
+    read = excerpt["read"]
+    window = world.get(
+        read["route"], field=read["field"], connection_id=read["connection_id"], q="wonderful"
+    ).body["window"]
+    assert (window["match_start_chars"], window["match_end_chars"]) == (
+        excerpt["match_start_chars"],
+        excerpt["match_end_chars"],
+    )
+    record = world.get(hit["record_url"].partition("?")[0], connection_id=hit["connection_id"])
+    assert record.body["version"] == hit["version"]
+
+
+def test_excerpts_show_granted_fields_only(world: World) -> None:
+    for hit in world.get(SEARCH, q="eva OR mara OR alice").body["data"]:
+        assert {each["field_path"] for each in hit["evidence_excerpts"]} <= {
+            "subject", "from_name", "body_text",
+        }  # fmt: skip
+
+
+def test_ties_fall_to_the_newer_record(world: World) -> None:
+    world.put(
+        *((WORK, "messages", {"id": key, "received_at": f"2026-0{month}-01T00:00:00Z",
+            "subject": "Zebra"}) for month, key in enumerate("zyxw", 1)))  # fmt: skip
+    assert [key for _, key in hits(world, q="zebra")] == ["w", "x", "y", "z"]
+
+
+@pytest.mark.parametrize(
+    ("query", "param"),
+    [
+        ({}, "q"),
+        ({"q": ""}, "q"),
+        ({"q": "-only"}, "q"),
+        ({"q": "x" * 2_000}, "q"),
+        ({"q": "a", "mode": "semantic"}, "mode"),
+        ({"q": "a", "connector_id": "mail"}, "connector_id"),
+        ({"q": "a", "sort": "time"}, "sort"),
+        ({"q": "a", "cursor": "x"}, "cursor"),
+    ],
+)
+def test_bad_queries_name_the_parameter(world: World, query: dict[str, str], param: str) -> None:
+    answer = world.get(SEARCH, **query)
+    assert (answer.status, answer.error["param"]) == (400, param)
+
+
+def test_an_error_in_the_query_points_at_the_character(world: World) -> None:
+    assert world.get(SEARCH, q="x" * 2_000).error["position"] == 1_000
+
+
+def test_a_changed_record_is_found_by_its_new_words_only(world: World) -> None:
+    world.put((WORK, "messages", {"id": "w2", "received_at": "2026-02-03T07:00:00Z",
+        "subject": "Receipt"}))  # fmt: skip
+    assert hits(world, q="invoice") == []
+    assert hits(world, q="receipt") == [(WORK, "w2")]
+
+
+def test_a_page_of_hits_keeps_max_bytes(world: World) -> None:
+    world.put(
+        *((WORK, "messages", {"id": f"k{n}", "received_at": "2026-04-01T00:00:00Z",
+            "subject": "Kangaroo " * 30, "body_text": "kangaroo 🦘 " * 300})
+          for n in range(9)))  # fmt: skip
+    answer = world.get(SEARCH, q="kangaroo", max_bytes=4000)
+    assert 1 <= len(answer.ids) < 9
+    assert answer.body["has_more"] is True
+    assert answer.body["meta"]["count"] == 9
+
+
+def test_its_queries_are_counted(
+    world: World, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    hits(world, q="lease")
+    # The token with all that hangs on it; the hits with their rows; how many there are.
+    with django_assert_num_queries(3):
+        hits(world, q="lease")

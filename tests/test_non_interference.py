@@ -1,0 +1,190 @@
+"""Two databases that differ only outside a grant give that grant's token the same answers.
+
+Worlds, grants and hidden changes are generated; every route is asked before and after the change
+and compared byte for byte, once cursors (whose lengths must agree), request ids and ages are set
+aside. This is the product's promise (design, section 5), stated so that it can be run.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evidence.access.issuing import GrantRequest
+from evidence.access.resolving import StreamRequest
+from tests.world import BANK, CHAT, PERSONAL, WORK, World
+
+CURSOR = re.compile(r'("next_cursor": ?"|cursor=)[A-Za-z0-9_-]{40,}')
+VOLATILE = re.compile(r'"request_id": ?"[^"]*"')
+
+FIELDS = (
+    "thread_id", "subject", "from_name", "from_email", "received_at", "labels", "is_seen",
+    "size_bytes", "body_text",
+)  # fmt: skip
+KEYS = ("m0", "m1", "m2", "m3", "m4", "w2", "h1", "h2")
+WORDS = ("lease", "deposit", "budget", "canal", "signed", "unicorn", "invoice")
+DAYS = ("2025-06-01T08:00:00Z", "2026-01-10T09:00:00Z", "2026-03-05T18:30:00Z", None)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A grant of the stream ``messages``."""
+
+    connections: tuple[str, ...]
+    fields: tuple[str, ...]
+    since: datetime | None
+    keys: tuple[str, ...] | None
+
+    def request(self) -> GrantRequest:
+        return GrantRequest(
+            connection_ids=self.connections,
+            streams=[
+                StreamRequest(
+                    name="messages", fields=self.fields, since=self.since, resources=self.keys
+                )
+            ],
+        )
+
+    def shows(self, connection_id: str, data: dict[str, Any]) -> dict[str, Any] | None:
+        """The oracle: what the grant shows of a record, in a few plain lines of its own."""
+        at = data.get("received_at")
+        if connection_id not in self.connections:
+            return None
+        if self.keys is not None and data["id"] not in self.keys:
+            return None
+        if self.since is not None and (at is None or datetime.fromisoformat(at) < self.since):
+            return None
+        return {name: data[name] for name in data if name == "id" or name in self.fields}
+
+
+grants = st.builds(
+    Terms,
+    connections=st.sampled_from([(PERSONAL,), (WORK,), (PERSONAL, WORK)]),
+    fields=st.sets(st.sampled_from(FIELDS)).map(lambda names: tuple(sorted(names))),
+    since=st.sampled_from(
+        [None, datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)]
+    ),
+    keys=st.one_of(st.none(), st.sets(st.sampled_from(KEYS)).map(lambda keys: tuple(sorted(keys)))),
+)
+texts = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
+records = st.fixed_dictionaries(
+    {"id": st.sampled_from(KEYS), "received_at": st.sampled_from(DAYS)},
+    optional={
+        "subject": texts,
+        "body_text": texts,
+        "from_name": st.sampled_from(["Eva Lang", "Mara Novak"]),
+        "from_email": st.sampled_from(["eva@example.org", "lease@example.org"]),
+        "thread_id": st.sampled_from(["t1", "t2"]),
+        "is_seen": st.booleans(),
+        "size_bytes": st.integers(0, 5_000),
+        "labels": st.lists(st.sampled_from(["home", "work"]), max_size=2),
+    },
+)
+writes = st.lists(st.tuples(st.sampled_from([PERSONAL, WORK]), records), max_size=6)
+
+
+def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every way to ask."""
+    yield "/v1/schema", {}
+    yield "/v1/schema", {"view": "compact"}
+    yield "/v1/schema", {"view": "index"}
+    yield "/v1/schema", {"stream": "messages", "detail": "full"}
+    yield "/v1/streams", {}
+    yield "/v1/streams/messages", {}
+    yield "/v1/connectors", {}
+    yield "/v1/streams/threads/records", {}
+    yield "/v1/streams/transactions/records", {}
+    base = "/v1/streams/messages"
+    for query in (
+        {}, {"order": "asc"}, {"limit": 2}, {"count": "exact"}, {"window": "exact"},
+        {"max_bytes": 4000}, {"sort": "-received_at"}, {"fields": "subject"}, {"view": "envelope"},
+        {"filter__is_seen": "true"}, {"filter__size_bytes__gte": 100}, {"connection_id": WORK},
+        {"filter__from_name": "Eva Lang"}, {"connection_id": CHAT}, {"changes_since": "beginning"},
+    ):  # fmt: skip
+        yield f"{base}/records", query
+    for key in KEYS:
+        yield f"{base}/records/{quote(key)}", {}
+        yield f"{base}/records/{quote(key)}/field-window", {"field": "body_text"}
+        yield (
+            f"{base}/records/{quote(key)}/field-window",
+            {"field": "subject", "q": "lease", "connection_id": PERSONAL},
+        )
+    for q in ("lease", "lease deposit", "unicorn canal", "budget*", "lease -signed", '"lease signed"',
+              "from_email:lease", "eva", "lease OR budget"):  # fmt: skip
+        yield "/v1/search", {"q": q, "limit": 2}
+    yield "/v1/search", {"q": "lease", "sort": "-time"}
+    for query in (
+        {"metric": "count"}, {"metric": "sum", "field": "size_bytes"},
+        {"metric": "count", "group_by": "from_name"},
+        {"metric": "count_distinct", "field": "from_name"},
+        {"metric": "max", "field": "received_at"},
+        {"metric": "count", "group_by_time": "received_at", "granularity": "month"},
+    ):  # fmt: skip
+        yield f"{base}/aggregate", query
+
+
+def told(world: World, terms: Terms) -> list[tuple[str, int, str, tuple[int, ...]]]:
+    """All answers, with what may differ set aside and the lengths of cursors kept."""
+    answers = []
+    for path, query in routes(terms):
+        answer = world.get(path, "zoe", **query)
+        text = json.dumps(answer.body, sort_keys=True)
+        lengths = tuple(len(match.group(0)) for match in CURSOR.finditer(text))
+        plain = VOLATILE.sub("", CURSOR.sub(r"\1…", text))
+        answers.append((f"{path} {query}", answer.status, plain, lengths))
+    return answers
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(terms=grants, before=writes, after=writes)
+def test_what_is_outside_a_grant_changes_no_answer(
+    world: World, terms: Terms, before: Any, after: Any
+) -> None:
+    with transaction.atomic():
+        world.grant("zoe", terms.request())
+        for connection_id, data in before:
+            world.put((connection_id, "messages", data))
+        first = told(world, terms)
+        _change_what_is_hidden(world, terms, after)
+        second = told(world, terms)
+        transaction.set_rollback(True)
+    for one, other in zip(first, second, strict=True):
+        assert one == other
+
+
+def _change_what_is_hidden(world: World, terms: Terms, changes: Any) -> None:
+    """Each change that the oracle calls invisible, and much that no grant here could ever show."""
+    current = {
+        (record["connection_id"], record["id"]): record["data"]
+        for connection_id in (PERSONAL, WORK)
+        for record in world.get(
+            "/v1/streams/messages/records", "alice", connection_id=connection_id, limit=100
+        ).body["data"]
+    }
+    for connection_id, data in changes:
+        now = current.get((connection_id, data["id"]))
+        seen_now = terms.shows(connection_id, now) if now is not None else None
+        if terms.shows(connection_id, data) == seen_now:
+            world.put((connection_id, "messages", data), emitted_at="2026-10-30T00:00:00Z")
+            current[connection_id, data["id"]] = data
+    world.put(
+        (CHAT, "messages", {"id": "c9", "sent_at": "2026-09-01T00:00:00Z", "text": "lease budget"}),
+        (BANK, "transactions", {"id": "b9", "date": "2026-09-01", "amount": 1, "name": "lease"}),
+        (PERSONAL, "threads", {"id": "t2", "topic": "lease"}),
+        emitted_at="2026-10-30T00:00:00Z",
+    )
+    world.connect("cin_other", "mail", "Another mailbox")
+    world.put(("cin_other", "messages", {"id": "m2", "received_at": DAYS[2], "subject": "lease"}))
+    world.grant("yuri", GrantRequest(
+        connection_ids=["cin_other"], streams=[StreamRequest(name="messages")]))  # fmt: skip
