@@ -1,8 +1,8 @@
 """Every URL that Django answers; ``site.py`` answers /mcp, /healthz and /readyz before it."""
 
-from django.contrib import admin
 from django.urls import include, path
 
+from evidence.admin.site import owner_site
 from evidence.api.views.well_known import ProtectedResourceView
 from pdpp_site import views
 
@@ -14,5 +14,5 @@ urlpatterns = [
     path(METADATA, ProtectedResourceView.as_view()),
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
     path("set-up/<str:token>/", views.set_up, name="set-up"),
-    path("admin/", admin.site.urls),
+    path("admin/", owner_site.urls),
 ]

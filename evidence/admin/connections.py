@@ -1,0 +1,148 @@
+"""Connections: renamed, paused and ended here; made and filled elsewhere, never deleted here."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from django import forms
+from django.contrib.admin import display, register
+from django.contrib.admin.utils import unquote
+from django.db.models import OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse
+from django.urls import URLPattern, path
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from typing_extensions import override
+
+from evidence import limits
+from evidence.admin import records
+from evidence.admin.base import OwnerAdmin
+from evidence.admin.clients import printable
+from evidence.admin.languages import choices
+from evidence.admin.site import owner_site
+from evidence.admin.stream_lines import stream_lines
+from evidence.admin.wording import counted
+from evidence.models.connections import Connection, StreamState
+
+Status = Connection.Status
+MEANINGS = {
+    Status.DRAFT: "Draft: nothing has arrived yet. The first record makes it active.",
+    Status.ACTIVE: "Active: it takes new records, and grants can read it.",
+    Status.PAUSED: "Paused: nothing new is fetched for it. What is stored can still be read,"
+    " and you can still import by hand.",
+    Status.REVOKED: "Ended: it takes no records and nobody reads it, whatever their grants say."
+    " Its records stay stored; making it active again brings everything back.",
+}
+
+
+class ConnectionForm(ModelForm[Connection]):
+    display_name = forms.CharField(
+        label="Name",
+        max_length=limits.LABEL_MAX_CHARS,
+        help_text="Clients see this name too.",
+        widget=forms.TextInput(attrs={"size": 40}),
+    )
+    languages = forms.MultipleChoiceField(
+        label="Languages",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="The languages its texts are written in, so that a search for one form of a"
+        " word finds the others. This holds for records that are stored from now on; import"
+        " earlier ones again to have them found like that.",
+    )
+    status = forms.ChoiceField(label="Status", widget=forms.RadioSelect)
+
+    class Meta:
+        model = Connection
+        fields = ("display_name", "languages", "status")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._offer("languages", choices(self.instance.languages))
+        offered = [s for s in Status if s != Status.DRAFT or self.instance.status == Status.DRAFT]
+        self._offer("status", [(each.value, MEANINGS[each]) for each in offered])
+
+    def clean_display_name(self) -> str:
+        return printable(self.cleaned_data["display_name"])
+
+    def _offer(self, name: str, offered: Iterable[tuple[str, str]]) -> None:
+        field = self.fields[name]
+        if isinstance(field, forms.ChoiceField):
+            field.choices = list(offered)
+
+
+@register(Connection, site=owner_site)
+class ConnectionAdmin(OwnerAdmin[Connection]):
+    form = ConnectionForm
+    list_display = ("display_name", "source_name", "holds", "state")
+    list_select_related = ("source",)
+    search_fields = ("display_name", "source__display_name", "connection_id")
+    search_help_text = "Search by name, source or id"
+    ordering = ("display_name", "pk")
+    change_form_template = "admin/evidence/connection.html"
+
+    @override
+    def has_change_permission(self, request: HttpRequest, obj: Connection | None = None) -> bool:
+        return self.has_view_permission(request, obj)
+
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        ours = [
+            ("record/look-up/", records.look_up, "record_lookup"),
+            ("record/list/", records.key_list, "record_list"),
+            ("record/", records.one, "record"),
+        ]
+        added = [
+            path(route, self.admin_site.admin_view(view), name=f"evidence_{name}")
+            for route, view, name in ours
+        ]
+        return [*added, *super().get_urls()]
+
+    @override
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Connection]:
+        states = StreamState.unscoped.filter(connection=OuterRef("pk")).values("connection")
+        total = Subquery(states.annotate(total=Sum("record_count")).values("total"))
+        return super().get_queryset(request).annotate(total=Coalesce(total, 0))
+
+    @override
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        about = (
+            "A connection is one mailbox, one account, one device of yours. New ones are made with"
+            "  manage.py connect SOURCE --name NAME  and filled with  manage.py ingest FILE."
+        )
+        return super().changelist_view(request, {"title": "Connections", "about": about})
+
+    @display(description="source", ordering="source__display_name")
+    def source_name(self, connection: Connection) -> str:
+        return connection.source.display_name
+
+    @display(description="holds", ordering="total")
+    def holds(self, connection: Connection) -> str:
+        return counted(vars(connection)["total"], "record")
+
+    @display(description="status", ordering="status")
+    def state(self, connection: Connection) -> SafeString:
+        word = MEANINGS[Status(connection.status)].partition(":")[0]
+        return format_html('<span class="state state-{}">{}</span>', connection.status, word)
+
+    @override
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        connection = self.get_object(request, unquote(object_id))
+        lines = [] if connection is None else stream_lines(connection)
+        context = {"stream_lines": lines, "title": str(getattr(connection, "display_name", ""))}
+        return super().change_view(request, object_id, form_url, context)
+
+    @override
+    def save_model(self, request: HttpRequest, obj: Connection, form: Any, change: bool) -> None:
+        obj.updated_at = timezone.now()
+        obj.save(update_fields=["display_name", "languages", "status", "updated_at"])

@@ -1,0 +1,119 @@
+"""One grant: what it says, and ending it."""
+
+from collections.abc import Sequence
+
+import orjson
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.utils import timezone
+
+from evidence.access.describing import StreamInWords, humanised, in_words
+from evidence.access.handing_over import WHERE
+from evidence.access.held import (
+    State,
+    connection_labels,
+    grants_with_state,
+    state_of,
+    tokens_with_state,
+)
+from evidence.access.issuing import revoke_grant, revoke_package
+from evidence.access.terms import parsed_terms
+from evidence.admin.base import owner, page
+from evidence.admin.confirming import Question, confirmation, is_confirmed
+from evidence.admin.grant_lines import grant_lines, grant_url
+from evidence.admin.wording import counted, mark, when
+from evidence.models.declared import declared
+from evidence.models.grants import Grant
+
+EXPLANATION = (
+    "From the next request on nothing can be read through it any more. This cannot be undone;"
+    " you can always give access again with a new grant."
+)
+ALL = "all"
+
+
+def detail(request: HttpRequest, grant: Grant) -> HttpResponse:
+    """The grant in sentences, with what came with it."""
+    now = timezone.now()
+    package = grants_with_state(now).filter(package=grant.package)
+    context = {
+        "grant": grant,
+        "facts": _facts(grant),
+        "state": mark(state_of(grant)),
+        "is_active": state_of(grant) == State.ACTIVE,
+        "sentences": sentences(grant),
+        "others": grant_lines(package.exclude(pk=grant.pk)),
+        "tokens": [
+            (
+                WHERE.get(token.resource, token.resource),
+                when(token.created_at),
+                mark(state_of(token)),
+            )
+            for token in tokens_with_state(now).filter(package=grant.package)
+        ],
+        "revoke_url": grant_url("revoke", grant.pk),
+        "token_url": grant_url("token", grant.pk),
+    }
+    title = f"{grant.package.client.display_name} reads {grant.source.display_name}"
+    return page(request, "grant", title=title, context=context)
+
+
+def sentences(grant: Grant) -> list[StreamInWords]:
+    """What the grant says, stream by stream, in the words of the declaration it was given under."""
+    streams = declared([grant.declaration_id])[grant.declaration_id].declaration.streams
+    labels = connection_labels(owner().pk)
+    terms = parsed_terms(grant.pk, orjson.dumps(grant.streams).decode())
+    return [in_words(each, stream=streams.get(each.name), labels=labels) for each in terms]
+
+
+def revoke(request: HttpRequest, grant: Grant) -> HttpResponse:
+    """Asks whether to end this grant alone or all that was given with it, and does it."""
+    back = grant_url("change", grant.pk)
+    together = list(grants_with_state(timezone.now()).filter(package=grant.package))
+    whole = request.GET.get("with") == ALL
+    if not is_confirmed(request):
+        return confirmation(request, question(together if whole else [grant], back=back))
+    if whole:
+        revoke_package(grant.package_id, now=timezone.now())
+        messages.success(request, "Everything that was given together has ended.")
+    else:
+        end(request, [grant])
+    return redirect(back)
+
+
+def end(request: HttpRequest, grants: Sequence[Grant]) -> None:
+    now = timezone.now()
+    ended = sum(revoke_grant(grant.pk, now=now) for grant in grants)
+    messages.success(request, f"{counted(ended, 'grant')} ended.")
+
+
+def question(grants: Sequence[Grant], *, back: str) -> Question:
+    lines = grant_lines(grants)
+    return Question(
+        title=f"End {counted(len(grants), 'grant')}?",
+        explanation=EXPLANATION,
+        items={
+            grant.pk: f"{line.client}: {line.streams} of {line.source}, through {line.connections}"
+            for grant, line in zip(grants, lines, strict=True)
+        },
+        button="Yes, end it" if len(grants) == 1 else "Yes, end them",
+        back=back,
+    )
+
+
+def _facts(grant: Grant) -> list[tuple[str, str]]:
+    successor = grant.superseded_by_id
+    ended = grant.revoked_at or grant.package.revoked_at
+    return [
+        ("Client", grant.package.client.display_name),
+        ("Source", grant.source.display_name),
+        ("Purpose", grant.purpose_description or "not said"),
+        ("Given", when(grant.issued_at)),
+        ("Ends", when(grant.expires_at)),
+        ("Use", humanised(grant.get_access_mode_display().lower())),
+        *([("Replaced by", successor)] if successor is not None else []),
+        *([("Ended by you", when(ended))] if ended is not None else []),
+        ("Id", grant.pk),
+        ("Package", grant.package_id),
+    ]

@@ -1,0 +1,141 @@
+"""Giving access, in three pages: who and from where; what and how long; is that right?
+
+Nothing is kept between the pages but what they carry themselves, so any of them can be left,
+reloaded or gone back to. Only the last button writes.
+"""
+
+import secrets
+
+from django.contrib import messages
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse, QueryDict
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils import timezone
+
+from evidence.access.issuing import issue, register_client
+from evidence.admin.base import owner, page
+from evidence.admin.grant_draft import Draft, with_view_ticked
+from evidence.admin.grant_forms import WhoForm
+from evidence.admin.minting import mint, shown_once
+from evidence.admin.wording import when
+from evidence.models.clients import Client
+from evidence.models.connections import Connection
+from evidence.refusals import Refusal
+
+OPEN_FORMS = "open_grant_forms"
+MOST_OPEN_FORMS = 20
+
+
+def who(request: HttpRequest) -> HttpResponse:
+    """First page: the client and the connections."""
+    asked = "next" in request.GET
+    form = _who_form(request.GET if asked else None)
+    if asked and form.is_valid():
+        return redirect(_url("what", request.GET))
+    if not asked:
+        form.initial = request.GET.dict()
+    return page(request, "grant_who", title="Give access", context={"form": form})
+
+
+def what(request: HttpRequest) -> HttpResponse:
+    """Second page, and the third, which shows the answers to the second in words."""
+    chosen = _who_form(request.GET)
+    if not chosen.is_valid():
+        return redirect(_url("add", request.GET))
+    connections = [each for each in _connections() if each.pk in chosen.cleaned_data["connections"]]
+    data = request.POST if request.method == "POST" else None
+    draft = Draft(connections, data)
+    if data is None:
+        return _what_page(request, chosen, draft)
+    if "pick" in data:
+        picked = with_view_ticked(data, data["pick"], draft=draft)
+        return _what_page(request, chosen, Draft(connections, picked))
+    if not draft.check() or "change" in data:
+        return _what_page(request, chosen, draft)
+    if "issue" in data:
+        return _issued(request, chosen, draft)
+    return _review_page(request, chosen, draft)
+
+
+def _issued(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpResponse:
+    if not _closes(request):
+        messages.error(request, "Access was given already when the button was pressed before.")
+        return redirect("admin:evidence_grant_changelist")
+    now = timezone.now()
+    try:
+        with transaction.atomic():
+            client = chosen.known_client or register_client(
+                chosen.client_name, owner_id=owner().pk, now=now
+            )
+            package, _ = issue(draft.requests(now), client=client, now=now)
+            minted = mint(package, draft.terms.cleaned_data["tokens"])
+    except Refusal as refusal:
+        draft.error = refusal.message
+        return _what_page(request, chosen, draft)
+    return shown_once(request, package, minted)
+
+
+def _what_page(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpResponse:
+    context = {
+        "draft": draft,
+        "client_name": chosen.client_name,
+        "back": _url("add", request.GET, without="next"),
+    }
+    return page(request, "grant_what", title="Give access", context=context)
+
+
+def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpResponse:
+    ours = {"csrfmiddlewaretoken", "review", "issue", "change", "pick", "form"}
+    answers = [
+        (name, value)
+        for name, values in request.POST.lists()
+        if name not in ours
+        for value in values
+    ]
+    context = {
+        "draft": draft,
+        "client_name": chosen.client_name,
+        "is_new": chosen.known_client is None,
+        "ends": when(draft.terms.ends_at(timezone.now())),
+        "answers": answers,
+        "form_id": _opens(request),
+    }
+    return page(request, "grant_review", title="Is this right?", context=context)
+
+
+def _opens(request: HttpRequest) -> str:
+    """A mark for one form, so that pressing its button twice gives access once."""
+    mark = secrets.token_urlsafe(12)
+    still_open = request.session.get(OPEN_FORMS, [])
+    request.session[OPEN_FORMS] = [*still_open, mark][-MOST_OPEN_FORMS:]
+    return mark
+
+
+def _closes(request: HttpRequest) -> bool:
+    still_open = request.session.get(OPEN_FORMS, [])
+    mark = request.POST.get("form", "")
+    if mark not in still_open:
+        return False
+    request.session[OPEN_FORMS] = [each for each in still_open if each != mark]
+    return True
+
+
+def _who_form(data: QueryDict | None) -> WhoForm:
+    clients = Client.unscoped.filter(owner=owner()).order_by("display_name", "client_id")
+    return WhoForm(data, clients=list(clients), connections=_connections())
+
+
+def _connections() -> list[Connection]:
+    """Those that can be read: not ended, and of a source that is declared."""
+    rows = Connection.unscoped.select_related("source").filter(
+        owner=owner(), source__current_declaration__isnull=False
+    )
+    alive = rows.exclude(status=Connection.Status.REVOKED)
+    return list(alive.order_by("source__display_name", "display_name", "connection_id"))
+
+
+def _url(view: str, answers: QueryDict, *, without: str = "") -> str:
+    carried = answers.copy()
+    carried.pop(without, None)
+    return f"{reverse(f'admin:evidence_grant_{view}')}?{carried.urlencode()}"

@@ -1,0 +1,197 @@
+"""Records, to look at: through the gate like every reader, as plain text, and never to edit."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
+from django import forms
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+
+from evidence.access.describing import field_label, humanised, stream_label
+from evidence.access.gate import Gate
+from evidence.access.owning import owner_scope
+from evidence.access.rows import Position, VisibleRecord, VisibleRecords
+from evidence.admin.base import owner, page
+from evidence.admin.plain_text import beginning, line, plain
+from evidence.admin.stream_lines import list_url
+from evidence.admin.wording import when
+from evidence.api.cursors import seal, unseal
+from evidence.reading import records as reading
+from evidence.refusals import Refusal
+
+A_PAGE = 50
+KIND = "admin.records"
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One field of a record. ``left_out`` counts the characters that are not shown."""
+
+    label: str
+    name: str
+    text: str
+    left_out: int
+
+
+class LookUpForm(forms.Form):
+    where = forms.ChoiceField(label="Connection and stream")
+    key = forms.CharField(
+        label="Record key",
+        required=False,
+        help_text="Leave it empty to see which records there are.",
+        widget=forms.TextInput(attrs={"size": 40, "spellcheck": "false"}),
+    )
+
+    def __init__(self, data: Mapping[str, str] | None, *, gate: Gate) -> None:
+        super().__init__(data)
+        field = self.fields["where"]
+        if isinstance(field, forms.ChoiceField):
+            field.choices = _places(gate)
+
+
+def look_up(request: HttpRequest) -> HttpResponse:
+    """A form for a connection, a stream and a key."""
+    form = LookUpForm(request.GET if "where" in request.GET else None, gate=_gate())
+    if not form.is_valid():
+        return page(request, "record_look_up", title="Look up a record", context={"form": form})
+    connection_id, _, stream = form.cleaned_data["where"].partition("/")
+    key = form.cleaned_data["key"]
+    if not key:
+        return redirect(list_url(connection_id, stream))
+    return redirect(_url(connection_id, stream, key))
+
+
+def key_list(request: HttpRequest) -> HttpResponse:
+    """The records of one stream of one connection, newest first, by key."""
+    gate = _gate()
+    visible = _visible(request, gate)
+    query = _place(visible)
+    after = request.GET.get("after")
+    try:
+        place = unseal(after, KIND, scope=gate.scope, query=query) if after else None
+    except Refusal:
+        return redirect(list_url(query["connection"], query["stream"]))
+    found = reading.page(
+        visible,
+        limit=A_PAGE,
+        descending=True,
+        after=None if place is None else Position(**place),
+        where=(),
+    )
+    next_url = ""
+    if found.has_more:
+        last = found.records[-1].position
+        place = {
+            "sort_key": last.sort_key,
+            "record_key": last.record_key,
+            "connection_id": last.connection_id,
+        }
+        sealed = seal(KIND, scope=gate.scope, query=query, place=place)
+        next_url = (
+            f"{list_url(query['connection'], query['stream'])}&{urlencode({'after': sealed})}"
+        )
+    context = {
+        **_heading(visible),
+        "records": [_listed(visible, record) for record in found.records],
+        "next_url": next_url,
+        "is_first": after is None,
+    }
+    return page(request, "record_list", title=stream_label(visible.stream), context=context)
+
+
+def one(request: HttpRequest) -> HttpResponse:
+    """Every field of one record."""
+    visible = _visible(request, _gate())
+    key = request.GET.get("key", "")
+    try:
+        record = reading.one(visible, key)
+    except Refusal:
+        context = {**_heading(visible), "key": plain(key)}
+        return page(request, "record_missing", title="No such record", context=context, status=404)
+    context = {
+        **_heading(visible),
+        "record": record,
+        "key": plain(record.record_key),
+        "emitted_at": when(record.emitted_at),
+        "values": _values(visible, record, whole="whole" in request.GET),
+        "whole_url": f"{_url_of(visible, record)}&whole=1",
+    }
+    return page(request, "record", title=_title(visible, record), context=context)
+
+
+def _gate() -> Gate:
+    return Gate(owner_scope(owner().pk))
+
+
+def _visible(request: HttpRequest, gate: Gate) -> VisibleRecords:
+    connection_id, stream = request.GET.get("connection", ""), request.GET.get("stream", "")
+    try:
+        return gate.stream(stream, connection_id=connection_id)
+    except Refusal as refusal:
+        raise Http404(refusal.message) from refusal
+
+
+def _place(visible: VisibleRecords) -> dict[str, str]:
+    (facts,) = visible.connections
+    return {"connection": facts.connection_id, "stream": visible.stream.name}
+
+
+def _heading(visible: VisibleRecords) -> dict[str, object]:
+    (facts,) = visible.connections
+    return {
+        "connection": facts,
+        "stream_label": stream_label(visible.stream),
+        "list_url": list_url(facts.connection_id, visible.stream.name),
+    }
+
+
+def _places(gate: Gate) -> list[tuple[str, list[tuple[str, str]]]]:
+    by_connection: dict[str, list[tuple[str, str]]] = {}
+    labels = {}
+    for source in gate.sources:
+        for visible in source.streams:
+            for facts in visible.connections:
+                value = f"{facts.connection_id}/{visible.stream.name}"
+                labels[facts.connection_id] = facts.display_name
+                of_it = by_connection.setdefault(facts.connection_id, [])
+                of_it.append((value, stream_label(visible.stream)))
+    return [(labels[each], of_it) for each, of_it in by_connection.items()]
+
+
+def _listed(visible: VisibleRecords, record: VisibleRecord) -> dict[str, str]:
+    return {
+        "key": plain(record.record_key),
+        "title": _title(visible, record),
+        "time": line(record.data.get(visible.stream.event_time_field or "") or ""),
+        "url": _url_of(visible, record),
+    }
+
+
+def _title(visible: VisibleRecords, record: VisibleRecord) -> str:
+    title = record.data.get(visible.stream.title_field or "")
+    return line(title if title not in (None, "") else record.record_key)
+
+
+def _values(visible: VisibleRecords, record: VisibleRecord, *, whole: bool) -> list[Value]:
+    """Declared fields in their order, then what the record holds beyond them."""
+    fields = visible.stream.fields
+    names = [name for name in fields if name in record.data]
+    names += sorted(name for name in record.data if name not in fields)
+    values = []
+    for name in names:
+        label = field_label(fields[name]) if name in fields else humanised(name)
+        text = plain(record.data[name])
+        shown, left_out = (text, 0) if whole else beginning(text)
+        values.append(Value(plain(label), plain(name), shown, left_out))
+    return values
+
+
+def _url_of(visible: VisibleRecords, record: VisibleRecord) -> str:
+    return _url(record.connection.connection_id, visible.stream.name, record.record_key)
+
+
+def _url(connection_id: str, stream: str, key: str) -> str:
+    query = urlencode({"connection": connection_id, "stream": stream, "key": key})
+    return f"{reverse('admin:evidence_record')}?{query}"

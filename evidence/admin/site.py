@@ -1,0 +1,107 @@
+"""The site that holds the owner's pages, and the one rule of who may open any of them."""
+
+from collections.abc import Callable, Mapping
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from django.contrib.admin import AdminSite
+from django.contrib.admin.forms import AdminAuthenticationForm
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser, User
+from django.db.models import QuerySet
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from typing_extensions import override
+
+from evidence.admin.overview import sections
+
+View = TypeVar("View", bound=Callable[..., HttpResponseBase])
+
+# Records are shown here, so whatever one of them might smuggle in has nowhere to load from.
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self' data:",
+        "connect-src 'self'",
+        "form-action 'self'",
+        "base-uri 'none'",
+        "frame-ancestors 'none'",
+    ]
+)
+
+
+def is_owner(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Whether somebody may see everything here. Being staff is not enough."""
+    return isinstance(user, User) and user.is_active and user.is_staff and user.is_superuser
+
+
+class OwnersForm(AdminAuthenticationForm):
+    """Signs in only whom a page would let in."""
+
+    @override
+    def confirm_login_allowed(self, user: User) -> None:
+        super().confirm_login_allowed(user)
+        if not is_owner(user):
+            raise self.get_invalid_login_error()
+
+
+class OwnerSite(AdminSite):
+    site_header = "PDPP"
+    site_title = "PDPP"
+    index_title = "Your records, and who may read them"
+    index_template = "admin/evidence/index.html"
+    site_url = None
+    enable_nav_sidebar = False
+    login_form = OwnersForm
+
+    @override
+    def has_permission(self, request: HttpRequest) -> bool:
+        return is_owner(request.user)
+
+    @override
+    def admin_view(self, view: View, cacheable: bool = False) -> View:
+        # Nothing here may be kept by a browser, not even what Django deems cacheable.
+        return fenced(super().admin_view(view, cacheable=False))
+
+    @override
+    def login(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return fenced(super().login)(request, extra_context)
+
+    @override
+    def index(
+        self, request: HttpRequest, extra_context: Mapping[str, Any] | None = None
+    ) -> TemplateResponse:
+        return super().index(request, {"sections": sections(), **(extra_context or {})})
+
+    @override
+    def app_index(  # type: ignore[override] # a redirect says better that there is only one app
+        self, request: HttpRequest, app_label: str, extra_context: Any = None
+    ) -> HttpResponse:
+        return redirect(reverse("admin:index"))
+
+    @override
+    def get_log_entries(self, request: HttpRequest) -> QuerySet[LogEntry]:
+        return LogEntry.objects.none()
+
+
+def fenced(view: View) -> View:
+    """The same view, whose pages load nothing from elsewhere."""
+
+    @wraps(view)
+    def inner(*args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = view(*args, **kwargs)
+        response["Content-Security-Policy"] = POLICY
+        response["Referrer-Policy"] = "same-origin"
+        return response
+
+    return cast("View", inner)
+
+
+owner_site = OwnerSite(name="admin")

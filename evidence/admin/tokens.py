@@ -1,0 +1,177 @@
+"""Tokens: what was handed out, never the token itself."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin import action, display, register
+from django.contrib.admin.utils import quote, unquote
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from typing_extensions import override
+
+from evidence.access.handing_over import WHERE
+from evidence.access.held import State, grants_with_state, state_of, tokens_with_state
+from evidence.access.issuing import revoke_token_id
+from evidence.admin.base import OwnerAdmin, page
+from evidence.admin.confirming import Question, confirmation, is_confirmed
+from evidence.admin.filters import ClientFilter, TokenStateFilter
+from evidence.admin.grant_lines import grant_lines
+from evidence.admin.site import owner_site
+from evidence.admin.wording import counted, mark, when
+from evidence.models.grants import AccessToken
+
+KINDS = {
+    AccessToken.Kind.OWNER: "You: all records, to read and to write",
+    AccessToken.Kind.CLIENT: "One grant",
+    AccessToken.Kind.PACKAGE: "Several grants",
+}
+ABOUT = (
+    "A token is the key by which an agent or a program proves that it may read. Each was shown"
+    " once, when it was made, and cannot be shown again: if one is lost, end it and make another"
+    " from its grant."
+)
+EXPLANATION = (
+    "It stops working at once and for good. The grant behind it stays, with its other tokens;"
+    " to end everything that a client may read, end its grants."
+)
+
+
+@register(AccessToken, site=owner_site)
+class TokenAdmin(OwnerAdmin[AccessToken]):
+    list_display = ("holder", "works", "reach", "created", "ends", "state")
+    list_filter = (TokenStateFilter, ClientFilter)
+    search_fields = ("package__client__display_name", "token_id", "package_id")
+    search_help_text = "Search by client or id"
+    actions = ("revoke_selected",)
+
+    @override
+    def get_queryset(self, request: HttpRequest) -> QuerySet[AccessToken]:
+        return tokens_with_state(timezone.now())
+
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        revoke = self.admin_site.admin_view(self.revoke_view)
+        name = "evidence_accesstoken_revoke"
+        return [path("<path:object_id>/revoke/", revoke, name=name), *super().get_urls()]
+
+    @override
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return super().changelist_view(request, {"title": "Tokens", "about": ABOUT})
+
+    @display(description="client", ordering="package__client__display_name")
+    def holder(self, token: AccessToken) -> str:
+        return holder(token)
+
+    @display(description="works", ordering="resource")
+    def works(self, token: AccessToken) -> str:
+        return works(token)
+
+    @display(description="reaches", ordering="kind")
+    def reach(self, token: AccessToken) -> str:
+        return KINDS[AccessToken.Kind(token.kind)]
+
+    @display(description="created", ordering="created_at")
+    def created(self, token: AccessToken) -> str:
+        return when(token.created_at)
+
+    @display(description="ends", ordering="expires_at")
+    def ends(self, token: AccessToken) -> str:
+        return ends(token)
+
+    @display(description="state")
+    def state(self, token: AccessToken) -> SafeString:
+        return mark(state_of(token))
+
+    @override
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        token = self._token(request, object_id)
+        grants = grants_with_state(timezone.now()).filter(package_id=token.package_id)
+        context = {
+            "token": token,
+            "facts": _facts(token),
+            "state": mark(state_of(token)),
+            "is_active": state_of(token) == State.ACTIVE,
+            "grant_lines": grant_lines(grants) if token.package_id is not None else [],
+            "revoke_url": reverse("admin:evidence_accesstoken_revoke", args=[quote(token.pk)]),
+        }
+        return page(request, "token", title=f"Token of {holder(token)}", context=context)
+
+    def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        token = self._token(request, object_id)
+        url = reverse("admin:evidence_accesstoken_change", args=[quote(token.pk)])
+        if not is_confirmed(request):
+            return confirmation(request, _question([token], back=url))
+        self._revoke(request, [token])
+        return redirect(url)
+
+    @action(description="End the selected tokens", permissions=["view"])
+    def revoke_selected(
+        self, request: HttpRequest, queryset: QuerySet[AccessToken]
+    ) -> HttpResponse | None:
+        tokens = list(queryset)
+        if not is_confirmed(request):
+            back = reverse("admin:evidence_accesstoken_changelist")
+            question = _question(tokens, back=back)
+            return confirmation(request, question, action="revoke_selected")
+        self._revoke(request, tokens)
+        return None
+
+    def _revoke(self, request: HttpRequest, tokens: list[AccessToken]) -> None:
+        now = timezone.now()
+        ended = sum(revoke_token_id(token.pk, now=now) for token in tokens)
+        messages.success(request, f"{counted(ended, 'token')} ended.")
+
+    def _token(self, request: HttpRequest, object_id: str) -> AccessToken:
+        token = self.get_object(request, unquote(object_id))
+        if token is None:
+            raise Http404
+        return token
+
+
+def holder(token: AccessToken) -> str:
+    return "You" if token.package is None else token.package.client.display_name
+
+
+def works(token: AccessToken) -> str:
+    return WHERE.get(token.resource, f"at {token.resource}")
+
+
+def ends(token: AccessToken) -> str:
+    never = "with its grants" if token.package_id is not None else "never"
+    return when(token.expires_at, never=never)
+
+
+def _facts(token: AccessToken) -> list[tuple[str, str]]:
+    return [
+        ("Works", works(token)),
+        ("Reaches", KINDS[AccessToken.Kind(token.kind)]),
+        ("Made", when(token.created_at)),
+        ("Ends", ends(token)),
+        ("Ended by you", when(token.revoked_at, never="no")),
+        ("Id", token.pk),
+    ]
+
+
+def _question(tokens: list[AccessToken], *, back: str) -> Question:
+    return Question(
+        title=f"End {counted(len(tokens), 'token')}?",
+        explanation=EXPLANATION,
+        items={
+            token.pk: f"{holder(token)}: {works(token)}, made {when(token.created_at)}"
+            for token in tokens
+        },
+        button="Yes, end it" if len(tokens) == 1 else "Yes, end them",
+        back=back,
+    )

@@ -1,0 +1,29 @@
+"""The accounts that can sign in, to look at. A password is changed by whoever knows it."""
+
+from typing import Any
+
+from django.contrib.admin import register
+from django.contrib.auth.models import User
+from django.http import HttpRequest
+from typing_extensions import override
+
+from evidence.admin.base import OwnerAdmin
+from evidence.admin.site import owner_site
+
+
+@register(User, site=owner_site)
+class AccountAdmin(OwnerAdmin[User]):
+    list_display = ("username", "is_active", "is_superuser", "last_login")
+    list_display_links = None
+    ordering = ("username",)
+    fields = ("username", "is_active", "is_superuser", "last_login", "date_joined")
+
+    @override
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> Any:
+        about = (
+            "Who can sign in here. Only accounts that are marked as superuser see anything."
+            " A lost password: run  manage.py setup-link  on the server."
+        )
+        return super().changelist_view(request, {"title": "Accounts", "about": about})
