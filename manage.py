@@ -18,18 +18,24 @@ def main() -> None:
     program, *arguments = sys.argv
     # Commands are modules, so their names have underscores; people type hyphens.
     command = arguments[0].replace("-", "_") if arguments and arguments[0][0:1] != "-" else ""
-    with _database() if command not in WITHOUT_DATABASE else contextlib.nullcontext():
+    with contextlib.ExitStack() as running:
+        if command not in WITHOUT_DATABASE:
+            _start_database(running)
         execute_from_command_line([program, *([command] if command else []), *arguments[1:]])
 
 
-def _database() -> contextlib.AbstractContextManager[object]:
+def _start_database(running: contextlib.ExitStack) -> None:
+    """Nothing to start where DATABASE_URL names a server."""
     from django.conf import settings
 
-    from pdpp_site import embedded_postgres
+    from pdpp_site import embedded_postgres, server_account
 
-    if not settings.EMBEDDED:
-        return contextlib.nullcontext()
-    return embedded_postgres.running(settings.PDPP_VAR / "postgres")
+    if settings.EMBEDDED:
+        home = settings.PDPP_VAR / "postgres"
+        try:
+            running.enter_context(embedded_postgres.running(home))
+        except server_account.EmbeddedPostgresError as error:
+            sys.exit(f"The embedded PostgreSQL does not start. {error}")
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:

@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from django.conf import settings
@@ -19,12 +19,14 @@ from evidence.access.issuing import GrantRequest, issue, mint_token, register_cl
 from evidence.access.resolving import StreamRequest
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
-from evidence.models.grants import Package
 from evidence.models.owners import the_owner
 from evidence.storing.connections import connect
 from evidence.storing.declarations import declare
 from evidence.storing.ingest import Outcome, ingest_lines
 from evidence.storing.lines import Line
+
+if TYPE_CHECKING:
+    from evidence.models.grants import Package
 
 TOKEN_LIFETIME = timedelta(hours=24)
 CLIENT = "Demo"
@@ -76,7 +78,7 @@ def tokens(now: datetime) -> DemoTokens | None:
     return DemoTokens(rest=rest, mcp=mcp)
 
 
-def _package(demo: frozenset[str], *, now: datetime) -> Package:
+def _package(demo: frozenset[str], *, now: datetime) -> "Package":
     """What the demo client holds; issued once, and again after the owner has revoked it."""
     client = _client(now)
     held = in_state(grants_with_state(now), State.ACTIVE).filter(package__client=client)

@@ -25,6 +25,7 @@ import psutil
 import psycopg
 
 from pdpp_site import server_account
+from pdpp_site.server_account import EmbeddedPostgresError
 
 DATABASE = ROLE = "pdpp"
 SUPERUSER = "postgres"
@@ -62,10 +63,6 @@ SCRATCH_SETTINGS = SETTINGS | {
     "synchronous_commit": "off",
     "shared_buffers": "128MB",
 }
-
-
-class EmbeddedPostgresError(RuntimeError):
-    """The embedded PostgreSQL could not be started or stopped."""
 
 
 def binaries() -> Path:

@@ -15,8 +15,8 @@ from pathlib import Path
 ACCOUNT = "pdpp-postgres"
 
 
-class ServerAccountError(RuntimeError):
-    """The embedded PostgreSQL has no account that it could run under."""
+class EmbeddedPostgresError(RuntimeError):
+    """The embedded PostgreSQL cannot be started or stopped."""
 
 
 def account_for(data: Path) -> pwd.struct_passwd | None:
@@ -24,7 +24,7 @@ def account_for(data: Path) -> pwd.struct_passwd | None:
     owner = data.stat().st_uid if data.exists() else None
     if os.geteuid() != 0:
         if owner not in (None, os.geteuid()):
-            raise ServerAccountError(
+            raise EmbeddedPostgresError(
                 f"{data} belongs to another user; run as that user, or set PDPP_VAR elsewhere."
             )
         return None
@@ -43,7 +43,7 @@ def _dedicated_account() -> pwd.struct_passwd:
             check=False,
         )
         if made.returncode not in (0, 9):  # 9: somebody else has just made it
-            raise ServerAccountError(
+            raise EmbeddedPostgresError(
                 f"PostgreSQL does not run as root, and the account {ACCOUNT} cannot be made: "
                 f"{made.stderr.strip()}"
             ) from None

@@ -15,7 +15,8 @@ import psycopg
 import pytest
 
 from pdpp_site import embedded_postgres, server_account
-from pdpp_site.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresError
+from pdpp_site.embedded_postgres import EmbeddedPostgres
+from pdpp_site.server_account import EmbeddedPostgresError
 
 TMP = Path("/tmp")  # noqa: S108 - where a socket goes whose path would be too long
 

@@ -1,0 +1,142 @@
+"""What can be configured is documented, and what is documented can be configured."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = ("manage.py", "pdpp_site", "evidence", "mcp_adapter", "demo")
+VARIABLE = re.compile(r"(?:DATABASE_URL|PDPP_[A-Z_]+)\Z")
+# Read by name as it stands in the agent's environment, not configuration of the server.
+SECRET = "correct-horse-battery-staple-" * 3
+
+
+def read_in_settings() -> set[str]:
+    """Every name that the settings ask the environment for."""
+    tree = ast.parse((ROOT / "pdpp_site/settings.py").read_text())
+    asked = [
+        node.args[0].value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "env"
+        and isinstance(node.args[0], ast.Constant)
+    ]
+    return {str(name) for name in asked}
+
+
+def named_in_code() -> set[str]:
+    """Every string in the code that is the name of a variable of ours."""
+    files = [path for name in CODE for path in _sources(ROOT / name)]
+    strings = [
+        node.value
+        for path in files
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return {text for text in strings if VARIABLE.match(text)}
+
+
+def _sources(path: Path) -> list[Path]:
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path]
+
+
+def documented() -> set[str]:
+    """The first column of the table in the README."""
+    return set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE))
+
+
+def settings_with(**environment: str) -> "subprocess.CompletedProcess[str]":
+    """What the settings say in a process with exactly this environment."""
+    program = (
+        "import json; from pdpp_site import settings as s\n"
+        "print(json.dumps({n: getattr(s, n) for n in dir(s) if n.isupper()}, default=str))"
+    )
+    inherited = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+    return subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=ROOT,
+        env=inherited | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_every_variable_is_documented_and_every_documented_one_is_read() -> None:
+    assert documented() == named_in_code()
+    assert read_in_settings() <= documented()
+
+
+def test_the_environment_is_read_in_the_first_block_alone() -> None:
+    text = (ROOT / "pdpp_site/settings.py").read_text()
+    _, block, rest = re.split(r"^# --- .*$", text, maxsplit=2, flags=re.MULTILINE)
+
+    assert set(re.findall(r'env\.\w+\("([A-Z_]+)"', block)) == read_in_settings()
+    assert not re.search(r"env\.(?!db_url_config)|os\.environ", rest)
+    assert len(text.splitlines()) <= 200
+
+
+def test_bringing_a_database_without_a_key_is_refused() -> None:
+    failed = settings_with(DATABASE_URL="postgresql://pdpp@db/pdpp")
+
+    assert failed.returncode != 0
+    assert "PDPP_SECRET_KEY must be set" in failed.stderr
+
+
+def test_in_public_everything_is_pinned_to_tls() -> None:
+    said = json.loads(
+        settings_with(
+            DATABASE_URL="postgresql://pdpp@db/pdpp",
+            PDPP_PUBLIC_URL="https://pdpp.example/",
+            PDPP_SECRET_KEY=SECRET,
+        ).stdout
+    )
+
+    assert said["PDPP_PUBLIC_URL"] == "https://pdpp.example"
+    assert "pdpp.example" in said["ALLOWED_HOSTS"]
+    assert said["SESSION_COOKIE_SECURE"] is said["CSRF_COOKIE_SECURE"] is True
+    assert said["SESSION_COOKIE_NAME"].startswith("__Host-")
+    assert said["SECURE_SSL_REDIRECT"] is True
+    assert said["SECURE_HSTS_SECONDS"] >= 365 * 24 * 3600
+    assert said["DEBUG"] is False
+
+
+def test_at_home_it_is_an_embedded_database_and_a_key_of_its_own(tmp_path: Path) -> None:
+    said = json.loads(settings_with(PDPP_VAR=str(tmp_path)).stdout)
+
+    assert said["EMBEDDED"] is True
+    assert said["DATABASES"]["default"]["OPTIONS"]["host"].startswith(str(tmp_path))
+    assert said["SECRET_KEY"] == json.loads((tmp_path / "keys.json").read_text())["secret_key"]
+    assert set(said["ALLOWED_HOSTS"]) == {"127.0.0.1", "localhost", "[::1]"}
+
+
+def test_connections_are_pooled_unless_a_pooler_does_it() -> None:
+    given = {"DATABASE_URL": "postgresql://pdpp@db/pdpp", "PDPP_SECRET_KEY": SECRET}
+
+    own = json.loads(settings_with(**given).stdout)["DATABASES"]["default"]
+    pooler = json.loads(settings_with(**given, PDPP_PGBOUNCER="1").stdout)["DATABASES"]["default"]
+
+    assert own["OPTIONS"]["pool"]["max_size"] >= 8
+    assert own["OPTIONS"]["prepare_threshold"] is not None
+    assert "pool" not in pooler["OPTIONS"]
+    assert pooler["OPTIONS"]["prepare_threshold"] is None
+    assert pooler["DISABLE_SERVER_SIDE_CURSORS"] is True
+
+
+@pytest.mark.parametrize("line", (ROOT / "requirements.txt").read_text().splitlines())
+def test_every_requirement_is_pinned_and_says_what_it_is_needed_for(line: str) -> None:
+    assert re.fullmatch(r"[a-z0-9-]+(\[[a-z,]+\])?==\S+  # needed for .+", line)
+
+
+def test_requirements_are_in_order() -> None:
+    lines = (ROOT / "requirements.txt").read_text().splitlines()
+
+    assert lines == sorted(lines)
