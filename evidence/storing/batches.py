@@ -62,9 +62,7 @@ class Preparer:
         try:
             batch.records.append(self._prepared(line))
         except Rejected as refusal:
-            batch.receipts.append(
-                Receipt(line.number, refusal.code, refusal.path, refusal.reason)
-            )
+            batch.receipts.append(Receipt(line.number, refusal.code, refusal.path, refusal.reason))
 
     def _prepared(self, line: Line) -> Prepared:
         if line.content is None:

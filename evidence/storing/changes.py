@@ -53,7 +53,9 @@ class Changes:
     def create(self, ref: Ref, version: Version) -> None:
         """Puts a record that does not exist."""
         seq = self._entry(ref, Kind.CREATED)
-        self._put(ref, version, State(version.data, version.emitted_at, {}, version.consent_time, seq))
+        self._put(
+            ref, version, State(version.data, version.emitted_at, {}, version.consent_time, seq)
+        )
         self.search[ref] = version.derived.search
         self._count(ref, 1, version.emitted_at)
 
@@ -119,4 +121,3 @@ class Changes:
 
     def _count(self, ref: Ref, added: int, emitted_at: datetime | None) -> None:
         self.counts[ref.connection_id, ref.stream].note(added, emitted_at=emitted_at)
-

@@ -67,7 +67,9 @@ def emitted_times(
 
 def _kept(state: State, data: Mapping[str, Any], changed: list[str]) -> list[datetime]:
     kept = data.keys() - changed
-    own = [datetime.fromisoformat(state.field_emitted[n]) for n in kept & state.field_emitted.keys()]
+    own = [
+        datetime.fromisoformat(state.field_emitted[n]) for n in kept & state.field_emitted.keys()
+    ]
     return [*own, state.emitted_at] if kept - state.field_emitted.keys() else own
 
 

@@ -33,9 +33,7 @@ def connect(
     """
     source = Source.unscoped.filter(owner_id=owner_id, connector_key=connector_key).first()
     if source is None or source.current_declaration_id is None:
-        raise NotFound(
-            message=f"No source {connector_key!r} is declared.", param="connector_key"
-        )
+        raise NotFound(message=f"No source {connector_key!r} is declared.", param="connector_key")
     new = Connection(
         connection_id=_checked_id(connection_id),
         owner_id=owner_id,

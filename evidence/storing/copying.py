@@ -58,7 +58,7 @@ def text_array(values: Sequence[str | None]) -> bytes:
     if not values:
         return NULL
     parts = ("NULL" if value is None else f'"{value.translate(_QUOTED)}"' for value in values)
-    return text("{%s}" % ",".join(parts))
+    return text(f"{{{','.join(parts)}}}")
 
 
 def binary_row(*columns: bytes) -> bytes:

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from evidence.declarations.layout import StreamLayout
-from evidence.declarations.types import StreamDeclaration
 from evidence.declarations.records import RecordValidator
+from evidence.declarations.types import StreamDeclaration
 from evidence.models.connections import Connection
 from evidence.models.declared import Declared, declared
 from evidence.refusals import (

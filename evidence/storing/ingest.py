@@ -17,16 +17,20 @@ from evidence.storing.batches import Batch, Preparer
 from evidence.storing.entries import Address
 from evidence.storing.indexes import Upkeep
 from evidence.storing.lines import Line
-from evidence.storing.receipts import NOTICES, Code, Receipt
+from evidence.storing.receipts import Code, Receipt
 from evidence.storing.writing import Run, Written, write
 
 RECEIPTS_KEPT = 10_000
-"""Receipts that an outcome holds; beyond them lines are only counted, or go to ``on_receipt``."""
+"""Receipts that an outcome holds; all of them go to ``on_receipt``."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of all lines so far: ``lines`` = accepted + refused + suppressed."""
+    """What became of all lines so far.
+
+    ``by_code`` counts the lines that were not stored, ``receipts`` holds the first of theirs;
+    ``notices`` holds the first of those that were stored all the same.
+    """
 
     lines: int = 0
     size: int = 0
@@ -34,8 +38,10 @@ class Outcome:
     updated: int = 0
     deleted: int = 0
     unchanged: int = 0
+    duplicates: int = 0
     by_code: Counter[Code] = field(default_factory=Counter)
     receipts: list[Receipt] = field(default_factory=list)
+    notices: list[Receipt] = field(default_factory=list)
 
     @property
     def written(self) -> int:
@@ -47,11 +53,8 @@ class Outcome:
 
     @property
     def refused(self) -> int:
-        return sum(count for code, count in self.by_code.items() if code not in NOTICES)
-
-    @property
-    def receipts_omitted(self) -> int:
-        return self.by_code.total() - len(self.receipts)
+        """Lines that were wrong; those that the owner had erased are not."""
+        return self.by_code.total() - self.by_code[Code.SUPPRESSED]
 
 
 OnReceipt = Callable[[Receipt], object]
@@ -114,9 +117,7 @@ def _ingest(
     return outcome
 
 
-def _count(
-    outcome: Outcome, batch: Batch, written: Written, on_receipt: OnReceipt | None
-) -> None:
+def _count(outcome: Outcome, batch: Batch, written: Written, on_receipt: OnReceipt | None) -> None:
     outcome.lines += batch.lines
     outcome.size += batch.size
     outcome.created += written.created
@@ -124,8 +125,17 @@ def _count(
     outcome.deleted += written.deleted
     outcome.unchanged += written.unchanged
     for receipt in sorted(batch.receipts + written.receipts, key=lambda each: each.line):
-        outcome.by_code[receipt.code] += 1
+        _note(outcome, receipt)
         if on_receipt is not None:
             on_receipt(receipt)
-        elif len(outcome.receipts) < RECEIPTS_KEPT:
-            outcome.receipts.append(receipt)
+
+
+def _note(outcome: Outcome, receipt: Receipt) -> None:
+    if receipt.code is Code.DUPLICATE_KEY:
+        outcome.duplicates += 1
+        kept = outcome.notices
+    else:
+        outcome.by_code[receipt.code] += 1
+        kept = outcome.receipts
+    if len(kept) < RECEIPTS_KEPT:
+        kept.append(receipt)

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Code(StrEnum):
-    """Why a line has a receipt. The first group are refusals, the second are notices."""
+    """Why a line has a receipt."""
 
     # The text of the line
     LINE_TOO_LONG = "line_too_long"
@@ -31,13 +31,11 @@ class Code(StrEnum):
     APPEND_ONLY_CONFLICT = "append_only_conflict"
     NOT_STORABLE = "not_storable"
 
-    # Notices: the owner had erased this record, and it stays erased.
+    # Nothing is wrong with the line, but the owner erased this record and it stays erased
     SUPPRESSED = "suppressed"
-    # An earlier line of the same import said something else of the same record; this one holds.
+    # Stored: an earlier line of the same import said something else, and this one holds
     DUPLICATE_KEY = "duplicate_key"
 
-
-NOTICES = frozenset({Code.SUPPRESSED, Code.DUPLICATE_KEY})
 
 MEANINGS: dict[Code, str] = {
     Code.LINE_TOO_LONG: "The line is longer than this way in takes.",
@@ -77,10 +75,6 @@ class Receipt:
     path: str | None = None
     reason: str | None = None
     receipt_id: str = field(default_factory=_receipt_id)
-
-    @property
-    def is_notice(self) -> bool:
-        return self.code in NOTICES
 
 
 class Rejected(Exception):  # noqa: N818 - it is one line's end, not a failure of ours

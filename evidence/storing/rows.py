@@ -6,7 +6,7 @@ are copied straight into their table and a replaced row is deleted first.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 from django.db import connection
@@ -55,7 +55,7 @@ def page(connection_id: str, stream: str, *, after: str, limit: int) -> dict[Ref
 
 
 def _states(
-    connection_id: str, stream: str, statement: str, values: tuple[object, ...]
+    connection_id: str, stream: str, statement: str, values: tuple[Any, ...]
 ) -> dict[Ref, State]:
     with connection.cursor() as cursor:
         cursor.execute(statement, [connection_id, stream, *values])

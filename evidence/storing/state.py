@@ -11,6 +11,8 @@ from evidence.models.connections import CollectorState
 from evidence.models.declared import declared
 from evidence.models.sources import Source
 from evidence.refusals import InvalidRequest, NotFound, StreamNotDeclared
+from evidence.storing.parsing import refuse_nul
+from evidence.storing.receipts import MEANINGS, Rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +77,7 @@ def _check(state: object, source: Source) -> None:
     for stream in state:
         if stream not in streams:
             raise StreamNotDeclared(param="state")
+    try:
+        refuse_nul(state)
+    except Rejected as refusal:
+        raise InvalidRequest(message=MEANINGS[refusal.code], param="state") from None

@@ -139,7 +139,9 @@ class _Writer:
             if record.derived is None or record.entry.op is Op.DELETE:
                 self._delete(record)
             else:
-                self._upsert(record, Version(record.entry.data, record.entry.emitted_at, record.derived))
+                self._upsert(
+                    record, Version(record.entry.data, record.entry.emitted_at, record.derived)
+                )
         except Rejected as refusal:
             self._receipt(record, refusal.code)
 

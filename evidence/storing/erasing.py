@@ -1,0 +1,103 @@
+"""Taking records away: one, a stream, or a connection with everything it holds."""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from django.db import connection, transaction
+
+from evidence.models.keyed import key_digest
+from evidence.storing import rows
+from evidence.storing.changes import Changes
+from evidence.storing.locking import hold_one
+from evidence.storing.rows import Ref
+
+RECORDS_AT_ONCE = 1_000
+
+# A hash of an erased value could still be held against a guess by whoever has the secret.
+FORGET_VALUES = """
+UPDATE evidence_recordchange SET before = coalesce((
+    SELECT jsonb_object_agg(b.field, CASE b.hash WHEN 'null' THEN b.hash ELSE '""' END)
+    FROM jsonb_each(before) AS b(field, hash)
+), '{}')
+WHERE connection_id = %s AND stream = %s AND record_key = %s AND before IS NOT NULL
+"""
+SUPPRESS = """
+INSERT INTO evidence_suppression (connection_id, stream, key_digest, erased_at)
+VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING
+"""
+# In this order: what points at a row goes before it. All of them have a connection_id.
+TABLES = (
+    "evidence_blobchunk",
+    "evidence_blob",
+    "evidence_searchtext",
+    "evidence_recordchange",
+    "evidence_record",
+    "evidence_suppression",
+    "evidence_streamstate",
+    "evidence_connection",
+)
+
+
+def erase(
+    connection_id: str, *, stream: str, record_key: str, suppress: bool, now: datetime
+) -> bool:
+    """Takes away one record with its blobs and leaves a tombstone; whether there was one.
+
+    With ``suppress`` it stays away: imports skip it from now on, and what its changes still said
+    of its values is forgotten. Raises ``ConnectionNotFound``.
+    """
+    ref = Ref(connection_id, stream, record_key)
+    with transaction.atomic():
+        existed = _delete([ref], now=now) == 1
+        if suppress:
+            _suppress(ref, now)
+    return existed
+
+
+def erase_stream(connection_id: str, *, stream: str, now: datetime) -> int:
+    """Takes away every record of a stream, each with a tombstone; how many there were. Batch by
+    batch: a run that was cut short is completed by another. Raises ``ConnectionNotFound``."""
+    erased = 0
+    while refs := _some(connection_id, stream):
+        with transaction.atomic():
+            erased += _delete(refs, now=now)
+    return erased
+
+
+def erase_connection(connection_id: str) -> int:
+    """Takes away a connection, its records, their history and its suppression list; how many
+    records there were. No tombstones: nobody can ask for them any more. Raises
+    ``ConnectionNotFound``."""
+    deleted: dict[str, int] = {}
+    with transaction.atomic():
+        hold_one(connection_id)
+        with connection.cursor() as cursor:
+            for table in TABLES:
+                cursor.execute(f"DELETE FROM {table} WHERE connection_id = %s", [connection_id])  # noqa: S608 - one of TABLES
+                deleted[table] = cursor.rowcount
+    return deleted["evidence_record"]
+
+
+def _delete(refs: Iterable[Ref], *, now: datetime) -> int:
+    """Deletes those of some records of one connection that exist, inside a transaction."""
+    refs = list(refs)
+    held = hold_one(refs[0].connection_id)
+    changes = Changes({held.connection_id: held}, now, rows.states(refs))
+    existing = list(changes.states)
+    for ref in existing:
+        changes.delete(ref, emitted_at=None)
+    changes.save()
+    return len(existing)
+
+
+def _some(connection_id: str, stream: str) -> list[Ref]:
+    with transaction.atomic():
+        hold_one(connection_id)
+        return list(rows.page(connection_id, stream, after="", limit=RECORDS_AT_ONCE))
+
+
+def _suppress(ref: Ref, now: datetime) -> None:
+    digest = key_digest(ref.record_key, connection_id=ref.connection_id, stream=ref.stream)
+    with connection.cursor() as cursor:
+        cursor.execute(FORGET_VALUES, list(ref))
+        cursor.execute(SUPPRESS, [ref.connection_id, ref.stream, digest, now])
