@@ -15,9 +15,10 @@ from pdpp_site import setup_links
 from pdpp_site.forms import SetUpForm
 
 # The address of the page is a secret while the link is open: nothing may load from elsewhere
-# or learn it as a referrer.
+# or learn it as a referrer. (Under "no-referrer" browsers send the form with "Origin: null", which
+# Django's protection against forged requests rightly refuses.)
 PAGE_HEADERS = {
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "strict-origin",
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'self'; form-action 'self'; "
         "base-uri 'none'; frame-ancestors 'none'"

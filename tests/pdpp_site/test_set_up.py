@@ -131,7 +131,7 @@ def test_the_form_needs_the_token_of_its_own_page() -> None:
 def test_the_page_loads_nothing_from_elsewhere_and_is_kept_nowhere(client: Client) -> None:
     answer = client.get(page(setup_links.make(timezone.now())))
 
-    assert answer["Referrer-Policy"] == "no-referrer"
+    assert answer["Referrer-Policy"] == "strict-origin"
     assert "default-src 'none'" in answer["Content-Security-Policy"]
     assert "no-store" in answer["Cache-Control"]
     assert answer["X-Frame-Options"] == "DENY"
