@@ -15,13 +15,20 @@ from django.conf import settings
 
 from demo import life
 from evidence.access.held import State, connection_ids, grants_with_state, in_state
-from evidence.access.issuing import GrantRequest, issue, mint_token, register_client
+from evidence.access.issuing import (
+    GrantRequest,
+    issue,
+    mint_token,
+    register_client,
+    revoke_grant,
+)
 from evidence.access.resolving import StreamRequest
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.owners import the_owner
 from evidence.storing.connections import connect
 from evidence.storing.declarations import declare
+from evidence.storing.erasing import erase_connection
 from evidence.storing.ingest import Outcome, ingest_lines
 from evidence.storing.lines import Line
 
@@ -63,6 +70,20 @@ def load(*, now: datetime, on_progress: OnProgress) -> Outcome:
 def _lines() -> Iterator[Line]:
     for number, record in enumerate(life.records(), start=1):
         yield Line(number, orjson.dumps(record))
+
+
+def remove(*, now: datetime) -> int:
+    """End every grant over nothing but demo connections, then erase those; how many there were.
+
+    The demo does not come back with the next start, only with ``manage.py demo load``.
+    """
+    demo = frozenset(Connection.unscoped.filter(demo=True).values_list("connection_id", flat=True))
+    for grant in in_state(grants_with_state(now), State.ACTIVE):
+        if demo.issuperset(connection_ids(grant)):
+            revoke_grant(grant.grant_id, now=now)
+    for connection_id in demo:
+        erase_connection(connection_id)
+    return len(demo)
 
 
 def tokens(now: datetime) -> DemoTokens | None:
