@@ -50,7 +50,9 @@ _CONNECTIONS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 def declarations() -> list[dict[str, Any]]:
     """One source declaration for each connector, in a fixed order."""
     folder = cast.HERE / "declarations"
-    return [json.loads((folder / f"{source}.json").read_text()) for source in _SOURCES]
+    return [
+        json.loads((folder / f"{source}.json").read_text(encoding="utf-8")) for source in _SOURCES
+    ]
 
 
 def connections() -> list[dict[str, Any]]:

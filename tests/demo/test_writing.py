@@ -1,0 +1,27 @@
+"""`python -m demo DIR`: the life as files."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from demo import __main__ as program
+from demo import life
+
+
+def test_it_writes_records_declarations_connections_and_blobs(tmp_path: Path) -> None:
+    assert program.main([str(tmp_path)]) == 0
+    lines = (tmp_path / "records.jsonl").read_bytes().split(b"\n")
+    assert len(lines) == life.COUNT + 1
+    assert json.loads(lines[0]) == next(life.records())
+    assert json.loads((tmp_path / "connections.json").read_text()) == life.connections()
+    written = {path.stem: json.loads(path.read_text()) for path in tmp_path.glob("declarations/*")}
+    assert written == {each["connector_key"]: each for each in life.declarations()}
+    assert {path.name for path in tmp_path.glob("blobs/*")} == {
+        blob["blob_id"] for blob in life.blobs()
+    }
+
+
+def test_it_asks_for_the_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert program.main([]) == 2
+    assert "usage" in capsys.readouterr().err
