@@ -2,13 +2,14 @@
 # make test   run the tests, on a database of their own unless DATABASE_URL is set; ARGS goes to
 #             pytest: make test ARGS="-n0 -k set_up"
 # make check  run every static check
+# make mutants  plant faults in the wall; each must turn a test red
 # Each makes .venv first and installs what is missing.
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-.PHONY: run test check format clean
+.PHONY: mutants run test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -28,6 +29,9 @@ check: .venv/development
 	PDPP_SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(50))') \
 	$(BIN)/python manage.py check --deploy --fail-level WARNING
 	$(BIN)/deptry .
+
+mutants: .venv/development
+	$(BIN)/python -m tests.mutants $(ARGS)
 
 format: .venv/development
 	$(BIN)/ruff format .

@@ -18,7 +18,7 @@ from typing import Any
 import orjson
 
 from evidence.access.scope import ConnectionFacts, Only, TimeRange
-from evidence.access.statements import Fragment, fetched, joined
+from evidence.access.statements import Fragment, fetched, joined, within
 from evidence.access.visible import VisibleStream
 
 SHOWN = "r.connection_id, r.record_key, r.sort_key, r.emitted_at, r.field_emitted, r.data"
@@ -184,11 +184,7 @@ def _condition(stream: str, time: object, records: object) -> Fragment:
     """What one grant says about rows, one clause a line."""
     condition = Fragment(" AND r.stream = %s", (stream,))
     if isinstance(time, TimeRange):
-        condition += Fragment(" AND r.consent_time IS NOT NULL")
-        if time.since is not None:
-            condition += Fragment(" AND r.consent_time >= %s", (time.since,))
-        if time.until is not None:
-            condition += Fragment(" AND r.consent_time < %s", (time.until,))
+        condition += within("r.consent_time", time)
     if isinstance(records, Only):
         condition += Fragment(" AND r.record_key = ANY(%s)", (sorted(records.names),))
     return condition

@@ -1,5 +1,6 @@
 """``GET /v1/streams/{stream}/records``."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -7,6 +8,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from evidence.access.issuing import GrantRequest, revoke_grant
 from evidence.access.resolving import StreamRequest
+from evidence.models.connections import Connection
 from tests.world import BANK, NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"
@@ -29,6 +31,48 @@ def test_it_shows_the_granted_fields_and_no_others(world: World) -> None:
 def test_it_hides_what_lies_outside_the_time_range(world: World) -> None:
     assert "m0" in world.get(LIST, who="alice", connection_id=PERSONAL).ids
     assert "m0" not in world.get(LIST, connection_id=PERSONAL).ids
+
+
+def test_the_end_of_the_time_range_is_outside(world: World) -> None:
+    world.grant(
+        "ivan",
+        GrantRequest(
+            connection_ids=[PERSONAL],
+            streams=[StreamRequest(name="messages", until=datetime(2026, 1, 12, 10, tzinfo=UTC))],
+        ),
+    )
+    assert world.get(LIST, who="ivan").ids == ["m1", "m0"]
+
+
+def test_a_revoked_connection_is_gone_for_everybody(world: World) -> None:
+    Connection.unscoped.filter(connection_id=WORK).update(status=Connection.Status.REVOKED)
+    assert world.get(LIST).ids == ["m3", "m2", "m1"]
+    assert world.get(LIST, connection_id=WORK).error["code"] == "connection_not_found"
+
+
+def test_a_shown_field_need_not_choose_rows(world: World) -> None:
+    answer = world.get(LIST, who="alice", connection_id=PERSONAL, filter__labels="home")
+    assert answer.status == 400
+    refused = world.get(LIST, who="dora", connection_id=PERSONAL, filter__labels="home")
+    assert (refused.status, refused.error["code"]) == (403, "field_not_granted")
+
+
+def test_fields_that_differ_between_connections_are_usable_where_granted(world: World) -> None:
+    world.grant(
+        "jana",
+        GrantRequest(connection_ids=[PERSONAL], streams=[StreamRequest(name="messages")]),
+        GrantRequest(
+            connection_ids=[WORK], streams=[StreamRequest(name="messages", fields=["subject"])]
+        ),
+    )
+    shown = {
+        each["connection_id"]: set(each["data"]) for each in world.get(LIST, "jana").body["data"]
+    }
+    assert shown[WORK] == {"id", "subject"}
+    assert "body_text" in shown[PERSONAL]
+    assert world.get(LIST, "jana", filter__size_bytes=500).error["code"] == "field_not_granted"
+    narrowed = world.get(LIST, "jana", filter__size_bytes=500, connection_id=PERSONAL)
+    assert narrowed.ids == ["m2"]
 
 
 def test_a_record_without_a_time_is_outside_every_time_range(world: World) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
+from evidence.access.issuing import GrantRequest
+from evidence.access.resolving import StreamRequest
 from tests.world import MAIL, PERSONAL, WORK, World
 
 
@@ -110,6 +112,21 @@ def test_counts_are_told_only_where_nothing_is_hidden(world: World) -> None:
     counts = {(row["connection_id"], row["name"]): row["record_count"] for row in rows}
     assert counts[PERSONAL, "messages"] == 5
     assert all("record_count" not in row for row in world.get("/v1/streams").body["data"])
+
+
+def test_freshness_is_told_only_where_no_field_is_hidden(world: World) -> None:
+    assert stream(world.get("/v1/schema", who="dora", connection_id=WORK).body)["freshness"] == {
+        "status": "current",
+        "captured_at": "2026-10-01T00:00:00Z",
+    }
+    world.grant(
+        "kim",
+        GrantRequest(
+            connection_ids=[WORK], streams=[StreamRequest(name="messages", fields=["subject"])]
+        ),
+    )
+    row = stream(world.get("/v1/schema", who="kim").body)
+    assert (row["record_count"], row["freshness"]["captured_at"]) == (2, None)
 
 
 def test_an_expand_needs_the_related_stream(world: World) -> None:

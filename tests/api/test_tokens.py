@@ -3,6 +3,8 @@
 from datetime import timedelta
 
 import pytest
+from django.db import IntegrityError, transaction
+from django.test import Client
 
 from evidence.access.issuing import (
     GrantRequest,
@@ -13,7 +15,8 @@ from evidence.access.issuing import (
     revoke_token,
 )
 from evidence.access.resolving import StreamRequest
-from tests.world import BANK, NOW, World
+from evidence.models.grants import AccessToken, Grant
+from tests.world import BANK, CHAT, NOW, World
 
 LIST = "/v1/streams/messages/records"
 
@@ -39,8 +42,6 @@ def test_an_unknown_token_is_an_invalid_one(world: World, bearer: str) -> None:
 
 
 def test_the_scheme_is_exactly_bearer(world: World) -> None:
-    from django.test import Client
-
     sent = {"Authorization": f"bearer {world.tokens['bob']}"}
     assert Client(headers=sent).get(LIST).status_code == 401
 
@@ -96,6 +97,21 @@ def test_one_revoked_grant_of_a_package_leaves_the_others(world: World) -> None:
     assert world.get(LIST, who="dora").error["code"] == "grant_revoked"
 
 
+def test_a_replaced_grant_ends_and_its_successor_holds(world: World) -> None:
+    mail, chat, _bank = world.grants["dora"]
+    Grant.unscoped.filter(grant_id=chat.grant_id).update(superseded_by=mail.grant_id)
+    assert world.get(LIST, who="dora", connection_id=CHAT).error["code"] == "connection_not_found"
+    assert world.get(LIST, who="dora").status == 200
+
+
+def test_a_grant_cannot_be_changed_once_issued(world: World) -> None:
+    grant = Grant.unscoped.get(grant_id=world.grants["bob"][0].grant_id)
+    for change in ({"streams": []}, {"expires_at": None, "purpose_code": "x"}):
+        with pytest.raises(IntegrityError, match="cannot change"), transaction.atomic():
+            Grant.unscoped.filter(grant_id=grant.grant_id).update(**change)
+    assert world.get(LIST).status == 200
+
+
 def test_a_revoked_package_ends_all_of_its_tokens(world: World) -> None:
     assert revoke_package(world.packages["dora"].package_id, now=NOW)
     assert world.get("/v1/schema", who="dora").error["code"] == "grant_revoked"
@@ -125,8 +141,6 @@ def test_an_owner_token_expires_too(world: World) -> None:
 
 
 def test_no_bearer_is_kept_in_the_database(world: World) -> None:
-    from evidence.models.grants import AccessToken
-
     kept = [bytes(row.digest) for row in AccessToken.unscoped.all()]
     for token in world.tokens.values():
         assert token.encode() not in kept

@@ -1,0 +1,90 @@
+"""The faults: in which file, which text becomes which, and what would be wrong with the product."""
+
+from typing import NamedTuple
+
+
+class Mutant(NamedTuple):
+    wrong: str
+    path: str
+    old: str
+    new: str
+
+
+ACCESS = "evidence/access/"
+READING = "evidence/reading/"
+
+MUTANTS = (
+    Mutant("every stream of the connection is read", ACCESS + "rows.py",
+        '" AND r.stream = %s"', '" AND (r.stream = %s OR true)"'),
+    Mutant("the start of the time range is forgotten", ACCESS + "rows.py",
+        "if time.since is not None:", "if False:"),
+    Mutant("the end of the time range is forgotten", ACCESS + "rows.py",
+        "if time.until is not None:", "if False:"),
+    Mutant("the time range is forgotten", ACCESS + "rows.py",
+        "if isinstance(time, TimeRange):", "if False:"),
+    Mutant("an empty list of records means all of them", ACCESS + "rows.py",
+        "if isinstance(records, Only):", "if isinstance(records, Only) and records.names:"),
+    Mutant("hidden fields are shown", ACCESS + "rows.py",
+        "if fields.allows(name)}", "}"),
+    Mutant("hidden changes move the emitted time", ACCESS + "rows.py",
+        "if field_emitted is None:", "if True:"),
+    Mutant("hidden cursor fields order rows", ACCESS + "visible.py",
+        "return self.shows(self.stream.cursor_field)", "return True"),
+    Mutant("hidden fields can be named", ACCESS + "visible.py",
+        "if not self.shows(name):", "if False:"),
+    Mutant("any field can choose rows", ACCESS + "visible.py",
+        "if not self.filters_by(name):", "if False:"),
+    Mutant("one grant's field opens it on every connection", ACCESS + "visible.py",
+        "return field is not None and all(", "return field is not None and any("),
+    Mutant("counters are told where rows are hidden", ACCESS + "counts.py",
+        "if visible.is_whole", "if True"),
+    Mutant("a hidden change moves the freshness", ACCESS + "counts.py",
+        "latest if wanted[connection_id, stream] else None", "latest"),
+    Mutant("a revoked token goes on", ACCESS + "tokens.py",
+        "if found.revoked_at is not None:", "if False:"),
+    Mutant("an expired token goes on", ACCESS + "tokens.py",
+        "if found.expires_at is not None and found.expires_at <= now:", "if False:"),
+    Mutant("owner tokens work anywhere", ACCESS + "tokens.py",
+        "if found.resource != resource and found.kind == TokenKind.OWNER:", "if False:"),
+    Mutant("a token works at every resource", ACCESS + "tokens.py",
+        "    if found.resource != resource:", "    if False:"),
+    Mutant("a revoked package goes on", ACCESS + "tokens.py",
+        "if found.package_revoked_at is not None:", "if False:"),
+    Mutant("a revoked or expired grant goes on", ACCESS + "tokens.py",
+        "if not row[3] and not row[5]]", "]"),
+    Mutant("a replaced grant goes on", ACCESS + "tokens.py",
+        "[row for row in rows if not row[4]]", "list(rows)"),
+    Mutant("a revoked connection is still read", ACCESS + "tokens.py",
+        "AND c.status <> 'revoked'", ""),
+    Mutant("a grant reaches connections it does not name", ACCESS + "gate.py",
+        "if connection_id in terms.connection_ids", "if True"),
+    Mutant("an ungranted stream looks like an unknown one", ACCESS + "gate.py",
+        "if declares:", "if False:"),
+    Mutant("a stream of another source looks forbidden", ACCESS + "gate.py",
+        "if declares:", "if True:"),
+    Mutant("hidden fields are searched", READING + "search.py",
+        "            if alone.shows(name)\n", ""),
+    Mutant("hidden texts are quoted", READING + "search.py",
+        "if match.visible.shows(name) and name in", "if name in"),
+    Mutant("a hidden time breaks ties", ACCESS + "matches.py",
+        'at = "r.consent_time" if shows_time else "NULL::timestamptz"', 'at = "r.consent_time"'),
+    Mutant("a hidden time field tells the window", READING + "records.py",
+        "if not visible.shows(visible.stream.consent_time_field):", "if False:"),
+    Mutant("an ambiguity names connections that hide the record", READING + "records.py",
+        'if each["connection_id"] in holding]', "]"),
+    Mutant("a cursor works for another holder", "evidence/api/cursors.py",
+        'if content["o"] != _mark(_holder(scope)):', "if False:"),
+    Mutant("a cursor survives a change of the grant", "evidence/api/cursors.py",
+        'if content["b"] != _mark(scope.binding):', "if False:"),
+    Mutant("a cursor works for another query", "evidence/api/cursors.py",
+        "    if changed:", "    if False:"),
+    Mutant("everybody may write", "evidence/api/base.py",
+        "if self.owner_only and scope.kind is not TokenKind.OWNER:", "if False:"),
+    Mutant("unknown parameters are ignored", "evidence/api/params.py",
+        "            if name not in allowed:", "            if False:"),
+    Mutant("a grant wider than its request is issued", ACCESS + "resolving.py",
+        "    if request.fields is None:", "    if True:"),
+    Mutant("bearers are kept as they are", ACCESS + "secrets.py",
+        'return hmac.digest(key_for("bearer"), bearer.encode(), hashlib.sha256)',
+        "return bearer.encode()"),
+)  # fmt: skip
