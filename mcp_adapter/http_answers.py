@@ -104,6 +104,8 @@ class Utf8Sender:
 def _rewritten(content: bytes, start: Message) -> tuple[bytes, bytes]:
     kind = dict(start["headers"]).get(b"content-type", b"")
     if kind.startswith(b"application/json"):
+        if start["status"] == 400:
+            content = _worded(content)
         # Without an escape there is nothing to rewrite: control characters are rare.
         return (_utf8(content) if b"\\u" in content else content), b"application/json"
     if start["status"] < 400:
@@ -111,6 +113,15 @@ def _rewritten(content: bytes, start: Message) -> tuple[bytes, bytes]:
     message = content.decode(errors="replace") or "The request was refused."
     body = Answer.plain_error(start["status"], "invalid_request", message).body
     return dumps(body).encode(), b"application/json"
+
+
+def _worded(content: bytes) -> bytes:
+    """The refusal of a malformed envelope without the validator's own words and addresses."""
+    if b"Validation error" not in content:
+        return content
+    body = orjson.loads(content)
+    body["error"]["message"] = "The body is not a JSON-RPC request or notification"
+    return orjson.dumps(body)
 
 
 def _utf8(content: bytes) -> bytes:

@@ -21,9 +21,9 @@ from mcp_adapter import resources
 from mcp_adapter.errors import AdapterError, ToolError
 from mcp_adapter.instructions import INSTRUCTIONS
 from mcp_adapter.json_text import dumps
+from mcp_adapter.registry import TOOLS
 from mcp_adapter.rest import Refused, Rest
 from mcp_adapter.tool import Result
-from mcp_adapter.tools import TOOLS
 
 Answered = TypeVar("Answered")
 Context: TypeAlias = ServerRequestContext[Any, Any]

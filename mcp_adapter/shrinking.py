@@ -7,6 +7,7 @@ result may be smaller than REST cuts, or when a remote provider cuts nothing.
 from typing import Any
 
 from mcp_adapter.json_text import dumps, size
+from mcp_adapter.labels import clipped
 
 _WORTH_CUTTING = 200
 _PREVIEW_CHARS = 60
@@ -79,6 +80,17 @@ def _shrink_evidence(item: dict[str, Any], *, most: int) -> None:
     if isinstance(excerpts, list) and len(excerpts) > 1 and size(item) > most:
         item["evidence_excerpts"] = excerpts[:1]
         item["evidence_excerpts_left_out"] = len(excerpts) - 1
+    if "evidence_excerpts" in item and size(item) > most:
+        item |= {name: _clipped(value) for name, value in item.items()} | {"cut": True}
+
+
+def _clipped(value: Any) -> Any:
+    """The value with its long strings cut, as its `cut` mark says."""
+    if isinstance(value, str):
+        return clipped(value, _WORTH_CUTTING)
+    if isinstance(value, dict):
+        return {name: _clipped(inner) for name, inner in value.items()}
+    return [_clipped(inner) for inner in value] if isinstance(value, list) else value
 
 
 def shrunk_groups(body: dict[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ LEGEND = {
     "sem": "semantic search covers it",
     "a": "aggregate: metric with field, or group_by, or group_by_time",
     "g=false": "not granted",
+    "primary_key": "identity, returned with every projection",
 }
 """What the flags of a compact field mean."""
 

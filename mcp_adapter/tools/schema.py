@@ -80,7 +80,8 @@ def _budget(body: dict[str, Any], *, first: bool) -> budgets.Budget:
     names = [
         name
         for connector in body["connectors"]
-        for name in (str(connector.get("connector_key")), *connector.get("stream_names", []))
+        if "stream_names" in connector
+        for name in (str(connector.get("connector_key")), *connector["stream_names"])
     ]
     extra = sum(wire_size(name) for name in names) if first else 0
     return budgets.Budget(budgets.PAGE.structured + extra, budgets.PAGE.text + extra)

@@ -116,7 +116,5 @@ def comparable(result: types.CallToolResult) -> Any:
 
 def _steady(value: Any) -> Any:
     if isinstance(value, dict):
-        return {
-            name: None if name in _DIFFERS else _steady(inner) for name, inner in value.items()
-        }
+        return {name: None if name in _DIFFERS else _steady(inner) for name, inner in value.items()}
     return [_steady(inner) for inner in value] if isinstance(value, list) else value

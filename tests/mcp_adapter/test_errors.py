@@ -18,7 +18,9 @@ def test_a_refusal_of_the_resource_server_passes_unchanged_in_both_channels(era:
     answer = error(404, "not_found", param="stream", request_id="req_9", something_new=[1])
     assert isinstance(answer.body, dict)
 
-    shown = refusal(call(FakeRest(answers={LIST: answer}), "query_records", era=era, stream="messages"))
+    shown = refusal(
+        call(FakeRest(answers={LIST: answer}), "query_records", era=era, stream="messages")
+    )
 
     assert shown == answer.body["error"]
 
@@ -37,9 +39,7 @@ def test_a_refusal_of_the_resource_server_passes_unchanged_in_both_channels(era:
     ],
 )
 def test_every_refusal_says_what_to_call_next(status: int, code: str) -> None:
-    result = call(
-        FakeRest(answers={LIST: error(status, code)}), "query_records", stream="messages"
-    )
+    result = call(FakeRest(answers={LIST: error(status, code)}), "query_records", stream="messages")
 
     assert refusal(result)["code"] == code
     assert structured(result)["next_step"]

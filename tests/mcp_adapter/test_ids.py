@@ -13,9 +13,7 @@ from mcp_adapter.ids import InvalidId, RecordRef
 from tests.scenarios import scenario
 
 PLAIN = st.text(string.ascii_letters + string.digits + "_-~ é日", min_size=1, max_size=30)
-KEYS = st.text(
-    st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=60
-)
+KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=60)
 
 
 @given(connection=PLAIN, stream=PLAIN, key=KEYS)

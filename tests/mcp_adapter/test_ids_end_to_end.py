@@ -153,7 +153,9 @@ def test_the_structured_data_is_the_envelope_of_the_resource_server(world: World
 @scenario("A8", "B4", "B11")
 @pytest.mark.parametrize("key", ["2026/0042", "a\\b", "x..y@mail.example", "..", "ünï:☃"])
 def test_a_key_of_any_shape_is_found_and_opened_by_what_is_shown(world: World, key: str) -> None:
-    world.put((WORK, "messages", {"id": key, "subject": "Xylophone", "body_text": "hear xylophone"}))
+    world.put(
+        (WORK, "messages", {"id": key, "subject": "Xylophone", "body_text": "hear xylophone"})
+    )
     bearer = world.tokens["dora@mcp"]
     (hit,) = seen(real.call(bearer, "search", q="xylophone"))["results"]
 

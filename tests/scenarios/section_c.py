@@ -14,7 +14,9 @@ SCENARIOS = (
         "The stdio adapter starts from the environment without any profile and serves the very "
         "tools that the hosted endpoint serves.",
     ),
-    Scenario("C3", "The tools are exactly the six read tools; no older or event tool is among them."),
+    Scenario(
+        "C3", "The tools are exactly the six read tools; no older or event tool is among them."
+    ),
     Scenario(
         "C4",
         "Every tool takes an optional connection_id, and none the deprecated "

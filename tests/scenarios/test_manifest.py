@@ -12,9 +12,7 @@ COUNTS = {"A": 9, "B": 11, "C": 20, "D": 9}
 
 def cited() -> set[str]:
     """Every id that stands in a `@scenario(…)` above a test function."""
-    return {
-        each for path in TESTS.rglob("test_*.py") for each in _ids(ast.parse(path.read_text()))
-    }
+    return {each for path in TESTS.rglob("test_*.py") for each in _ids(ast.parse(path.read_text()))}
 
 
 def _ids(tree: ast.Module) -> Iterator[str]:

@@ -1,0 +1,125 @@
+"""fetch, against a resource server in memory."""
+
+import json
+
+import pytest
+
+from evidence import limits
+from mcp_adapter.json_text import size, wire_size
+from tests.mcp_adapter.fake_rest import FakeRest
+from tests.mcp_adapter.hosts import ERAS, call, seen, structured, text_of
+from tests.scenarios import scenario
+
+ID = "cin_work/messages:m1"
+
+
+def holding(**data: object) -> FakeRest:
+    return FakeRest(records=[("cin_work", "messages", "m1", {"id": "m1", **data})])
+
+
+@scenario("C17")
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"subject": "S", "body": "text " * 50},
+        {"subject": "S"},
+        {"body": "日本語" * 5_000},
+        {"body": '"\\\n' * 5_000},
+        {"body": "x" * 1_000_000, **{f"f{n}": "y" * 50 for n in range(300)}},
+        {f"f{n}": n for n in range(3_000)},
+        {"deep": [[[[[[1] * 500] * 5]]]]},
+    ],
+)
+def test_a_document_is_the_same_in_both_channels_and_within_its_budget(
+    era: str, data: dict[str, object]
+) -> None:
+    result = call(holding(**data), "fetch", era=era, id=ID)
+
+    document = structured(result)
+    assert set(document) == {"id", "title", "text", "url", "metadata"}
+    assert seen(result) == document
+    assert wire_size(text_of(result)) <= limits.READ_BYTES
+    assert size(document) <= limits.READ_BYTES
+    assert document["text"]
+
+
+def test_a_long_text_starts_at_its_beginning_and_says_where_it_goes_on() -> None:
+    body = "".join(f"line {n}\n" for n in range(5_000))
+    fake = holding(subject="S", body=body)
+
+    document = structured(call(fake, "fetch", id=ID))
+    metadata = document["metadata"]
+    onward = structured(call(fake, metadata["next"]["tool"], **metadata["next"]["args"]))
+
+    assert body.startswith(document["text"])
+    assert metadata["complete"] is False
+    assert (metadata["end_chars"], metadata["total_chars"]) == (len(document["text"]), len(body))
+    assert body.startswith(document["text"] + onward["window"]["text"])
+
+
+def test_a_large_field_beside_the_text_is_named_with_the_call_that_reads_it() -> None:
+    fake = holding(body="short", transcript="t" * 50_000)
+
+    document = structured(call(fake, "fetch", id=ID))
+
+    assert document["text"].startswith("short") or document["text"].startswith("t")
+    assert document["metadata"]["complete"] is False
+    step = document["metadata"]["next"]
+    window = structured(call(fake, step["tool"], **step["args"]))["window"]
+    assert window["text"].startswith("t")
+
+
+def test_max_bytes_shows_more_and_less() -> None:
+    fake = holding(body="word " * 10_000)
+
+    sizes = [
+        len(text_of(call(fake, "fetch", id=ID, **more)))
+        for more in ({"max_bytes": 4_000}, {}, {"max_bytes": 50_000})
+    ]
+
+    assert sizes[0] <= 2_000 < sizes[1] <= 8_000 < sizes[2] <= 25_000
+
+
+@scenario("C18")
+def test_without_a_text_field_the_text_is_the_projected_record_as_json() -> None:
+    fake = holding(subject="S", body="hidden words", price=7)
+
+    result = call(fake, "fetch", id=ID, fields=["subject", "price"])
+
+    assert json.loads(structured(result)["text"]) == {"subject": "S", "price": 7}
+    assert "hidden" not in text_of(result)
+    assert fake.calls[0][1]["fields"] == "subject,price"
+
+
+def test_the_document_url_is_absolute_and_encoded() -> None:
+    fake = FakeRest(records=[("cin_work", "messages", "a/b c", {"body": "x"})])
+    (hit,) = seen(call(fake, "search", q="x"))["results"]
+
+    document = structured(call(fake, "fetch", id=hit["id"]))
+
+    assert document["url"] == "https://records.example/records/cin_work/messages/a%2Fb%20c"
+
+
+def test_expanded_children_are_shown_by_their_handles() -> None:
+    fake = holding(body="x")
+    fake.expand["messages"] = [{"name": "files"}]
+    detail = fake._detail("messages", "m1", {})
+    assert isinstance(detail.body, dict)
+    child = {"object": "record", "id": "f1", "stream": "files", "connection_id": "cin_work",
+             "data": {"name": "lease.pdf"}}  # fmt: skip
+    detail.body["expanded"] = {
+        "files": {"object": "list", "data": [child], "has_more": True},
+        "thread": None,
+    }
+    fake.answers["/v1/streams/messages/records/m1"] = detail
+
+    document = structured(call(fake, "fetch", id=ID, expand=["files"]))
+
+    assert document["metadata"]["expanded"] == {
+        "files": {
+            "records": [{"id": "cin_work/files:f1", "data": {"name": "lease.pdf"}}],
+            "has_more": True,
+        },
+        "thread": None,
+    }

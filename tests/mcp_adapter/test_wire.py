@@ -1,0 +1,231 @@
+"""The dialects of the protocol on one URL."""
+
+import json
+from typing import Any
+
+import pytest
+
+from evidence import limits
+from tests.mcp_adapter.fake_rest import FakeRest
+from tests.mcp_adapter.http import META, MODERN, initialize, modern, rpc, send
+from tests.scenarios import scenario
+
+SEARCH = {"name": "search", "arguments": {"q": "lease"}}
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26"])
+def test_the_older_revisions_shake_hands_and_get_what_they_asked(version: str) -> None:
+    reply = send(initialize(version))
+
+    assert reply.status == 200
+    assert reply.body["result"]["protocolVersion"] == version
+    assert reply.body["result"]["instructions"]
+    assert "mcp-session-id" not in reply.headers
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", None])
+def test_an_older_call_needs_no_version_header(version: str | None) -> None:
+    reply = send(rpc("tools/call", SEARCH), mcp_protocol_version=version)
+
+    assert reply.status == 200
+    result = reply.body["result"]
+    assert result["structuredContent"]["results"]
+    assert "resultType" not in result
+
+
+def test_an_unknown_revision_in_a_handshake_gets_the_newest_that_shakes_hands() -> None:
+    assert send(initialize("1999-01-01")).body["result"]["protocolVersion"] == "2025-11-25"
+
+
+@pytest.mark.parametrize("method", ["notifications/initialized", "notifications/cancelled"])
+@pytest.mark.parametrize("version", ["2025-06-18", MODERN, None])
+def test_a_notification_is_accepted(method: str, version: str | None) -> None:
+    params = {"requestId": 1} if method.endswith("cancelled") else {}
+    body = {"jsonrpc": "2.0", "method": method, "params": params}
+
+    reply = send(body, mcp_protocol_version=version)
+
+    assert (reply.status, reply.content) == (202, b"")
+
+
+@scenario("D1")
+def test_server_discover_tells_versions_capabilities_and_instructions() -> None:
+    result = modern("server/discover").body["result"]
+
+    assert result["supportedVersions"] == [MODERN]
+    assert result["instructions"]
+    assert result["resultType"] == "complete"
+    assert (result["cacheScope"], result["ttlMs"] >= 0) == ("private", True)
+
+
+@pytest.mark.parametrize(
+    "method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
+)
+def test_lists_of_the_modern_revision_carry_private_cache_hints(method: str) -> None:
+    result = modern(method).body["result"]
+
+    assert result["resultType"] == "complete"
+    assert result["cacheScope"] == "private"
+    assert result["ttlMs"] >= 0
+    assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "pdpp"
+    assert "nextCursor" not in result
+
+
+def test_a_modern_call_is_complete_and_signed() -> None:
+    result = modern("tools/call", SEARCH).body["result"]
+
+    assert result["resultType"] == "complete"
+    assert result["isError"] is False
+    assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["version"] == "1"
+
+
+def test_tools_list_has_the_same_bytes_in_every_dialect() -> None:
+    lists = [
+        json.dumps(reply.body["result"]["tools"])
+        for reply in (
+            modern("tools/list"),
+            send(rpc("tools/list")),
+            *(
+                send(rpc("tools/list"), mcp_protocol_version=v)
+                for v in ("2025-11-25", "2025-03-26")
+            ),
+        )
+    ]
+
+    assert len(set(lists)) == 1
+
+
+@scenario("C7")
+def test_the_whole_body_of_tools_list_stays_within_the_budget() -> None:
+    for reply in (modern("tools/list"), send(rpc("tools/list"))):
+        assert len(reply.content) <= limits.TOOLS_LIST_BYTES
+
+
+@pytest.mark.parametrize(
+    ("params", "more", "status", "code"),
+    [
+        ({}, {"mcp_protocol_version": "2027-01-01"}, 400, -32020),
+        ({}, {"mcp_method": "prompts/list"}, 400, -32020),
+        ({}, {"mcp_method": None}, 400, -32020),
+        ({"cursor": "5"}, {}, 400, -32602),
+    ],
+)
+def test_modern_headers_have_to_match_the_body(
+    params: dict[str, Any], more: dict[str, Any], status: int, code: int
+) -> None:
+    reply = modern("tools/list", params, **more)
+
+    assert (reply.status, reply.body["error"]["code"]) == (status, code)
+
+
+def test_an_unsupported_version_is_told_which_are() -> None:
+    meta = {**META, "io.modelcontextprotocol/protocolVersion": "2027-01-01"}
+
+    reply = send(
+        rpc("tools/list", {"_meta": meta}),
+        mcp_protocol_version="2027-01-01",
+        mcp_method="tools/list",
+    )
+
+    assert reply.body["error"]["code"] == -32022
+    assert MODERN in reply.body["error"]["data"]["supported"]
+
+
+def test_the_name_header_has_to_name_the_tool() -> None:
+    reply = modern("tools/call", SEARCH, mcp_name="fetch")
+
+    assert (reply.status, reply.body["error"]["code"]) == (400, -32020)
+
+
+def test_a_modern_request_without_its_envelope_is_refused() -> None:
+    reply = send(rpc("tools/list"), mcp_protocol_version=MODERN, mcp_method="tools/list")
+
+    assert (reply.status, reply.body["error"]["code"]) == (400, -32602)
+
+
+@pytest.mark.parametrize(
+    "method", ["resources/subscribe", "subscriptions/listen", "logging/setLevel", "nothing/such"]
+)
+def test_a_method_that_is_not_served_is_not_found(method: str) -> None:
+    params = {"uri": "pdpp://stream/x"} if method == "resources/subscribe" else {}
+    reply = modern(method, params, accept="application/json, text/event-stream")
+
+    assert reply.status in {400, 404}
+    assert reply.body["error"]["code"] in {-32601, -32602}
+
+
+@pytest.mark.parametrize("name", ["list_streams", "create_event_subscription", "nothing"])
+def test_an_unknown_tool_is_a_protocol_error_that_names_the_tools(name: str) -> None:
+    for reply in (
+        modern("tools/call", {"name": name, "arguments": {}}),
+        send(rpc("tools/call", {"name": name, "arguments": {}})),
+    ):
+        assert reply.body["error"]["code"] == -32602
+        assert "read_record_field" in reply.body["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "body", [b"not json", b"[]", b'"x"', b'{"jsonrpc":"2.0"}', b"\xff\xfe", b"[" * 5_000]
+)
+@pytest.mark.parametrize("version", [MODERN, "2025-06-18"])
+def test_what_is_no_request_is_refused_as_json(body: bytes, version: str) -> None:
+    reply = send(body, mcp_protocol_version=version)
+
+    assert reply.status == 400
+    assert "error" in reply.body
+    assert b"Traceback" not in reply.content
+    assert b"pydantic" not in reply.content
+
+
+@pytest.mark.parametrize(
+    "params",
+    [{}, {"name": 7}, {"name": "search", "arguments": "q=x"}, {"name": "search", "arguments": [1]}],
+)
+@pytest.mark.parametrize("version", [MODERN, None])
+def test_a_malformed_call_is_refused_without_the_words_of_a_library(
+    params: dict[str, Any], version: str | None
+) -> None:
+    reply = (
+        modern("tools/call", params, mcp_name=str(params.get("name", "x")))
+        if version
+        else send(rpc("tools/call", params))
+    )
+
+    assert "error" in reply.body
+    assert b"pydantic" not in reply.content
+    assert b"CallTool" not in reply.content
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
+def test_another_content_type_is_refused_as_json(content_type: str | None) -> None:
+    reply = send(rpc("ping"), content_type=content_type)
+
+    assert reply.status in {400, 415}
+    assert "error" in reply.body
+
+
+@pytest.mark.parametrize("version", [MODERN, None])
+def test_text_travels_as_utf8_and_not_as_escapes(version: str | None) -> None:
+    reply = modern("tools/call", SEARCH) if version else send(rpc("tools/call", SEARCH))
+
+    assert "日本語".encode() in reply.content
+    assert int(reply.headers["content-length"]) == len(reply.content)
+
+
+@pytest.mark.parametrize("version", [MODERN, None])
+def test_what_is_invisible_travels_escaped_and_arrives_unchanged(version: str | None) -> None:
+    hidden = "a\u202eb\U000e0041c\u200b lease"
+    rest = FakeRest(records=[("cin_work", "messages", "m1", {"subject": "s", "body": hidden})])
+
+    reply = (
+        modern("tools/call", SEARCH, rest=rest)
+        if version
+        else send(rpc("tools/call", SEARCH), rest=rest)
+    )
+
+    text = reply.content.decode()
+    assert not {"\u202e", "\u200b", "\U000e0041"} & set(text)
+    result = reply.body["result"]
+    evidence = result["structuredContent"]["data"]["data"][0]["evidence_excerpts"][0]
+    assert evidence["plain_text"] == hidden
+    assert json.loads(result["content"][0]["text"])["results"][0]["match"].startswith("a\u202eb")
