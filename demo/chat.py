@@ -117,13 +117,12 @@ class _Workspace:
     def _played(self, name: str, *, scene: Scene, channel: str, day: date) -> Iterator[Record]:
         dice = Dice(f"scene/{self.space}/{channel}/{name}")
         actors = _actors(scene, day=day, dice=dice)
-        others = [cast.first_name(person) for person in actors.values() if person != "ida"]
         filling = Filling(
             lang=scene.lang,
             today=day,
             dice=dice,
             slots=scene.slots,
-            said={"name": others[0]},
+            said={"name": cast.first_name(actors["B"])},
             office=self.space == "work",
         )
         early, late = (9, 17) if self.space == "work" else (17, 22)
@@ -136,7 +135,7 @@ class _Workspace:
                 space=self.space,
                 channel=channel,
                 at=at,
-                author=actors[role],
+                author=actors.get(role, role),
                 text=_capital(filling.fill(text)),
                 thread=f"scene/{self.space}/{name}" if threaded else None,
                 replies=len(scene.lines) - 1 if threaded and number == 0 else 0,

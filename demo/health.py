@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from demo import clock, shapes
+from demo import clock, shapes, workouts
 from demo.dice import Dice
 
 if TYPE_CHECKING:
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 WATCH = "Pulse 3"
 SCALE = "Bathroom scale"
+STRIDES = 1180
 
 
 def records() -> Iterator[Record]:
@@ -25,8 +26,9 @@ def records() -> Iterator[Record]:
 
 def _measured(day: date) -> Iterator[Record]:
     dice = Dice(f"health/{day}")
-    if dice.chance(97):
+    if dice.chance(97) or workouts.kilometres(day):
         steps = dice.bell(2600, 14800) + (2200 if day.weekday() in (1, 3, 6) else 0)
+        steps += STRIDES * workouts.kilometres(day)
         at = clock.local(day, hour=23, minute=50)
         yield shapes.measurement("steps", at=at, value=steps, unit="count", device=WATCH)
     if dice.chance(90):

@@ -102,7 +102,9 @@ def chat(
         "author_id": opaque("u_", author, length=8),
         "author_name": cast.name_and_address(author, box="personal")[0],
         "sent_at": clock.utc(at),
-        "edited_at": None,
+        "edited_at": clock.utc(at + timedelta(minutes=3))
+        if Dice(f"edited/{name}").chance(2)
+        else None,
         "reply_count": replies,
         "reaction_count": reactions,
         "has_files": False,
