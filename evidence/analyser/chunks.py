@@ -41,7 +41,10 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The terms that evidence is looked for; a prefix wants every term that starts with it."""
+    """The terms that evidence is looked for; a prefix wants every term that starts with it.
+
+    No prefix is of a script written without spaces: there, one character finds all that begins so.
+    """
 
     terms: frozenset[str]
     prefixes: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})t([0-9]{2}(?::[0-9]{2})+)(?:[
 _CLOCK = re.compile(r"[0-9]+(?::[0-9]+)+")
 _RANGE = re.compile(r"[0-9]+[:.,/][0-9:.,/]*(?:-[0-9]+[:.,/][0-9:.,/]*)+")
 _LETTER = re.compile(r"[^\W\d_]")
+_LEAD = re.compile(r"^(?:[a-z][a-z0-9+.\-]*://)?(?:www\.)*")
 _HOST_END = re.compile(r"[/?#:]")
 
 
@@ -55,9 +56,7 @@ def pieces(run: str) -> tuple[list[Piece], int]:
 
 def url_pieces(url: str) -> tuple[list[Piece], int]:
     """The pieces of a URL: itself without scheme and `www.`, its host, its parts."""
-    start = url.find("://") + 3 if "://" in url else 0
-    start += 4 if url.startswith("www.", start) else 0
-    words = list(WORD.finditer(url, start))
+    words = list(WORD.finditer(url, len(url) - len(_without_lead(url))))
     if not words:
         return [], 0
     start, end = words[0].start(), words[-1].end()
@@ -148,7 +147,11 @@ def _closed_or_literal(run: str, words: list[str]) -> Iterator[Piece]:
 
 def _reference(run: str) -> Piece:
     kind: PieceKind = "whole" if _LETTER.search(run) else "exact"
-    return Piece(0, len(run), day_forms(run) or (run,), kind, stemmed=False)
+    return Piece(0, len(run), day_forms(run) or (_without_lead(run),), kind, stemmed=False)
+
+
+def _without_lead(name: str) -> str:
+    return _LEAD.sub("", name, count=1)
 
 
 def _elided(run: str, start: int, end: int) -> bool:

@@ -80,7 +80,7 @@ class Walker:
             following = token.position + (
                 step.target - step.source if step.overlapping else token.width
             )
-            self._standing.setdefault(following, {})[step.target] = began
+            self._standing.setdefault(following, {}).setdefault(step.target, began)
         self._forget(token.position)
 
     def steps(self, token: Token) -> Sequence[Step]:

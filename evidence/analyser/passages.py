@@ -64,11 +64,15 @@ def passages(
     chosen: list[Passage] = []
     left = matches
     while left and len(chosen) < limit:
-        first, last = _best(left, reach=max(1, width - 2 * _LEAST_CONTEXT))
+        first, last = _best(left, reach=max(1, width - 2 * _context(width)))
         passage = _passage(text, matches, start=first.start, end=last.end, width=width)
         chosen.append(passage)
         left = [m for m in left if m.end <= passage.start or m.start >= passage.end]
     return chosen
+
+
+def _context(width: int) -> int:
+    return min(_LEAST_CONTEXT, width // 4)
 
 
 def plain(text: str, passage: Passage) -> str:
@@ -164,7 +168,7 @@ def _marks(
 
 def _window(text: str, *, start: int, end: int, width: int) -> tuple[int, int]:
     """`width` code points around a match, with the room that one side lacks given to the other."""
-    room = max(width - (end - start), 2 * _LEAST_CONTEXT)
+    room = max(width - (end - start), 2 * _context(width))
     before = min(start, max(room // 2, room - (len(text) - end)))
     opening = start - before
     closing = min(len(text), end + room - before)

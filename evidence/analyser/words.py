@@ -33,9 +33,13 @@ _LETTER: Final = rf"[[\p{{L}}\p{{N}}]--[{_DENSE}]]"
 _BODY: Final = rf"[[\p{{L}}\p{{N}}\p{{M}}]--[{_DENSE}]]"
 _WORD: Final = rf"{_LETTER}{_BODY}*+"
 _JOINED: Final = rf"(?:(?:[-._/:@+']|(?<=[0-9]),(?=[0-9])){_WORD})*+"
-_URL: Final = (
-    rf"(?<!{_BODY})(?:[a-z][a-z0-9+.\-]{{1,11}}://|www\.)(?:{_BODY}|[-._~:/?\#@!$&*+,;=%])++"
+_URL_REST: Final = rf"(?:{_BODY}|[-._~:/?\#@!$&*+,;=%])"
+_SCHEME: Final = rf"(?<!{_BODY})(?:[a-z][a-z0-9+.\-]{{1,11}}://|www\.){_URL_REST}++"
+# Possessive, and not begun inside a name: whatever is written, each character is looked at once.
+_BARE_HOST: Final = (
+    rf"(?<!{_BODY}|[-.@])(?:[a-z0-9\-]++\.)++[a-z]{{2,24}}(?::[0-9]++)?/{_URL_REST}*+"
 )
+_URL: Final = f"{_SCHEME}|{_BARE_HOST}"
 _SIGN: Final = (
     r"[\U0001f1e6-\U0001f1ff]{2}|"
     r"[\p{Extended_Pictographic}--[\u0000-\u20ff\U0001f1e6-\U0001f1ff]]"
@@ -69,7 +73,8 @@ def segments(folded: str) -> Iterator[Segment]:
     if folded.isascii() and folded.isalnum():
         yield Segment(0, len(folded), "run", folded)
         return
-    pattern = _SEGMENTS_WITH_URLS if "://" in folded or "www." in folded else _SEGMENTS
+    linked = "/" in folded or "www." in folded
+    pattern = _SEGMENTS_WITH_URLS if linked and "." in folded else _SEGMENTS
     for found in pattern.finditer(folded):
         kind = _KINDS[found.lastgroup or "run"]
         yield Segment(found.start(), found.end(), kind, found.group())
