@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import Any
 
 from django.core.management import execute_from_command_line
 
@@ -36,6 +37,16 @@ def _start_database(running: contextlib.ExitStack) -> None:
             running.enter_context(embedded_postgres.running(home))
         except server_account.EmbeddedPostgresError as error:
             sys.exit(f"The embedded PostgreSQL does not start. {error}")
+        running.callback(_let_go)
+
+
+def _let_go() -> None:
+    """Close every connection, so that the pool does not miss the server when it stops."""
+    from django.db import connection
+
+    default: Any = connection  # what PostgreSQL's has more than others is not in the stubs
+    default.close()
+    default.close_pool()
 
 
 def _leave(signum: int, frame: FrameType | None) -> None:

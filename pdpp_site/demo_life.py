@@ -5,7 +5,7 @@ away must not come back with the next start.
 """
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from evidence.access.resolving import StreamRequest
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.models.owners import the_owner
+from evidence.storing.blobs import put_blob
 from evidence.storing.connections import connect
 from evidence.storing.declarations import declare
 from evidence.storing.erasing import erase_connection
@@ -63,6 +64,8 @@ def load(*, now: datetime, on_progress: OnProgress) -> Outcome:
         if each["connection_id"] not in known:
             connect(**each, owner_id=owner_id, now=now, demo=True)
     outcome = ingest_lines(_lines(), owner_id=owner_id, now=now, on_progress=on_progress)
+    for blob in life.blobs():
+        put_blob(**_in_one_piece(blob), now=now)
     _remember(loaded_at=now.isoformat())
     return outcome
 
@@ -70,6 +73,12 @@ def load(*, now: datetime, on_progress: OnProgress) -> Outcome:
 def _lines() -> Iterator[Line]:
     for number, record in enumerate(life.records(), start=1):
         yield Line(number, orjson.dumps(record))
+
+
+def _in_one_piece(blob: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in blob.items() if name != "content"} | {
+        "chunks": [blob["content"]]
+    }
 
 
 def remove(*, now: datetime) -> int:

@@ -1,0 +1,118 @@
+"""What a person has after a clone: a directory, a port and ``manage.py``, run as processes."""
+
+import contextlib
+import http.client
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pdpp_site.embedded_postgres import EmbeddedPostgres
+
+ROOT = Path(__file__).resolve().parents[2]
+START_SECONDS = 60
+
+
+@dataclass
+class Installation:
+    """Without the demo life, which takes its time and has tests of its own."""
+
+    var: Path
+    port: int
+
+    def manage(self, *arguments: str, **more: str) -> "subprocess.Popen[str]":
+        """Standard error goes where standard output goes, unless ``stdin`` is wanted."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("PDPP_")}
+        inherited.pop("DATABASE_URL", None)
+        chosen = {"PDPP_VAR": str(self.var), "PDPP_PORT": str(self.port), "PDPP_DEMO": "false"}
+        return subprocess.Popen(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=inherited | chosen | more,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def say(self, *arguments: str, given: str = "", **more: str) -> "Said":
+        """Run a command to its end."""
+        command = self.manage(*arguments, **more)
+        out, err = command.communicate(given, timeout=START_SECONDS)
+        return Said(command.returncode, out, err)
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        with contextlib.closing(self.connect()) as connection:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+
+    def connect(self) -> http.client.HTTPConnection:
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+
+    def database_runs(self) -> bool:
+        return any(EmbeddedPostgres(self.var / "postgres")._server_processes())
+
+
+@dataclass(frozen=True)
+class Said:
+    """How a command ended and what it printed."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass
+class Running:
+    """A server and all it has printed so far."""
+
+    process: "subprocess.Popen[str]"
+    lines: list[str] = field(default_factory=list)
+    welcomed: threading.Event = field(default_factory=threading.Event)
+
+    def follow(self, stream: Iterator[str]) -> None:
+        for line in stream:
+            self.lines.append(line)
+            if "/set-up/" in line:
+                self.welcomed.set()
+
+    @property
+    def printed(self) -> str:
+        return "".join(self.lines)
+
+
+@contextlib.contextmanager
+def installed() -> Iterator[Installation]:
+    with tempfile.TemporaryDirectory(prefix="pdpp-") as directory:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        yield Installation(Path(directory) / "var", port)
+
+
+@contextlib.contextmanager
+def running(installation: Installation) -> Iterator[Running]:
+    """The server from its welcome to its end."""
+    process = installation.manage("run")
+    server = Running(process)
+    streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+    readers = [threading.Thread(target=server.follow, args=[stream]) for stream in streams]
+    for reader in readers:
+        reader.start()
+    try:
+        assert server.welcomed.wait(START_SECONDS), server.printed
+        yield server
+    finally:
+        process.terminate()
+        process.wait(START_SECONDS)
+        for reader in readers:
+            reader.join(5)
+        for stream in (process.stdin, *streams):
+            if stream is not None:
+                stream.close()
