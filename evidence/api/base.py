@@ -5,11 +5,13 @@ gate in hand. It works the same whether the request came over HTTP or from the M
 process, which hands over the scope that its transport authenticated.
 """
 
+import hashlib
 import re
 import secrets
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+import orjson
 from django.conf import settings
 from django.http import HttpRequest
 from django.utils import timezone
@@ -118,10 +120,15 @@ class PublicView(APIView):
 
 
 class GrantedView(PublicView):
-    """A view behind the gate. ``owner_only`` ones refuse every other kind of token."""
+    """A view behind the gate. ``owner_only`` ones refuse every other kind of token.
+
+    ``conditional`` ones carry an ETag and answer 304 to a matching ``If-None-Match``; what they
+    say depends on the token, so only the client itself may keep it.
+    """
 
     authentication_classes = (BearerAuthentication,)
     owner_only = False
+    conditional = False
 
     @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -133,6 +140,29 @@ class GrantedView(PublicView):
             raise WrongTokenKind(message="Only the owner's own token may do this.")
         self.scope = scope
         self.gate = Gate(scope)
+
+    @override
+    def finalize_response(
+        self, request: Request, response: Response, *args: Any, **kwargs: Any
+    ) -> Response:
+        if self.conditional and response.status_code == 200:
+            tag = entity_tag(response.data)
+            if tag in _tags(request.headers.get("If-None-Match", "")):
+                response = Response(status=304)
+            response["ETag"] = tag
+            response["Cache-Control"] = "private, no-cache"
+            response["Vary"] = "Authorization"
+        return super().finalize_response(request, response, *args, **kwargs)
+
+
+def entity_tag(body: object) -> str:
+    """A strong tag of what is sent."""
+    return f'"{hashlib.sha256(orjson.dumps(body)).hexdigest()[:32]}"'
+
+
+def _tags(header: str) -> set[str]:
+    """The tags of an ``If-None-Match``, which compares weakly."""
+    return {tag.strip().removeprefix("W/") for tag in header.split(",")}
 
 
 def _is_unsupported_version(response: Response) -> bool:

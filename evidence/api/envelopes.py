@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from evidence.access.rows import VisibleRecord, VisibleRecords
 from evidence.api.params import Notice
+from evidence.reading.changes import Tombstone
 from evidence.reading.field_windows import FieldWindow
 from evidence.reading.streams import StreamRow
 
@@ -48,13 +49,13 @@ def notice(warning: Notice) -> Json:
     return body | ({"detail": dict(warning.detail)} if warning.detail else {})
 
 
-def source_labels(visible: VisibleRecords, record: VisibleRecord) -> Json:
+def source_labels(visible: VisibleRecords, told: VisibleRecord | Tombstone) -> Json:
     """Which connection a record came through."""
     return {
-        "connection_id": record.connection.connection_id,
-        "connector_instance_id": record.connection.connection_id,
+        "connection_id": told.connection.connection_id,
+        "connector_instance_id": told.connection.connection_id,
         "connector_key": visible.source.connector_key,
-        "display_name": record.connection.display_name,
+        "display_name": told.connection.display_name,
     }
 
 
@@ -68,6 +69,19 @@ def record(visible: VisibleRecords, shown: VisibleRecord, data: Mapping[str, Any
         "emitted_at": instant(shown.emitted_at),
         "version": shown.version,
         "data": with_blob_address(data, shown.connection.connection_id),
+    }
+
+
+def tombstone(visible: VisibleRecords, gone: Tombstone) -> Json:
+    """A record that is not there any more, in a feed of changes."""
+    return {
+        "object": "record",
+        "id": gone.record_key,
+        "stream": visible.stream.name,
+        **source_labels(visible, gone),
+        "deleted": True,
+        "deleted_at": instant(gone.gone_at),
+        "emitted_at": instant(gone.gone_at),
     }
 
 

@@ -53,6 +53,10 @@ class Parameters:
             query[name] = value
         return f"{self.path.partition('?')[0]}?{query.urlencode()}"
 
+    def has(self, name: str) -> bool:
+        """Whether the parameter was given at all."""
+        return name in self._values
+
     def text(self, name: str) -> str | None:
         """A plain value; refused when it is repeated or has brackets."""
         values = self._values.get(name)

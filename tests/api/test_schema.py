@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from evidence.access.issuing import GrantRequest
@@ -156,3 +157,15 @@ def test_one_stream_has_a_page_of_its_own(world: World) -> None:
     assert world.get("/v1/streams/messages").body["name"] == "messages"
     assert world.get("/v1/streams/messages", who="dora").error["code"] == "ambiguous_connection"
     assert world.get("/v1/streams/threads").error["code"] == "grant_stream_not_allowed"
+
+
+@pytest.mark.parametrize("path", ["/v1/schema", "/v1/streams", "/v1/streams/messages"])
+def test_an_unchanged_answer_need_not_be_sent_again(world: World, path: str) -> None:
+    first = world.get(path)
+    assert first.headers["Vary"] == "Authorization"
+    bearer = {"Authorization": f"Bearer {world.tokens['bob']}"}
+    tag = first.headers["ETag"]
+    again = Client(headers=bearer | {"If-None-Match": f"W/{tag}"}).get(path)
+    assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
+    other = {"Authorization": f"Bearer {world.tokens['alice']}", "If-None-Match": tag}
+    assert Client(headers=other).get(path, {"connection_id": WORK}).status_code == 200

@@ -10,6 +10,7 @@ from evidence.access.rows import Position, VisibleRecords
 from evidence.api import budget, cursors, envelopes
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION
+from evidence.api.views import changes
 from evidence.reading import records
 
 PROJECTION = frozenset({"fields", "view"})
@@ -20,9 +21,12 @@ class RecordsView(GrantedView):
         CONNECTION
         | PROJECTION
         | {"limit", "cursor", "order", "sort", "filter", "count", "window", "max_bytes"}
+        | {"changes_since"}
     )
 
     def get(self, request: Request, stream: str) -> Response:
+        if self.query.has("changes_since"):
+            return changes.answer(self, stream)
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         where = records.chosen(visible, self.query.nested("filter"))
         order = self.query.choice("order", "asc", "desc", default="") or None

@@ -10,6 +10,7 @@ from evidence.reading import schema
 
 
 class SchemaView(GrantedView):
+    conditional = True
     parameters = CONNECTION | {"view", "detail", "stream"}
 
     def get(self, request: Request) -> Response:

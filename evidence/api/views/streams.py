@@ -13,6 +13,7 @@ from evidence.refusals import AmbiguousConnection
 class StreamsView(GrantedView):
     """One row for each stream of each connection."""
 
+    conditional = True
     parameters = CONNECTION
 
     def get(self, request: Request) -> Response:
@@ -30,6 +31,7 @@ class StreamsView(GrantedView):
 class StreamView(GrantedView):
     """The metadata of one stream, as in the schema."""
 
+    conditional = True
     parameters = CONNECTION
 
     def get(self, request: Request, stream: str) -> Response:
