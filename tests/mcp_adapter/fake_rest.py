@@ -6,6 +6,7 @@ call. The end-to-end tests put the real API in its place.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
@@ -179,7 +180,8 @@ class FakeRest:
     def _page(self, found: list[Any], given: dict[str, str], url: str) -> RestAnswer:
         start = int(given.get("cursor", "c0")[1:])
         end = min(start + int(given.get("limit", "25")), len(found))
-        shown = bounded(found[start:end], given.get("max_bytes"))
+        items = [each() if callable(each) else each for each in found[start:end]]
+        shown = bounded(items, given.get("max_bytes"))
         body: dict[str, Any] = {
             "object": "list",
             "url": url,
@@ -255,7 +257,7 @@ class FakeRest:
 
     def _search(self, given: dict[str, str]) -> RestAnswer:
         word, only = given["q"].lower(), given.get("connection_id")
-        hits = []
+        hits: list[Any] = []
         for cid, stream, key, data in self.records:
             match = next(
                 (
@@ -266,7 +268,7 @@ class FakeRest:
                 None,
             )
             if only in (None, cid) and (match or word in key.lower()):
-                hits.append(self._hit(cid, stream, key, data, match, len(word)))
+                hits.append(partial(self._hit, cid, stream, key, data, match, len(word)))
         answer = self._page(hits, given, "/v1/search")
         assert isinstance(answer.body, dict)
         answer.body["meta"] |= {
