@@ -56,6 +56,12 @@ def page(
     )
 
 
+def named(row: Model | None) -> dict[str, Any]:
+    """What the page to change a row needs: its name on top, and one button to save it."""
+    one_button = {"show_save_and_add_another": False, "show_save_and_continue": False}
+    return one_button if row is None else {**one_button, "title": getattr(row, "display_name", "")}
+
+
 def owner() -> Owner:
     """Whose records these pages are about."""
     return the_owner(timezone.now())

@@ -15,7 +15,7 @@ from typing_extensions import override
 from evidence import limits
 from evidence.access.held import State, grants_with_state, in_state
 from evidence.access.issuing import register_client
-from evidence.admin.base import OwnerAdmin, owner
+from evidence.admin.base import OwnerAdmin, named, owner
 from evidence.admin.grant_lines import grant_lines
 from evidence.admin.site import owner_site
 from evidence.admin.wording import counted, when
@@ -96,7 +96,9 @@ class ClientAdmin(OwnerAdmin[Client]):
         client = self.get_object(request, unquote(object_id))
         grants = grants_with_state(timezone.now()).filter(package__client=client)
         lines = grant_lines(grants) if client is not None else []
-        return super().change_view(request, object_id, form_url, {"grant_lines": lines})
+        return super().change_view(
+            request, object_id, form_url, {"grant_lines": lines, **named(client)}
+        )
 
     @override
     def save_model(self, request: HttpRequest, obj: Client, form: Any, change: bool) -> None:

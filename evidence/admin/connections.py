@@ -18,12 +18,12 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.admin import records
-from evidence.admin.base import OwnerAdmin
+from evidence.admin.base import OwnerAdmin, named
 from evidence.admin.clients import printable
 from evidence.admin.languages import choices
 from evidence.admin.site import owner_site
 from evidence.admin.stream_lines import stream_lines
-from evidence.admin.wording import counted
+from evidence.admin.wording import counted, with_code
 from evidence.models.connections import Connection, StreamState
 
 Status = Connection.Status
@@ -110,9 +110,11 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        about = (
+        about = with_code(
             "A connection is one mailbox, one account, one device of yours. New ones are made with"
-            "  manage.py connect SOURCE --name NAME  and filled with  manage.py ingest FILE."
+            " {} and filled with {} on the server.",
+            "manage.py connect SOURCE --name NAME",
+            "manage.py ingest FILE",
         )
         return super().changelist_view(request, {"title": "Connections", "about": about})
 
@@ -139,7 +141,7 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
     ) -> HttpResponse:
         connection = self.get_object(request, unquote(object_id))
         lines = [] if connection is None else stream_lines(connection)
-        context = {"stream_lines": lines, "title": str(getattr(connection, "display_name", ""))}
+        context = {"stream_lines": lines, **named(connection)}
         return super().change_view(request, object_id, form_url, context)
 
     @override

@@ -8,8 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 
-from evidence.access.describing import StreamInWords, humanised, in_words
-from evidence.access.handing_over import WHERE
+from evidence.access.describing import StreamInWords, in_words
 from evidence.access.held import (
     State,
     connection_labels,
@@ -22,6 +21,7 @@ from evidence.access.terms import parsed_terms
 from evidence.admin.base import owner, page
 from evidence.admin.confirming import Question, confirmation, is_confirmed
 from evidence.admin.grant_lines import grant_lines, grant_url
+from evidence.admin.token_lines import token_lines
 from evidence.admin.wording import counted, mark, when
 from evidence.models.declared import declared
 from evidence.models.grants import Grant
@@ -44,14 +44,7 @@ def detail(request: HttpRequest, grant: Grant) -> HttpResponse:
         "is_active": state_of(grant) == State.ACTIVE,
         "sentences": sentences(grant),
         "others": grant_lines(package.exclude(pk=grant.pk)),
-        "tokens": [
-            (
-                WHERE.get(token.resource, token.resource),
-                when(token.created_at),
-                mark(state_of(token)),
-            )
-            for token in tokens_with_state(now).filter(package=grant.package)
-        ],
+        "tokens": token_lines(tokens_with_state(now).filter(package=grant.package)),
         "revoke_url": grant_url("revoke", grant.pk),
         "token_url": grant_url("token", grant.pk),
     }
@@ -91,10 +84,10 @@ def end(request: HttpRequest, grants: Sequence[Grant]) -> None:
 def question(grants: Sequence[Grant], *, back: str) -> Question:
     lines = grant_lines(grants)
     return Question(
-        title=f"End {counted(len(grants), 'grant')}?",
+        title="End this grant?" if len(grants) == 1 else f"End {len(grants)} grants?",
         explanation=EXPLANATION,
         items={
-            grant.pk: f"{line.client}: {line.streams} of {line.source}, through {line.connections}"
+            grant.pk: f"{line.client}: {line.streams}, through {line.connections}"
             for grant, line in zip(grants, lines, strict=True)
         },
         button="Yes, end it" if len(grants) == 1 else "Yes, end them",
@@ -111,7 +104,7 @@ def _facts(grant: Grant) -> list[tuple[str, str]]:
         ("Purpose", grant.purpose_description or "not said"),
         ("Given", when(grant.issued_at)),
         ("Ends", when(grant.expires_at)),
-        ("Use", humanised(grant.get_access_mode_display().lower())),
+        *([("Use", "once")] if grant.access_mode == Grant.AccessMode.SINGLE_USE else []),
         *([("Replaced by", successor)] if successor is not None else []),
         *([("Ended by you", when(ended))] if ended is not None else []),
         ("Id", grant.pk),

@@ -47,7 +47,15 @@ class GrantList(ChangeList):
 
 @register(Grant, site=owner_site)
 class GrantAdmin(OwnerAdmin[Grant]):
-    list_display = ("client", "source_name", "connections", "streams", "issued", "ends", "state")
+    list_display = (
+        "client",
+        "state",
+        "source_name",
+        "connections",
+        "stream_labels",
+        "issued",
+        "ends",
+    )
     list_filter = (StateFilter, ClientFilter, SourceFilter)
     search_fields = (
         "grant_id",
@@ -103,7 +111,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
         return _line(grant).connections
 
     @display(description="streams")
-    def streams(self, grant: Grant) -> str:
+    def stream_labels(self, grant: Grant) -> str:
         return _line(grant).streams
 
     @display(description="given", ordering="issued_at")

@@ -147,17 +147,16 @@ def _heading(visible: VisibleRecords) -> dict[str, object]:
     }
 
 
-def _places(gate: Gate) -> list[tuple[str, list[tuple[str, str]]]]:
-    by_connection: dict[str, list[tuple[str, str]]] = {}
-    labels = {}
-    for source in gate.sources:
-        for visible in source.streams:
-            for facts in visible.connections:
-                value = f"{facts.connection_id}/{visible.stream.name}"
-                labels[facts.connection_id] = facts.display_name
-                of_it = by_connection.setdefault(facts.connection_id, [])
-                of_it.append((value, stream_label(visible.stream)))
-    return [(labels[each], of_it) for each, of_it in by_connection.items()]
+def _places(gate: Gate) -> list[tuple[str, str]]:
+    """Every stream of every connection, by the name of the connection."""
+    places = [
+        (f"{facts.connection_id}/{visible.stream.name}", facts.display_name, visible.stream)
+        for source in gate.sources
+        for visible in source.streams
+        for facts in visible.connections
+    ]
+    places.sort(key=lambda place: (place[1], place[0]))
+    return [(value, f"{name}: {stream_label(stream)}") for value, name, stream in places]
 
 
 def _listed(visible: VisibleRecords, record: VisibleRecord) -> dict[str, str]:

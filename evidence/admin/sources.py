@@ -10,6 +10,7 @@ from typing_extensions import override
 from evidence.access.describing import field_detail, field_label, stream_label
 from evidence.admin.base import OwnerAdmin, page
 from evidence.admin.site import owner_site
+from evidence.admin.wording import with_code
 from evidence.declarations.types import Field, StreamDeclaration
 from evidence.models.connections import Connection
 from evidence.models.declared import declared
@@ -44,9 +45,10 @@ class SourceAdmin(OwnerAdmin[Source]):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        about = (
+        about = with_code(
             "A source says what a connection of it can hold: its streams and their fields."
-            " New sources are declared with  manage.py declare FILE."
+            " New ones are declared with {} on the server.",
+            "manage.py declare FILE",
         )
         return super().changelist_view(request, {"title": "Sources", "about": about})
 

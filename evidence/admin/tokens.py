@@ -4,7 +4,7 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin import action, display, register
-from django.contrib.admin.utils import quote, unquote
+from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -13,7 +13,6 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from typing_extensions import override
 
-from evidence.access.handing_over import WHERE
 from evidence.access.held import State, grants_with_state, state_of, tokens_with_state
 from evidence.access.issuing import revoke_token_id
 from evidence.admin.base import OwnerAdmin, page
@@ -21,14 +20,10 @@ from evidence.admin.confirming import Question, confirmation, is_confirmed
 from evidence.admin.filters import ClientFilter, TokenStateFilter
 from evidence.admin.grant_lines import grant_lines
 from evidence.admin.site import owner_site
-from evidence.admin.wording import counted, mark, when
+from evidence.admin.token_lines import TokenLine, token_line, token_url
+from evidence.admin.wording import counted, when
 from evidence.models.grants import AccessToken
 
-KINDS = {
-    AccessToken.Kind.OWNER: "You: all records, to read and to write",
-    AccessToken.Kind.CLIENT: "One grant",
-    AccessToken.Kind.PACKAGE: "Several grants",
-}
 ABOUT = (
     "A token is the key by which an agent or a program proves that it may read. Each was shown"
     " once, when it was made, and cannot be shown again: if one is lost, end it and make another"
@@ -42,7 +37,7 @@ EXPLANATION = (
 
 @register(AccessToken, site=owner_site)
 class TokenAdmin(OwnerAdmin[AccessToken]):
-    list_display = ("holder", "works", "reach", "created", "ends", "state")
+    list_display = ("holder", "state", "works", "reach", "created", "ends")
     list_filter = (TokenStateFilter, ClientFilter)
     search_fields = ("package__client__display_name", "token_id", "package_id")
     search_help_text = "Search by client or id"
@@ -66,27 +61,27 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
 
     @display(description="client", ordering="package__client__display_name")
     def holder(self, token: AccessToken) -> str:
-        return holder(token)
+        return token_line(token).holder
 
     @display(description="works", ordering="resource")
     def works(self, token: AccessToken) -> str:
-        return works(token)
+        return token_line(token).works
 
     @display(description="reaches", ordering="kind")
     def reach(self, token: AccessToken) -> str:
-        return KINDS[AccessToken.Kind(token.kind)]
+        return token_line(token).reaches
 
     @display(description="created", ordering="created_at")
     def created(self, token: AccessToken) -> str:
-        return when(token.created_at)
+        return token_line(token).created
 
     @display(description="ends", ordering="expires_at")
     def ends(self, token: AccessToken) -> str:
-        return ends(token)
+        return token_line(token).ends
 
     @display(description="state")
     def state(self, token: AccessToken) -> SafeString:
-        return mark(state_of(token))
+        return token_line(token).state
 
     @override
     def change_view(
@@ -101,16 +96,16 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
         context = {
             "token": token,
             "facts": _facts(token),
-            "state": mark(state_of(token)),
+            "state": token_line(token).state,
             "is_active": state_of(token) == State.ACTIVE,
             "grant_lines": grant_lines(grants) if token.package_id is not None else [],
-            "revoke_url": reverse("admin:evidence_accesstoken_revoke", args=[quote(token.pk)]),
+            "revoke_url": token_url("revoke", token.pk),
         }
-        return page(request, "token", title=f"Token of {holder(token)}", context=context)
+        return page(request, "token", title=f"Token of {token_line(token).holder}", context=context)
 
     def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         token = self._token(request, object_id)
-        url = reverse("admin:evidence_accesstoken_change", args=[quote(token.pk)])
+        url = token_url("change", token.pk)
         if not is_confirmed(request):
             return confirmation(request, _question([token], back=url))
         self._revoke(request, [token])
@@ -140,25 +135,13 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
         return token
 
 
-def holder(token: AccessToken) -> str:
-    return "You" if token.package is None else token.package.client.display_name
-
-
-def works(token: AccessToken) -> str:
-    return WHERE.get(token.resource, f"at {token.resource}")
-
-
-def ends(token: AccessToken) -> str:
-    never = "with its grants" if token.package_id is not None else "never"
-    return when(token.expires_at, never=never)
-
-
 def _facts(token: AccessToken) -> list[tuple[str, str]]:
+    line = token_line(token)
     return [
-        ("Works", works(token)),
-        ("Reaches", KINDS[AccessToken.Kind(token.kind)]),
-        ("Made", when(token.created_at)),
-        ("Ends", ends(token)),
+        ("Works", line.works),
+        ("Reaches", line.reaches),
+        ("Made", line.created),
+        ("Ends", line.ends),
         ("Ended by you", when(token.revoked_at, never="no")),
         ("Id", token.pk),
     ]
@@ -166,12 +149,13 @@ def _facts(token: AccessToken) -> list[tuple[str, str]]:
 
 def _question(tokens: list[AccessToken], *, back: str) -> Question:
     return Question(
-        title=f"End {counted(len(tokens), 'token')}?",
+        title="End this token?" if len(tokens) == 1 else f"End {len(tokens)} tokens?",
         explanation=EXPLANATION,
-        items={
-            token.pk: f"{holder(token)}: {works(token)}, made {when(token.created_at)}"
-            for token in tokens
-        },
+        items={token.pk: _item(token_line(token)) for token in tokens},
         button="Yes, end it" if len(tokens) == 1 else "Yes, end them",
         back=back,
     )
+
+
+def _item(line: TokenLine) -> str:
+    return f"{line.holder}: {line.works}, made {line.created}"

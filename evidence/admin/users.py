@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from evidence.admin.base import OwnerAdmin
 from evidence.admin.site import owner_site
+from evidence.admin.wording import with_code
 
 
 @register(User, site=owner_site)
@@ -22,8 +23,9 @@ class AccountAdmin(OwnerAdmin[User]):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
-        about = (
+        about = with_code(
             "Who can sign in here. Only accounts that are marked as superuser see anything."
-            " A lost password: run  manage.py setup-link  on the server."
+            " For a lost password run {} on the server.",
+            "manage.py setup-link",
         )
         return super().changelist_view(request, {"title": "Accounts", "about": about})

@@ -19,6 +19,11 @@ def mark(state: State) -> SafeString:
     return format_html('<span class="state state-{}">{}</span>', state.value, state.label)
 
 
+def with_code(text: str, *commands: str) -> SafeString:
+    """``text`` with each ``{}`` in it a command to type."""
+    return format_html(text, *(format_html("<code>{}</code>", each) for each in commands))
+
+
 def counted(count: int, noun: str) -> str:
     """``1 record``, ``2,400 records``."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
