@@ -126,7 +126,7 @@ def _payment(template: Record, *, name: str, filling: Filling) -> Record:
         amount=-cents,
         kind="card",
         counterparty=counterparty,
-        memo=filling.fill("{ref}"),
+        memo=filling.fill("Ref. {ref}"),
         category=category,
         account="card",
     )

@@ -23,7 +23,7 @@ from demo.shapes import BANK, CALENDAR, CHAT, HEALTH, MAIL, Record
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COUNT = 19255
+COUNT = 19499
 _SOURCES = ("mailbox", "chat", "bank", "calendar", "health")
 _STREAMS = (
     "channels",

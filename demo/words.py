@@ -138,7 +138,9 @@ class Filling:
         if kind == "ticket":
             return str(1204 + (self.today - FIRST_TICKET).days * 1087 // 1058)
         if kind == "day":
-            return day_and_month(self.today + timedelta(days=dice.between(4, 24)), lang=lang)
+            first, last = (4, 13) if name == kind else (14, 26)
+            later = self.today + timedelta(days=dice.between(first, last))
+            return day_and_month(later, lang=lang)
         if kind == "month":
             return month(self.today + timedelta(days=31), lang=lang)
         if kind in _HOURS:
