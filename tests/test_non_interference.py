@@ -21,7 +21,9 @@ from evidence.access.issuing import GrantRequest
 from evidence.access.resolving import StreamRequest
 from tests.world import BANK, CHAT, PERSONAL, WORK, World
 
-CURSOR = re.compile(r'("next_cursor": ?"|cursor=)[A-Za-z0-9_-]{40,}')
+CURSOR = re.compile(
+    r'("next_(?:cursor|changes_since)": ?"|(?:cursor|changes_since)=)[A-Za-z0-9_-]{40,}'
+)
 VOLATILE = re.compile(r'"request_id": ?"[^"]*"')
 
 FIELDS = (

@@ -6,6 +6,8 @@ from typing import Any
 
 from django.db import connection
 
+from evidence.access.scope import TimeRange
+
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
@@ -22,6 +24,16 @@ def joined(separator: str, fragments: Iterable[Fragment]) -> Fragment:
     parts = list(fragments)
     values = tuple(value for part in parts for value in part.values)
     return Fragment(separator.join(part.text for part in parts), values)
+
+
+def within(column: str, time: TimeRange) -> Fragment:
+    """Rows whose time lies in a range; one that has none lies outside."""
+    condition = Fragment(f" AND {column} IS NOT NULL")
+    if time.since is not None:
+        condition += Fragment(f" AND {column} >= %s", (time.since,))
+    if time.until is not None:
+        condition += Fragment(f" AND {column} < %s", (time.until,))
+    return condition
 
 
 def fetched(statement: Fragment) -> Sequence[tuple[Any, ...]]:

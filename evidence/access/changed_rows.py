@@ -1,0 +1,237 @@
+"""Records that may have changed since a bookmark, in one statement over all connections.
+
+Rows come by connection and key: an order by change number would tell of hidden changes. Changes
+that no state of the record can show (hidden fields only, another stream, out of sight throughout)
+are left out here, so that they neither fill pages nor cost more than their place in an index.
+
+Everything is read in one snapshot, the head of the log and how much of it is kept included.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+
+from evidence.access.history import Change, Reach
+from evidence.access.rows import VisibleRecord, VisibleRecords
+from evidence.access.scope import Only, TimeRange
+from evidence.access.statements import Fragment, fetched, joined, within
+from evidence.access.visible import Sight
+
+NEAR = 5_000
+"""Up to so many changes are read by number and sorted; more are read in the order of the keys,
+which costs the same for every page however many there are."""
+
+COLUMNS = "r.sort_key, r.emitted_at, r.field_emitted, r.data, r.change_seq"
+HEADS = """
+SELECT jsonb_object_agg(k.connection_id, jsonb_build_array(k.change_seq, k.pruned_seq,
+        k.changes_kept_since))::text AS heads,
+    NULL::text AS connection_id, NULL::text AS record_key, NULL::text AS history,
+    NULL::text AS sort_key, NULL::timestamptz AS emitted_at, NULL::jsonb AS field_emitted,
+    NULL::jsonb AS data, NULL::bigint AS change_seq
+FROM evidence_connection k WHERE k.connection_id = ANY(%s)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The log of one connection: its latest number, and how much of it is kept."""
+
+    seq: int
+    pruned_seq: int
+    kept_since: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A record that may have something to tell. ``record`` is None where it is not visible now;
+    ``changes`` is empty where the client knows nothing of the connection yet."""
+
+    sight: Sight
+    connection_id: str
+    record_key: str
+    changes: tuple[Change, ...]
+    record: VisibleRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page ended."""
+
+    connection_id: str
+    record_key: str
+
+
+def candidates(
+    visible: VisibleRecords, reaches: Mapping[str, Reach], *, after: Place | None, limit: int
+) -> tuple[dict[str, Head], list[Candidate]]:
+    """The heads of all connections, and the next ``limit`` candidates after a place; one query."""
+    branches = [
+        branch
+        for sight in visible.sights
+        for branch in _branches(visible, sight, reaches, after, limit)
+    ]
+    statement = Fragment(HEADS, (sorted(reaches),))
+    if branches:
+        statement += Fragment("UNION ALL (SELECT NULL, u.* FROM (")
+        statement += joined(" UNION ALL ", branches)
+        statement += Fragment(") u ORDER BY u.connection_id, u.record_key LIMIT %s)", (limit,))
+    head, *rows = sorted(fetched(statement), key=lambda row: (row[1] or "", row[2] or ""))
+    return _heads(head[0]), [_candidate(visible, row[1:]) for row in rows]
+
+
+def _branches(
+    visible: VisibleRecords,
+    sight: Sight,
+    reaches: Mapping[str, Reach],
+    after: Place | None,
+    limit: int,
+) -> list[Fragment]:
+    """The statements for the connections of one grant."""
+    ids = [
+        facts.connection_id
+        for facts in sight.connections
+        if facts.connection_id in reaches
+        and (after is None or facts.connection_id >= after.connection_id)
+    ]
+    fresh = [each for each in ids if reaches[each].since is None]
+    known = [each for each in ids if reaches[each].since is not None]
+    alone = VisibleRecords(visible.source, visible.stream, visible.layout, (sight,))
+    branches = []
+    if fresh:
+        branches.append(_lateral(fresh, reaches, after, _all_of(alone, sight, limit)))
+    if known:
+        for near in (True, False):
+            inner = _changed(alone, sight, limit, near=near)
+            way = f" WHERE k.change_seq - c.since {'<=' if near else '>'} {NEAR}"
+            branches.append(_lateral(known, reaches, after, inner) + Fragment(way))
+    return [Fragment("(") + branch + Fragment(")") for branch in branches]
+
+
+def _lateral(
+    ids: Sequence[str], reaches: Mapping[str, Reach], after: Place | None, inner: Fragment
+) -> Fragment:
+    """``inner`` for each connection ``k``, with its numbers and its place in ``c``."""
+    starts = [
+        after.record_key if after is not None and each == after.connection_id else ""
+        for each in ids
+    ]
+    numbers = Fragment(
+        "SELECT k.connection_id, u.* FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::text[])"
+        " AS n(id, since, until, start) JOIN evidence_connection k ON k.connection_id = n.id"
+        " CROSS JOIN LATERAL (SELECT n.since, coalesce(n.until, k.change_seq) AS until, n.start) c"
+        " CROSS JOIN LATERAL (",
+        (
+            list(ids),
+            [reaches[each].since for each in ids],
+            [reaches[each].until for each in ids],
+            starts,
+        ),
+    )
+    return numbers + inner + Fragment(") u")
+
+
+def _all_of(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
+    """Every visible record but those that came into sight only after the pages began."""
+    [group] = alone.groups
+    came_earlier = (
+        Fragment(" AND (r.change_seq <= c.until OR coalesce((SELECT x.kind <> 'c'")
+        + _in_range("x.consent_time_before", sight)
+        + Fragment(
+            " FROM evidence_recordchange x WHERE x.connection_id = k.connection_id"
+            " AND x.stream = %s AND x.record_key = r.record_key AND x.seq > c.until"
+            " ORDER BY x.seq LIMIT 1), true))",
+            (alone.stream.name,),
+        )
+    )
+    return (
+        Fragment(
+            f"SELECT r.record_key, NULL::text AS history, {COLUMNS} FROM evidence_record r"
+            " WHERE r.connection_id = k.connection_id AND r.record_key > c.start"
+        )
+        + group.condition
+        + came_earlier
+        + Fragment(" ORDER BY r.record_key LIMIT %s", (limit,))
+    )
+
+
+def _changed(alone: VisibleRecords, sight: Sight, limit: int, *, near: bool) -> Fragment:
+    """Records with a change that could show, visible at some time since or now."""
+    [group] = alone.groups
+    return (
+        Fragment(f"SELECT g.record_key, g.history::text, {COLUMNS} FROM (")
+        + _histories(alone, sight, near=near)
+        + Fragment(
+            ") g LEFT JOIN evidence_record r"
+            " ON r.connection_id = k.connection_id AND r.record_key = g.record_key"
+        )
+        + group.condition
+        + Fragment(
+            " WHERE g.due AND (g.seen OR r.record_key IS NOT NULL) ORDER BY g.record_key LIMIT %s",
+            (limit,),
+        )
+    )
+
+
+def _histories(alone: VisibleRecords, sight: Sight, *, near: bool) -> Fragment:
+    seen = Fragment("(x.kind <> 'c'") + _in_range("x.consent_time_before", sight) + Fragment(")")
+    numbered = "x.connection_id = k.connection_id AND x.seq > c.since"
+    source = "evidence_recordchange x WHERE " + numbered
+    if near:
+        # The fence leaves the index by number as the only way in.
+        source = f"(SELECT * FROM evidence_recordchange x WHERE {numbered} OFFSET 0) x WHERE true"
+    return (
+        Fragment("SELECT x.record_key, jsonb_agg(jsonb_build_array(x.seq, x.kind, x.before, ")
+        + seen
+        + Fragment(", x.recorded_at) ORDER BY x.seq) AS history,")
+        + Fragment(" bool_or(x.seq <= c.until) AS due, bool_or(")
+        + seen
+        + Fragment(f") AS seen FROM {source}")
+        + Fragment(" AND x.stream = %s AND x.record_key > c.start", (alone.stream.name,))
+        + _could_show(alone, sight)
+        + Fragment(" GROUP BY x.record_key")
+    )
+
+
+def _could_show(alone: VisibleRecords, sight: Sight) -> Fragment:
+    """Changes that come or go, touch a granted field or move the record in time where that counts."""
+    condition = Fragment("")
+    if isinstance(sight.terms.records, Only):
+        names = sorted(sight.terms.records.names)
+        condition += Fragment(" AND x.record_key = ANY(%s)", (names,))
+    if isinstance(sight.terms.fields, Only):
+        told = set(sight.terms.fields.names)
+        if sight.terms.time is not None and alone.stream.consent_time_field is not None:
+            told.add(alone.stream.consent_time_field)
+        condition += Fragment(" AND (x.kind <> 'u' OR x.before ?| %s)", (sorted(told),))
+    return condition
+
+
+def _in_range(column: str, sight: Sight) -> Fragment:
+    time = sight.terms.time
+    return within(column, time) if isinstance(time, TimeRange) else Fragment("")
+
+
+def _heads(text: str | None) -> dict[str, Head]:
+    return {
+        connection_id: Head(seq, pruned, datetime.fromisoformat(since) if since else None)
+        for connection_id, (seq, pruned, since) in orjson.loads(text or "{}").items()
+    }
+
+
+def _candidate(visible: VisibleRecords, row: Sequence[Any]) -> Candidate:
+    connection_id, record_key, history, *columns, change_seq = row
+    changes = tuple(
+        Change(seq, kind, before or {}, seen, datetime.fromisoformat(at))
+        for seq, kind, before, seen, at in orjson.loads(history or "[]")
+    )
+    is_there = change_seq is not None
+    return Candidate(
+        sight=visible.sight_of[connection_id],
+        connection_id=connection_id,
+        record_key=record_key,
+        changes=changes,
+        record=visible.cut((connection_id, record_key, *columns)) if is_there else None,
+    )
