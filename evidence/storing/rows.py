@@ -81,6 +81,7 @@ def delete_search(refs: Iterable[Ref]) -> None:
 
 def delete_blobs(refs: Iterable[Ref]) -> None:
     """The blobs of records, and their pieces."""
+    refs = list(refs)
     with connection.cursor() as cursor:
         for (connection_id, stream), keys in _together(refs):
             cursor.execute(

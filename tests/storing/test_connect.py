@@ -1,0 +1,55 @@
+"""Connections: an id that survives every grammar, a label a person can read."""
+
+from typing import Any
+
+import pytest
+
+from evidence.models.connections import Connection
+from evidence.refusals import InvalidRequest, NotFound
+from evidence.storing.connections import connect
+from tests.world import NOW, PERSONAL, World
+
+
+def make(world: World, key: str = "mail", **more: Any) -> str:
+    return connect(key, owner_id=world.owner_id, now=NOW, **{"display_name": "Mail"} | more)
+
+
+def test_a_connection_has_an_id_of_its_own(world: World) -> None:
+    one, other = make(world), make(world)
+    assert one != other
+    assert one.startswith("cin_")
+    assert len(one) == len("cin_") + 24
+
+
+def test_it_belongs_to_its_source_and_knows_its_languages(world: World) -> None:
+    made = make(world, languages=["EN", "de", "en"], display_name="  Mail, private ", demo=True)
+    row = Connection.unscoped.select_related("source").get(connection_id=made)
+    assert (row.source.connector_key, row.display_name) == ("mail", "Mail, private")
+    assert (row.languages, row.demo, row.status) == (["en", "de"], True, "active")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "param"),
+    [
+        ({"display_name": " "}, "display_name"),
+        ({"display_name": "x" * 201}, "display_name"),
+        ({"display_name": "two\nlines"}, "display_name"),
+        ({"languages": ["english"]}, "languages"),
+        ({"connection_id": "cin/slash"}, "connection_id"),
+        ({"connection_id": ""}, "connection_id"),
+        ({"connection_id": PERSONAL}, "connection_id"),
+    ],
+)
+def test_what_will_not_do_is_refused_by_name(
+    world: World, wrong: dict[str, Any], param: str
+) -> None:
+    before = Connection.unscoped.count()
+    with pytest.raises(InvalidRequest) as refused:
+        make(world, **wrong)
+    assert refused.value.param == param
+    assert Connection.unscoped.count() == before
+
+
+def test_a_source_must_be_declared_first(world: World) -> None:
+    with pytest.raises(NotFound):
+        make(world, "nothing")

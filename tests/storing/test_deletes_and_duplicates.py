@@ -1,0 +1,79 @@
+"""Deletions leave tombstones; lines about one record apply in their order."""
+
+from typing import Any
+
+from evidence.models.keyed import value_digest
+from evidence.models.records import SearchText
+from evidence.storing.receipts import Code
+from tests.storing import stored
+from tests.world import CHAT, PERSONAL, WORK, World
+
+
+def line(key: str, *, op: str = "upsert", to: str = PERSONAL, **data: Any) -> dict[str, Any]:
+    members: dict[str, Any] = {"connection_id": to, "stream": "messages", "key": key, "op": op}
+    if op == "upsert":
+        members["data"] = {"id": key} | data
+    return members
+
+
+def test_a_deletion_takes_record_and_search_text_and_leaves_a_tombstone(world: World) -> None:
+    world.send([line("r", subject="Gone soon")])
+    outcome = world.send([line("r", op="delete")])
+    assert outcome.deleted == 1
+    assert stored.record(PERSONAL, "r") is None
+    assert not SearchText.unscoped.filter(connection_id=PERSONAL, record_key="r").exists()
+    *_, tombstone = stored.changes(PERSONAL, "r")
+    assert tombstone.kind == "d"
+    assert tombstone.before == {"id": value_digest("r"), "subject": value_digest("Gone soon")}
+
+
+def test_a_deleted_record_may_come_back(world: World) -> None:
+    world.send([line("r", subject="One"), line("r", op="delete"), line("r", subject="One")])
+    assert stored.kinds(PERSONAL, "r") == "cdc"
+    assert "one" in stored.terms(PERSONAL, "r")
+
+
+def test_deleting_twice_leaves_one_tombstone(world: World) -> None:
+    world.send([line("r"), line("r", op="delete"), line("r", op="delete")])
+    assert stored.kinds(PERSONAL, "r") == "cd"
+
+
+def test_the_last_line_of_a_record_wins_and_the_replacement_is_remarked(world: World) -> None:
+    outcome = world.send([line("r", subject="One"), line("r", subject="Two")])
+    assert stored.data(PERSONAL, "r")["subject"] == "Two"
+    assert stored.kinds(PERSONAL, "r") == "cu"
+    assert outcome.duplicates == 1
+    assert [(each.line, each.code) for each in outcome.notices] == [(2, Code.DUPLICATE_KEY)]
+    assert not outcome.receipts
+    assert not outcome.refused
+
+
+def test_a_line_that_repeats_another_exactly_is_not_remarked(world: World) -> None:
+    outcome = world.send([line("r", subject="One"), line("r", subject="One")])
+    assert (outcome.created, outcome.unchanged, outcome.duplicates) == (1, 1, 0)
+
+
+def test_replacing_what_an_earlier_import_left_is_not_remarked(world: World) -> None:
+    world.send([line("r", subject="One")])
+    assert world.send([line("r", subject="Two")]).duplicates == 0
+
+
+def test_the_same_key_in_other_connections_and_streams_is_another_record(world: World) -> None:
+    outcome = world.send(
+        [
+            line("same", subject="Personal"),
+            line("same", to=WORK, subject="Work"),
+            line("same", to=CHAT, text="Chat"),
+            line("same") | {"stream": "threads"},
+        ]
+    )
+    assert (outcome.created, outcome.duplicates) == (4, 0)
+    assert stored.data(WORK, "same")["subject"] == "Work"
+
+
+def test_updating_an_old_record_twice_in_one_import_keeps_both_steps(world: World) -> None:
+    world.send([line("r", subject="One", is_seen=False)])
+    world.send([line("r", subject="Two", is_seen=False), line("r", subject="Two", is_seen=True)])
+    assert stored.kinds(PERSONAL, "r") == "cuu"
+    assert "two" in stored.terms(PERSONAL, "r")
+    assert stored.counts() == stored.true_counts()

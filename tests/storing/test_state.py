@@ -1,0 +1,57 @@
+"""What a collector is told to remember, and gets back."""
+
+from typing import Any
+
+import pytest
+
+from evidence.refusals import InvalidRequest, NotFound, StreamNotDeclared
+from evidence.storing.state import get_state, put_state
+from tests.world import NOW, World
+
+
+def put(world: World, state: Any, key: str = "mail", **more: Any) -> None:
+    put_state(key, state=state, owner_id=world.owner_id, now=NOW, **more)
+
+
+def get(world: World, key: str = "mail", **more: Any) -> Any:
+    return get_state(key, owner_id=world.owner_id, **more)
+
+
+def test_before_the_first_run_there_is_nothing(world: World) -> None:
+    empty = get(world)
+    assert (empty.state, empty.updated_at) == ({}, None)
+
+
+def test_streams_are_remembered_one_by_one(world: World) -> None:
+    put(world, {"messages": {"cursor": "x"}})
+    put(world, {"threads": {"page": 2}})
+    put(world, {"messages": {"cursor": "y"}})
+    kept = get(world)
+    assert kept.state == {"messages": {"cursor": "y"}, "threads": {"page": 2}}
+    assert kept.updated_at == NOW
+
+
+def test_each_grant_and_each_source_has_a_state_of_its_own(world: World) -> None:
+    put(world, {"messages": 1})
+    put(world, {"messages": 2}, grant_id="grt_1")
+    assert get(world).state == {"messages": 1}
+    assert get(world, grant_id="grt_1").state == {"messages": 2}
+    assert get(world, "workspace").state == {}
+
+
+def test_a_stream_must_be_declared(world: World) -> None:
+    with pytest.raises(StreamNotDeclared):
+        put(world, {"nothing": 1})
+
+
+def test_a_source_must_be_declared(world: World) -> None:
+    with pytest.raises(NotFound):
+        put(world, {}, "nothing")
+    with pytest.raises(NotFound):
+        get(world, "nothing")
+
+
+@pytest.mark.parametrize("state", [["messages"], {"messages": "a\0b"}])
+def test_what_cannot_be_kept_is_refused(world: World, state: Any) -> None:
+    with pytest.raises(InvalidRequest):
+        put(world, state)
