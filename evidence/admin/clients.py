@@ -17,6 +17,7 @@ from evidence.access.held import State, grants_with_state, in_state
 from evidence.access.issuing import register_client
 from evidence.admin.base import OwnerAdmin, named, owner
 from evidence.admin.grant_lines import grant_lines
+from evidence.admin.offering import printable
 from evidence.admin.site import owner_site
 from evidence.admin.wording import counted, when
 from evidence.models.clients import Client
@@ -36,13 +37,6 @@ class ClientForm(ModelForm[Client]):
 
     def clean_display_name(self) -> str:
         return printable(self.cleaned_data["display_name"])
-
-
-def printable(name: str) -> str:
-    """A name without anything that does not show; else a ``ValidationError``."""
-    if not name.isprintable():
-        raise forms.ValidationError("Use only characters that can be seen.")
-    return name
 
 
 @register(Client, site=owner_site)

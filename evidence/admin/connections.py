@@ -1,6 +1,5 @@
 """Connections: renamed, paused and ended here; made and filled elsewhere, never deleted here."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -19,8 +18,8 @@ from typing_extensions import override
 from evidence import limits
 from evidence.admin import records
 from evidence.admin.base import OwnerAdmin, named
-from evidence.admin.clients import printable
 from evidence.admin.languages import choices
+from evidence.admin.offering import offer, printable
 from evidence.admin.site import owner_site
 from evidence.admin.stream_lines import stream_lines
 from evidence.admin.wording import counted, with_code
@@ -60,17 +59,12 @@ class ConnectionForm(ModelForm[Connection]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._offer("languages", choices(self.instance.languages))
+        offer(self, "languages", choices(self.instance.languages))
         offered = [s for s in Status if s != Status.DRAFT or self.instance.status == Status.DRAFT]
-        self._offer("status", [(each.value, MEANINGS[each]) for each in offered])
+        offer(self, "status", [(each.value, MEANINGS[each]) for each in offered])
 
     def clean_display_name(self) -> str:
         return printable(self.cleaned_data["display_name"])
-
-    def _offer(self, name: str, offered: Iterable[tuple[str, str]]) -> None:
-        field = self.fields[name]
-        if isinstance(field, forms.ChoiceField):
-            field.choices = list(offered)
 
 
 @register(Connection, site=owner_site)

@@ -8,9 +8,11 @@ from typing import Any
 
 from django.http import QueryDict
 
-from evidence.access.describing import StreamInWords, in_words
+from evidence.access.describing import StreamInWords
 from evidence.access.issuing import GrantRequest
-from evidence.admin.grant_forms import StreamForm, TermsForm
+from evidence.admin.stream_form import StreamForm
+from evidence.admin.terms_form import TermsForm
+from evidence.admin.wording import worded
 from evidence.models.connections import Connection
 from evidence.models.declared import declared
 
@@ -43,7 +45,7 @@ class SourceDraft:
     def sentences(self) -> list[StreamInWords]:
         labels = {each.pk: each.display_name for each in self.connections}
         return [
-            in_words(form.terms, stream=form.stream, labels=labels)
+            worded(form.terms, stream=form.stream, labels=labels)
             for form in self.streams
             if form.terms is not None
         ]

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
 
-from evidence.access.describing import StreamInWords, in_words
+from evidence.access.describing import StreamInWords
 from evidence.access.held import (
     State,
     connection_labels,
@@ -22,7 +22,7 @@ from evidence.admin.base import owner, page
 from evidence.admin.confirming import Question, confirmation, is_confirmed
 from evidence.admin.grant_lines import grant_lines, grant_url
 from evidence.admin.token_lines import token_lines
-from evidence.admin.wording import counted, mark, when
+from evidence.admin.wording import counted, mark, when, worded
 from evidence.models.declared import declared
 from evidence.models.grants import Grant
 
@@ -57,7 +57,7 @@ def sentences(grant: Grant) -> list[StreamInWords]:
     streams = declared([grant.declaration_id])[grant.declaration_id].declaration.streams
     labels = connection_labels(owner().pk)
     terms = parsed_terms(grant.pk, orjson.dumps(grant.streams).decode())
-    return [in_words(each, stream=streams.get(each.name), labels=labels) for each in terms]
+    return [worded(each, stream=streams.get(each.name), labels=labels) for each in terms]
 
 
 def revoke(request: HttpRequest, grant: Grant) -> HttpResponse:

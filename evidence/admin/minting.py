@@ -14,8 +14,8 @@ from evidence.access.handing_over import WHERE, Recipe, recipes
 from evidence.access.held import grants_with_state, usable_until
 from evidence.access.issuing import mint_token
 from evidence.admin.base import page
-from evidence.admin.grant_forms import TokensForm
 from evidence.admin.grant_lines import grant_lines, grant_url
+from evidence.admin.terms_form import TokensForm
 from evidence.admin.wording import when
 from evidence.models.grants import Grant, Package
 

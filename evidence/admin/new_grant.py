@@ -16,8 +16,8 @@ from django.utils import timezone
 from evidence.access.issuing import issue, register_client
 from evidence.admin.base import owner, page
 from evidence.admin.grant_draft import Draft, with_view_ticked
-from evidence.admin.grant_forms import WhoForm
 from evidence.admin.minting import mint, shown_once
+from evidence.admin.who_form import WhoForm
 from evidence.admin.wording import when
 from evidence.models.clients import Client
 from evidence.models.connections import Connection

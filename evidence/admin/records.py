@@ -14,6 +14,7 @@ from evidence.access.gate import Gate
 from evidence.access.owning import owner_scope
 from evidence.access.rows import Position, VisibleRecord, VisibleRecords
 from evidence.admin.base import owner, page
+from evidence.admin.offering import offer
 from evidence.admin.plain_text import beginning, line, plain
 from evidence.admin.stream_lines import list_url
 from evidence.admin.wording import when
@@ -40,15 +41,14 @@ class LookUpForm(forms.Form):
     key = forms.CharField(
         label="Record key",
         required=False,
+        strip=False,
         help_text="Leave it empty to see which records there are.",
         widget=forms.TextInput(attrs={"size": 40, "spellcheck": "false"}),
     )
 
     def __init__(self, data: Mapping[str, str] | None, *, gate: Gate) -> None:
         super().__init__(data)
-        field = self.fields["where"]
-        if isinstance(field, forms.ChoiceField):
-            field.choices = _places(gate)
+        offer(self, "where", _places(gate))
 
 
 def look_up(request: HttpRequest) -> HttpResponse:

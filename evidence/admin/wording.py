@@ -1,12 +1,17 @@
 """Times, states and amounts as the pages write them."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from evidence.access.describing import day
+from evidence.access.describing import StreamInWords, day, in_words
 from evidence.access.held import State
+from evidence.access.scope import StreamTerms
+from evidence.admin.plain_text import plain
+from evidence.declarations.types import StreamDeclaration
 
 
 def when(moment: datetime | None, *, never: str = "never") -> str:
@@ -17,6 +22,16 @@ def when(moment: datetime | None, *, never: str = "never") -> str:
 def mark(state: State) -> SafeString:
     """The state as a coloured word."""
     return format_html('<span class="state state-{}">{}</span>', state.value, state.label)
+
+
+def worded(
+    terms: StreamTerms, *, stream: StreamDeclaration | None, labels: Mapping[str, str]
+) -> StreamInWords:
+    """What a grant says of a stream, with record keys that hide nothing."""
+    words = in_words(terms, stream=stream, labels=labels)
+    if words.record_keys is None:
+        return words
+    return replace(words, record_keys=tuple(map(plain, words.record_keys)))
 
 
 def with_code(text: str, *commands: str) -> SafeString:

@@ -1,7 +1,7 @@
-"""The forms behind "Give access": who, what of each stream, and on which terms."""
+"""Second form of "Give access", once for each stream: what of it."""
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time
 from typing import Any
 
 from django import forms
@@ -9,96 +9,21 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.forms.boundfield import BoundWidget
 from typing_extensions import override
 
-from evidence import limits
 from evidence.access.describing import field_detail, field_label, stream_label, through_day
-from evidence.access.handing_over import MCP, REST
+from evidence.access.known_keys import known_keys
 from evidence.access.resolving import StreamRequest, resolved
 from evidence.access.scope import StreamTerms
-from evidence.admin.clients import printable
+from evidence.admin.offering import offer
+from evidence.admin.plain_text import plain
 from evidence.declarations.types import Field, SourceDeclaration, StreamDeclaration
-from evidence.models.clients import Client
-from evidence.models.connections import Connection
+from evidence.models.owners import OWNER_ID
 from evidence.refusals import Refusal
 
+A_FEW = 5
 FORM_FIELDS = {"fields": "chosen", "resources": "record_keys", "since": "since", "until": "until"}
 """Parameter of a refusal -> field of the form that shows it."""
 
-NEVER = "never"
-ENDS = (
-    ("1", "in 24 hours"),
-    ("7", "in 7 days"),
-    ("30", "in 30 days"),
-    ("90", "in 90 days"),
-    ("180", "in half a year"),
-    ("365", "in a year"),
-    (NEVER, "never; I will end it myself"),
-)
-TOKENS = (
-    (MCP, "an AI agent, such as Claude or Codex"),
-    (REST, "a program or script of mine"),
-)
 A_DAY = (MinValueValidator(date(1800, 1, 1)), MaxValueValidator(date(2200, 12, 31)))
-
-
-class WhoForm(forms.Form):
-    """The client, known or new, and the connections."""
-
-    client = forms.ChoiceField(label="Known client", required=False)
-    new_client = forms.CharField(
-        label="New client",
-        required=False,
-        max_length=limits.LABEL_MAX_CHARS,
-        help_text="Name it so that you will know it again, such as “Claude on my laptop”.",
-    )
-    connections = forms.MultipleChoiceField(
-        label="Which of your connections may it read?",
-        widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": "Tick at least one connection."},
-    )
-
-    def __init__(
-        self, data: Any = None, *, clients: Sequence[Client], connections: Sequence[Connection]
-    ) -> None:
-        super().__init__(data)
-        self._clients = {client.pk: client for client in clients}
-        self._connections = connections
-        named = [(client.pk, client.display_name) for client in clients]
-        _choices(self, "client", [("", "A new client"), *named])
-        _choices(self, "connections", [(each.pk, each.display_name) for each in connections])
-
-    def clean_new_client(self) -> str:
-        name = printable(self.cleaned_data["new_client"].strip())
-        if any(client.display_name == name for client in self._clients.values()):
-            raise forms.ValidationError("There is a client of that name; choose it in the list.")
-        return name
-
-    @override
-    def clean(self) -> None:
-        if self.errors:
-            return
-        known, new = self.cleaned_data["client"], self.cleaned_data["new_client"]
-        if known and new:
-            self.add_error("new_client", "Choose a known client or name a new one, not both.")
-        if not known and not new:
-            self.add_error("new_client", "Give the new client a name, or choose a known one.")
-
-    @property
-    def groups(self) -> list[tuple[str, list[BoundWidget]]]:
-        """The boxes of the connections, under the names of their sources."""
-        together: dict[str, list[BoundWidget]] = {}
-        for box, connection in zip(self["connections"], self._connections, strict=True):
-            together.setdefault(connection.source.display_name, []).append(box)
-        return list(together.items())
-
-    @property
-    def known_client(self) -> Client | None:
-        return self._clients.get(self.cleaned_data["client"])
-
-    @property
-    def client_name(self) -> str:
-        known = self.known_client
-        name: str = self.cleaned_data["new_client"] if known is None else known.display_name
-        return name
 
 
 class StreamForm(forms.Form):
@@ -123,6 +48,7 @@ class StreamForm(forms.Form):
     record_keys = forms.CharField(
         label="Only these single records",
         required=False,
+        strip=False,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
         help_text="One record key a line. Leave it empty for all records.",
     )
@@ -142,7 +68,7 @@ class StreamForm(forms.Form):
         self._connection_ids = connection_ids
         self.terms: StreamTerms | None = None
         self.request: StreamRequest | None = None
-        _choices(self, "chosen", [(field.name, field_label(field)) for field in self.choosable])
+        offer(self, "chosen", [(field.name, field_label(field)) for field in self.choosable])
         self.fields["chosen"].initial = [field.name for field in self.choosable]
         for name, offered in (
             ("chosen", bool(self.choosable)),
@@ -197,14 +123,27 @@ class StreamForm(forms.Form):
         return narrowed or any(told.get(name) for name in ("since", "until", "record_keys"))
 
     def clean_record_keys(self) -> list[str] | None:
-        keys = [line.strip() for line in self.cleaned_data["record_keys"].splitlines()]
-        wanted = list(dict.fromkeys(filter(None, keys)))
-        long = [key for key in wanted if len(key.encode()) > limits.RECORD_KEY_MAX_BYTES]
-        if long:
+        """The keys as they are stored; space around a line counts only where a key has it."""
+        lines = [line.removesuffix("\r") for line in self.cleaned_data["record_keys"].split("\n")]
+        lines = [line for line in lines if line.strip()]
+        if not lines:
+            return None
+        known = self._known_keys([*lines, *map(str.strip, lines)])
+        keys = [line if line in known else line.strip() for line in lines]
+        unknown = [key for key in keys if key not in known]
+        if unknown:
             raise forms.ValidationError(
-                f"A record key has at most {limits.RECORD_KEY_MAX_BYTES} bytes."
+                [f"There is no record “{plain(key)}” here." for key in unknown[:A_FEW]]
             )
-        return wanted or None
+        return list(dict.fromkeys(keys))
+
+    def _known_keys(self, keys: Sequence[str]) -> frozenset[str]:
+        return known_keys(
+            OWNER_ID,
+            stream=self.stream.name,
+            connection_ids=sorted(self._connection_ids),
+            keys=keys,
+        )
 
     @override
     def clean(self) -> None:
@@ -234,41 +173,6 @@ class StreamForm(forms.Form):
             since=None if since is None else _midnight(since),
             until=None if until is None else through_day(_midnight(until)),
         )
-
-
-class TokensForm(forms.Form):
-    tokens = forms.MultipleChoiceField(
-        label="Make a token for",
-        choices=TOKENS,
-        initial=[MCP],
-        widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": "Tick at least one."},
-    )
-
-
-class TermsForm(TokensForm):
-    """What holds for all of it."""
-
-    purpose = forms.CharField(
-        label="What for?",
-        required=False,
-        max_length=1000,
-        widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="In your own words, to remember later why you gave it.",
-    )
-    ends = forms.ChoiceField(label="Access ends", choices=ENDS, initial="90")
-    field_order = ("purpose", "ends", "tokens")
-
-    def ends_at(self, now: datetime) -> datetime | None:
-        days = self.cleaned_data["ends"]
-        return None if days == NEVER else now + timedelta(days=int(days))
-
-
-def _choices(form: forms.Form, name: str, choices: Sequence[tuple[str, str]]) -> None:
-    field = form.fields[name]
-    if not isinstance(field, forms.ChoiceField):
-        raise TypeError(f"{name} offers no choices")
-    field.choices = choices
 
 
 def _midnight(day: date) -> datetime:
