@@ -6,7 +6,7 @@ from typing import Any
 from django.core.checks import CheckMessage, Error
 from django.urls import URLPattern, URLResolver, get_resolver
 
-PUBLIC = frozenset({"UnknownRouteView", "OpenApiView", "OpenApiPageView"})
+PUBLIC = frozenset({"UnknownRouteView", "OpenApiView"})
 """Views under ``/v1`` that show nothing personal and so need no bearer."""
 
 

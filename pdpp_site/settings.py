@@ -61,6 +61,7 @@ INSTALLED_APPS = [
     "evidence",
     "mcp_adapter",
     "rest_framework",
+    "drf_spectacular_sidecar",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",

@@ -3,6 +3,7 @@
 from django.urls import include, path
 
 from evidence.admin.site import owner_site
+from evidence.api.views.openapi import OpenApiPageView
 from evidence.api.views.well_known import ProtectedResourceView
 from pdpp_site import views
 
@@ -10,6 +11,7 @@ METADATA = ".well-known/oauth-protected-resource"
 
 urlpatterns = [
     path("", views.front, name="front"),
+    path("docs/", OpenApiPageView.as_view()),
     path("v1/", include("evidence.api.urls")),
     path(METADATA, ProtectedResourceView.as_view()),
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),

@@ -6,6 +6,7 @@ from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.connectors import ConnectorsView
 from evidence.api.views.field_window import FieldWindowView
 from evidence.api.views.ingest import IngestView
+from evidence.api.views.openapi import OpenApiView
 from evidence.api.views.records import RecordsView, RecordView
 from evidence.api.views.schema import SchemaView
 from evidence.api.views.search import SearchView
@@ -14,6 +15,7 @@ from evidence.api.views.streams import StreamsView, StreamView
 from evidence.api.views.unknown import UnknownRouteView
 
 urlpatterns = [
+    path("openapi.json", OpenApiView.as_view()),
     path("schema", SchemaView.as_view()),
     path("streams", StreamsView.as_view()),
     path("streams/<str:stream>", StreamView.as_view()),

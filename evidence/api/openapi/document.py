@@ -1,0 +1,165 @@
+"""The document itself: routes, their parameters, their answers."""
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+from evidence.api.errors import STATUS
+from evidence.api.openapi.parameters import described, in_path
+from evidence.api.openapi.schemas import SCHEMAS, ref
+from evidence.api.views.aggregate import AggregateView
+from evidence.api.views.connectors import ConnectorsView
+from evidence.api.views.field_window import FieldWindowView
+from evidence.api.views.ingest import IngestView
+from evidence.api.views.records import RecordsView, RecordView
+from evidence.api.views.schema import SchemaView
+from evidence.api.views.search import SearchView
+from evidence.api.views.state import StateView
+from evidence.api.views.streams import StreamsView, StreamView
+
+Json = dict[str, Any]
+
+ALWAYS = (400, 401, 403, 404, 413, 421, 429, 500, 503)
+"""What any route may answer instead of its own success."""
+
+MEANINGS = {
+    304: "What the client has is still current.",
+    400: "The request is not valid; param names what is wrong with it.",
+    401: "No token, or not a valid one for this resource.",
+    403: "The grant or the kind of token does not allow it.",
+    404: "Nothing of that name is visible to this token.",
+    406: "Only application/json is spoken.",
+    409: "Several connections match; available_connections names them.",
+    410: "The cursor is older than what is kept.",
+    413: "Too large.",
+    416: "The range lies outside the blob.",
+    421: "This server does not answer for that host.",
+    422: "The field is not text.",
+    429: "Too much in too short a time; Retry-After says when to go on.",
+    500: "Something went wrong here.",
+    503: "Not ready to answer.",
+}
+
+STREAM = in_path("stream", "The name of a stream, as the schema lists it.")
+RECORD = in_path("record_id", "The id of a record, percent-encoded.")
+CONNECTOR = in_path("connector_id", "The key of a connector.")
+
+
+@lru_cache(maxsize=1)
+def document() -> Json:
+    """The whole document; the same for every caller."""
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "PDPP resource server",
+            "version": "0.1.0",
+            "description": "One owner's records, as far as a grant shows them. "
+            "Offsets count Unicode code points; times are RFC 3339 in UTC.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/v1"}],
+        "security": [{"bearer": []}],
+        "paths": _paths(),
+        "components": {
+            "schemas": SCHEMAS,
+            "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _paths() -> Json:
+    return {
+        "/schema": {
+            "get": _read("getSchema", "What this token can do.", SchemaView, "Schema", 304, 409)
+        },
+        "/streams": {"get": _read("listStreams", "Every stream.", StreamsView, "StreamList", 304)},
+        "/streams/{stream}": _at(
+            [STREAM],
+            get=_read("getStream", "One stream.", StreamView, "StreamMetadata", 304, 409),
+        ),
+        "/streams/{stream}/records": _at(
+            [STREAM],
+            get=_read(
+                "listRecords", "Records, or their changes.", RecordsView, "RecordList", 409, 410
+            ),
+        ),
+        "/streams/{stream}/records/{record_id}": _at(
+            [STREAM, RECORD], get=_read("getRecord", "One record.", RecordView, "Record", 409)
+        ),
+        "/streams/{stream}/records/{record_id}/field-window": _at(
+            [STREAM, RECORD],
+            get=_read(
+                "readFieldWindow", "A bounded window into one text field.", FieldWindowView,
+                "FieldWindow", 409, 422, required=["field"],
+            ),
+        ),
+        "/streams/{stream}/aggregate": _at(
+            [STREAM],
+            get=_read(
+                "aggregate", "Counts, sums and histograms.", AggregateView, "Aggregation", 409,
+                required=["metric"],
+            ),
+        ),
+        "/search": {
+            "get": _read("search", "Search, with evidence.", SearchView, "SearchHits", 410,
+                         required=["q"])
+        },
+        "/connectors": {
+            "get": _read("listConnectors", "What is declared.", ConnectorsView, "ConnectorList"),
+            "post": _write("declareConnector", "Declare a source.", ConnectorsView, "Connector",
+                           "application/json", 200, 201),
+        },
+        "/ingest/{stream}": _at(
+            [STREAM],
+            post=_write("ingest", "Store records, a line each.", IngestView, "IngestReceipt",
+                        "application/x-ndjson", 200, 409),
+        ),
+        "/state/{connector_id}": _at(
+            [CONNECTOR],
+            get=_read("getState", "What a collector left.", StateView, "CollectorState"),
+            put=_write("putState", "Leave something.", StateView, "CollectorState",
+                       "application/json", 200),
+        ),
+    }  # fmt: skip
+
+
+def _at(parameters: list[Json], **operations: Json) -> Json:
+    return {"parameters": parameters, **operations}
+
+
+def _read(
+    name: str, summary: str, view: Any, schema: str, *statuses: int, required: Iterable[str] = ()
+) -> Json:
+    return {
+        "operationId": name,
+        "summary": summary,
+        "parameters": described(view.parameters, required=required),
+        "responses": _responses((200, *statuses), schema),
+    }
+
+
+def _write(name: str, summary: str, view: Any, schema: str, media: str, *statuses: int) -> Json:
+    return {
+        "operationId": name,
+        "summary": summary,
+        "parameters": described(view.parameters),
+        "requestBody": {"content": {media: {"schema": {}}}},
+        "responses": _responses(statuses, schema),
+    }
+
+
+def _responses(statuses: Iterable[int], schema: str) -> Json:
+    return {str(status): _response(status, schema) for status in sorted({*statuses, *ALWAYS, 406})}
+
+
+def _response(status: int, schema: str) -> Json:
+    if status == 304:
+        return {"description": MEANINGS[304]}
+    if status < 300:
+        return {"description": "As asked.", "content": _json(schema)}
+    assert status in STATUS.values()  # noqa: S101 - a status that no code has is a slip here
+    return {"description": MEANINGS[status], "content": _json("Error")}
+
+
+def _json(schema: str) -> Json:
+    return {"application/json": {"schema": ref(schema)}}

@@ -1,0 +1,261 @@
+"""The bodies, as JSON Schema 2020-12. Members that may be added later are allowed throughout."""
+
+from typing import Any
+
+from evidence.refusals import Code
+
+Json = dict[str, Any]
+
+STRING: Json = {"type": "string"}
+INTEGER: Json = {"type": "integer"}
+BOOLEAN: Json = {"type": "boolean"}
+MOMENT: Json = {"type": "string", "format": "date-time"}
+ANY_OBJECT: Json = {"type": "object"}
+
+
+def ref(name: str) -> Json:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def obj(required: dict[str, Json], optional: dict[str, Json] | None = None) -> Json:
+    return {
+        "type": "object",
+        "required": list(required),
+        "properties": required | (optional or {}),
+    }
+
+
+def array(items: Json) -> Json:
+    return {"type": "array", "items": items}
+
+
+def nullable(schema: Json) -> Json:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def listing(items: Json, **more: Json) -> Json:
+    return obj(
+        {"object": {"const": "list"}, "has_more": BOOLEAN, "data": array(items), **ENVELOPE},
+        {"url": STRING, "next_cursor": STRING, "next_changes_since": STRING, **more},
+    )
+
+
+ENVELOPE: dict[str, Json] = {"links": ref("Links"), "meta": ref("Meta")}
+
+WINDOW = obj(
+    {
+        "text": STRING,
+        "start_chars": INTEGER,
+        "end_chars": INTEGER,
+        "limit_chars": INTEGER,
+        "total_chars": INTEGER,
+        "complete": BOOLEAN,
+        "has_more": BOOLEAN,
+        "next_offset_chars": nullable(INTEGER),
+        "previous_offset_chars": nullable(INTEGER),
+    },
+    {"match_start_chars": INTEGER, "match_end_chars": INTEGER},
+)
+
+EXCERPT = obj(
+    {
+        "object": {"const": "evidence_excerpt"},
+        "field_path": STRING,
+        "preview_text": STRING,
+        "plain_text": STRING,
+        "start_chars": INTEGER,
+        "end_chars": INTEGER,
+        "match_start_chars": INTEGER,
+        "match_end_chars": INTEGER,
+        "truncated": BOOLEAN,
+        "provenance": STRING,
+        "field_sha256": STRING,
+        "read": ref("FieldWindowRead"),
+    }
+)
+
+SCHEMAS: dict[str, Json] = {
+    "Error": obj(
+        {
+            "error": obj(
+                {
+                    "type": STRING,
+                    "code": {"type": "string", "enum": [str(code) for code in Code]},
+                    "message": STRING,
+                    "request_id": STRING,
+                },
+                {
+                    "param": STRING,
+                    "next_step": STRING,
+                    "retry_with": STRING,
+                    "resource_metadata": STRING,
+                    "available_connections": array(ref("Candidate")),
+                    "available_connection_count": INTEGER,
+                },
+            )
+        }
+    ),
+    "Candidate": obj(
+        {"connection_id": STRING},
+        {
+            "display_name": STRING,
+            "connector_key": STRING,
+            "grant_id": nullable(STRING),
+            "stream": STRING,
+        },
+    ),
+    "Links": obj({"self": STRING}, {"next": nullable(STRING)}),
+    "Meta": obj({"count": {}, "warnings": array(ref("Warning"))}, {"window": ref("Extent")}),
+    "Extent": obj(
+        {"total": INTEGER, "earliest_at": nullable(MOMENT), "latest_at": nullable(MOMENT)}
+    ),
+    "Warning": obj({"code": STRING, "message": STRING}, {"param": STRING, "detail": ANY_OBJECT}),
+    "Connection": obj({"connection_id": STRING, "display_name": STRING}),
+    "FieldWindowRead": obj(
+        {
+            "method": {"const": "GET"},
+            "route": STRING,
+            "stream": STRING,
+            "record_id": STRING,
+            "field": STRING,
+            "connection_id": STRING,
+        },
+        {"object": {"const": "field_window_read"}},
+    ),
+    "Record": obj(
+        {
+            "object": {"const": "record"},
+            "id": STRING,
+            "stream": STRING,
+            "connection_id": STRING,
+            "connector_key": STRING,
+            "display_name": STRING,
+            "emitted_at": MOMENT,
+        },
+        {
+            "connector_instance_id": STRING,
+            "version": STRING,
+            "data": ANY_OBJECT,
+            "expanded": ANY_OBJECT,
+            "deleted": {"const": True},
+            "deleted_at": MOMENT,
+            "record_json_bytes": INTEGER,
+            "omitted_fields": array(STRING),
+            **ENVELOPE,
+        },
+    ),
+    "RecordList": listing(ref("Record")),
+    "SearchHit": obj(
+        {
+            "object": {"const": "search_result"},
+            "stream": STRING,
+            "record_key": STRING,
+            "connection_id": STRING,
+            "connector_key": STRING,
+            "display_name": STRING,
+            "emitted_at": MOMENT,
+            "version": STRING,
+            "matched_fields": array(STRING),
+            "record_url": STRING,
+            "score": obj({"kind": STRING, "value": {"type": "number"}, "order": STRING}),
+            "evidence_excerpts": array(EXCERPT),
+        },
+        {
+            "title": STRING,
+            "authored_at": STRING,
+            "snippet": obj({"field": STRING, "text": STRING}),
+        },
+    ),
+    "SearchHits": listing(ref("SearchHit")),
+    "FieldWindow": obj(
+        {
+            "object": {"const": "field_window"},
+            "stream": STRING,
+            "record_id": STRING,
+            "connection_id": STRING,
+            "connector_key": STRING,
+            "field": obj({"path": STRING, "type": STRING}),
+            "window": WINDOW,
+            **ENVELOPE,
+        }
+    ),
+    "Aggregation": obj(
+        {
+            "object": {"const": "aggregation"},
+            "stream": STRING,
+            "metric": STRING,
+            "field": nullable(STRING),
+            "filtered_record_count": INTEGER,
+            "approximate": BOOLEAN,
+            **ENVELOPE,
+        },
+        {
+            "value": {},
+            "groups": array(obj({"key": {}, "count": INTEGER}, {"value": {}})),
+            "limit": INTEGER,
+            "other_count": INTEGER,
+            "granularity": STRING,
+            "time_zone": STRING,
+        },
+    ),
+    "Stream": obj(
+        {
+            "object": {"const": "stream"},
+            "name": STRING,
+            "connection_id": STRING,
+            "connector_key": STRING,
+            "display_name": STRING,
+        },
+        {"record_count": INTEGER, "last_updated": MOMENT, "freshness": ANY_OBJECT},
+    ),
+    "StreamList": listing(ref("Stream")),
+    "StreamMetadata": obj(
+        {
+            "object": {"const": "stream_metadata"},
+            "name": STRING,
+            "primary_key": array(STRING),
+            "schema": ANY_OBJECT,
+            "field_capabilities": ANY_OBJECT,
+            "expand_capabilities": array(ANY_OBJECT),
+        }
+    ),
+    "Schema": obj(
+        {
+            "object": {"const": "schema"},
+            "connectors": array(obj({"connector_key": STRING})),
+            **ENVELOPE,
+        },
+        {"detail": STRING, "connector_count": INTEGER, "stream_count": INTEGER},
+    ),
+    "ConnectorList": obj({"object": {"const": "list"}, "data": array(ANY_OBJECT)}),
+    "Connector": obj({"connector_id": STRING, "connector_key": STRING, "version": STRING}),
+    "IngestReceipt": obj(
+        {
+            "stream": STRING,
+            "records_attempted": INTEGER,
+            "records_accepted": INTEGER,
+            "records_rejected": INTEGER,
+            "rejections": array(
+                obj({"input_index": INTEGER, "code": STRING, "receipt_id": STRING})
+            ),
+        }
+    ),
+    "CollectorState": obj(
+        {
+            "object": {"const": "collector_state"},
+            "connector_id": STRING,
+            "grant_id": nullable(STRING),
+            "state": ANY_OBJECT,
+            "updated_at": nullable(MOMENT),
+        }
+    ),
+    "Blob": obj(
+        {
+            "object": {"const": "blob"},
+            "blob_id": STRING,
+            "sha256": STRING,
+            "size_bytes": INTEGER,
+            "mime_type": STRING,
+        }
+    ),
+}

@@ -1,0 +1,29 @@
+"""``GET /v1/openapi.json``, and a page to browse it that needs no network."""
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views import View
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evidence.api.base import PublicView
+from evidence.api.openapi.document import document
+
+
+class OpenApiView(PublicView):
+    def get(self, request: Request) -> Response:
+        response = Response(document())
+        response["Cache-Control"] = "public, max-age=300"
+        return response
+
+
+class OpenApiPageView(View):
+    """The document in a browser; every script and style comes from this server."""
+
+    def get(self, request: HttpRequest) -> HttpResponse:
+        response = render(request, "evidence/openapi.html")
+        response["Content-Security-Policy"] = (
+            "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
+            "img-src 'self' data:; connect-src 'self'; frame-ancestors 'none'"
+        )
+        return response
