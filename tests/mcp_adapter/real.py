@@ -5,7 +5,7 @@ Blocking work goes to the thread that called `async_to_sync`, where the test's t
 
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import httpx2
@@ -73,6 +73,26 @@ async def _stdio(bearer: str, era: str) -> AsyncIterator[Client]:
         yield client
 
 
+def _connected(bearer: str, *, way: str, era: str) -> AbstractAsyncContextManager[Client]:
+    return _http(bearer, era) if way == "http" else _stdio(bearer, era)
+
+
+def post(bearer: str) -> httpx2.Response:
+    """One bare request with that bearer, for what the client's own errors do not show."""
+
+    async def main() -> httpx2.Response:
+        served = endpoint()
+        transport = httpx2.ASGITransport(app=served.app)
+        async with served.lifespan(), httpx2.AsyncClient(transport=transport) as http:
+            return await http.post(
+                URL,
+                json={"jsonrpc": "2.0", "id": 1, "method": "tools/list"},
+                headers={"Authorization": f"Bearer {bearer}", "Accept": "application/json"},
+            )
+
+    return async_to_sync(main)()
+
+
 def ask(
     bearer: str,
     work: Callable[[Client], Awaitable[Any]],
@@ -81,10 +101,9 @@ def ask(
     era: str = MODERN,
 ) -> Any:
     """Run `work` with an official client connected in that way and era."""
-    connect = _http if way == "http" else _stdio
 
     async def main() -> Any:
-        async with connect(bearer, era) as client:
+        async with _connected(bearer, way=way, era=era) as client:
             return await work(client)
 
     return async_to_sync(main)()
@@ -92,10 +111,15 @@ def ask(
 
 def call(bearer: str, tool: str, **arguments: Any) -> types.CallToolResult:
     """Call one tool on every surface: they all answer the same."""
-    results = [
-        ask(bearer, lambda client: client.call_tool(tool, arguments), way=way, era=era)
-        for way, era in SURFACES
-    ]
+
+    async def everywhere() -> list[types.CallToolResult]:
+        found = []
+        for way, era in SURFACES:
+            async with _connected(bearer, way=way, era=era) as client:
+                found.append(await client.call_tool(tool, arguments))
+        return found
+
+    results = async_to_sync(everywhere)()
     first = results[0]
     assert isinstance(first, types.CallToolResult)
     for surface, result in zip(SURFACES, results, strict=True):

@@ -42,7 +42,7 @@ def test_hostile_text_stays_a_value_in_every_tool(era: str, injection: str) -> N
         raw, value = text_of(result), seen(result)
         assert not set("\u202e\u200b\u2066\ufeff\u2028") & set(raw)
         assert raw.count("\n") == 0
-        assert "evil.example" not in str([key for key in _keys(value)])
+        assert "evil.example" not in str(_keys(value))
     assert seen(call(fake, "fetch", era=era, **target))["text"] == f"lease {injection}"
 
 

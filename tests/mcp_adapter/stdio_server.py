@@ -1,0 +1,38 @@
+"""A stdio server over a resource server in memory, as a process of its own.
+
+It prints where it should not: what handlers print has to stay out of the protocol.
+"""
+
+import sys
+
+from mcp_adapter import stdio
+from mcp_adapter.rest import Refused
+from mcp_adapter.server import Identity
+from tests.mcp_adapter.fake_rest import FakeRest
+
+
+class _Talkative(FakeRest):
+    def get(self, *args, **more):  # type: ignore[no-untyped-def,override]
+        """Answer, and talk about it."""
+        print("a handler printed this")  # noqa: T201 - the point of it
+        return super().get(*args, **more)
+
+
+def main() -> None:
+    """Serve; the second call finds the grant revoked where the first argument says so."""
+    calls = 0
+
+    def authenticate() -> object:
+        nonlocal calls
+        calls += 1
+        if calls > 1 and "revoked-after-one" in sys.argv:
+            raise Refused(403, {"type": "permission_error", "code": "grant_revoked",
+                                "message": "The grant has been revoked."})  # fmt: skip
+        return object()
+
+    fake = _Talkative(records=[("cin_work", "messages", "m1", {"body": "a lease"})])
+    stdio.serve(fake, authenticate, identity=Identity(public_url="https://records.example"))
+
+
+if __name__ == "__main__":
+    main()

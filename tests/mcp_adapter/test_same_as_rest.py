@@ -1,0 +1,112 @@
+"""What a tool shows is what REST answers to the same grant: one implementation, two doors."""
+
+from typing import Any
+
+import mcp_types as types
+import pytest
+from django.utils import timezone
+from mcp import Client
+
+from evidence.access import issuing
+from tests.mcp_adapter import real
+from tests.mcp_adapter.hosts import refusal, structured
+from tests.scenarios import scenario
+from tests.world import PERSONAL, WORK, World
+
+pytestmark = pytest.mark.django_db
+_DIFFERS = frozenset(
+    {"request_id", "next_cursor", "next_changes_since", "links", "url", "next_step"}
+)
+
+
+def steady(value: Any) -> Any:
+    """Without what differs from one request to the next."""
+    if isinstance(value, dict):
+        return {name: steady(inner) for name, inner in value.items() if name not in _DIFFERS}
+    return [steady(inner) for inner in value] if isinstance(value, list) else value
+
+
+@scenario("C5", "A7")
+@pytest.mark.parametrize("who", ["bob", "charlie", "dora"])
+@pytest.mark.parametrize(
+    ("tool", "arguments", "path", "query"),
+    [
+        ("search", {"q": "lease", "limit": 3}, "/v1/search",
+         {"q": "lease", "limit": 3, "max_bytes": 7200}),
+        ("search", {"q": "budget", "connection_id": WORK}, "/v1/search",
+         {"q": "budget", "connection_id": WORK, "limit": 6, "max_bytes": 7200}),
+        ("query_records", {"stream": "transactions", "order": "asc"},
+         "/v1/streams/transactions/records", {"order": "asc", "max_bytes": 7500}),
+        ("query_records", {"stream": "messages", "connection_id": PERSONAL, "fields": ["subject"],
+                           "filter": {"subject": "Lease signed"}, "count": "exact"},
+         "/v1/streams/messages/records",
+         {"connection_id": PERSONAL, "fields": "subject", "filter__subject": "Lease signed",
+          "count": "exact", "max_bytes": 7500}),
+        ("aggregate", {"stream": "transactions", "metric": "count"},
+         "/v1/streams/transactions/aggregate", {"metric": "count"}),
+        ("aggregate", {"stream": "transactions", "metric": "count", "group_by": "name"},
+         "/v1/streams/transactions/aggregate", {"metric": "count", "group_by": "name"}),
+    ],
+)  # fmt: skip
+def test_the_data_of_a_tool_is_the_body_of_its_route(
+    world: World, who: str, tool: str, arguments: dict[str, Any], path: str, query: dict[str, Any]
+) -> None:
+    answer = world.get(path, who=who, **query)
+
+    result = real.call(world.tokens[f"{who}@mcp"], tool, **arguments)
+
+    if answer.status == 200:
+        assert steady(structured(result)["data"]) == steady(answer.body)
+    else:
+        assert steady(refusal(result)) == steady(answer.error)
+
+
+def test_a_window_is_the_window_of_its_route(world: World) -> None:
+    where = {"connection_id": PERSONAL, "q": "deposit", "before_chars": 5, "after_chars": 5}
+    answer = world.get(
+        "/v1/streams/messages/records/m1/field-window", who="bob", field="body_text", **where
+    )
+
+    window = structured(
+        real.call(world.tokens["bob@mcp"], "read_record_field", stream="messages", record_id="m1",
+                  field_path="body_text", **where)
+    )["window"]  # fmt: skip
+
+    assert {name: window[name] for name in answer.body["window"]} == answer.body["window"]
+
+
+@scenario("C6")
+def test_an_owner_token_is_refused_at_the_endpoint(world: World) -> None:
+    answer = real.post(world.tokens["alice"])
+
+    assert answer.status_code == 403
+    assert answer.json()["error"]["code"] == "permission_error"
+
+
+def test_a_token_for_rest_is_no_token_for_mcp_and_the_reverse(world: World) -> None:
+    assert world.get("/v1/schema", who="dora@mcp").status == 401
+    assert real.post(world.tokens["dora"]).status_code == 401
+    assert real.post(world.tokens["dora@mcp"]).status_code == 200
+
+
+def test_a_revoked_grant_ends_with_the_very_next_call(world: World) -> None:
+    bearer = world.tokens["bob@mcp"]
+
+    async def work(client: Client) -> tuple[types.CallToolResult, types.CallToolResult]:
+        before = await client.call_tool("search", {"q": "lease"})
+        await real.in_the_test(lambda: revoke(world, "bob"))
+        return before, await client.call_tool("search", {"q": "lease"})
+
+    before, after = real.ask(bearer, work, way="stdio")
+    over_http = real.post(bearer)
+
+    assert not before.is_error
+    assert refusal(after)["code"] == "grant_revoked"
+    assert over_http.status_code == 401
+    assert over_http.json()["error"]["code"] == "grant_revoked"
+    assert 'error="invalid_token"' in over_http.headers["www-authenticate"]
+
+
+def revoke(world: World, who: str) -> None:
+    for grant in world.grants[who]:
+        issuing.revoke_grant(grant.grant_id, now=timezone.now())

@@ -1,0 +1,98 @@
+"""The server as a process on standard input and output."""
+
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import Client, StdioServerParameters
+
+from mcp_adapter import stdio
+from tests.mcp_adapter.fake_rest import FakeRest
+from tests.mcp_adapter.hosts import ERAS, ask, refusal, seen
+from tests.scenarios import scenario
+
+ROOT = Path(__file__).parent.parent.parent
+MODULE = "tests.mcp_adapter.stdio_server"
+
+
+def run(work: Callable[[Client], Awaitable[Any]], *flags: str, era: str) -> Any:
+    server = StdioServerParameters(
+        command=sys.executable, args=["-m", MODULE, *flags], cwd=str(ROOT)
+    )
+
+    async def main() -> Any:
+        async with Client(server, mode=era) as client:
+            return await work(client)
+
+    return anyio.run(main)
+
+
+@scenario("C2", "C3")
+@pytest.mark.parametrize("era", ERAS)
+def test_a_process_serves_the_same_tools_and_answers(era: str) -> None:
+    async def work(client: Client) -> tuple[Any, Any]:
+        tools = (await client.list_tools()).tools
+        return tools, await client.call_tool("search", {"q": "lease"})
+
+    tools, result = run(work, era=era)
+
+    assert tools == ask(FakeRest(), lambda client: client.list_tools(), era=era).tools
+    assert seen(result)["results"][0]["id"] == "cin_work/messages:m1"
+
+
+def test_a_grant_that_is_revoked_ends_with_the_next_call() -> None:
+    async def work(client: Client) -> tuple[Any, Any]:
+        first = await client.call_tool("search", {"q": "lease"})
+        return first, await client.call_tool("search", {"q": "lease"})
+
+    first, second = run(work, "revoked-after-one", era=ERAS[0])
+
+    assert not first.is_error
+    assert refusal(second)["code"] == "grant_revoked"
+
+
+def test_nothing_but_the_protocol_is_written_to_standard_output() -> None:
+    requests = (
+        '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+        '"capabilities":{},"clientInfo":{"name":"host","version":"1"}}}\n'
+        '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+        "this is no JSON\n"
+        '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"search",'
+        '"arguments":{"q":"lease"}}}\n'
+    )
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", MODULE], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(requests)
+    process.stdin.flush()
+    lines = []
+    while not any('"id":2' in line for line in lines):
+        lines.append(process.stdout.readline())
+        assert lines[-1]
+    rest, _ = process.communicate(timeout=20)
+
+    assert all(line.startswith('{"jsonrpc":"2.0"') for line in [*lines, *rest.splitlines()])
+
+
+@scenario("C6")
+@pytest.mark.parametrize(
+    ("environment", "found"),
+    [
+        ({"PDPP_ACCESS_TOKEN": "pdpp_own_abc"}, "PDPP_ACCESS_TOKEN"),
+        ({"WHATEVER": "Bearer pdpp_own_abc", "PATH": "/bin"}, "WHATEVER"),
+        ({"PDPP_ACCESS_TOKEN": "pdpp_at_abc", "PATH": "/bin"}, None),
+        ({}, None),
+    ],
+)
+def test_an_owner_token_anywhere_in_the_environment_is_noticed(
+    environment: dict[str, str], found: str | None
+) -> None:
+    assert stdio.owner_credential(environment) == found
