@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TypeVar
 
+import orjson
 from django.db.models import Case, Exists, F, Model, OuterRef, Q, QuerySet, TextChoices, Value, When
 
+from evidence.access.scope import StreamTerms
+from evidence.access.terms import parsed_terms
+from evidence.declarations.types import StreamDeclaration
 from evidence.models.connections import Connection
 from evidence.models.declared import declared
 from evidence.models.grants import AccessToken, Grant
@@ -113,6 +117,13 @@ def stream_labels(grant: Grant) -> tuple[str, ...]:
     names = (stream["name"] for stream in grant.streams)
     known = document.streams
     return tuple((known[name].label if name in known else None) or name for name in names)
+
+
+def terms_of(grant: Grant) -> list[tuple[StreamTerms, StreamDeclaration | None]]:
+    """What the grant says of each stream, and the stream as it was declared when it was given."""
+    streams = declared([grant.declaration_id])[grant.declaration_id].declaration.streams
+    terms = parsed_terms(grant.grant_id, orjson.dumps(grant.streams).decode())
+    return [(each, streams.get(each.name)) for each in terms]
 
 
 def _held(grant: Grant) -> HeldGrant:

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-import orjson
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -14,16 +13,15 @@ from evidence.access.held import (
     connection_labels,
     grants_with_state,
     state_of,
+    terms_of,
     tokens_with_state,
 )
 from evidence.access.issuing import revoke_grant, revoke_package
-from evidence.access.terms import parsed_terms
 from evidence.admin.base import owner, page
 from evidence.admin.confirming import Question, confirmation, is_confirmed
 from evidence.admin.grant_lines import grant_lines, grant_url
 from evidence.admin.token_lines import token_lines
 from evidence.admin.wording import counted, mark, when, worded
-from evidence.models.declared import declared
 from evidence.models.grants import Grant
 
 EXPLANATION = (
@@ -54,10 +52,8 @@ def detail(request: HttpRequest, grant: Grant) -> HttpResponse:
 
 def sentences(grant: Grant) -> list[StreamInWords]:
     """What the grant says, stream by stream, in the words of the declaration it was given under."""
-    streams = declared([grant.declaration_id])[grant.declaration_id].declaration.streams
     labels = connection_labels(owner().pk)
-    terms = parsed_terms(grant.pk, orjson.dumps(grant.streams).decode())
-    return [worded(each, stream=streams.get(each.name), labels=labels) for each in terms]
+    return [worded(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)]
 
 
 def revoke(request: HttpRequest, grant: Grant) -> HttpResponse:

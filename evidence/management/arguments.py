@@ -1,0 +1,22 @@
+"""Values of flags that several commands take."""
+
+import argparse
+from datetime import UTC, datetime
+
+LONGEST_DAYS = 36_500
+
+
+def day(text: str) -> datetime:
+    """``2026-11-21`` as the start of that day in UTC."""
+    try:
+        return datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a day such as 2026-11-21") from None
+
+
+def days(text: str) -> int:
+    """A number of days from 1 on."""
+    count = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
+    if not 1 <= count <= LONGEST_DAYS:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of days from 1 to 36500")
+    return count
