@@ -88,6 +88,7 @@ def _known(day: date, *, lang: str) -> dict[str, str]:
     last_month = day.replace(day=1) - timedelta(days=1)
     return {
         "today": words.full_date(day, lang=lang),
+        "thismonth": words.month(day, lang=lang),
         "lastmonth": words.month(last_month, lang=lang),
     }
 

@@ -23,7 +23,7 @@ from demo.shapes import BANK, CALENDAR, CHAT, HEALTH, MAIL, Record
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COUNT = 19499
+COUNT = 19489
 _SOURCES = ("mailbox", "chat", "bank", "calendar", "health")
 _STREAMS = (
     "channels",

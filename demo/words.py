@@ -158,6 +158,7 @@ class Filling:
 _HOURS = {"hour": (9, 16), "evening": (17, 20)}
 _NUMBERS = {
     "n": (2, 9),
+    "few": (3, 6),
     "nn": (11, 68),
     "nn2": (26, 39),
     "nn3": (8, 21),
