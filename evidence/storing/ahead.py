@@ -7,63 +7,62 @@ from collections.abc import Iterator
 from evidence.storing.batches import Batch
 
 BATCHES_AHEAD = 6
-BYTES_AHEAD = 8 * 1024 * 1024
-"""Of lines; what is made of them takes several times as much."""
+BYTES_AHEAD = 12 * 1024 * 1024
+"""Of lines, the batch in use included; what is made of them takes several times as much."""
 
 
 class _Shelf:
-    """Batches made and not yet taken: a few, and never much more than BYTES_AHEAD."""
+    """Batches made and not yet done with: a few, and none is begun while they are large."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._batches: deque[Batch] = deque()
+        self._in_use = 0
         self._failure: BaseException | None = None
         self._open = True
 
     def fill(self, batches: Iterator[Batch]) -> None:
         """Runs until there are no more batches, or nobody wants them."""
-        failure = None
         try:
-            for batch in batches:
-                if not self._put(batch):
-                    return
+            while self._has_room() and (batch := next(batches, None)) is not None:
+                self._put(batch)
         except BaseException as error:  # noqa: BLE001 - it is raised again where batches are taken
-            failure = error
-        with self._changed:
-            self._failure, self._open = failure, False
-            self._changed.notify_all()
+            self._failure = error
+        self.close()
 
     def take(self) -> Batch | None:
-        """The next batch; None after the last."""
+        """The next batch; None after the last. Whoever takes one is done with the one before."""
         with self._changed:
-            self._changed.wait_for(lambda: self._batches or not self._open)
-            if not self._batches:
-                if self._failure is not None:
-                    raise self._failure
-                return None
-            batch = self._batches.popleft()
+            self._in_use = 0
             self._changed.notify_all()
-            return batch
+            self._changed.wait_for(lambda: self._batches or not self._open)
+            if self._batches:
+                batch = self._batches.popleft()
+                self._in_use = batch.size
+                return batch
+        if self._failure is not None:
+            raise self._failure
+        return None
 
     def close(self) -> None:
         with self._changed:
             self._open = False
-            self._batches.clear()
             self._changed.notify_all()
 
-    def _put(self, batch: Batch) -> bool:
+    def _put(self, batch: Batch) -> None:
         with self._changed:
-            self._changed.wait_for(lambda: self._has_room(batch) or not self._open)
-            if self._open:
-                self._batches.append(batch)
-                self._changed.notify_all()
+            self._batches.append(batch)
+            self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        """Waits for room; false when nobody wants more."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._open or self._is_low())
             return self._open
 
-    def _has_room(self, batch: Batch) -> bool:
-        if not self._batches:
-            return True
-        size = batch.size + sum(each.size for each in self._batches)
-        return size <= BYTES_AHEAD and len(self._batches) < BATCHES_AHEAD
+    def _is_low(self) -> bool:
+        size = self._in_use + sum(batch.size for batch in self._batches)
+        return size < BYTES_AHEAD and len(self._batches) < BATCHES_AHEAD
 
 
 def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:

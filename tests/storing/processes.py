@@ -1,0 +1,39 @@
+"""Imports as processes of their own, on the database of the test."""
+
+import os
+import subprocess
+import sys
+from urllib.parse import urlsplit, urlunsplit
+
+from django.conf import settings
+from django.db import connection
+
+START = """
+import sys
+import django
+django.setup()
+from django.utils import timezone
+from evidence.storing.ingest import ingest_lines
+from evidence.storing.lines import Line, read_lines
+"""
+
+
+def python(program: str, *arguments: str) -> "subprocess.Popen[str]":
+    """``program`` after START; it must be over before the test is."""
+    environment = os.environ | {
+        "DJANGO_SETTINGS_MODULE": "pdpp_site.settings",
+        "DATABASE_URL": _database_url(),
+        "PDPP_SECRET_KEY": settings.SECRET_KEY,
+    }
+    return subprocess.Popen(
+        [sys.executable, "-c", START + program, *arguments],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _database_url() -> str:
+    server = urlsplit(os.environ["DATABASE_URL"])
+    return urlunsplit(server._replace(path=f"/{connection.settings_dict['NAME']}"))

@@ -1,0 +1,73 @@
+"""An import that is killed has kept what it acknowledged, and another completes it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evidence.models.records import Record, RecordChange, SearchText
+from evidence.storing.ingest import ingest_lines
+from evidence.storing.lines import read_lines
+from tests.storing import processes, stored
+from tests.world import MAIL, NOW, PERSONAL, World
+
+LINES = 6_000
+PROGRAM = """
+from evidence.storing import batches
+batches.RECORDS_AT_ONCE = 200
+with open(sys.argv[1], "rb") as file:
+    ingest_lines(
+        read_lines(file),
+        owner_id=sys.argv[2],
+        now=timezone.now(),
+        on_progress=lambda so_far: print(so_far.lines, flush=True),
+    )
+"""
+
+
+@pytest.fixture
+def committed(transactional_db: None) -> World:
+    """Alice's mail connector and one connection of it, visible to other processes."""
+    from evidence.models.owners import the_owner
+
+    world = World(owner_id=the_owner(NOW).owner_id)
+    world.declare(MAIL)
+    world.connect(PERSONAL, "mail", "Personal mail")
+    return world
+
+
+def test_a_killed_import_keeps_what_it_acknowledged_and_another_completes_it(
+    committed: World, tmp_path: Path
+) -> None:
+    file = tmp_path / "records.jsonl"
+    with file.open("w") as lines:
+        for number in range(LINES):
+            data = {"id": f"k{number:05}", "subject": f"Number {number}", "body_text": "words " * 9}
+            named = {"connection_id": PERSONAL, "stream": "messages", "data": data}
+            lines.write(json.dumps(named) + "\n")
+
+    with processes.python(PROGRAM, str(file), committed.owner_id) as process:
+        assert process.stdout is not None
+        acknowledged = 0
+        while acknowledged < 1_000:
+            acknowledged = int(process.stdout.readline())
+        process.kill()
+        rest = process.stdout.read().splitlines()
+    acknowledged = max([acknowledged, *(int(each) for each in rest if each.isdigit())])
+
+    kept = set(Record.unscoped.values_list("record_key", flat=True))
+    assert {f"k{number:05}" for number in range(acknowledged)} <= kept
+    assert len(kept) < LINES, "it was over before it was killed"
+    assert_everything_agrees(len(kept))
+
+    with file.open("rb") as again:
+        outcome = ingest_lines(read_lines(again), owner_id=committed.owner_id, now=NOW)
+    assert (outcome.created, outcome.unchanged) == (LINES - len(kept), len(kept))
+    assert_everything_agrees(LINES)
+
+
+def assert_everything_agrees(records: int) -> None:
+    assert stored.counts() == stored.true_counts() == {(PERSONAL, "messages"): records}
+    assert SearchText.unscoped.count() == RecordChange.unscoped.count() == records
+    assert set(RecordChange.unscoped.values_list("kind", flat=True)) == {"c"}
+    assert stored.change_seq(PERSONAL) == records

@@ -1,0 +1,38 @@
+"""Memory does not grow with what is imported."""
+
+from tests.storing import processes
+from tests.storing.test_killed import committed as committed
+from tests.world import World
+
+MOST_MIB = 300
+PROGRAM = """
+import json
+import resource
+
+def lines():
+    number = 0
+    # Lines of the longest kind that the command reads, then very many bad ones.
+    for number in range(1, 7):
+        data = {"id": f"k{number}", "topic": "e" * 15_900_000}
+        yield Line(number, json.dumps(
+            {"connection_id": "cin_personal", "stream": "threads", "data": data}
+        ).encode())
+    for number in range(number + 1, 100_000):
+        yield Line(number, b"{")
+    data = {"id": "late", "topic": "x"}
+    yield Line(number + 1, json.dumps(
+        {"connection_id": "cin_personal", "stream": "threads", "data": data}
+    ).encode())
+
+outcome = ingest_lines(lines(), owner_id=sys.argv[1], now=timezone.now())
+print(outcome.created, outcome.by_code.total(), len(outcome.receipts))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+def test_memory_stays_within_bounds_whatever_the_file(committed: World) -> None:
+    with processes.python(PROGRAM, committed.owner_id) as process:
+        out, _ = process.communicate()
+    created, refused, receipts, mib = map(int, out.split())
+    assert (created, refused, receipts) == (7, 99_993, 10_000)
+    assert mib < MOST_MIB
