@@ -19,6 +19,8 @@ from evidence.refusals import InvalidRequest
 PREVIEW_CHARS = 200
 SMALL_FIELD_BYTES = 320
 NAMED_OMISSIONS = 10
+CHILD_SHARE, CHILD_BYTES = 4, 1_200
+"""Where room is short no expanded record takes more than one part in four, or these bytes."""
 ENVELOPE_BYTES = 900
 """Set aside for links, cursor and meta."""
 
@@ -78,6 +80,40 @@ def fitted(rows: Sequence[dict[str, Any]], *, most: int | None) -> list[dict[str
 
 
 def _windowed(row: dict[str, Any], room: int) -> dict[str, Any]:
+    """The row, cut until it fits: of relations to many all but the newest, then its own fields."""
+    if "expanded" in row:
+        small = {name: _smaller(found, room) for name, found in row["expanded"].items()}
+        row = _fewer({**row, "expanded": small}, room, least=1)
+    row = _without_large_fields(row, room)
+    return _fewer(row, room, least=0) if "expanded" in row else row
+
+
+def _smaller(found: Any, room: int) -> Any:
+    """What a relation leads to, no record of it larger than a quarter of the room."""
+    if found is None:
+        return None
+    if "data" in found and found["object"] == "list":
+        return {**found, "data": [_smaller(each, room) for each in found["data"]]}
+    return _without_large_fields(found, max(room // CHILD_SHARE, CHILD_BYTES))
+
+
+def _fewer(row: dict[str, Any], room: int, *, least: int) -> dict[str, Any]:
+    """The row with its lists cut from the end, the largest first, down to ``least`` records."""
+    lists = {
+        name: {**found, "data": list(found["data"])}
+        for name, found in row["expanded"].items()
+        if found is not None and found["object"] == "list"
+    }
+    row = {**row, "expanded": row["expanded"] | lists}
+    over = size(row) - room
+    while over > 0 and any(len(found["data"]) > least for found in lists.values()):
+        longest = max(lists.values(), key=lambda found: len(found["data"]))
+        over -= size(longest["data"].pop()) + 1
+        longest["has_more"] = True
+    return row
+
+
+def _without_large_fields(row: dict[str, Any], room: int) -> dict[str, Any]:
     """The row with its largest fields replaced, largest first, until it fits."""
     data = dict(row["data"])
     over = size(row) - room

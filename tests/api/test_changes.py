@@ -264,6 +264,8 @@ def test_a_page_ends_early_where_max_bytes_says_so(world: World) -> None:
         ({"window": "none"}, "invalid_request"),
         ({"cursor": "x"}, "invalid_request"),
         ({"filter__from_name": "Eva Lang"}, "invalid_request"),
+        ({"expand": "thread"}, "invalid_expand"),
+        ({"expand_limit__thread": "1"}, "invalid_expand"),
         ({"limit": 0}, "invalid_request"),
         ({"fields": "size_bytes"}, "field_not_granted"),
     ],

@@ -40,6 +40,11 @@ MEANINGS = {
     503: "Not ready to answer.",
 }
 
+BODIES: Json = {
+    "application/json": {"type": "object"},
+    "application/x-ndjson": {"type": "string", "description": "A JSON object a line."},
+}
+
 STREAM = in_path("stream", "The name of a stream, as the schema lists it.")
 RECORD = in_path("record_id", "The id of a record, percent-encoded.")
 CONNECTOR = in_path("connector_id", "The key of a connector.")
@@ -143,7 +148,7 @@ def _write(name: str, summary: str, view: Any, schema: str, media: str, *statuse
         "operationId": name,
         "summary": summary,
         "parameters": described(view.parameters),
-        "requestBody": {"content": {media: {"schema": {}}}},
+        "requestBody": {"content": {media: {"schema": BODIES[media]}}},
         "responses": _responses(statuses, schema),
     }
 

@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from evidence import limits
 from evidence.access.rows import Position, VisibleRecords
-from evidence.api import budget, cursors, envelopes
+from evidence.api import budget, cursors, envelopes, expansions
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION
 from evidence.api.views import changes
@@ -22,6 +22,7 @@ class RecordsView(GrantedView):
         | PROJECTION
         | {"limit", "cursor", "order", "sort", "filter", "count", "window", "max_bytes"}
         | {"changes_since"}
+        | expansions.PARAMETERS
     )
 
     def get(self, request: Request, stream: str) -> Response:
@@ -34,6 +35,7 @@ class RecordsView(GrantedView):
         fields = records.selected(
             visible, fields=self.query.names("fields"), view=self.query.text("view")
         )
+        wanted = expansions.asked(self.query, self.gate, visible)
         most = budget.asked(self.query)
         query = self._query(visible, descending=descending)
         page = records.page(
@@ -47,7 +49,7 @@ class RecordsView(GrantedView):
             envelopes.record(visible, record, records.projected(record, fields))
             for record in page.records
         ]
-        shown = budget.fitted(data, most=most)
+        shown = budget.fitted(expansions.beside(data, page.records, wanted), most=most)
         body = self._body(stream, page, shown, query)
         cursor = body.get("next_cursor")
         return Response(
@@ -122,17 +124,19 @@ class RecordsView(GrantedView):
 
 
 class RecordView(GrantedView):
-    parameters = CONNECTION | PROJECTION | {"max_bytes"}
+    parameters = CONNECTION | PROJECTION | {"max_bytes"} | expansions.PARAMETERS
 
     def get(self, request: Request, stream: str, record_id: str) -> Response:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         fields = records.selected(
             visible, fields=self.query.names("fields"), view=self.query.text("view")
         )
+        wanted = expansions.asked(self.query, self.gate, visible)
         record = records.one(visible, record_id)
         body = envelopes.record(visible, record, records.projected(record, fields))
         size = budget.size(body["data"])
-        body = budget.fitted([body], most=budget.asked(self.query))[0]
+        bodies = expansions.beside([body], [record], wanted)
+        [body] = budget.fitted(bodies, most=budget.asked(self.query))
         return Response(
             envelopes.finished(
                 body | {"record_json_bytes": size},
