@@ -5,6 +5,7 @@ from urllib.parse import urlsplit
 
 import django_stubs_ext
 import environ
+from django.http.request import split_domain_port
 
 from pdpp_site import embedded_postgres, keys
 
@@ -42,7 +43,7 @@ SECRET_KEY = PDPP_SECRET_KEY or keys.installation_key(PDPP_VAR, embedded=EMBEDDE
 ALLOWED_HOSTS = [
     *dict.fromkeys(
         [
-            urlsplit(PDPP_PUBLIC_URL).hostname or "",
+            split_domain_port(urlsplit(PDPP_PUBLIC_URL).netloc)[0],
             *PDPP_ALLOWED_HOSTS,
             "127.0.0.1",
             "localhost",
@@ -109,6 +110,10 @@ if PDPP_DATABASE_POOL and not PDPP_PGBOUNCER:
         "max_size": PDPP_DATABASE_POOL,
         "timeout": 10,
     }
+if not PDPP_PGBOUNCER:
+    # Statements that hang on their values carry them in their text; those whose values travel
+    # apart ask to be planned once (evidence.access.statements).
+    DATABASES["default"]["OPTIONS"].setdefault("options", "-c plan_cache_mode=force_generic_plan")
 
 # --- accounts, pages, language -----------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [
@@ -150,15 +155,31 @@ REST_FRAMEWORK: dict[str, object] = {
     "UNAUTHENTICATED_USER": None,
 }
 
-# --- logging: no bodies, no query strings, no tokens -------------------------------------------
+# --- logging: no bodies, queries, tokens or names of records --------------------------------------
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname} {name}: {message}", "style": "{"}},
-    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"route_only": {"()": "pdpp_site.logs.RouteOnly"}},
+    "formatters": {
+        "line": {
+            "()": "logging.Formatter" if DEBUG else "pdpp_site.logs.Discreet",
+            "format": "{asctime} {levelname} {name}: {message}",
+            "style": "{",
+        }
+    },
+    "handlers": {
+        "stderr": {
+            "class": "logging.StreamHandler",
+            "formatter": "line",
+            "filters": ["route_only"],
+        }
+    },
     "root": {"handlers": ["stderr"], "level": PDPP_LOG_LEVEL},
     "loggers": {
         "django": {"handlers": ["stderr"], "level": PDPP_LOG_LEVEL, "propagate": False},
-        "uvicorn": {"handlers": ["stderr"], "level": PDPP_LOG_LEVEL, "propagate": False},
+        # The access log has every request; what is left here are the failures.
+        "django.request": {"level": "ERROR"},
+        # Quotes what agents send it.
+        "mcp": {"level": "ERROR"},
     },
 }

@@ -10,7 +10,7 @@ from django.db import connection
 from django.utils import timezone
 from typing_extensions import override
 
-from pdpp_site import demo_life, serving, setup_links, welcome
+from pdpp_site import demo_life, health, serving, setup_links, welcome
 from pdpp_site.management.commands.setup_link import address
 
 OLDEST_POSTGRES = 15
@@ -30,7 +30,8 @@ class Command(BaseCommand):
         except serving.PortBusyError as error:
             raise CommandError(f"{error} Stop what runs there, or set PDPP_PORT.") from None
         self._check_version()
-        call_command("migrate", verbosity=0, interactive=False)
+        if health.unready() is not None:
+            call_command("migrate", verbosity=0, interactive=False)
         if settings.EMBEDDED and settings.PDPP_DEMO and not demo_life.was_loaded():
             call_command("demo", "load")
         greeting = _welcome()
