@@ -16,8 +16,8 @@ from evidence.analyser.terms import Vocabulary, literal, remember
 from evidence.analyser.words import Segment, apart, dense_units, is_dense, segments
 
 CACHED_CHARS = 48
-_CACHED_CHUNKS = 65_536
-_CACHED_PARTS = 16_384
+_CACHED_CHUNKS = 131_072
+_CACHED_PARTS = 32_768
 _CACHED_HITS = 16_384
 
 TokenKind = PieceKind | Literal["single", "pair"]
@@ -95,7 +95,8 @@ class _TermsByChunk(dict[str, Iterable[str]]):
     def __missing__(self, written: str) -> Iterable[str]:
         if len(written) > CACHED_CHARS:
             return self._chunks.long_terms(written)
-        chunk = self._chunks.chunk(written)
+        # Not remembered twice: an index run asks for no tokens.
+        chunk = self._chunks.analysed(written)
         terms = (*chunk.terms, *_length_marks(chunk.length))
         remember(self, written, terms, most=_CACHED_CHUNKS)
         return terms
@@ -130,7 +131,7 @@ class Chunks:
         """The analysis of a chunk."""
         known = self._known.get(written)
         if known is None:
-            known = self._analysed(written)
+            known = self.analysed(written)
             if len(written) <= CACHED_CHARS:
                 remember(self._known, written, known, most=_CACHED_CHUNKS)
         return known
@@ -144,7 +145,8 @@ class Chunks:
             return Hits((), chunk.positions)
         return Hits([t for t in chunk.tokens if wanted.has(t.terms)], chunk.positions)
 
-    def _analysed(self, written: str) -> Chunk:
+    def analysed(self, written: str) -> Chunk:
+        """The same, neither looked up nor remembered."""
         folded = fold(written)
         found: list[Token] = []
         positions = length = 0
