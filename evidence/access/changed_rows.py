@@ -24,13 +24,13 @@ NEAR = 5_000
 """Up to so many changes are read by number and sorted; more are read in the order of the keys,
 which costs the same for every page however many there are."""
 
-COLUMNS = "r.sort_key, r.emitted_at, r.field_emitted, r.data, r.change_seq"
+COLUMNS = "r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text, r.change_seq"
 HEADS = """
 SELECT jsonb_object_agg(k.connection_id, jsonb_build_array(k.change_seq, k.pruned_seq,
         k.changes_kept_since))::text AS heads,
     NULL::text AS connection_id, NULL::text AS record_key, NULL::text AS history,
-    NULL::text AS sort_key, NULL::timestamptz AS emitted_at, NULL::jsonb AS field_emitted,
-    NULL::jsonb AS data, NULL::bigint AS change_seq
+    NULL::text AS sort_key, NULL::timestamptz AS emitted_at, NULL::text AS field_emitted,
+    NULL::text AS data, NULL::bigint AS change_seq
 FROM evidence_connection k WHERE k.connection_id = ANY(%s)
 """
 

@@ -11,9 +11,10 @@ from datetime import datetime
 from evidence.access.counts import kept_counts
 from evidence.access.gate import Gate, VisibleSource
 from evidence.access.rows import VisibleRecords
-from evidence.access.scope import ConnectionFacts, Everything, FrozenRelation
+from evidence.access.scope import ConnectionFacts
 from evidence.access.visible import Sight
 from evidence.declarations.types import AGGREGATIONS, Field, Relation, StreamDeclaration
+from evidence.reading.relations import bounded, why_not
 from evidence.refusals import AmbiguousSchemaDetail, InvalidRequest
 
 SEARCH_MODES = ("lexical",)
@@ -186,48 +187,10 @@ def _views(visible: VisibleRecords) -> tuple[str, ...]:
 
 
 def _relation(gate: Gate, visible: VisibleRecords, relation: Relation) -> ExpandCapability:
-    reason = _why_not(gate, visible, relation)
+    reason = why_not(gate, visible, relation)
     return ExpandCapability(
-        relation=relation,
+        relation=bounded(visible, relation),
         granted=reason != "related_stream_not_granted",
         usable=reason is None,
         reason=reason,
-    )
-
-
-def _why_not(gate: Gate, visible: VisibleRecords, relation: Relation) -> str | None:
-    """The child needs its own stream grant in the same connections and the key on both sides."""
-    child = next(
-        (
-            each
-            for source in gate.sources
-            if source.facts.source_pk == visible.source.source_pk
-            for each in source.streams
-            if each.stream.name == relation.stream
-        ),
-        None,
-    )
-    here = {facts.connection_id for facts in visible.connections}
-    if child is None or not here <= {facts.connection_id for facts in child.connections}:
-        return "related_stream_not_granted"
-    if not all(_froze(sight, relation) for sight in visible.sights):
-        return "relation_not_in_grant"
-    holder = child if relation.cardinality == "has_many" else visible
-    if not holder.shows(relation.foreign_key):
-        return "field_not_granted"
-    return None
-
-
-def _froze(sight: Sight, relation: Relation) -> bool:
-    if isinstance(sight.terms.relations, Everything):
-        return True
-    return any(_same(frozen, relation) for frozen in sight.terms.relations)
-
-
-def _same(frozen: FrozenRelation, relation: Relation) -> bool:
-    return (frozen.name, frozen.stream, frozen.foreign_key, frozen.cardinality) == (
-        relation.name,
-        relation.stream,
-        relation.foreign_key,
-        relation.cardinality,
     )
