@@ -68,6 +68,9 @@ class McpEndpoint:
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One HTTP request."""
+        # RFC 9110, 5.5: white space around a field value is not part of it. Not every ASGI server
+        # takes it off, and the SDK compares header values with the body.
+        scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = _headers(scope)
         answer = self._misdirected(headers) or await self._refusal(scope, headers)
         if answer is None and scope["method"] != "POST":

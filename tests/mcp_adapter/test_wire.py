@@ -118,6 +118,10 @@ def test_modern_headers_have_to_match_the_body(
     assert (reply.status, reply.body["error"]["code"]) == (status, code)
 
 
+def test_white_space_around_a_header_value_does_not_count() -> None:
+    assert modern("tools/call", SEARCH, mcp_name="  search\t ").status == 200
+
+
 def test_an_unsupported_version_is_told_which_are() -> None:
     meta = {**META, "io.modelcontextprotocol/protocolVersion": "2027-01-01"}
 
