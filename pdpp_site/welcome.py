@@ -15,10 +15,10 @@ from pdpp_site.demo_life import DemoTokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Welcome:
-    """What is known when the server has started."""
+    """What is known when the server has started; ``set_up`` is a link or how to get one."""
 
     url: str
-    set_up_link: str | None
+    set_up: str | None
     tokens: DemoTokens | None
 
 
@@ -37,8 +37,8 @@ def _sections(welcome: Welcome, seconds: float) -> Iterator[tuple[str, list[str]
         f"PDPP answers after {seconds:.1f} s. Ctrl-C stops it.",
         [f"Admin  {url}/admin/", f"REST   {url}{REST}", f"MCP    {url}{MCP}"],
     )
-    if welcome.set_up_link is not None:
-        yield "Set up your account (the link works once, for 24 hours)", [welcome.set_up_link]
+    if welcome.set_up is not None:
+        yield "Set up your account (the link works once, for 24 hours)", [welcome.set_up]
     if welcome.tokens is not None:
         yield "Try the demo life (these tokens see nothing else and end in 24 hours)", []
         for resource, bearer in ((MCP, welcome.tokens.mcp), (REST, welcome.tokens.rest)):

@@ -127,7 +127,8 @@ class Exchange:
         """PEP 3333: keeps status and headers until the first chunk goes out."""
         if exc_info is not None and self._started:
             raise exc_info[1].with_traceback(exc_info[2])
-        encoded = [(n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in headers]
+        # Django's cookies begin with a blank.
+        encoded = [(n.lower().encode("latin-1"), v.strip().encode("latin-1")) for n, v in headers]
         length = dict(encoded).get(b"content-length")
         self._left = int(length) if length is not None and not self._head else None
         self._start = {

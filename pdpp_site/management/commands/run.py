@@ -1,6 +1,7 @@
 """``manage.py run``: everything on one port, ready to use after a clone."""
 
 import time
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
@@ -50,12 +51,15 @@ class Command(BaseCommand):
 def _welcome() -> welcome.Welcome:
     """What to print once the server answers, which is too late to ask the database."""
     now = timezone.now()
-    known = setup_links.owner_account(now) is not None
     greeting = welcome.Welcome(
         url=settings.PDPP_PUBLIC_URL,
-        # A secret goes to a person's terminal, not to the log of a server somewhere.
-        set_up_link=address(setup_links.make(now)) if settings.EMBEDDED and not known else None,
+        set_up=None if setup_links.owner_account(now) else _set_up(now),
         tokens=demo_life.tokens(now) if settings.EMBEDDED else None,
     )
     connection.close()
     return greeting
+
+
+def _set_up(now: datetime) -> str:
+    """A secret goes to a person's terminal, not to the log of a server somewhere."""
+    return address(setup_links.make(now)) if settings.EMBEDDED else "manage.py setup-link"
