@@ -11,6 +11,9 @@ from evidence import limits
 from evidence.models.connections import Connection
 from evidence.models.sources import Source
 from evidence.refusals import InvalidRequest, NotFound
+from evidence.storing.destinations import targets_of
+from evidence.storing.locking import hold_one
+from evidence.storing.rederiving import rederive
 
 ID_GRAMMAR = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LANGUAGE = re.compile(r"[a-z]{2,3}")
@@ -52,6 +55,22 @@ def connect(
             message=f"A connection {new.connection_id} exists already.", param="connection_id"
         ) from error
     return new.connection_id
+
+
+def set_languages(connection_id: str, *, languages: Iterable[str], now: datetime) -> int:
+    """Names the languages of a connection's texts and indexes them anew; how many records.
+
+    Raises ``ConnectionNotFound``, ``InvalidRequest`` for what is no language.
+    """
+    checked = _checked_languages(languages)
+    with transaction.atomic():
+        hold_one(connection_id)
+        row = Connection.unscoped.select_related("source").get(connection_id=connection_id)
+        if row.languages == checked:
+            return 0
+        row.languages, row.updated_at = checked, now
+        row.save(update_fields=["languages", "updated_at"])
+        return sum(count for target in targets_of(row) for count in rederive(target))
 
 
 def _checked_id(connection_id: str | None) -> str:

@@ -82,7 +82,8 @@ def binary_small(value: int) -> bytes:
 
 def binary_terms(lexemes: Sequence[str]) -> bytes:
     """A tsvector of distinct lexemes in any order, none of them with a position."""
-    encoded = "".join(f"{lexeme}\0\0\0" for lexeme in lexemes).encode()
+    # Each is followed by its end and by sixteen bits that count its positions.
+    encoded = "\0\0\0".join([*lexemes, ""]).encode()
     return struct.pack(">ii", len(encoded) + 4, len(lexemes)) + encoded
 
 

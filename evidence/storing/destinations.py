@@ -80,6 +80,15 @@ def target_of(connection: Connection, current: Declared, *, stream: str) -> Targ
     )
 
 
+def targets_of(connection: Connection) -> Iterator[Target]:
+    """Every stream that the source of a connection declares now."""
+    pk = connection.source.current_declaration_id
+    if pk is not None:
+        current = declared([pk])[pk]
+        for stream in current.declaration.streams:
+            yield target_of(connection, current, stream=stream)
+
+
 def all_of(owner_id: str) -> Destinations:
     """All connections of the owner; two queries."""
     return Destinations({each.connection_id: each for each in _connections(owner_id)})

@@ -13,7 +13,7 @@ from django.db import connection
 from evidence.refusals import ConnectionNotFound
 
 HOLD = """
-SELECT c.connection_id, c.change_seq, c.status, s.current_declaration_id,
+SELECT c.connection_id, c.change_seq, c.status, c.languages, s.current_declaration_id,
     EXISTS (SELECT FROM evidence_suppression x WHERE x.connection_id = c.connection_id)
 FROM evidence_connection c JOIN evidence_source s ON s.id = c.source_id
 WHERE c.connection_id = ANY(%s)
@@ -29,6 +29,7 @@ class Held:
     connection_id: str
     change_seq: int
     status: str
+    languages: list[str]
     declaration_id: int | None
     suppresses: bool
 

@@ -60,7 +60,7 @@ class Written:
 
 def write(records: Sequence[Prepared], *, run: Run) -> Written:
     """Stores a batch durably before it returns. Raises ``IngestStorageError`` when the database
-    cannot, or when the declaration is not the one that the batch was prepared under."""
+    cannot, or when the batch was prepared under another declaration."""
     if not records:
         return Written()
     try:
@@ -85,7 +85,7 @@ def _blames_values(error: DatabaseError) -> bool:
 def _write(records: Sequence[Prepared], run: Run) -> Written:
     held = hold({record.ref.connection_id for record in records})
     for record in records:
-        _require_same_declaration(record, held)
+        _require_same_meaning(record, held)
     for each in held.values():
         run.began.setdefault(each.connection_id, each.change_seq)
     erased = frozenset(_erased(records, held))
@@ -97,11 +97,16 @@ def _write(records: Sequence[Prepared], run: Run) -> Written:
     return writer.written
 
 
-def _require_same_declaration(record: Prepared, held: dict[str, Held]) -> None:
-    connection = held.get(record.ref.connection_id)
-    if connection and connection.declaration_id != record.entry.target.declaration_id:
+def _require_same_meaning(record: Prepared, held: dict[str, Held]) -> None:
+    """What the record was prepared under must still hold."""
+    current, target = held.get(record.ref.connection_id), record.entry.target
+    if current and (current.declaration_id, tuple(current.languages)) != (
+        target.declaration_id,
+        target.languages,
+    ):
         raise IngestStorageError(
-            message="The declaration changed during the import; sending it again is safe."
+            message="The declaration or the languages changed during the import; sending it"
+            " again is safe."
         )
 
 

@@ -39,13 +39,7 @@ def committed(transactional_db: None) -> World:
 def test_a_killed_import_keeps_what_it_acknowledged_and_another_completes_it(
     committed: World, tmp_path: Path
 ) -> None:
-    file = tmp_path / "records.jsonl"
-    with file.open("w") as lines:
-        for number in range(LINES):
-            data = {"id": f"k{number:05}", "subject": f"Number {number}", "body_text": "words " * 9}
-            named = {"connection_id": PERSONAL, "stream": "messages", "data": data}
-            lines.write(json.dumps(named) + "\n")
-
+    file = written(tmp_path, lines=LINES)
     with processes.python(PROGRAM, str(file), committed.owner_id) as process:
         assert process.stdout is not None
         acknowledged = 0
@@ -64,6 +58,28 @@ def test_a_killed_import_keeps_what_it_acknowledged_and_another_completes_it(
         outcome = ingest_lines(read_lines(again), owner_id=committed.owner_id, now=NOW)
     assert (outcome.created, outcome.unchanged) == (LINES - len(kept), len(kept))
     assert_everything_agrees(LINES)
+
+
+def test_two_imports_of_one_file_at_once_store_each_line_once(
+    committed: World, tmp_path: Path
+) -> None:
+    file = written(tmp_path, lines=1_500)
+    both = [processes.python(PROGRAM, str(file), committed.owner_id) for _ in range(2)]
+    for process in both:
+        with process:
+            process.communicate()
+        assert process.returncode == 0
+    assert_everything_agrees(1_500)
+
+
+def written(folder: Path, *, lines: int) -> Path:
+    file = folder / "records.jsonl"
+    with file.open("w") as opened:
+        for number in range(lines):
+            data = {"id": f"k{number:05}", "subject": f"Number {number}", "body_text": "words " * 9}
+            named = {"connection_id": PERSONAL, "stream": "messages", "data": data}
+            opened.write(json.dumps(named) + "\n")
+    return file
 
 
 def assert_everything_agrees(records: int) -> None:
