@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from evidence.models.connections import Connection
-from evidence.storing.connections import connect
+from evidence.storing.connections import connect, connection_ids
 from evidence.storing.declarations import declare
 
 RECORDS = "records.jsonl"
@@ -19,7 +18,7 @@ RECORDS = "records.jsonl"
 
 def needs_set_up(folder: Path) -> bool:
     """Whether the folder names connections that are not here."""
-    known = set(Connection.unscoped.values_list("connection_id", flat=True))
+    known = connection_ids()
     return any(each["connection_id"] not in known for each in _connections(folder))
 
 
@@ -27,7 +26,7 @@ def set_up(folder: Path, *, owner_id: str, now: datetime) -> None:
     """Declares and connects what the folder brings and is not here yet."""
     for file in sorted(folder.glob("manifests/*.json")):
         declare(file.read_bytes(), owner_id=owner_id, now=now)
-    known = set(Connection.unscoped.values_list("connection_id", flat=True))
+    known = connection_ids()
     for each in _connections(folder):
         if each["connection_id"] not in known:
             connect(

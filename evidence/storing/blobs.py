@@ -46,19 +46,24 @@ def put_blob(
     with transaction.atomic():
         hold_one(connection_id)
         _make_room(blob)
-        digest = hashlib.sha256()
-        with connection.cursor() as cursor:
-            for position, piece in enumerate(_pieces(chunks)):
-                digest.update(piece)
-                blob.size_bytes += len(piece)
-                cursor.execute(
-                    "INSERT INTO evidence_blobchunk (connection_id, blob_id, position, content)"
-                    " VALUES (%s, %s, %s, %s)",
-                    [connection_id, blob.blob_id, position, piece],
-                )
-        blob.sha256 = digest.digest()
+        _fill(blob, chunks)
         blob.save(force_insert=True)
     return blob
+
+
+def _fill(blob: Blob, chunks: Iterable[bytes]) -> None:
+    """Stores the pieces, and tells the blob what they come to."""
+    digest = hashlib.sha256()
+    with connection.cursor() as cursor:
+        for position, piece in enumerate(_pieces(chunks)):
+            digest.update(piece)
+            blob.size_bytes += len(piece)
+            cursor.execute(
+                "INSERT INTO evidence_blobchunk (connection_id, blob_id, position, content)"
+                " VALUES (%s, %s, %s, %s)",
+                [blob.connection_id, blob.blob_id, position, piece],
+            )
+    blob.sha256 = digest.digest()
 
 
 def _checked(text: str, grammar: re.Pattern[str], param: str) -> str:

@@ -57,6 +57,11 @@ def connect(
     return new.connection_id
 
 
+def connection_ids() -> frozenset[str]:
+    """Every id that is taken."""
+    return frozenset(Connection.unscoped.values_list("connection_id", flat=True))
+
+
 def set_languages(connection_id: str, *, languages: Iterable[str], now: datetime) -> int:
     """Names the languages of a connection's texts and indexes them anew; how many records.
 
