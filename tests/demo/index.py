@@ -27,6 +27,17 @@ def streams() -> dict[tuple[str, str], dict[str, Any]]:
     }
 
 
+@cache
+def texts() -> dict[Key, str]:
+    """Every record's searchable text, folded for comparing."""
+    folded = {}
+    for key, line in records().items():
+        search = streams()[line["connector_key"], line["stream"]]["query"].get("search", {})
+        values = (line["data"].get(name) for name in search.get("lexical_fields", ()))
+        folded[key] = "\n".join(value for value in values if value).casefold()
+    return folded
+
+
 def named(reference: dict[str, Any]) -> dict[str, Any]:
     """The record that a question or a judgement points at."""
     key = reference["connection_id"], reference["stream"], reference["record_key"]
