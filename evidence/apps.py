@@ -2,6 +2,7 @@
 
 from django.apps import AppConfig
 from django.core.checks import register
+from typing_extensions import override
 
 
 class EvidenceConfig(AppConfig):
@@ -9,6 +10,7 @@ class EvidenceConfig(AppConfig):
     verbose_name = "Evidence"
     default_auto_field = "django.db.models.BigAutoField"
 
+    @override
     def ready(self) -> None:
         from evidence.checks import every_route_is_granted
 
