@@ -1,7 +1,7 @@
 """Opaque cursors: encrypted, authenticated, bound to who asked and what was asked.
 
 A cursor says nothing to its holder, its length does not vary with what it holds (it is padded to
-a multiple of 96 bytes), and it works for the same rights, the same query and the same direction
+a multiple of 32 bytes), and it works for the same rights, the same query and the same direction
 only. Every misuse is told apart (contract 3.3, issue of the REST API).
 """
 
@@ -20,10 +20,10 @@ from evidence.access.scope import Scope
 from evidence.access.secrets import key_for
 from evidence.refusals import CursorExpired, InvalidCursor
 
-BLOCK = 96
+BLOCK = 32
 NONCE = 12
 LONGEST = 4_096
-MARK_BYTES = 6
+MARK_BYTES = 3
 
 
 def seal(kind: str, *, scope: Scope, query: Mapping[str, Any], place: Mapping[str, Any]) -> str:

@@ -66,7 +66,7 @@ def meta(found: Found) -> Json:
 
 
 def skipped(found: Found) -> list[Notice]:
-    """Streams that were named or granted but have no searchable granted field."""
+    """Streams that were asked for by name but have no searchable granted field."""
     if not found.skipped:
         return []
     names = sorted({visible.stream.name for visible in found.skipped})

@@ -91,7 +91,8 @@ def search(gate: Gate, request: SearchRequest) -> Found:
     visible = gate.streams(names=request.streams, connection_id=request.connection_id)
     query = _parsed(request.q, visible)
     searched = [each for each in visible if _fields(each)]
-    skipped = [each for each in visible if not _fields(each)]
+    named = request.streams is not None
+    skipped = [each for each in visible if named and not _fields(each)]
     if request.relaxed:
         query = relax(query)
     found = _found(query, searched, skipped, request, relaxed=request.relaxed)
