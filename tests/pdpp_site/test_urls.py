@@ -1,0 +1,54 @@
+"""Every way in at the top of the site stands here, so that a new one is a visible change."""
+
+import pytest
+from django.test import Client
+from django.urls import get_resolver
+
+from pdpp_site.views import PAGE_HEADERS
+
+
+def test_the_ways_in_are_these() -> None:
+    assert [str(pattern.pattern) for pattern in get_resolver().url_patterns] == [
+        "",
+        "docs/",
+        "v1/",
+        ".well-known/oauth-protected-resource",
+        ".well-known/oauth-protected-resource/mcp",
+        "set-up/<str:token>/",
+        "admin/",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("accept", "kind"),
+    [
+        ("application/json", "application/json"),
+        ("*/*", "application/json"),
+        ("text/html,application/xhtml+xml,*/*;q=0.8", "text/html; charset=utf-8"),
+    ],
+)
+def test_the_front_is_a_page_for_people_and_an_index_for_programs(
+    client: Client, accept: str, kind: str
+) -> None:
+    answer = client.get("/", headers={"Accept": accept})
+
+    assert answer.status_code == 200
+    assert answer["Content-Type"] == kind
+    if kind.startswith("text/html"):
+        assert PAGE_HEADERS.items() <= dict(answer.items()).items()
+
+
+@pytest.mark.parametrize("path", ["", "/mcp"])
+def test_what_a_token_is_for_can_be_read_without_one(client: Client, path: str) -> None:
+    answer = client.get(f"/.well-known/oauth-protected-resource{path}")
+
+    assert answer.status_code == 200
+    assert answer.json()["resource"] == f"http://127.0.0.1:8000{path}"
+
+
+def test_the_style_of_the_pages_is_served_without_collecting_it(client: Client) -> None:
+    answer = client.get("/static/pdpp_site/page.css")
+
+    assert answer.status_code == 200
+    assert "Access-Control-Allow-Origin" not in answer
+    answer.close()
