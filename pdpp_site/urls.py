@@ -3,7 +3,7 @@
 from django.urls import include, path
 
 from evidence.admin.site import owner_site
-from evidence.api.views.openapi import OpenApiPageView
+from evidence.api.openapi.views import OpenApiPageView
 from evidence.api.views.well_known import ProtectedResourceView
 from pdpp_site import views
 

@@ -8,7 +8,7 @@ process, which hands over the scope that its transport authenticated.
 import hashlib
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import orjson
@@ -79,6 +79,8 @@ class PublicView(APIView):
     throttle_classes = ()
     renderer_classes = (OrjsonRenderer,)
     parameters: ClassVar[frozenset[str]] = frozenset()
+    owner_methods: ClassVar[Mapping[str, frozenset[str]]] = {}
+    """Methods for the owner alone, where others are not, and the parameters that each takes."""
     request_id = ""
 
     @override
@@ -88,7 +90,8 @@ class PublicView(APIView):
                 message=f"This server speaks PDPP-Version {PDPP_VERSION}.", param="PDPP-Version"
             )
         super().initial(request, *args, **kwargs)
-        self.query = Parameters(request._request, allowed=self.parameters)  # noqa: SLF001
+        allowed = self.owner_methods.get(str(request.method), self.parameters)
+        self.query = Parameters(request._request, allowed=allowed)  # noqa: SLF001
 
     @override
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
@@ -136,7 +139,9 @@ class GrantedView(PublicView):
         scope = request.auth
         if not isinstance(scope, Scope):
             raise AuthenticationRequired
-        if self.owner_only and scope.kind is not TokenKind.OWNER:
+        if (
+            self.owner_only or request.method in self.owner_methods
+        ) and scope.kind is not TokenKind.OWNER:
             raise WrongTokenKind(message="Only the owner's own token may do this.")
         self.scope = scope
         self.gate = Gate(scope)
@@ -166,5 +171,5 @@ def _tags(header: str) -> set[str]:
 
 
 def _is_unsupported_version(response: Response) -> bool:
-    data = response.data
+    data = getattr(response, "data", None)  # a stream of bytes has none
     return isinstance(data, dict) and data.get("error", {}).get("code") == "unsupported_version"

@@ -145,6 +145,7 @@ class Parameters:
 
 
 CONNECTION = frozenset({"connection_id", "connector_instance_id"})
+PROJECTION = frozenset({"fields", "view"})
 
 
 def _query(request: HttpRequest) -> QueryDict:

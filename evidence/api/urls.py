@@ -2,12 +2,14 @@
 
 from django.urls import path, re_path
 
+from evidence.api.openapi.views import OpenApiView
 from evidence.api.views.aggregate import AggregateView
+from evidence.api.views.blobs import BlobsView, BlobView
 from evidence.api.views.connectors import ConnectorsView
 from evidence.api.views.field_window import FieldWindowView
 from evidence.api.views.ingest import IngestView
-from evidence.api.views.openapi import OpenApiView
-from evidence.api.views.records import RecordsView, RecordView
+from evidence.api.views.record import RecordView
+from evidence.api.views.records import RecordsView
 from evidence.api.views.schema import SchemaView
 from evidence.api.views.search import SearchView
 from evidence.api.views.state import StateView
@@ -23,6 +25,8 @@ urlpatterns = [
     path("streams/<str:stream>/aggregate", AggregateView.as_view()),
     path("streams/<str:stream>/records/<path:record_id>/field-window", FieldWindowView.as_view()),
     path("streams/<str:stream>/records/<path:record_id>", RecordView.as_view()),
+    path("blobs", BlobsView.as_view()),
+    path("blobs/<path:blob_id>", BlobView.as_view()),
     path("search", SearchView.as_view()),
     path("connectors", ConnectorsView.as_view()),
     path("ingest/<str:stream>", IngestView.as_view()),

@@ -11,7 +11,8 @@ from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.connectors import ConnectorsView
 from evidence.api.views.field_window import FieldWindowView
 from evidence.api.views.ingest import IngestView
-from evidence.api.views.records import RecordsView, RecordView
+from evidence.api.views.record import RecordView
+from evidence.api.views.records import RecordsView
 from evidence.api.views.schema import SchemaView
 from evidence.api.views.search import SearchView
 from evidence.api.views.state import StateView

@@ -8,8 +8,9 @@ from rest_framework.response import Response
 
 from evidence import limits
 from evidence.api.base import GrantedView
-from evidence.api.params import CONNECTION, Parameters
-from evidence.refusals import AmbiguousConnection, ConnectionNotFound, InvalidRequest, ResourceLimit
+from evidence.api.owned import owned_connection
+from evidence.api.params import CONNECTION
+from evidence.refusals import ResourceLimit
 from evidence.storing.ingest import Outcome, ingest_stream
 from evidence.storing.lines import read_lines
 from evidence.storing.receipts import Receipt
@@ -32,48 +33,13 @@ class IngestView(GrantedView):
             )
         outcome = ingest_stream(
             read_lines(body, longest=limits.INGEST_MAX_BYTES),
-            connection_id=self._connection_id(),
+            connection_id=owned_connection(self.scope, self.query),
             stream=stream,
             owner_id=self.scope.owner_id,
             now=timezone.now(),
             replace=self.query.choice("replace", "true", "false", default="false") == "true",
         )
         return Response(_body(stream, outcome))
-
-    def _connection_id(self) -> str:
-        """The connection named, or the only one of the connector."""
-        named = self.query.connection_id()
-        if named is not None:
-            return named
-        connector = connector_id(self.query)
-        found = [
-            facts
-            for facts in self.scope.connections.values()
-            if self.scope.sources[facts.source_pk].connector_key == connector
-        ]
-        if not found:
-            raise ConnectionNotFound(
-                message=f"The connector {connector[:64]!r} has no connection.", param="connector_id"
-            )
-        if len(found) > 1:
-            raise AmbiguousConnection(
-                [
-                    {"connection_id": facts.connection_id, "display_name": facts.display_name}
-                    for facts in found
-                ]
-            )
-        return found[0].connection_id
-
-
-def connector_id(query: Parameters) -> str:
-    """The connector key, given as such or at the end of the absolute id."""
-    given = query.text("connector_id")
-    if not given:
-        raise InvalidRequest(
-            message="Name the connector with connector_id, or a connection with connection_id.",
-            param="connector_id",
-        )
-    return given.rstrip("/").rpartition("/")[2]
 
 
 def _body(stream: str, outcome: Outcome) -> dict[str, Any]:

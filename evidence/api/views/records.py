@@ -1,6 +1,6 @@
-"""``GET /v1/streams/{stream}/records`` and one record of it."""
+"""``GET`` and ``DELETE /v1/streams/{stream}/records``."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -9,14 +9,13 @@ from evidence import limits
 from evidence.access.rows import Position, VisibleRecords
 from evidence.api import budget, cursors, envelopes, expansions
 from evidence.api.base import GrantedView
-from evidence.api.params import CONNECTION
-from evidence.api.views import changes
+from evidence.api.params import CONNECTION, PROJECTION
+from evidence.api.views import changes, deleting
 from evidence.reading import records
-
-PROJECTION = frozenset({"fields", "view"})
 
 
 class RecordsView(GrantedView):
+    owner_methods: ClassVar = {"DELETE": deleting.PARAMETERS}
     parameters = (
         CONNECTION
         | PROJECTION
@@ -62,6 +61,9 @@ class RecordsView(GrantedView):
                 meta=self._window(visible, where),
             )
         )
+
+    def delete(self, request: Request, stream: str) -> Response:
+        return deleting.delete_stream(self, stream)
 
     def _body(
         self,
@@ -121,29 +123,6 @@ class RecordsView(GrantedView):
                 "latest_at": envelopes.instant(extent.latest_at),
             }
         }
-
-
-class RecordView(GrantedView):
-    parameters = CONNECTION | PROJECTION | {"max_bytes"} | expansions.PARAMETERS
-
-    def get(self, request: Request, stream: str, record_id: str) -> Response:
-        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        fields = records.selected(
-            visible, fields=self.query.names("fields"), view=self.query.text("view")
-        )
-        wanted = expansions.asked(self.query, self.gate, visible)
-        record = records.one(visible, record_id)
-        body = envelopes.record(visible, record, records.projected(record, fields))
-        size = budget.size(body["data"])
-        bodies = expansions.beside([body], [record], wanted)
-        [body] = budget.fitted(bodies, most=budget.asked(self.query))
-        return Response(
-            envelopes.finished(
-                body | {"record_json_bytes": size},
-                self_link=self.query.path,
-                warnings=self.query.warnings,
-            )
-        )
 
 
 def _place(position: Position) -> dict[str, Any]:
