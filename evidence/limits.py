@@ -30,6 +30,7 @@ QUERY_ARRAY_MAX: Final = 64
 
 # Writing. One request, one line of it, and the identity of one record.
 INGEST_MAX_BYTES: Final = 50 * 1024 * 1024
+BLOB_MAX_BYTES: Final = INGEST_MAX_BYTES
 RECORD_KEY_MAX_BYTES: Final = 200
 LABEL_MAX_CHARS: Final = 200
 

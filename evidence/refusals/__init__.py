@@ -278,6 +278,12 @@ class ResourceLimit(Refusal):
     code = Code.RESOURCE_LIMIT
 
 
+class RangeNotSatisfiable(Refusal):
+    """The range lies outside the blob."""
+
+    code = Code.RANGE_NOT_SATISFIABLE
+
+
 class RateLimitExceeded(Refusal):
     """Too much was asked in too short a time."""
 

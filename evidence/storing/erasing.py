@@ -19,11 +19,11 @@ UPDATE evidence_recordchange SET before = coalesce((
     SELECT jsonb_object_agg(b.field, CASE b.hash WHEN 'null' THEN b.hash ELSE '""' END)
     FROM jsonb_each(before) AS b(field, hash)
 ), '{}')
-WHERE connection_id = %s AND stream = %s AND record_key = %s AND before IS NOT NULL
+WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s) AND before IS NOT NULL
 """
 SUPPRESS = """
 INSERT INTO evidence_suppression (connection_id, stream, key_digest, erased_at)
-VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING
+SELECT %s, %s, k.digest, %s FROM unnest(%s::bytea[]) AS k(digest) ON CONFLICT DO NOTHING
 """
 # In this order: what points at a row goes before it. All of them have a connection_id.
 TABLES = (
@@ -50,17 +50,20 @@ def erase(
     with transaction.atomic():
         existed = _delete([ref], now=now) == 1
         if suppress:
-            _suppress(ref, now)
+            _suppress([ref], now)
     return existed
 
 
-def erase_stream(connection_id: str, *, stream: str, now: datetime) -> int:
+def erase_stream(connection_id: str, *, stream: str, now: datetime, suppress: bool = False) -> int:
     """Takes away every record of a stream, each with a tombstone; how many there were. Batch by
-    batch: a run that was cut short is completed by another. Raises ``ConnectionNotFound``."""
+    batch: a run that was cut short is completed by another. ``suppress`` as for one; a record
+    that the stream did not hold may still come. Raises ``ConnectionNotFound``."""
     erased = 0
     while refs := _some(connection_id, stream):
         with transaction.atomic():
             erased += _delete(refs, now=now)
+            if suppress:
+                _suppress(refs, now)
     return erased
 
 
@@ -96,8 +99,11 @@ def _some(connection_id: str, stream: str) -> list[Ref]:
         return list(rows.page(connection_id, stream, after="", limit=RECORDS_AT_ONCE))
 
 
-def _suppress(ref: Ref, now: datetime) -> None:
-    digest = key_digest(ref.record_key, connection_id=ref.connection_id, stream=ref.stream)
+def _suppress(refs: list[Ref], now: datetime) -> None:
+    """Keeps records of one stream of one connection away."""
+    connection_id, stream, _ = refs[0]
+    keys = [ref.record_key for ref in refs]
+    digests = [key_digest(key, connection_id=connection_id, stream=stream) for key in keys]
     with connection.cursor() as cursor:
-        cursor.execute(FORGET_VALUES, list(ref))
-        cursor.execute(SUPPRESS, [ref.connection_id, ref.stream, digest, now])
+        cursor.execute(FORGET_VALUES, [connection_id, stream, keys])
+        cursor.execute(SUPPRESS, [connection_id, stream, now, digests])

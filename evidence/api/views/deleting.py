@@ -1,0 +1,50 @@
+"""``DELETE /v1/streams/{stream}/records`` and ``…/records/{id}``, by the owner (contract 3.5).
+
+What was deleted stays away when it is imported again, unless ``suppress=false`` says otherwise.
+Deleting what is not there is no error, so that a request may be sent twice.
+"""
+
+from django.utils import timezone
+from rest_framework.response import Response
+
+from evidence.api.base import GrantedView
+from evidence.api.owned import owned_connection
+from evidence.api.params import CONNECTION
+from evidence.refusals import NotFound
+from evidence.storing.erasing import erase, erase_stream
+
+PARAMETERS = CONNECTION | {"connector_id", "suppress"}
+
+
+def delete_record(view: GrantedView, stream: str, record_id: str) -> Response:
+    if "\x00" in record_id:
+        raise NotFound(message="No record has such an id.")
+    erase(
+        _connection_id(view, stream),
+        stream=stream,
+        record_key=record_id,
+        suppress=_suppress(view),
+        now=timezone.now(),
+    )
+    return Response(status=204)
+
+
+def delete_stream(view: GrantedView, stream: str) -> Response:
+    erase_stream(
+        _connection_id(view, stream),
+        stream=stream,
+        suppress=_suppress(view),
+        now=timezone.now(),
+    )
+    return Response(status=204)
+
+
+def _connection_id(view: GrantedView, stream: str) -> str:
+    """The connection meant, of the owner's own, once it is certain that it has such a stream."""
+    connection_id = owned_connection(view.scope, view.query)
+    view.gate.stream(stream, connection_id=connection_id)
+    return connection_id
+
+
+def _suppress(view: GrantedView) -> bool:
+    return view.query.choice("suppress", "true", "false", default="true") == "true"

@@ -1,0 +1,39 @@
+"""``GET`` and ``DELETE /v1/streams/{stream}/records/{id}``."""
+
+from typing import ClassVar
+
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evidence.api import budget, envelopes, expansions
+from evidence.api.base import GrantedView
+from evidence.api.params import CONNECTION, PROJECTION
+from evidence.api.views import deleting
+from evidence.reading import records
+
+
+class RecordView(GrantedView):
+    owner_methods: ClassVar = {"DELETE": deleting.PARAMETERS}
+    parameters = CONNECTION | PROJECTION | {"max_bytes"} | expansions.PARAMETERS
+
+    def get(self, request: Request, stream: str, record_id: str) -> Response:
+        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
+        fields = records.selected(
+            visible, fields=self.query.names("fields"), view=self.query.text("view")
+        )
+        wanted = expansions.asked(self.query, self.gate, visible)
+        record = records.one(visible, record_id)
+        body = envelopes.record(visible, record, records.projected(record, fields))
+        size = budget.size(body["data"])
+        bodies = expansions.beside([body], [record], wanted)
+        [body] = budget.fitted(bodies, most=budget.asked(self.query))
+        return Response(
+            envelopes.finished(
+                body | {"record_json_bytes": size},
+                self_link=self.query.path,
+                warnings=self.query.warnings,
+            )
+        )
+
+    def delete(self, request: Request, stream: str, record_id: str) -> Response:
+        return deleting.delete_record(self, stream, record_id)

@@ -1,0 +1,62 @@
+"""One blob, and which of its bytes a request means. Ranges are those of RFC 9110, one at a time."""
+
+import re
+from dataclasses import dataclass
+
+from evidence.access.blobs import VisibleBlob, blobs_of_id
+from evidence.access.gate import Gate
+from evidence.refusals import AmbiguousConnection, BlobNotFound, RangeNotSatisfiable
+
+LONGEST_ID = 200
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes from ``start`` up to ``end``."""
+
+    start: int
+    end: int
+
+
+def one(gate: Gate, blob_id: str, *, connection_id: str | None) -> VisibleBlob:
+    """The blob of that id, if a visible record points at it; one query.
+
+    Raises ``BlobNotFound`` alike for one that is hidden and one that does not exist, and
+    ``AmbiguousConnection`` naming only the connections that show it.
+    """
+    streams = gate.streams(connection_id=connection_id)
+    if "\x00" in blob_id or len(blob_id) > LONGEST_ID:
+        raise BlobNotFound
+    found = blobs_of_id(streams, blob_id)
+    if not found:
+        raise BlobNotFound(next_step="Read the record again: blob_ref.fetch_url is the address.")
+    if len(found) > 1:
+        raise AmbiguousConnection(
+            [
+                candidate
+                for blob in found
+                for candidate in blob.visible.narrowed_to(
+                    blob.connection.connection_id
+                ).candidates()
+            ]
+        )
+    return found[0]
+
+
+def part(blob: VisibleBlob, wanted: str | None) -> Part | None:
+    """What a ``Range`` header asks for; None for the whole, also where it is no single range of
+    bytes. Raises ``RangeNotSatisfiable`` for one that lies outside the blob."""
+    match = _RANGE.fullmatch(wanted.strip()) if wanted is not None else None
+    if match is None or match.group(0) == "bytes=-":
+        return None
+    first, last = match.groups()
+    if not first:
+        start, end = max(blob.size_bytes - int(last), 0), blob.size_bytes
+    else:
+        start, end = int(first), min(int(last or blob.size_bytes) + 1, blob.size_bytes)
+        if last and int(last) < start:
+            return None
+    if start >= end:
+        raise RangeNotSatisfiable(message=f"The blob has {blob.size_bytes} bytes.", param="Range")
+    return Part(start, end)
