@@ -20,6 +20,9 @@ _CACHED_CHUNKS = 131_072
 _CACHED_PARTS = 32_768
 _CACHED_HITS = 16_384
 
+# What stands around words in prose, and nowhere else means anything.
+_EDGES = "().,;:!?\"'[]"
+
 TokenKind = PieceKind | Literal["single", "pair"]
 
 
@@ -93,12 +96,10 @@ class _TermsByChunk(dict[str, Iterable[str]]):
         self._chunks = chunks
 
     def __missing__(self, written: str) -> Iterable[str]:
-        if len(written) > CACHED_CHARS:
-            return self._chunks.long_terms(written)
-        # Not remembered twice: an index run asks for no tokens.
-        chunk = self._chunks.analysed(written)
-        terms = (*chunk.terms, *_length_marks(chunk.length))
-        remember(self, written, terms, most=_CACHED_CHUNKS)
+        # Not remembered as tokens too: an index run asks for none.
+        terms = self._chunks.terms_once(written)
+        if len(written) <= CACHED_CHARS:
+            remember(self, written, terms, most=_CACHED_CHUNKS)
         return terms
 
 
@@ -151,22 +152,40 @@ class Chunks:
         found: list[Token] = []
         positions = length = 0
         for segment in segments(folded):
+            start, end, kind, form = segment
+            if kind == "run" and form.isalnum():
+                terms = self._vocabulary.terms(form)
+                found.append(Token(start, end, terms, positions, 1, "word"))
+                positions += 1
+                length += 1
+                continue
             part = self._part(segment)
-            found.extend(token.moved(segment.start, positions) for token in part.tokens)
+            found.extend([token.moved(start, positions) for token in part.tokens])
             positions += part.positions
             length += part.length
         placed = tuple(_in_original(found, written=written, folded=folded))
         return _chunk(placed, positions=positions, length=length)
 
+    def terms_once(self, written: str) -> Iterable[str]:
+        """The terms and length marks of a chunk, with a short cut for the plainest."""
+        word = written.strip(_EDGES).lower()
+        if word.isalnum() and word.isascii() and word != "www":
+            return self._vocabulary.terms(word)
+        if len(written) > CACHED_CHARS:
+            return self._long_terms(written)
+        chunk = self.analysed(written)
+        return (*chunk.terms, *_length_marks(chunk.length))
+
     def _part(self, segment: Segment) -> Chunk:
         """One segment; its offsets count folded code points."""
         if segment.kind == "dense":
             return _dense(dense_units(segment.form))
+        if segment.kind != "run" or len(segment.form) > CACHED_CHARS:
+            return self._analysed_part(segment)
         known = self._parts.get(segment.form)
         if known is None:
             known = self._analysed_part(segment)
-            if len(segment.form) <= CACHED_CHARS:
-                remember(self._parts, segment.form, known, most=_CACHED_PARTS)
+            remember(self._parts, segment.form, known, most=_CACHED_PARTS)
         return known
 
     def _analysed_part(self, segment: Segment) -> Chunk:
@@ -184,8 +203,7 @@ class Chunks:
             terms = tuple(literal(form) for form in forms)
         return Token(start, end, terms, position, width, kind)
 
-    def long_terms(self, written: str) -> list[str]:
-        """The terms and length marks of a chunk that is not worth remembering."""
+    def _long_terms(self, written: str) -> list[str]:
         folded = fold(written)
         runs, others = apart(folded) or _runs_with_marks(folded)
         terms: list[str] = []

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
+
+import regex
 
 from evidence.analyser.numbers import day_forms, integer_part_length, number_forms
 from evidence.analyser.words import WORD
 
 PieceKind = Literal["word", "whole", "exact"]
 """`whole`: in a query the parts may stand for it. `exact`: they may not (12.50 is not 12 and 50)."""
+
+# What is longer is not one name, only words without spaces between them.
+_NAME_CHARS = 256
 
 # A longer part of a URL is a tracking token; the whole URL still finds it.
 _URL_PART_CHARS = 64
@@ -26,6 +31,13 @@ _AMOUNT = re.compile(r"([^\W\d_]{1,4})?([0-9]+(?:[.,'][0-9]+)+)([^\W\d_]{1,4})?"
 _MOMENT = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})t([0-9]{2}(?::[0-9]{2})+)(?:[.z+-].*)?")
 _CLOCK = re.compile(r"[0-9]+(?::[0-9]+)+")
 _RANGE = re.compile(r"[0-9]+[:.,/][0-9:.,/]*(?:-[0-9]+[:.,/][0-9:.,/]*)+")
+_MARKS = re.compile(r"[:@+]")
+_BETWEEN_MARKS = re.compile(r"[^:@+]+")
+_BETWEEN_SLASHES = re.compile(r"[^/]+")
+_BETWEEN_HYPHENS = re.compile(r"[^-]+")
+_LOCAL_START = re.compile(r"[:/]")
+_DOMAIN_END = re.compile(r"[:/+'_]")
+_DIGIT = re.compile(r"\d")
 _LETTER = re.compile(r"[^\W\d_]")
 _LEAD = re.compile(r"^(?:[a-z][a-z0-9+.\-]*://)?(?:www\.)*")
 _HOST_END = re.compile(r"[/?#:]")
@@ -43,15 +55,21 @@ class Piece(NamedTuple):
     forms: tuple[str, ...]
     kind: PieceKind
     stemmed: bool
-    position: int = 0
-    width: int = 1
+    position: int
+    width: int
+
+
+_Found: TypeAlias = tuple[int, int, tuple[str, ...], PieceKind, bool]
+"""The first five of a piece, before all are found and its place can be told."""
 
 
 def pieces(run: str) -> tuple[list[Piece], int]:
     """The pieces of a run of letters, digits and inner punctuation, and its number of positions."""
     if run.isalnum():
-        return [Piece(0, len(run), (run,), "word", stemmed=True)], 1
-    return _placed(list(_between_marks(run)))
+        return [Piece(0, len(run), (run,), "word", stemmed=True, position=0, width=1)], 1
+    if len(run) > _NAME_CHARS:
+        return _placed(_word(found, 0) for found in WORD.finditer(run))
+    return _placed(_between_marks(run, 0))
 
 
 def url_pieces(url: str) -> tuple[list[Piece], int]:
@@ -61,93 +79,103 @@ def url_pieces(url: str) -> tuple[list[Piece], int]:
         return [], 0
     start, end = words[0].start(), words[-1].end()
     host = _HOST_END.split(url[start:end], maxsplit=1)[0]
-    found = [Piece(start, end, (url[start:end],), "whole", stemmed=False)]
+    found: list[_Found] = [(start, end, (url[start:end],), "whole", False)]
     if "." in host and len(host) < end - start:
-        found.append(Piece(start, start + len(host), (host,), "whole", stemmed=False))
-    parts = [w for w in words if w.end() - w.start() <= _URL_PART_CHARS]
-    found.extend(Piece(w.start(), w.end(), (w.group(),), "word", stemmed=True) for w in parts)
-    return _placed(found)
+        found.append((start, start + len(host), (host,), "whole", False))
+    parts = (word for word in words if word.end() - word.start() <= _URL_PART_CHARS)
+    return _placed([*found, *(_word(part, 0) for part in parts)])
 
 
-def _between_marks(run: str) -> Iterator[Piece]:
+def _between_marks(run: str, at: int) -> Iterator[_Found]:
     """Split at the signs that part rather than join (`:`, `@`, `+`); mail addresses span `@`."""
+    if not _MARKS.search(run):
+        yield from _between_slashes(run, at)
+        return
     if moment := _MOMENT.fullmatch(run):
-        yield from _at(0, _between_slashes(moment[1]))
-        yield from _at(moment.start(2), _between_marks(moment[2]))
+        yield from _between_slashes(moment[1], at)
+        yield from _between_marks(moment[2], at + moment.start(2))
         return
     if _CLOCK.fullmatch(run):
-        yield Piece(0, len(run), (run,), "exact", stemmed=False)
-    yield from _mail_addresses(run)
-    for part in re.finditer(r"[^:@+]+", run):
-        yield from _at(part.start(), _between_slashes(part.group()))
+        yield at, at + len(run), (run,), "exact", False
+    yield from _mail_addresses(run, at)
+    for part in _BETWEEN_MARKS.finditer(run):
+        yield from _between_slashes(part.group(), at + part.start())
 
 
-def _mail_addresses(run: str) -> Iterator[Piece]:
+def _mail_addresses(run: str, at: int) -> Iterator[_Found]:
     start = 0
     names = run.split("@")
     for name, domain in pairwise(names):
-        local = re.split(r"[:/]", name)[-1]
-        host = re.split(r"[:/+'_]", domain, maxsplit=1)[0]
-        at = start + len(name)
+        local = _LOCAL_START.split(name)[-1]
+        host = _DOMAIN_END.split(domain, maxsplit=1)[0]
+        sign = start + len(name)
         if local and "." in host:
-            first, last = at - len(local), at + 1 + len(host)
-            yield Piece(first, last, (run[first:last],), "whole", stemmed=False)
-        start = at + 1
+            first, last = sign - len(local), sign + 1 + len(host)
+            yield at + first, at + last, (run[first:last],), "whole", False
+        start = sign + 1
 
 
-def _between_slashes(run: str) -> Iterator[Piece]:
+def _between_slashes(run: str, at: int) -> Iterator[_Found]:
     if _RANGE.fullmatch(run):
-        for part in re.finditer(r"[^-]+", run):
-            yield from _at(part.start(), _between_marks(part.group()))
+        for part in _BETWEEN_HYPHENS.finditer(run):
+            yield from _between_marks(part.group(), at + part.start())
         return
-    if "/" in run and any(c.isdigit() for c in run):
-        yield _reference(run)
-    for part in re.finditer(r"[^/]+", run):
-        yield from _at(part.start(), _joined(part.group()))
+    if "/" not in run:
+        yield from _joined(run, at)
+        return
+    if _DIGIT.search(run):
+        yield _reference(run, at)
+    for part in _BETWEEN_SLASHES.finditer(run):
+        yield from _joined(part.group(), at + part.start())
 
 
-def _joined(run: str) -> Iterator[Piece]:
+def _joined(run: str, at: int) -> Iterator[_Found]:
     """Words joined by hyphens, dots, underscores, apostrophes; numbers."""
+    if run.isalnum():
+        yield at, at + len(run), (run,), "word", True
+        return
     amount = _AMOUNT.fullmatch(run)
     if amount and (forms := number_forms(amount[2])):
-        yield from _amount(amount, forms)
+        yield from _amount(amount, forms, at)
         return
     words = list(WORD.finditer(run))
     if len(words) > 1:
-        yield from _closed_or_literal(run, [word.group() for word in words])
+        yield _closed_or_literal(run, [word.group() for word in words], at)
     for word in words:
         if len(words) == 1 or not _elided(run, word.start(), word.end()):
-            yield Piece(word.start(), word.end(), (word.group(),), "word", stemmed=True)
+            yield _word(word, at)
 
 
-def _amount(amount: re.Match[str], forms: tuple[str, ...]) -> Iterator[Piece]:
+def _word(found: regex.Match[str], at: int) -> _Found:
+    return at + found.start(), at + found.end(), (found.group(),), "word", True
+
+
+def _amount(amount: re.Match[str], forms: tuple[str, ...], at: int) -> Iterator[_Found]:
     """A number, its integer part and its fraction, and a unit or currency written onto it."""
     for unit in (1, 3):
         if amount[unit]:
-            yield Piece(amount.start(unit), amount.end(unit), (amount[unit],), "word", stemmed=True)
-    start, written = amount.start(2), amount[2]
-    yield Piece(start, amount.end(2), forms, "exact", stemmed=False)
+            yield at + amount.start(unit), at + amount.end(unit), (amount[unit],), "word", True
+    start, end, written = at + amount.start(2), at + amount.end(2), amount[2]
+    yield start, end, forms, "exact", False
     point = integer_part_length(written)
     if point < len(written):
         digits = "".join(c for c in written[:point] if c.isdigit())
-        yield Piece(start, start + point, (digits,), "word", stemmed=False)
-        fraction = written[point + 1 :]
-        yield Piece(start + point + 1, amount.end(2), (fraction,), "word", stemmed=False)
+        yield start, start + point, (digits,), "word", False
+        yield start + point + 1, end, (written[point + 1 :],), "word", False
 
 
-def _closed_or_literal(run: str, words: list[str]) -> Iterator[Piece]:
+def _closed_or_literal(run: str, words: list[str], at: int) -> _Found:
     """ "e-mail" is also "email", "don't" also "dont", "U.S.A." also "usa"; "a.txt" stays itself."""
     letters = all(word.isalpha() for word in words)
     initials = letters and all(len(word) == 1 for word in words)
-    if letters and (initials or not set(run) & {".", "_"}):
-        yield Piece(0, len(run), ("".join(words),), "whole", stemmed=True)
-    else:
-        yield _reference(run)
+    if letters and (initials or not ("." in run or "_" in run)):
+        return at, at + len(run), ("".join(words),), "whole", True
+    return _reference(run, at)
 
 
-def _reference(run: str) -> Piece:
+def _reference(run: str, at: int) -> _Found:
     kind: PieceKind = "whole" if _LETTER.search(run) else "exact"
-    return Piece(0, len(run), day_forms(run) or (_without_lead(run),), kind, stemmed=False)
+    return at, at + len(run), day_forms(run) or (_without_lead(run),), kind, False
 
 
 def _without_lead(name: str) -> str:
@@ -160,25 +188,23 @@ def _elided(run: str, start: int, end: int) -> bool:
     return apostrophe and end - start == 1 and run[start].isalpha()
 
 
-def _at(offset: int, found: Iterator[Piece]) -> Iterator[Piece]:
-    for piece in found:
-        yield piece._replace(start=piece.start + offset, end=piece.end + offset)
-
-
-def _placed(found: list[Piece]) -> tuple[list[Piece], int]:
+def _placed(found: Iterable[_Found]) -> tuple[list[Piece], int]:
     """Give every piece its position and width, counted in the smallest pieces."""
-    words = sorted(piece.start for piece in found if piece.kind == "word")
-    alone = [p.start for p in found if p.kind != "word" and not _count_between(words, p)]
-    starts = sorted(words + alone)
-    placed = [
-        piece._replace(
-            position=bisect_left(starts, piece.start),
-            width=_count_between(starts, piece),
-        )
-        for piece in found
+    in_order = sorted(found, key=_longest_first)
+    words = [start for start, _, _, kind, _ in in_order if kind == "word"]
+    alone = [
+        start
+        for start, end, _, kind, _ in in_order
+        if kind != "word" and bisect_left(words, start) == bisect_left(words, end)
     ]
-    return sorted(placed, key=lambda piece: (piece.start, -piece.end)), len(starts)
+    starts = sorted(words + alone) if alone else words
+    placed: list[Piece] = []
+    for start, end, forms, kind, stemmed in in_order:
+        position = bisect_left(starts, start)
+        width = bisect_left(starts, end, lo=position) - position
+        placed.append(Piece(start, end, forms, kind, stemmed, position, width))
+    return placed, len(starts)
 
 
-def _count_between(starts: list[int], piece: Piece) -> int:
-    return bisect_left(starts, piece.end) - bisect_left(starts, piece.start)
+def _longest_first(found: _Found) -> tuple[int, int]:
+    return found[0], -found[1]

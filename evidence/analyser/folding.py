@@ -15,7 +15,15 @@ import regex
 # Zero-width, bidi, soft hyphen, variation selector, tag, tatweel: never part of what a word says.
 _INVISIBLE = regex.compile(r"[\p{Default_Ignorable_Code_Point}\p{Cf}\u0640]+")
 _FOREIGN_DIGIT = regex.compile(r"(?V1)[\p{Nd}--[0-9]]")
-_APOSTROPHES_AND_HYPHENS = (("\u2019", "'"), ("\u02bc", "'"), ("\u2010", "-"), ("\u2011", "-"))
+# Characters that stand for words of their own: ½ after a 2 does not make it 21/2. Also the number sign.
+_OWN_WORD = regex.compile(r"[\u00bc-\u00be\u2150-\u215f\u2189\u2116]")
+_USUAL_SIGNS = (
+    ("\u2019", "'"),
+    ("\u02bc", "'"),
+    ("\u2010", "-"),
+    ("\u2011", "-"),
+    ("\u2044", "/"),
+)
 
 # In these scripts a mark is an accent or an optional vowel sign. Elsewhere (Devanagari, Thai, kana)
 # it is a letter in its own right and stays.
@@ -47,8 +55,9 @@ def fold(text: str) -> str:
     """The folded form of `text`. Lengths may change; ASCII keeps its offsets."""
     if text.isascii():
         return text.lower()
-    folded = _nfkc(_nfkc(_INVISIBLE.sub("", text)).casefold())
-    for sign, usual in _APOSTROPHES_AND_HYPHENS:
+    visible = _OWN_WORD.sub(r" \g<0> ", _INVISIBLE.sub("", text))
+    folded = _nfkc(_nfkc(visible).casefold())
+    for sign, usual in _USUAL_SIGNS:
         folded = folded.replace(sign, usual)
     return folded if folded.isascii() else _FOREIGN_DIGIT.sub(_ascii_digit, folded)
 

@@ -173,5 +173,14 @@ def test_a_very_long_word_has_a_short_term_of_its_own() -> None:
     assert all(len(term) <= 64 for term in one | other)
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"), [("2½", {"2", "1/2"}), ("№5", {"no", "5"}), ("word¼", {"word", "1/4"})]
+)
+def test_a_sign_that_stands_for_a_word_does_not_grow_onto_its_neighbour(
+    text: str, expected: set[str]
+) -> None:
+    assert expected <= terms(text)
+
+
 def test_punctuation_alone_is_nothing_to_look_for() -> None:
     assert not terms("!!! -- … () $ \x00 \u200b \ud800 ©")
