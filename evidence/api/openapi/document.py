@@ -8,6 +8,7 @@ from evidence.api.errors import STATUS
 from evidence.api.openapi.parameters import described, in_path
 from evidence.api.openapi.schemas import SCHEMAS, ref
 from evidence.api.views.aggregate import AggregateView
+from evidence.api.views.blobs import BlobsView, BlobView
 from evidence.api.views.connectors import ConnectorsView
 from evidence.api.views.field_window import FieldWindowView
 from evidence.api.views.ingest import IngestView
@@ -44,10 +45,12 @@ MEANINGS = {
 BODIES: Json = {
     "application/json": {"type": "object"},
     "application/x-ndjson": {"type": "string", "description": "A JSON object a line."},
+    "application/octet-stream": {},
 }
 
 STREAM = in_path("stream", "The name of a stream, as the schema lists it.")
 RECORD = in_path("record_id", "The id of a record, percent-encoded.")
+BLOB = in_path("blob_id", "The id in a record's blob_ref.")
 CONNECTOR = in_path("connector_id", "The key of a connector.")
 
 
@@ -88,9 +91,12 @@ def _paths() -> Json:
             get=_read(
                 "listRecords", "Records, or their changes.", RecordsView, "RecordList", 409, 410
             ),
+            delete=_delete("deleteRecords", "Delete a whole stream.", RecordsView),
         ),
         "/streams/{stream}/records/{record_id}": _at(
-            [STREAM, RECORD], get=_read("getRecord", "One record.", RecordView, "Record", 409)
+            [STREAM, RECORD],
+            get=_read("getRecord", "One record.", RecordView, "Record", 409),
+            delete=_delete("deleteRecord", "Delete one record.", RecordView),
         ),
         "/streams/{stream}/records/{record_id}/field-window": _at(
             [STREAM, RECORD],
@@ -106,6 +112,12 @@ def _paths() -> Json:
                 required=["metric"],
             ),
         ),
+        "/blobs": {
+            "post": _write("putBlob", "Store the bytes of a record's blob.", BlobsView, "Blob",
+                           "application/octet-stream", 200, 409,
+                           required=["stream", "record_key"])
+        },
+        "/blobs/{blob_id}": _at([BLOB], get=_blob()),
         "/search": {
             "get": _read("search", "Search, with evidence.", SearchView, "SearchHits", 410,
                          required=["q"])
@@ -144,11 +156,39 @@ def _read(
     }
 
 
-def _write(name: str, summary: str, view: Any, schema: str, media: str, *statuses: int) -> Json:
+def _blob() -> Json:
+    operation = _read(
+        "readBlob", "The bytes that a record points at.", BlobView, "Blob", 206, 304, 409, 416
+    )
+    whatever: Json = {"*/*": {"schema": {}}}
+    operation["responses"]["200"] = {"description": "All of the bytes.", "content": whatever}
+    operation["responses"]["206"] = {"description": "The range.", "content": whatever}
+    return operation
+
+
+def _delete(name: str, summary: str, view: Any) -> Json:
+    responses = _responses((409,), "Error")
     return {
         "operationId": name,
         "summary": summary,
-        "parameters": described(view.parameters),
+        "parameters": described(view.owner_methods["DELETE"]),
+        "responses": {"204": {"description": "It is not there any more."}, **responses},
+    }
+
+
+def _write(
+    name: str,
+    summary: str,
+    view: Any,
+    schema: str,
+    media: str,
+    *statuses: int,
+    required: Iterable[str] = (),
+) -> Json:
+    return {
+        "operationId": name,
+        "summary": summary,
+        "parameters": described(view.parameters, required=required),
         "requestBody": {"content": {media: {"schema": BODIES[media]}}},
         "responses": _responses(statuses, schema),
     }
