@@ -3,13 +3,15 @@
 #             pytest: make test ARGS="-n0 -k set_up"
 # make check  run every static check
 # make mutants  plant faults in the wall; each must turn a test red
+# make conformance  run the official MCP conformance suite against a demo installation
+# make agent-eval   answer the demo questions with scripted agents, and count what that costs
 # Each makes .venv first and installs what is missing.
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-.PHONY: mutants run test check format clean
+.PHONY: agent-eval conformance mutants run test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -33,6 +35,12 @@ check: .venv/development
 mutants: .venv/development
 	$(BIN)/python -m tests.mutants $(ARGS)
 
+conformance: .venv/conformance
+	$(BIN)/python -m bench.conformance
+
+agent-eval: .venv/runtime
+	$(BIN)/python -m bench.agents $(ARGS)
+
 format: .venv/development
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
@@ -53,4 +61,8 @@ clean:
 
 .venv/development: pyproject.toml .venv/runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	touch $@
+
+.venv/conformance: pyproject.toml .venv/runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group conformance
 	touch $@

@@ -94,6 +94,9 @@ class McpEndpoint:
         own = urlsplit(settings.identity.public_url)
         if origin in {None, f"{own.scheme}://{own.netloc}", *settings.allowed_origins}:
             return None
+        # A page of this very host, which has just been found to be ours, is no stranger.
+        if str(origin).partition("://")[2] == host:
+            return None
         return Answer.plain_error(403, "permission_error", "Requests from that origin are refused.")
 
     async def _refusal(self, scope: Scope, headers: dict[str, str]) -> Answer | None:

@@ -92,6 +92,13 @@ def test_another_origin_is_refused_before_the_token_is_looked_at(origin: str) ->
     assert send(PING, origin=origin, token=None).status == 403
 
 
+def test_a_page_of_the_host_that_is_asked_is_served_on_any_port() -> None:
+    host = "a.trusted.example:8443"
+
+    assert send(PING, host=host, origin=f"https://{host}").status == 200
+    assert send(PING, host=host, origin="https://a.trusted.example").status == 403
+
+
 @pytest.mark.parametrize("origin", [PUBLIC_URL, "https://inspector.example", None])
 def test_our_own_origins_and_none_are_served(origin: str | None) -> None:
     assert send(PING, origin=origin).status == 200
