@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from evidence.access.rows import VisibleRecords
-from evidence.access.statements import Fragment, fetched
+from evidence.access.statements import Fragment, fetched_by_one_plan
 from evidence.declarations.types import Field
 
 
@@ -32,17 +32,16 @@ def field_slices(
     this safe on its own.
     """
     name = visible.shown_field(field.name, param="field").name
-    value = "(r.data->>%s)"
-    part = value
-    values: tuple[object, ...] = (name,)
+    part = Fragment("v.t")
     if length is not None:
-        part = f"substring({value} from %s for %s)"
-        values = (name, start + 1, length)
-    columns = Fragment("r.connection_id, jsonb_typeof(r.data->%s), ", (name,))
-    columns += Fragment(
-        f"{part}, char_length({value}), octet_length({value})", (*values, name, name)
-    )
-    rows = fetched(visible.matching(columns, [Fragment(" AND r.record_key = %s", (record_key,))]))
+        part = Fragment("substring(v.t from %s for %s)", (start + 1, length))
+    # The fences keep a value of a megabyte from being unpacked once for each use of it.
+    value = visible.of_key(record_key, Fragment("r.connection_id, r.data->%s AS j", (name,)))
+    statement = Fragment("SELECT v.connection_id, jsonb_typeof(v.j), ") + part
+    statement += Fragment(", char_length(v.t), octet_length(v.t) FROM")
+    statement += Fragment(" (SELECT u.connection_id, u.j, u.j #>> '{}' AS t FROM (") + value
+    statement += Fragment(") u OFFSET 0) v")
+    rows = fetched_by_one_plan(statement)
     return [
         FieldSlice(
             connection_id=connection_id,

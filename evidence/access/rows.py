@@ -5,11 +5,11 @@ add a row: each only narrows.
 
 Every read over several connections is one statement. Connections whose terms say the same about
 time and single records form a group; each connection of a group is read in index order by a
-lateral subquery, so a page costs the same however much lies outside it.
+subquery of its own, so a page costs the same however much lies outside it.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -18,10 +18,16 @@ from typing import Any
 import orjson
 
 from evidence.access.scope import ConnectionFacts, Only, TimeRange
-from evidence.access.statements import Fragment, fetched, joined, within
+from evidence.access.statements import Fragment, fetched_by_one_plan, joined, within
 from evidence.access.visible import VisibleStream
 
-SHOWN = "r.connection_id, r.record_key, r.sort_key, r.emitted_at, r.field_emitted, r.data"
+SHOWN = (
+    "r.connection_id, r.record_key, r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text"
+)
+COLUMNS = Fragment(SHOWN)
+NAMED_ONE_BY_ONE = 8
+"""Up to so many connections are each named in the statement; more go through one lateral join,
+whose length does not grow with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +93,13 @@ class VisibleRecords(VisibleStream):
         connection.
         """
         branches = [
-            self._branch(group, bucket, [*where, *_beyond(after, bucket, descending)], limit)
+            branch
             for group in self.groups
             for bucket in self._buckets(descending)
             if not (bucket.present and after is not None and after.sort_key is None)
+            for branch in _branches(
+                group, bucket, [*where, *_beyond(after, bucket, descending)], limit
+            )
         ]
         way = "DESC" if descending else "ASC"
         order = "u.connection_id"
@@ -99,14 +108,18 @@ class VisibleRecords(VisibleStream):
             order = f"(u.sort_key IS NULL), u.sort_key {way}, {order}"
         statement = Fragment("SELECT u.* FROM (") + joined(" UNION ALL ", branches)
         statement += Fragment(f") u ORDER BY {order} LIMIT %s", (limit,))
-        return self._cut(fetched(statement))
+        return [self.cut(row) for row in fetched_by_one_plan(statement)]
 
     def named(self, record_key: str) -> list[VisibleRecord]:
         """The record of that key in each connection that has it; one query."""
+        return [self.cut(row) for row in fetched_by_one_plan(self.of_key(record_key))]
+
+    def of_key(self, record_key: str, columns: Fragment = COLUMNS) -> Fragment:
+        """``SELECT columns`` over the record ``r`` of that key in each connection that has it."""
         key = Fragment(" AND r.record_key = %s", (record_key,))
         bucket = Bucket("r.record_key", present=False, narrows="")
-        branches = [self._branch(group, bucket, [key], 1) for group in self.groups]
-        return self._cut(fetched(joined(" UNION ALL ", branches)))
+        branches = (_branches(group, bucket, [key], 1, columns) for group in self.groups)
+        return joined(" UNION ALL ", (branch for group in branches for branch in group))
 
     def _buckets(self, descending: bool) -> "list[Bucket]":  # noqa: FBT001 - internal
         way = "DESC" if descending else "ASC"
@@ -117,23 +130,9 @@ class VisibleRecords(VisibleStream):
             Bucket(
                 f"r.sort_key {way}, {by_key}", present=True, narrows=" AND r.sort_key IS NOT NULL"
             ),
-            Bucket(by_key, present=False, narrows=" AND r.sort_key IS NULL"),
+            # All the same here, but named first as in the index, whose order then serves.
+            Bucket(f"r.sort_key {way}, {by_key}", present=False, narrows=" AND r.sort_key IS NULL"),
         ]
-
-    def _branch(
-        self, group: Group, bucket: "Bucket", where: Iterable[Fragment], limit: int
-    ) -> Fragment:
-        inner = Fragment(
-            f"SELECT {SHOWN} FROM evidence_record r WHERE r.connection_id = c.id{bucket.narrows}"
-        )
-        for condition in (group.condition, *where):
-            inner += condition
-        inner += Fragment(f" ORDER BY {bucket.order} LIMIT %s", (limit,))
-        outer = Fragment(
-            "(SELECT r.* FROM unnest(%s::text[]) AS c(id) CROSS JOIN LATERAL (",
-            (group.connection_ids,),
-        )
-        return outer + inner + Fragment(") r)")
 
     def matching(
         self,
@@ -151,9 +150,6 @@ class VisibleRecords(VisibleStream):
                 branch += condition
             branches.append(branch)
         return joined(" UNION ALL ", branches)
-
-    def _cut(self, rows: Iterable[tuple[Any, ...]]) -> list[VisibleRecord]:
-        return [self.cut(row) for row in rows]
 
     def cut(self, row: tuple[Any, ...]) -> VisibleRecord:
         """A row of the columns ``SHOWN``, without whatever the grant does not show."""
@@ -178,6 +174,28 @@ class Bucket:
     order: str
     present: bool
     narrows: str
+
+
+def _branches(
+    group: Group,
+    bucket: Bucket,
+    where: Sequence[Fragment],
+    limit: int,
+    columns: Fragment = COLUMNS,
+) -> Iterator[Fragment]:
+    """For each connection of the group its first ``limit`` rows in the order of the bucket."""
+    ids = group.connection_ids
+    named = [Fragment("%s", (each,)) for each in ids] if len(ids) <= NAMED_ONE_BY_ONE else []
+    for connection in named or [Fragment("c.id")]:
+        rows = Fragment("SELECT ") + columns + Fragment(" FROM evidence_record r WHERE ")
+        rows += Fragment("r.connection_id = ") + connection + Fragment(bucket.narrows)
+        for condition in (group.condition, *where):
+            rows += condition
+        rows += Fragment(f" ORDER BY {bucket.order} LIMIT %s", (limit,))
+        if not named:
+            every = Fragment("SELECT r.* FROM unnest(%s::text[]) AS c(id)", (ids,))
+            rows = every + Fragment(" CROSS JOIN LATERAL (") + rows + Fragment(") r")
+        yield Fragment("(") + rows + Fragment(")")
 
 
 def _condition(stream: str, time: object, records: object) -> Fragment:

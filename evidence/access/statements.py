@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import psycopg
 from django.db import connection
 
 from evidence.access.scope import TimeRange
@@ -37,8 +38,25 @@ def within(column: str, time: TimeRange) -> Fragment:
 
 
 def fetched(statement: Fragment) -> Sequence[tuple[Any, ...]]:
-    """All rows of one statement."""
+    """All rows of one statement, planned for its values."""
     with connection.cursor() as cursor:
+        cursor.execute(statement.text, statement.values)
+        rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
+    return rows
+
+
+def fetched_by_one_plan(statement: Fragment) -> Sequence[tuple[Any, ...]]:
+    """All rows of a statement whose best plan is the same whatever its values.
+
+    The values travel apart from the text, so the server plans it once a connection and not once a
+    request; over partitioned tables that is most of its work. Answers come in binary.
+    """
+    connection.ensure_connection()
+    raw: Any = psycopg.Cursor(connection.connection)
+    raw.format = psycopg.pq.Format.BINARY
+    # What connection.cursor() wraps its own cursors in; the first kind is for counting statements.
+    wrap = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
+    with wrap(raw) as cursor:
         cursor.execute(statement.text, statement.values)
         rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
     return rows

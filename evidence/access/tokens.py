@@ -13,7 +13,7 @@ import orjson
 from evidence.access.owning import everything
 from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, TokenKind
 from evidence.access.secrets import LONGEST_BEARER, bearer_digest
-from evidence.access.statements import Fragment, fetched
+from evidence.access.statements import Fragment, fetched_by_one_plan
 from evidence.access.terms import parsed_terms
 from evidence.refusals import (
     AuthenticationRequired,
@@ -27,13 +27,13 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
     p.client_id, p.revoked_at,
     (SELECT jsonb_agg(jsonb_build_array(g.grant_id, g.source_id, g.streams::text,
             g.revoked_at IS NOT NULL, g.superseded_by_id IS NOT NULL,
-            g.expires_at IS NOT NULL AND g.expires_at <= %s) ORDER BY g.issued_at, g.grant_id)
+            g.expires_at IS NOT NULL AND g.expires_at <= %s) ORDER BY g.issued_at, g.grant_id)::text
         FROM evidence_grant g WHERE g.package_id = t.package_id),
     (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id)
-            ORDER BY c.display_name, c.connection_id)
+            ORDER BY c.display_name, c.connection_id)::text
         FROM evidence_connection c WHERE c.owner_id = t.owner_id AND c.status <> 'revoked'),
     (SELECT jsonb_agg(jsonb_build_array(s.id, s.kind, s.source_id, s.connector_key,
-            s.display_name, s.current_declaration_id) ORDER BY s.connector_key)
+            s.display_name, s.current_declaration_id) ORDER BY s.connector_key)::text
         FROM evidence_source s
         WHERE s.owner_id = t.owner_id AND s.current_declaration_id IS NOT NULL)
 FROM evidence_accesstoken t
@@ -111,7 +111,7 @@ def _check(found: Found, resource: str, now: datetime) -> None:
 def _found(bearer: str, now: datetime) -> Found | None:
     if len(bearer) > LONGEST_BEARER:
         return None
-    rows = fetched(Fragment(LOOK_UP, (now, bearer_digest(bearer))))
+    rows = fetched_by_one_plan(Fragment(LOOK_UP, (now, bearer_digest(bearer))))
     if not rows:
         return None
     *facts, grants, connections, sources = rows[0]
