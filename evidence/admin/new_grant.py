@@ -40,6 +40,10 @@ def who(request: HttpRequest) -> HttpResponse:
 
 def what(request: HttpRequest) -> HttpResponse:
     """Second page, and the third, which shows the answers to the second in words."""
+    # First of all: once access was given, its new client has become a known one.
+    if "issue" in request.POST and not _is_open(request):
+        messages.error(request, "Access was given already when the button was pressed before.")
+        return redirect("admin:evidence_grant_changelist")
     chosen = _who_form(request.GET)
     if not chosen.is_valid():
         return redirect(_url("add", request.GET))
@@ -59,9 +63,6 @@ def what(request: HttpRequest) -> HttpResponse:
 
 
 def _issued(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpResponse:
-    if not _closes(request):
-        messages.error(request, "Access was given already when the button was pressed before.")
-        return redirect("admin:evidence_grant_changelist")
     now = timezone.now()
     try:
         with transaction.atomic():
@@ -73,6 +74,7 @@ def _issued(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpResponse
     except Refusal as refusal:
         draft.error = refusal.message
         return _what_page(request, chosen, draft)
+    _close(request)
     return shown_once(request, package, minted)
 
 
@@ -112,13 +114,13 @@ def _opens(request: HttpRequest) -> str:
     return mark
 
 
-def _closes(request: HttpRequest) -> bool:
+def _is_open(request: HttpRequest) -> bool:
+    return request.POST.get("form") in request.session.get(OPEN_FORMS, [])
+
+
+def _close(request: HttpRequest) -> None:
     still_open = request.session.get(OPEN_FORMS, [])
-    mark = request.POST.get("form", "")
-    if mark not in still_open:
-        return False
-    request.session[OPEN_FORMS] = [each for each in still_open if each != mark]
-    return True
+    request.session[OPEN_FORMS] = [each for each in still_open if each != request.POST.get("form")]
 
 
 def _who_form(data: QueryDict | None) -> WhoForm:

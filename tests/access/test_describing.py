@@ -1,0 +1,98 @@
+"""Grants in words."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from evidence.access.describing import field_detail, humanised, in_words, joined
+from evidence.access.scope import Everything, Only, StreamTerms, TimeRange
+from evidence.declarations.parse import parse
+from tests.world import ACCOUNT, MAIL
+
+MESSAGES = parse(MAIL).streams["messages"]
+TRANSACTIONS = parse(ACCOUNT).streams["transactions"]
+LABELS = {"cin_a": "Home", "cin_b": "Work"}
+NEW_YEAR = datetime(2025, 1, 1, tzinfo=UTC)
+
+
+def terms(
+    *,
+    fields: set[str] | None = None,
+    records: set[str] | None = None,
+    time: TimeRange | None = None,
+    connections: set[str] | None = None,
+) -> StreamTerms:
+    return StreamTerms(
+        name="messages",
+        connection_ids=frozenset(connections or {"cin_a"}),
+        fields=Everything() if fields is None else Only(frozenset(fields)),
+        filters=Everything(),
+        views=Everything(),
+        relations=Everything(),
+        records=Everything() if records is None else Only(frozenset(records)),
+        time=time,
+    )
+
+
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        (terms(), "Your messages: every field of all records, through “Home”."),
+        (
+            terms(fields={"subject", "id"}, connections={"cin_b", "cin_a"}),
+            "Your messages: Id and Subject of all records, through “Home” and “Work”.",
+        ),
+        (
+            terms(time=TimeRange(NEW_YEAR, None)),
+            "Your messages: every field of all records received from 1 January 2025 on,"
+            " through “Home”.",
+        ),
+        (
+            terms(time=TimeRange(None, NEW_YEAR)),
+            "Your messages: every field of all records received up to 31 December 2024,"
+            " through “Home”.",
+        ),
+        (
+            terms(time=TimeRange(NEW_YEAR, datetime(2025, 3, 1, 12, tzinfo=UTC))),
+            "Your messages: every field of all records received from 1 January 2025 to"
+            " 1 March 2025, through “Home”.",
+        ),
+        (
+            terms(records={"m1"}, connections={"cin_gone"}),
+            "Your messages: every field of one single record, through “cin_gone”.",
+        ),
+        (
+            terms(records=set(), fields=set()),
+            "Your messages: nothing of no single records, through “Home”.",
+        ),
+    ],
+)
+def test_a_stream_of_a_grant_reads_as_a_sentence(what: StreamTerms, sentence: str) -> None:
+    assert in_words(what, stream=MESSAGES, labels=LABELS).sentence == sentence
+
+
+def test_single_records_are_listed_and_no_limit_is_not_an_empty_list() -> None:
+    some = in_words(terms(records={"b", "a"}), stream=MESSAGES, labels=LABELS)
+    every = in_words(terms(), stream=MESSAGES, labels=LABELS)
+
+    assert some.record_keys == ("a", "b")
+    assert every.record_keys is None
+
+
+def test_a_time_field_without_a_verb_dates_the_records() -> None:
+    words = in_words(terms(time=TimeRange(NEW_YEAR, None)), stream=TRANSACTIONS, labels=LABELS)
+
+    assert "all records dated from 1 January 2025 on" in words.sentence
+
+
+def test_a_stream_that_nothing_declares_any_more_is_called_by_its_name() -> None:
+    words = in_words(terms(fields={"b", "a"}), stream=None, labels=LABELS)
+
+    assert words.sentence == "messages: a and b of all records, through “Home”."
+
+
+def test_fields_say_what_they_are() -> None:
+    assert field_detail(MESSAGES.fields["received_at"]) == "when it happened; date and time"
+    assert field_detail(TRANSACTIONS.fields["amount"]) == "number"
+    assert humanised("received_at") == "Received at"
+    assert joined(["a", "b", "c"]) == "a, b and c"
