@@ -27,21 +27,29 @@ _FAMILY = "\U0001f468\u200d\U0001f469\u200d\U0001f467\u200d\U0001f466"
 _RAINBOW = "\U0001f3f3\ufe0f\u200d\U0001f308"
 _THUMB = "\U0001f44d\U0001f3fd"
 
-# What must never be stored: each is (why, the JSON line as it would arrive).
+
+def _line(identity: str, *, more: str = "", inside: str | None = None) -> str:
+    """A line of `messages` that is right but for what the JSON texts put into it."""
+    data = f'{{"id":"{inside or identity}","folder":"spam"{more}}}'
+    return f'{{"key":"{identity}","data":{data},"emitted_at":"2026-01-12T02:00:00Z"}}'
+
+
+# What must never be stored: each is (why, the JSON line as it would arrive), with one fault each.
 REFUSED_LINES: tuple[tuple[str, str], ...] = (
-    ("a NUL byte in a field", '{"key":"nul-1","data":{"id":"nul-1","subject":"a\\u0000b"}}'),
-    ("a NUL byte in the key", '{"key":"nul\\u0000key","data":{"id":"nul\\u0000key"}}'),
-    ("a lone high surrogate", '{"key":"sur-1","data":{"id":"sur-1","subject":"a\\ud800b"}}'),
-    ("a lone low surrogate", '{"key":"sur-2","data":{"id":"sur-2","subject":"\\udc00"}}'),
-    ("a line break in the key", '{"key":"line\\nbreak","data":{"id":"line\\nbreak"}}'),
-    ("a key of 201 bytes", f'{{"key":"{"k" * 201}","data":{{"id":"{"k" * 201}"}}}}'),
-    ("a key of 101 characters in 202 bytes", f'{{"key":"{"é" * 101}","data":{{}}}}'),
-    ("an empty key", '{"key":"","data":{"id":""}}'),
-    ("nesting 2,000 deep", f'{{"key":"deep","data":{"[" * 2000}{"]" * 2000}}}'),
-    ("half an object", '{"key":"half","data":{"id":"half"'),
+    ("a NUL byte in a field", _line("nul-1", more=',"subject":"a\\u0000b"')),
+    ("a NUL byte in the key", _line("nul\\u0000key")),
+    ("a lone high surrogate", _line("sur-1", more=',"subject":"a\\ud800b"')),
+    ("a lone low surrogate", _line("sur-2", more=',"subject":"\\udc00"')),
+    ("a line break in the key", _line("line\\nbreak")),
+    ("a key of 201 bytes", _line("k" * 201)),
+    ("a key of 101 characters in 202 bytes", _line("é" * 101)),
+    ("an empty key", _line("")),
+    ("nesting 2,000 deep", _line("deep", more=f',"to":{"[" * 2000}{"]" * 2000}')),
+    ("half an object", _line("half")[:-30]),
     ("no object", '["not","a","record"]'),
-    ("a number that JSON does not know", '{"key":"nan","data":{"id":"nan","size_bytes":NaN}}'),
-    ("another id inside than outside", '{"key":"one","data":{"id":"two"}}'),
+    ("a number that JSON does not know", _line("nan", more=',"size_bytes":NaN')),
+    ("another id inside than outside", _line("one", inside="two")),
+    ("a folder that does not exist", _line("folder").replace("spam", "attic")),
 )
 
 # Keys that look like paths, handles, queries or other languages. Each belongs to one mail.
