@@ -251,18 +251,6 @@ class ConnectorInvalid(Refusal):
     code = Code.CONNECTOR_INVALID
 
 
-class InvalidRecord(Refusal):
-    """The record does not match the schema of its stream."""
-
-    code = Code.INVALID_RECORD
-
-
-class InvalidRecordIdentity(Refusal):
-    """The key and the primary key fields of the record disagree."""
-
-    code = Code.INVALID_RECORD_IDENTITY
-
-
 class ConnectionNotWritable(Refusal):
     """The connection takes no records in its present state."""
 

@@ -77,6 +77,10 @@ def document() -> Json:
 
 
 def _paths() -> Json:
+    return _stream_paths() | _record_paths() | _other_paths()
+
+
+def _stream_paths() -> Json:
     return {
         "/schema": {
             "get": _read("getSchema", "What this token can do.", SchemaView, "Schema", 304, 409)
@@ -86,6 +90,11 @@ def _paths() -> Json:
             [STREAM],
             get=_read("getStream", "One stream.", StreamView, "StreamMetadata", 304, 409),
         ),
+    }
+
+
+def _record_paths() -> Json:
+    return {
         "/streams/{stream}/records": _at(
             [STREAM],
             get=_read(
@@ -112,6 +121,11 @@ def _paths() -> Json:
                 required=["metric"],
             ),
         ),
+    }  # fmt: skip
+
+
+def _other_paths() -> Json:
+    return {
         "/blobs": {
             "post": _write("putBlob", "Store the bytes of a record's blob.", BlobsView, "Blob",
                            "application/octet-stream", 200, 409,
