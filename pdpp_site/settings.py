@@ -148,6 +148,8 @@ X_FRAME_OPTIONS = "DENY"
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 # The largest body is a request to ingest; the dispatcher refuses more before Django sees it.
 DATA_UPLOAD_MAX_MEMORY_SIZE = None
+# The page on which a grant is given has a box for each field of each stream of each source.
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
 
 REST_FRAMEWORK: dict[str, object] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [],

@@ -99,6 +99,7 @@ def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpRes
         "draft": draft,
         "client_name": chosen.client_name,
         "is_new": chosen.known_client is None,
+        "tokens": draft.terms.tokens_in_words,
         "ends": when(draft.terms.ends_at(timezone.now())),
         "answers": answers,
         "form_id": _opens(request),

@@ -4,6 +4,7 @@ from datetime import datetime, timedelta
 
 from django import forms
 
+from evidence.access.describing import joined
 from evidence.access.handing_over import MCP, REST
 
 NEVER = "never"
@@ -44,6 +45,10 @@ class TermsForm(TokensForm):
     )
     ends = forms.ChoiceField(label="Access ends", choices=ENDS, initial="90")
     field_order = ("purpose", "ends", "tokens")
+
+    @property
+    def tokens_in_words(self) -> str:
+        return joined([words for value, words in TOKENS if value in self.cleaned_data["tokens"]])
 
     def ends_at(self, now: datetime) -> datetime | None:
         days = self.cleaned_data["ends"]
