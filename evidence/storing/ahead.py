@@ -10,6 +10,8 @@ BATCHES_AHEAD = 6
 BYTES_AHEAD = 12 * 1024 * 1024
 """Of lines, the batch in use included; what is made of them takes several times as much."""
 
+PATIENCE_SECONDS = 10
+
 
 class _Shelf:
     """Batches made and not yet done with: a few, and none is begun while they are large."""
@@ -75,4 +77,5 @@ def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
             yield batch
     finally:
         shelf.close()
-        maker.join()
+        # A maker that waits for a line which never comes must not keep its process.
+        maker.join(timeout=PATIENCE_SECONDS)

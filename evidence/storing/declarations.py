@@ -80,12 +80,22 @@ def _read(document: str | bytes) -> tuple[str, Any]:
         text = document if isinstance(document, str) else document.decode()
         return text, orjson.loads(text)
     except (UnicodeDecodeError, orjson.JSONDecodeError) as error:
-        fault = Fault(FaultCode.INVALID_TEXT, "$", "Is not a JSON document in UTF-8.")
-        raise ConnectorInvalid(message=fault.message, faults=[fault._asdict()]) from error
+        raise _invalid(FaultCode.INVALID_TEXT, "$", "Is not JSON in UTF-8.") from error
+
+
+def _invalid(code: FaultCode, path: str, message: str) -> ConnectorInvalid:
+    """The refusal of a document with one fault."""
+    fault = Fault(code, path, message)
+    return ConnectorInvalid(message=f"{path}: {message}", faults=[fault._asdict()])
 
 
 def _hold_source(declaration: Declaration, owner_id: str) -> Source:
     """The source of the declaration, locked; a new one where there is none."""
+    named = Source.unscoped.filter(owner_id=owner_id, connector_key=declaration.connector_key)
+    if named.exclude(source_id=declaration.source_id).exists():
+        raise _invalid(
+            FaultCode.INVALID_MEMBER_VALUE, "$.connector_key", "Another source has this key."
+        )
     held = Source.unscoped.select_for_update(of=("self",)).select_related("current_declaration")
     source, _ = held.get_or_create(
         owner_id=owner_id,

@@ -77,6 +77,14 @@ def test_what_is_no_json_object_is_refused_as_such(world: World, document: str |
     assert refused.value.extra["faults"]
 
 
+def test_a_short_name_is_not_taken_from_another_source(world: World) -> None:
+    other = MAIL | {"connector_id": "https://elsewhere.example/connectors/mail"}
+    with pytest.raises(ConnectorInvalid) as refused:
+        take(world, other)
+    faults: Any = refused.value.extra["faults"]
+    assert [fault["path"] for fault in faults] == ["$.connector_key"]
+
+
 def test_records_follow_a_new_searched_field(world: World) -> None:
     search = {"lexical_fields": ["subject", "from_name", "from_email", "body_text", "thread_id"]}
     assert "t1" not in stored.terms(PERSONAL, "m1")
@@ -136,7 +144,7 @@ def test_a_batch_that_was_prepared_under_the_old_declaration_is_not_written(
     preparer = Preparer(destinations.all_of(world.owner_id), None, NOW)
     (batch,) = preparer.batches([Line(1, json.dumps(late).encode())])
     take(world, changed(description="In between."))
-    with pytest.raises(IngestStorageError, match="declaration changed"):
+    with pytest.raises(IngestStorageError, match="changed during the import"):
         write(batch.records, run=Run(NOW))
     assert stored.record(PERSONAL, "late") is None
     assert world.send([late]).created == 1

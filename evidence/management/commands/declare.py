@@ -5,6 +5,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
+from rich.console import Console
 from typing_extensions import override
 
 from evidence.models.owners import the_owner
@@ -31,12 +32,13 @@ class Command(BaseCommand):
         now = timezone.now()
         try:
             document = file.read_bytes()
-            accepted = declare(
-                document,
-                owner_id=the_owner(now).owner_id,
-                now=now,
-                on_progress=lambda done: self.stderr.write(f"{done:,} records derived anew"),
-            )
+            with Console(stderr=True).status("Declaring") as status:
+                accepted = declare(
+                    document,
+                    owner_id=the_owner(now).owner_id,
+                    now=now,
+                    on_progress=lambda done: status.update(f"{done:,} records derived anew"),
+                )
         except OSError as error:
             self.stderr.write(f"{file}: {error.strerror}")
         except ConnectorInvalid as refusal:
