@@ -54,8 +54,9 @@ def let_in(account: pwd.struct_passwd, *, to: Path) -> None:
     """Make every directory above ``to`` searchable for the account."""
     for directory in to.resolve().parents:
         found = directory.stat()
-        if not _may_search(account, found):
-            directory.chmod(stat.S_IMODE(found.st_mode) | stat.S_IXOTH)
+        bit = _search_bit(account, found)
+        if not found.st_mode & bit:
+            directory.chmod(stat.S_IMODE(found.st_mode) | bit)
 
 
 def let_run(account: pwd.struct_passwd, *, binaries: Path) -> None:
@@ -75,9 +76,8 @@ def hand_over(path: Path, *, account: pwd.struct_passwd | None) -> None:
         os.chown(path, account.pw_uid, account.pw_gid)
 
 
-def _may_search(account: pwd.struct_passwd, found: os.stat_result) -> bool:
+def _search_bit(account: pwd.struct_passwd, found: os.stat_result) -> int:
+    """The bit that decides for the account: the system looks at one class, the closest."""
     if found.st_uid == account.pw_uid:
-        return bool(found.st_mode & stat.S_IXUSR)
-    if found.st_gid == account.pw_gid:
-        return bool(found.st_mode & stat.S_IXGRP)
-    return bool(found.st_mode & stat.S_IXOTH)
+        return stat.S_IXUSR
+    return stat.S_IXGRP if found.st_gid == account.pw_gid else stat.S_IXOTH

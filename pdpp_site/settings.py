@@ -29,6 +29,7 @@ PDPP_PGBOUNCER = env.bool("PDPP_PGBOUNCER", default=False)
 PDPP_DEMO = env.bool("PDPP_DEMO", default=True)
 PDPP_THREADS = env.int("PDPP_THREADS", default=8)
 PDPP_SHUTDOWN_SECONDS = env.int("PDPP_SHUTDOWN_SECONDS", default=30)
+PDPP_CHANGES_DAYS = env.int("PDPP_CHANGES_DAYS", default=90)
 PDPP_LOG_LEVEL = env.str("PDPP_LOG_LEVEL", default="INFO").upper()
 PDPP_DEBUG = env.bool("PDPP_DEBUG", default=False)
 

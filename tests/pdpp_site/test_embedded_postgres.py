@@ -21,9 +21,18 @@ from pdpp_site.server_account import EmbeddedPostgresError
 TMP = Path("/tmp")  # noqa: S108 - where a socket goes whose path would be too long
 
 
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[Path]:
+    """A directory that was in use once; making one takes longer than all else here."""
+    with tempfile.TemporaryDirectory(prefix="pdpp-") as directory:
+        with embedded_postgres.running(Path(directory), scratch=True):
+            pass
+        yield Path(directory)
+
+
 @pytest.fixture
-def home(tmp_path: Path) -> Iterator[Path]:
-    """A directory whose server is gone when the test is over, however the test ended."""
+def fresh() -> Iterator[Path]:
+    """A directory yet to be made, whose server is gone afterwards, however the test ended."""
     # Shorter than tmp_path, whose socket would go to /tmp; that is a test of its own.
     with tempfile.TemporaryDirectory(prefix="pdpp-") as directory:
         home = Path(directory) / "postgres"
@@ -33,6 +42,18 @@ def home(tmp_path: Path) -> Iterator[Path]:
         deadline = time.monotonic() + 10
         while postgres_processes(home) and time.monotonic() < deadline:
             time.sleep(0.01)
+
+
+@pytest.fixture
+def home(stopped: Path, fresh: Path) -> Path:
+    """A directory of its own that was in use before."""
+    return copied(stopped, fresh)
+
+
+def copied(stopped: Path, to: Path) -> Path:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["/bin/cp", "-a", stopped, to], check=True)
+    return to
 
 
 def postgres_processes(home: Path) -> list[psutil.Process]:
@@ -145,16 +166,18 @@ def test_a_lock_file_with_the_number_of_another_process_is_stale(home: Path) -> 
         other.communicate()
 
 
-def test_half_a_cluster_of_a_killed_first_start_is_made_anew(home: Path) -> None:
-    (home / "data.unfinished").mkdir(parents=True)
-    (home / "data.unfinished/PG_VERSION").write_text("18\n")
+def test_half_a_cluster_of_a_killed_first_start_is_made_anew(fresh: Path) -> None:
+    (fresh / "data.unfinished").mkdir(parents=True)
+    (fresh / "data.unfinished/PG_VERSION").write_text("18\n")
 
-    with embedded_postgres.running(home, scratch=True):
-        assert ask(home, "SELECT 1") == 1
+    with embedded_postgres.running(fresh, scratch=True):
+        assert ask(fresh, "SELECT 1") == 1
 
 
-def test_a_path_too_long_for_a_socket_has_it_elsewhere_but_as_private(home: Path) -> None:
-    deep = home / ("deep" * 30)
+def test_a_path_too_long_for_a_socket_has_it_elsewhere_but_as_private(
+    stopped: Path, fresh: Path
+) -> None:
+    deep = copied(stopped, fresh / ("deep" * 30))
     with embedded_postgres.running(deep, scratch=True):
         elsewhere = embedded_postgres.socket_directory(deep)
         assert elsewhere.parent == TMP
@@ -164,19 +187,21 @@ def test_a_path_too_long_for_a_socket_has_it_elsewhere_but_as_private(home: Path
 
 
 @pytest.mark.parametrize("odd", ["it's", "a,b", 'q"q', "back\\slash"])
-def test_a_path_that_would_need_quoting_has_its_socket_elsewhere(odd: str, home: Path) -> None:
-    assert embedded_postgres.socket_directory(home / odd).parent == TMP
-    assert embedded_postgres.socket_directory(home / "with space and ü").parent != TMP
+def test_a_path_that_would_need_quoting_has_its_socket_elsewhere(odd: str, tmp_path: Path) -> None:
+    assert embedded_postgres.socket_directory(tmp_path / odd).parent == TMP
+
+    short = TMP / "with space and ü"
+    assert embedded_postgres.socket_directory(short) == short / "socket"
 
 
-def test_a_path_with_spaces_and_letters_works(home: Path) -> None:
-    odd = home / "my data ü"
+def test_a_path_with_spaces_and_letters_works(stopped: Path, fresh: Path) -> None:
+    odd = copied(stopped, fresh / "my data ü")
     with embedded_postgres.running(odd, scratch=True):
         assert ask(odd, "SELECT 1") == 1
 
 
-def test_somebody_elses_directory_in_tmp_is_not_used(home: Path) -> None:
-    deep = home / ("deep" * 30)
+def test_somebody_elses_directory_in_tmp_is_not_used(stopped: Path, fresh: Path) -> None:
+    deep = copied(stopped, fresh / ("deep" * 30))
     elsewhere = embedded_postgres.socket_directory(deep)
     elsewhere.symlink_to(TMP)
     try:
@@ -195,13 +220,13 @@ def test_a_failed_start_says_what_the_server_said(home: Path) -> None:
         EmbeddedPostgres(home, scratch=True).start()
 
 
-def test_root_runs_it_as_somebody_else_and_everybody_else_as_themselves(home: Path) -> None:
-    with embedded_postgres.running(home, scratch=True):
-        runs_as = postmaster(home).uids().effective
+def test_root_runs_it_as_somebody_else_and_everybody_else_as_themselves(fresh: Path) -> None:
+    with embedded_postgres.running(fresh, scratch=True):
+        runs_as = postmaster(fresh).uids().effective
 
     if os.geteuid() == 0:
         assert runs_as != 0
-        assert server_account.account_for(home / "data").pw_uid == runs_as  # type: ignore[union-attr]
+        assert server_account.account_for(fresh / "data").pw_uid == runs_as  # type: ignore[union-attr]
     else:
         assert runs_as == os.geteuid()
-        assert server_account.account_for(home / "data") is None
+        assert server_account.account_for(fresh / "data") is None

@@ -139,14 +139,15 @@ def test_two_hosts_in_one_request_are_none() -> None:
 def test_a_large_body_needs_a_token(header: str, status: int) -> None:
     size = FORM_BYTES + 1
     head = (
-        f"POST /v1/ingest/x HTTP/1.1\r\nHost: localhost\r\n{header}Content-Length: {size}\r\n\r\n"
+        f"POST /v1/ingest/x HTTP/1.1\r\nHost: localhost\r\n{header}"
+        f"Connection: close\r\nContent-Length: {size}\r\n\r\n"
     )
 
     with served(site()) as web, web.dial() as line:
         line.sendall(head.encode())
         if status == 200:
             line.sendall(b"x" * size)
-        answer = line.recv(4096).decode()
+        answer = b"".join(iter(lambda: line.recv(4096), b"")).decode()
 
     assert answer.startswith(f"HTTP/1.1 {status} ")
     assert ("resource_limit" in answer) == (status == 413)

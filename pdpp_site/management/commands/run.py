@@ -54,7 +54,7 @@ def _welcome() -> welcome.Welcome:
     greeting = welcome.Welcome(
         url=settings.PDPP_PUBLIC_URL,
         set_up=None if setup_links.owner_account(now) else _set_up(now),
-        tokens=demo_life.tokens(now) if settings.EMBEDDED else None,
+        tokens=demo_life.tokens(now) if settings.EMBEDDED and settings.PDPP_DEMO else None,
     )
     connection.close()
     return greeting
