@@ -10,9 +10,7 @@ from dataclasses import dataclass
 from evidence.access.rows import VisibleRecords
 from evidence.access.scope import ConnectionFacts
 from evidence.access.statements import Fragment, fetched, joined
-
-REFERENCE = "blob_ref"
-"""The field that names a blob: ``{blob_id, …}``."""
+from evidence.declarations.types import BLOB_REFERENCE
 
 SOURCE = (
     "evidence_blob b JOIN evidence_record r ON r.connection_id = b.connection_id"
@@ -44,7 +42,7 @@ def blobs_of_id(streams: Iterable[VisibleRecords], blob_id: str) -> list[Visible
         return []
     where = [
         Fragment(" AND b.blob_id = %s", (blob_id,)),
-        Fragment(" AND r.data->%s->>'blob_id' = b.blob_id", (REFERENCE,)),
+        Fragment(" AND r.data->%s->>'blob_id' = b.blob_id", (BLOB_REFERENCE,)),
     ]
     branches = (
         visible.matching(Fragment(f"{number}, ") + COLUMNS, where, source=SOURCE)
@@ -88,6 +86,6 @@ def _piece(name: tuple[str, str], position: int, *, first: int, last: int) -> by
 def _showing(streams: Iterable[VisibleRecords]) -> Iterator[VisibleRecords]:
     """Each stream through the grants that show the reference."""
     for visible in streams:
-        sights = tuple(each for each in visible.sights if each.terms.fields.allows(REFERENCE))
+        sights = tuple(each for each in visible.sights if each.terms.fields.allows(BLOB_REFERENCE))
         if sights:
             yield VisibleRecords(visible.source, visible.stream, visible.layout, sights)

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from evidence.access.rows import VisibleRecord, VisibleRecords
 from evidence.api.params import Notice
+from evidence.declarations.types import BLOB_REFERENCE
 from evidence.reading.changes import Tombstone
 from evidence.reading.field_windows import FieldWindow
 from evidence.reading.streams import StreamRow
@@ -86,11 +87,11 @@ def tombstone(visible: VisibleRecords, gone: Tombstone) -> Json:
 
 
 def with_blob_address(data: Mapping[str, Any], connection_id: str) -> Json:
-    reference = data.get("blob_ref")
+    reference = data.get(BLOB_REFERENCE)
     if not isinstance(reference, dict) or not isinstance(reference.get("blob_id"), str):
         return dict(data)
     address = f"/v1/blobs/{quote(reference['blob_id'], safe='')}?connection_id={connection_id}"
-    return {**data, "blob_ref": {**reference, "fetch_url": address}}
+    return {**data, BLOB_REFERENCE: {**reference, "fetch_url": address}}
 
 
 def record_route(stream: str, record_key: str) -> str:

@@ -14,6 +14,8 @@ Kind = Literal["number", "time", "date", "boolean", "string", "array", "object",
 
 RANGE_OPERATORS = ("gte", "gt", "lte", "lt")
 AGGREGATIONS = ("count_distinct", "group_by", "group_by_time", "sum", "min", "max")
+BLOB_REFERENCE = "blob_ref"
+"""The field by which a record names its blob: `{"blob_id": ...}`, whatever its stream."""
 TITLE_ROLE = "primary-title"
 EVENT_TIME_ROLE = "event-time"
 

@@ -10,6 +10,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from evidence.access.issuing import GrantRequest
 from evidence.access.resolving import StreamRequest
+from evidence.models.bookmarks import Bookmark
 from evidence.models.connections import Connection
 from tests.world import CHAT, MAIL, NOW, PERSONAL, WORK, Answer, World, mail
 
@@ -357,6 +358,43 @@ def test_a_declaration_that_dates_records_otherwise_ends_the_bookmarks(world: Wo
     world.declare(document)
     answer = world.get(LIST, changes_since=since)
     assert (answer.status, answer.error["code"]) == (410, "cursor_expired")
+
+
+def test_over_many_connections_a_bookmark_stays_short_and_works_the_same(world: World) -> None:
+    """More than eight: the numbers are stored, and the same position is stored once."""
+    ids = [f"cin_many{n:02}" for n in range(12)]
+    for each in ids:
+        world.connect(each, "mail", each)
+    world.put(*((each, "messages", mail("k1", "2026-05-01T00:00:00Z")) for each in ids))
+    terms = [StreamRequest(name="messages")]
+    world.grant("many", GrantRequest(connection_ids=ids, streams=terms))
+    world.grant("few", GrantRequest(connection_ids=ids[:8], streams=terms))
+    first = feed(world, "beginning", "many", limit=5)
+    second = feed(world, first.body["next_changes_since"], "many", limit=5)
+    third = feed(world, second.body["next_changes_since"], "many", limit=5)
+    assert [len(page.ids) for page in (first, second, third)] == [5, 5, 2]
+    assert Bookmark.unscoped.count() == 2
+    since = third.body["next_changes_since"]
+    assert len(since) < len(bookmark(world, "few"))
+    world.put((ids[11], "messages", mail("k2", "2026-05-01T00:00:00Z", subject="New")))
+    assert told(feed(world, since, "many")) == [(ids[11], "k2", "New")]
+    Bookmark.unscoped.all().delete()
+    answer = world.get(LIST, "many", changes_since=since)
+    assert (answer.status, answer.error["code"]) == (410, "cursor_expired")
+
+
+def test_the_length_of_a_bookmark_does_not_tell_how_much_happened(world: World) -> None:
+    short = bookmark(world)
+    Connection.unscoped.filter(connection_id=PERSONAL).update(change_seq=10**11)
+    assert len(bookmark(world)) == len(short)
+
+
+def test_a_log_restored_from_a_backup_ends_the_bookmarks_that_are_ahead_of_it(
+    world: World,
+) -> None:
+    since = bookmark(world)
+    Connection.unscoped.filter(connection_id=PERSONAL).update(change_seq=1)
+    assert world.get(LIST, changes_since=since).status == 410
 
 
 def test_a_page_takes_two_queries_whatever_it_tells(

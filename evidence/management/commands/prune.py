@@ -1,0 +1,50 @@
+"""``manage.py prune``: forget old changes, bookmarks and blobs that nothing names."""
+
+import argparse
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
+from typing_extensions import override
+
+from evidence.access.bookmarks import forget_bookmarks
+from evidence.storing.pruning import prune_changes, prune_orphans
+
+ORPHAN_AGE = timedelta(days=1)
+"""Bytes may come before the record that names them, but not by much."""
+
+
+class Command(BaseCommand):
+    """Meant to be run once a day; running it again changes nothing."""
+
+    help = "Forget changes older than they are kept, and blobs that no record names."
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--keep-days",
+            type=_days,
+            default=settings.PDPP_CHANGES_DAYS,
+            metavar="N",
+            help="How long the bookmark of a changes feed stays good (PDPP_CHANGES_DAYS).",
+        )
+
+    @override
+    def handle(self, *args: Any, **options: Any) -> None:
+        now = timezone.now()
+        kept_since = now - timedelta(days=options["keep_days"])
+        changes = prune_changes(kept_since=kept_since)
+        bookmarks = forget_bookmarks(unused_since=kept_since)
+        blobs = prune_orphans(unused_since=now - ORPHAN_AGE)
+        self.stdout.write(
+            f"Forgot {changes} changes and {bookmarks} bookmarks from before"
+            f" {kept_since:%Y-%m-%d %H:%M} UTC, and {blobs} blobs that no record names."
+        )
+
+
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= 5):
+        raise argparse.ArgumentTypeError("takes a whole number of days, from 0")
+    return int(text)
