@@ -2,6 +2,7 @@
 
 from django.urls import include, path
 
+from evidence.admin.record_page import record_page
 from evidence.admin.site import owner_site
 from evidence.api.openapi.views import OpenApiPageView
 from evidence.api.views.well_known import ProtectedResourceView
@@ -16,5 +17,6 @@ urlpatterns = [
     path(METADATA, ProtectedResourceView.as_view()),
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
     path("set-up/<str:token>/", views.set_up, name="set-up"),
+    path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page),
     path("admin/", owner_site.urls),
 ]

@@ -53,7 +53,7 @@ class LookUpForm(forms.Form):
 
 def look_up(request: HttpRequest) -> HttpResponse:
     """A form for a connection, a stream and a key."""
-    form = LookUpForm(request.GET if "where" in request.GET else None, gate=_gate())
+    form = LookUpForm(request.GET if "where" in request.GET else None, gate=owners_gate())
     if not form.is_valid():
         return page(request, "record_look_up", title="Look up a record", context={"form": form})
     connection_id, _, stream = form.cleaned_data["where"].partition("/")
@@ -65,7 +65,7 @@ def look_up(request: HttpRequest) -> HttpResponse:
 
 def key_list(request: HttpRequest) -> HttpResponse:
     """The records of one stream of one connection, newest first, by key."""
-    gate = _gate()
+    gate = owners_gate()
     visible = _visible(request, gate)
     query = _place(visible)
     after = request.GET.get("after")
@@ -103,7 +103,7 @@ def key_list(request: HttpRequest) -> HttpResponse:
 
 def one(request: HttpRequest) -> HttpResponse:
     """Every field of one record."""
-    visible = _visible(request, _gate())
+    visible = _visible(request, owners_gate())
     key = request.GET.get("key", "")
     try:
         record = reading.one(visible, key)
@@ -115,13 +115,13 @@ def one(request: HttpRequest) -> HttpResponse:
         "record": record,
         "key": plain(record.record_key),
         "emitted_at": when(record.emitted_at),
-        "values": _values(visible, record, whole="whole" in request.GET),
+        "values": values_of(visible, record, whole="whole" in request.GET),
         "whole_url": f"{_url_of(visible, record)}&whole=1",
     }
-    return page(request, "record", title=_title(visible, record), context=context)
+    return page(request, "record", title=title_of(visible, record), context=context)
 
 
-def _gate() -> Gate:
+def owners_gate() -> Gate:
     return Gate(owner_scope(owner().pk))
 
 
@@ -162,18 +162,18 @@ def _places(gate: Gate) -> list[tuple[str, str]]:
 def _listed(visible: VisibleRecords, record: VisibleRecord) -> dict[str, str]:
     return {
         "key": plain(record.record_key),
-        "title": _title(visible, record),
+        "title": title_of(visible, record),
         "time": line(record.data.get(visible.stream.event_time_field or "") or ""),
         "url": _url_of(visible, record),
     }
 
 
-def _title(visible: VisibleRecords, record: VisibleRecord) -> str:
+def title_of(visible: VisibleRecords, record: VisibleRecord) -> str:
     title = record.data.get(visible.stream.title_field or "")
     return line(title if title not in (None, "") else record.record_key)
 
 
-def _values(visible: VisibleRecords, record: VisibleRecord, *, whole: bool) -> list[Value]:
+def values_of(visible: VisibleRecords, record: VisibleRecord, *, whole: bool) -> list[Value]:
     """Declared fields in their order, then what the record holds beyond them."""
     fields = visible.stream.fields
     names = [name for name in fields if name in record.data]
