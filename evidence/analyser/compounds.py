@@ -20,7 +20,6 @@ from evidence.analyser.words import WORD
 PieceKind = Literal["word", "whole", "exact"]
 """`whole`: in a query the parts may stand for it. `exact`: they may not (12.50 is not 12 and 50)."""
 
-# What is longer is not one name, only words without spaces between them.
 _NAME_CHARS = 256
 
 # A longer part of a URL is a tracking token; the whole URL still finds it.
@@ -67,9 +66,14 @@ def pieces(run: str) -> tuple[list[Piece], int]:
     """The pieces of a run of letters, digits and inner punctuation, and its number of positions."""
     if run.isalnum():
         return [Piece(0, len(run), (run,), "word", stemmed=True, position=0, width=1)], 1
-    if len(run) > _NAME_CHARS:
+    if is_no_name(run):
         return _placed(_word(found, 0) for found in WORD.finditer(run))
     return _placed(_between_marks(run, 0))
+
+
+def is_no_name(run: str) -> bool:
+    """Whether a run is too long to be one name; its pieces are then its words and nothing else."""
+    return len(run) > _NAME_CHARS
 
 
 def url_pieces(url: str) -> tuple[list[Piece], int]:

@@ -30,13 +30,13 @@ def _boundaries(text: str, i: int, limit: int) -> tuple[int, int]:
     if _alone(text[i - 1]) and _alone(text[i]):
         return i, i
     start = _sure_boundary(text, i)
-    for cluster in _GRAPHEME.finditer(text, start, min(len(text), i + limit + 1)):
-        if cluster.end() == i:
+    # On a slice: in a row of flags the library looks back to the very start of what it is given.
+    for cluster in _GRAPHEME.finditer(text[start : i + limit + 1]):
+        first, last = cluster.start() + start, cluster.end() + start
+        if last == i:
             return i, i
-        if cluster.end() > i:
-            before = cluster.start() if i - cluster.start() <= limit else i
-            after = cluster.end() if cluster.end() - i <= limit else i
-            return before, after
+        if last > i:
+            return (first if i - first <= limit else i), (last if last - i <= limit else i)
     return i, i
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from evidence.analyser.chunks import Token, Wanted
+from evidence.analyser.analysed import Token, Wanted
 from evidence.analyser.patterns import Pattern, Step, Terms, pattern
 from evidence.analyser.queries import And, Leaf, Node, Not, Or, Query
 from evidence.analyser.tokens import occurrences
@@ -40,6 +40,8 @@ def verify(texts: Mapping[str, str], query: Query, *, languages: tuple[str, ...]
         for token in occurrences(text, languages=languages, wanted=wanted) if here else ():
             for each in here:
                 each.feed(token)
+            if all(each.settled for each in here):
+                break
     return _satisfied(query.root, seen)
 
 
@@ -99,7 +101,7 @@ class _Seen:
     def __init__(self, leaf: Leaf, *, languages: tuple[str, ...]) -> None:
         self.asked = pattern(leaf, languages=languages)
         self._ordered = _ordered(leaf, languages=languages)
-        self._complete = False
+        self.settled = False
         self._met: set[Terms] = set()
         self.start_text()
 
@@ -108,14 +110,16 @@ class _Seen:
         self._walker = Walker(self.asked)
 
     def feed(self, token: Token) -> None:
+        """Take note of one token."""
+        if self.settled:
+            return
         if self._ordered:
-            self._complete = self._complete or any(True for _ in self._walker.feed(token))
+            self.settled = any(True for _ in self._walker.feed(token))
         else:
             self._met.update(step.terms for step in self._walker.steps(token))
+            self.settled = self._all_met()
 
-    def satisfied(self) -> bool:
-        if self._ordered:
-            return self._complete
+    def _all_met(self) -> bool:
         return all(
             any(self._met.issuperset(alternative) for alternative in group.alternatives)
             for group in self.asked.groups
@@ -129,7 +133,7 @@ def _ordered(leaf: Leaf, *, languages: tuple[str, ...]) -> bool:
 def _satisfied(node: Node, seen: Mapping[Leaf, _Seen]) -> bool:
     match node:
         case Leaf():
-            return seen[node].satisfied()
+            return seen[node].settled
         case Not():
             return not _satisfied(node.node, seen)
         case And():

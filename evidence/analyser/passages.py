@@ -10,20 +10,15 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from evidence.analyser.graphemes import grapheme_ceil, grapheme_floor
-from evidence.analyser.matching import Walker, wanted_by
-from evidence.analyser.patterns import pattern
-from evidence.analyser.queries import Leaf, Query
-from evidence.analyser.tokens import occurrences
+from evidence.analyser.matches import Match, matches_of
+from evidence.analyser.queries import Query
 
 # Around a match that fills the width alone.
 _LEAST_CONTEXT = 24
 # How far an end of a window looks for the end of a word.
 _WORD_END_CHARS = 24
-# A word that occurs more often than this has shown where it is.
-_OCCURRENCES = 200
 
 _ELLIPSIS = "\u2026"
 _WORD_START = re.compile(r"(?<=\s)\S")
@@ -40,12 +35,6 @@ class Passage:
     marks: tuple[tuple[int, int], ...]
 
 
-class _Match(NamedTuple):
-    start: int
-    end: int
-    leaf: int
-
-
 def passages(
     text: str,
     query: Query,
@@ -60,7 +49,7 @@ def passages(
     `field` is the name under which the query may restrict words to this text. No match, no passage.
     """
     leaves = [leaf for leaf in query.wanted() if leaf.field in (None, field)]
-    matches = _matches(text, leaves, languages=languages)
+    matches = matches_of(text, leaves, languages=languages, around=width)
     chosen: list[Passage] = []
     left = matches
     while left and len(chosen) < limit:
@@ -102,30 +91,7 @@ def _without_our_tags(shown: str) -> str:
     return _OUR_TAG.sub("&lt;", shown)
 
 
-def _matches(text: str, leaves: Sequence[Leaf], *, languages: tuple[str, ...]) -> list[_Match]:
-    """Where the leaves occur, in order: in full or, where never in full, word by word."""
-    asked = [pattern(leaf, languages=languages) for leaf in leaves]
-    walkers = [Walker(each) for each in asked]
-    full: list[list[_Match]] = [[] for _ in leaves]
-    partial: list[list[_Match]] = [[] for _ in leaves]
-    for token in occurrences(text, languages=languages, wanted=wanted_by(asked)):
-        for place, walker in enumerate(walkers):
-            if len(full[place]) >= _OCCURRENCES:
-                continue
-            full[place] += [_Match(start, end, place) for start, end in walker.feed(token)]
-            if len(partial[place]) < _OCCURRENCES and walker.steps(token):
-                partial[place].append(_Match(token.start, token.end, place))
-        if all(len(found) >= _OCCURRENCES for found in full):
-            break
-    found = [
-        match
-        for place, leaf in enumerate(leaves)
-        for match in full[place] or ([] if leaf.phrase else partial[place])
-    ]
-    return sorted(found)
-
-
-def _best(matches: Sequence[_Match], *, reach: int) -> tuple[_Match, _Match]:
+def _best(matches: Sequence[Match], *, reach: int) -> tuple[Match, Match]:
     """The first and last match of the densest stretch that `reach` code points can show."""
     best: tuple[int, int, int] | None = None
     chosen = (matches[0], matches[0])
@@ -144,7 +110,7 @@ def _best(matches: Sequence[_Match], *, reach: int) -> tuple[_Match, _Match]:
     return chosen
 
 
-def _passage(text: str, matches: Sequence[_Match], *, start: int, end: int, width: int) -> Passage:
+def _passage(text: str, matches: Sequence[Match], *, start: int, end: int, width: int) -> Passage:
     end = min(end, grapheme_floor(text, start + width)) if end - start > width else end
     end = max(end, grapheme_ceil(text, start + 1))
     opening, closing = _window(text, start=start, end=end, width=width)
@@ -153,7 +119,7 @@ def _passage(text: str, matches: Sequence[_Match], *, start: int, end: int, widt
 
 
 def _marks(
-    text: str, shown: Sequence[_Match], *, opening: int, closing: int
+    text: str, shown: Sequence[Match], *, opening: int, closing: int
 ) -> tuple[tuple[int, int], ...]:
     """The matches as marks inside the window: whole graphemes, without overlap."""
     marks: list[tuple[int, int]] = []

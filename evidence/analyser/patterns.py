@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from evidence.analyser.chunks import Token
+from evidence.analyser.analysed import Token
 from evidence.analyser.queries import Leaf
 from evidence.analyser.tokens import tokens
 

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 
-from evidence.analyser.chunks import LONGER, SHORTER, Chunks, HitsByChunk, Token, Wanted
+from evidence.analyser.analysed import LONGER, SHORTER, Token, Wanted
+from evidence.analyser.chunks import Chunks, HitsByChunk
 
 # A run without white space is analysed in stretches of this many code points.
 _CHUNK_CHARS = 65_536
@@ -43,10 +44,16 @@ def tokens(text: str, *, languages: tuple[str, ...]) -> Iterator[Token]:
         position += chunk.positions
 
 
-def occurrences(text: str, *, languages: tuple[str, ...], wanted: Wanted) -> Iterator[Token]:
-    """Those of the tokens of `text` that have a wanted term."""
+def occurrences(
+    text: str, *, languages: tuple[str, ...], wanted: Wanted, start: int = 0
+) -> Iterator[Token]:
+    """Those of the tokens of `text` that have a wanted term.
+
+    With `start`, only from the first white space there, and positions count from that.
+    """
     met, position = _met(languages, wanted), 0
-    for found in _CHUNK.finditer(_digits_joined(text)):
+    space = _SPACE.search(text, start) if start else None
+    for found in _CHUNK.finditer(_digits_joined(text), space.end() if space else start):
         here = met[found.group()]
         if isinstance(here, int):
             position += here

@@ -103,6 +103,13 @@ def test_the_last_of_a_million_characters_is_found() -> None:
     assert text[passage.start : passage.end].endswith("We signed the lease.")
 
 
+def test_a_rare_word_far_behind_a_common_one_is_shown_with_it() -> None:
+    text = f"{'the same sentence again and ' * 2_000}the plumber was the one"
+    first = found(text, "the plumber")[0]
+    assert "plumber" in marks(text, first)
+    assert marks(text, first).count("the") > 2
+
+
 def test_a_word_on_every_line_is_not_looked_for_forever() -> None:
     assert len(found("the lease and more of it\n" * 40_000, "the lease")) == 3
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence.analyser.chunks import Wanted
+from evidence.analyser.analysed import Wanted
 from evidence.analyser.tokens import occurrences, term_frequencies, tokens
 from evidence.analyser.words import is_dense
 from tests.analyser.texts import LANGUAGES, MIXED
