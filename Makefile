@@ -2,6 +2,7 @@
 # make test   run the tests, on a database of their own unless DATABASE_URL is set; ARGS goes to
 #             pytest: make test ARGS="-n0 -k set_up"
 # make check  run every static check
+# make coverage  run the tests and say which lines they do not reach
 # make mutants  plant faults in the wall; each must turn a test red
 # make conformance  run the official MCP conformance suite against a demo installation
 # make agent-eval   answer the demo questions with scripted agents, and count what that costs
@@ -11,7 +12,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-.PHONY: agent-eval conformance mutants run test check format clean
+.PHONY: agent-eval conformance coverage mutants run test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -31,6 +32,12 @@ check: .venv/development
 	PDPP_SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(50))') \
 	$(BIN)/python manage.py check --deploy --fail-level WARNING
 	$(BIN)/deptry .
+
+coverage: .venv/development
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n auto $(ARGS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage report
 
 mutants: .venv/development
 	$(BIN)/python -m tests.mutants $(ARGS)
