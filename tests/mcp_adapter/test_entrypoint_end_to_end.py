@@ -261,28 +261,24 @@ def test_a_projected_query_returns_those_fields_and_identity_alone(bearer: str) 
 
 
 @scenario("C20")
-@pytest.mark.parametrize(
-    ("tool", "arguments"),
-    [
+def test_a_read_that_must_know_the_source_offers_candidates_to_pass_on(bearer: str) -> None:
+    calls: list[tuple[str, dict[str, Any]]] = [
         ("query_records", {"stream": "messages"}),
         ("aggregate", {"stream": "messages", "metric": "count"}),
         ("fetch", {"id": "messages:m1"}),
         ("read_record_field", {"stream": "messages", "record_id": "m1", "field_path": "subject"}),
-    ],
-)
-def test_a_read_that_must_know_the_source_offers_candidates_to_pass_on(
-    bearer: str, tool: str, arguments: dict[str, Any]
-) -> None:
-    result = real.call(bearer, tool, **arguments)
+    ]
+    for tool, arguments in calls:
+        result = real.call(bearer, tool, **arguments)
 
-    error = refusal(result)
-    assert error["code"] == "ambiguous_connection"
-    assert error["retry_with"] == "connection_id"
-    for each in error["available_connections"]:
-        assert {"grant_id", "connector_key", "connection_id"} <= set(each)
-    assert "schema" in structured(result)["next_step"]
-    chosen = error["available_connections"][0]["connection_id"]
-    assert not real.call(bearer, tool, **arguments, connection_id=chosen).is_error
+        error = refusal(result)
+        assert error["code"] == "ambiguous_connection"
+        assert error["retry_with"] == "connection_id"
+        for each in error["available_connections"]:
+            assert {"grant_id", "connector_key", "connection_id"} <= set(each)
+        assert "schema" in structured(result)["next_step"]
+        chosen = error["available_connections"][0]["connection_id"]
+        assert not real.call(bearer, tool, **arguments, connection_id=chosen).is_error
 
 
 @scenario("C20")
