@@ -105,5 +105,10 @@ def copy_binary_rows(into: str, rows: Iterable[bytes]) -> None:
 
 
 def _send(statement: str, content: bytes) -> None:
-    with connection.cursor() as cursor, cursor.copy(statement) as copy:
+    # Django passes `copy` through as it is, errors included.
+    with (
+        connection.wrap_database_errors,
+        connection.cursor() as cursor,
+        cursor.copy(statement) as copy,
+    ):
         copy.write(content)

@@ -18,7 +18,7 @@ from evidence.storing.entries import Address
 from evidence.storing.indexes import Upkeep
 from evidence.storing.lines import Line
 from evidence.storing.receipts import Code, Receipt
-from evidence.storing.writing import Run, Written, write
+from evidence.storing.writing import Run, Written, failures_told, write
 
 RECEIPTS_KEPT = 10_000
 """Receipts that an outcome holds; all of them go to ``on_receipt``."""
@@ -110,10 +110,12 @@ def _ingest(
     for batch in ahead(preparer.batches(lines)):
         written = write(batch.records, run=run)
         _count(outcome, batch, written, on_receipt)
-        upkeep.note(written.rows)
+        with failures_told():
+            upkeep.note(written.rows)
         if on_progress is not None:
             on_progress(outcome)
-    upkeep.finish()
+    with failures_told():
+        upkeep.finish()
     return outcome
 
 

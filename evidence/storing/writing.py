@@ -4,7 +4,9 @@ A record that the database will not have although its line was good is found by 
 and gets a receipt like any other bad line.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -20,6 +22,8 @@ from evidence.storing.comparing import changed_fields
 from evidence.storing.entries import Op
 from evidence.storing.locking import Held, hold
 from evidence.storing.receipts import Code, Receipt, Rejected
+
+logger = logging.getLogger(__name__)
 
 # Classes of SQLSTATE that blame the values: data, integrity and program limits.
 _BLAMES_THE_VALUES = ("22", "23", "54")
@@ -58,17 +62,33 @@ class Written:
         return self
 
 
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Turns what the database cannot do into ``IngestStorageError``.
+
+    The error itself may quote a record, so only its class and first sentence are logged.
+    """
+    try:
+        yield
+    except DatabaseError as error:
+        first = str(error).partition("\n")[0]
+        # Without the traceback, which would quote what this leaves out.
+        logger.error("a batch was not stored: SQLSTATE %s, %s", _sqlstate(error), first)  # noqa: TRY400
+        raise IngestStorageError from None
+
+
 def write(records: Sequence[Prepared], *, run: Run) -> Written:
     """Stores a batch durably before it returns. Raises ``IngestStorageError`` when the database
     cannot, or when the batch was prepared under another declaration."""
     if not records:
         return Written()
-    try:
-        with transaction.atomic():
-            return _write(records, run)
-    except DatabaseError as error:
-        if not _blames_values(error):
-            raise IngestStorageError from error
+    with failures_told():
+        try:
+            with transaction.atomic():
+                return _write(records, run)
+        except DatabaseError as error:
+            if not _sqlstate(error).startswith(_BLAMES_THE_VALUES):
+                raise
     if len(records) == 1:
         return Written(receipts=[Receipt(records[0].entry.line, Code.NOT_STORABLE)])
     middle = len(records) // 2
@@ -77,9 +97,8 @@ def write(records: Sequence[Prepared], *, run: Run) -> Written:
     return written
 
 
-def _blames_values(error: DatabaseError) -> bool:
-    state = getattr(error.__cause__, "sqlstate", None) or ""
-    return state.startswith(_BLAMES_THE_VALUES)
+def _sqlstate(error: DatabaseError) -> str:
+    return getattr(error.__cause__, "sqlstate", None) or ""
 
 
 def _write(records: Sequence[Prepared], run: Run) -> Written:

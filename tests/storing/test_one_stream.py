@@ -1,9 +1,11 @@
 """Lines for one stream of one connection, as REST sends them."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import orjson
 import pytest
+from django.db import OperationalError, connection
 
 from evidence.models.connections import Connection
 from evidence.refusals import (
@@ -90,16 +92,52 @@ def test_new_languages_index_the_texts_anew(world: World) -> None:
     assert set_languages(PERSONAL, languages=["fr"], now=NOW) == 0
 
 
-def test_a_failure_of_the_database_is_told_as_one(
+def test_a_source_that_breaks_off_leaves_what_came_before(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django.db import OperationalError
+    def lines() -> Iterator[Line]:
+        yield Line(1, orjson.dumps({"data": {"id": "a"}}))
+        yield Line(2, orjson.dumps({"data": {"id": "b"}}))
+        raise ConnectionResetError
 
-    def fail(*_: object) -> None:
-        raise OperationalError("disk full")
+    monkeypatch.setattr("evidence.storing.batches.RECORDS_AT_ONCE", 1)
+    with pytest.raises(ConnectionResetError):
+        ingest_stream(
+            lines(),
+            connection_id=PERSONAL,
+            stream="messages",
+            owner_id=world.owner_id,
+            now=NOW,
+        )
+    assert stored.data(PERSONAL, "a")
+    assert stored.data(PERSONAL, "b")
+    assert stored.counts() == stored.true_counts()
+
+
+def test_a_large_import_merges_its_search_text_on_the_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evidence.storing.batches.RECORDS_AT_ONCE", 3)
+    monkeypatch.setattr("evidence.storing.indexes.PENDING_RECORDS", 5)
+    monkeypatch.setattr("evidence.storing.indexes.MANY_RECORDS", 10)
+    outcome = send(world, *({"data": {"id": f"r{number}"}} for number in range(20)))
+    assert outcome.created == 20
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT reltuples FROM pg_class WHERE relname = 'evidence_record'")
+        assert cursor.fetchone() == (20 + len(RECORDS),)
+
+
+def test_a_failure_of_the_database_is_told_without_what_it_quotes(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise OperationalError("disk full\nDETAIL: Failing row contains (xylophone)")
 
     before = stored.everything()
-    monkeypatch.setattr("evidence.storing.changes.save_counts", lambda *_, **__: fail())
-    with pytest.raises(IngestStorageError):
+    monkeypatch.setattr("evidence.storing.changes.save_counts", fail)
+    with pytest.raises(IngestStorageError) as failed:
         send(world, {"data": {"id": "a"}})
+    assert failed.value.__cause__ is None
+    assert "disk full" in caplog.text
+    assert "xylophone" not in caplog.text
     assert stored.everything() == before

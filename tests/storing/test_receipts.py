@@ -47,9 +47,11 @@ BAD = [
     (raw('"xylophone \\ud83d"'), Code.LONE_SURROGATE, None),
     (raw('"xylophone \\u0000"'), Code.NUL_CHARACTER, None),
     (raw('"a"').replace(b'"a"', b'"xylophone \x00"'), Code.NUL_CHARACTER, None),
+    (raw('[{"xylophone\\u0000": 1}]'), Code.NUL_CHARACTER, None),
     (raw('"a"').replace(b'"a"', b'"xylophone \xff"'), Code.INVALID_UTF8, None),
     (raw("[" * 65 + "]" * 65), Code.NESTED_TOO_DEEPLY, "$.data"),
     (raw("[" * 3000 + "]" * 3000), Code.NESTED_TOO_DEEPLY, None),
+    (raw("[" * 1000 + "9223372036854775807" + "]" * 1000), Code.NESTED_TOO_DEEPLY, None),
     (raw("123456789012345678901"), Code.NUMBER_OUT_OF_RANGE, None),
     (raw("18446744073709551616"), Code.NUMBER_OUT_OF_RANGE, None),
     (raw("1e999"), Code.NUMBER_OUT_OF_RANGE, None),
@@ -171,9 +173,10 @@ def test_a_text_that_only_speaks_of_a_nul_is_stored(world: World) -> None:
     assert stored.data(PERSONAL, "bad")["subject"] == "written \\u0000 like this"
 
 
-def test_numbers_keep_their_value(world: World) -> None:
-    send(world, raw('"x"').replace(b'"x"', b'"x", "size_bytes": 9007199254740993'))
-    assert stored.data(PERSONAL, "bad")["size_bytes"] == 9007199254740993
+@pytest.mark.parametrize("number", [9007199254740993, 2**64 - 1, -(2**63), 0.1, 1e-300])
+def test_numbers_keep_their_value(world: World, number: float) -> None:
+    send(world, raw('"x"').replace(b'"x"', b'"x", "number": %s' % repr(number).encode()))
+    assert stored.data(PERSONAL, "bad")["number"] == number
 
 
 def test_every_code_is_explained() -> None:
