@@ -6,11 +6,13 @@ from urllib.parse import urlencode
 import pytest
 from django.utils import timezone
 
+from evidence.admin import new_grant
 from evidence.models.clients import Client
 from evidence.models.grants import AccessToken, Grant, Package
+from evidence.refusals import ConnectionNotFound
 from tests.admin.browser import Browser, Form
 from tests.admin.giving import ADD, at, bearers, give, named, what, who
-from tests.world import BANK, PERSONAL, World
+from tests.world import ACCOUNT, BANK, PERSONAL, World
 
 
 def newest() -> Grant:
@@ -382,3 +384,68 @@ def test_without_any_connection_the_page_says_how_to_make_one(
     browser = Browser().sign_in(User.objects.create_superuser("alice"))
 
     assert "manage.py connect SOURCE --name NAME" in browser.open(ADD).text
+
+
+def test_a_known_client_and_a_new_name_are_one_too_many(world: World, alice: Browser) -> None:
+    form = who(alice, "Bank account")
+    form.fill("client", world.packages["bob"].client_id)
+
+    page = alice.press(form)
+
+    assert "Choose a known client or name a new one, not both." in page.errors
+
+
+@pytest.mark.parametrize("pick", ["nonsense", "s0-0:nonsense", ":"])
+def test_a_view_that_is_not_there_ticks_nothing_else(
+    world: World, alice: Browser, pick: str
+) -> None:
+    form = what(alice, "Personal mail")
+    prefix = named(form, "-since").removesuffix("-since")
+
+    page = alice.press(form, "pick", pick.replace("s0-0", prefix))
+
+    assert page.form.values(f"{prefix}-chosen") == form.values(f"{prefix}-chosen")
+    assert not page.form.is_ticked("Your messages")
+
+
+def test_a_stream_that_is_given_as_a_whole_has_no_boxes(world: World, alice: Browser) -> None:
+    document = {
+        **ACCOUNT,
+        "connector_id": "https://registry.example/connectors/whole",
+        "connector_key": "whole",
+        "display_name": "Whole",
+        "streams": [
+            {**ACCOUNT["streams"][0], "selection": {"fields": False, "resources": False}},
+        ],
+    }
+    world.declare(document)
+    world.connect("cin_whole", "whole", "Whole account")
+
+    page = alice.press(who(alice, "Whole account"))
+    form = page.form
+    form.tick("Your transactions")
+
+    assert "This is given with all its fields." in page.text
+    assert not [name for name, _ in form.answers if name.endswith(("-chosen", "-record_keys"))]
+    give(alice, form)
+    assert len(newest().streams[0]["fields"]) == 6
+
+
+def test_a_refusal_at_the_last_moment_comes_back_to_the_form_and_nothing_is_written(
+    world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise ConnectionNotFound(message="No such connection: cin_bank.")
+
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    review = alice.press(form, "review")
+    before = counts()
+    monkeypatch.setattr(new_grant, "issue", refused)
+
+    page = alice.press(review.form, "issue")
+
+    assert "Step 2 of 3" in page.text
+    assert "No such connection: cin_bank." in page.text
+    assert page.form.is_ticked("Your transactions")
+    assert counts() == before

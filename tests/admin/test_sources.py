@@ -1,5 +1,6 @@
 """Sources show what they declare, in words."""
 
+from evidence.models.sources import Source
 from tests.admin.browser import Browser
 from tests.world import World
 
@@ -24,3 +25,15 @@ def test_a_source_has_nothing_to_send(world: World, alice: Browser) -> None:
 
     assert "Records are only ever added." in page.text
     assert [form for form in page.forms if "logout" not in form.action] == []
+
+
+def test_a_source_that_declares_nothing_is_said_to(world: World, alice: Browser) -> None:
+    Source.unscoped.create(
+        owner_id=world.owner_id, source_id="urn:x", connector_key="bare", display_name="Bare"
+    )
+
+    listed = alice.open("/admin/evidence/source/")
+
+    assert "Bare bare not declared" in listed.text
+    assert "Nothing is declared." in alice.open(listed.link("Bare")).text
+    assert alice.open("/admin/evidence/source/99999/change/").status == 404
