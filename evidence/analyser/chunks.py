@@ -45,7 +45,7 @@ class Chunks:
         if known is None:
             known = self._analysed(written)
             if is_memorable(written):
-                remember(self._known, written, known, most=_CACHED_CHUNKS)
+                remember(self._known, written, known, most=_CACHED_PARTS)
         return known
 
     def hits(self, written: str, *, wanted: Wanted) -> Hits:

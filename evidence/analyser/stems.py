@@ -53,9 +53,24 @@ def stemmers(languages: Sequence[str]) -> tuple[Callable[[str], str], ...]:
     """
     available = set(Stemmer.algorithms())
     names = (_ALGORITHMS.get(_primary(language)) for language in languages)
-    chosen = dict.fromkeys(name for name in names if name in available)
+    chosen = dict.fromkeys(name for name in names if name is not None and name in available)
     # The stemmers' own cache is off: the analyser keeps the terms of a word, stems included.
-    return tuple(Stemmer.Stemmer(name, 0).stemWord for name in chosen)
+    return tuple(map(_stemmer, chosen))
+
+
+def _stemmer(algorithm: str) -> Callable[[str], str]:
+    stem: Callable[[str], str] = Stemmer.Stemmer(algorithm, 0).stemWord
+    return _with_nasal_plurals(stem) if algorithm == "portuguese" else stem
+
+
+def _with_nasal_plurals(stem: Callable[[str], str]) -> Callable[[str], str]:
+    """Snowball leaves "reunião" and "reuniões" apart; what ends in õ is the plural of ã."""
+
+    def portuguese(word: str) -> str:
+        found = stem(word)
+        return f"{found[:-1]}\u00e3" if found.endswith("\u00f5") else found
+
+    return portuguese
 
 
 def _primary(language: str) -> str:

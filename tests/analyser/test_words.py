@@ -2,8 +2,11 @@
 """What counts as the same word, language by language."""
 
 import pytest
+import regex
 
+from evidence.analyser.folding import fold
 from evidence.analyser.tokens import tokens
+from evidence.analyser.words import is_dense
 
 
 def terms(text: str, *languages: str) -> set[str]:
@@ -28,6 +31,7 @@ def terms(text: str, *languages: str) -> set[str]:
         ("it", "dell'appartamento", "appartamenti"),
         ("nl", "huizen", "huis"),
         ("pt", "coração", "coracao"),
+        ("pt", "reuniões", "reunião"),
         ("pt-BR", "reservas", "reserva"),
         ("ru", "книги", "книга"),
         ("ru", "ёлка", "елка"),
@@ -103,6 +107,15 @@ def test_scripts_without_spaces_give_neighbours_and_single_characters(
     text: str, pairs: set[str]
 ) -> None:
     assert terms(text) == pairs | set(text)
+
+
+def test_every_letter_of_the_scripts_without_spaces_counts_as_one() -> None:
+    letter = regex.compile(
+        r"(?V1)[[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]&&\p{L}]"
+    )
+    letters = filter(letter.match, map(chr, range(0x0E00, 0x10000)))
+    folded = [(each, fold(each)) for each in letters]
+    assert [each for each, form in folded if form and not any(map(is_dense, form))] == []
 
 
 def test_scripts_meet_without_a_space() -> None:
