@@ -31,6 +31,7 @@ DATABASE = ROLE = "pdpp"
 SUPERUSER = "postgres"
 START_SECONDS = 60
 STOP_SECONDS = 60
+ANSWER_SECONDS = 5
 # A socket path is at most 107 bytes on Linux and 103 on macOS.
 SOCKET_PATH_BYTES = 103
 
@@ -134,7 +135,8 @@ class EmbeddedPostgres:
 
     def _answers(self, *, role: str = SUPERUSER, database: str = "postgres") -> bool:
         with contextlib.suppress(psycopg.OperationalError):
-            psycopg.connect(url(self.home, role=role, database=database)).close()
+            server = url(self.home, role=role, database=database)
+            psycopg.connect(server, connect_timeout=ANSWER_SECONDS).close()
             return True
         return False
 
@@ -160,10 +162,6 @@ class EmbeddedPostgres:
         if not self.data.exists():
             self._initialise()
         self._make_private(self.socket)
-        found = self.socket.lstat()
-        # /tmp is everybody's: what another account has put there is not ours to use.
-        if stat.S_ISLNK(found.st_mode) or found.st_uid != self.data.stat().st_uid:
-            raise EmbeddedPostgresError(f"{self.socket} is not a directory of this server.")
         if self.account is not None:
             server_account.let_in(self.account, to=self.data)
             server_account.let_in(self.account, to=self.socket)
@@ -174,8 +172,19 @@ class EmbeddedPostgres:
         (self.data / "postgresql.conf").write_text("".join(lines))
 
     def _make_private(self, directory: Path) -> None:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        server_account.hand_over(directory, account=self.account)
+        """What another account has put there is not ours to use: a socket may go to everybody's /tmp."""
+        expected = self.account.pw_uid if self.account else os.geteuid()
+        try:
+            directory.mkdir(mode=0o700)
+        except FileExistsError:
+            found = directory.lstat()
+            private = stat.S_ISDIR(found.st_mode) and not found.st_mode & 0o077
+            if not private or found.st_uid != expected:
+                raise EmbeddedPostgresError(
+                    f"{directory} is not a private directory of the server's account."
+                ) from None
+        else:
+            server_account.hand_over(directory, account=self.account)
 
     def _initialise(self) -> None:
         """Make the cluster to the side, so that a killed start leaves no half of one."""
@@ -206,7 +215,8 @@ class EmbeddedPostgres:
         try:
             self._run("pg_ctl", "start", "-w", "-t", str(START_SECONDS), "-l", str(log))
         except EmbeddedPostgresError as error:
-            tail = "".join(log.read_text(errors="replace").splitlines(keepends=True)[-20:])
+            said = log.read_text(errors="replace") if log.exists() else ""
+            tail = "".join(said.splitlines(keepends=True)[-20:])
             raise EmbeddedPostgresError(f"{error}\n{log} ends with:\n{tail}") from None
 
     def _create_database(self) -> None:

@@ -205,10 +205,44 @@ def test_somebody_elses_directory_in_tmp_is_not_used(stopped: Path, fresh: Path)
     elsewhere = embedded_postgres.socket_directory(deep)
     elsewhere.symlink_to(TMP)
     try:
-        with pytest.raises(EmbeddedPostgresError, match="is not a directory of this server"):
+        with pytest.raises(EmbeddedPostgresError, match="is not a private directory"):
             EmbeddedPostgres(deep, scratch=True).start()
     finally:
         elsewhere.unlink()
+
+
+def test_what_a_link_in_tmp_points_at_keeps_its_owner(
+    stopped: Path, fresh: Path, tmp_path: Path
+) -> None:
+    deep = copied(stopped, fresh / ("deep" * 30))
+    elsewhere = embedded_postgres.socket_directory(deep)
+    (tmp_path / "victim").mkdir()
+    elsewhere.symlink_to(tmp_path / "victim")
+    try:
+        with pytest.raises(EmbeddedPostgresError):
+            EmbeddedPostgres(deep, scratch=True).start()
+    finally:
+        elsewhere.unlink()
+
+    assert (tmp_path / "victim").stat().st_uid == os.geteuid()
+
+
+def test_a_server_that_runs_but_does_not_answer_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_postgres, "STOP_SECONDS", 0)
+    monkeypatch.setattr(embedded_postgres, "ANSWER_SECONDS", 2)
+    server = EmbeddedPostgres(home, scratch=True)
+    server.start()
+    hanging = postmaster(home)
+    hanging.suspend()
+    try:
+        with pytest.raises(EmbeddedPostgresError, match="runs but does not answer"):
+            EmbeddedPostgres(home, scratch=True).start()
+    finally:
+        hanging.resume()
+    monkeypatch.undo()
+    server.stop()
 
 
 def test_a_failed_start_says_what_the_server_said(home: Path) -> None:

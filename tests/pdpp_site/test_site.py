@@ -1,5 +1,6 @@
 """Which request goes where, and what the site answers itself."""
 
+import asyncio
 import json
 import time
 from collections.abc import Iterable
@@ -8,6 +9,8 @@ from functools import partial
 from typing import Any, cast
 
 import pytest
+from django.db import OperationalError
+from django.db.migrations.recorder import MigrationRecorder
 
 from mcp_adapter.transport import McpEndpoint
 from pdpp_site import health
@@ -109,6 +112,46 @@ def test_a_database_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.django_db
 def test_migrated_tables_are_ready() -> None:
     assert health.unready() is None
+
+
+@pytest.mark.django_db
+def test_a_missing_migration_is_not_ready() -> None:
+    MigrationRecorder.Migration.objects.filter(app="evidence").latest("id").delete()
+
+    assert health.unready() == "1 migrations have not been applied."
+
+
+def test_a_database_that_refuses_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(connection: object) -> None:
+        raise OperationalError("db.internal:5432: no pg_hba.conf entry for her")
+
+    monkeypatch.setattr(health, "MigrationExecutor", refuse)
+
+    assert health.unready() == "The database does not answer."
+
+
+def test_a_transport_that_cannot_start_keeps_the_server_from_starting() -> None:
+    class Broken(Endpoint):
+        @asynccontextmanager
+        async def lifespan(self) -> Any:
+            raise ZeroDivisionError
+            yield
+
+    broken = Site(application=django, endpoint=cast("McpEndpoint", Broken()))
+    said: list[Any] = []
+
+    async def live() -> None:
+        async def receive() -> dict[str, str]:
+            return {"type": "lifespan.startup"}
+
+        async def send(message: Any) -> None:
+            said.append(message["type"])
+
+        with pytest.raises(ZeroDivisionError):
+            await broken({"type": "lifespan"}, receive, send)
+
+    asyncio.run(live())
+    assert said == ["lifespan.startup.failed"]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "", "127.0.0.1:x"])
