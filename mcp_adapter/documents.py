@@ -11,6 +11,7 @@ from mcp_adapter import ids, labels
 from mcp_adapter.json_text import dumps
 from mcp_adapter.text.expanded import expanded
 from mcp_adapter.text.fitting import preview
+from mcp_adapter.windows import pointed_at
 
 _MAIN_TEXT = ("text", "content", "body", "body_text", "message", "description", "notes", "summary")
 _LONG_TEXT = 200
@@ -74,7 +75,7 @@ def document(source: Source, passage: Passage | None, *, room: int) -> dict[str,
     if "cut" in fields:
         metadata |= fields
         metadata.setdefault("next", _read(source, {"field_path": fields["cut"][0]}))
-    metadata |= expanded(source.record, room=room)
+    metadata |= _blob(source.record) | expanded(source.record, room=room)
     return {
         "id": source.given_id,
         "title": labels.title(source.record),
@@ -82,6 +83,17 @@ def document(source: Source, passage: Passage | None, *, room: int) -> dict[str,
         "url": source.url,
         "metadata": metadata,
     }
+
+
+def _blob(record: dict[str, Any]) -> dict[str, Any]:
+    """Binary content of the record, by the URI that reads it."""
+    reference = record.get("data", {}).get("blob_ref")
+    blob_id = pointed_at(reference)
+    if blob_id is None:
+        return {}
+    uri = ids.blob_uri(blob_id, connection_id=record.get("connection_id"))
+    read = {"tool": "read_record_field", "args": {"id": uri}}
+    return {"blob": {"media_type": reference.get("media_type"), "read": read}}
 
 
 def _identity(source: Source) -> dict[str, Any]:

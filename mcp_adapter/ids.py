@@ -180,7 +180,7 @@ def _unpacked(kind: str, members: dict[str, Any], *, param: str) -> Uri:
     if connection is not None:
         connection = _name(connection, param=param)
     if kind == "blob":
-        return Uri(kind, None, _name(members.get("blob_id"), param=param), connection, {})
+        return Uri(kind, None, _key(members.get("blob_id"), param=param), connection, {})
     record = RecordRef(
         connection,
         _name(members.pop("stream", None), param=param),
@@ -221,5 +221,5 @@ def _name(text: object, *, param: str) -> str:
 def _key(text: object, *, param: str) -> str:
     # A key may hold anything but controls: it travels as one percent-encoded path segment.
     if not isinstance(text, str) or not text or _controls(text):
-        raise InvalidId("The handle lacks the record id.", param=param)
+        raise InvalidId("The handle lacks the id.", param=param)
     return text

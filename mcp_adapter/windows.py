@@ -40,12 +40,16 @@ class Selector:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A window as REST words it, and what it is a window of."""
+    """A window as REST words it, and what it is a window of.
+
+    Where the field points at binary content, `blob_id` names it and there is no window.
+    """
 
     ref: ids.RecordRef
     path: str
     kind: str
     window: dict[str, Any]
+    blob_id: str | None = None
 
 
 def selector(given: arguments.Given) -> Selector:
@@ -134,9 +138,17 @@ def _local(
     whole = value if isinstance(value, str) else dumps(value)
 
     def read(selected: Selector) -> Found:
+        if (blob_id := pointed_at(value)) is not None:
+            return Found(found, path, "binary", {}, blob_id)
         return Found(found, path, kind, _window(whole, selected))
 
     return read
+
+
+def pointed_at(value: Any) -> str | None:
+    """The blob that a `blob_ref` names, if the value is one."""
+    blob_id = value.get("blob_id") if isinstance(value, dict) else None
+    return blob_id if isinstance(blob_id, str) and blob_id else None
 
 
 def _at(value: Any, pointer: list[str]) -> Any:

@@ -48,6 +48,9 @@ def run(call: Call) -> Result:
     selected = windows.selector(given)
     while True:
         found = read(selected)
+        if found.blob_id is not None:
+            uri = ids.Uri("blob", None, found.blob_id, found.ref.connection_id, {})
+            return blobs.described(call, uri, budget=budget)
         result = _result(found, given)
         if budget.holds(result):
             return result

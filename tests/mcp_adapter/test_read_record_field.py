@@ -182,6 +182,22 @@ def test_binary_content_is_described_and_read_on_by_its_uri() -> None:
 
 
 @scenario("B8", "B11")
+def test_a_field_that_points_at_binary_content_leads_to_it() -> None:
+    fake = FakeRest(
+        records=[("cin_work", "files", "f1", {"blob_ref": {"blob_id": "b1", "media_type": "x/y"}})],
+        blobs={"b1": ("application/pdf", b"%PDF" * 100)},
+    )
+
+    by_field = seen(call(fake, "read_record_field", id="cin_work/files:f1", field_path="blob_ref"))
+    step = seen(call(fake, "fetch", id="cin_work/files:f1"))["metadata"]["blob"]["read"]
+    by_document = seen(call(fake, step["tool"], **step["args"]))
+
+    assert by_field == by_document
+    assert by_field["blob"]["media_type"] == "application/pdf"
+    assert by_field["blob"]["total_bytes"] == 400
+
+
+@scenario("B8", "B11")
 def test_a_text_blob_is_read_to_its_end_by_ranges() -> None:
     content = "Zeile mit Umlaut äöü und 日本語\n".encode() * 1_000
     fake = FakeRest(blobs={"b1": ("text/plain; charset=utf-8", content)})
