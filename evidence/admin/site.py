@@ -16,7 +16,7 @@ from django.template.response import TemplateResponse
 from django.urls import reverse
 from typing_extensions import override
 
-from evidence.admin.overview import sections
+from evidence.admin.overview import SECTIONS
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 
@@ -78,7 +78,7 @@ class OwnerSite(AdminSite):
     def index(
         self, request: HttpRequest, extra_context: Mapping[str, Any] | None = None
     ) -> TemplateResponse:
-        return super().index(request, {"sections": sections(), **(extra_context or {})})
+        return super().index(request, {"sections": SECTIONS, **(extra_context or {})})
 
     @override
     def app_index(  # type: ignore[override] # a redirect says better that there is only one app
