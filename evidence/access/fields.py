@@ -1,5 +1,6 @@
 """One field of one record, or a slice of it cut in the database."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evidence.access.rows import VisibleRecords
@@ -11,8 +12,8 @@ from evidence.declarations.types import Field
 class FieldSlice:
     """``text`` starts at ``start_chars`` of a field of ``total_chars`` code points.
 
-    ``json_type`` is the type of the value, None when the record lacks the field; other than for a
-    string, ``text`` is the value as JSON. ``size_bytes`` is its length in UTF-8.
+    ``json_type`` is the type of the value, None when there is none; other than for a string,
+    ``text`` is the value as JSON. ``size_bytes`` is its length in UTF-8.
     """
 
     connection_id: str
@@ -24,11 +25,17 @@ class FieldSlice:
 
 
 def field_slices(
-    visible: VisibleRecords, record_key: str, field: Field, *, start: int, length: int | None
+    visible: VisibleRecords,
+    record_key: str,
+    field: Field,
+    *,
+    below: Sequence[str] = (),
+    start: int = 0,
+    length: int | None = None,
 ) -> list[FieldSlice]:
-    """The slice in each connection that has the record; the whole field without ``length``.
+    """The slice in each connection that has the record; the whole value without ``length``.
 
-    One query. The caller has the field from ``shown_field``; asking again costs nothing and keeps
+    ``below`` are the keys and indexes that lead from the field to a value inside it. One query. The caller has the field from ``shown_field``; asking again costs nothing and keeps
     this safe on its own.
     """
     name = visible.shown_field(field.name, param="field").name
@@ -36,7 +43,9 @@ def field_slices(
     if length is not None:
         part = Fragment("substring(v.t from %s for %s)", (start + 1, length))
     # The fences keep a value of a megabyte from being unpacked once for each use of it.
-    value = visible.of_key(record_key, Fragment("r.connection_id, r.data->%s AS j", (name,)))
+    value = visible.of_key(
+        record_key, Fragment("r.connection_id, r.data #> %s::text[] AS j", ([name, *below],))
+    )
     statement = Fragment("SELECT v.connection_id, jsonb_typeof(v.j), ") + part
     statement += Fragment(", char_length(v.t), octet_length(v.t) FROM")
     statement += Fragment(" (SELECT u.connection_id, u.j, u.j #>> '{}' AS t FROM (") + value

@@ -13,6 +13,7 @@ from evidence.api.params import Notice
 from evidence.declarations.types import BLOB_REFERENCE
 from evidence.reading.changes import Tombstone
 from evidence.reading.field_windows import FieldWindow
+from evidence.reading.quotes import Verdict
 from evidence.reading.streams import StreamRow
 
 Json = dict[str, Any]
@@ -90,8 +91,13 @@ def with_blob_address(data: Mapping[str, Any], connection_id: str) -> Json:
     reference = data.get(BLOB_REFERENCE)
     if not isinstance(reference, dict) or not isinstance(reference.get("blob_id"), str):
         return dict(data)
-    address = f"/v1/blobs/{quote(reference['blob_id'], safe='')}?connection_id={connection_id}"
+    address = blob_address(reference["blob_id"], connection_id)
     return {**data, BLOB_REFERENCE: {**reference, "fetch_url": address}}
+
+
+def blob_address(blob_id: str, connection_id: str) -> str:
+    """Where a blob is read from."""
+    return f"/v1/blobs/{quote(blob_id, safe='')}?connection_id={connection_id}"
 
 
 def record_route(stream: str, record_key: str) -> str:
@@ -113,9 +119,9 @@ def window_read(stream: str, record_key: str, field: str, connection_id: str) ->
 
 
 def field_window(
-    visible: VisibleRecords, window: FieldWindow, *, record_key: str, url: str
+    visible: VisibleRecords, window: FieldWindow, *, record_key: str, path: str, url: str
 ) -> Json:
-    """Contract 3.6, and whose record it is."""
+    """Contract 3.6, and whose record it is; a value that is no text says what it is."""
     shown: Json = {
         "text": window.text,
         "start_chars": window.start_chars,
@@ -129,16 +135,35 @@ def field_window(
     }
     if window.match is not None:
         shown["match_start_chars"], shown["match_end_chars"] = window.match
-    return {
+    field: Json = {"path": path, "type": window.json_type, "size_bytes": window.size_bytes}
+    if window.json_type != "string":
+        field["media_type"] = "application/json"
+    if window.blob_id is not None:
+        field["blob"] = {
+            "blob_id": window.blob_id,
+            "fetch_url": blob_address(window.blob_id, window.connection_id),
+        }
+    body: Json = {
         "object": "field_window",
         "stream": visible.stream.name,
         "record_id": record_key,
         "connection_id": window.connection_id,
         "connector_key": visible.source.connector_key,
-        "field": {"path": window.field.name, "type": "string"},
+        "field": field,
         "window": shown,
         "url": url,
     }
+    return body | ({} if window.verdict is None else {"verification": verification(window.verdict)})
+
+
+def verification(verdict: Verdict) -> Json:
+    """What became of a quote."""
+    body: Json = {"status": verdict.status, "field_sha256": verdict.field_sha256}
+    if verdict.found_at is not None:
+        body["found_at_chars"] = verdict.found_at
+    if verdict.field_changed is not None:
+        body["field_changed"] = verdict.field_changed
+    return body
 
 
 def stream(row: StreamRow) -> Json:

@@ -1,9 +1,15 @@
-"""A bounded window into one text field of one record (contract 3.6, decision 19).
+"""A bounded window into one field of one record (contract 3.6, decision 19).
 
 Offsets count Unicode code points. The slice is cut by the database, so a field of a megabyte never
-enters this process; a search by ``q`` does read the text, because only the analyser can find it.
+enters this process; a search by ``q`` and the check of a quote do read the value, because only the
+analyser can find the one and only the whole can prove the other.
+
+A string is windowed as it is, and a searched list of strings as search reads it, so that the
+offsets of evidence hold. Any other value is windowed over its JSON, with its type and size.
 """
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import orjson
@@ -15,39 +21,41 @@ from evidence.analyser.finding import find
 from evidence.analyser.graphemes import grapheme_ceil, grapheme_floor
 from evidence.declarations.types import Field
 from evidence.declarations.values import field_text
-from evidence.refusals import (
-    AmbiguousConnection,
-    FieldNotFound,
-    FieldNotText,
-    NotFound,
-    QueryNotFound,
-)
+from evidence.reading.quotes import Expectation, Verdict, judged
+from evidence.refusals import AmbiguousConnection, FieldNotFound, NotFound, QueryNotFound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRequest:
-    """Either an offset, or a text to find and the context to show around it."""
+    """Either an offset, or a text to find and the context to show around it.
+
+    ``below`` leads from the field to a value inside it; ``expected`` asks for a quote to be checked.
+    """
 
     field: str
     limit_chars: int
-    offset_chars: int = 0
+    below: Sequence[str] = ()
+    offset_chars: int | None = None
     q: str | None = None
     occurrence: int = 1
     before_chars: int | None = None
     after_chars: int | None = None
+    expected: Expectation | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldWindow:
-    """``[start_chars, end_chars)`` of a field of ``total_chars`` code points."""
+    """``[start_chars, end_chars)`` of a value of ``total_chars`` code points."""
 
     connection_id: str
-    field: Field
+    json_type: str
+    size_bytes: int
     text: str
     start_chars: int
     limit_chars: int
     total_chars: int
     match: tuple[int, int] | None = None
+    verdict: Verdict | None = None
 
     @property
     def end_chars(self) -> int:
@@ -65,48 +73,70 @@ class FieldWindow:
     def previous_offset_chars(self) -> int | None:
         return max(0, self.start_chars - self.limit_chars) if self.start_chars else None
 
+    @property
+    def blob_id(self) -> str | None:
+        """The blob that the value refers to, where it is a reference and wholly in the window."""
+        if self.json_type != "object" or not self.complete:
+            return None
+        blob_id = orjson.loads(self.text).get("blob_id")
+        return blob_id if isinstance(blob_id, str) else None
+
 
 def read(visible: VisibleRecords, record_key: str, request: WindowRequest) -> FieldWindow:
     """The window, in one query; raises the typed refusals of contract 3.6."""
     field = visible.shown_field(request.field, param="field")
+    whole = request.q is not None or request.expected is not None
+    found = _found(visible, record_key, field, request, whole=whole)
+    match = None
+    start, length = request.offset_chars or 0, request.limit_chars
     if request.q is not None:
-        return _around_match(visible, record_key, field, request)
-    margin = limits.WINDOW_GRAPHEME_CHARS
-    start = max(0, request.offset_chars - margin)
-    length = request.offset_chars - start + request.limit_chars + margin
+        match = _match(visible, found, request.q, request.occurrence)
+        start, length = _context(match, request)
+    window = _cut(found, start, length, match)
+    if request.expected is None:
+        return window
+    return replace(window, verdict=judged(found.text, request.expected, at=request.offset_chars))
+
+
+def sha256_of(text: str) -> str:
+    """What names a state of a field, in evidence and in ``expect_sha256``."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _found(
+    visible: VisibleRecords,
+    record_key: str,
+    field: Field,
+    request: WindowRequest,
+    *,
+    whole: bool,
+) -> FieldSlice:
+    """The value, or the part of it that the window can reach."""
+    start, length = 0, None
+    if not whole:
+        start = max(0, (request.offset_chars or 0) - limits.WINDOW_GRAPHEME_CHARS)
+        length = (request.offset_chars or 0) - start + request.limit_chars
+        length += limits.WINDOW_GRAPHEME_CHARS
+    below = request.below
     found = _one(
-        visible, field, field_slices(visible, record_key, field, start=start, length=length)
+        visible,
+        field_slices(visible, record_key, field, below=below, start=start, length=length),
     )
-    if found.json_type == "array":
-        found = _list_text(visible, record_key, field)
-    return _cut(field, found, request.offset_chars, request.limit_chars, None)
+    if found.json_type == "array" and field.lexical and not below:
+        raw = _one(visible, field_slices(visible, record_key, field))
+        text = field_text(orjson.loads(raw.text))
+        return replace(raw, text=text, total_chars=len(text), size_bytes=len(text.encode()))
+    return found
 
 
-def _around_match(
-    visible: VisibleRecords, record_key: str, field: Field, request: WindowRequest
-) -> FieldWindow:
-    whole = _one(visible, field, field_slices(visible, record_key, field, start=0, length=None))
-    if whole.json_type == "array":
-        whole = _list_text(visible, record_key, field)
-    languages = next(
-        facts.languages
-        for facts in visible.connections
-        if facts.connection_id == whole.connection_id
-    )
-    match = find(whole.text, request.q or "", languages=languages, occurrence=request.occurrence)
+def _match(visible: VisibleRecords, found: FieldSlice, q: str, occurrence: int) -> tuple[int, int]:
+    languages = visible.facts_of[found.connection_id].languages
+    match = find(found.text, q, languages=languages, occurrence=occurrence)
     if match is None:
         raise QueryNotFound(
             param="q", next_step="Read from offset_chars=0, or search with other words."
         )
-    start, length = _context(match, request)
-    return _cut(field, whole, start, length, match)
-
-
-def _list_text(visible: VisibleRecords, record_key: str, field: Field) -> FieldSlice:
-    """A list of texts as search reads it, a line each, so that the offsets of evidence agree."""
-    raw = _one(visible, field, field_slices(visible, record_key, field, start=0, length=None))
-    text = field_text(orjson.loads(raw.text))
-    return replace(raw, start_chars=0, text=text, total_chars=len(text))
+    return match
 
 
 def _context(match: tuple[int, int], request: WindowRequest) -> tuple[int, int]:
@@ -120,17 +150,16 @@ def _context(match: tuple[int, int], request: WindowRequest) -> tuple[int, int]:
     return match[0] - before, min(wanted, request.limit_chars)
 
 
-def _cut(
-    field: Field, found: FieldSlice, start: int, length: int, match: tuple[int, int] | None
-) -> FieldWindow:
-    """The window with both ends moved outward or inward by little, so that no grapheme breaks."""
+def _cut(found: FieldSlice, start: int, length: int, match: tuple[int, int] | None) -> FieldWindow:
+    """The window with both ends moved by little, so that no grapheme breaks."""
     low = min(max(0, start - found.start_chars), len(found.text))
     low = grapheme_floor(found.text, low, limit=limits.WINDOW_GRAPHEME_CHARS)
     high = min(len(found.text), max(0, start - found.start_chars) + length)
     high = grapheme_ceil(found.text, high, limit=limits.WINDOW_GRAPHEME_CHARS)
     return FieldWindow(
         connection_id=found.connection_id,
-        field=field,
+        json_type=found.json_type or "null",
+        size_bytes=found.size_bytes,
         text=found.text[low:high],
         start_chars=min(found.start_chars + low, found.total_chars),
         limit_chars=length,
@@ -139,7 +168,7 @@ def _cut(
     )
 
 
-def _one(visible: VisibleRecords, field: Field, found: list[FieldSlice]) -> FieldSlice:
+def _one(visible: VisibleRecords, found: list[FieldSlice]) -> FieldSlice:
     if not found:
         raise NotFound(next_step="Search, or list the stream, to find ids.")
     if len(found) > 1:
@@ -148,16 +177,6 @@ def _one(visible: VisibleRecords, field: Field, found: list[FieldSlice]) -> Fiel
             [each for each in visible.candidates() if each["connection_id"] in holding],
             message="The record exists under more than one connection; name one by connection_id.",
         )
-    value = found[0]
-    if value.json_type is None:
+    if found[0].json_type is None:
         raise FieldNotFound(param="field", next_step="Read the record to see its fields.")
-    searched_list = value.json_type == "array" and field.lexical
-    if value.json_type != "string" and not searched_list:
-        raise FieldNotText(
-            message=f"The field holds a {value.json_type} of {value.size_bytes} bytes as JSON.",
-            param="field",
-            field_type=value.json_type,
-            size_bytes=value.size_bytes,
-            next_step="Read the record with fields naming this field.",
-        )
-    return value
+    return found[0]

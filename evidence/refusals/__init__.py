@@ -110,12 +110,6 @@ class FieldNotFound(Refusal):
     code = Code.FIELD_NOT_FOUND
 
 
-class FieldNotText(Refusal):
-    """The field does not hold text."""
-
-    code = Code.FIELD_NOT_TEXT
-
-
 class QueryNotFound(Refusal):
     """The text asked for does not occur in the field."""
 

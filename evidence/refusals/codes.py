@@ -55,8 +55,6 @@ class Code(StrEnum):
     RANGE_NOT_SATISFIABLE = "range_not_satisfiable"
     # 421
     MISDIRECTED_REQUEST = "misdirected_request"
-    # 422
-    FIELD_NOT_TEXT = "field_not_text"
     # 429
     RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
     # 500

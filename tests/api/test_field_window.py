@@ -77,6 +77,10 @@ REFUSED = [
     ({"q": "a", "before_chars": "9000"}, 400, "invalid_window"),
     ({"q": "absent words"}, 404, "query_not_found"),
     ({"cursor": "1"}, 400, "invalid_request"),
+    ({"quote": ""}, 400, "invalid_window"),
+    ({"expect_sha256": "abc"}, 400, "invalid_window"),
+    ({"field": "/"}, 400, "invalid_field_path"),
+    ({"field": "/body_text" + "/x" * 40}, 400, "invalid_field_path"),
 ]
 
 
@@ -90,12 +94,58 @@ def test_a_large_limit_is_clamped(world: World) -> None:
     assert read(world, limit_chars=99_999).body["meta"]["warnings"][0]["code"] == "limit_clamped"
 
 
-def test_other_types_and_absent_fields_are_told_apart(world: World) -> None:
+def test_other_types_come_as_json_with_type_and_size(world: World) -> None:
     ask = {"who": "alice", "connection_id": PERSONAL}
-    number = read(world, "m2", field="size_bytes", **ask)
-    assert (number.status, number.error["code"]) == (422, "field_not_text")
+    number = read(world, "m2", field="size_bytes", **ask).body
+    assert number["field"] == {
+        "path": "size_bytes",
+        "type": "number",
+        "size_bytes": 3,
+        "media_type": "application/json",
+    }
+    assert number["window"]["text"] == "500"
+    labels = read(world, "m1", field="labels", limit_chars=5, **ask).body["window"]
+    assert (labels["text"], labels["has_more"]) == ('["hom', True)
     absent = read(world, "m3", field="thread_id", **ask)
     assert (absent.status, absent.error["code"]) == (404, "field_not_found")
+
+
+def test_a_pointer_leads_to_a_value_inside_a_field(world: World) -> None:
+    ask = {"who": "alice", "connection_id": PERSONAL}
+    inside = read(world, "m1", field="/labels/0", **ask).body
+    assert (inside["field"]["type"], inside["window"]["text"]) == ("string", "home")
+    assert read(world, "m1", field="/labels/7", **ask).error["code"] == "field_not_found"
+    assert read(world, "m1", field="/body_text", **ask).body["window"]["complete"] is True
+    assert read(world, "m1", field="/labels/0", connection_id=PERSONAL).error["code"] == (
+        "field_not_granted"
+    )
+
+
+def test_a_quote_can_be_checked_later(world: World) -> None:
+    hit = world.get("/v1/search", q="wonderful").body["data"][0]["evidence_excerpts"][0]
+    at, sha256 = hit["start_chars"], hit["field_sha256"]
+    quote = "transfer the deposit"
+    known = {"quote": quote, "expect_sha256": sha256}
+    status = read(world, offset_chars=at, **known).body["verification"]
+    assert status == {
+        "status": "moved",
+        "field_sha256": sha256,
+        "found_at_chars": 18,
+        "field_changed": False,
+    }
+    assert read(world, offset_chars=18, **known).body["verification"]["status"] == "verified"
+    assert read(world, expect_sha256=sha256).body["verification"]["status"] == "verified"
+    made_up = read(world, quote="a quote made up", expect_sha256=sha256)
+    assert made_up.body["verification"]["status"] == "absent"
+    world.put((PERSONAL, "messages", {"id": "m2", "received_at": "2026-01-12T10:00:00Z",
+        "body_text": "Something else."}))  # fmt: skip
+    assert read(world, **known).body["verification"]["status"] == "changed"
+
+
+def test_a_quote_is_checked_after_the_checks_of_the_read(world: World) -> None:
+    hidden = read(world, field="from_email", quote="eva@example.org", connection_id=PERSONAL)
+    assert hidden.error["code"] == "field_not_granted"
+    assert read(world, "m0", quote="lease").error["code"] == "not_found"
 
 
 @pytest.mark.parametrize("key", ["m0", "m99"])

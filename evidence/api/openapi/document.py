@@ -36,7 +36,6 @@ MEANINGS = {
     413: "Too large.",
     416: "The range lies outside the blob.",
     421: "This server does not answer for that host.",
-    422: "The field is not text.",
     429: "Too much in too short a time; Retry-After says when to go on.",
     500: "Something went wrong here.",
     503: "Not ready to answer.",
@@ -111,7 +110,7 @@ def _record_paths() -> Json:
             [STREAM, RECORD],
             get=_read(
                 "readFieldWindow", "A bounded window into one text field.", FieldWindowView,
-                "FieldWindow", 409, 422, required=["field"],
+                "FieldWindow", 409, required=["field"],
             ),
         ),
         "/streams/{stream}/aggregate": _at(

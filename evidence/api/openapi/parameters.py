@@ -47,7 +47,12 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
     ),
     "q": (TEXT, "On search: words, \"phrases\", prefix*, OR, -not, field:word. On a field window: "
         "the text to find."),
-    "field": (TEXT, "A top-level field."),
+    "field": (TEXT, "A top-level field; on a field window also a JSON Pointer into one."),
+    "quote": (TEXT, "A text to check against the field: verified, moved, changed or absent."),
+    "expect_sha256": (
+        {"type": "string", "pattern": "^[0-9a-fA-F]{64}$"},
+        "The field_sha256 of earlier evidence, to tell whether the field has changed.",
+    ),
     "offset_chars": (_integer(0), "Where the window starts, in Unicode code points."),
     "limit_chars": (
         _integer(1),

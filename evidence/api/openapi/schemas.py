@@ -174,10 +174,22 @@ SCHEMAS: dict[str, Json] = {
             "record_id": STRING,
             "connection_id": STRING,
             "connector_key": STRING,
-            "field": obj({"path": STRING, "type": STRING}),
+            "field": obj(
+                {"path": STRING, "type": STRING, "size_bytes": INTEGER},
+                {"media_type": STRING, "blob": obj({"blob_id": STRING, "fetch_url": STRING})},
+            ),
             "window": WINDOW,
             **ENVELOPE,
-        }
+        },
+        {
+            "verification": obj(
+                {
+                    "status": {"enum": ["verified", "moved", "changed", "absent"]},
+                    "field_sha256": STRING,
+                },
+                {"found_at_chars": INTEGER, "field_changed": BOOLEAN},
+            )
+        },
     ),
     "Aggregation": obj(
         {

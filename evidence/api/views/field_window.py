@@ -1,5 +1,7 @@
 """``GET /v1/streams/{stream}/records/{id}/field-window``."""
 
+import re
+
 from rest_framework.request import Request
 from rest_framework.response import Response
 
@@ -8,19 +10,28 @@ from evidence.api import envelopes
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, Parameters
 from evidence.reading import field_windows
+from evidence.reading.quotes import Expectation
 from evidence.refusals import InvalidFieldPath, InvalidWindow
+
+DEEPEST = 32
+_SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
 class FieldWindowView(GrantedView):
     parameters = CONNECTION | {
         "field", "offset_chars", "limit_chars", "q", "occurrence", "before_chars", "after_chars",
+        "quote", "expect_sha256",
     }  # fmt: skip
 
     def get(self, request: Request, stream: str, record_id: str) -> Response:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         window = field_windows.read(visible, record_id, asked(self.query))
         body = envelopes.field_window(
-            visible, window, record_key=record_id, url=self.query.path.partition("?")[0]
+            visible,
+            window,
+            record_key=record_id,
+            path=self.query.text("field") or "",
+            url=self.query.path.partition("?")[0],
         )
         return Response(
             envelopes.finished(body, self_link=self.query.path, warnings=self.query.warnings)
@@ -29,21 +40,46 @@ class FieldWindowView(GrantedView):
 
 def asked(query: Parameters) -> field_windows.WindowRequest:
     """The window that the parameters describe; ``InvalidWindow`` for any other combination."""
-    field = query.text("field")
-    if not field:
-        raise InvalidFieldPath(message="field names a top-level field.", param="field")
+    field, below = _path(query.text("field") or "")
     q = query.text("q")
     _check_combination(query, q)
     context = limits.WINDOW_CONTEXT_MAX_CHARS
     return field_windows.WindowRequest(
         field=field,
+        below=below,
         limit_chars=_length(query),
-        offset_chars=_number(query, "offset_chars", least=0) or 0,
+        offset_chars=_number(query, "offset_chars", least=0),
         q=q,
         occurrence=_number(query, "occurrence", least=1) or 1,
         before_chars=_number(query, "before_chars", least=0, most=context),
         after_chars=_number(query, "after_chars", least=0, most=context),
+        expected=_expected(query),
     )
+
+
+def _path(path: str) -> tuple[str, list[str]]:
+    """A top-level field, or a JSON Pointer (RFC 6901) whose first token is one."""
+    if not path.startswith("/"):
+        tokens = [path]
+    else:
+        tokens = [each.replace("~1", "/").replace("~0", "~") for each in path[1:].split("/")]
+    if not tokens[0] or len(tokens) > DEEPEST:
+        raise InvalidFieldPath(
+            message="field names a top-level field, or is a JSON Pointer that starts with one.",
+            param="field",
+        )
+    return tokens[0], tokens[1:]
+
+
+def _expected(query: Parameters) -> Expectation | None:
+    quote, sha256 = query.text("quote"), query.text("expect_sha256")
+    if quote is None and sha256 is None:
+        return None
+    if quote == "":
+        raise InvalidWindow(message="quote takes the text to check.", param="quote")
+    if sha256 is not None and not _SHA256.fullmatch(sha256):
+        raise InvalidWindow(message="expect_sha256 takes 64 hex digits.", param="expect_sha256")
+    return Expectation(quote, sha256)
 
 
 def _check_combination(query: Parameters, q: str | None) -> None:
