@@ -5,6 +5,7 @@
 # make coverage  run the tests and say which lines they do not reach
 # make mutants  plant faults in the wall; each must turn a test red
 # make conformance  run the official MCP conformance suite against a demo installation
+# make relevance  put the judged queries to search; ARGS="--json FILE" keeps the figures
 # make agent-eval   answer the demo questions with scripted agents, and count what that costs
 # Each makes .venv first and installs what is missing.
 
@@ -12,7 +13,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-.PHONY: agent-eval conformance coverage mutants run test check format clean
+.PHONY: agent-eval conformance coverage mutants relevance run test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -47,6 +48,9 @@ conformance: .venv/conformance
 
 agent-eval: .venv/runtime
 	$(BIN)/python -m bench.agents $(ARGS)
+
+relevance: .venv/runtime
+	DJANGO_SETTINGS_MODULE=pdpp_site.settings $(BIN)/python -m bench.relevance $(ARGS)
 
 format: .venv/development
 	$(BIN)/ruff format .

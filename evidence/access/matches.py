@@ -1,8 +1,8 @@
 """Search over visible rows: exact, over all matches, with nothing hidden in the ranking.
 
 A lexeme carries its field, and only the codes of granted fields are ever asked for, so a hidden
-field cannot match, rank or be counted. The score of a row is, summed over the words, the best tier
-at which one of them stands in a granted field; ties fall to the consent time where that is granted,
+field cannot match, rank or be counted. The score of a row is, summed over the words, ``WORD`` and the
+best tier at which it stands in a granted field; ties fall to the consent time where that is granted,
 then to the id. No statistic over the stored texts takes part.
 """
 
@@ -13,6 +13,9 @@ from typing import Any
 
 from evidence.access.rows import VisibleRecord, VisibleRecords
 from evidence.access.statements import Fragment, fetched, joined
+
+WORD = 4
+"""What a word is worth at its lowest tier: no tier of one word outweighs a second word."""
 
 SOURCE = (
     "(SELECT connection_id, stream, record_key, terms, authored_at AS consent_time"
@@ -110,10 +113,10 @@ def _scored(number: int, branch: Branch) -> Fragment:
 
 
 def _word_score(tiers: Sequence[str]) -> Fragment:
-    """The highest tier at which the word stands, counted from one; none is zero."""
+    """The highest tier at which the word stands, counted from ``WORD``; none is zero."""
     cases = Fragment("CASE")
     for place, query in enumerate(tiers):
-        points = len(tiers) - place
+        points = WORD + len(tiers) - place - 1
         cases += Fragment(f" WHEN r.terms @@ %s::tsquery THEN {points}", (query,))
     return cases + Fragment(" ELSE 0 END")
 

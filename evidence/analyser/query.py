@@ -38,12 +38,6 @@ def parse(q: str, *, fields: Collection[str] = frozenset()) -> Query:
     return Query(root)
 
 
-def relax(query: Query) -> Query:
-    """The same query when any of its words will do. What it excludes stays excluded."""
-    words = tuple(dict.fromkeys(word for leaf in query.wanted() for word in _words(leaf)))
-    return Query(_all_of([_any_of(words), *_exclusions(query.root)]))
-
-
 class _Reader:
     """Recursive descent over the items; as deep as parentheses may be nested, no deeper."""
 
@@ -126,22 +120,3 @@ def _require_moderate_size(leaves: Iterator[Leaf]) -> None:
         if first and first.prefix and len(first.terms[0]) < _PREFIX_CHARS:
             message = f"A prefix needs at least {_PREFIX_CHARS} letters."
             raise QueryError("prefix_too_short", message=message, position=leaf.position)
-
-
-def _words(leaf: Leaf) -> Iterator[Leaf]:
-    """A phrase as its words; what is no phrase as it is."""
-    if not leaf.phrase:
-        yield leaf
-        return
-    for text in leaf.text.split():
-        word = replace(leaf, text=text, phrase=False)
-        if pattern(word, languages=()).groups:
-            yield word
-
-
-def _exclusions(node: Node) -> Iterator[Node]:
-    if isinstance(node, Not):
-        yield node
-    elif isinstance(node, And):
-        for child in node.nodes:
-            yield from _exclusions(child)

@@ -29,7 +29,7 @@ def score_terms(
 ) -> list[list[str]]:
     """What scores: for each word of the query one tsquery per tier, the highest tier first.
 
-    A word scores 4 when the first matches, else 3 when the second does, and so on; a record scores
+    A word scores most when the first matches, less when the second does, and so on; a record scores
     the sum over its words. A name with parts scores as a whole and by each part, which puts exact
     matches first.
     """

@@ -52,7 +52,7 @@ _SEGMENTS: Final = regex.compile(f"(?V1){_PLAIN}")
 _SEGMENTS_WITH_URLS: Final = regex.compile(f"(?V1)(?P<url>{_URL})|{_PLAIN}")
 _DENSE_UNITS: Final = regex.compile(rf"(?V1)[{_DENSE}]\p{{M}}*+|\p{{M}}++")
 _MARK: Final = regex.compile(r"\p{M}")
-_DENSE_RUN: Final = re.compile(f"[{_DENSE}]+")
+DENSE_RUN: Final = re.compile(f"[{_DENSE}]+")
 
 _KINDS: Final[dict[str, Kind]] = {"run": "run", "url": "url", "dense": "dense", "sign": "sign"}
 
@@ -82,7 +82,7 @@ def segments(folded: str) -> Iterator[Segment]:
 
 def is_dense(term: str) -> bool:
     """Whether `term` is of a script written without spaces."""
-    return _DENSE_RUN.match(term) is not None
+    return DENSE_RUN.match(term) is not None
 
 
 def dense_units(form: str) -> Sequence[str]:
@@ -97,4 +97,4 @@ def apart(folded: str) -> tuple[list[str], str] | None:
     """
     if _MARK.search(folded):
         return None
-    return _DENSE_RUN.findall(folded), _DENSE_RUN.sub(" ", folded)
+    return DENSE_RUN.findall(folded), DENSE_RUN.sub(" ", folded)

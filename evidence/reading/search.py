@@ -13,7 +13,8 @@ from evidence.analyser.graphemes import grapheme_floor
 from evidence.analyser.matching import needs_verification, verify
 from evidence.analyser.passages import Passage
 from evidence.analyser.queries import Query, QueryError
-from evidence.analyser.query import parse, relax
+from evidence.analyser.query import parse
+from evidence.analyser.relaxing import essential, relax
 from evidence.analyser.tsquery import score_terms, to_tsquery
 from evidence.declarations.values import field_text
 from evidence.refusals import InvalidRequest
@@ -179,11 +180,19 @@ def _parsed(q: str, visible: Sequence[VisibleRecords]) -> Query:
     """The query, in which only granted searchable fields are names of fields."""
     names = frozenset(name for each in visible for name in _fields(each))
     try:
-        return parse(q, fields=names)
+        query = parse(q, fields=names)
     except QueryError as error:
         raise InvalidRequest(
             message=error.message, param="q", position=error.position, reason=error.code
         ) from error
+    return essential(query, languages=_languages(visible))
+
+
+def _languages(visible: Sequence[VisibleRecords]) -> frozenset[str]:
+    """Those of the connections that are searched: in one of them the question is asked."""
+    return frozenset(
+        language for each in visible for facts in each.connections for language in facts.languages
+    )
 
 
 def _fields(visible: VisibleRecords) -> list[str]:

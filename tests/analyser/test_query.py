@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence.analyser.queries import And, Leaf, Node, Not, Or, Query, QueryError
-from evidence.analyser.query import parse, relax
+from evidence.analyser.query import parse
+from evidence.analyser.relaxing import relax
 from tests.analyser.texts import MIXED
 
 

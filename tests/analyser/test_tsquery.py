@@ -7,7 +7,8 @@ from hypothesis import HealthCheck, given, settings
 from evidence.analyser.lexemes import IndexedField, lexemes, tsvector_text
 from evidence.analyser.matching import needs_verification, verify
 from evidence.analyser.queries import Query, QueryError
-from evidence.analyser.query import parse, relax
+from evidence.analyser.query import parse
+from evidence.analyser.relaxing import relax
 from evidence.analyser.tsquery import score_terms, to_tsquery
 from tests.analyser.texts import LANGUAGES, MIXED
 
