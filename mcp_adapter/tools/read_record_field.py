@@ -83,7 +83,7 @@ def _fitting(found: windows.Found, given: arguments.Given, budget: budgets.Budge
     while least < most:
         middle = (least + most + 1) // 2
         window = {**found.window, "text": found.window["text"][:middle], "has_more": True}
-        part = windows.Found(found.ref, found.path, found.kind, window)
+        part = windows.Found(found.ref, found.path, found.kind, window, found.about)
         if budget.holds(_result(part, given)):
             least = middle
         else:
@@ -98,7 +98,12 @@ def _result(found: windows.Found, given: arguments.Given) -> Result:
     window["previous_cursor"] = None if back is None else str(back)
     structured: dict[str, Any] = {
         "record": _record(found.ref),
-        "field": {"path": found.path, "type": found.kind, "text_like": found.kind == "string"},
+        "field": {
+            "path": found.path,
+            "type": found.kind,
+            "text_like": found.kind == "string",
+            **found.about,
+        },
         "window": window,
     }
     if onward is not None:

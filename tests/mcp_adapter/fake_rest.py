@@ -4,6 +4,7 @@ It answers by the REST facts that the adapter relies on, byte bounds included, a
 call. The end-to-end tests put the real API in its place.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -232,11 +233,10 @@ class FakeRest:
         record = self._one(stream, key, {k: v for k, v in given.items() if k == "connection_id"})
         if isinstance(record, RestAnswer):
             return record
-        text = record["data"].get(given["field"])
-        if text is None:
+        value = value_at(record["data"], given["field"])
+        if value is None:
             return error(404, "field_not_found", param="field")
-        if not isinstance(text, str):
-            return error(422, "field_not_text", param="field")
+        text = value if isinstance(value, str) else json.dumps(value)
         window = window_of(text, given)
         if window is None:
             return error(404, "query_not_found", param="q")
@@ -248,7 +248,7 @@ class FakeRest:
                 "record_id": key,
                 "connection_id": record["connection_id"],
                 "connector_key": record["connector_key"],
-                "field": {"path": given["field"], "type": "string"},
+                "field": {"path": given["field"], **about(value)},
                 "window": window,
             },
         )
@@ -373,6 +373,30 @@ def _described(item: dict[str, Any], room: int) -> dict[str, Any]:
         if isinstance(value, str):
             data[name] |= {"total_chars": len(value), "preview": value[:100]}
     return {**item, "data": data} if data else item
+
+
+def value_at(data: Mapping[str, Any], path: str) -> Any:
+    """What a field or JSON Pointer leads to, or None."""
+    value: Any = data
+    tokens = path[1:].split("/") if path.startswith("/") else [path]
+    for token in tokens:
+        name = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, list):
+            value = value[int(name)] if name.isdecimal() and int(name) < len(value) else None
+        else:
+            value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def about(value: Any) -> dict[str, Any]:
+    """What a window says of the value it is cut from."""
+    if isinstance(value, str):
+        return {"type": "string", "size_bytes": len(value.encode())}
+    kind = {list: "array", dict: "object", bool: "boolean"}.get(type(value), "number")
+    body = {"type": kind, "media_type": "application/json", "size_bytes": len(json.dumps(value))}
+    if isinstance(value, dict) and "blob_id" in value:
+        body["blob"] = {"blob_id": value["blob_id"], "fetch_url": f"/v1/blobs/{value['blob_id']}"}
+    return body
 
 
 def window_of(text: str, given: Mapping[str, str]) -> dict[str, Any] | None:

@@ -140,7 +140,13 @@ def test_a_field_that_is_no_text_is_read_as_its_json(bearer: str) -> None:
     result = structured(real.call(bearer, "read_record_field", id=LEASE, field_path="labels"))
     inner = structured(real.call(bearer, "read_record_field", id=LEASE, field_path="/labels/0"))
 
-    assert result["field"] == {"path": "labels", "type": "json", "text_like": False}
+    assert result["field"] == {
+        "path": "labels",
+        "type": "array",
+        "text_like": False,
+        "media_type": "application/json",
+        "size_bytes": 8,
+    }
     assert json.loads(result["window"]["text"]) == ["home"]
     assert inner["window"]["text"] == "home"
 
