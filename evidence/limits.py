@@ -38,6 +38,9 @@ LABEL_MAX_CHARS: Final = 200
 MAX_BYTES_LEAST: Final = 4_000
 MAX_BYTES_MOST: Final = 50_000
 
+# The compact schema as a whole; larger ones only name their streams.
+COMPACT_SCHEMA_BYTES: Final = 55_000
+
 # What one MCP tool result may take, by channel, in UTF-8 bytes.
 STRUCTURED_BYTES: Final = 10_000
 TEXT_BYTES: Final = 4_000

@@ -5,6 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import orjson
+
+from evidence import limits
 from evidence.access.scope import ConnectionFacts, Scope, TokenKind
 from evidence.api.envelopes import instant
 from evidence.declarations.types import Field
@@ -48,11 +51,14 @@ def full(found: Sequence[SourceCapability], scope: Scope) -> Json:
 
 
 def compact(found: Sequence[SourceCapability]) -> Json:
-    return (
-        {"object": "schema", "detail": "compact"}
-        | totals(found)
-        | {"connectors": [_compact_connector(source) for source in found]}
-    )
+    """One string a field; beyond ``COMPACT_BYTES`` streams are only named."""
+    body: Json = {"object": "schema", "detail": "compact"} | totals(found)
+    connectors = [_compact_connector(source) for source in found]
+    if len(orjson.dumps(connectors)) <= limits.COMPACT_SCHEMA_BYTES:
+        return body | {"connectors": connectors}
+    for connector in connectors:
+        connector["streams"] = [{"name": row["name"]} for row in connector["streams"]]
+    return body | {"connectors": connectors, "field_capabilities_omitted": True}
 
 
 def index(found: Sequence[SourceCapability]) -> Json:

@@ -62,6 +62,29 @@ def test_the_compact_form_is_one_string_a_field(world: World) -> None:
     assert row["search_modes"] == ["lexical"]
 
 
+def test_a_thousand_streams_are_named_within_bounds(world: World) -> None:
+    shape = MAIL["streams"][0]
+    for number in range(40):
+        streams = [
+            shape | {"name": f"stream_{number:02}_{n:02}", "relationships": [], "query": {}}
+            for n in range(25)
+        ]
+        document = MAIL | {
+            "connector_id": f"https://registry.example/connectors/many{number:02}",
+            "connector_key": f"many{number:02}",
+            "streams": streams,
+        }
+        world.declare(document)
+        world.connect(f"cin_many_{number:02}", f"many{number:02}", f"Connection {number}")
+    answer = world.get("/v1/schema", who="alice", view="compact")
+    assert len(json.dumps(answer.body).encode()) < 60_000
+    named = {row["name"] for source in answer.body["connectors"] for row in source["streams"]}
+    assert len(named) == 1_000 + 3
+    assert answer.body["meta"]["warnings"][0]["code"] == "partial_results"
+    one = world.get("/v1/schema", who="alice", view="compact", stream="stream_39_24").body
+    assert "subject" in stream(one, "stream_39_24")["field_capabilities"]
+
+
 def test_the_index_names_every_stream_and_nothing_more(world: World) -> None:
     body = world.get("/v1/schema", view="index", who="dora").body
     assert {source["connector_key"]: source["stream_names"] for source in body["connectors"]} == {

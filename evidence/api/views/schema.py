@@ -5,8 +5,14 @@ from rest_framework.response import Response
 
 from evidence.api import envelopes, schema_bodies
 from evidence.api.base import GrantedView
-from evidence.api.params import CONNECTION
+from evidence.api.params import CONNECTION, Notice
 from evidence.reading import schema
+
+TOO_MANY = Notice(
+    "partial_results",
+    "There are too many streams to describe all their fields; name one with stream.",
+    "stream",
+)
 
 
 class SchemaView(GrantedView):
@@ -27,6 +33,8 @@ class SchemaView(GrantedView):
             schema.require_one_source(found)
         if view == "compact":
             body = schema_bodies.compact(found)
+            if "field_capabilities_omitted" in body:
+                self.query.warnings.append(TOO_MANY)
         elif view == "index":
             body = schema_bodies.index(found)
         else:
