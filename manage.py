@@ -55,4 +55,7 @@ def _leave(signum: int, frame: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

@@ -56,6 +56,7 @@ SETTINGS = {
     # Neither statements nor the values in error details may reach the log: they are personal.
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
+    "log_checkpoints": "off",
 }
 # For data that is thrown away with the directory, as in tests, and for nothing else.
 SCRATCH_SETTINGS = SETTINGS | {

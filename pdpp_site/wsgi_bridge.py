@@ -82,8 +82,8 @@ class WsgiBridge:
                 await asyncio.wrap_future(work)
 
     def close(self) -> None:
-        """Wait for the threads; the server has finished its requests by now."""
-        self._threads.shutdown(wait=True)
+        """Take no more. A thread that is still at work must not keep the server from stopping."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Exchange:

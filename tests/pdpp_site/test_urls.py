@@ -39,6 +39,12 @@ def test_the_front_is_a_page_for_people_and_an_index_for_programs(
         assert PAGE_HEADERS.items() <= dict(answer.items()).items()
 
 
+@pytest.mark.parametrize("path", ["/nothing", "/v1/nothing", "/set-up/", "/records/only"])
+def test_what_is_not_there_is_not_found(client: Client, path: str) -> None:
+    assert client.get(path).status_code == 404
+    assert client.head(path).status_code == 404
+
+
 @pytest.mark.parametrize("path", ["", "/mcp"])
 def test_what_a_token_is_for_can_be_read_without_one(client: Client, path: str) -> None:
     answer = client.get(f"/.well-known/oauth-protected-resource{path}")

@@ -329,3 +329,23 @@ def test_an_exception_after_the_start_cannot_look_like_success(
     assert answer.startswith(b"HTTP/1.1 200 " if write else b"HTTP/1.1 500 ")
     assert b"half" in answer if write else b"half" not in answer
     assert "ZeroDivisionError" in caplog.text
+
+
+def test_a_thread_that_never_ends_does_not_keep_the_server_from_stopping(settings: Any) -> None:
+    settings.PDPP_SHUTDOWN_SECONDS = 0
+    begun, go_on = threading.Event(), threading.Event()
+
+    def application(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        begun.set()
+        go_on.wait(60)
+        start_response("200 OK", [])
+        return []
+
+    with bridged(application) as web:
+        line = web.dial()
+        line.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert begun.wait(5)
+
+    assert not go_on.is_set()
+    go_on.set()
+    line.close()

@@ -45,3 +45,4 @@ def served(application: serving.Application) -> Iterator[Web]:
     finally:
         server.should_exit = True
         thread.join(20)
+        assert not thread.is_alive(), "the server does not stop"
