@@ -90,6 +90,8 @@ def handle(ref: RecordRef) -> str:
 
 def names_connection(shown: str, connection_id: str) -> bool:
     """Whether a shown id is complete without the connection beside it."""
+    if shown.startswith(f"{connection_id}/"):
+        return True
     try:
         return parse(shown).connection_id == connection_id
     except InvalidId:

@@ -18,12 +18,16 @@ def roomiest(draw: Callable[[int], dict[str, Any]], *, most: int) -> str:
     With no room an item is its handle alone; if even that is too much the text comes back too
     large, and the page has to end earlier.
     """
-    text = ""
-    for room in _ROOMS:
-        text = dumps(draw(room))
+    best = ""
+    first, last = 0, len(_ROOMS) - 1
+    while first <= last:
+        middle = (first + last) // 2
+        text = dumps(draw(_ROOMS[middle]))
         if wire_size(text) <= most:
-            return text
-    return text
+            best, last = text, middle - 1
+        else:
+            first = middle + 1
+    return best or dumps(draw(0))
 
 
 def shown_id(handle: str) -> dict[str, Any]:
@@ -34,25 +38,45 @@ def shown_id(handle: str) -> dict[str, Any]:
     return {"id": handle[:200], "id_cut": "too long to show whole; see the structured output"}
 
 
-def preview(fields: dict[str, Any], *, room: int) -> dict[str, Any]:
-    """`{"data": …, "cut": [names]}`: as much of a record as fits into `room` characters.
+class Preview:
+    """The fields of a record, measured once so that they can be drawn with any room."""
 
-    Short fields come before long ones, so that a body does not crowd out who wrote it. Whatever is
-    shortened or left out is named in `cut`.
-    """
-    sizes = {name: len(dumps(value)) + len(name) + 4 for name, value in fields.items()}
-    shown: dict[str, Any] = {}
-    for name in sorted(fields, key=sizes.__getitem__):
-        if sizes[name] <= room and not _is_descriptor(fields[name]):
-            shown[name] = fields[name]
-            room -= sizes[name]
-        elif (start := _start(fields[name], room - len(name) - 8)) is not None:
-            shown[name] = start
-            room -= len(name) + 8 + len(start)
-    whole = {name for name in shown if shown[name] is fields[name]}
-    cut = [name for name in fields if name not in whole]
-    ordered = {name: shown[name] for name in fields if name in shown}
-    return {**({"data": ordered} if ordered else {}), **_named(cut)}
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self._fields = fields
+        sizes = {name: _length(value) + len(name) + 4 for name, value in fields.items()}
+        # Short fields come before long ones, so that a body does not crowd out who wrote it.
+        self._short_first = sorted(sizes.items(), key=lambda pair: pair[1])
+
+    def within(self, room: int) -> dict[str, Any]:
+        """`{"data": …, "cut": [names]}`: as much of the record as fits into `room` characters.
+
+        Whatever is shortened or left out is named in `cut`.
+        """
+        shown: dict[str, Any] = {}
+        cut = set()
+        for name, size in self._short_first:
+            value = self._fields[name]
+            if size <= room and not _is_descriptor(value):
+                shown[name] = value
+                room -= size
+                continue
+            cut.add(name)
+            if (start := _start(value, room - len(name) - 8)) is not None:
+                shown[name] = start
+                room -= len(name) + 8 + len(start)
+        ordered = {name: shown[name] for name in self._fields if name in shown}
+        named = _named([name for name in self._fields if name in cut])
+        return {**({"data": ordered} if ordered else {}), **named}
+
+
+def preview(fields: dict[str, Any], *, room: int) -> dict[str, Any]:
+    """As much of a record as fits, where it is drawn once."""
+    return Preview(fields).within(room)
+
+
+def _length(value: Any) -> int:
+    """About how many characters the value takes as JSON."""
+    return len(value) + 2 if isinstance(value, str) else len(dumps(value))
 
 
 def _start(value: Any, room: int) -> str | None:

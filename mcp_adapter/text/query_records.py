@@ -1,38 +1,39 @@
 """The text of a page of records or changes."""
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from mcp_adapter import ids, labels
 from mcp_adapter.text.expanded import expanded
-from mcp_adapter.text.fitting import preview, roomiest, shown_id
+from mcp_adapter.text.fitting import Preview, roomiest, shown_id
 
 
 def render(structured: dict[str, Any], *, most: int) -> str:
     """Every record of the page with its handle and as much of its fields as there is room for."""
     envelope = structured["data"]
+    pairs = zip(structured["handles"], envelope["data"], strict=True)
+    records = [_drawing(handle, record) for handle, record in pairs]
+    page, sources = _page(envelope), _sources(envelope["data"])
 
     def draw(room: int) -> dict[str, Any]:
-        pairs = zip(structured["handles"], envelope["data"], strict=True)
-        return {
-            **_page(envelope),
-            "records": [_record(handle, record, room) for handle, record in pairs],
-            **_sources(envelope["data"]),
-            **structured["next"],
-        }
+        drawn = [record(room) for record in records]
+        return {**page, "records": drawn, **sources, **structured["next"]}
 
     return roomiest(draw, most=most)
 
 
-def _record(handle: str, record: dict[str, Any], room: int) -> dict[str, Any]:
-    drawn = shown_id(handle)
+def _drawing(handle: str, record: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+    """How to draw a record with any room; what does not depend on it is done once."""
+    head = shown_id(handle)
     connection = record.get("connection_id")
     if connection and not ids.names_connection(handle, connection):
-        drawn["connection_id"] = connection
+        head["connection_id"] = connection
     if record.get("deleted"):
-        return {**drawn, "deleted": True, "deleted_at": record.get("deleted_at")}
-    drawn |= preview(record.get("data", {}), room=room)
-    return drawn | expanded(record, room=room)
+        tombstone = {**head, "deleted": True, "deleted_at": record.get("deleted_at")}
+        return lambda _room: tombstone
+    shown = Preview(record.get("data", {}))
+    return lambda room: {**head, **shown.within(room), **expanded(record, room=room)}
 
 
 def _page(envelope: dict[str, Any]) -> dict[str, Any]:

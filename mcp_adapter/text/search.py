@@ -4,6 +4,7 @@ A host that knows only `search(query)` and `fetch(id)` finds `results` with id, 
 """
 
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 from mcp_adapter import ids, labels
@@ -17,25 +18,31 @@ _LEAST_PREVIEW = 60
 def render(structured: dict[str, Any], *, most: int) -> str:
     """Every hit of the page with its complete id; evidence as far as there is room."""
     results, envelope = structured["results"], structured["data"]
-    hits = envelope["data"]
+    pairs = zip(results, envelope["data"], strict=True)
+    hits = [_drawing(result, hit) for result, hit in pairs]
+    after = {**_page(envelope), **_sources(results), "next": _next(results)}
 
     def draw(room: int) -> dict[str, Any]:
-        drawn = [_hit(result, hit, room) for result, hit in zip(results, hits, strict=True)]
-        return {"results": drawn, **_page(envelope), **_sources(results), "next": _next(results)}
+        return {"results": [hit(room) for hit in hits], **after}
 
     return roomiest(draw, most=most)
 
 
-def _hit(result: dict[str, Any], hit: dict[str, Any], room: int) -> dict[str, Any]:
-    drawn = {**shown_id(result["id"]), "title": result["title"], "url": result["url"]}
+def _drawing(result: dict[str, Any], hit: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+    """How to draw a hit with any room; what does not depend on it is done once."""
+    head = {**shown_id(result["id"]), "title": result["title"], "url": result["url"]}
     if _apart(result):
-        drawn["connection_id"] = result["connection_id"]
+        head["connection_id"] = result["connection_id"]
     if (source := labels.source(result)) and source not in result["title"]:
-        drawn["source"] = source
-    if (excerpt := best_excerpt(hit)) is not None:
-        drawn["field"] = excerpt["field_path"]
-        if room:
-            drawn["match"] = marked(excerpt, room=max(room, _LEAST_PREVIEW))
+        head["source"] = source
+    excerpt = best_excerpt(hit)
+    if excerpt is None:
+        return lambda _room: head
+    head["field"] = excerpt["field_path"]
+
+    def drawn(room: int) -> dict[str, Any]:
+        return {**head, "match": marked(excerpt, room=max(room, _LEAST_PREVIEW))} if room else head
+
     return drawn
 
 

@@ -24,6 +24,7 @@ ARGUMENTS = (
     queries.CONNECTION_ID,
     queries.FILTER,
     arguments.choice("mode", ("lexical", "semantic", "hybrid"), "See search_modes in schema"),
+    arguments.choice("sort", ("-time",), "Newest first, not by rank"),
     queries.limit("Hits, 1 to 100"),
     queries.CURSOR,
     budgets.MAX_BYTES,
@@ -42,7 +43,7 @@ def run(call: Call) -> Result:
     path = _PATHS.get(given.get("mode", ""), "/v1/search")
     params = [
         ("q", _query(given)),
-        *queries.params(given, "streams", "connection_id", "filter", "cursor"),
+        *queries.params(given, "streams", "connection_id", "filter", "sort", "cursor"),
         pages.rest_bytes(budget, share=_REST_SHARE),
     ]
     return pages.fitted(

@@ -207,11 +207,12 @@ def test_streams_filter_and_mode_reach_the_resource_server() -> None:
     fake = mails(1)
     fake.answers["/v1/search/semantic"] = error(404, "not_found")
 
-    call(fake, "search", q="lease", streams=["messages"], filter={"seen": True})
+    call(fake, "search", q="lease", streams=["messages"], filter={"seen": True}, sort="-time")
     result = call(fake, "search", q="lease", mode="semantic")
 
     assert fake.calls[0][1]["streams[]"] == "messages"
     assert fake.calls[0][1]["filter[seen]"] == "true"
+    assert fake.calls[0][1]["sort"] == "-time"
     assert "without mode" in structured(result)["next_step"]
 
 
