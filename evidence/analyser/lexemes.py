@@ -12,6 +12,7 @@ its lexemes outgrow a tsvector, the terms of lowest impact first and, among equa
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from evidence.analyser.terms import TERM_CHARS
@@ -30,6 +31,8 @@ _AVERAGE_LENGTH = 200
 
 # At weight 1: a word once in a long text, once in a mail, often or in a short text, in a title.
 _LEAST_IMPACT = (0.4, 0.7, 1.1)
+
+_CACHED_TIERS = 65_536
 
 # No lexeme is longer: a field code of some letters, a tier, a term of four-byte characters.
 _LONGEST_BYTES = 16 + 4 * TERM_CHARS
@@ -64,6 +67,7 @@ def lexemes(fields: Sequence[IndexedField], *, languages: tuple[str, ...]) -> li
     return found if len(found) * _LONGEST_BYTES <= LEXEME_BYTES else _fitting(found)
 
 
+@lru_cache(maxsize=_CACHED_TIERS)
 def tier(frequency: int, *, length: int, weight: float) -> int:
     """The quantised impact, 0 to 3, of a term that occurs so often in a field of `length` words."""
     norm = _K1 * (1 - _B + _B * length / _AVERAGE_LENGTH)
