@@ -17,7 +17,7 @@ import orjson
 from evidence.access.history import Change, Reach
 from evidence.access.rows import VisibleRecord, VisibleRecords
 from evidence.access.scope import Only, TimeRange
-from evidence.access.statements import Fragment, fetched, joined, within
+from evidence.access.statements import Fragment, fetched_by_one_plan, joined, within
 from evidence.access.visible import Sight
 
 NEAR = 5_000
@@ -77,8 +77,10 @@ def candidates(
     if branches:
         statement += Fragment("UNION ALL (SELECT NULL, u.* FROM (")
         statement += joined(" UNION ALL ", branches)
-        statement += Fragment(") u ORDER BY u.connection_id, u.record_key LIMIT %s)", (limit,))
-    head, *rows = sorted(fetched(statement), key=lambda row: (row[1] or "", row[2] or ""))
+        statement += Fragment(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)})")
+    head, *rows = sorted(
+        fetched_by_one_plan(statement), key=lambda row: (row[1] or "", row[2] or "")
+    )
     return _heads(head[0]), [_candidate(visible, row[1:]) for row in rows]
 
 
@@ -153,7 +155,7 @@ def _all_of(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
         )
         + group.condition
         + came_earlier
-        + Fragment(" ORDER BY r.record_key LIMIT %s", (limit,))
+        + Fragment(f" ORDER BY r.record_key LIMIT {int(limit)}")
     )
 
 
@@ -169,8 +171,8 @@ def _changed(alone: VisibleRecords, sight: Sight, limit: int, *, near: bool) -> 
         )
         + group.condition
         + Fragment(
-            " WHERE g.due AND (g.seen OR r.record_key IS NOT NULL) ORDER BY g.record_key LIMIT %s",
-            (limit,),
+            " WHERE g.due AND (g.seen OR r.record_key IS NOT NULL)"
+            f" ORDER BY g.record_key LIMIT {int(limit)}"
         )
     )
 

@@ -4,12 +4,11 @@ Both read a stream through its own grant, so that what it hides is missing here 
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from evidence.access.conditions import typed_column
 from evidence.access.rows import SHOWN, Group, VisibleRecord, VisibleRecords
-from evidence.access.statements import Fragment, fetched, joined
+from evidence.access.statements import Fragment, fetched_by_one_plan, joined
 
 
 class Key(NamedTuple):
@@ -21,7 +20,6 @@ class Key(NamedTuple):
 
 def singles(child: VisibleRecords, keys: Iterable[Key]) -> dict[Key, VisibleRecord]:
     """The visible records of these keys; one query, none without keys."""
-    wanted = frozenset(keys)
     branches = [
         Fragment(f"SELECT {SHOWN} FROM ")
         + pairs
@@ -29,11 +27,11 @@ def singles(child: VisibleRecords, keys: Iterable[Key]) -> dict[Key, VisibleReco
             " JOIN evidence_record r ON r.connection_id = p.id AND r.record_key = p.key WHERE true"
         )
         + group.condition
-        for group, pairs in _grouped(child, wanted)
+        for group, pairs in _grouped(child, frozenset(keys))
     ]
     if not branches:
         return {}
-    found = (child.cut(row) for row in fetched(joined(" UNION ALL ", branches)))
+    found = (child.cut(row) for row in fetched_by_one_plan(joined(" UNION ALL ", branches)))
     return {Key(each.connection.connection_id, each.record_key): each for each in found}
 
 
@@ -42,36 +40,57 @@ def several(
 ) -> Mapping[Key, Sequence[VisibleRecord]]:
     """For each parent the first ``limit`` visible records whose ``foreign_key`` holds its key, in
     the order of the stream, newest first; one query, none without parents."""
-    field = child.shown_field(foreign_key, param="expand")
-    column = typed_column(child, field) if field.kind == "string" else None
-    held = Fragment(column) if column else Fragment("(r.data->>%s)", (foreign_key,))
-    order = "r.record_key DESC"
-    if child.in_time_order:
-        order = f"(r.sort_key IS NULL), r.sort_key DESC, {order}"
+    child.shown_field(foreign_key, param="expand")
     branches = [
-        Fragment(
-            f"SELECT p.key AS parent, {SHOWN}, row_number() OVER"
-            f" (PARTITION BY p.id, p.key ORDER BY {order}) AS place FROM "
-        )
+        Fragment("SELECT p.key AS parent, u.* FROM ")
         + pairs
-        + Fragment(" JOIN evidence_record r ON r.connection_id = p.id AND ")
-        + held
-        + Fragment(" = p.key WHERE true")
-        + group.condition
+        + Fragment(" CROSS JOIN LATERAL (")
+        + joined(" UNION ALL ", _buckets(child, group, foreign_key, limit))
+        + Fragment(") u")
         for group, pairs in _grouped(child, frozenset(parents))
     ]
     if not branches:
         return {}
     statement = Fragment("SELECT u.* FROM (") + joined(" UNION ALL ", branches)
-    statement += Fragment(") u WHERE u.place <= %s ORDER BY u.place", (limit,))
+    statement += Fragment(f") u ORDER BY {_order(child, 'u')}")
     found: dict[Key, list[VisibleRecord]] = defaultdict(list)
-    for parent, *row, _ in fetched(statement):
+    for parent, *row in fetched_by_one_plan(statement):
         record = child.cut(tuple(row))
         found[Key(record.connection.connection_id, parent)].append(record)
-    return found
+    return {parent: records[:limit] for parent, records in found.items()}
 
 
-def _grouped(child: VisibleRecords, keys: frozenset[Key]) -> Iterable[tuple[Group, Fragment]]:
+def _buckets(
+    child: VisibleRecords, group: Group, foreign_key: str, limit: int
+) -> Iterator[Fragment]:
+    """The first rows of one parent ``p``, those with a cursor value and those without apart, for
+    the index knows but one order of the two."""
+    narrowings = ["IS NOT NULL", "IS NULL"] if child.in_time_order else [None]
+    for narrowing in narrowings:
+        rows = Fragment(f"(SELECT {SHOWN} FROM evidence_record r WHERE r.connection_id = p.id AND ")
+        rows += _link(child, foreign_key) + Fragment(" = p.key") + group.condition
+        order = "r.record_key DESC"
+        if narrowing is not None:
+            rows += Fragment(f" AND r.sort_key {narrowing}")
+            order = f"r.sort_key DESC, {order}"
+        yield rows + Fragment(f" ORDER BY {order} LIMIT {int(limit)})")
+
+
+def _link(child: VisibleRecords, foreign_key: str) -> Fragment:
+    """The foreign key as an expression over ``r``: its column, or the slow way."""
+    column = child.layout.get("links", {}).get(foreign_key)
+    if column is None:
+        return Fragment("r.data->>%s", (foreign_key,))
+    return Fragment(f"r.link_{int(column)}")
+
+
+def _order(child: VisibleRecords, table: str) -> str:
+    if not child.in_time_order:
+        return f"{table}.record_key DESC"
+    return f"({table}.sort_key IS NULL), {table}.sort_key DESC, {table}.record_key DESC"
+
+
+def _grouped(child: VisibleRecords, keys: frozenset[Key]) -> Iterator[tuple[Group, Fragment]]:
     """The keys of each group of connections, as a table ``p``."""
     for group in child.groups:
         here = sorted(key for key in keys if key.connection_id in group.connection_ids)

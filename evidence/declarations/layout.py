@@ -1,4 +1,5 @@
-"""Where the values of a stream are stored: slots in the typed arrays, codes in the search text.
+"""Where the values of a stream are stored: slots in the typed arrays, codes in the search text,
+columns for the keys by which other streams reach it.
 
 A layout only grows. A slot or a code, once given, belongs to its field for as long as the source
 exists, because rows written under earlier versions keep it; new fields are appended. Writers fill
@@ -6,10 +7,10 @@ exists, because rows written under earlier versions keep it; new fields are appe
 it again needs no work; readers ask the declaration whether a field may be used.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Decimal
-from typing import Final, Literal, NamedTuple, TypedDict
+from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from evidence.declarations import values
 from evidence.declarations.types import Field, Kind, SourceDeclaration, StreamDeclaration
@@ -26,6 +27,10 @@ SLOTS: Final[Mapping[Kind, Slot]] = {
 }
 
 
+LINKS: Final = 3
+"""Columns for foreign keys; of a stream that is reached by more, the others are looked up slowly."""
+
+
 class StreamLayout(TypedDict):
     """One stream, as JSON."""
 
@@ -35,6 +40,8 @@ class StreamLayout(TypedDict):
     """array -> positions ever given, also to fields whose kind has changed since."""
     search: dict[str, str]
     """field -> letters before its terms: a to z, then aa."""
+    links: NotRequired[dict[str, int]]
+    """foreign key -> column from 1, for as many as there are columns; absent in old layouts."""
     sort: list[str] | None
     """[cursor field, its kind]: what sort keys were made of."""
     time: list[str] | None
@@ -57,7 +64,7 @@ def build_layout(declaration: SourceDeclaration, previous: Layout | None) -> Lay
     Streams that the version no longer declares are kept as they were."""
     earlier = previous or {}
     current = {
-        name: _stream(stream, previous=earlier.get(name))
+        name: _stream(stream, _links(declaration, name), previous=earlier.get(name))
         for name, stream in declaration.streams.items()
     }
     return {**earlier, **current}
@@ -92,6 +99,14 @@ def columns(layout: StreamLayout, data: Mapping[str, object]) -> Columns:
     return row
 
 
+def links(layout: StreamLayout, data: Mapping[str, object]) -> list[str | None]:
+    """The link columns of a record: the key of a record elsewhere, or null."""
+    row: list[str | None] = [None] * LINKS
+    for name, column in layout.get("links", {}).items():
+        row[column - 1] = values.key_text(data.get(name))
+    return row
+
+
 def code(index: int) -> str:
     """The letters of the search field at `index`, from 0: a, b, …, z, aa, ab, …"""
     letters = ""
@@ -102,11 +117,14 @@ def code(index: int) -> str:
     return letters
 
 
-def _stream(stream: StreamDeclaration, *, previous: StreamLayout | None) -> StreamLayout:
+def _stream(
+    stream: StreamDeclaration, foreign_keys: Iterable[str], *, previous: StreamLayout | None
+) -> StreamLayout:
     layout: StreamLayout = {
         "typed": _places(previous) if previous else {},
         "widths": dict(previous["widths"]) if previous else {"n": 0, "t": 0, "w": 0},
         "search": dict(previous["search"]) if previous else {},
+        "links": dict(previous.get("links", {})) if previous else {},
         "sort": _source(stream, stream.cursor_field),
         "time": _source(stream, stream.consent_time_field),
     }
@@ -118,7 +136,20 @@ def _stream(stream: StreamDeclaration, *, previous: StreamLayout | None) -> Stre
             layout["typed"][field.name] = (slot, layout["widths"][slot])
     for name in stream.lexical_fields:
         layout["search"].setdefault(name, code(len(layout["search"])))
+    for name in foreign_keys:
+        if len(layout["links"]) < LINKS:
+            layout["links"].setdefault(name, len(layout["links"]) + 1)
     return layout
+
+
+def _links(declaration: SourceDeclaration, name: str) -> list[str]:
+    """The fields by which records of other streams expand to this one, in order."""
+    return [
+        relation.foreign_key
+        for stream in declaration.streams.values()
+        for relation in stream.relations.values()
+        if relation.expandable and relation.cardinality == "has_many" and relation.stream == name
+    ]
 
 
 def _typed_fields(stream: StreamDeclaration) -> Iterator[Field]:
@@ -140,4 +171,10 @@ def _places(layout: StreamLayout) -> dict[str, tuple[Slot, int]]:
 
 
 def _signature(layout: StreamLayout) -> tuple[object, ...]:
-    return _places(layout), layout["search"], layout["sort"], layout["time"]
+    return (
+        _places(layout),
+        layout["search"],
+        layout.get("links", {}),
+        layout["sort"],
+        layout["time"],
+    )

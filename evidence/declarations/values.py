@@ -5,11 +5,13 @@ a value kept in a column always compare alike. Nothing here raises on a value of
 an impossible date: such a value counts as missing.
 """
 
+import json
 import re
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Final
 
+from evidence import limits
 from evidence.declarations.types import Field
 
 WORD_BYTES: Final = 256
@@ -77,6 +79,15 @@ def word(value: object) -> str | None:
             return "true" if value else "false"
         case _:
             return None
+
+
+def key_text(value: object) -> str | None:
+    """The key of the record that a foreign key means; null where no record could have it."""
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    if not isinstance(value, str) or not 0 < len(value.encode()) <= limits.RECORD_KEY_MAX_BYTES:
+        return None
+    return value
 
 
 def field_text(value: object) -> str:

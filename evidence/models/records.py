@@ -16,7 +16,8 @@ class Record(models.Model):
 
     ``sort_key`` is the order-preserving text of the cursor field (null: missing, listed last);
     ``field_emitted`` maps a field to its own emitted time where that is older than ``emitted_at``;
-    ``numbers``, ``times`` and ``words`` hold declared typed fields at the positions of the layout.
+    ``numbers``, ``times`` and ``words`` hold declared typed fields at the positions of the layout,
+    ``link_1`` to ``link_3`` the foreign keys by which records of other streams reach this one.
     The table itself bounds ``record_key`` to 200 bytes (constraint ``record_key_bounded``).
     """
 
@@ -32,6 +33,9 @@ class Record(models.Model):
     numbers = ArrayField(models.DecimalField(max_digits=60, decimal_places=20), null=True)
     times = ArrayField(models.DateTimeField(), null=True)
     words = ArrayField(models.TextField(), null=True)
+    link_1 = models.TextField(null=True, db_collation="C")
+    link_2 = models.TextField(null=True, db_collation="C")
+    link_3 = models.TextField(null=True, db_collation="C")
     change_seq = models.BigIntegerField()
 
     unscoped = models.Manager["Record"]()
@@ -44,6 +48,14 @@ class Record(models.Model):
                 name="record_in_order",
             ),
             models.Index(fields=["connection_id", "stream", "consent_time"], name="record_in_time"),
+            *(
+                models.Index(
+                    fields=["connection_id", "stream", f"link_{n}", "sort_key", "record_key"],
+                    condition=models.Q(**{f"link_{n}__isnull": False}),
+                    name=f"record_link_{n}",
+                )
+                for n in (1, 2, 3)
+            ),
         ]
 
     @override

@@ -4,7 +4,6 @@ A relation is read through the grant of the related stream, in the connection of
 A foreign key may be needed that is not among the fields asked for; it must be granted all the same.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -13,6 +12,7 @@ from evidence.access.children import Key, several, singles
 from evidence.access.gate import Gate
 from evidence.access.rows import VisibleRecord, VisibleRecords
 from evidence.declarations.types import Relation
+from evidence.declarations.values import key_text
 from evidence.reading.relations import bounded, related, why_not
 from evidence.refusals import InvalidExpand
 
@@ -132,10 +132,6 @@ def _cut(children: Mapping[Key, Sequence[VisibleRecord]], parent: Key, limit: in
 
 
 def _target(record: VisibleRecord, foreign_key: str) -> Key | None:
-    """The key that a record points at, as keys are written: numbers and booleans as JSON."""
-    value = record.data.get(foreign_key)
-    if isinstance(value, bool | int | float):
-        value = json.dumps(value)
-    if not isinstance(value, str) or not value:
-        return None
-    return Key(record.connection.connection_id, value)
+    """The record that one points at, in its own connection."""
+    key = key_text(record.data.get(foreign_key))
+    return None if key is None else Key(record.connection.connection_id, key)

@@ -11,7 +11,7 @@ from typing import Any
 
 from evidence.analyser import VERSION
 from evidence.analyser.lexemes import IndexedField, lexemes
-from evidence.declarations.layout import columns
+from evidence.declarations.layout import columns, links
 from evidence.declarations.types import TITLE_ROLE, StreamDeclaration
 from evidence.declarations.values import field_text, instant, sort_key
 from evidence.storing import copying
@@ -25,7 +25,7 @@ TITLE_WEIGHT = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """``row`` is a record as COPY text up to its words; ``search`` is its search text as a binary
+    """``row`` is a record as COPY text up to its links; ``search`` is its search text as a binary
     row, or None where the stream is not searched."""
 
     consent_time: datetime | None
@@ -49,6 +49,7 @@ def derive(target: Target, *, key: str, data: Mapping[str, Any]) -> Derived:
             copying.plain_array(typed.numbers),
             copying.moment_array(typed.times),
             copying.text_array(typed.words),
+            *map(copying.text, links(layout, data)),
         )
     )
     search = _search(target, key, data, consent_time) if layout["search"] else None

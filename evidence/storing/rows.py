@@ -16,7 +16,7 @@ from evidence.storing.copying import copy_binary_rows, copy_rows
 
 RECORDS = (
     "evidence_record (connection_id, stream, record_key, data, sort_key, consent_time, numbers,"
-    " times, words, emitted_at, field_emitted, change_seq)"
+    " times, words, link_1, link_2, link_3, emitted_at, field_emitted, change_seq)"
 )
 CHANGES = (
     "evidence_recordchange (connection_id, seq, stream, record_key, kind, before,"

@@ -141,10 +141,12 @@ def test_a_record_deleted_and_put_back_the_same_shows_nothing(world: World) -> N
 def test_a_record_deleted_and_put_back_otherwise_is_told_as_it_is(world: World) -> None:
     since = bookmark(world)
     delete(world, PERSONAL, "m3")
-    data = m3()
-    del data["body_text"]
-    world.put((PERSONAL, "messages", data))
-    assert told(feed(world, since)) == [(PERSONAL, "m3", "Dinner on Friday?")]
+    fewer = m3()
+    del fewer["body_text"]
+    for data in (fewer, m3(thread_id="t1")):
+        world.put((PERSONAL, "messages", data))
+        assert told(feed(world, since)) == [(PERSONAL, "m3", "Dinner on Friday?")]
+        delete(world, PERSONAL, "m3")
 
 
 def test_a_record_that_came_and_went_shows_nothing(world: World) -> None:
@@ -238,6 +240,17 @@ def test_what_changes_while_pages_are_read_is_never_lost(world: World) -> None:
     assert second.ids == []
     world.put((PERSONAL, "messages", m3(subject="B")))
     assert told(feed(world, second.body["next_changes_since"])) == [(PERSONAL, "m3", "B")]
+
+
+def test_what_moves_out_of_sight_while_pages_are_read_is_not_told_again(world: World) -> None:
+    """The time range counts although the time itself is hidden."""
+    terms = StreamRequest(name="messages", fields=["subject"], since=SINCE_2026)
+    world.grant("ivan", GrantRequest(connection_ids=[PERSONAL], streams=[terms]))
+    first = feed(world, "beginning", "ivan", limit=1)
+    world.put((PERSONAL, "messages", m3(received_at="2026-04-04T00:00:00Z")))
+    rest = feed(world, first.body["next_changes_since"], "ivan")
+    assert rest.ids == ["m2", "m3"]
+    assert feed(world, rest.body["next_changes_since"], "ivan").ids == []
 
 
 def test_a_page_ends_early_where_max_bytes_says_so(world: World) -> None:

@@ -8,7 +8,7 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence.declarations.layout import Layout, build_layout, code, columns, needs_reindex
+from evidence.declarations.layout import Layout, build_layout, code, columns, links, needs_reindex
 from evidence.declarations.types import SourceDeclaration
 from tests.declarations.documents import MOMENT, TEXT, Change, Document, parsed
 
@@ -51,6 +51,7 @@ def test_declared_fields_get_slots_by_kind_and_search_fields_get_letters() -> No
         },
         "widths": {"n": 1, "t": 2, "w": 2},
         "search": {"subject": "a", "body": "b", "labels": "c"},
+        "links": {"thread_id": 1},
         "sort": ["sent_at", "time"],
         "time": ["sent_at", "time"],
     }
@@ -87,6 +88,49 @@ def test_a_field_that_is_no_longer_asked_for_keeps_its_place() -> None:
 
     assert stored(first) == stored(second) == stored(third)
     assert needs_reindex(stored(first), second) == frozenset()
+
+
+def reached_by(*foreign_keys: str) -> Change:
+    """Threads that reach messages by these keys."""
+
+    def change(document: Document) -> None:
+        messages, threads = document["streams"]
+        messages["schema"]["properties"] |= dict.fromkeys(foreign_keys, TEXT)
+        threads["relationships"] = [
+            {"name": key, "stream": "messages", "foreign_key": key, "cardinality": "has_many"}
+            for key in foreign_keys
+        ]
+        threads["query"]["expand"] = [{"name": key} for key in foreign_keys]
+
+    return change
+
+
+def test_keys_that_records_are_reached_by_get_columns_that_stay_theirs() -> None:
+    first, second, third = grown(
+        as_declared, reached_by("other", "thread_id"), reached_by("a", "b", "c")
+    )
+
+    assert first["messages"]["links"] == {"thread_id": 1}
+    assert second["messages"]["links"] == {"thread_id": 1, "other": 2}
+    assert third["messages"]["links"] == {"thread_id": 1, "other": 2, "a": 3}
+    assert needs_reindex(stored(first), second) == {"messages"}
+
+
+def test_a_layout_from_before_there_were_columns_gets_them() -> None:
+    (now,) = grown(as_declared)
+    earlier = stored(now)
+    del earlier["messages"]["links"]
+    assert needs_reindex(earlier, now) == {"messages"}
+
+
+def test_a_link_is_the_key_that_a_record_could_have() -> None:
+    (layout,) = grown(reached_by("thread_id"))
+    for value, link in (
+        ("t1", "t1"), (7, "7"), (1.5, "1.5"), (True, "true"), ("é" * 100, "é" * 100),
+        ("é" * 101, None), ("", None), (None, None), (["t1"], None), ({}, None),
+    ):  # fmt: skip
+        assert links(layout["messages"], {"thread_id": value}) == [link, None, None]
+    assert links(layout["threads"], {"thread_id": "t1"}) == [None, None, None]
 
 
 def test_a_stream_that_is_no_longer_declared_keeps_its_places() -> None:
