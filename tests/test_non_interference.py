@@ -119,7 +119,7 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
             {"field": "subject", "q": "lease", "connection_id": PERSONAL},
         )
     for q in ("lease", "lease deposit", "unicorn canal", "budget*", "lease -signed", '"lease signed"',
-              "from_email:lease", "eva", "lease OR budget"):  # fmt: skip
+              "from_email:lease", "eva", "lease OR budget", "unicrn", "depositt unicornn"):  # fmt: skip
         yield "/v1/search", {"q": q, "limit": 2}
     yield "/v1/search", {"q": "lease", "sort": "-time"}
     for query in (

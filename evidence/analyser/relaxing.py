@@ -6,7 +6,7 @@ Quoted words, prefixes, words of one field, alternatives and exclusions stay as 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from evidence.analyser.function_words import FunctionWords, content_of_run
@@ -22,13 +22,22 @@ def essential(query: Query, *, languages: Collection[str]) -> Query:
     return query if root is None else Query(root)
 
 
-def relax(query: Query) -> Query:
+def relax(
+    query: Query,
+    *,
+    languages: Collection[str] = (),
+    spellings: Mapping[str, Sequence[str]] | None = None,
+) -> Query:
     """The same query when any of its words will do. What it excludes stays excluded.
 
-    A run without spaces is any two neighbours of its content, or a character that stands alone.
+    A run without spaces is any two neighbours of its content, or a character that stands alone. A
+    word with other spellings may be any of those.
     """
-    words = tuple(dict.fromkeys(word for leaf in query.wanted() for word in _words(leaf)))
-    return Query(_all_of([_any_of(words), *_exclusions(query.root)]))
+    words = dict.fromkeys(word for leaf in query.wanted() for word in _words(leaf))
+    known = FunctionWords([word.text for word in words], languages=languages)
+    content = [word for word in words if not (_plain(word) and known.has(word.text))]
+    chosen = [one for word in content or words for one in _spelt(word, spellings or {})]
+    return Query(_all_of([_any_of(chosen), *_exclusions(query.root)]))
 
 
 def _plain(leaf: Leaf) -> bool:
@@ -59,6 +68,12 @@ def _core(leaf: Leaf, known: FunctionWords) -> Leaf | None:
         return leaf
     core = _part(leaf, start, end)
     return None if known.has(core.text) else core
+
+
+def _spelt(leaf: Leaf, spellings: Mapping[str, Sequence[str]]) -> Iterator[Leaf]:
+    yield leaf
+    for other in spellings.get(leaf.text, ()) if _plain(leaf) else ():
+        yield replace(leaf, text=other)
 
 
 def _words(leaf: Leaf) -> Iterator[Leaf]:

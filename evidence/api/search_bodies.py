@@ -6,7 +6,8 @@ from typing import Any
 from evidence.analyser.passages import marked, plain
 from evidence.api.envelopes import instant, record_route, source_labels, window_read
 from evidence.api.params import Notice
-from evidence.reading.search import Excerpt, Found, Hit
+from evidence.reading.hits import Excerpt, Hit
+from evidence.reading.search import Found
 
 Json = dict[str, Any]
 
@@ -54,15 +55,40 @@ def meta(found: Found) -> Json:
             "truncated": not found.complete,
         },
     }
-    if found.relaxed:
-        body["match"] = "any_word"
-        body["note"] = "No record has all the words; these have at least one of them."
-    elif not found.hits:
-        body["hint"] = (
-            "Nothing visible matches. Try fewer or other words, a prefix such as invoi*, "
-            "or GET /v1/schema for the streams there are."
-        )
+    body["match"] = "all_words" if found.any_word is None else "any_word"
+    if found.suggestions:
+        body["suggestions"] = {word: list(each) for word, each in found.suggestions.items()}
+    if not found.hits:
+        body["hint"] = _hint(found)
+    elif found.any_word is not None:
+        body["note"] = _note(found)
     return body
+
+
+def _note(found: Found) -> str:
+    note = "No record has all the words; these have at least one of them, those with more first."
+    return f"{note} {_also_spelt(found)}" if found.any_word else note
+
+
+def _also_spelt(found: Found) -> str:
+    words = ", ".join(
+        f"{word!r} (also looked for as {' or '.join(map(repr, others))})"
+        for word, others in found.suggestions.items()
+    )
+    return f"Nothing visible has {words}."
+
+
+def _hint(found: Found) -> str:
+    if found.suggestions:
+        words = "; ".join(
+            f"{' or '.join(map(repr, others))} instead of {word!r}"
+            for word, others in found.suggestions.items()
+        )
+        return f"Nothing visible matches. What is visible has {words}."
+    return (
+        "Nothing visible matches. Try fewer or other words, a prefix such as invoi*, "
+        "or GET /v1/schema for the streams there are."
+    )
 
 
 def skipped(found: Found) -> list[Notice]:

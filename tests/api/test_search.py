@@ -47,7 +47,7 @@ def test_when_all_words_match_nothing_any_word_does_and_it_is_said(world: World)
     answer = world.get(SEARCH, q="invoice unicorn")
     assert answer.ids == ["w2"]
     assert answer.body["meta"]["match"] == "any_word"
-    assert "match" not in world.get(SEARCH, q="invoice").body["meta"]
+    assert world.get(SEARCH, q="invoice").body["meta"]["match"] == "all_words"
     assert "hint" in world.get(SEARCH, q="unicorn").body["meta"]
 
 

@@ -12,6 +12,7 @@ from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION
 from evidence.declarations.values import instant
 from evidence.reading import search
+from evidence.reading.spelling import Spellings
 from evidence.refusals import InvalidRequest
 
 
@@ -37,7 +38,7 @@ class SearchView(GrantedView):
                 "search",
                 scope=self.scope,
                 query=self._query(),
-                place=_place(rank, relaxed=found.relaxed),
+                place=_place(rank, any_word=found.any_word),
             )
             next_link = self.query.link(cursor=body["next_cursor"])
         answer = envelopes.finished(
@@ -61,7 +62,7 @@ class SearchView(GrantedView):
             limit=self.query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX),
             newest_first=self.query.choice("sort", "-time", default="") == "-time",
             after=_rank(place) if place else None,
-            relaxed=bool(place and place["x"]),
+            any_word=place["x"] if place else None,
         )
 
     def _unsealed(self) -> dict[str, Any] | None:
@@ -80,7 +81,7 @@ class SearchView(GrantedView):
         }
 
 
-def _place(rank: Rank, *, relaxed: bool) -> dict[str, Any]:
+def _place(rank: Rank, *, any_word: Spellings | None) -> dict[str, Any]:
     at = None if rank.at is None else rank.at.isoformat()
     return {
         "n": rank.score,
@@ -88,7 +89,7 @@ def _place(rank: Rank, *, relaxed: bool) -> dict[str, Any]:
         "c": rank.connection_id,
         "s": rank.stream,
         "r": rank.record_key,
-        "x": relaxed,
+        "x": any_word,
     }
 
 
