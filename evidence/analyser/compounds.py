@@ -92,6 +92,10 @@ def url_pieces(url: str) -> tuple[list[Piece], int]:
 
 def _between_marks(run: str, at: int) -> Iterator[_Found]:
     """Split at the signs that part rather than join (`:`, `@`, `+`); mail addresses span `@`."""
+    if _RANGE.fullmatch(run):
+        for part in _BETWEEN_HYPHENS.finditer(run):
+            yield from _between_marks(part.group(), at + part.start())
+        return
     if not _MARKS.search(run):
         yield from _between_slashes(run, at)
         return
@@ -120,10 +124,6 @@ def _mail_addresses(run: str, at: int) -> Iterator[_Found]:
 
 
 def _between_slashes(run: str, at: int) -> Iterator[_Found]:
-    if _RANGE.fullmatch(run):
-        for part in _BETWEEN_HYPHENS.finditer(run):
-            yield from _between_marks(part.group(), at + part.start())
-        return
     if "/" not in run:
         yield from _joined(run, at)
         return

@@ -88,7 +88,8 @@ class Walker:
     def steps(self, token: Token) -> Sequence[Step]:
         """The steps that `token` could take."""
         exact = {step: None for term in token.terms for step in self._exact.get(term, ())}
-        return [*exact, *(step for step in self._prefix if step.terms.meets(token.terms))]
+        begun = (s for s in self._prefix if any(t.startswith(s.terms.terms) for t in token.terms))
+        return [*exact, *begun]
 
     def _forget(self, position: int) -> None:
         for passed in [at for at in self._standing if at < position]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-_NUMBER = re.compile(r"[0-9]+(?:[.,'][0-9]+)+")
 _GROUPED = re.compile(r"[0-9]{1,3}(?:([.,'])[0-9]{3})(?:\1[0-9]{3})*")
 _YEAR_FIRST = re.compile(r"([0-9]{4})([-./])([0-9]{1,2})\2([0-9]{1,2})")
 _YEAR_LAST = re.compile(r"([0-9]{1,2})([-./])([0-9]{1,2})\2([0-9]{4})")
@@ -18,9 +17,9 @@ _DAYS = 31
 
 
 def number_forms(written: str) -> tuple[str, ...]:
-    """The plain spellings of a number with separators; empty when `written` is no such number."""
-    if not _NUMBER.fullmatch(written):
-        return ()
+    """The plain spellings of digits with dots, commas or apostrophes between them; empty when they
+    are no number, but a date, an address or a version.
+    """
     grouped = _GROUPED.fullmatch(written)
     separators = [c for c in written if not c.isdigit()]
     if grouped and len(separators) > 1:

@@ -26,12 +26,6 @@ class Terms(NamedTuple):
     terms: tuple[str, ...]
     prefix: bool = False
 
-    def meets(self, terms: tuple[str, ...]) -> bool:
-        """Whether a token with `terms` is meant."""
-        if self.prefix:
-            return any(term.startswith(self.terms) for term in terms)
-        return not set(self.terms).isdisjoint(terms)
-
 
 class Group(NamedTuple):
     """One word of the query: any of the alternatives, each of which is all of its terms."""

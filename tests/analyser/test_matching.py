@@ -26,6 +26,10 @@ TEXT = "We signed the lease by e-mail on 2024-03-05. 東京出張の資料。 H�
         ('lease -"rocket science"', True),
         ('rocket OR "the lease"', True),
         ("lease -e-mail", False),
+        ("lease -(signed -rocket)", False),
+        ("lease -(rocket -signed)", True),
+        ("sign* lea*", True),
+        ("lea* -sign*", False),
         ("lease -mail-by", True),
     ],
 )

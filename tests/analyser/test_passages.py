@@ -77,6 +77,13 @@ def test_a_word_for_another_field_proves_nothing_here() -> None:
     assert len(found("the lease", "body:lease")) == 1
 
 
+def test_a_prefix_marks_the_words_that_begin_so() -> None:
+    text = "Signed leases and leaseholders, but no lea."
+    assert [marks(text, passage) for passage in found(text, "lease*")] == [
+        ["leases", "leaseholders"]
+    ]
+
+
 def test_excluded_words_are_no_evidence() -> None:
     text = "the lease and the draft"
     assert [marks(text, passage) for passage in found(text, "lease -draft")] == [["lease"]]
@@ -104,7 +111,7 @@ def test_the_last_of_a_million_characters_is_found() -> None:
 
 
 def test_a_rare_word_far_behind_a_common_one_is_shown_with_it() -> None:
-    text = f"{'the same sentence again and ' * 2_000}the plumber was the one"
+    text = f"{'the same sentence again and ' * 2_000}the plumber was the one. {FILLER * 9}"
     first = found(text, "the plumber")[0]
     assert "plumber" in marks(text, first)
     assert marks(text, first).count("the") > 2

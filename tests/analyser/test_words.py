@@ -170,6 +170,9 @@ def test_numeric_dates_share_one_term(text: str) -> None:
         ("192.168.1.10", {"192.168.1.10", "192", "10"}),
         ("well-known", {"wellknown", "well", "known"}),
         ("12:30", {"12:30", "12", "30"}),
+        ("10:30-11:45", {"10:30", "11:45", "10", "45"}),
+        ("10.50-12.50", {"10.5", "12.5"}),
+        ("a-" * 200 + "b", {"a", "b"}),
     ],
 )  # fmt: skip
 def test_names_with_parts_are_found_whole_and_by_part(text: str, expected: set[str]) -> None:
@@ -193,6 +196,11 @@ def test_a_sign_that_stands_for_a_word_does_not_grow_onto_its_neighbour(
     text: str, expected: set[str]
 ) -> None:
     assert expected <= terms(text)
+
+
+@pytest.mark.parametrize("text", ["http://", "www.,", "https:///?", "@", "-.-"])
+def test_an_empty_name_is_nothing_to_look_for(text: str) -> None:
+    assert terms(text) <= {"http", "https", "www"}
 
 
 def test_punctuation_alone_is_nothing_to_look_for() -> None:
