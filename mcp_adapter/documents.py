@@ -10,7 +10,7 @@ from typing import Any
 from mcp_adapter import ids, labels
 from mcp_adapter.json_text import dumps
 from mcp_adapter.text.expanded import expanded
-from mcp_adapter.text.fitting import preview
+from mcp_adapter.text.fitting import omissions, preview
 from mcp_adapter.windows import pointed_at
 
 _MAIN_TEXT = ("text", "content", "body", "body_text", "message", "description", "notes", "summary")
@@ -71,7 +71,9 @@ def document(source: Source, passage: Passage | None, *, room: int) -> dict[str,
         fields = preview(data, room=room)
         text = dumps(fields.pop("data", {}))
     metadata |= {"fields": fields.pop("data")} if fields.get("data") else {}
-    metadata["complete"] = metadata.get("complete", True) and "cut" not in fields
+    omitted = omissions(source.record)
+    metadata["complete"] = metadata.get("complete", True) and not omitted and "cut" not in fields
+    metadata |= omitted
     if "cut" in fields:
         metadata |= fields
         metadata.setdefault("next", _read(source, {"field_path": fields["cut"][0]}))
@@ -115,9 +117,3 @@ def _extent(source: Source, passage: Passage) -> dict[str, Any]:
 
 def _read(source: Source, args: dict[str, Any]) -> dict[str, Any]:
     return {"tool": "read_record_field", "args": {"id": source.handle, **args}}
-
-
-def handle_of(record: dict[str, Any], ref: ids.RecordRef) -> str:
-    """The complete handle of a record, with the connection it was found under."""
-    connection = record.get("connection_id", ref.connection_id)
-    return ids.handle(ids.RecordRef(connection, ref.stream, ref.record_id))

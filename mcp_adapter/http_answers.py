@@ -106,7 +106,7 @@ def _rewritten(content: bytes, start: Message) -> tuple[bytes, bytes]:
     if kind.startswith(b"application/json"):
         if start["status"] == 400:
             content = _worded(content)
-        # Without an escape there is nothing to rewrite: control characters are rare.
+        # Without an escape there is nothing to rewrite, and only the modern leg writes any.
         return (_utf8(content) if b"\\u" in content else content), b"application/json"
     if start["status"] < 400:
         return content, kind

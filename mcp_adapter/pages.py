@@ -35,9 +35,9 @@ def fitted(
     """`ask(n)` reads the page of at most n items, `build` renders it into both channels."""
     body = ask(limit)
     result = build(body)
-    while not budget.holds(result):
+    while body["data"] and not budget.holds(result):
         count = len(body["data"])
-        if count <= 1:
+        if count == 1:
             return _single(body, build=build, budget=budget)
         body = ask(_fitting(body, count, build=build, budget=budget))
         result = build(body)

@@ -1,7 +1,8 @@
 """The last resort for an item that is too large for its channel: cut by name, never in silence.
 
-REST replaces large fields by window descriptors itself. This does the same to what is left when a
-result may be smaller than REST cuts, or when a remote provider cuts nothing.
+REST bounds its items itself: large fields become window descriptors, and what is left out is
+counted in `omitted_field_count`. This does the same to what is left when a result may be smaller
+than REST cuts, or when a remote provider cuts nothing.
 """
 
 from typing import Any
@@ -11,59 +12,47 @@ from mcp_adapter.labels import clipped
 
 _WORTH_CUTTING = 200
 _PREVIEW_CHARS = 60
-_NAMES_SHOWN = 12
+_NAMES_SHOWN = 10
 
 
 def shrunk(body: dict[str, Any], *, most: int) -> dict[str, Any]:
-    """The list body with its items cut until it takes at most `most` bytes, as far as it can."""
-    items = [dict(item) for item in body["data"]]
-    spare = size({**body, "data": items}) - most
-    for item in items:
-        if spare > 0:
-            before = size(item)
-            _shrink_item(item, most=max(before - spare, 0))
-            spare -= before - size(item)
-    return {**body, "data": items}
+    """The list body, its one item cut until the whole takes at most `most` bytes, if it can."""
+    (item,) = body["data"]
+    room = most - (size(body) - size(item))
+    cut = _hit(item, most=room) if "evidence_excerpts" in item else _record(item, most=room)
+    return {**body, "data": [cut]}
 
 
-def _shrink_item(item: dict[str, Any], *, most: int) -> None:
-    _shrink_evidence(item, most=most)
-    if isinstance(item.get("data"), dict):
-        item["data"] = shrunk_fields(item["data"], most=most - (size(item) - size(item["data"])))
-
-
-def shrunk_fields(fields: dict[str, Any], *, most: int) -> dict[str, Any]:
-    """Record fields, the largest replaced by descriptors first, the last left out by name."""
-    cut = dict(fields)
-    for name in sorted(cut, key=lambda name: size(cut[name]), reverse=True):
-        if size(cut) <= most or size(cut[name]) < _WORTH_CUTTING:
+def _record(item: dict[str, Any], *, most: int) -> dict[str, Any]:
+    """The record, its largest fields described first and then its last ones left out."""
+    fields = dict(item.get("data", {}))
+    room = most - (size(item) - size(fields))
+    for name in sorted(fields, key=lambda name: size(fields[name]), reverse=True):
+        if size(fields) <= room or size(fields[name]) < _WORTH_CUTTING:
             break
-        cut[name] = descriptor(name, cut[name])
-    while cut and size(cut) > most:
-        left_out = len(fields) - len(cut) + 1
-        cut = dict(list(cut.items())[: len(cut) * 3 // 4])
-        if size(cut) + 200 <= most or not cut:
-            left_out = len(fields) - len(cut)
-            return {**cut, "...": _left_out(fields, kept=len(cut), count=left_out)}
-    return cut
+        fields[name] = descriptor(name, fields[name])
+    kept = dict(fields)
+    while kept and size(kept) > room:
+        kept = dict(list(kept.items())[: len(kept) * 3 // 4])
+    return {**item, "data": kept, **_omitted(item, [name for name in fields if name not in kept])}
 
 
-def _left_out(fields: dict[str, Any], *, kept: int, count: int) -> dict[str, Any]:
-    names = [name[:32] for name in list(fields)[kept : kept + _NAMES_SHOWN]]
+def _omitted(item: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """What the record lacks, as REST words it, added to what it lacked already."""
+    if not names:
+        return {}
+    named = [name[:64] for name in [*item.get("omitted_fields", []), *names]]
     return {
-        "object": "fields_left_out",
-        "truncated": True,
-        "count": count,
-        "first": names,
-        "read": "query_records or fetch with fields",
+        "omitted_fields": named[:_NAMES_SHOWN],
+        "omitted_field_count": item.get("omitted_field_count", 0) + len(names),
     }
 
 
 def descriptor(name: str, value: Any) -> dict[str, Any]:
     """Stands for a field that is too large, as REST's own window descriptor does."""
-    whole = value if isinstance(value, str) else dumps(value)
     if isinstance(value, dict) and value.get("object") == "field_window_read":
         return {**value, "preview": str(value.get("preview", ""))[:_PREVIEW_CHARS]}
+    whole = value if isinstance(value, str) else dumps(value)
     return {
         "object": "field_window_read",
         "truncated": True,
@@ -75,13 +64,13 @@ def descriptor(name: str, value: Any) -> dict[str, Any]:
     }
 
 
-def _shrink_evidence(item: dict[str, Any], *, most: int) -> None:
-    excerpts = item.get("evidence_excerpts")
-    if isinstance(excerpts, list) and len(excerpts) > 1 and size(item) > most:
-        item["evidence_excerpts"] = excerpts[:1]
-        item["evidence_excerpts_left_out"] = len(excerpts) - 1
-    if "evidence_excerpts" in item and size(item) > most:
-        item |= {name: _clipped(value) for name, value in item.items()} | {"cut": True}
+def _hit(item: dict[str, Any], *, most: int) -> dict[str, Any]:
+    """The hit with its first excerpt alone, and then with its long strings cut."""
+    excerpts = item["evidence_excerpts"]
+    cut = {**item, "evidence_excerpts": excerpts[:1]}
+    if len(excerpts) > 1:
+        cut["evidence_excerpts_left_out"] = len(excerpts) - 1
+    return cut if size(cut) <= most else {**_clipped(cut), "cut": True}
 
 
 def _clipped(value: Any) -> Any:

@@ -74,6 +74,12 @@ def preview(fields: dict[str, Any], *, room: int) -> dict[str, Any]:
     return Preview(fields).within(room)
 
 
+def omissions(record: dict[str, Any]) -> dict[str, Any]:
+    """The fields that REST left out of a record with hundreds of them."""
+    count = record.get("omitted_field_count", 0)
+    return {"omitted_fields": count, "read": "fetch(id, fields) reads them"} if count else {}
+
+
 def _length(value: Any) -> int:
     """About how many characters the value takes as JSON."""
     return len(value) + 2 if isinstance(value, str) else len(dumps(value))

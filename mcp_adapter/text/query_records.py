@@ -6,7 +6,7 @@ from typing import Any
 
 from mcp_adapter import ids, labels
 from mcp_adapter.text.expanded import expanded
-from mcp_adapter.text.fitting import Preview, roomiest, shown_id
+from mcp_adapter.text.fitting import Preview, omissions, roomiest, shown_id
 
 
 def render(structured: dict[str, Any], *, most: int) -> str:
@@ -32,6 +32,7 @@ def _drawing(handle: str, record: dict[str, Any]) -> Callable[[int], dict[str, A
     if record.get("deleted"):
         tombstone = {**head, "deleted": True, "deleted_at": record.get("deleted_at")}
         return lambda _room: tombstone
+    head |= omissions(record)
     shown = Preview(record.get("data", {}))
     return lambda room: {**head, **shown.within(room), **expanded(record, room=room)}
 

@@ -8,7 +8,7 @@ from typing import Any
 import anyio
 
 from mcp_adapter.rest import Refused, Rest
-from mcp_adapter.server import Identity
+from mcp_adapter.server import Identity, Offload
 from mcp_adapter.transport import McpEndpoint, TransportSettings, build
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import AUTHORITY, PUBLIC_URL, inline
@@ -52,7 +52,7 @@ def authenticate(bearer: str | None) -> object:
                         "message": "Bearer token required."})  # fmt: skip
 
 
-def endpoint(rest: Rest | None = None) -> McpEndpoint:
+def endpoint(rest: Rest | None = None, *, offload: Offload = inline) -> McpEndpoint:
     return build(
         rest or FakeRest(records=[("cin_work", "messages", "m1", {"body": "日本語 lease"})]),
         authenticate,
@@ -62,7 +62,7 @@ def endpoint(rest: Rest | None = None) -> McpEndpoint:
             allowed_hosts=("records.example", ".trusted.example", "[::1]"),
             allowed_origins=("https://inspector.example",),
             max_body_bytes=20_000,
-            offload=inline,
+            offload=offload,
         ),
     )
 
@@ -74,6 +74,7 @@ def send(
     path: str = "/mcp",
     token: str | None = TOKEN,
     rest: Rest | None = None,
+    offload: Offload = inline,
     **headers: str | None,
 ) -> Reply:
     """One request; a header given as None is left out, `_` in a name is `-`."""
@@ -86,7 +87,7 @@ def send(
         **{name.replace("_", "-"): value for name, value in headers.items()},
     }
     raw = [(name.encode(), value.encode()) for name, value in sent.items() if value is not None]
-    return anyio.run(_exchange, endpoint(rest), method, path, raw, content)
+    return anyio.run(_exchange, endpoint(rest, offload=offload), method, path, raw, content)
 
 
 async def _exchange(

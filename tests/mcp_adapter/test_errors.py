@@ -79,3 +79,59 @@ def test_a_fault_in_the_server_shows_neither_stack_nor_secret(
     assert refusal(result)["code"] == "tool_handler_error"
     assert "secret" not in str(seen(result))
     assert "Zero" not in str(seen(result))
+
+
+def test_a_next_step_that_only_the_resource_server_knows_is_enough() -> None:
+    answer = error(400, "some_code_of_tomorrow", next_step="Its own advice.")
+
+    result = call(FakeRest(answers={LIST: answer}), "query_records", stream="messages")
+
+    assert structured(result) == answer.body
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("fetch", {"id": "pdpp://blob/eyJ2IjoxLCJraW5kIjoiYmxvYiIsImJsb2JfaWQiOiJiMSJ9"}),
+        ("read_record_field", {"id": "pdpp://stream/messages", "field_path": "body"}),
+    ],
+)
+def test_a_uri_that_names_no_record_is_refused_where_one_is_needed(
+    tool: str, arguments: dict[str, str]
+) -> None:
+    fake = FakeRest()
+
+    assert refusal(call(fake, tool, **arguments))["code"] == "invalid_id"
+    assert fake.calls == []
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("fetch", {"id": f"cin_work/messages:{'k' * 1_500}"}),
+        (
+            "read_record_field",
+            {"id": f"cin_work/messages:{'k' * 1_500}", "field_path": "body", "limit_chars": 9},
+        ),
+        ("query_records", {"stream": "messages", "fields": ["body"]}),
+    ],
+)
+def test_what_cannot_be_made_to_fit_is_refused_with_advice(
+    tool: str, arguments: dict[str, Any]
+) -> None:
+    records = [("cin_work", "messages", "k" * 1_500, {"body": "words and words " * 90})]
+
+    result = call(FakeRest(records=records), tool, **arguments, max_bytes=4_000)
+
+    assert refusal(result)["code"] == "result_too_large"
+    assert "max_bytes" in refusal(result)["next_step"]
+
+
+def test_a_number_that_comes_with_too_many_words_is_refused_with_advice() -> None:
+    body = {"metric": "count", "stream": "messages", "value": 1,
+            "meta": {"warnings": [{"code": "partial_results", "message": "m" * 900}]}}  # fmt: skip
+    fake = FakeRest(answers={"/v1/streams/messages/aggregate": RestAnswer(200, body)})
+
+    result = call(fake, "aggregate", stream="messages", metric="count")
+
+    assert refusal(result)["code"] == "result_too_large"

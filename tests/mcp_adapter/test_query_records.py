@@ -195,3 +195,32 @@ def test_an_export_line_is_safe_to_paste() -> None:
     )
 
     assert shown["export"] == ("pdpp export messages --param 'filter[subject]=x'\"'\"'; rm -rf ~'")
+
+
+def test_a_connection_that_no_id_can_carry_is_shown_beside_it() -> None:
+    fake = FakeRest(
+        connections=[("cin/odd", "Odd", "mailbox")],
+        records=[("cin/odd", "messages", "m1", {"id": "m1"})],
+    )
+
+    (record,) = seen(call(fake, "query_records", stream="messages"))["records"]
+
+    assert (record["id"], record["connection_id"]) == ("messages:m1", "cin/odd")
+    assert not call(fake, "fetch", id=record["id"], connection_id=record["connection_id"]).is_error
+
+
+def test_warnings_and_sources_are_in_the_text() -> None:
+    fake = mails(2)
+    fake.records.append(("cin_home", "messages", "h1", {"id": "h1"}))
+    answer = fake._list("messages", {})
+    assert isinstance(answer.body, dict)
+    answer.body["meta"]["warnings"] = [{"code": "limit_clamped", "message": "Lowered."}]
+    fake.answers[LIST] = answer
+
+    shown = seen(call(fake, "query_records", stream="messages"))
+
+    assert shown["warnings"] == [{"code": "limit_clamped", "message": "Lowered."}]
+    assert shown["sources"] == [
+        {"connection_id": "cin_work", "source": "Work mail (mailbox)", "records": 2},
+        {"connection_id": "cin_home", "source": "Home mail (mailbox)", "records": 1},
+    ]

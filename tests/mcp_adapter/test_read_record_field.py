@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from evidence import limits
 from mcp_adapter import ids
 from mcp_adapter.json_text import size, wire_size
+from mcp_adapter.rest import RestAnswer
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import call, refusal, seen, structured, text_of
 from tests.scenarios import scenario
@@ -220,3 +221,28 @@ def test_arguments_come_before_what_a_field_window_uri_says() -> None:
 
     assert seen(call(fake, "read_record_field", id=uri))["window"]["text"] == "456789"
     assert seen(call(fake, "read_record_field", id=uri, offset_chars=8))["window"]["text"] == "89"
+
+
+@pytest.mark.parametrize(
+    "content", [b'"' * 20_000, b"\\" * 20_000, b"latin \xe9 text" * 500, b"\xff" * 3_000]
+)
+def test_any_bytes_that_call_themselves_text_are_shown_within_the_budget(content: bytes) -> None:
+    fake = FakeRest(blobs={"b1": ("text/plain", content)})
+
+    result = call(fake, "read_record_field", id=ids.blob_uri("b1", connection_id=None))
+
+    assert wire_size(text_of(result)) <= limits.READ_BYTES
+    assert seen(result)["window"]["text"]
+    assert seen(result)["window"]["complete"] is (len(content) <= seen(result)["window"]["end"])
+
+
+def test_a_server_without_ranges_is_read_all_the_same() -> None:
+    answer = RestAnswer(200, b"0123456789", {"Content-Type": "text/plain"})
+    fake = FakeRest(answers={"/v1/blobs/b1": answer})
+
+    shown = seen(
+        call(fake, "read_record_field", id=ids.blob_uri("b1", connection_id=None), offset_chars=4)
+    )
+
+    assert shown["window"]["text"] == "456789"
+    assert shown["blob"]["total_bytes"] == 10

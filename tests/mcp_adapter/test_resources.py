@@ -100,3 +100,13 @@ def test_a_blob_too_large_for_one_resource_says_how_to_take_it() -> None:
     error = refused(fake, uri).error
 
     assert "pdpp export" in error.data["error"]["next_step"]
+
+
+@pytest.mark.parametrize("era", ERAS)
+def test_no_prompt_can_be_got(era: str) -> None:
+    async def getting(client: Client) -> int:
+        with pytest.raises(MCPError) as refusal:
+            await client.get_prompt("anything")
+        return refusal.value.error.code
+
+    assert ask(rest(), getting, era=era) == -32602

@@ -178,3 +178,17 @@ def test_schema_forms_ask_for_the_matching_rest_view() -> None:
         {"view": "compact", **scoped},
         {"detail": "full", **scoped},
     ]
+
+
+def test_two_sources_of_one_connector_key_stay_apart() -> None:
+    body = {
+        "object": "schema",
+        "detail": "index",
+        "connectors": [
+            {"connector_key": "mail", "stream_names": ["inbox"], "granted_connections": []},
+            {"connector_key": "mail", "stream_names": ["letters"], "granted_connections": []},
+        ],
+    }
+    fake = FakeRest(answers={"/v1/schema": RestAnswer(200, body)})
+
+    assert seen(call(fake, "schema"))["streams"] == {"mail": "inbox", "mail #2": "letters"}

@@ -225,3 +225,35 @@ def test_a_connection_reaches_the_resource_server_as_it_is() -> None:
     assert {each["connection_id"] for each in structured(result)["results"]} == {HOME[0]}
     assert fake.calls[0][1]["connection_id"] == HOME[0]
     assert WORK[0] not in text_of(result)
+
+
+def test_evidence_without_offsets_is_shown_by_its_marked_preview() -> None:
+    fake = mails(1)
+    answer = fake._search({"q": "lease"})
+    assert isinstance(answer.body, dict)
+    (hit,) = answer.body["data"]
+    evidence = {"field_path": "body", "read": {}}
+    fake.answers["/v1/search"] = answer
+
+    def shown(preview: str) -> str:
+        hit["evidence_excerpts"] = [{**evidence, "preview_text": preview}]
+        match = seen(call(fake, "search", q="lease"))["results"][0]["match"]
+        assert isinstance(match, str)
+        return match
+
+    assert (
+        shown("we signed the <mark>lease</mark> today") == "we signed the <mark>lease</mark> today"
+    )
+    assert shown("a <mark>torn mark") == "a torn mark"
+
+
+def test_warnings_are_in_the_text() -> None:
+    fake = mails(1)
+    answer = fake._search({"q": "lease"})
+    assert isinstance(answer.body, dict)
+    answer.body["meta"]["warnings"] = [
+        {"code": "partial_results", "message": "Some were left out."}
+    ]
+    fake.answers["/v1/search"] = answer
+
+    assert seen(call(fake, "search", q="lease"))["warnings"][0]["code"] == "partial_results"

@@ -1,11 +1,14 @@
 """The dialects of the protocol on one URL."""
 
 import json
+import threading
 from typing import Any
 
 import pytest
 
 from evidence import limits
+from mcp_adapter.rest import RestAnswer
+from mcp_adapter.transport import threads as default_threads
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.http import META, MODERN, initialize, modern, rpc, send
 from tests.scenarios import scenario
@@ -233,3 +236,32 @@ def test_what_is_invisible_travels_escaped_and_arrives_unchanged(version: str | 
     evidence = result["structuredContent"]["data"]["data"][0]["evidence_excerpts"][0]
     assert evidence["plain_text"] == hidden
     assert json.loads(result["content"][0]["text"])["results"][0]["match"].startswith("a\u202eb")
+
+
+def test_half_a_character_travels_as_its_escape() -> None:
+    rest = FakeRest(
+        records=[("cin_work", "messages", "m1", {"subject": "s", "body": "lease \ud800é"})]
+    )
+
+    reply = modern("tools/call", SEARCH, rest=rest)
+
+    assert b"\\ud800" in reply.content
+    assert reply.body["result"]["structuredContent"]["results"]
+
+
+def test_the_endpoint_works_off_the_event_loop_by_default() -> None:
+    threads: set[str] = set()
+
+    class Noting(FakeRest):
+        def get(self, *args: Any, **more: Any) -> RestAnswer:
+            """Answer, and note where."""
+            threads.add(threading.current_thread().name)
+            return super().get(*args, **more)
+
+    rest = Noting(records=[("cin_work", "messages", "m1", {"body": "lease"})])
+
+    reply = send(rpc("tools/call", SEARCH), rest=rest, offload=default_threads(2))
+
+    assert reply.status == 200
+    assert all(name.startswith("mcp") for name in threads)
+    assert threads
