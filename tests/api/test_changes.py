@@ -242,6 +242,19 @@ def test_what_changes_while_pages_are_read_is_never_lost(world: World) -> None:
     assert told(feed(world, second.body["next_changes_since"])) == [(PERSONAL, "m3", "B")]
 
 
+def test_a_hidden_time_decides_what_is_in_range_all_the_same(world: World) -> None:
+    terms = StreamRequest(name="messages", fields=["subject"], since=SINCE_2026)
+    world.grant("ivan", GrantRequest(connection_ids=[PERSONAL], streams=[terms]))
+    since = bookmark(world, "ivan")
+    world.put((PERSONAL, "messages", m3(received_at="2025-04-04T00:00:00Z")))
+    left = feed(world, since, "ivan")
+    assert told(left) == [(PERSONAL, "m3", "gone")]
+    world.put((PERSONAL, "messages", m3(received_at="2026-04-04T00:00:00Z")))
+    assert feed(world, since, "ivan").ids == []
+    back = feed(world, left.body["next_changes_since"], "ivan")
+    assert told(back) == [(PERSONAL, "m3", "Dinner on Friday?")]
+
+
 def test_what_moves_out_of_sight_while_pages_are_read_is_not_told_again(world: World) -> None:
     """The time range counts although the time itself is hidden."""
     terms = StreamRequest(name="messages", fields=["subject"], since=SINCE_2026)

@@ -104,13 +104,22 @@ class Delete:
 
 
 @dataclass(frozen=True)
+class Edit:
+    """Some fields of a record that is there."""
+
+    name: Name
+    more: Data
+
+
+@dataclass(frozen=True)
 class Read:
     """One page."""
 
     limit: int
 
 
-Step = Put | Delete | Read
+Write = Put | Delete | Edit
+Step = Write | Read
 
 
 def thing(key: str, more: Data) -> Data:
@@ -134,7 +143,16 @@ contents = st.fixed_dictionaries(
     },
 )
 puts = st.builds(lambda name, more: Put(name, thing(name[1], more)), names, contents)
-writes = st.one_of(puts, puts, st.builds(Delete, names))
+edits = st.builds(
+    Edit,
+    names,
+    st.one_of(
+        st.fixed_dictionaries({"at": st.sampled_from([EARLY, *IN_RANGE])}),
+        st.fixed_dictionaries({"title": st.sampled_from(["x", "y"])}),
+        st.fixed_dictionaries({"secret": st.integers(0, 2)}),
+    ),
+)
+writes = st.one_of(puts, edits, edits, st.builds(Delete, names))
 steps = st.lists(st.one_of(writes, writes, st.builds(Read, st.integers(1, 3))), max_size=14)
 
 
@@ -177,7 +195,11 @@ def things(world: World) -> World:
     return world
 
 
-def apply(world: World, records: dict[Name, Data], step: Put | Delete) -> None:
+def apply(world: World, records: dict[Name, Data], step: Write) -> None:
+    if isinstance(step, Edit):
+        if step.name not in records:
+            return
+        step = Put(step.name, records[step.name] | step.more)
     world.send([step.line()])
     if isinstance(step, Put):
         records[step.name] = step.data
@@ -233,7 +255,7 @@ def _check_rows(rows: Sequence[Data], records: dict[Name, Data], held: Terms) ->
     limit=st.integers(1, 4),
 )
 def test_exactly_the_differences_are_told(
-    things: World, held: Terms, sessions: Sequence[Sequence[Put | Delete]], limit: int
+    things: World, held: Terms, sessions: Sequence[Sequence[Write]], limit: int
 ) -> None:
     with transaction.atomic():
         things.grant("zoe", held.request())
