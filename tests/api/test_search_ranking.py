@@ -1,0 +1,174 @@
+"""The order of hits, compared with the scoring computed in plain Python over the same texts."""
+
+from datetime import datetime
+from typing import Any
+
+import pytest
+from django.db import transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from evidence.analyser.lexemes import tier
+from tests.world import PERSONAL, WORK, World
+
+WORDS = ("quokka", "zephyr", "kumquat", "xylophone")
+DAYS = ("2026-01-10T09:00:00+00:00", "2026-03-05T18:30:00+00:00")
+# Title and body weights, and a sum of 4 for a word and 0 to 3 for its tier: what is promised.
+WEIGHTS = {"subject": 2.0, "body_text": 1.0}
+
+texts = st.lists(st.sampled_from((*WORDS, "filler", "filler")), max_size=6).map(" ".join)
+bodies = st.one_of(texts, texts.map(lambda text: f"{text} {'padding ' * 300}"))
+records = st.lists(
+    st.tuples(
+        st.sampled_from([PERSONAL, WORK]),
+        st.fixed_dictionaries(
+            {
+                "id": st.sampled_from([f"r{n}" for n in range(9)]),
+                "received_at": st.sampled_from(DAYS),
+                "subject": texts,
+                "body_text": bodies,
+            }
+        ),
+    ),
+    max_size=9,
+    unique_by=lambda each: (each[0], each[1]["id"]),
+)
+asked = st.lists(st.sampled_from((*WORDS, "unheardof")), min_size=1, max_size=3, unique=True)
+
+
+def score(record: dict[str, Any], words: list[str]) -> tuple[int, bool]:
+    """The points of a record, and whether it has all the words."""
+    points = [max(_points(record, word, field) for field in WEIGHTS) for word in words]
+    return sum(points), all(points)
+
+
+def _points(record: dict[str, Any], word: str, field: str) -> int:
+    written = record[field].split()
+    if word not in written:
+        return 0
+    return 4 + tier(written.count(word), length=len(written), weight=WEIGHTS[field])
+
+
+def expected(written: list[tuple[str, dict[str, Any]]], words: list[str]) -> tuple[list[Any], str]:
+    """Connection and key of every hit in order, and which words had to match."""
+    scored = [(connection, record, *score(record, words)) for connection, record in written]
+    complete = [each for each in scored if each[3]]
+    hits = complete or [each for each in scored if each[2]]
+    order = sorted(
+        hits,
+        key=lambda each: (
+            -each[2],
+            -datetime.fromisoformat(each[1]["received_at"]).timestamp(),
+            each[0],
+            each[1]["id"],
+        ),
+    )
+    relaxed = not complete and len(words) > 1
+    return [(each[0], each[1]["id"]) for each in order], "any_word" if relaxed else "all_words"
+
+
+def paged(world: World, q: str, *, limit: int) -> tuple[list[tuple[str, str]], list[dict]]:
+    """All hits over all pages, and what each page said."""
+    hits, metas, cursor = [], [], {}
+    while True:
+        answer = world.get("/v1/search", q=q, limit=limit, **cursor)
+        assert answer.status == 200, answer.body
+        hits += [(hit["connection_id"], hit["record_key"]) for hit in answer.body["data"]]
+        metas.append(answer.body["meta"])
+        if not answer.body["has_more"]:
+            return hits, metas
+        cursor = {"cursor": answer.body["next_cursor"]}
+
+
+@settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(written=records, words=asked, limit=st.sampled_from([2, 3, 25]))
+def test_hits_come_as_plain_scoring_orders_them_on_every_page(
+    world: World, written: list[tuple[str, dict[str, Any]]], words: list[str], limit: int
+) -> None:
+    with transaction.atomic():
+        world.put(*((connection, "messages", record) for connection, record in written))
+        hits, metas = paged(world, " ".join(words), limit=limit)
+        transaction.set_rollback(True)
+    order, match = expected(written, words)
+    assert hits == order
+    for meta in metas:
+        assert (meta["match"], meta["count"]) == (match, len(order))
+        assert (meta["count_accuracy"], meta["recall"]["complete"]) == ("exact", True)
+
+
+def test_a_record_with_more_of_the_words_comes_before_one_that_says_one_loudly(
+    world: World,
+) -> None:
+    loud = {"id": "loud", "subject": "quokka quokka", "body_text": "quokka " * 20}
+    both = {"id": "both", "subject": "", "body_text": f"quokka zephyr {'padding ' * 300}"}
+    for record in (loud, both):
+        world.put((WORK, "messages", record | {"received_at": DAYS[0]}))
+    answer = world.get("/v1/search", q="quokka zephyr unheardof")
+    assert answer.ids == ["both", "loud"]
+    assert answer.body["meta"]["match"] == "any_word"
+
+
+@pytest.mark.parametrize("q", ["when is the lease", "Wann ist die lease", "lease, with the or of"])
+def test_function_words_neither_exclude_nor_score(world: World, q: str) -> None:
+    plain = world.get("/v1/search", q="lease").body
+    asked = world.get("/v1/search", q=q).body
+    assert asked["meta"] == plain["meta"]
+    assert [hit["score"] for hit in asked["data"]] == [hit["score"] for hit in plain["data"]]
+
+
+def test_function_words_alone_are_looked_for(world: World) -> None:
+    answer = world.get("/v1/search", q="by the end of")
+    assert answer.ids == ["w2"]
+    assert answer.body["meta"]["match"] == "all_words"
+
+
+def test_a_run_without_spaces_is_found_by_its_parts_when_words_are_left_out(world: World) -> None:
+    answer = world.get("/v1/search", q="京都でお土産を買いました")
+    assert answer.ids == ["m3"]
+    assert answer.body["meta"]["match"] == "any_word"
+    assert "<mark>京都</mark>" in answer.body["data"][0]["snippet"]["text"]
+
+
+def test_a_mistyped_word_is_looked_for_as_visible_texts_spell_it(world: World) -> None:
+    world.put((WORK, "messages", {"id": "h", "received_at": DAYS[0], "subject": "Headphones"}))
+    answer = world.get("/v1/search", q="headphnes unheardof")
+    assert answer.ids == ["h"]
+    meta = answer.body["meta"]
+    assert (meta["match"], meta["suggestions"]) == ("any_word", {"headphnes": ["headphones"]})
+    assert "'headphnes' (also looked for as 'headphones')" in meta["note"]
+
+
+def test_one_mistyped_word_finds_nothing_and_is_told_its_spelling(world: World) -> None:
+    answer = world.get("/v1/search", q="wonderflu")
+    assert answer.ids == []
+    meta = answer.body["meta"]
+    assert (meta["match"], meta["count"]) == ("all_words", 0)
+    assert meta["suggestions"] == {"wonderflu": ["wonderful"]}
+    assert "'wonderful' instead of 'wonderflu'" in meta["hint"]
+    assert world.get("/v1/search", q="wonderful").ids == ["m2"]
+
+
+@pytest.mark.parametrize("who", ["bob", "alice"])
+def test_spellings_are_those_of_visible_texts_only(world: World, who: str) -> None:
+    world.put((WORK, "messages", {"id": "s", "received_at": DAYS[0], "subject": "Ordinary",
+        "from_email": "quokkafriend@example.org"}))  # fmt: skip
+    world.put((WORK, "messages", {"id": "o", "received_at": "2025-01-01T00:00:00Z",
+        "subject": "Marzipan"}))  # fmt: skip
+    for q, spelling in (("quokkafreind", "quokkafriend"), ("marzipna", "marzipan")):
+        meta = world.get("/v1/search", who, q=q).body["meta"]
+        sees = who == "alice"
+        assert meta.get("suggestions") == ({q: [spelling]} if sees else None)
+        assert (spelling in meta["hint"]) is sees
+
+
+def test_pages_of_other_spellings_go_on_as_they_began(world: World) -> None:
+    for number in range(5):
+        world.put((WORK, "messages", {"id": f"h{number}", "received_at": DAYS[number % 2],
+            "subject": "Headphones"}))  # fmt: skip
+    hits, metas = paged(world, "headphnes unheardof", limit=2)
+    assert sorted(key for _, key in hits) == ["h0", "h1", "h2", "h3", "h4"]
+    assert all(meta["suggestions"] == {"headphnes": ["headphones"]} for meta in metas)
