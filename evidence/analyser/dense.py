@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from operator import add
 
 from evidence.analyser.analysed import Chunk, Hits, Token, Wanted, chunk_of
@@ -29,8 +29,24 @@ def dense_hits(form: str, *, wanted: Wanted) -> Hits:
     units = dense_units(form)
     if not any(term in form for term in wanted.dense):
         return Hits((), len(units))
+    if units is form:
+        return Hits(sorted(_one_by_one(form, wanted.dense), key=_longest_first), len(units))
     found = dense_chunk(units).tokens
     return Hits([token for token in found if wanted.has(token.terms)], len(units))
+
+
+def _one_by_one(form: str, terms: Iterable[str]) -> Iterator[Token]:
+    """The tokens with these terms in a run without marks, where a character is a position."""
+    for term in terms:
+        width = len(term)
+        at = form.find(term)
+        while at >= 0:
+            yield Token(at, at + width, (term,), at, width, "single" if width == 1 else "pair")
+            at = form.find(term, at + 1)
+
+
+def _longest_first(token: Token) -> tuple[int, int]:
+    return token.start, -token.end
 
 
 def dense_terms(units: Sequence[str]) -> Iterator[str]:
