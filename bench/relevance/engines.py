@@ -1,13 +1,14 @@
 """What is asked: our REST view, and PostgreSQL's own full-text search over the same records."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import psycopg
 from django.test import Client
 
-from bench.relevance.judged import DEPTH, Key
+from bench.relevance import judged
+from bench.relevance.judged import DEPTH, Judged, Key, Worth
 from demo import life
 
 Engine = Callable[[str], list[Key]]
@@ -18,6 +19,11 @@ _PLAIN = """
     WHERE terms @@ asked
     ORDER BY ts_rank(terms, asked) DESC, connection_id, stream, record_key LIMIT %s
 """
+
+
+def worth(engine: Engine, queries: Sequence[Judged]) -> list[Worth]:
+    """What the engine's answer to each query is worth."""
+    return [judged.worth(engine(query.text), query.grades) for query in queries]
 
 
 def rest(token: str, **parameters: str) -> Engine:
