@@ -1,8 +1,9 @@
 """``GET /v1/streams/{stream}/records?changes_since=…``."""
 
+import json
 from collections.abc import Mapping
 from copy import deepcopy
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -12,6 +13,8 @@ from evidence.access.issuing import GrantRequest
 from evidence.access.resolving import StreamRequest
 from evidence.models.bookmarks import Bookmark
 from evidence.models.connections import Connection
+from evidence.storing.ingest import ingest_lines
+from evidence.storing.lines import Line
 from tests.world import CHAT, MAIL, NOW, PERSONAL, WORK, Answer, World, mail
 
 LIST = "/v1/streams/messages/records"
@@ -178,6 +181,24 @@ def test_leaving_the_time_range_looks_like_being_deleted(world: World) -> None:
     left = feed(world, since).body["data"]
     delete(world, PERSONAL, "m3")
     assert feed(world, since).body["data"] == left
+
+
+def test_a_tombstone_is_dated_by_what_took_the_record_out_of_sight(world: World) -> None:
+    since = bookmark(world)
+    lines: list[dict[str, Any]] = [
+        {"data": m3(subject="Changed")},
+        {"data": m3(received_at="2025-03-05T18:30:00Z")},
+        {"op": "delete"},
+    ]
+    for hour, line in enumerate(lines):
+        whole = line | {"connection_id": PERSONAL, "stream": "messages", "key": "m3"}
+        ingest_lines(
+            [Line(1, json.dumps(whole).encode())],
+            owner_id=world.owner_id,
+            now=NOW + timedelta(hours=hour),
+        )
+    [row] = feed(world, since).body["data"]
+    assert row["deleted_at"] == "2026-11-01T13:00:00Z"
 
 
 def test_what_happens_out_of_sight_is_never_told(world: World) -> None:

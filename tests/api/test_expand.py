@@ -134,6 +134,26 @@ def test_a_record_outside_the_grant_looks_like_a_missing_one(mailbox: World) -> 
     assert hidden["expanded"] == missing["expanded"] == {"thread": None}
 
 
+def test_hidden_children_change_no_answer(mailbox: World) -> None:
+    reader(
+        mailbox,
+        StreamRequest(name="threads"),
+        StreamRequest(
+            name="messages", fields=["thread_id", "subject"], since=datetime(2026, 2, 2, tzinfo=UTC)
+        ),
+    )
+    asked = {"expand": "messages", "expand_limit__messages": 2}
+    before = mailbox.get(THREADS, "rita", **asked).body
+    mailbox.put(
+        (PERSONAL, "messages", mail("z1", "2025-01-01T00:00:00Z", thread_id="t1")),
+        (PERSONAL, "messages", mail("z2", None, thread_id="t2")),
+        (PERSONAL, "messages", mail("a4", "2026-02-04T00:00:00Z", thread_id="t1",
+                                    subject="Reply 4", is_seen=True)),
+        (WORK, "messages", mail("z3", "2026-09-01T00:00:00Z", thread_id="t1")),
+    )  # fmt: skip
+    assert mailbox.get(THREADS, "rita", **asked).body == before
+
+
 def test_without_the_time_field_children_come_by_key(mailbox: World) -> None:
     reader(
         mailbox,
