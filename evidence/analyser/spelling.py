@@ -29,13 +29,13 @@ def can_be_respelt(leaf: Leaf) -> bool:
 
 
 def beginnings(leaf: Leaf) -> Iterator[Leaf]:
-    """Where to look for what was meant: most of the word first, then its first letters.
+    """Where to look for what was meant: most of the word first, its half, then its first letters.
 
     An error in the first three letters is not found.
     """
     form = _form(leaf.text)
-    longer = max(_LEAST_BEGINNING, len(form) - 3)
-    for length in dict.fromkeys((longer, _LEAST_BEGINNING)):
+    lengths = (len(form) - 3, len(form) // 2, _LEAST_BEGINNING)
+    for length in dict.fromkeys(max(_LEAST_BEGINNING, length) for length in lengths):
         yield Leaf(form[:length], leaf.position, prefix=True)
 
 

@@ -13,7 +13,7 @@ Spellings = Mapping[str, Sequence[str]]
 """From a word of the query to what it may have been meant to be, the nearest first."""
 
 WORDS = 4
-"""So many words of a query are looked into; each costs up to three statements."""
+"""So many words of a query are looked into; each costs up to four statements."""
 TEXTS_READ = 100
 SPELLINGS_A_WORD = 3
 
