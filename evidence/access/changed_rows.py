@@ -20,7 +20,7 @@ from evidence.access.scope import Only, TimeRange
 from evidence.access.statements import Fragment, fetched_by_one_plan, joined, within
 from evidence.access.visible import Sight
 
-NEAR = 5_000
+NEAR = 20_000
 """Up to so many changes are read by number and sorted; more are read in the order of the keys,
 which costs the same for every page however many there are."""
 
