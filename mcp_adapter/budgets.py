@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 from evidence import limits
 from mcp_adapter import arguments
-from mcp_adapter.json_text import size, wire_size
 from mcp_adapter.tool import Result
 
 
@@ -17,7 +16,9 @@ class Budget:
 
     def holds(self, result: Result) -> bool:
         """Whether the result fits, each channel for itself."""
-        return wire_size(result.text) <= self.text and size(result.structured) <= self.structured
+        if len(result.text_json.encode()) > self.text:
+            return False
+        return len(result.structured_json.encode()) <= self.structured
 
 
 PAGE = Budget(limits.STRUCTURED_BYTES, limits.TEXT_BYTES)

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 import orjson
-from starlette.types import Message, Send
+from starlette.types import Message, Scope, Send
 
 from mcp_adapter.json_text import dumps
+from mcp_adapter.raw_results import restored
 from mcp_adapter.rest import Refused
 
 _ENDED = frozenset({"grant_revoked", "grant_expired", "grant_invalid", "package_revoked"})
@@ -15,6 +16,7 @@ _TYPES = {
     403: "permission_error",
     413: "request_entity_too_large_error",
 }
+_JSON = b"application/json"
 _PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
 
@@ -75,8 +77,9 @@ class Utf8Sender:
     its refusals are plain text, which become the JSON error of every other refusal here.
     """
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, scope: Scope) -> None:
         self._send = send
+        self._scope = scope
         self._start: Message = {}
         self._parts: list[bytes] = []
 
@@ -88,7 +91,9 @@ class Utf8Sender:
         self._parts.append(message.get("body", b""))
         if message.get("more_body", False):
             return
-        content, kind = _rewritten(b"".join(self._parts), self._start)
+        content = b"".join(self._parts)
+        ours = restored(content, self._scope)
+        content, kind = (ours, _JSON) if ours is not None else _rewritten(content, self._start)
         headers = [
             (name, value)
             for name, value in self._start["headers"]

@@ -7,6 +7,7 @@ is base64url JSON. A name is not a capability: the resource server decides what 
 
 import base64
 import binascii
+import re
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -18,6 +19,8 @@ from mcp_adapter.errors import AdapterError
 _VERSION = 1
 _LONGEST_NAME = 200
 _LONGEST_ID = 4_000
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_UNFIT = re.compile(r"[\x00-\x1f\x7f/\\]|\.\.")
 _WINDOW_MEMBERS = {
     "field_path": str,
     "q": str,
@@ -64,15 +67,7 @@ class InvalidId(AdapterError):  # noqa: N818 - named for what was found, as all 
 
 def fits_grammar(text: str) -> bool:
     """Whether a segment survives `connection/stream:record`: no separator, no traversal."""
-    return (
-        bool(text)
-        and not ("/" in text or "\\" in text or ".." in text or _controls(text))
-        and (text != ".")
-    )
-
-
-def _controls(text: str) -> bool:
-    return any(character < " " or character == "\x7f" for character in text)
+    return bool(text) and text != "." and _UNFIT.search(text) is None
 
 
 def handle(ref: RecordRef) -> str:
@@ -222,6 +217,6 @@ def _name(text: object, *, param: str) -> str:
 
 def _key(text: object, *, param: str) -> str:
     # A key may hold anything but controls: it travels as one percent-encoded path segment.
-    if not isinstance(text, str) or not text or _controls(text):
+    if not isinstance(text, str) or not text or _CONTROL.search(text):
         raise InvalidId("The handle lacks the id.", param=param)
     return text

@@ -1,7 +1,7 @@
 """The MCP server: six tools, four resource templates, no prompts, no state.
 
-It is the SDK's low-level server with prebuilt answers: `tools/list` never changes, and tool results
-are written here in the form of the wire, so that the SDK does not validate and copy them again.
+It is the SDK's low-level server with results in the form of the wire: `tools/list` never changes, and
+what a tool answers is written once, so that the SDK does not validate, copy and write it again.
 """
 
 import logging
@@ -21,6 +21,7 @@ from mcp_adapter import resources
 from mcp_adapter.errors import AdapterError, ToolError
 from mcp_adapter.instructions import INSTRUCTIONS
 from mcp_adapter.json_text import dumps
+from mcp_adapter.raw_results import handed_over
 from mcp_adapter.registry import TOOLS
 from mcp_adapter.rest import Refused, Rest
 from mcp_adapter.tool import Result
@@ -54,7 +55,8 @@ class _Adapter:
     offload: Offload
     identity: Identity
 
-    async def call_tool(self, ctx: Context, params: Mapping[str, Any]) -> dict[str, Any]:
+    async def call_tool(self, ctx: Context, params: Mapping[str, Any]) -> str:
+        """The members of the result, as JSON without the closing brace."""
         tool = TOOLS.get(params["name"])
         if tool is None:
             raise MCPError(
@@ -125,7 +127,8 @@ def build_server(
             "resources/templates/list": CacheHint(_LIST_TTL_MS),
             "resources/read": CacheHint(0),
         },
-        get_tool_input_schema=_SCHEMAS.get,
+        # No argument is mirrored into a header, so there is no schema to look through.
+        get_tool_input_schema=lambda _name: None,
         on_list_tools=_unreached,
         on_call_tool=_unreached,
         on_list_resources=_no_resources,
@@ -141,6 +144,8 @@ def build_server(
 def _own_results(adapter: _Adapter, server: Server[Any]) -> ServerMiddleware[Any]:
     """Answer the tool methods here; the SDK still checks what came in."""
 
+    endings = {method: _ending(method, server) for method in ("tools/list", "tools/call")}
+
     async def answer(ctx: Context, call_next: CallNext) -> HandlerResult:
         if ctx.method not in {"tools/list", "tools/call"} or ctx.request_id is None:
             return await call_next(ctx)
@@ -150,43 +155,40 @@ def _own_results(adapter: _Adapter, server: Server[Any]) -> ServerMiddleware[Any
             own = await adapter.call_tool(ctx, params)
         else:
             own = _tools_list(params)
-        if ctx.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            return own
-        return {**own, **_modern(ctx.method, server)}
+        modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
+        raw = own + (endings[ctx.method] if modern else "}")
+        return handed_over(raw, ctx.request.scope if ctx.request is not None else None)
 
     return answer
 
 
-def _modern(method: str, server: Server[Any]) -> dict[str, Any]:
-    """What every result of 2026-07-28 carries."""
+def _ending(method: str, server: Server[Any]) -> str:
+    """What every result of 2026-07-28 carries, and the closing brace."""
     cached = {"ttlMs": _LIST_TTL_MS, "cacheScope": "private"} if method == "tools/list" else {}
-    return {
-        **cached,
-        "resultType": "complete",
-        "_meta": {types.SERVER_INFO_META_KEY: server.server_info_stamp},
-    }
+    stamp = {types.SERVER_INFO_META_KEY: server.server_info_stamp}
+    return f",{dumps({**cached, 'resultType': 'complete', '_meta': stamp})[1:]}"
 
 
-def _tools_list(params: Mapping[str, Any]) -> dict[str, Any]:
+def _tools_list(params: Mapping[str, Any]) -> str:
     if params.get("cursor") is not None:
         raise MCPError(code=types.INVALID_PARAMS, message="Invalid cursor: the list has one page")
-    return {"tools": _LISTINGS}
+    return _LISTED
 
 
-def _success(result: Result) -> dict[str, Any]:
-    return {
-        "content": [{"type": "text", "text": result.text}],
-        "structuredContent": result.structured,
-        "isError": False,
-    }
+def _success(result: Result) -> str:
+    return _written(result.text_json, result.structured_json, failed="false")
 
 
-def _failure(error: ToolError) -> dict[str, Any]:
-    return {
-        "content": [{"type": "text", "text": dumps(error.body)}],
-        "structuredContent": error.body,
-        "isError": True,
-    }
+def _failure(error: ToolError) -> str:
+    body = dumps(error.body)
+    return _written(dumps(body), body, failed="true")
+
+
+def _written(text: str, structured: str, *, failed: str) -> str:
+    return (
+        f'{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{structured},'
+        f'"isError":{failed}'
+    )
 
 
 def _internal(tool: str) -> AdapterError:
@@ -218,5 +220,4 @@ async def _no_prompt(_ctx: Context, _params: Any) -> types.GetPromptResult:
     raise MCPError(code=types.INVALID_PARAMS, message="Unknown prompt: this server has none")
 
 
-_LISTINGS = [tool.listing() for tool in TOOLS.values()]
-_SCHEMAS = {listing["name"]: listing["inputSchema"] for listing in _LISTINGS}
+_LISTED = dumps({"tools": [tool.listing() for tool in TOOLS.values()]})[:-1]

@@ -2,10 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from mcp_adapter import arguments
 from mcp_adapter.errors import from_rest
+from mcp_adapter.json_text import dumps
 from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestAnswer
 
 _READ_ONLY = {
@@ -43,12 +45,22 @@ def succeeded(answer: RestAnswer) -> dict[str, Any]:
     return answer.body
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Result:
     """Both channels of a success; `text` is one JSON object."""
 
     structured: dict[str, Any]
     text: str
+
+    @cached_property
+    def structured_json(self) -> str:
+        """The structured output as it travels; what budgets count is what is sent."""
+        return dumps(self.structured)
+
+    @cached_property
+    def text_json(self) -> str:
+        """The text as it travels: itself a JSON string, quotes included."""
+        return dumps(self.text)
 
 
 @dataclass(frozen=True, slots=True)

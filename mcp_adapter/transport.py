@@ -81,7 +81,7 @@ class McpEndpoint:
         if answer is not None:
             await answer.send(send)
             return
-        await self.manager.handle_request(scope, receive, Utf8Sender(send))
+        await self.manager.handle_request(scope, receive, Utf8Sender(send, scope))
 
     def _misdirected(self, headers: dict[str, str]) -> Answer | None:
         settings = self.settings

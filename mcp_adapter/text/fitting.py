@@ -6,28 +6,29 @@ from typing import Any
 from mcp_adapter.json_text import dumps, wire_size
 from mcp_adapter.labels import clipped
 
-_ROOMS = (600, 400, 280, 200, 140, 100, 60, 30, 0)
+_ROOMS = (2_400, 1_200, 600, 400, 280, 200, 140, 100, 60, 30)
 _STRING_LEAST = 24
 _CUT_SHOWN = 6
 _LONGEST_SHOWN_ID = 480
 
 
-def roomiest(draw: Callable[[int], dict[str, Any]], *, most: int) -> str:
-    """The text with the most room per item that takes at most `most` bytes as serialized.
+def roomiest(draw: Callable[[int], dict[str, Any]], *, items: int, most: int) -> str:
+    """The text with about the most room per item that takes at most `most` bytes as serialized.
 
     With no room an item is its handle alone; if even that is too much the text comes back too
-    large, and the page has to end earlier.
+    large, and the page has to end earlier. What is left beside the handles is shared out among the
+    items, and that share tried first.
     """
-    best = ""
-    first, last = 0, len(_ROOMS) - 1
-    while first <= last:
-        middle = (first + last) // 2
-        text = dumps(draw(_ROOMS[middle]))
+    best = dumps(draw(0))
+    spare = most - wire_size(best)
+    share = spare // max(items, 1)
+    for room in _ROOMS:
+        if room > share * 3 // 2 or spare <= 0:
+            continue
+        text = dumps(draw(room))
         if wire_size(text) <= most:
-            best, last = text, middle - 1
-        else:
-            first = middle + 1
-    return best or dumps(draw(0))
+            return text
+    return best
 
 
 def shown_id(handle: str) -> dict[str, Any]:
@@ -46,12 +47,16 @@ class Preview:
         sizes = {name: _length(value) + len(name) + 4 for name, value in fields.items()}
         # Short fields come before long ones, so that a body does not crowd out who wrote it.
         self._short_first = sorted(sizes.items(), key=lambda pair: pair[1])
+        descriptors = any(_is_descriptor(value) for value in fields.values())
+        self._whole = None if descriptors else sum(sizes.values())
 
     def within(self, room: int) -> dict[str, Any]:
         """`{"data": …, "cut": [names]}`: as much of the record as fits into `room` characters.
 
         Whatever is shortened or left out is named in `cut`.
         """
+        if self._whole is not None and self._whole <= room:
+            return {"data": self._fields} if self._fields else {}
         shown: dict[str, Any] = {}
         cut = set()
         for name, size in self._short_first:

@@ -20,7 +20,7 @@ def render(structured: dict[str, Any], *, most: int) -> str:
         drawn = [record(room) for record in records]
         return {**page, "records": drawn, **sources, **structured["next"]}
 
-    return roomiest(draw, most=most)
+    return roomiest(draw, items=len(records), most=most)
 
 
 def _drawing(handle: str, record: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
@@ -34,6 +34,8 @@ def _drawing(handle: str, record: dict[str, Any]) -> Callable[[int], dict[str, A
         return lambda _room: tombstone
     head |= omissions(record)
     shown = Preview(record.get("data", {}))
+    if "expanded" not in record:
+        return lambda room: head | shown.within(room)
     return lambda room: {**head, **shown.within(room), **expanded(record, room=room)}
 
 

@@ -25,7 +25,7 @@ def render(structured: dict[str, Any], *, most: int) -> str:
     def draw(room: int) -> dict[str, Any]:
         return {"results": [hit(room) for hit in hits], **after}
 
-    return roomiest(draw, most=most)
+    return roomiest(draw, items=len(hits), most=most)
 
 
 def _drawing(result: dict[str, Any], hit: dict[str, Any]) -> Callable[[int], dict[str, Any]]:

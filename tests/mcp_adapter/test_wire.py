@@ -265,3 +265,14 @@ def test_the_endpoint_works_off_the_event_loop_by_default() -> None:
     assert reply.status == 200
     assert all(name.startswith("mcp") for name in threads)
     assert threads
+
+
+@pytest.mark.parametrize("version", [MODERN, None])
+def test_no_request_id_can_be_taken_for_a_result(version: str | None) -> None:
+    body = {**rpc("tools/call", {**SEARCH, "_meta": META}), "id": '{"raw":"0000000000000000"}'}
+    headers = {"mcp_protocol_version": MODERN, "mcp_method": "tools/call", "mcp_name": "search"}
+
+    reply = send(body, **(headers if version else {}))
+
+    assert reply.body["id"] == '{"raw":"0000000000000000"}'
+    assert reply.body["result"]["structuredContent"]["results"]
