@@ -56,6 +56,7 @@ def _stream(row: schema.StreamCapability) -> dict[str, Any]:
         "name": name,
         "aggregate": True,
         "aggregate_url": f"{route}/aggregate",
+        "changes_since": True,
         "exact_filters": any(field.exact_filter for field in row.fields),
         "range_filters": any(field.range_operators for field in row.fields),
         "expand": any(expand.usable for expand in row.relations),

@@ -8,6 +8,8 @@ from rest_framework.response import Response
 
 from evidence import limits
 from evidence.api.base import PublicView
+from evidence.api.views.changes import BEGINNING
+from evidence.declarations.types import BLOB_REFERENCE
 
 RESOURCE_NAME = "PDPP personal records"
 
@@ -43,6 +45,9 @@ class ProtectedResourceView(PublicView):
                 "schema_endpoint": "/v1/schema",
                 "query_base": "/v1",
                 "streams_endpoint_template": "/v1/streams/{stream}",
+                "connectors_endpoint": "/v1/connectors",
+                "changes_since_bootstrap": BEGINNING,
+                "blob_indirection": f"data.{BLOB_REFERENCE}.fetch_url",
                 "aggregate": {"endpoint_template": "/v1/streams/{stream}/aggregate"},
                 "search": {"endpoint": "/v1/search", "scope_param": "streams[]"},
             },
