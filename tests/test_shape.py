@@ -20,14 +20,16 @@ UNSCOPED = (
     "evidence/access/",
     "evidence/storing/",
     "evidence/admin/",
+    "evidence/management/granting.py",  # connections and clients by name
     "pdpp_site/demo_life.py",  # which connections are the demo's
     "pdpp_site/setup_links.py",  # the links themselves
 )
 """Where rows are fetched without a scope: under the wall, and where no personal row can be."""
 
 PERSONAL_TABLES = re.compile(
-    r"evidence_(record|recordchange|searchtext|blob|blobchunk)\b", re.IGNORECASE
+    r"(?<!admin:)evidence_(record|recordchange|searchtext|blob|blobchunk)\b", re.IGNORECASE
 )
+"""Not the names of pages, which say ``admin:evidence_record``."""
 SQL = ("evidence/access/", "evidence/storing/", "evidence/models/", "demo/")
 
 LONGEST_MODULE = 300
