@@ -73,11 +73,9 @@ def candidates(
         for sight in visible.sights
         for branch in _branches(visible, sight, reaches, after, limit)
     ]
-    statement = Fragment(HEADS, (sorted(reaches),))
-    if branches:
-        statement += Fragment("UNION ALL (SELECT NULL, u.* FROM (")
-        statement += joined(" UNION ALL ", branches)
-        statement += Fragment(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)})")
+    statement = Fragment(f"{HEADS} UNION ALL (SELECT NULL, u.* FROM (", (sorted(reaches),))
+    statement += joined(" UNION ALL ", branches)
+    statement += Fragment(f") u ORDER BY u.connection_id, u.record_key LIMIT {int(limit)})")
     head, *rows = sorted(
         fetched_by_one_plan(statement), key=lambda row: (row[1] or "", row[2] or "")
     )

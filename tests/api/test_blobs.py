@@ -10,9 +10,11 @@ import pytest
 from django.test import Client as HttpClient
 from pytest_django import DjangoAssertNumQueries
 
+from evidence.access.blobs import BlobGone
 from evidence.access.issuing import GrantRequest
 from evidence.access.resolving import StreamRequest
 from evidence.storing.blobs import PIECE_BYTES, put_blob
+from evidence.storing.erasing import erase
 from tests.world import NOW, Answer, World
 
 FILES: dict[str, Any] = {
@@ -276,6 +278,15 @@ def test_a_large_blob_passes_through_in_pieces(
             tracemalloc.stop()
     assert passed == size
     assert most < 8 * PIECE_BYTES
+
+
+def test_a_blob_that_goes_while_it_is_read_breaks_the_answer_off(files: World) -> None:
+    client = HttpClient(headers={"Authorization": f"Bearer {files.tokens['ruth']}"})
+    bytes_coming = iter(client.get(PATH))
+    assert len(next(bytes_coming)) == PIECE_BYTES
+    erase(ONE, stream="attachments", record_key="a1", suppress=True, now=NOW)
+    with pytest.raises(BlobGone):
+        next(bytes_coming)
 
 
 # Taking in

@@ -43,6 +43,17 @@ def test_a_whole_stream_of_one_connection_is_gone_and_stays_gone(world: World) -
     assert (outcome.created, outcome.by_code) == (1, {Code.SUPPRESSED: 1})
 
 
+def test_a_whole_stream_may_come_back_where_the_owner_says_so(world: World) -> None:
+    world.call("DELETE", LIST, "alice", connection_id=PERSONAL, suppress="false")
+    assert world.get(LIST, "alice", connection_id=PERSONAL).ids == []
+    assert world.put((PERSONAL, "messages", M1)).created == 1
+
+
+def test_an_id_that_cannot_be_is_not_found(world: World) -> None:
+    answer = world.call("DELETE", f"{LIST}/%00", "alice", connection_id=PERSONAL)
+    assert (answer.status, answer.error["code"]) == (404, "not_found")
+
+
 def test_the_changes_feed_tells_of_it(world: World) -> None:
     since = world.get(LIST, changes_since="beginning").body["next_changes_since"]
     world.call("DELETE", f"{LIST}/m1", "alice", connection_id=PERSONAL)

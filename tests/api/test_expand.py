@@ -41,6 +41,33 @@ def reader(
     return world.grant("rita", GrantRequest(connection_ids=connections, streams=streams))
 
 
+def stream(name: str) -> dict[str, Any]:
+    """A stream whose keys are numbers."""
+    number = {"type": "integer"}
+    return {
+        "name": name,
+        "semantics": "mutable_state",
+        "schema": {
+            "type": "object",
+            "required": ["id"],
+            "properties": {"id": number, "topic": number},
+        },
+        "primary_key": ["id"],
+        "selection": {"fields": True, "resources": True},
+    }
+
+
+def forum(*streams: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "protocol_version": "0.1.0",
+        "connector_id": "https://registry.example/connectors/forum",
+        "connector_key": "forum",
+        "version": "1",
+        "display_name": "Forum",
+        "streams": streams,
+    }
+
+
 def children(row: dict[str, Any], relation: str = "messages") -> list[str]:
     return [child["id"] for child in row["expanded"][relation]["data"]]
 
@@ -228,6 +255,74 @@ def test_what_cannot_be_expanded_is_refused_by_name(
         assert answer.error["param"] == param
 
 
+def test_a_related_stream_that_is_granted_elsewhere_only_is_not_granted_here(
+    mailbox: World,
+) -> None:
+    mailbox.grant(
+        "rita",
+        GrantRequest(connection_ids=[PERSONAL], streams=[StreamRequest(name="messages")]),
+        GrantRequest(
+            connection_ids=[WORK],
+            streams=[StreamRequest(name="messages"), StreamRequest(name="threads")],
+        ),
+    )
+    assert mailbox.get(MESSAGES, "rita", expand="thread", connection_id=WORK).status == 200
+    for where in ({"connection_id": PERSONAL}, {}):
+        answer = mailbox.get(MESSAGES, "rita", expand="thread", **where)
+        assert answer.error["code"] == "invalid_expand"
+
+
+def test_grants_of_several_terms_are_each_kept_to(mailbox: World) -> None:
+    since = datetime(2026, 2, 3, tzinfo=UTC)
+    mailbox.grant(
+        "rita",
+        *(
+            GrantRequest(
+                connection_ids=[connection_id],
+                streams=[StreamRequest(name="threads"), StreamRequest(name="messages", **terms)],
+            )
+            for connection_id, terms in ((PERSONAL, {"since": since}), (WORK, {}))
+        ),
+    )
+    answer = mailbox.get(THREADS, "rita", expand="messages", expand_limit__messages=5, order="asc")
+    assert [children(row) for row in answer.body["data"]] == [["a4", "a3"], ["x1"], []]
+    one = mailbox.get(f"{THREADS}/t2", "rita", expand="messages").body
+    assert children(one) == []
+
+
+def test_nothing_to_expand_is_nothing(mailbox: World) -> None:
+    asked = {"connection_id": PERSONAL, "expand": "thread"}
+    assert mailbox.get(f"{MESSAGES}/m3", "dora", **asked).body["expanded"] == {"thread": None}
+    empty = mailbox.get(THREADS, "dora", expand="messages", filter__topic="none such")
+    assert empty.body["data"] == []
+
+
+def test_a_stream_that_is_reached_in_more_ways_than_there_are_columns_expands_all_the_same(
+    world: World,
+) -> None:
+    keys = [f"key_{n}" for n in range(1, 6)]
+    topics, posts = stream("topics"), stream("posts")
+    posts["schema"]["properties"] |= {key: {"type": ["string", "integer"]} for key in keys}
+    topics["relationships"] = [
+        {"name": key, "stream": "posts", "foreign_key": key, "cardinality": "has_many"}
+        for key in keys
+    ]
+    topics["query"] = {"expand": [{"name": key} for key in keys]}
+    world.declare(forum(topics, posts))
+    world.connect("cin_forum", "forum", "Forum")
+    world.put(
+        ("cin_forum", "topics", {"id": 7}),
+        *(("cin_forum", "posts", {"id": n, f"key_{n}": 7}) for n in range(1, 6)),
+    )
+    both = [StreamRequest(name="topics"), StreamRequest(name="posts")]
+    world.grant("rita", GrantRequest(connection_ids=["cin_forum"], streams=both))
+    topic = world.get("/v1/streams/topics/records/7", "rita", expand=",".join(keys)).body
+    assert {key: children(topic, key) for key in keys} == {
+        f"key_{n}": [str(n)] for n in range(1, 6)
+    }
+    assert "url" not in topic["expanded"]["key_1"]
+
+
 def test_a_relation_to_one_takes_no_limit(mailbox: World) -> None:
     answer = mailbox.get(
         MESSAGES, "dora", connection_id=PERSONAL, expand="thread", expand_limit__thread="1"
@@ -259,34 +354,18 @@ def test_limits_are_the_tightest_of_declared_and_frozen(mailbox: World) -> None:
 
 
 def test_numbers_point_at_records_as_their_keys_are_written(world: World) -> None:
-    document = {
-        "protocol_version": "0.1.0",
-        "connector_id": "https://registry.example/connectors/forum",
-        "connector_key": "forum",
-        "version": "1",
-        "display_name": "Forum",
-        "streams": [
+    topics, posts = stream("topics"), stream("posts")
+    for one, other, cardinality in ((posts, topics, "has_one"), (topics, posts, "has_many")):
+        one["relationships"] = [
             {
-                "name": name,
-                "semantics": "mutable_state",
-                "schema": {
-                    "type": "object",
-                    "required": ["id"],
-                    "properties": {"id": {"type": "integer"}, "topic": {"type": "integer"}},
-                },
-                "primary_key": ["id"],
-                "selection": {"fields": True, "resources": True},
-                "relationships": [
-                    {"name": "link", "stream": other, "foreign_key": "topic", "cardinality": many}
-                ],
-                "query": {"expand": [{"name": "link"}]},
+                "name": "link",
+                "stream": other["name"],
+                "foreign_key": "topic",
+                "cardinality": cardinality,
             }
-            for name, other, many in (
-                ("posts", "topics", "has_one"), ("topics", "posts", "has_many"),
-            )
-        ],
-    }  # fmt: skip
-    world.declare(document)
+        ]
+        one["query"] = {"expand": [{"name": "link"}]}
+    world.declare(forum(topics, posts))
     world.connect("cin_forum", "forum", "Forum")
     world.put(
         ("cin_forum", "topics", {"id": 7}),
@@ -314,6 +393,26 @@ def test_a_page_that_grows_too_large_gives_up_children_first_and_says_so(mailbox
     large = kept["data"][0]["data"]["body_text"]
     assert (large["truncated"], large["total_chars"]) == (True, 4000)
     assert large["read"]["record_id"] == "a4"
+
+
+def test_a_related_record_that_is_too_large_is_windowed(mailbox: World) -> None:
+    mailbox.put((PERSONAL, "threads", {"id": "t1", "topic": "long " * 4000}))
+    asked = {"connection_id": PERSONAL, "expand": "thread", "max_bytes": 4000}
+    one = mailbox.get(f"{MESSAGES}/m1", "dora", **asked).body
+    topic = one["expanded"]["thread"]["data"]["topic"]
+    assert (topic["truncated"], topic["read"]["stream"]) == (True, "threads")
+    assert one["data"]["body_text"].startswith("Dear Alice")
+    read = topic["read"]
+    window = mailbox.get(
+        read["route"], "dora", field=read["field"], connection_id=read["connection_id"]
+    ).body
+    assert window["window"]["total_chars"] == 20_000
+    mailbox.put(
+        (PERSONAL, "messages", mail("m3", "2026-03-05T18:30:00Z", body_text="long " * 4000))
+    )
+    alone = mailbox.get(f"{MESSAGES}/m3", "dora", **asked).body
+    assert alone["expanded"] == {"thread": None}
+    assert alone["data"]["body_text"]["truncated"] is True
 
 
 def test_a_page_takes_one_query_a_relation(
