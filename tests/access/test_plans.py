@@ -1,0 +1,111 @@
+"""A page costs what it shows, not what lies beside it: the rows that its statement really touches."""
+
+import json
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from evidence.access import changed_rows, children
+from evidence.access.statements import Fragment
+from tests.world import PERSONAL, World, mail
+
+LIST = "/v1/streams/messages/records"
+THREADS = "/v1/streams/threads/records"
+RECORDS, TO_A_THREAD = 4_000, 8
+
+
+@pytest.fixture
+def mailbox(world: World) -> World:
+    """Threads of eight messages each; the planner knows how many there are."""
+    world.put(
+        *(
+            (PERSONAL, "messages", mail(f"k{n:05}", f"2026-0{1 + n % 9}-03T00:00:00Z",
+                                        thread_id=f"t{n // TO_A_THREAD}", body_text="word " * 50))
+            for n in range(RECORDS)
+        ),
+        *((PERSONAL, "threads", {"id": f"t{n}"}) for n in range(RECORDS // TO_A_THREAD)),
+    )  # fmt: skip
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE evidence_record")
+        cursor.execute("ANALYZE evidence_recordchange")
+    return world
+
+
+@pytest.fixture
+def touched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """Makes a module explain its statements; how many rows of personal tables each touched."""
+    counts: list[int] = []
+
+    def watch(module: ModuleType) -> list[int]:
+        fetch = module.fetched_by_one_plan
+
+        def explained(statement: Fragment) -> Any:
+            with connection.cursor() as cursor:
+                text = "EXPLAIN (ANALYZE, FORMAT JSON) " + statement.text
+                cursor.execute(text, statement.values)
+                [[found]] = cursor.fetchall()
+            plan = json.loads(found) if isinstance(found, str) else found
+            counts.append(sum(map(int, _rows(plan[0]["Plan"]))))
+            return fetch(statement)
+
+        monkeypatch.setattr(module, "fetched_by_one_plan", explained)
+        return counts
+
+    return watch
+
+
+def _rows(node: dict[str, Any]) -> Iterator[float]:
+    """The rows that each scan of a personal table read, those it dropped included."""
+    if str(node.get("Relation Name", "")).startswith("evidence_record"):
+        read = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
+        yield read * node["Actual Loops"]
+    for inner in node.get("Plans", []):
+        yield from _rows(inner)
+
+
+def test_a_feed_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
+    counts = touched(changed_rows)
+    since = "beginning"
+    first = mailbox.get(LIST, changes_since=since, limit=100)
+    assert len(first.ids) == 100
+    ended = _to_the_end(mailbox, first.body["next_changes_since"])
+    mailbox.put((PERSONAL, "messages", mail("k00007", "2026-03-03T00:00:00Z", subject="New")))
+    assert mailbox.get(LIST, changes_since=ended).ids == ["k00007"]
+    assert counts[0] <= 3 * 101
+    assert counts[-1] <= 10
+
+
+def test_a_feed_of_many_changes_reads_what_it_shows(
+    mailbox: World, touched: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More changes than are sorted: they are read in the order of the keys."""
+    since = _to_the_end(mailbox, "beginning")
+    mailbox.put(
+        *((PERSONAL, "messages", mail(f"k{n:05}", "2026-03-03T00:00:00Z")) for n in range(RECORDS))
+    )
+    monkeypatch.setattr(changed_rows, "NEAR", 100)
+    counts = touched(changed_rows)
+    assert len(mailbox.get(LIST, changes_since=since, limit=50).ids) == 50
+    assert counts[-1] <= 5 * 51
+
+
+def test_expanding_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
+    counts = touched(children)
+    asked = {"connection_id": PERSONAL, "limit": 25}
+    threads = mailbox.get(THREADS, "dora", expand="messages", **asked).body["data"]
+    assert sum(len(row["expanded"]["messages"]["data"]) for row in threads) == 25 * 2
+    messages = mailbox.get(LIST, "dora", expand="thread", **asked).body["data"]
+    assert all(row["expanded"]["thread"] for row in messages)
+    assert counts[0] <= 25 * TO_A_THREAD
+    assert counts[1] <= 25
+
+
+def _to_the_end(world: World, since: str) -> str:
+    more = True
+    while more:
+        answer = world.get(LIST, changes_since=since, limit=100)
+        since, more = answer.body["next_changes_since"], answer.body["has_more"]
+    return since
