@@ -145,7 +145,7 @@ def told(world: World, terms: Terms) -> list[tuple[str, int, str, tuple[int, ...
 
 
 @settings(
-    max_examples=25,
+    max_examples=8,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
