@@ -1,5 +1,6 @@
 """What a large load leaves to be done, so that the next search does not pay for it."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from django.db import connection, transaction
@@ -14,7 +15,20 @@ MERGE = """
 SELECT gin_clean_pending_list(i.inhrelid::regclass)
 FROM pg_inherits i WHERE i.inhparent = 'search_text_terms'::regclass
 """
-TABLES = ("evidence_record", "evidence_recordchange", "evidence_searchtext")
+# Only what statements compare, and of the terms only where something was written: a sample of
+# them is large, and every value of it is read.
+ANALYZE = (
+    "ANALYZE evidence_record"
+    " (connection_id, stream, record_key, sort_key, consent_time, link_1, link_2, link_3)",
+    "ANALYZE evidence_recordchange (connection_id, stream, record_key, seq)",
+    "ANALYZE evidence_searchtext (connection_id, stream, record_key, authored_at)",
+)
+PARTITIONS = """
+SELECT DISTINCT (
+    SELECT t.tableoid::regclass::text FROM evidence_searchtext t
+    WHERE t.connection_id = c.connection_id LIMIT 1
+) FROM unnest(%s::text[]) AS c(connection_id)
+"""
 
 
 @dataclass(slots=True)
@@ -30,16 +44,25 @@ class Upkeep:
         if self.pending >= PENDING_RECORDS:
             self._merge()
 
-    def finish(self) -> None:
+    def finish(self, connection_ids: Collection[str]) -> None:
+        """Once the last batch is written, to these connections."""
         if self.pending:
             self._merge()
         if self.written >= MANY_RECORDS:
-            with connection.cursor() as cursor:
-                for table in TABLES:
-                    cursor.execute(f"ANALYZE {table}")
+            _analyze(connection_ids)
 
     def _merge(self) -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(MEMORY)
             cursor.execute(MERGE)
         self.pending = 0
+
+
+def _analyze(connection_ids: Collection[str]) -> None:
+    with connection.cursor() as cursor:
+        for statement in ANALYZE:
+            cursor.execute(statement)
+        cursor.execute(PARTITIONS, [list(connection_ids)])
+        for (partition,) in cursor.fetchall():
+            if partition is not None:
+                cursor.execute(f"ANALYZE {partition}")

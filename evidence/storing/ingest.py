@@ -115,7 +115,7 @@ def _ingest(
         if on_progress is not None:
             on_progress(outcome)
     with failures_told():
-        upkeep.finish()
+        upkeep.finish(run.began.keys())
     return outcome
 
 
