@@ -31,5 +31,6 @@ urlpatterns = [
     path("connectors", ConnectorsView.as_view()),
     path("ingest/<str:stream>", IngestView.as_view()),
     path("state/<str:connector_id>", StateView.as_view()),
-    re_path(r"^.*$", UnknownRouteView.as_view()),
+    # Everything else, line breaks too, which a dot would not match.
+    re_path(r"^[\s\S]*$", UnknownRouteView.as_view()),
 ]
