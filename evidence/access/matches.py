@@ -1,56 +1,30 @@
 """Search over visible rows: exact, over all matches, with nothing hidden in the ranking.
 
-A lexeme carries its field, and only the codes of granted fields are ever asked for, so a hidden
-field cannot match, rank or be counted. The score of a row is, summed over the words, ``WORD`` and the
-best tier at which it stands in a granted field; ties fall to the consent time where that is granted,
-then to the id. No statistic over the stored texts takes part.
+A query that few rows match is answered by scoring them all, and so is one that matches too variously.
+For the others ``evidence.access.levels`` finds the same places without looking at all matches.
+Which way is taken changes what an answer costs and never what it says.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
 
-from evidence.access.rows import VisibleRecord, VisibleRecords
-from evidence.access.statements import Fragment, fetched, joined
+from evidence.access.counting import counted as counted
+from evidence.access.counting import narrowed
+from evidence.access.levels import Levels, walked
+from evidence.access.places import Branch as Branch
+from evidence.access.places import Place, best_first, newest_first, place_of
+from evidence.access.places import Rank as Rank
+from evidence.access.places import Terms as Terms
+from evidence.access.rows import SHOWN, VisibleRecord, VisibleRecords
+from evidence.access.scores import every, first, first_of_all
+from evidence.access.statements import Fragment, fetched_by_one_plan, joined
 
-WORD = 4
-"""What a word is worth at its lowest tier: no tier of one word outweighs a second word."""
-
-SOURCE = (
-    "(SELECT connection_id, stream, record_key, terms, authored_at AS consent_time"
-    " FROM evidence_searchtext) r"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """A query in the words of one stream: who matches, and per word the queries of each tier.
-
-    ``tiers`` goes from the highest tier to the lowest; each text is a tsquery.
-    """
-
-    matching: str
-    tiers: tuple[tuple[str, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """One stream with the terms that ask for its granted fields only."""
-
-    visible: VisibleRecords
-    terms: Terms
-
-
-@dataclass(frozen=True, slots=True)
-class Rank:
-    """A place in the order of hits: score, then time (None last), then id."""
-
-    score: int
-    at: datetime | None
-    connection_id: str
-    stream: str
-    record_key: str
+FEW = 200
+"""So many matches are fetched whole and put in order here."""
+SCORED = 1_500
+"""So many are scored and put in order by the database."""
+WALKS = (250, 2_000, 16_000)
+"""How many of the newest rows of each connection are looked at, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,102 +34,94 @@ class Match:
     rank: Rank
 
 
-ORDER = "u.score DESC, u.at DESC NULLS LAST, u.connection_id, u.stream, u.record_key"
-NEWEST = "u.at DESC NULLS LAST, u.score DESC, u.connection_id, u.stream, u.record_key"
+class Matches:
+    """All matches of a query, in the order of hits or the newest first. ``counted_to`` is how far
+    they are counted."""
 
+    def __init__(
+        self, branches: Sequence[Branch], *, counted_to: int, newest: bool = False
+    ) -> None:
+        self._branches = narrowed(branches)
+        self._counted_to = counted_to
+        self._by_time = newest
+        self._known: int | None = None
 
-def ranked(
-    branches: Sequence[Branch], *, limit: int, after: Rank | None, newest_first: bool
-) -> list[Match]:
-    """The next ``limit`` matches with their rows, in one query."""
-    if not branches:
-        return []
-    inner = joined(" UNION ALL ", (_scored(number, each) for number, each in enumerate(branches)))
-    order = NEWEST if newest_first else ORDER
-    statement = Fragment("SELECT h.branch, h.score, h.at, r.connection_id, r.stream, ")
-    statement += Fragment("r.record_key, r.sort_key, r.emitted_at, r.field_emitted, r.data FROM (")
-    statement += Fragment("SELECT u.* FROM (") + inner + Fragment(") u")
-    statement += _beyond(after, newest_first=newest_first)
-    statement += Fragment(f" ORDER BY {order} LIMIT %s) h JOIN evidence_record r", (limit,))
-    statement += Fragment(
-        " ON r.connection_id = h.connection_id AND r.stream = h.stream"
-        " AND r.record_key = h.record_key ORDER BY "
-    )
-    statement += Fragment(order.replace("u.", "h."))
-    return [_match(branches, row) for row in fetched(statement)]
+    @property
+    def count(self) -> int:
+        """How many there are, exactly up to ``counted_to``; beyond it some larger number."""
+        if self._known is None:
+            self._known = counted(self._branches, most=self._counted_to)
+        return self._known
 
+    def page(self, *, limit: int, after: Rank | None = None) -> list[Match]:
+        """The next ``limit`` matches with their rows. Three statements where there are few matches,
+        one of which counts; else up to one for each score that is looked for."""
+        return next(self.batches(limit=limit, after=after, size=limit), [])
 
-def counted(branches: Sequence[Branch], *, most: int) -> int:
-    """How many rows match, up to ``most`` + 1; one query."""
-    if not branches:
-        return 0
-    one = (
-        each.visible.matching(Fragment("1"), [_matches(each)], source=SOURCE) for each in branches
-    )
-    statement = Fragment("SELECT count(*) FROM (SELECT 1 FROM (") + joined(" UNION ALL ", one)
-    statement += Fragment(") u LIMIT %s) c", (most + 1,))
-    return int(fetched(statement)[0][0])
+    def batches(self, *, limit: int, after: Rank | None, size: int) -> Iterator[list[Match]]:
+        """The next ``limit`` matches; rows are read ``size`` at a time, as they are taken."""
+        places = self._places(limit, None if after is None else place_of(after))
+        for start in range(0, len(places), size):
+            yield self._with_rows(places[start : start + size])
 
+    def _places(self, limit: int, after: Place | None) -> list[Place]:
+        branches, newest = self._branches, self._by_time
+        if branches and all(branch.narrow for branch in branches):
+            count, places = first_of_all(branches, limit=limit, after=after, newest=newest)
+            self._known = count or self._known
+            return places
+        if self.count <= FEW:
+            return self._few(limit, after)
+        if self.count > SCORED and not newest:
+            return Levels(branches, self.count > self._counted_to).first(limit, after)
+        if self.count > SCORED:
+            found = self._newest(limit, after)
+            if found is not None:
+                return found
+        return first(branches, limit=limit, after=after, newest=newest)
 
-def _matches(branch: Branch) -> Fragment:
-    return Fragment(" AND r.terms @@ %s::tsquery", (branch.terms.matching,))
+    def _few(self, limit: int, after: Place | None) -> list[Place]:
+        if not self.count:
+            return []
+        key = newest_first if self._by_time else best_first
+        order = sorted(every(self._branches), key=key)
+        return [each for each in order if after is None or key(each) > key(after)][:limit]
 
+    def _newest(self, limit: int, after: Place | None) -> list[Place] | None:
+        """The newest of very many, along the index of times; None where that leads too far."""
+        if not all(branch.shows_time for branch in self._branches):
+            return None
+        for size in WALKS:
+            walk = walked(self._branches, after, size=size)
+            order = sorted(walk.found, key=newest_first)
+            if after is not None:
+                order = [each for each in order if newest_first(each) > newest_first(after)]
+            if len(order) >= limit and walk.sees_past(order[limit - 1]):
+                return order[:limit]
+        return None
 
-def _scored(number: int, branch: Branch) -> Fragment:
-    """Rows of one branch with score and, where it is granted, time."""
-    score = joined(" + ", (_word_score(tiers) for tiers in branch.terms.tiers))
-    shows_time = branch.visible.shows(branch.visible.stream.consent_time_field)
-    at = "r.consent_time" if shows_time else "NULL::timestamptz"
-    columns = Fragment("%s::int AS branch, r.connection_id, r.stream, r.record_key, ", (number,))
-    columns += Fragment(f"{at} AS at, ") + (score if score.text else Fragment("0"))
-    columns += Fragment(" AS score")
-    return branch.visible.matching(columns, [_matches(branch)], source=SOURCE)
-
-
-def _word_score(tiers: Sequence[str]) -> Fragment:
-    """The highest tier at which the word stands, counted from ``WORD``; none is zero."""
-    cases = Fragment("CASE")
-    for place, query in enumerate(tiers):
-        points = WORD + len(tiers) - place - 1
-        cases += Fragment(f" WHEN r.terms @@ %s::tsquery THEN {points}", (query,))
-    return cases + Fragment(" ELSE 0 END")
-
-
-def _beyond(after: Rank | None, *, newest_first: bool) -> Fragment:
-    if after is None:
-        return Fragment("")
-    place = "(u.connection_id, u.stream, u.record_key) > (%s, %s, %s)"
-    ids = (after.connection_id, after.stream, after.record_key)
-    if newest_first:
-        same_time = _same(after.at)
-        tail = Fragment("(u.score < %s OR (u.score = %s AND ", (after.score, after.score))
-        tail += Fragment(f"{place}))", ids)
-        return (
-            Fragment(" WHERE (")
-            + _later(after.at, same_time + Fragment(" AND ") + tail)
-            + Fragment(")")
-        )
-    tail = _later(after.at, _same(after.at) + Fragment(f" AND {place}", ids))
-    return (
-        Fragment(" WHERE (u.score < %s OR (u.score = %s AND (", (after.score, after.score))
-        + tail
-        + Fragment(")))")
-    )
-
-
-def _same(at: datetime | None) -> Fragment:
-    return Fragment("u.at IS NULL") if at is None else Fragment("u.at = %s", (at,))
-
-
-def _later(at: datetime | None, tie: Fragment) -> Fragment:
-    """Further down in time, or ``tie`` within the same one; rows without a time come last."""
-    if at is None:
-        return Fragment("(") + tie + Fragment(")")
-    return Fragment("(u.at < %s OR u.at IS NULL OR (", (at,)) + tie + Fragment("))")
-
-
-def _match(branches: Sequence[Branch], row: Sequence[Any]) -> Match:
-    number, score, at, connection_id, stream, record_key = row[:6]
-    visible = branches[number].visible
-    record = visible.cut((connection_id, record_key, *row[6:]))
-    return Match(visible, record, Rank(score, at, connection_id, stream, record_key))
+    def _with_rows(self, places: Sequence[Place]) -> list[Match]:
+        """The rows of places, each asked once more whether it is visible; one query."""
+        parts = []
+        for number, branch in enumerate(self._branches):
+            here = [(at, each) for at, each in enumerate(places) if each.number == number]
+            for group in branch.visible.groups if here else ():
+                keys = (
+                    [at for at, _ in here],
+                    [each.connection_id for _, each in here],
+                    [each.record_key for _, each in here],
+                )
+                part = Fragment(
+                    f"SELECT n.at, {SHOWN} FROM unnest(%s::int[], %s::text[], %s::text[])"
+                    " AS n(at, id, key) JOIN evidence_record r ON r.connection_id = n.id"
+                    " AND r.record_key = n.key WHERE r.connection_id = ANY(%s)",
+                    (*keys, group.connection_ids),
+                )
+                parts.append(part + group.condition)
+        rows = {at: row for at, *row in fetched_by_one_plan(joined(" UNION ALL ", parts))}
+        found = []
+        for at, place in enumerate(places):
+            if at in rows:
+                visible = self._branches[place.number].visible
+                found.append(Match(visible, visible.cut(tuple(rows[at])), place.rank))
+        return found

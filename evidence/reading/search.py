@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from evidence.access.gate import Gate
-from evidence.access.matches import Branch, Rank, counted, ranked
+from evidence.access.matches import SCORED, Branch, Matches, Rank
 from evidence.access.rows import VisibleRecords
 from evidence.analyser.matching import needs_verification
 from evidence.analyser.queries import Query, QueryError
@@ -49,9 +49,9 @@ class Found:
 
 
 def search(gate: Gate, request: SearchRequest) -> Found:
-    """Two queries beyond the token's: the hits and their count. More when no record has all the
-    words: for other spellings, then two when any word will do; and further pages of candidates
-    when a phrase is looked for."""
+    """Three queries beyond the token's where few records match: their count, their places and the
+    rows of a page; some more where very many do. More when no record has all the words: for other
+    spellings, then the same again when any word will do; and further rows for a phrase."""
     visible = gate.streams(names=request.streams, connection_id=request.connection_id)
     query = _parsed(request.q, visible)
     named = request.streams is not None
@@ -88,8 +88,14 @@ def _found(
     request: SearchRequest,
 ) -> Found:
     asked = branches(query, searched)
-    hits, exhausted = _verified(query, asked, request)
-    count, exact = _count(query, asked, hits, request, exhausted=exhausted)
+    from_text = _needs_texts(query, asked)
+    counted_to = SCORED if from_text else COUNTED_UP_TO
+    matches = Matches(asked, counted_to=counted_to, newest=request.newest_first)
+    hits, exhausted = _verified(query, matches, request, from_text=from_text)
+    if from_text:
+        count, exact = _counted_hits(hits, request, exhausted=exhausted)
+    else:
+        count, exact = min(matches.count, counted_to), matches.count <= counted_to
     return Found(
         hits=hits[: request.limit],
         has_more=len(hits) > request.limit or not exhausted,
@@ -101,43 +107,29 @@ def _found(
 
 
 def _verified(
-    query: Query, asked: Sequence[Branch], request: SearchRequest
+    query: Query, matches: Matches, request: SearchRequest, *, from_text: bool
 ) -> tuple[list[Hit], bool]:
     """Up to ``limit`` + 1 hits; candidates without the phrase are passed over. The second value
     says whether the candidates could all be read as far as needed."""
     wanted = request.limit + 1
-    from_text = _needs_texts(query, asked)
+    most = CANDIDATES_READ if from_text else wanted
     hits: list[Hit] = []
-    after = request.after
     read = 0
-    while len(hits) < wanted:
-        step = max(wanted, CANDIDATES_A_TIME) if from_text else wanted - len(hits)
-        page = ranked(asked, limit=step, after=after, newest_first=request.newest_first)
-        hits.extend(hit for hit in map(judge(query), page) if hit is not None)
-        read += len(page)
-        if len(page) < step:
+    for batch in matches.batches(limit=most, after=request.after, size=CANDIDATES_A_TIME):
+        hits.extend(hit for hit in map(judge(query), batch) if hit is not None)
+        read += len(batch)
+        if len(hits) >= wanted:
             return hits, True
-        if read >= CANDIDATES_READ:
-            return hits, False
-        after = page[-1].rank
-    return hits, True
+    return hits, read < most
 
 
-def _count(
-    query: Query,
-    asked: Sequence[Branch],
-    hits: Sequence[Hit],
-    request: SearchRequest,
-    *,
-    exhausted: bool,
+def _counted_hits(
+    hits: Sequence[Hit], request: SearchRequest, *, exhausted: bool
 ) -> tuple[int, bool]:
-    """How many match in all, and whether that is exact. Where texts must be read to know, all the
-    hits at hand are counted, exactly when the first page holds them all."""
-    if _needs_texts(query, asked):
-        first_page = request.after is None
-        return len(hits), first_page and exhausted and len(hits) <= request.limit
-    count = counted(asked, most=COUNTED_UP_TO)
-    return min(count, COUNTED_UP_TO), count <= COUNTED_UP_TO
+    """Where texts must be read to know, all the hits at hand are counted, exactly when the first
+    page holds them all."""
+    first_page = request.after is None
+    return len(hits), first_page and exhausted and len(hits) <= request.limit
 
 
 def _needs_texts(query: Query, asked: Sequence[Branch]) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evidence.access.matches import counted, ranked
+from evidence.access.matches import SCORED, Matches, counted
 from evidence.access.rows import VisibleRecords
 from evidence.analyser.queries import Leaf, Query
 from evidence.analyser.spelling import beginnings, can_be_respelt, nearest, written_with
@@ -38,7 +38,7 @@ def _spellings(leaf: Leaf, searched: Sequence[VisibleRecords]) -> tuple[str, ...
 def _written(beginning: Leaf, searched: Sequence[VisibleRecords]) -> Iterator[str]:
     """The words that begin so in the newest visible records that have any."""
     asked = branches(Query(beginning), searched)
-    for match in ranked(asked, limit=TEXTS_READ, after=None, newest_first=True):
+    for match in Matches(asked, counted_to=SCORED, newest=True).page(limit=TEXTS_READ):
         languages = match.record.connection.languages
         for _, text in texts_of(match):
             yield from written_with(text, beginning.text, languages=languages)

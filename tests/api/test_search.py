@@ -171,6 +171,6 @@ def test_its_queries_are_counted(
     world: World, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     hits(world, q="lease")
-    # The token with all that hangs on it; the hits with their rows; how many there are.
-    with django_assert_num_queries(3):
+    # The token with all that hangs on it; how many hits there are; their places; their rows.
+    with django_assert_num_queries(4):
         hits(world, q="lease")

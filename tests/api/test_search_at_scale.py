@@ -1,0 +1,108 @@
+"""Ways to find the first hits of very many: each gives what scoring every match gives."""
+
+from collections.abc import Callable, Iterator
+from itertools import product
+from typing import Any
+
+import pytest
+
+from evidence.access import counting, levels, matches
+from evidence.access.issuing import GrantRequest
+from evidence.access.resolving import StreamRequest
+from evidence.reading import search
+from tests.world import CHAT, PERSONAL, WORK, World
+
+WORDS = ("quokka", "zephyr", "kumquat")
+DAYS = ("2026-01-10", "2026-01-11", "2026-02-20", None)
+SCALE: dict[str, dict[Any, int]] = {
+    "walk": {(levels, "WALKED"): 4, (levels, "WALKED_AT_MOST"): 0},
+    "longer walk": {(levels, "WALKED"): 2, (levels, "WALKED_AT_MOST"): 500},
+    "index": {(levels, "WALKED"): 1, (levels, "WALKED_AT_MOST"): 0},
+    "all the rest": {(levels, "WALKED"): 1, (levels, "MOST_WAYS"): 3},
+}
+
+
+def records() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Every mixture of words, places and times a few times over, ties included."""
+    mixtures = product(WORDS, (*WORDS, ""), (1, 4, 300), DAYS)
+    for number, (title, other, length, day) in enumerate(mixtures):
+        at = None if day is None else f"{day}T0{number % 3}:00:00Z"
+        text = f"{other} {title * (number % 2)} {'filler ' * length}"
+        data = {"id": f"s{number}", "subject": title * (number % 5 > 1), "body_text": text}
+        yield (PERSONAL, WORK)[number % 2], "messages", data | {"received_at": at}
+    for number in range(12):
+        data = {"id": f"s{number}", "text": f"{WORDS[number % 3]} here", "channel": "x"}
+        yield CHAT, "messages", data | {"sent_at": f"2026-01-1{number % 4}T00:00:00Z"}
+
+
+@pytest.fixture
+def crowded(world: World) -> World:
+    """Eve sees no times, Frank sees them in one of two sources only."""
+    world.put(*records())
+    timeless = StreamRequest(name="messages", fields=["id", "subject", "body_text"])
+    mail = GrantRequest(connection_ids=[PERSONAL, WORK], streams=[timeless])
+    chat = GrantRequest(connection_ids=[CHAT], streams=[StreamRequest(name="messages")])
+    world.grant("eve", mail)
+    world.grant("frank", mail, chat)
+    return world
+
+
+@pytest.fixture
+def scaled(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[Any, int]], None]:
+    def scale(numbers: dict[Any, int]) -> None:
+        for (module, name), number in numbers.items():
+            monkeypatch.setattr(module, name, number)
+
+    return scale
+
+
+def paged(world: World, who: str, q: str, **query: str) -> tuple[list[Any], list[int]]:
+    """The hits of all pages, and the counts that the pages told."""
+    hits, counts, cursor = [], [], {}
+    while True:
+        body = world.get("/v1/search", who, q=q, limit=7, **query, **cursor).body
+        hits += [(each["connection_id"], each["record_key"], each["score"]["value"])
+                 for each in body["data"]]  # fmt: skip
+        counts.append(body["meta"]["count"])
+        if not body["has_more"]:
+            return hits, counts
+        cursor = {"cursor": body["next_cursor"]}
+
+
+@pytest.mark.parametrize("way", SCALE)
+@pytest.mark.parametrize("who", ["bob", "eve", "frank", "dora"])
+@pytest.mark.parametrize("q", ["quokka", "zephyr kumquat", "quok* OR kumquat", "filler -quokka"])
+def test_every_way_gives_the_same_pages(
+    crowded: World, scaled: Callable[[dict[Any, int]], None], way: str, who: str, q: str
+) -> None:
+    scaled({(matches, "FEW"): 0, (matches, "SCORED"): 10**6})
+    expected = paged(crowded, who, q)
+    scaled({(matches, "SCORED"): 0, **SCALE[way]})
+    assert paged(crowded, who, q) == expected
+    assert len(expected[0]) == expected[1][0] > 7
+
+
+@pytest.mark.parametrize("who", ["bob", "eve", "dora"])
+def test_the_newest_come_first_by_every_way(
+    crowded: World, scaled: Callable[[dict[Any, int]], None], who: str
+) -> None:
+    scaled({(matches, "FEW"): 0, (matches, "SCORED"): 10**6})
+    expected = paged(crowded, who, "zephyr", sort="-time")
+    for walks in ((5, 20), (1,), (500,)):
+        scaled({(matches, "SCORED"): 0, (matches, "WALKS"): walks})  # type: ignore[dict-item]
+        assert paged(crowded, who, "zephyr", sort="-time") == expected
+    scaled({(matches, "FEW"): 10**6})
+    assert paged(crowded, who, "zephyr", sort="-time") == expected
+
+
+@pytest.mark.parametrize("q", ["quokka", "filler", "zephyr kumquat", "filler -zephyr"])
+def test_a_count_is_exact_up_to_its_bound_and_never_less(
+    crowded: World, scaled: Callable[[dict[Any, int]], None], q: str
+) -> None:
+    known = len(paged(crowded, "bob", q)[0])
+    for sampled, in_turn, bound in product((1, 16), (0, 1, 500), (known - 1, known, known + 1)):
+        scaled({(counting, "SAMPLED"): sampled, (counting, "READ_IN_TURN"): in_turn})
+        scaled({(search, "COUNTED_UP_TO"): bound})
+        meta = crowded.get("/v1/search", q=q).body["meta"]
+        accuracy = "exact" if bound >= known else "lower_bound"
+        assert (meta["count"], meta["count_accuracy"]) == (min(known, bound), accuracy)
