@@ -1,0 +1,85 @@
+"""The table on the terminal and the same as JSON."""
+
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.speed.targets import Verdict
+
+COLUMNS = ("p50", "p99", "p50 x8", "p99 x8", "CPU", "db CPU", "floor", "ratio")
+GIB = 1024**3
+
+
+def table(runs: Mapping[int, Mapping[str, Any]], verdicts: Sequence[Verdict]) -> str:
+    """Milliseconds but for CPU, which is microseconds a request."""
+    lines: list[str] = []
+    for size, run in runs.items():
+        lines += ["", f"{size:,} records", _line("", COLUMNS)]
+        lines += [_line(name, _cells(run, item)) for name, item in run["items"].items()]
+        lines += [f"  {name:<44} {value:>10,.2f}" for name, value in run["values"].items()]
+        lines += [f"  WRONG: {sentence}" for sentence in run["wrong"]]
+    lines += ["", "Targets", *(_verdict(each) for each in verdicts)]
+    return "\n".join(lines) + "\n"
+
+
+def written(path: Path, runs: Mapping[int, Any], verdicts: Sequence[Verdict]) -> None:
+    """Everything that was measured, for comparing one run with another."""
+    document = {
+        "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "machine": machine(),
+        "runs": runs,
+        "targets": [
+            {
+                "item": each.target.item,
+                "target": each.target.words,
+                "records": each.size,
+                "value": each.value,
+                "met": each.met,
+            }
+            for each in verdicts
+        ],
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on, without a name."""
+    return {
+        "processors": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / GIB, 1),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "load": [round(each, 1) for each in os.getloadavg()],
+    }
+
+
+def _cells(run: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[str]:
+    one, eight = item["one"], item.get("eight", {})
+    beside = run["items"][item["beside"]]["one"] if item.get("beside") else item.get("floor", {})
+    for figures, name in ((one, "p50"), (one, "p99"), (eight, "p50"), (eight, "p99")):
+        yield _number(figures.get(name), 2)
+    yield _number(one.get("cpu"), 0)
+    yield _number(one.get("database_cpu"), 0)
+    yield _number(beside.get("p50"), 2)
+    yield _number(one["p50"] / beside["p50"] if beside.get("p50") else None, 2)
+
+
+def _line(name: str, cells: Iterator[str] | Sequence[str]) -> str:
+    return f"  {name:<44}" + "".join(f"{cell:>9}" for cell in cells)
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:,.{digits}f}"
+
+
+def _verdict(verdict: Verdict) -> str:
+    met = "met   " if verdict.met else "MISSED"
+    about = f"{verdict.target.item} at {verdict.size:,}"
+    return f"  {met}  {about:<60} {verdict.value:>12,.2f}   {verdict.target.words}"

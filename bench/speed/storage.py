@@ -1,0 +1,36 @@
+"""How large the tables and indexes have become."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import psycopg
+
+from pdpp_site.embedded_postgres import url
+
+MIB = 1024 * 1024
+PARTS = """
+SELECT p.relname, sum(pg_table_size(i.inhrelid)), sum(pg_indexes_size(i.inhrelid))
+FROM pg_inherits i JOIN pg_class p ON p.oid = i.inhparent
+WHERE p.relname IN ('evidence_record', 'evidence_searchtext', 'evidence_recordchange')
+GROUP BY 1
+"""
+TERMS = """
+SELECT sum(pg_relation_size(i.inhrelid)) FROM pg_inherits i
+WHERE i.inhparent = 'search_text_terms'::regclass
+"""
+
+
+def sizes(var: Path) -> Mapping[str, float]:
+    """MiB by name, and the inverted index as a share of the records."""
+    with psycopg.connect(url(var / "postgres")) as connection:
+        parts = {name: (table, indexes) for name, table, indexes in connection.execute(PARTS)}
+        terms = (connection.execute(TERMS).fetchone() or (0,))[0]
+    found = {
+        "records, MiB": parts["evidence_record"][0],
+        "indexes of records, MiB": parts["evidence_record"][1],
+        "search text, MiB": parts["evidence_searchtext"][0],
+        "search index, MiB": terms,
+        "changes, MiB": sum(parts["evidence_recordchange"]),
+    }
+    told = {name: float(size) / MIB for name, size in found.items()}
+    return told | {"search index to records": float(terms) / float(parts["evidence_record"][0])}

@@ -1,0 +1,129 @@
+"""What each figure is meant to be, and whether it is."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Kind = Literal["p50", "ratio", "cpu", "tail", "growth", "value", "rate"]
+WORDS: Mapping[Kind, str] = {
+    "p50": "p50 at most {} ms",
+    "ratio": "at most {} times what it is beside",
+    "cpu": "at most {} times the CPU of what it is beside",
+    "tail": "p99 at most {} times p50",
+    "growth": "grows at most {} times from the smallest to the largest corpus",
+    "value": "at most {}",
+    "rate": "at least {:,}",
+}
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True)
+class Target:
+    """`least_size` is the corpus from which on it binds, `only` the one size for which it was set."""
+
+    item: str
+    kind: Kind
+    bound: float
+    only: int | None = None
+    sizes: tuple[int, int] | None = None
+
+    @property
+    def words(self) -> str:
+        return WORDS[self.kind].format(self.bound)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    target: Target
+    size: int
+    value: float
+
+    @property
+    def met(self) -> bool:
+        if self.target.kind == "rate":
+            return self.value >= self.target.bound
+        return self.value <= self.target.bound
+
+
+_SEARCHES = {
+    "search: rare word": 5,
+    "search: common word, one connection": 25,
+    "search: common word, all": 40,
+    "search: two common words": 60,
+    "search: stopword-like word": 40,
+    "search: phrase": 100,
+    "search: prefix": 25,
+    "search: common word, 1 % of the time": 40,
+    "search: stopword-like word, 1 % of the time": 40,
+}
+TARGETS = (
+    Target("ingest, records a second", "rate", 5_000, only=100_000),
+    Target("ingest, MiB", "value", 300),
+    Target("list of 25 records", "ratio", 3),
+    Target("months of the largest connection", "p50", 60, only=100_000),
+    Target("schema, whole", "p50", 15),
+    Target("schema, compact", "p50", 15),
+    Target("export, records a second", "rate", 10_000),
+    Target("memory of the server, MiB", "value", 250),
+    Target("second start, seconds", "value", 5),
+    *(
+        Target(name, "growth", 1.5, sizes=(10_000, MILLION))
+        for name in (
+            "list of 25 records",
+            "changes since the beginning, 25",
+            "one record",
+            "field window",
+            "search: rare word",
+        )
+    ),
+    *(Target(name, "p50", most, only=MILLION) for name, most in _SEARCHES.items()),
+    *(Target(name, "tail", 3, only=MILLION) for name in _SEARCHES),
+    *(Target(name, "growth", 2, sizes=(100_000, MILLION)) for name in _SEARCHES),
+    Target("search index to records", "value", 0.6),
+    Target("MCP query_records, 25", "cpu", 8),
+    Target("MCP search", "ratio", 1.3),
+    Target("MCP fetch", "ratio", 1.3),
+    Target("MCP read_record_field", "ratio", 1.3),
+    Target("stdio to initialize, seconds", "value", 1),
+)
+
+
+def judged(runs: Mapping[int, Mapping[str, Any]]) -> Iterator[Verdict]:
+    """A verdict for each target that the sizes measured allow; sizes count within a tenth."""
+    for target in TARGETS:
+        if target.sizes is not None:
+            small, large = (_nearest(runs, size) for size in target.sizes)
+            if small is not None and large is not None:
+                value = _figure(runs[large], target) / _figure(runs[small], target)
+                yield Verdict(target, large, value)
+            continue
+        for size, run in runs.items():
+            if target.only is None or _nearest({size: run}, target.only) is not None:
+                yield Verdict(target, size, _figure(run, target))
+
+
+def _nearest(runs: Mapping[int, Any], size: int) -> int | None:
+    return next((each for each in runs if abs(each - size) <= size / 10), None)
+
+
+def _figure(run: Mapping[str, Any], target: Target) -> float:
+    if target.kind in ("value", "rate"):
+        value: float = run["values"][target.item]
+        return value
+    item = run["items"][target.item]
+    one: Mapping[str, float] = item["one"]
+    if target.kind == "tail":
+        return one["p99"] / one["p50"]
+    if target.kind == "ratio":
+        return one["p50"] / _beside(run, item)["p50"]
+    if target.kind == "cpu":
+        return one.get("cpu", 0.0) / _beside(run, item).get("cpu", 1.0)
+    return one["p50"]
+
+
+def _beside(run: Mapping[str, Any], item: Mapping[str, Any]) -> Mapping[str, float]:
+    """The floor of an item, or the item that it is compared with."""
+    found: Mapping[str, float] = (
+        run["items"][item["beside"]]["one"] if item.get("beside") else item["floor"]
+    )
+    return found
