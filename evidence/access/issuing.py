@@ -4,7 +4,7 @@ A request names what the owner chose; issuing resolves it against the current de
 freezes the result. Nothing here reads a personal row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -36,6 +36,8 @@ class GrantRequest:
     streams: Sequence[StreamRequest]
     purpose_code: str = DEFAULT_PURPOSE
     purpose_description: str = ""
+    access_mode: str = "continuous"
+    retention: Mapping[str, Any] | None = None
     expires_at: datetime | None = None
 
 
@@ -50,6 +52,24 @@ def register_client(display_name: str, *, owner_id: str, now: datetime) -> Clien
     return Client.unscoped.create(
         client_id=new_id("cli_"), owner_id=owner_id, display_name=name, created_at=now
     )
+
+
+def holder(client_id: str, *, display_name: str, owner_id: str, now: datetime) -> Client:
+    """The client of that id, which another part of the server has registered; made when first held.
+
+    A name that nobody could read gives way to the id.
+    """
+    name = display_name.strip()
+    readable = 1 <= len(name) <= limits.LABEL_MAX_CHARS and name.isprintable()
+    client, _ = Client.unscoped.get_or_create(
+        client_id=client_id,
+        defaults={
+            "owner_id": owner_id,
+            "display_name": name if readable else client_id[: limits.LABEL_MAX_CHARS],
+            "created_at": now,
+        },
+    )
+    return client
 
 
 @transaction.atomic
@@ -171,6 +191,8 @@ def _issued(
         streams=frozen(terms, time_fields=time_fields),
         purpose_code=request.purpose_code,
         purpose_description=request.purpose_description,
+        access_mode=request.access_mode,
+        retention=None if request.retention is None else dict(request.retention),
         issued_at=now,
         expires_at=request.expires_at,
     )
