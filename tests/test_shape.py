@@ -20,6 +20,7 @@ UNSCOPED = (
     "evidence/access/",
     "evidence/storing/",
     "evidence/admin/",
+    "evidence/consent/",
     "evidence/management/granting.py",  # connections and clients by name
     "pdpp_site/demo_life.py",  # which connections are the demo's
     "pdpp_site/setup_links.py",  # the links themselves

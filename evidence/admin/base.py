@@ -10,7 +10,8 @@ from django.template.response import TemplateResponse
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.admin.site import is_owner, owner_site
+from evidence.admin.site import owner_site
+from evidence.consent.owners_only import is_owner
 from evidence.models.owners import Owner, the_owner
 
 Row = TypeVar("Row", bound=Model)

@@ -17,9 +17,9 @@ from evidence.access.held import State, grants_with_state, in_state
 from evidence.access.issuing import register_client
 from evidence.admin.base import OwnerAdmin, named, owner
 from evidence.admin.grant_lines import grant_lines
-from evidence.admin.offering import printable
 from evidence.admin.site import owner_site
-from evidence.admin.wording import counted, when
+from evidence.consent.offering import printable
+from evidence.consent.wording import counted, when
 from evidence.models.clients import Client
 
 

@@ -19,10 +19,10 @@ from evidence import limits
 from evidence.admin import records
 from evidence.admin.base import OwnerAdmin, named
 from evidence.admin.languages import choices
-from evidence.admin.offering import offer, printable
 from evidence.admin.site import owner_site
 from evidence.admin.stream_lines import stream_lines
-from evidence.admin.wording import counted, with_code
+from evidence.consent.offering import offer, printable
+from evidence.consent.wording import counted, with_code
 from evidence.models.connections import Connection, StreamState
 
 Status = Connection.Status

@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 
 from evidence.access.held import connection_ids, connection_labels, state_of, stream_labels
 from evidence.admin.base import owner
-from evidence.admin.wording import mark, when
+from evidence.consent.wording import mark, when
 from evidence.models.grants import Grant
 
 

@@ -21,7 +21,7 @@ from evidence.admin.base import owner, page
 from evidence.admin.confirming import Question, confirmation, is_confirmed
 from evidence.admin.grant_lines import grant_lines, grant_url
 from evidence.admin.token_lines import token_lines
-from evidence.admin.wording import counted, mark, when, worded
+from evidence.consent.wording import counted, mark, when, worded
 from evidence.models.grants import Grant
 
 EXPLANATION = (

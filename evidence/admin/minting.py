@@ -16,7 +16,7 @@ from evidence.access.issuing import mint_token
 from evidence.admin.base import page
 from evidence.admin.grant_lines import grant_lines, grant_url
 from evidence.admin.terms_form import TokensForm
-from evidence.admin.wording import when
+from evidence.consent.wording import when
 from evidence.models.grants import Grant, Package
 
 Minted = Sequence[tuple[str, str]]

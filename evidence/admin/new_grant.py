@@ -15,10 +15,11 @@ from django.utils import timezone
 
 from evidence.access.issuing import issue, register_client
 from evidence.admin.base import owner, page
-from evidence.admin.grant_draft import Draft, with_view_ticked
 from evidence.admin.minting import mint, shown_once
+from evidence.admin.terms_form import GivingForm
 from evidence.admin.who_form import WhoForm
-from evidence.admin.wording import when
+from evidence.consent.drafts import Draft, with_view_ticked
+from evidence.consent.wording import when
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 from evidence.refusals import Refusal
@@ -49,12 +50,12 @@ def what(request: HttpRequest) -> HttpResponse:
         return redirect(_url("add", request.GET))
     connections = [each for each in _connections() if each.pk in chosen.cleaned_data["connections"]]
     data = request.POST if request.method == "POST" else None
-    draft = Draft(connections, data)
+    draft = _draft(connections, data)
     if data is None:
         return _what_page(request, chosen, draft)
     if "pick" in data:
         picked = with_view_ticked(data, data["pick"], draft=draft)
-        return _what_page(request, chosen, Draft(connections, picked))
+        return _what_page(request, chosen, _draft(connections, picked))
     if not draft.check() or "change" in data:
         return _what_page(request, chosen, draft)
     if "issue" in data:
@@ -62,7 +63,11 @@ def what(request: HttpRequest) -> HttpResponse:
     return _review_page(request, chosen, draft)
 
 
-def _issued(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpResponse:
+def _draft(connections: list[Connection], data: QueryDict | None) -> Draft[GivingForm]:
+    return Draft(connections, data, terms=GivingForm(data))
+
+
+def _issued(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> HttpResponse:
     now = timezone.now()
     try:
         with transaction.atomic():
@@ -78,7 +83,7 @@ def _issued(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpResponse
     return shown_once(request, package, minted)
 
 
-def _what_page(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpResponse:
+def _what_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> HttpResponse:
     context = {
         "draft": draft,
         "client_name": chosen.client_name,
@@ -87,7 +92,7 @@ def _what_page(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpRespo
     return page(request, "grant_what", title="Give access", context=context)
 
 
-def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft) -> HttpResponse:
+def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> HttpResponse:
     ours = {"csrfmiddlewaretoken", "review", "issue", "change", "pick", "form"}
     answers = [
         (name, value)

@@ -11,10 +11,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evidence.access.describing import stream_label
-from evidence.admin.plain_text import plain
 from evidence.admin.records import owners_gate, title_of, values_of
-from evidence.admin.site import is_owner
-from evidence.admin.wording import when
+from evidence.consent.owners_only import is_owner
+from evidence.consent.plain_text import plain
+from evidence.consent.wording import when
 from evidence.reading import records as reading
 from evidence.refusals import Refusal
 

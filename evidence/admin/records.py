@@ -14,11 +14,11 @@ from evidence.access.gate import Gate
 from evidence.access.owning import owner_scope
 from evidence.access.rows import Position, VisibleRecord, VisibleRecords
 from evidence.admin.base import owner, page
-from evidence.admin.offering import offer
-from evidence.admin.plain_text import beginning, line, plain
 from evidence.admin.stream_lines import list_url
-from evidence.admin.wording import when
 from evidence.api.cursors import seal, unseal
+from evidence.consent.offering import offer
+from evidence.consent.plain_text import beginning, line, plain
+from evidence.consent.wording import when
 from evidence.reading import records as reading
 from evidence.refusals import Refusal
 

@@ -1,43 +1,21 @@
-"""The site that holds the owner's pages, and the one rule of who may open any of them."""
+"""The site that holds the owner's administration."""
 
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.base_user import AbstractBaseUser
-from django.contrib.auth.models import AnonymousUser, User
+from django.contrib.auth.models import User
 from django.db.models import QuerySet
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
 from typing_extensions import override
 
 from evidence.admin.overview import SECTIONS
-
-View = TypeVar("View", bound=Callable[..., HttpResponseBase])
-
-# Records are shown here, so whatever one of them might smuggle in has nowhere to load from.
-POLICY = "; ".join(
-    [
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self' data:",
-        "connect-src 'self'",
-        "form-action 'self'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-    ]
-)
-
-
-def is_owner(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether somebody may see everything here. Being staff is not enough."""
-    return isinstance(user, User) and user.is_active and user.is_staff and user.is_superuser
+from evidence.consent.owners_only import View, fenced, is_owner
 
 
 class OwnersForm(AdminAuthenticationForm):
@@ -89,19 +67,6 @@ class OwnerSite(AdminSite):
     @override
     def get_log_entries(self, request: HttpRequest) -> QuerySet[LogEntry]:
         return LogEntry.objects.none()
-
-
-def fenced(view: View) -> View:
-    """The same view, whose pages load nothing from elsewhere."""
-
-    @wraps(view)
-    def inner(*args: Any, **kwargs: Any) -> HttpResponseBase:
-        response = view(*args, **kwargs)
-        response["Content-Security-Policy"] = POLICY
-        response["Referrer-Policy"] = "same-origin"
-        return response
-
-    return cast("View", inner)
 
 
 owner_site = OwnerSite(name="admin")

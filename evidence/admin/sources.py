@@ -10,7 +10,7 @@ from typing_extensions import override
 from evidence.access.describing import field_detail, field_label, stream_label
 from evidence.admin.base import OwnerAdmin, page
 from evidence.admin.site import owner_site
-from evidence.admin.wording import with_code
+from evidence.consent.wording import with_code
 from evidence.declarations.types import Field, StreamDeclaration
 from evidence.models.connections import Connection
 from evidence.models.declared import declared

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from django.urls import reverse
 
 from evidence.access.describing import humanised, stream_label
-from evidence.admin.wording import counted, when
+from evidence.consent.wording import counted, when
 from evidence.declarations.types import StreamDeclaration
 from evidence.models.connections import Connection, StreamState
 from evidence.models.declared import declared

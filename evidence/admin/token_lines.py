@@ -9,7 +9,7 @@ from django.utils.safestring import SafeString
 
 from evidence.access.handing_over import WHERE
 from evidence.access.held import state_of
-from evidence.admin.wording import mark, when
+from evidence.consent.wording import mark, when
 from evidence.models.grants import AccessToken
 
 REACHES = {

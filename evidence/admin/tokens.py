@@ -21,7 +21,7 @@ from evidence.admin.filters import ClientFilter, TokenStateFilter
 from evidence.admin.grant_lines import grant_lines
 from evidence.admin.site import owner_site
 from evidence.admin.token_lines import TokenLine, token_line, token_url
-from evidence.admin.wording import counted, when
+from evidence.consent.wording import counted, when
 from evidence.models.grants import AccessToken
 
 ABOUT = (

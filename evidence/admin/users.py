@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from evidence.admin.base import OwnerAdmin
 from evidence.admin.site import owner_site
-from evidence.admin.wording import with_code
+from evidence.consent.wording import with_code
 
 
 @register(User, site=owner_site)

@@ -8,7 +8,7 @@ from django.forms.boundfield import BoundWidget
 from typing_extensions import override
 
 from evidence import limits
-from evidence.admin.offering import offer, printable
+from evidence.consent.offering import offer, printable
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
 

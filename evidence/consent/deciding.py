@@ -16,8 +16,8 @@ from evidence.access.issuing import GrantRequest, holder, issue
 from evidence.access.owning import owner_scope
 from evidence.access.resolving import StreamRequest
 from evidence.access.scope import ConnectionFacts, Scope
-from evidence.admin.site import fenced
 from evidence.consent.asking import Asked, RequestedAccess
+from evidence.consent.owners_only import fenced
 from evidence.models.owners import OWNER_ID
 from evidence.refusals import Refusal
 

@@ -13,8 +13,8 @@ from evidence.access.describing import field_detail, field_label, stream_label, 
 from evidence.access.known_keys import known_keys
 from evidence.access.resolving import StreamRequest, resolved
 from evidence.access.scope import StreamTerms
-from evidence.admin.offering import offer
-from evidence.admin.plain_text import plain
+from evidence.consent.offering import offer
+from evidence.consent.plain_text import plain
 from evidence.declarations.types import Field, SourceDeclaration, StreamDeclaration
 from evidence.models.owners import OWNER_ID
 from evidence.refusals import Refusal

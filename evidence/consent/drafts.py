@@ -4,17 +4,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from django.http import QueryDict
 
 from evidence.access.describing import StreamInWords
 from evidence.access.issuing import GrantRequest
-from evidence.admin.stream_form import StreamForm
-from evidence.admin.terms_form import TermsForm
-from evidence.admin.wording import worded
+from evidence.consent.stream_form import StreamForm
+from evidence.consent.terms_form import TermsForm
+from evidence.consent.wording import worded
 from evidence.models.connections import Connection
 from evidence.models.declared import declared
+
+Terms = TypeVar("Terms", bound=TermsForm)
 
 
 @dataclass
@@ -51,10 +53,14 @@ class SourceDraft:
         ]
 
 
-class Draft:
-    def __init__(self, connections: Sequence[Connection], data: QueryDict | None) -> None:
+class Draft(Generic[Terms]):
+    """``data`` are the answers to all of it, None while nobody has been asked yet."""
+
+    def __init__(
+        self, connections: Sequence[Connection], data: QueryDict | None, *, terms: Terms
+    ) -> None:
         self.sources = list(_sources(connections, data))
-        self.terms = TermsForm(data)
+        self.terms = terms
         self.error = ""
 
     def check(self) -> bool:
@@ -81,7 +87,7 @@ class Draft:
         ]
 
 
-def with_view_ticked(data: QueryDict, pick: str, *, draft: Draft) -> QueryDict:
+def with_view_ticked(data: QueryDict, pick: str, *, draft: Draft[Any]) -> QueryDict:
     """The same answers, but of one stream exactly the fields of one view (or all) are ticked.
 
     ``pick`` is ``prefix:view``; one that fits no form changes nothing.

@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 from evidence.access.describing import StreamInWords, day, in_words
 from evidence.access.held import State
 from evidence.access.scope import StreamTerms
-from evidence.admin.plain_text import plain
+from evidence.consent.plain_text import plain
 from evidence.declarations.types import StreamDeclaration
 
 
