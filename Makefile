@@ -7,13 +7,15 @@
 # make conformance  run the official MCP conformance suite against a demo installation
 # make relevance  put the judged queries to search; ARGS="--json FILE" keeps the figures
 # make agent-eval   answer the demo questions with scripted agents, and count what that costs
+# make bench  load a corpus of 10,000 records, serve it, and time every kind of request beside its
+#             floor; CORPUS=DIR takes prepared ones, one or a folder of them (bench/speed)
 # Each makes .venv first and installs what is missing.
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-.PHONY: agent-eval conformance coverage mutants relevance run test check format clean
+.PHONY: agent-eval bench conformance coverage mutants relevance run test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -51,6 +53,9 @@ agent-eval: .venv/runtime
 
 relevance: .venv/runtime
 	DJANGO_SETTINGS_MODULE=pdpp_site.settings $(BIN)/python -m bench.relevance $(ARGS)
+
+bench: .venv/runtime
+	$(BIN)/python -m bench.speed
 
 format: .venv/development
 	$(BIN)/ruff format .

@@ -1,8 +1,9 @@
 """`make bench`: load, serve, ask, check, compare.
 
-CORPUS=DIR[,DIR…] measures prepared corpora; without it small ones are made, of SIZES=10k,100k (10k
-unless told). Installations stay under var/bench and are loaded once; FRESH=1 loads them again.
-SECONDS is how long one round of one item may last, REPORT where the JSON goes.
+CORPUS=DIR[,DIR…] measures prepared corpora, each DIR one of them or a folder of several; without it
+small ones are made, of SIZES=10k,100k (10k unless told). Installations are loaded once and kept under
+BENCH_HOME (var/bench unless told); FRESH=1 loads them again. SECONDS is how long one round of one item
+may last, REPORT where the JSON goes.
 """
 
 import json
@@ -17,7 +18,7 @@ from typing import Any
 
 from bench.served import ROOT
 from bench.speed import agents, answers, generator, items, report, storage, targets, wire
-from bench.speed.corpus import Corpus, prepared
+from bench.speed.corpus import Corpus, prepared, prepared_under
 from bench.speed.installation import Installation, Serving
 from bench.speed.items import Asking, Tokens
 from bench.speed.measuring import Effort, Target, exported, measured
@@ -40,13 +41,14 @@ class Options:
     def read(cls, environment: Mapping[str, str]) -> "Options":
         home = Path(environment.get("BENCH_HOME") or HOME)
         named = [Path(each) for each in environment.get("CORPUS", "").split(",") if each]
+        corpora = [found for each in named for found in prepared_under(each)]
         sizes = [_size(each) for each in (environment.get("SIZES") or "10k").split(",")]
         return cls(
-            corpora=tuple(named),
+            corpora=tuple(corpora),
             sizes=tuple(sizes),
             home=home,
             fresh=bool(environment.get("FRESH")),
-            effort=Effort(seconds=float(environment.get("SECONDS") or Effort.seconds)),
+            effort=_effort(environment.get("SECONDS")),
             report=Path(environment.get("REPORT") or home / "speed.json"),
         )
 
@@ -80,7 +82,7 @@ def _run(corpus: Corpus, options: Options) -> dict[str, Any]:
     installation = _loaded(corpus, options)
     facts = installation.notes
     tokens = Tokens(**facts["tokens"])
-    values = {f"ingest, {name}": value for name, value in facts["ingest"].items()}
+    values = dict(facts["ingest"])
     with (
         installation.serving() as site,
         installation.serving("-m", "bench.speed.floor_server") as floor,
@@ -161,6 +163,13 @@ def _granted(installation: Installation, corpus: Corpus, *more: str) -> dict[str
     named = [word for each in corpus.connections for word in ("--connection", each.connection_id)]
     printed = installation.manage("grant", "--client", "Bench", *named, *more, "--json")
     return {each["resource"]: each["token"] for each in json.loads(printed)["tokens"]}
+
+
+def _effort(seconds: str | None) -> Effort:
+    """Two rounds of so many seconds; where less than one is allowed, a single one."""
+    if not seconds:
+        return Effort()
+    return Effort(seconds=float(seconds), rounds=1 if float(seconds) < 1 else Effort.rounds)
 
 
 def _size(text: str) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 NARROW_SHARE = 0.01
+TRUTH = "truth.json"
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,23 @@ class Corpus:
         return start, start + timedelta(days=max(1, round(days * NARROW_SHARE)) - 1)
 
 
+def prepared_under(path: Path) -> list[Path]:
+    """The directory itself where it is a corpus, else those in it that are; the smallest first.
+
+    Raises `FileNotFoundError` where there is none.
+    """
+    if (path / TRUTH).exists():
+        return [path]
+    found = sorted(path.glob(f"*/{TRUTH}"), key=lambda file: json.loads(file.read_text())["n"])
+    if not found:
+        raise FileNotFoundError(f"{path} holds no corpus: no {TRUTH}, and none a folder below.")
+    return [file.parent for file in found]
+
+
 def prepared(path: Path) -> Corpus:
     """The corpus in a directory. Raises `OSError` where it is none."""
     connections = tuple(Connection(each["connection_id"], each["stream"]) for each in _listed(path))
-    return Corpus(path, json.loads((path / "truth.json").read_text()), connections)
+    return Corpus(path, json.loads((path / TRUTH).read_text()), connections)
 
 
 def _listed(path: Path) -> list[dict[str, str]]:

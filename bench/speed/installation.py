@@ -72,7 +72,7 @@ class Installation:
         return done.stdout
 
     def ingest(self, corpus: Corpus) -> dict[str, float]:
-        """Load it with the command that an owner would use; seconds, rate, memory and CPU."""
+        """Load it with the command that an owner would use; values by name: time, memory, CPU."""
         command = [
             "manage.py",
             "ingest",
@@ -97,10 +97,10 @@ class Installation:
         if process.returncode != 0:
             raise FailedError(f"manage.py ingest: {complaint[-2000:]}")
         return {
-            "seconds": took,
-            "records_a_second": corpus.size / took,
-            "mib": watched.mib,
-            "cpu_us_a_record": cpu.seconds / corpus.size * 1e6,
+            "ingest, seconds": took,
+            "ingest, records a second": corpus.size / took,
+            "ingest, MiB": watched.mib,
+            "ingest, CPU microseconds a record": cpu.seconds / corpus.size * 1e6,
         }
 
     @contextlib.contextmanager

@@ -12,7 +12,6 @@ from bench.speed.client import Plan
 from bench.speed.installation import FailedError
 from bench.speed.items import Item
 
-ROUNDS = 2
 EIGHT = 8
 
 
@@ -20,9 +19,10 @@ EIGHT = 8
 class Effort:
     """How long a round of one item lasts at most, and how many requests it has at most."""
 
-    seconds: float = 3.0
+    seconds: float = 2.0
     most: int = 400
     warm: int = 8
+    rounds: int = 2
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Target:
 def measured(item: Item, *, site: Target, floor: Target, effort: Effort) -> dict[str, Any]:
     """``one``, ``eight`` and, where there is a floor, ``floor`` with one client."""
     one, eight, least = Load(), Load(), Load()
-    for _ in range(ROUNDS):
+    for _ in range(effort.rounds):
         one.add(_run(_plan(item.requests, site, 1, effort)))
         if item.floor:
             least.add(_run(_plan(item.floor, floor, 1, effort)))

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from bench.speed.targets import Verdict
+from bench.speed.targets import Verdict, beside
 
 COLUMNS = ("p50", "p99", "p50 x8", "p99 x8", "CPU", "db CPU", "floor", "ratio")
 GIB = 1024**3
@@ -62,13 +62,13 @@ def machine() -> dict[str, Any]:
 
 def _cells(run: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[str]:
     one, eight = item["one"], item.get("eight", {})
-    beside = run["items"][item["beside"]]["one"] if item.get("beside") else item.get("floor", {})
+    other = beside(run, item)
     for figures, name in ((one, "p50"), (one, "p99"), (eight, "p50"), (eight, "p99")):
         yield _number(figures.get(name), 2)
     yield _number(one.get("cpu"), 0)
     yield _number(one.get("database_cpu"), 0)
-    yield _number(beside.get("p50"), 2)
-    yield _number(one["p50"] / beside["p50"] if beside.get("p50") else None, 2)
+    yield _number(other.get("p50"), 2)
+    yield _number(one["p50"] / other["p50"] if other.get("p50") else None, 2)
 
 
 def _line(name: str, cells: Iterator[str] | Sequence[str]) -> str:
@@ -80,6 +80,6 @@ def _number(value: float | None, digits: int) -> str:
 
 
 def _verdict(verdict: Verdict) -> str:
-    met = "met   " if verdict.met else "MISSED"
+    met = {True: "met", False: "MISSED", None: "-"}[verdict.met]
     about = f"{verdict.target.item} at {verdict.size:,}"
-    return f"  {met}  {about:<60} {verdict.value:>12,.2f}   {verdict.target.words}"
+    return f"  {met:<6}  {about:<60} {_number(verdict.value, 2):>12}   {verdict.target.words}"

@@ -34,12 +34,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Verdict:
+    """``value`` is None where what it needs could not be measured."""
+
     target: Target
     size: int
-    value: float
+    value: float | None
 
     @property
-    def met(self) -> bool:
+    def met(self) -> bool | None:
+        if self.value is None:
+            return None
         if self.target.kind == "rate":
             return self.value >= self.target.bound
         return self.value <= self.target.bound
@@ -94,8 +98,8 @@ def judged(runs: Mapping[int, Mapping[str, Any]]) -> Iterator[Verdict]:
         if target.sizes is not None:
             small, large = (_nearest(runs, size) for size in target.sizes)
             if small is not None and large is not None:
-                value = _figure(runs[large], target) / _figure(runs[small], target)
-                yield Verdict(target, large, value)
+                ends = _figure(runs[large], target), _figure(runs[small], target)
+                yield Verdict(target, large, _ratio(*ends))
             continue
         for size, run in runs.items():
             if target.only is None or _nearest({size: run}, target.only) is not None:
@@ -106,24 +110,31 @@ def _nearest(runs: Mapping[int, Any], size: int) -> int | None:
     return next((each for each in runs if abs(each - size) <= size / 10), None)
 
 
-def _figure(run: Mapping[str, Any], target: Target) -> float:
+def _figure(run: Mapping[str, Any], target: Target) -> float | None:
     if target.kind in ("value", "rate"):
-        value: float = run["values"][target.item]
+        value: float | None = run["values"].get(target.item)
         return value
-    item = run["items"][target.item]
+    item = run["items"].get(target.item)
+    if item is None:
+        return None
     one: Mapping[str, float] = item["one"]
     if target.kind == "tail":
-        return one["p99"] / one["p50"]
+        return _ratio(one["p99"], one["p50"])
     if target.kind == "ratio":
-        return one["p50"] / _beside(run, item)["p50"]
+        return _ratio(one["p50"], beside(run, item).get("p50"))
     if target.kind == "cpu":
-        return one.get("cpu", 0.0) / _beside(run, item).get("cpu", 1.0)
+        return _ratio(one.get("cpu"), beside(run, item).get("cpu"))
     return one["p50"]
 
 
-def _beside(run: Mapping[str, Any], item: Mapping[str, Any]) -> Mapping[str, float]:
-    """The floor of an item, or the item that it is compared with."""
-    found: Mapping[str, float] = (
-        run["items"][item["beside"]]["one"] if item.get("beside") else item["floor"]
-    )
-    return found
+def beside(run: Mapping[str, Any], item: Mapping[str, Any]) -> Mapping[str, float]:
+    """The floor of an item, or the item that it is compared with; empty where it has neither."""
+    if item.get("beside"):
+        other: Mapping[str, float] = run["items"].get(item["beside"], {}).get("one", {})
+        return other
+    floor: Mapping[str, float] = item.get("floor", {})
+    return floor
+
+
+def _ratio(one: float | None, other: float | None) -> float | None:
+    return one / other if one is not None and other else None

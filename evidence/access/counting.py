@@ -81,10 +81,6 @@ def narrowed(branches: Sequence[Branch]) -> list[Branch]:
     return [replace(each, narrow=number in narrow) for number, each in enumerate(branches)]
 
 
-def _bound(branch: Branch) -> int:
-    return NARROW * len(branch.visible.connections)
-
-
 def _is_limited(branch: Branch) -> bool:
     terms = [sight.terms for sight in branch.visible.sights]
     return any(each.time is not None or isinstance(each.records, Only) for each in terms)

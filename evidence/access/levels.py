@@ -90,7 +90,7 @@ class Levels:
             matching(
                 branch,
                 columns(number, branch, Fragment("%s::int", (points,))),
-                [level, branch.terms.matching],
+                [*level, branch.terms.matching],
             )
             for number, branch in enumerate(self.branches)
             if (level := exactly(branch.terms.tiers, points)) is not None
@@ -139,10 +139,13 @@ def ways(words: Sequence[Sequence[str]]) -> Mapping[int, int]:
     return counts
 
 
-def exactly(words: Sequence[Sequence[str]], points: int) -> str | None:
-    """A tsquery for the rows whose words make up exactly so many points; None if none can."""
-    found = [" & ".join(way) for way in _making(words, points)]
-    return " | ".join(f"({way})" for way in found) if any(found) else None
+def exactly(words: Sequence[Sequence[str]], points: int) -> Sequence[str] | None:
+    """What a row must match for its words to make up exactly so many points: one tsquery, none
+    where no word scores; None if no row can."""
+    found = list(_making(words, points))
+    if not found:
+        return None
+    return [" | ".join(f"({' & '.join(way)})" for way in found)] if words else []
 
 
 def _making(words: Sequence[Sequence[str]], points: int) -> Iterator[tuple[str, ...]]:
