@@ -18,7 +18,7 @@ from demo import (
     stories,
     workouts,
 )
-from demo.shapes import BANK, CALENDAR, CHAT, HEALTH, MAIL, Record
+from demo.shapes import BANK, CALENDAR, CHAT, HEALTH, MAIL, Record, identities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -56,13 +56,15 @@ def declarations() -> list[dict[str, Any]]:
 
 
 def connections() -> list[dict[str, Any]]:
-    """connection_id, connector_key, display_name and the languages to stem by."""
+    """connection_id, connector_key, display_name, the languages to stem by, and what the source
+    calls the person."""
     return [
         {
             "connection_id": connection_id,
             "connector_key": connector_key,
             "display_name": display_name,
             "languages": list(languages),
+            "identities": identities(connection_id),
         }
         for connection_id, connector_key, display_name, languages in _CONNECTIONS
     ]

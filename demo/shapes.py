@@ -16,6 +16,8 @@ Record = dict[str, Any]
 MAIL = {"personal": "cin_demo_mail_personal", "work": "cin_demo_mail_work"}
 CHAT = {"work": "cin_demo_chat_work", "friends": "cin_demo_chat_friends"}
 BANK, CALENDAR, HEALTH = "cin_demo_bank", "cin_demo_calendar", "cin_demo_health"
+PERSON = "ida"
+"""Whose life it is."""
 # A connector notices a new record a few seconds after it happened.
 NOTICED = timedelta(seconds=5)
 
@@ -64,7 +66,7 @@ def mail(
     data: Record = {
         "id": key,
         "thread_id": opaque("t_", f"thread/{thread or name}"),
-        "folder": folder or ("sent" if sender == "ida" else "inbox"),
+        "folder": folder or ("sent" if sender == PERSON else "inbox"),
         "subject": subject,
         "from_name": who,
         "from_email": address,
@@ -78,6 +80,21 @@ def mail(
     }
     when = clock.utc(at + NOTICED)
     return record(MAIL[box], stream="messages", key=key, data=data, emitted_at=when)
+
+
+def author_id(author: str) -> str:
+    """The id of a member of a chat."""
+    return opaque("u_", author, length=8)
+
+
+def identities(connection_id: str) -> list[str]:
+    """How the source of a connection calls the person whose life it is."""
+    if connection_id in CHAT.values():
+        return [author_id(PERSON)]
+    for box, mailbox in MAIL.items():
+        if connection_id == mailbox:
+            return [cast.name_and_address(PERSON, box=box)[1]]
+    return []
 
 
 def chat(
@@ -99,7 +116,7 @@ def chat(
         "id": key,
         "channel_id": channel_id(space, channel=channel),
         "thread_id": opaque("t_", f"thread/{thread}") if thread else None,
-        "author_id": opaque("u_", author, length=8),
+        "author_id": author_id(author),
         "author_name": cast.name_and_address(author, box="personal")[0],
         "sent_at": clock.utc(at),
         "edited_at": clock.utc(at + timedelta(minutes=3))

@@ -61,7 +61,7 @@ def _result(uri: ids.Uri, content: bytes, media_type: str, *, total: int, start:
     else:
         body["window"] = {"text": None, "complete": False}
         body["next"] = f"resources/read {shown} gives the bytes; pdpp export takes large ones"
-    body["origin"] = labels.ORIGIN
+    body["origin"] = labels.origin({})
     return Result(body, dumps(body))
 
 

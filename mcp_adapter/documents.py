@@ -103,7 +103,7 @@ def _identity(source: Source) -> dict[str, Any]:
     identity = {name: record[name] for name in _IDENTITY if record.get(name) is not None}
     if source.handle != source.given_id:
         identity["handle"] = source.handle
-    return {"stream": record.get("stream"), **identity, "origin": labels.ORIGIN}
+    return {"stream": record.get("stream"), **identity, "origin": labels.origin(record)}
 
 
 def _extent(source: Source, passage: Passage) -> dict[str, Any]:

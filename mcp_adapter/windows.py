@@ -49,6 +49,7 @@ class Found:
     kind: str
     window: dict[str, Any]
     about: dict[str, Any]
+    origin: str | None = None
     blob_id: str | None = None
 
 
@@ -96,6 +97,7 @@ def reader(call: Call, ref: ids.RecordRef, *, path: str) -> Callable[[Selector],
             field.get("type", "string"),
             body["window"],
             about,
+            body.get("origin"),
             pointed_at(field.get("blob")),
         )
 

@@ -57,7 +57,7 @@ MAIL: dict[str, Any] = {
                     "thread_id": _string(),
                     "subject": _string(x_pdpp_role="primary-title"),
                     "from_name": _string(x_pdpp_role="actor"),
-                    "from_email": _string(),
+                    "from_email": _string(x_pdpp_role="actor-id"),
                     "received_at": _string(format="date-time", x_pdpp_role="event-time"),
                     "labels": {"type": "array", "items": {"type": "string"}},
                     "is_seen": {"type": "boolean"},
@@ -315,13 +315,16 @@ class World:
     def declare(self, document: Mapping[str, Any]) -> None:
         declare(json.dumps(document), owner_id=self.owner_id, now=NOW)
 
-    def connect(self, connection_id: str, connector_key: str, label: str) -> None:
+    def connect(
+        self, connection_id: str, connector_key: str, label: str, *, identities: Iterable[str] = ()
+    ) -> None:
         connect(
             connector_key,
             display_name=label,
             owner_id=self.owner_id,
             now=NOW,
             languages=["en", "de"],
+            identities=identities,
             connection_id=connection_id,
         )
 

@@ -24,6 +24,8 @@ ROLES: Mapping[str, str] = {
     "primary-title": "the title",
     "event-time": "when it happened",
     "actor": "who did it",
+    "actor-id": "who did it",
+    "direction": "sent or received",
     "secondary": "more about it",
 }
 

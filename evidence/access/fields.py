@@ -1,10 +1,13 @@
 """One field of one record, or a slice of it cut in the database."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
+
+import orjson
 
 from evidence.access.rows import VisibleRecords
-from evidence.access.statements import Fragment, fetched_by_one_plan
+from evidence.access.statements import Fragment, fetched_by_one_plan, joined
 from evidence.declarations.types import Field
 
 
@@ -13,7 +16,8 @@ class FieldSlice:
     """``text`` starts at ``start_chars`` of a field of ``total_chars`` code points.
 
     ``json_type`` is the type of the value, None when there is none; other than for a string,
-    ``text`` is the value as JSON. ``size_bytes`` is its length in UTF-8.
+    ``text`` is the value as JSON. ``size_bytes`` is its length in UTF-8. ``authorship`` holds the
+    granted fields that tell who wrote the record.
     """
 
     connection_id: str
@@ -22,6 +26,7 @@ class FieldSlice:
     text: str
     total_chars: int
     size_bytes: int
+    authorship: Mapping[str, Any]
 
 
 def field_slices(
@@ -35,20 +40,19 @@ def field_slices(
 ) -> list[FieldSlice]:
     """The slice in each connection that has the record; the whole value without ``length``.
 
-    ``below`` are the keys and indexes that lead from the field to a value inside it. One query. The caller has the field from ``shown_field``; asking again costs nothing and keeps
-    this safe on its own.
+    ``below`` are the keys and indexes that lead from the field to a value inside it. One query. The
+    caller has the field from ``shown_field``; asking again costs nothing and keeps this safe.
     """
     name = visible.shown_field(field.name, param="field").name
     part = Fragment("v.t")
     if length is not None:
         part = Fragment("substring(v.t from %s for %s)", (start + 1, length))
     # The fences keep a value of a megabyte from being unpacked once for each use of it.
-    value = visible.of_key(
-        record_key, Fragment("r.connection_id, r.data #> %s::text[] AS j", ([name, *below],))
-    )
+    columns = Fragment("r.connection_id, r.data #> %s::text[] AS j, ", ([name, *below],))
+    value = visible.of_key(record_key, columns + _authorship(visible) + Fragment(" AS a"))
     statement = Fragment("SELECT v.connection_id, jsonb_typeof(v.j), ") + part
-    statement += Fragment(", char_length(v.t), octet_length(v.t) FROM")
-    statement += Fragment(" (SELECT u.connection_id, u.j, u.j #>> '{}' AS t FROM (") + value
+    statement += Fragment(", char_length(v.t), octet_length(v.t), v.a FROM")
+    statement += Fragment(" (SELECT u.connection_id, u.j, u.j #>> '{}' AS t, u.a FROM (") + value
     statement += Fragment(") u OFFSET 0) v")
     rows = fetched_by_one_plan(statement)
     return [
@@ -59,6 +63,14 @@ def field_slices(
             text=text or "",
             total_chars=total or 0,
             size_bytes=size or 0,
+            authorship=orjson.loads(authorship),
         )
-        for connection_id, json_type, text, total, size in rows
+        for connection_id, json_type, text, total, size, authorship in rows
     ]
+
+
+def _authorship(visible: VisibleRecords) -> Fragment:
+    """The fields that tell who wrote the record, as far as every grant concerned shows them."""
+    shown = [name for name in visible.stream.authorship if visible.shows(name)]
+    pairs = joined(", ", [Fragment("%s::text, r.data->%s", (name, name)) for name in shown])
+    return Fragment("jsonb_build_object(") + pairs + Fragment(")::text")

@@ -39,6 +39,7 @@ def owner_scope(owner_id: str) -> Scope:
             display_name=row.display_name,
             languages=tuple(row.languages),
             source_pk=row.source_id,
+            identities=tuple(row.identities),
         )
         for row in Connection.unscoped.filter(owner_id=owner_id)
         .exclude(status=Connection.Status.REVOKED)

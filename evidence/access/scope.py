@@ -94,12 +94,14 @@ class GrantTerms:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFacts:
-    """A connection of the owner that is not revoked."""
+    """A connection of the owner that is not revoked. ``identities`` are how its source calls the
+    owner, as ``declarations.authorship.known_as`` writes them."""
 
     connection_id: str
     display_name: str
     languages: tuple[str, ...]
     source_pk: int
+    identities: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,8 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
             g.revoked_at IS NOT NULL, g.superseded_by_id IS NOT NULL,
             g.expires_at IS NOT NULL AND g.expires_at <= %s) ORDER BY g.issued_at, g.grant_id)::text
         FROM evidence_grant g WHERE g.package_id = t.package_id),
-    (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id)
+    (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id,
+            c.identities)
             ORDER BY c.display_name, c.connection_id)::text
         FROM evidence_connection c WHERE c.owner_id = t.owner_id AND c.status <> 'revoked'),
     (SELECT jsonb_agg(jsonb_build_array(s.id, s.kind, s.source_id, s.connector_key,
@@ -55,7 +56,7 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
     _check(found, resource, now)
     sources = {row[0]: SourceFacts(*row) for row in found.sources}
     connections = {
-        row[0]: ConnectionFacts(row[0], row[1], tuple(row[2]), row[3])
+        row[0]: ConnectionFacts(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]))
         for row in found.connections
         if row[3] in sources
     }

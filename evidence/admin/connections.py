@@ -24,6 +24,8 @@ from evidence.admin.stream_lines import stream_lines
 from evidence.consent.offering import offer, printable
 from evidence.consent.wording import counted, with_code
 from evidence.models.connections import Connection, StreamState
+from evidence.refusals import InvalidRequest
+from evidence.storing.connections import checked_identities
 
 Status = Connection.Status
 MEANINGS = {
@@ -51,20 +53,34 @@ class ConnectionForm(ModelForm[Connection]):
         " word finds the others. This holds for records that are stored from now on; import"
         " earlier ones again to have them found like that.",
     )
+    identities = forms.CharField(
+        label="You there",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 40}),
+        help_text="Your addresses or user ids there, one a line. By them clients are told which"
+        " records you wrote; all others count as written by somebody else.",
+    )
     status = forms.ChoiceField(label="Status", widget=forms.RadioSelect)
 
     class Meta:
         model = Connection
-        fields = ("display_name", "languages", "status")
+        fields = ("display_name", "languages", "identities", "status")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         offer(self, "languages", choices(self.instance.languages))
+        self.initial["identities"] = "\n".join(self.instance.identities)
         offered = [s for s in Status if s != Status.DRAFT or self.instance.status == Status.DRAFT]
         offer(self, "status", [(each.value, MEANINGS[each]) for each in offered])
 
     def clean_display_name(self) -> str:
         return printable(self.cleaned_data["display_name"])
+
+    def clean_identities(self) -> list[str]:
+        try:
+            return checked_identities(self.cleaned_data["identities"].splitlines())
+        except InvalidRequest as refusal:
+            raise forms.ValidationError(refusal.message) from refusal
 
 
 @register(Connection, site=owner_site)
@@ -141,4 +157,4 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
     @override
     def save_model(self, request: HttpRequest, obj: Connection, form: Any, change: bool) -> None:
         obj.updated_at = timezone.now()
-        obj.save(update_fields=["display_name", "languages", "status", "updated_at"])
+        obj.save(update_fields=["display_name", "languages", "identities", "status", "updated_at"])

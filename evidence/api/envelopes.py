@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from evidence.access.rows import VisibleRecord, VisibleRecords
 from evidence.api.params import Notice
+from evidence.declarations.authorship import origin
 from evidence.declarations.types import BLOB_REFERENCE
 from evidence.reading.changes import Tombstone
 from evidence.reading.field_windows import FieldWindow
@@ -70,8 +71,16 @@ def record(visible: VisibleRecords, shown: VisibleRecord, data: Mapping[str, Any
         **source_labels(visible, shown),
         "emitted_at": instant(shown.emitted_at),
         "version": shown.version,
+        "origin": origin_of(visible, shown),
         "data": with_blob_address(data, shown.connection.connection_id),
     }
+
+
+def origin_of(visible: VisibleRecords, shown: VisibleRecord) -> str:
+    """Who wrote it, as far as what the grant shows can tell."""
+    return origin(
+        shown.data, roles=visible.stream.authorship, identities=shown.connection.identities
+    )
 
 
 def tombstone(visible: VisibleRecords, gone: Tombstone) -> Json:
@@ -149,6 +158,7 @@ def field_window(
         "record_id": record_key,
         "connection_id": window.connection_id,
         "connector_key": visible.source.connector_key,
+        "origin": window.origin,
         "field": field,
         "window": shown,
         "url": url,

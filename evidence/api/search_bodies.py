@@ -4,7 +4,7 @@ import hashlib
 from typing import Any
 
 from evidence.analyser.passages import marked, plain
-from evidence.api.envelopes import instant, record_route, source_labels, window_read
+from evidence.api.envelopes import instant, origin_of, record_route, source_labels, window_read
 from evidence.api.params import Notice
 from evidence.reading.hits import Excerpt, Hit
 from evidence.reading.search import Found
@@ -23,6 +23,7 @@ def hit(found: Hit) -> Json:
         **source_labels(visible, record),
         "emitted_at": instant(record.emitted_at),
         "version": record.version,
+        "origin": origin_of(visible, record),
         "matched_fields": list(dict.fromkeys(excerpt.field for excerpt in found.excerpts)),
         "record_url": record_route(visible.stream.name, record.record_key)
         + f"?connection_id={record.connection.connection_id}",

@@ -18,6 +18,12 @@ BLOB_REFERENCE = "blob_ref"
 """The field by which a record names its blob: `{"blob_id": ...}`, whatever its stream."""
 TITLE_ROLE = "primary-title"
 EVENT_TIME_ROLE = "event-time"
+ACTOR_ROLE = "actor"
+"""Who wrote the record, as a name: anybody may call themselves anything."""
+ACTOR_ID_ROLE = "actor-id"
+"""Who wrote the record, as the address or id by which the source knows them."""
+DIRECTION_ROLE = "direction"
+"""Where the source itself says whether its owner sent the record: a folder, say."""
 
 _KINDS: Mapping[frozenset[str], Kind] = {
     frozenset({"integer"}): "number",
@@ -119,6 +125,16 @@ class StreamDeclaration:
     def event_time_field(self) -> str | None:
         """When the thing happened, by role; else the field of the time range, else nothing."""
         return self._first(EVENT_TIME_ROLE) or self.consent_time_field
+
+    @cached_property
+    def authorship(self) -> Mapping[str, str]:
+        """The fields that tell who wrote a record, each with its role."""
+        told_by = (ACTOR_ROLE, ACTOR_ID_ROLE, DIRECTION_ROLE)
+        return {
+            name: each.role
+            for name, each in self.fields.items()
+            if each.role and each.role in told_by
+        }
 
     @cached_property
     def lexical_fields(self) -> tuple[str, ...]:

@@ -28,6 +28,13 @@ class Connection(models.Model):
         blank=True,
         help_text="Languages of its texts, for search: en, de, fr, …",
     )
+    identities = ArrayField(
+        models.TextField(),
+        default=list,
+        db_default=models.Value([], output_field=ArrayField(models.TextField())),
+        blank=True,
+        help_text="How the source calls its owner: addresses, ids, names.",
+    )
     demo = models.BooleanField(default=False, editable=False)
     change_seq = models.BigIntegerField(default=0, editable=False)
     # Which changes are still known: those above a number, and by that all that were made since.

@@ -19,6 +19,7 @@ from evidence.access.fields import FieldSlice, field_slices
 from evidence.access.rows import VisibleRecords
 from evidence.analyser.finding import find
 from evidence.analyser.graphemes import grapheme_ceil, grapheme_floor
+from evidence.declarations.authorship import Origin, origin
 from evidence.declarations.types import Field
 from evidence.declarations.values import field_text
 from evidence.reading.quotes import Expectation, Verdict, judged
@@ -54,6 +55,7 @@ class FieldWindow:
     start_chars: int
     limit_chars: int
     total_chars: int
+    origin: Origin
     match: tuple[int, int] | None = None
     verdict: Verdict | None = None
 
@@ -92,7 +94,7 @@ def read(visible: VisibleRecords, record_key: str, request: WindowRequest) -> Fi
     if request.q is not None:
         match = _match(visible, found, request.q, request.occurrence)
         start, length = _context(match, request)
-    window = _cut(found, start, length, match)
+    window = _cut(found, start, length, match, origin=_origin(visible, found))
     if request.expected is None:
         return window
     return replace(window, verdict=judged(found.text, request.expected, at=request.offset_chars))
@@ -150,7 +152,19 @@ def _context(match: tuple[int, int], request: WindowRequest) -> tuple[int, int]:
     return match[0] - before, min(wanted, request.limit_chars)
 
 
-def _cut(found: FieldSlice, start: int, length: int, match: tuple[int, int] | None) -> FieldWindow:
+def _origin(visible: VisibleRecords, found: FieldSlice) -> Origin:
+    identities = visible.facts_of[found.connection_id].identities
+    return origin(found.authorship, roles=visible.stream.authorship, identities=identities)
+
+
+def _cut(
+    found: FieldSlice,
+    start: int,
+    length: int,
+    match: tuple[int, int] | None,
+    *,
+    origin: Origin,
+) -> FieldWindow:
     """The window with both ends moved by little, so that no grapheme breaks."""
     low = min(max(0, start - found.start_chars), len(found.text))
     low = grapheme_floor(found.text, low, limit=limits.WINDOW_GRAPHEME_CHARS)
@@ -164,6 +178,7 @@ def _cut(found: FieldSlice, start: int, length: int, match: tuple[int, int] | No
         start_chars=min(found.start_chars + low, found.total_chars),
         limit_chars=length,
         total_chars=found.total_chars,
+        origin=origin,
         match=match,
     )
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 
 from evidence import limits
+from evidence.declarations.authorship import known_as
 from evidence.models.connections import Connection
 from evidence.models.sources import Source
 from evidence.refusals import InvalidRequest, NotFound
@@ -26,13 +27,15 @@ def connect(
     owner_id: str,
     now: datetime,
     languages: Iterable[str] = (),
+    identities: Iterable[str] = (),
     connection_id: str | None = None,
     demo: bool = False,
 ) -> str:
     """A new connection of a declared source; its id, ``cin_`` and 24 hex digits unless given.
 
-    Raises ``NotFound`` for a source that is not declared, ``InvalidRequest`` for a label, language
-    or id that will not do.
+    ``identities`` are how the source calls the owner, so that what the owner wrote can be told from
+    what others did. Raises ``NotFound`` for a source that is not declared, ``InvalidRequest`` for a
+    label, language, identity or id that will not do.
     """
     source = Source.unscoped.filter(owner_id=owner_id, connector_key=connector_key).first()
     if source is None or source.current_declaration_id is None:
@@ -43,6 +46,7 @@ def connect(
         source=source,
         display_name=_checked_label(display_name),
         languages=_checked_languages(languages),
+        identities=checked_identities(identities),
         demo=demo,
         created_at=now,
         updated_at=now,
@@ -96,6 +100,17 @@ def _checked_label(display_name: str) -> str:
             param="display_name",
         )
     return label
+
+
+def checked_identities(identities: Iterable[str]) -> list[str]:
+    """As they are compared, each once; raises ``InvalidRequest``."""
+    checked = [known_as(each) for each in identities]
+    if not all(each.isprintable() and len(each) <= limits.LABEL_MAX_CHARS for each in checked):
+        raise InvalidRequest(
+            message=f"An identity has at most {limits.LABEL_MAX_CHARS} printable characters.",
+            param="identities",
+        )
+    return list(dict.fromkeys(filter(None, checked)))
 
 
 def _checked_languages(languages: Iterable[str]) -> list[str]:

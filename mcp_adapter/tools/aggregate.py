@@ -47,13 +47,13 @@ def run(call: Call) -> Result:
     budget = budgets.chosen(given, default=default, wide=budgets.PAGE)
     path = f"{queries.stream_path(queries.stream_name(given))}/aggregate"
     body = call.get(path, queries.params(given, *_FORWARDED))
-    structured = {"data": body, "origin": labels.ORIGIN}
+    structured = {"data": body, "origin": labels.origin(body)}
     result = Result(structured, render(structured, most=budget.text))
     while not budget.holds(result):
         if not body.get("groups"):
             raise _too_large()
         body = shrunk_groups(body)
-        structured = {"data": body, "origin": labels.ORIGIN}
+        structured = {"data": body, "origin": labels.origin(body)}
         result = Result(structured, render(structured, most=budget.text))
     return result
 

@@ -71,7 +71,7 @@ def _build(body: dict[str, Any], given: arguments.Given, *, stream: str, text_by
     structured = {
         "next": _next(body, given, stream=stream),
         "handles": [_handle(record, stream) for record in body["data"]],
-        "origin": labels.ORIGIN,
+        "origin": labels.origins(body["data"]),
         "data": body,
     }
     return Result(structured, render(structured, most=text_bytes))

@@ -1,5 +1,6 @@
 """read_record_field: a bounded window of one field, with the arguments that read on."""
 
+import dataclasses
 from typing import Any
 
 from evidence import limits
@@ -83,7 +84,7 @@ def _fitting(found: windows.Found, given: arguments.Given, budget: budgets.Budge
     while least < most:
         middle = (least + most + 1) // 2
         window = {**found.window, "text": found.window["text"][:middle], "has_more": True}
-        part = windows.Found(found.ref, found.path, found.kind, window, found.about)
+        part = dataclasses.replace(found, window=window)
         if budget.holds(_result(part, given)):
             least = middle
         else:
@@ -111,7 +112,7 @@ def _result(found: windows.Found, given: arguments.Given) -> Result:
     if back is not None:
         chars = window["start_chars"] - back
         structured["previous"] = _continuation(found, given, offset=back, chars=chars)
-    structured["origin"] = labels.ORIGIN
+    structured["origin"] = labels.origin({"origin": found.origin})
     return Result(structured, render(structured))
 
 

@@ -33,6 +33,7 @@ _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
 _DEFAULT_HITS = 6
 _SNIPPET_CHARS = 160
 _REST_SHARE = 0.72
+_SOURCE = ("stream", "record_key", "connection_id", "connector_key", "display_name", "origin")
 
 
 def run(call: Call) -> Result:
@@ -84,7 +85,11 @@ def _build(body: dict[str, Any], *, public_url: str, text_bytes: int) -> Result:
     results = [
         _result(hit, position, public_url=public_url) for position, hit in enumerate(body["data"])
     ]
-    structured = {"results": results, "origin": labels.ORIGIN, "data": body}
+    structured = {
+        "results": results,
+        "origin": labels.origins(body["data"]),
+        "data": body,
+    }
     text = render(structured, most=text_bytes)
     return Result(structured, text)
 
@@ -99,7 +104,7 @@ def _result(hit: dict[str, Any], position: int, *, public_url: str) -> dict[str,
         "title": labels.title(hit),
         "url": labels.record_url(public_url, ref) if ref else f"{public_url}/records",
     }
-    for name in ("stream", "record_key", "connection_id", "connector_key", "display_name"):
+    for name in _SOURCE:
         if hit.get(name):
             result[name] = hit[name]
     if (excerpt := best_excerpt(hit)) is not None:

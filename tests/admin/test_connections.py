@@ -96,3 +96,19 @@ def test_a_draft_may_stay_one(world: World, alice: Browser) -> None:
     alice.press(form, "_save")
 
     assert Connection.unscoped.get(pk=PERSONAL).status == "draft"
+
+
+def test_the_owners_own_addresses_are_kept_as_they_are_compared(
+    world: World, alice: Browser
+) -> None:
+    form = the_form(alice)
+    form.fill("identities", " Alice@Example.org \n\nalice  liddell\nalice@example.org")
+
+    alice.press(form, "_save")
+
+    kept = ["alice@example.org", "alice liddell"]
+    assert Connection.unscoped.get(pk=PERSONAL).identities == kept
+    again = the_form(alice)
+    assert again.values("identities") == ["alice@example.org\nalice liddell"]
+    again.fill("identities", "x" * 201)
+    assert "at most 200 printable characters" in alice.press(again, "_save").text

@@ -8,6 +8,8 @@ class Mutant(NamedTuple):
     path: str
     old: str
     new: str
+    by: str = ""
+    """The test that finds it, for those of the short form."""
 
 
 ACCESS = "evidence/access/"

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from evidence.declarations.authorship import Origin
 from evidence.refusals import Code
 
 Json = dict[str, Any]
@@ -11,6 +12,7 @@ INTEGER: Json = {"type": "integer"}
 BOOLEAN: Json = {"type": "boolean"}
 MOMENT: Json = {"type": "string", "format": "date-time"}
 ANY_OBJECT: Json = {"type": "object"}
+ORIGIN: Json = {"enum": [str(each) for each in Origin]}
 
 
 def ref(name: str) -> Json:
@@ -135,6 +137,7 @@ SCHEMAS: dict[str, Json] = {
         {
             "connector_instance_id": STRING,
             "version": STRING,
+            "origin": ORIGIN,
             "data": ANY_OBJECT,
             "expanded": ANY_OBJECT,
             "deleted": {"const": True},
@@ -155,6 +158,7 @@ SCHEMAS: dict[str, Json] = {
             "display_name": STRING,
             "emitted_at": MOMENT,
             "version": STRING,
+            "origin": ORIGIN,
             "matched_fields": array(STRING),
             "record_url": STRING,
             "score": obj({"kind": STRING, "value": {"type": "number"}, "order": STRING}),
@@ -174,6 +178,7 @@ SCHEMAS: dict[str, Json] = {
             "record_id": STRING,
             "connection_id": STRING,
             "connector_key": STRING,
+            "origin": ORIGIN,
             "field": obj(
                 {"path": STRING, "type": STRING, "size_bytes": INTEGER},
                 {"media_type": STRING, "blob": obj({"blob_id": STRING, "fetch_url": STRING})},

@@ -26,6 +26,13 @@ class Command(BaseCommand):
             default=[],
             help="A language of its texts, such as en; may be given several times.",
         )
+        parser.add_argument(
+            "--identity",
+            action="append",
+            default=[],
+            help="How the source calls you: an address, a user id, a name; may be given several"
+            " times. Records that you wrote are told from others' by it.",
+        )
         parser.add_argument("--id", help="Its id, where an export names one; made up otherwise.")
 
     @override
@@ -37,6 +44,7 @@ class Command(BaseCommand):
                 display_name=options["name"],
                 owner_id=the_owner(now).owner_id,
                 languages=options["language"],
+                identities=options["identity"],
                 connection_id=options["id"],
                 now=now,
             )
