@@ -53,3 +53,19 @@ TOOLS_LIST_BYTES: Final = 9_000
 INSTRUCTIONS_CHARS: Final = 2_000
 INSTRUCTIONS_LEAD_CHARS: Final = 512
 DESCRIPTION_CHARS: Final = 700
+
+# Signing in, in seconds: what a code, a refreshed token, a refresh token left unused and a question
+# to the owner are good for. A token without refresh lasts longer, for there is no other.
+CODE_SECONDS: Final = 120
+ACCESS_SECONDS: Final = 600
+UNREFRESHED_SECONDS: Final = 3_600
+REFRESH_SECONDS: Final = 90 * 86_400
+QUESTION_SECONDS: Final = 300
+POLL_SECONDS: Final = 2
+
+# Programs that register themselves: how many in an hour from one address and from all together, and
+# how long a registration is kept that nobody has signed in with.
+REGISTRATIONS_PER_ADDRESS: Final = 20
+REGISTRATIONS_PER_HOUR: Final = 200
+REGISTRATION_UNUSED_SECONDS: Final = 3 * 86_400
+REGISTRATION_BYTES: Final = 32 * 1024

@@ -3,7 +3,7 @@
 import logging
 import traceback
 from types import TracebackType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from typing_extensions import override
 
@@ -45,3 +45,36 @@ class Discreet(logging.Formatter):
         while error is not None and (error := error.__cause__ or error.__context__) is not None:
             causes.append(f" (from {type(error).__name__})")
         return "".join([*lines, kind.__name__ if kind else "", *causes])
+
+
+def configuration(*, level: str, debug: bool) -> dict[str, Any]:
+    """Everything to standard error, one line each; bodies, queries and names are left out."""
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "filters": {"route_only": {"()": "pdpp_site.logs.RouteOnly"}},
+        "formatters": {
+            "line": {
+                "()": "logging.Formatter" if debug else "pdpp_site.logs.Discreet",
+                "format": "{asctime} {levelname} {name}: {message}",
+                "style": "{",
+            }
+        },
+        "handlers": {
+            "stderr": {
+                "class": "logging.StreamHandler",
+                "formatter": "line",
+                "filters": ["route_only"],
+            }
+        },
+        "root": {"handlers": ["stderr"], "level": level},
+        "loggers": {
+            "django": {"handlers": ["stderr"], "level": level, "propagate": False},
+            # The access log has every request; what is left here are the failures.
+            "django.request": {"level": "ERROR"},
+            # They quote what agents send.
+            "mcp": {"level": "ERROR"},
+            "oauth2_provider": {"level": "ERROR"},
+            "oauthlib": {"level": "ERROR"},
+        },
+    }

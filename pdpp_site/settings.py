@@ -7,7 +7,7 @@ import django_stubs_ext
 import environ
 from django.http.request import split_domain_port
 
-from pdpp_site import embedded_postgres, keys
+from pdpp_site import embedded_postgres, keys, logs, oauth_library
 
 # Lets ModelAdmin[Grant] and the like be written as the types have it.
 django_stubs_ext.monkeypatch()
@@ -30,6 +30,7 @@ PDPP_DEMO = env.bool("PDPP_DEMO", default=True)
 PDPP_THREADS = env.int("PDPP_THREADS", default=8)
 PDPP_SHUTDOWN_SECONDS = env.int("PDPP_SHUTDOWN_SECONDS", default=30)
 PDPP_CHANGES_DAYS = env.int("PDPP_CHANGES_DAYS", default=90)
+PDPP_INTROSPECTION_SECRET = env.str("PDPP_INTROSPECTION_SECRET", default="")
 PDPP_LOG_LEVEL = env.str("PDPP_LOG_LEVEL", default="INFO").upper()
 PDPP_DEBUG = env.bool("PDPP_DEBUG", default=False)
 
@@ -62,9 +63,11 @@ INSTALLED_APPS = [
     "pdpp_site",
     "evidence",
     "mcp_adapter",
+    "oauth2_provider",
     "rest_framework",
     "drf_spectacular_sidecar",
-    "django.contrib.admin",
+    # Simple: nothing is registered with it but what evidence.admin registers with its own site.
+    "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.messages",
@@ -158,31 +161,14 @@ REST_FRAMEWORK: dict[str, object] = {
     "UNAUTHENTICATED_USER": None,
 }
 
+# --- signing in (evidence.consent.authorizing): the library's protocol over our own rows ---------
+OAUTH2_PROVIDER_APPLICATION_MODEL = "evidence.Registration"
+OAUTH2_PROVIDER_GRANT_MODEL = "evidence.AuthorizationCode"
+OAUTH2_PROVIDER_DEVICE_GRANT_MODEL = "evidence.PendingRequest"
+OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "evidence.RefreshToken"  # noqa: S105 the name of a model
+OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = OAUTH2_PROVIDER_ID_TOKEN_MODEL = "evidence.AccessToken"  # noqa: S105
+MIGRATION_MODULES = {"oauth2_provider": None}  # it has no tables of its own left
+OAUTH2_PROVIDER = oauth_library.SETTINGS
+
 # --- logging: no bodies, queries, tokens or names of records --------------------------------------
-LOGGING = {
-    "version": 1,
-    "disable_existing_loggers": False,
-    "filters": {"route_only": {"()": "pdpp_site.logs.RouteOnly"}},
-    "formatters": {
-        "line": {
-            "()": "logging.Formatter" if DEBUG else "pdpp_site.logs.Discreet",
-            "format": "{asctime} {levelname} {name}: {message}",
-            "style": "{",
-        }
-    },
-    "handlers": {
-        "stderr": {
-            "class": "logging.StreamHandler",
-            "formatter": "line",
-            "filters": ["route_only"],
-        }
-    },
-    "root": {"handlers": ["stderr"], "level": PDPP_LOG_LEVEL},
-    "loggers": {
-        "django": {"handlers": ["stderr"], "level": PDPP_LOG_LEVEL, "propagate": False},
-        # The access log has every request; what is left here are the failures.
-        "django.request": {"level": "ERROR"},
-        # Quotes what agents send it.
-        "mcp": {"level": "ERROR"},
-    },
-}
+LOGGING = logs.configuration(level=PDPP_LOG_LEVEL, debug=DEBUG)

@@ -16,6 +16,7 @@ urlpatterns = [
     path("v1/", include("evidence.api.urls")),
     path(METADATA, ProtectedResourceView.as_view()),
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
+    path("", include("evidence.consent.authorizing.urls")),
     path("set-up/<str:token>/", views.set_up, name="set-up"),
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page),
     path("admin/", owner_site.urls),

@@ -94,9 +94,18 @@ def mint_token(
     package: Package, *, resource: str, now: datetime, expires_at: datetime | None = None
 ) -> str:
     """A bearer for ``package`` at ``resource`` (``/v1`` or ``/mcp``); shown here and never again."""
+    bearer = new_bearer(ACCESS_PREFIX)
+    keep_token(bearer, package=package, resource=resource, now=now, expires_at=expires_at)
+    return bearer
+
+
+def keep_token(
+    bearer: str, *, package: Package, resource: str, now: datetime, expires_at: datetime | None
+) -> AccessToken:
+    """The row of a bearer that the caller has made, of 256 random bits, and hands out."""
     several = Grant.unscoped.filter(package=package).count() > 1
-    return _mint(
-        ACCESS_PREFIX,
+    return _keep(
+        bearer,
         kind=TokenKind.PACKAGE if several else TokenKind.CLIENT,
         resource=resource,
         owner_id=package.owner_id,
@@ -108,8 +117,9 @@ def mint_token(
 
 def mint_owner_token(*, owner_id: str, now: datetime, expires_at: datetime | None = None) -> str:
     """A bearer for the owner's own programs; it works at ``/v1`` only."""
-    return _mint(
-        OWNER_PREFIX,
+    bearer = new_bearer(OWNER_PREFIX)
+    _keep(
+        bearer,
         kind=TokenKind.OWNER,
         resource="/v1",
         owner_id=owner_id,
@@ -117,6 +127,7 @@ def mint_owner_token(*, owner_id: str, now: datetime, expires_at: datetime | Non
         now=now,
         expires_at=expires_at,
     )
+    return bearer
 
 
 def revoke_grant(grant_id: str, *, now: datetime) -> bool:
@@ -143,8 +154,8 @@ def _end(rows: QuerySet[Any], now: datetime) -> bool:
     return bool(rows.filter(revoked_at=None).update(revoked_at=now))
 
 
-def _mint(
-    prefix: str,
+def _keep(
+    bearer: str,
     *,
     kind: TokenKind,
     resource: str,
@@ -152,9 +163,8 @@ def _mint(
     package: Package | None,
     now: datetime,
     expires_at: datetime | None,
-) -> str:
-    bearer = new_bearer(prefix)
-    AccessToken.unscoped.create(
+) -> AccessToken:
+    return AccessToken.unscoped.create(
         token_id=new_id("tok_"),
         digest=bearer_digest(bearer),
         kind=kind,
@@ -164,7 +174,6 @@ def _mint(
         created_at=now,
         expires_at=expires_at,
     )
-    return bearer
 
 
 def _issued(

@@ -13,6 +13,7 @@ from django.conf import settings
 
 OWNER_PREFIX = "pdpp_own_"
 ACCESS_PREFIX = "pdpp_at_"
+REFRESH_PREFIX = "pdpp_rt_"
 LONGEST_BEARER = 200
 
 
@@ -39,3 +40,8 @@ def key_for(purpose: str) -> bytes:
 def bearer_digest(bearer: str) -> bytes:
     """What is stored and looked up in place of a bearer."""
     return hmac.digest(key_for("bearer"), bearer.encode(), hashlib.sha256)
+
+
+def digest_for(purpose: str, secret: str) -> bytes:
+    """The same for other secrets; one kind of secret is never found as another."""
+    return hmac.digest(key_for(purpose), secret.encode(), hashlib.sha256)

@@ -5,6 +5,9 @@ Importing the modules registers the models with Django. Nothing is re-exported: 
 """
 
 from evidence.models import (
+    authorizations as authorizations,
+)
+from evidence.models import (
     blobs as blobs,
 )
 from evidence.models import (
@@ -24,6 +27,9 @@ from evidence.models import (
 )
 from evidence.models import (
     records as records,
+)
+from evidence.models import (
+    registrations as registrations,
 )
 from evidence.models import (
     sources as sources,

@@ -14,6 +14,7 @@ def test_the_ways_in_are_these() -> None:
         "v1/",
         ".well-known/oauth-protected-resource",
         ".well-known/oauth-protected-resource/mcp",
+        "",  # evidence.consent.authorizing.urls, below
         "set-up/<str:token>/",
         "records/<str:connection_id>/<str:stream>/<path:record_key>",
         "admin/",

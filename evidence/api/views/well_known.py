@@ -12,6 +12,7 @@ from evidence.api.views.changes import BEGINNING
 from evidence.declarations.types import BLOB_REFERENCE
 
 RESOURCE_NAME = "PDPP personal records"
+PROVIDER_CONNECT_VERSION = "0.1.0"
 
 
 class ProtectedResourceView(PublicView):
@@ -25,10 +26,13 @@ class ProtectedResourceView(PublicView):
             {
                 "resource": f"{origin}{self.path}",
                 "resource_name": RESOURCE_NAME,
+                "authorization_servers": [origin],
                 "bearer_methods_supported": ["header"],
                 "scopes_supported": ["pdpp:read"],
                 "pdpp_core_query_base": f"{origin}/v1",
+                "pdpp_provider_connect_version": PROVIDER_CONNECT_VERSION,
                 "pdpp_token_kinds_supported": self._kinds(),
+                "pdpp_agent_discovery": _agents(origin),
             }
             | self._hints()
         )
@@ -72,6 +76,26 @@ class IndexView(PublicView):
                 },
             }
         )
+
+
+def _agents(origin: str) -> dict[str, Any]:
+    """How a program gets a grant of its own; nobody needs the owner's token for it."""
+    return {
+        "advisory": True,
+        "recommended_flow": "pdpp connect",
+        "cli": {
+            "bin_name": "pdpp",
+            "connect_command": f"pdpp connect {origin}",
+            "no_owner_token": True,
+        },
+        "mcp": {
+            "endpoint": f"{origin}/mcp",
+            "transport": "streamable_http",
+            "setup_intent": "grant_scoped_read",
+            "tool_surface": "profile_free_normal_read",
+            "no_owner_token": True,
+        },
+    }
 
 
 def _lexical() -> dict[str, Any]:

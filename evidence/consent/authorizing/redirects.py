@@ -1,0 +1,61 @@
+"""Addresses to which an answer may be sent."""
+
+from urllib.parse import urlsplit
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+NEVER = frozenset(
+    {
+        "about",
+        "blob",
+        "data",
+        "file",
+        "filesystem",
+        "ftp",
+        "javascript",
+        "vbscript",
+        "view-source",
+        "ws",
+        "wss",
+    }
+)
+"""Schemes that a browser acts on itself; any other private one belongs to a program (RFC 8252)."""
+
+
+def is_plain(uri: str) -> bool:
+    """Whether every reader of the address takes it apart in the same way."""
+    if not uri.isascii() or not uri.isprintable() or set(uri) & set("\\<>\"'` {}|^#"):
+        return False
+    try:
+        parts = urlsplit(uri)
+        _ = parts.port
+    except ValueError:
+        return False
+    return bool(parts.scheme) and "@" not in parts.netloc
+
+
+def may_be_registered(uri: str) -> bool:
+    """https, http on the program's own machine, or a scheme of the program's own."""
+    if not is_plain(uri):
+        return False
+    parts = urlsplit(uri)
+    match parts.scheme:
+        case "https":
+            return bool(parts.hostname)
+        case "http":
+            return parts.hostname in LOOPBACK
+        case scheme:
+            return scheme not in NEVER
+
+
+def host_of(uri: str) -> str:
+    """Where the answer goes, for a person to read: the host, or the scheme of a program."""
+    parts = urlsplit(uri)
+    if parts.scheme in ("http", "https"):
+        return parts.hostname or ""
+    return f"{parts.scheme}:"
+
+
+def origin_of(uri: str) -> str:
+    """What a content security policy has to allow for a form whose answer leads there."""
+    parts = urlsplit(uri)
+    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else f"{parts.scheme}:"

@@ -1,0 +1,69 @@
+"""The protocol endpoints, with the three grant types that exist here and none of the others."""
+
+from functools import lru_cache
+from typing import Any
+
+from oauth2_provider.oauth2_backends import OAuthLibCore
+from oauthlib.common import Request
+from oauthlib.oauth2.rfc6749.endpoints.authorization import AuthorizationEndpoint
+from oauthlib.oauth2.rfc6749.endpoints.revocation import RevocationEndpoint
+from oauthlib.oauth2.rfc6749.endpoints.token import TokenEndpoint
+from oauthlib.oauth2.rfc6749.grant_types import AuthorizationCodeGrant, RefreshTokenGrant
+from oauthlib.oauth2.rfc6749.grant_types.authorization_code import code_challenge_method_s256
+from oauthlib.oauth2.rfc6749.tokens import BearerToken
+from oauthlib.oauth2.rfc8628.grant_types import DeviceCodeGrant
+
+from evidence import limits
+from evidence.access.secrets import ACCESS_PREFIX, REFRESH_PREFIX, new_bearer
+from evidence.consent.authorizing.validator import Validator
+
+DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+
+
+class CodeGrant(AuthorizationCodeGrant):
+    """PKCE by S256 alone. A request without a method means ``plain``, which is none of ours."""
+
+    _code_challenge_methods = {"S256": code_challenge_method_s256}  # noqa: RUF012 the library's name
+
+
+class Server(AuthorizationEndpoint, TokenEndpoint, RevocationEndpoint):
+    """Code, refresh and device grants, whose tokens are ours."""
+
+    def __init__(self, validator: Validator) -> None:
+        bearer = BearerToken(validator, _access_token, _lifetime, _refresh_token)
+        code = CodeGrant(validator)
+        AuthorizationEndpoint.__init__(
+            self,
+            default_response_type="code",
+            response_types={"code": code},
+            default_token_type=bearer,
+        )
+        TokenEndpoint.__init__(
+            self,
+            default_grant_type="",
+            grant_types={
+                "authorization_code": code,
+                "refresh_token": RefreshTokenGrant(validator),
+                DEVICE_GRANT: DeviceCodeGrant(validator),
+            },
+            default_token_type=bearer,
+        )
+        RevocationEndpoint.__init__(self, validator)
+
+
+@lru_cache(maxsize=1)
+def core() -> Any:
+    """The library's bridge from Django's requests to ``Server``."""
+    return OAuthLibCore(Server(Validator()))
+
+
+def _access_token(request: Request) -> str:
+    return new_bearer(ACCESS_PREFIX)
+
+
+def _refresh_token(request: Request) -> str:
+    return new_bearer(REFRESH_PREFIX)
+
+
+def _lifetime(request: Request) -> int:
+    return limits.ACCESS_SECONDS
