@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("evidence", "0004_links"),
+        ("evidence", "0005_identities"),
     ]
 
     operations = [
