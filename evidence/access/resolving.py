@@ -3,7 +3,7 @@
 Pure: the declaration comes as a value, so that a form can try a choice before anything is issued.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -14,9 +14,13 @@ from evidence.refusals import InvalidRequest, StreamNotDeclared, UnknownField
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest:
-    """What the owner allows of one stream. None means all there is, an empty list means nothing."""
+    """What the owner allows of one stream. None means all there is, an empty list means nothing.
+
+    ``connection_ids`` are those of the grant that this stream is read through.
+    """
 
     name: str
+    connection_ids: Collection[str] | None = None
     fields: Sequence[str] | None = None
     resources: Sequence[str] | None = None
     since: datetime | None = None
@@ -43,7 +47,9 @@ def resolved(
     fields = _fields(request, stream)
     return StreamTerms(
         name=stream.name,
-        connection_ids=connection_ids,
+        connection_ids=connection_ids
+        if request.connection_ids is None
+        else connection_ids.intersection(request.connection_ids),
         fields=Only(fields),
         filters=Only(frozenset(name for name in fields if _filterable(stream, name))),
         views=Only(

@@ -17,6 +17,11 @@ from evidence.access.scope import Allowed, Everything, FrozenRelation, Only, Str
 @lru_cache(maxsize=1024)
 def parsed_terms(grant_id: str, streams: str) -> tuple[StreamTerms, ...]:
     """The terms in the JSON text ``streams``; kept, because a grant never changes."""
+    return thawed(streams)
+
+
+def thawed(streams: str | bytes) -> tuple[StreamTerms, ...]:
+    """The same of a grant that is not issued, and may change yet."""
     return tuple(_stream(entry) for entry in orjson.loads(streams))
 
 

@@ -18,7 +18,8 @@ from evidence.admin.base import owner, page
 from evidence.admin.minting import mint, shown_once
 from evidence.admin.terms_form import GivingForm
 from evidence.admin.who_form import WhoForm
-from evidence.consent.drafts import Draft, with_view_ticked
+from evidence.consent.drafts import Draft, source_draft, with_view_ticked
+from evidence.consent.offers import readable_connections, whole_offers
 from evidence.consent.wording import when
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
@@ -48,13 +49,17 @@ def what(request: HttpRequest) -> HttpResponse:
     chosen = _who_form(request.GET)
     if not chosen.is_valid():
         return redirect(_url("add", request.GET))
-    connections = [each for each in _connections() if each.pk in chosen.cleaned_data["connections"]]
+    connections = [
+        each
+        for each in readable_connections(owner().pk)
+        if each.pk in chosen.cleaned_data["connections"]
+    ]
     data = request.POST if request.method == "POST" else None
     draft = _draft(connections, data)
     if data is None:
         return _what_page(request, chosen, draft)
     if "pick" in data:
-        picked = with_view_ticked(data, data["pick"], draft=draft)
+        picked = with_view_ticked(data, data["pick"], forms=draft.streams)
         return _what_page(request, chosen, _draft(connections, picked))
     if not draft.check() or "change" in data:
         return _what_page(request, chosen, draft)
@@ -64,7 +69,10 @@ def what(request: HttpRequest) -> HttpResponse:
 
 
 def _draft(connections: list[Connection], data: QueryDict | None) -> Draft[GivingForm]:
-    return Draft(connections, data, terms=GivingForm(data))
+    offers = whole_offers(connections)
+    return Draft(
+        [source_draft(each, each.connections, data) for each in offers], terms=GivingForm(data)
+    )
 
 
 def _issued(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> HttpResponse:
@@ -131,16 +139,7 @@ def _close(request: HttpRequest) -> None:
 
 def _who_form(data: QueryDict | None) -> WhoForm:
     clients = Client.unscoped.filter(owner=owner()).order_by("display_name", "client_id")
-    return WhoForm(data, clients=list(clients), connections=_connections())
-
-
-def _connections() -> list[Connection]:
-    """Those that can be read: not ended, and of a source that is declared."""
-    rows = Connection.unscoped.select_related("source").filter(
-        owner=owner(), source__current_declaration__isnull=False
-    )
-    alive = rows.exclude(status=Connection.Status.REVOKED)
-    return list(alive.order_by("source__display_name", "display_name", "connection_id"))
+    return WhoForm(data, clients=list(clients), connections=readable_connections(owner().pk))
 
 
 def _url(view: str, answers: QueryDict, *, without: str = "") -> str:

@@ -11,9 +11,10 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evidence.access.describing import stream_label
-from evidence.admin.records import owners_gate, title_of, values_of
+from evidence.admin.records import owners_gate
 from evidence.consent.owners_only import is_owner
-from evidence.consent.plain_text import plain
+from evidence.consent.plain_text import LONGEST, plain
+from evidence.consent.showing import title_of, values_of
 from evidence.consent.wording import when
 from evidence.reading import records as reading
 from evidence.refusals import Refusal
@@ -44,7 +45,7 @@ def record_page(
         "connection": record.connection,
         "stream_label": stream_label(visible.stream),
         "emitted_at": when(record.emitted_at),
-        "values": values_of(visible, record, whole="whole" in request.GET),
+        "values": values_of(visible, record, longest=None if "whole" in request.GET else LONGEST),
     }
     return _page(request, context)
 

@@ -1,7 +1,6 @@
 """Records, to look at: through the gate like every reader, as plain text, and never to edit."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from django import forms
@@ -9,7 +8,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
-from evidence.access.describing import field_label, humanised, stream_label
+from evidence.access.describing import stream_label
 from evidence.access.gate import Gate
 from evidence.access.owning import owner_scope
 from evidence.access.rows import Position, VisibleRecord, VisibleRecords
@@ -17,23 +16,14 @@ from evidence.admin.base import owner, page
 from evidence.admin.stream_lines import list_url
 from evidence.api.cursors import seal, unseal
 from evidence.consent.offering import offer
-from evidence.consent.plain_text import beginning, line, plain
+from evidence.consent.plain_text import LONGEST, line, plain
+from evidence.consent.showing import title_of, values_of
 from evidence.consent.wording import when
 from evidence.reading import records as reading
 from evidence.refusals import Refusal
 
 A_PAGE = 50
 KIND = "admin.records"
-
-
-@dataclass(frozen=True, slots=True)
-class Value:
-    """One field of a record. ``left_out`` counts the characters that are not shown."""
-
-    label: str
-    name: str
-    text: str
-    left_out: int
 
 
 class LookUpForm(forms.Form):
@@ -115,7 +105,7 @@ def one(request: HttpRequest) -> HttpResponse:
         "record": record,
         "key": plain(record.record_key),
         "emitted_at": when(record.emitted_at),
-        "values": values_of(visible, record, whole="whole" in request.GET),
+        "values": values_of(visible, record, longest=None if "whole" in request.GET else LONGEST),
         "whole_url": f"{_url_of(visible, record)}&whole=1",
     }
     return page(request, "record", title=title_of(visible, record), context=context)
@@ -166,25 +156,6 @@ def _listed(visible: VisibleRecords, record: VisibleRecord) -> dict[str, str]:
         "time": line(record.data.get(visible.stream.event_time_field or "") or ""),
         "url": _url_of(visible, record),
     }
-
-
-def title_of(visible: VisibleRecords, record: VisibleRecord) -> str:
-    title = record.data.get(visible.stream.title_field or "")
-    return line(title if title not in (None, "") else record.record_key)
-
-
-def values_of(visible: VisibleRecords, record: VisibleRecord, *, whole: bool) -> list[Value]:
-    """Declared fields in their order, then what the record holds beyond them."""
-    fields = visible.stream.fields
-    names = [name for name in fields if name in record.data]
-    names += sorted(name for name in record.data if name not in fields)
-    values = []
-    for name in names:
-        label = field_label(fields[name]) if name in fields else humanised(name)
-        text = plain(record.data[name])
-        shown, left_out = (text, 0) if whole else beginning(text)
-        values.append(Value(plain(label), plain(name), shown, left_out))
-    return values
 
 
 def _url_of(visible: VisibleRecords, record: VisibleRecord) -> str:

@@ -1,7 +1,8 @@
-"""Second form of "Give access", once for each stream: what of it."""
+"""What of one stream: the form for it, on the consent page and wherever else access is given."""
 
-from collections.abc import Sequence
-from datetime import UTC, date, datetime, time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 
 from django import forms
@@ -26,8 +27,25 @@ FORM_FIELDS = {"fields": "chosen", "resources": "record_keys", "since": "since",
 A_DAY = (MinValueValidator(date(1800, 1, 1)), MaxValueValidator(date(2200, 12, 31)))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bounds:
+    """At most this of a stream can be given; None means all there is."""
+
+    fields: frozenset[str] | None = None
+    resources: frozenset[str] | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    connection_ids: frozenset[str] | None = None
+
+
+UNBOUNDED = Bounds()
+
+
 class StreamForm(forms.Form):
-    """What of one stream. Nothing of it where it is not included."""
+    """What of one stream. Nothing of it where it is not included.
+
+    Whatever is filled in only narrows ``bounds``, and what is left empty falls back on them.
+    """
 
     included = forms.BooleanField(required=False)
     chosen = forms.MultipleChoiceField(
@@ -61,11 +79,16 @@ class StreamForm(forms.Form):
         stream: StreamDeclaration,
         connection_ids: frozenset[str],
         declaration: SourceDeclaration,
+        bounds: Bounds = UNBOUNDED,
+        included: bool = False,
     ) -> None:
-        super().__init__(data, prefix=prefix)
+        super().__init__(data, prefix=prefix, initial={"included": included} | _days(bounds))
         self.stream = stream
+        self.bounds = bounds
         self._declaration = declaration
-        self._connection_ids = connection_ids
+        self._connection_ids = connection_ids.intersection(
+            connection_ids if bounds.connection_ids is None else bounds.connection_ids
+        )
         self.terms: StreamTerms | None = None
         self.request: StreamRequest | None = None
         offer(self, "chosen", [(field.name, field_label(field)) for field in self.choosable])
@@ -85,7 +108,24 @@ class StreamForm(forms.Form):
         stream = self.stream
         if not stream.selection_fields:
             return []
-        return [field for field in stream.fields.values() if field.name not in stream.primary_key]
+        return [
+            field
+            for field in stream.fields.values()
+            if field.name not in stream.primary_key and self._may_have(field.name)
+        ]
+
+    def _may_have(self, field: str) -> bool:
+        return self.bounds.fields is None or field in self.bounds.fields
+
+    @property
+    def beyond(self) -> list[str]:
+        """The fields that cannot be ticked, because they are outside the bounds."""
+        outside = set(self.stream.fields) - set(self.stream.primary_key)
+        return [
+            field_label(each)
+            for name, each in self.stream.fields.items()
+            if name in outside and not self._may_have(name)
+        ]
 
     @property
     def label(self) -> str:
@@ -128,7 +168,7 @@ class StreamForm(forms.Form):
         lines = [line for line in lines if line.strip()]
         if not lines:
             return None
-        known = self._known_keys([*lines, *map(str.strip, lines)])
+        known = self._choosable_keys([*lines, *map(str.strip, lines)])
         keys = [line if line in known else line.strip() for line in lines]
         unknown = [key for key in keys if key not in known]
         if unknown:
@@ -136,6 +176,11 @@ class StreamForm(forms.Form):
                 [f"There is no record “{plain(key)}” here." for key in unknown[:A_FEW]]
             )
         return list(dict.fromkeys(keys))
+
+    def _choosable_keys(self, keys: Sequence[str]) -> frozenset[str]:
+        if self.bounds.resources is not None:
+            return self.bounds.resources.intersection(keys)
+        return self._known_keys(keys)
 
     def _known_keys(self, keys: Sequence[str]) -> frozenset[str]:
         return known_keys(
@@ -165,14 +210,44 @@ class StreamForm(forms.Form):
 
     def _requested(self) -> StreamRequest:
         since, until = self.cleaned_data.get("since"), self.cleaned_data.get("until")
-        chosen = self.cleaned_data.get("chosen")
+        bounds = self.bounds
+        keys = self.cleaned_data.get("record_keys")
         return StreamRequest(
             name=self.stream.name,
-            fields=None if chosen is None else chosen,
-            resources=self.cleaned_data.get("record_keys"),
-            since=None if since is None else _midnight(since),
-            until=None if until is None else through_day(_midnight(until)),
+            connection_ids=bounds.connection_ids,
+            fields=self._requested_fields(),
+            resources=_sorted(bounds.resources) if keys is None else keys,
+            since=_latest(bounds.since, None if since is None else _midnight(since)),
+            until=_earliest(bounds.until, None if until is None else through_day(_midnight(until))),
         )
+
+    def _requested_fields(self) -> Sequence[str] | None:
+        chosen: Sequence[str] | None = self.cleaned_data.get("chosen")
+        return _sorted(self.bounds.fields) if chosen is None else chosen
+
+
+def _sorted(names: Iterable[str] | None) -> list[str] | None:
+    return None if names is None else sorted(names)
+
+
+def _latest(*moments: datetime | None) -> datetime | None:
+    return max((each for each in moments if each is not None), default=None)
+
+
+def _earliest(*moments: datetime | None) -> datetime | None:
+    return min((each for each in moments if each is not None), default=None)
+
+
+def _days(bounds: Bounds) -> dict[str, object]:
+    """What the form says at first: the bounds, by the day."""
+    since, until = bounds.since, bounds.until
+    return {
+        "since": None if since is None else since.astimezone(UTC).date(),
+        "until": None
+        if until is None
+        else (until.astimezone(UTC) - timedelta(microseconds=1)).date(),
+        "record_keys": "\n".join(sorted(bounds.resources or ())),
+    }
 
 
 def _midnight(day: date) -> datetime:
