@@ -49,7 +49,6 @@ SCENARIOS = (
     Scenario(
         "B10",
         "On the command line a search shows evidence and the command that reads that field window.",
-        untested="The command line comes with the connect issue, and this with it.",
     ),
     Scenario(
         "B11",

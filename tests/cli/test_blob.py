@@ -1,0 +1,145 @@
+"""`pdpp blob`: the bytes, taken up again where they broke off, and checked."""
+
+import hashlib
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from evidence.cli import provider
+from mcp_adapter import ids
+from tests.cli.conftest import Shell
+
+CONTENT = bytes(range(256)) * 400
+TAG = f'"{hashlib.sha256(CONTENT).hexdigest()}"'
+
+
+@pytest.fixture
+def blobs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """A server with one blob that answers ranges."""
+
+    def send(request: httpx2.Request) -> httpx2.Response:
+        if request.url.path != "/v1/blobs/blb_1":
+            return httpx2.Response(404, json={"error": {"code": "blob_not_found"}}, request=request)
+        start = int(request.headers.get("range", "bytes=0-").removeprefix("bytes=").rstrip("-"))
+        if start >= len(CONTENT):
+            error = {"error": {"code": "range_not_satisfiable"}}
+            return httpx2.Response(416, json=error, request=request)
+        ranged = "range" in request.headers and request.headers.get("if-range") == TAG
+        headers = {"etag": TAG, "content-type": "application/pdf"}
+        if ranged:
+            headers["content-range"] = f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}"
+        return httpx2.Response(
+            206 if ranged else 200,
+            content=CONTENT[start:] if ranged else CONTENT,
+            headers=headers,
+            request=request,
+        )
+
+    monkeypatch.setenv("PDPP_ACCESS_TOKEN", "at")
+    monkeypatch.setenv("PDPP_PROVIDER_URL", "https://rs.example")
+    monkeypatch.setattr(provider.time, "sleep", lambda _seconds: None)
+    shell.send = send
+    return shell
+
+
+def broken(shell: Shell, *, after: int, times: int) -> None:
+    """The connection breaks that often, each time after so many bytes."""
+    working, left = shell.send, [times]
+
+    class Torn(httpx2.SyncByteStream):
+        def __init__(self, content: bytes) -> None:
+            self.content = content
+
+        def __iter__(self):  # type: ignore[no-untyped-def]
+            yield self.content[:after]
+            raise httpx2.ReadError("connection reset")
+
+    def send(request: httpx2.Request) -> httpx2.Response:
+        answer = working(request)
+        if left[0] and answer.is_success:
+            left[0] -= 1
+            headers = {
+                name: answer.headers[name] for name in answer.headers if "length" not in name
+            }
+            return httpx2.Response(
+                answer.status_code, stream=Torn(answer.content), headers=headers, request=request
+            )
+        return answer
+
+    shell.send = send
+
+
+def test_a_blob_is_saved_under_its_id(blobs: Shell, tmp_path: Path) -> None:
+    said = blobs("blob", "blb_1")
+
+    assert said.out == f"{len(CONTENT)} bytes in blb_1\n"
+    assert (tmp_path / "blb_1").read_bytes() == CONTENT
+    assert [path.name for path in tmp_path.iterdir()] == ["blb_1"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "/v1/blobs/blb_1?connection_id=cin_a",
+        "https://rs.example/v1/blobs/blb_1?connection_id=cin_a",
+        ids.blob_uri("blb_1", connection_id="cin_a"),
+    ],
+)
+def test_every_name_that_is_shown_for_a_blob_is_taken(blobs: Shell, name: str) -> None:
+    assert blobs("blob", name, "-o", "out.bin").code == 0
+    assert blobs.asked[-1].url.params["connection_id"] == "cin_a"
+
+
+def test_a_torn_connection_is_taken_up_where_it_broke(blobs: Shell, tmp_path: Path) -> None:
+    broken(blobs, after=40_000, times=2)
+
+    said = blobs("blob", "blb_1")
+
+    assert said.code == 0
+    assert (tmp_path / "blb_1").read_bytes() == CONTENT
+    ranges = [asked.headers.get("range") for asked in blobs.asked]
+    assert ranges == [None, "bytes=40000-", "bytes=80000-"]
+
+
+def test_an_interrupted_command_is_resumed_by_the_same_one(blobs: Shell, tmp_path: Path) -> None:
+    working = blobs.send
+    broken(blobs, after=10_000, times=5)
+    cut = blobs("blob", "blb_1")
+    blobs.send = working
+
+    again = blobs("blob", "blb_1")
+
+    assert (cut.code, again.code) == (69, 0)
+    assert blobs.asked[-1].headers["range"] == "bytes=50000-"
+    assert (tmp_path / "blb_1").read_bytes() == CONTENT
+
+
+def test_bytes_that_are_not_the_blobs_are_not_kept(blobs: Shell, tmp_path: Path) -> None:
+    working = blobs.send
+
+    def send(request: httpx2.Request) -> httpx2.Response:
+        answer = working(request)
+        return httpx2.Response(
+            200, content=answer.content[:-1] + b"!", headers={"etag": TAG}, request=request
+        )
+
+    blobs.send = send
+
+    said = blobs("blob", "blb_1")
+
+    assert said.code == 76
+    assert not (tmp_path / "blb_1").exists()
+
+
+def test_a_name_is_never_a_way_out_of_the_directory(blobs: Shell, tmp_path: Path) -> None:
+    blobs.send = lambda request: httpx2.Response(200, content=b"x", request=request)
+
+    blobs("blob", "../../etc/passwd")
+
+    assert [path.name for path in tmp_path.iterdir()] == ["_.._etc_passwd"]
+
+
+def test_a_missing_blob_leaves_no_file(blobs: Shell, tmp_path: Path) -> None:
+    assert blobs("blob", "blb_2").code == 66
+    assert list(tmp_path.iterdir()) == []
