@@ -3,6 +3,7 @@
 #             pytest: make test ARGS="-n0 -k set_up"
 # make check  run every static check
 # make coverage  run the tests and say which lines they do not reach
+# make semantic  install what semantic and hybrid search need: a model that runs without a network
 # make mutants  plant faults in the wall; each must turn a test red
 # make conformance  run the official MCP conformance suite against a demo installation
 # make relevance  put the judged queries to search; ARGS="--json FILE" keeps the figures
@@ -15,7 +16,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-.PHONY: agent-eval bench conformance coverage mutants relevance run test check format clean
+.PHONY: agent-eval bench conformance coverage mutants relevance semantic run test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -51,11 +52,13 @@ conformance: .venv/conformance
 agent-eval: .venv/runtime
 	$(BIN)/python -m bench.agents $(ARGS)
 
-relevance: .venv/runtime
+relevance: .venv/semantic
 	DJANGO_SETTINGS_MODULE=pdpp_site.settings $(BIN)/python -m bench.relevance $(ARGS)
 
 bench: .venv/runtime
 	$(BIN)/python -m bench.speed
+
+semantic: .venv/semantic
 
 format: .venv/development
 	$(BIN)/ruff format .
@@ -75,7 +78,11 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-.venv/development: pyproject.toml .venv/runtime
+.venv/semantic: requirements-semantic.txt .venv/runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-semantic.txt
+	touch $@
+
+.venv/development: pyproject.toml .venv/semantic
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
 	touch $@
 

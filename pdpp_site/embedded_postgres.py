@@ -113,6 +113,7 @@ class EmbeddedPostgres:
                 self._launch()
             if not self._answers(role=ROLE, database=DATABASE):
                 self._create_database()
+            self._add_vectors()
             undo.pop_all()
             self._use = use
 
@@ -230,6 +231,14 @@ class EmbeddedPostgres:
                 "SELECT FROM pg_database WHERE datname = %s", [DATABASE]
             ).fetchone():
                 connection.execute(f"CREATE DATABASE {DATABASE} OWNER {ROLE}")
+
+    def _add_vectors(self) -> None:
+        """pgvector, which only a superuser may add: here, and in whatever database comes to be."""
+        for database in ("template1", DATABASE):
+            server = url(self.home, role=SUPERUSER, database=database)
+            with psycopg.connect(server, autocommit=True) as connection:
+                connection.execute("SET client_min_messages = warning")
+                connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
 
     def _halt(self) -> None:
         seconds = str(STOP_SECONDS)

@@ -21,12 +21,15 @@ from evidence.access.issuing import (
     register_client,
 )
 from evidence.access.resolving import StreamRequest
+from evidence.embedding.embedder import chosen
 from evidence.models.grants import Grant, Package
 from evidence.models.owners import the_owner
 from evidence.storing.connections import connect
 from evidence.storing.declarations import declare
+from evidence.storing.embedding import embed_missing
 from evidence.storing.ingest import Outcome, ingest_lines
 from evidence.storing.lines import Line
+from evidence.storing.passages import prepare
 
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 PERSONAL, WORK, CHAT, BANK = "cin_personal", "cin_work", "cin_chat", "cin_bank"
@@ -346,6 +349,14 @@ class World:
     def send(self, lines: Iterable[Mapping[str, Any]]) -> Outcome:
         encoded = [Line(n, json.dumps(line).encode()) for n, line in enumerate(lines, 1)]
         return ingest_lines(encoded, owner_id=self.owner_id, now=NOW)
+
+    def embed(self) -> bool:
+        """Vectors for whatever has none; whether there can be any."""
+        embedder = chosen()
+        if embedder is None or not prepare(embedder):
+            return False
+        list(embed_missing(embedder))
+        return True
 
     def grant(self, name: str, *requests: GrantRequest, days: int = 3650) -> str:
         """A package for a client called ``name``; tokens ``name`` for REST, ``name@mcp`` for MCP."""

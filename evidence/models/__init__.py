@@ -20,6 +20,9 @@ from evidence.models import (
     connections as connections,
 )
 from evidence.models import (
+    embedded as embedded,
+)
+from evidence.models import (
     grants as grants,
 )
 from evidence.models import (

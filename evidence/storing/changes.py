@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from evidence.models.records import RecordChange
-from evidence.storing import copying, rows
+from evidence.storing import copying, passages, rows
 from evidence.storing.comparing import State, before, emitted_times
 from evidence.storing.counters import Count, save_counts
 from evidence.storing.deriving import Derived, record_row
@@ -44,6 +44,8 @@ class Changes:
     stored: Collection[Ref] = field(init=False)
     latest: dict[Ref, bytes | None] = field(default_factory=dict)
     search: dict[Ref, bytes | None] = field(default_factory=dict)
+    stale: dict[Ref, set[str] | None] = field(default_factory=dict)
+    moved: dict[Ref, datetime | None] = field(default_factory=dict)
     entries: list[bytes] = field(default_factory=list)
     counts: dict[tuple[str, str], Count] = field(default_factory=lambda: defaultdict(Count))
 
@@ -70,6 +72,9 @@ class Changes:
         self._put(ref, version, State(version.data, emitted_at, times, version.consent_time, seq))
         if searched:
             self.search[ref] = version.derived.search
+        self._let_go(ref, changed)
+        if version.consent_time != old.consent_time:
+            self.moved[ref] = version.consent_time
         self._count(ref, 0, version.emitted_at)
 
     def delete(self, ref: Ref, *, emitted_at: datetime | None) -> None:
@@ -77,6 +82,7 @@ class Changes:
         old = self.states.pop(ref)
         self._entry(ref, Kind.DELETED, before(old.data, list(old.data)), old.consent_time)
         self.latest[ref] = self.search[ref] = None
+        self.stale[ref] = None
         self._count(ref, -1, emitted_at)
 
     def save(self) -> None:
@@ -85,12 +91,20 @@ class Changes:
             return
         rows.delete_records(ref for ref in self.latest if ref in self.stored)
         rows.delete_search(ref for ref in self.search if ref in self.stored)
+        passages.forget({ref: old for ref, old in self.stale.items() if ref in self.stored})
+        passages.move({ref: at for ref, at in self.moved.items() if ref in self.stored})
         rows.delete_blobs(ref for ref, row in self.latest.items() if row is None)
         rows.add_records(row for row in self.latest.values() if row is not None)
         rows.add_search(row for row in self.search.values() if row is not None)
         rows.add_changes(self.entries)
         save_counts(self.counts, now=self.now)
         save_numbering(self.held.values())
+
+    def _let_go(self, ref: Ref, changed: list[str]) -> None:
+        """The vectors of the fields that changed; those of the others still hold."""
+        known = self.stale.setdefault(ref, set())
+        if known is not None:
+            known.update(changed)
 
     def _put(self, ref: Ref, version: Version, state: State) -> None:
         self.states[ref] = state

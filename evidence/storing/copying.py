@@ -80,6 +80,18 @@ def binary_small(value: int) -> bytes:
     return struct.pack(">ih", 2, value)
 
 
+def binary_integer(value: int) -> bytes:
+    return struct.pack(">ii", 4, value)
+
+
+def binary_halves(value: Sequence[float] | None) -> bytes:
+    """A halfvec: how many numbers it has, nothing, and each in half precision."""
+    if value is None:
+        return BINARY_NULL
+    count = len(value)
+    return struct.pack(f">ihh{count}e", 4 + 2 * count, count, 0, *value)
+
+
 def binary_terms(lexemes: Sequence[str]) -> bytes:
     """A tsvector of distinct lexemes in any order, none of them with a position."""
     # Each is followed by its end and by sixteen bits that count its positions.

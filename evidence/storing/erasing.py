@@ -6,7 +6,7 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from evidence.models.keyed import key_digest
-from evidence.storing import rows
+from evidence.storing import passages, rows
 from evidence.storing.changes import Changes
 from evidence.storing.locking import hold_one
 from evidence.storing.rows import Ref
@@ -74,6 +74,7 @@ def erase_connection(connection_id: str) -> int:
     deleted: dict[str, int] = {}
     with transaction.atomic():
         hold_one(connection_id)
+        passages.forget_streams(connection_id)
         with connection.cursor() as cursor:
             for table in TABLES:
                 cursor.execute(f"DELETE FROM {table} WHERE connection_id = %s", [connection_id])  # noqa: S608 - one of TABLES

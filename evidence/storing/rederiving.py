@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from evidence.storing import rows
+from evidence.storing import passages, rows
 from evidence.storing.deriving import derive, record_row
 from evidence.storing.destinations import Target
 
@@ -15,6 +15,7 @@ def rederive(target: Target) -> Iterator[int]:
     Runs inside the caller's transaction, which holds the connection or its source. Leaves no
     change entries: no record says anything new.
     """
+    passages.forget_streams(target.connection_id, target.stream.name)
     after = ""
     while page := rows.page(
         target.connection_id, target.stream.name, after=after, limit=RECORDS_AT_ONCE

@@ -131,12 +131,18 @@ def test_connections_are_pooled_unless_a_pooler_does_it() -> None:
     assert pooler["DISABLE_SERVER_SIDE_CURSORS"] is True
 
 
-@pytest.mark.parametrize("line", (ROOT / "requirements.txt").read_text().splitlines())
+REQUIREMENTS = [ROOT / "requirements.txt", ROOT / "requirements-semantic.txt"]
+
+
+@pytest.mark.parametrize(
+    "line", [line for path in REQUIREMENTS for line in path.read_text().splitlines()]
+)
 def test_every_requirement_is_pinned_and_says_what_it_is_needed_for(line: str) -> None:
     assert re.fullmatch(r"[a-z0-9-]+(\[[a-z,]+\])?==\S+  # needed for .+", line)
 
 
-def test_requirements_are_in_order() -> None:
-    lines = (ROOT / "requirements.txt").read_text().splitlines()
+@pytest.mark.parametrize("path", REQUIREMENTS, ids=lambda path: path.name)
+def test_requirements_are_in_order(path: Path) -> None:
+    lines = path.read_text().splitlines()
 
     assert lines == sorted(lines)
