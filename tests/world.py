@@ -31,6 +31,8 @@ from evidence.storing.ingest import Outcome, ingest_lines
 from evidence.storing.lines import Line
 from evidence.storing.passages import prepare
 
+LEDGER = 2
+"""The statements that write an answer down, whatever its size."""
 NOW = datetime(2026, 11, 1, 12, tzinfo=UTC)
 PERSONAL, WORK, CHAT, BANK = "cin_personal", "cin_work", "cin_chat", "cin_bank"
 BOBS_FIELDS = ("id", "subject", "from_name", "received_at", "body_text", "thread_id")

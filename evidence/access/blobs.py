@@ -16,7 +16,9 @@ SOURCE = (
     "evidence_blob b JOIN evidence_record r ON r.connection_id = b.connection_id"
     " AND r.stream = b.stream AND r.record_key = b.record_key"
 )
-COLUMNS = Fragment("b.connection_id, b.media_type, b.size_bytes, encode(b.sha256, 'hex')")
+COLUMNS = Fragment(
+    "b.connection_id, b.record_key, b.media_type, b.size_bytes, encode(b.sha256, 'hex')"
+)
 
 
 class BlobGone(Exception):  # noqa: N818 - the owner took it away, nobody erred
@@ -29,6 +31,7 @@ class VisibleBlob:
 
     visible: VisibleRecords
     connection: ConnectionFacts
+    record_key: str
     blob_id: str
     media_type: str
     size_bytes: int
@@ -49,8 +52,8 @@ def blobs_of_id(streams: Iterable[VisibleRecords], blob_id: str) -> list[Visible
         for number, visible in enumerate(showing)
     )
     return [
-        VisibleBlob(showing[n], showing[n].facts_of[connection_id], blob_id, *about)
-        for n, connection_id, *about in fetched(joined(" UNION ALL ", branches))
+        VisibleBlob(showing[n], showing[n].facts_of[connection_id], key, blob_id, *about)
+        for n, connection_id, key, *about in fetched(joined(" UNION ALL ", branches))
     ]
 
 

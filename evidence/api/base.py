@@ -6,6 +6,7 @@ process, which hands over the scope that its transport authenticated.
 """
 
 import hashlib
+import logging
 import re
 import secrets
 from collections.abc import Mapping, Sequence
@@ -13,7 +14,9 @@ from typing import Any, ClassVar
 
 import orjson
 from django.conf import settings
+from django.db import DatabaseError, transaction
 from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
@@ -25,14 +28,21 @@ from evidence.access.gate import Gate
 from evidence.access.scope import Scope, TokenKind
 from evidence.access.tokens import authenticate
 from evidence.api import errors
+from evidence.api.disclosing import shown
 from evidence.api.params import Parameters
 from evidence.api.rendering import OrjsonRenderer
+from evidence.ledger.entries import Shown
+from evidence.ledger.recording import Answer, record
 from evidence.refusals import (
     AuthenticationRequired,
+    ServiceUnavailable,
     UnsupportedVersion,
     WrongTokenKind,
 )
 
+logger = logging.getLogger(__name__)
+
+READS = frozenset({"GET", "HEAD"})
 PDPP_VERSION = "2026-04-06"
 RESOURCE = "/v1"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
@@ -125,6 +135,9 @@ class PublicView(APIView):
 class GrantedView(PublicView):
     """A view behind the gate. ``owner_only`` ones refuse every other kind of token.
 
+    What it answers is written to the ledger in the transaction that read it; what cannot be
+    written down is not answered.
+
     ``conditional`` ones carry an ETag and answer 304 to a matching ``If-None-Match``; what they
     say depends on the token, so only the client itself may keep it.
     """
@@ -132,9 +145,43 @@ class GrantedView(PublicView):
     authentication_classes = (BearerAuthentication,)
     owner_only = False
     conditional = False
+    unrecorded: ServiceUnavailable | None = None
+
+    @override
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if request.method not in READS:
+            return super().dispatch(request, *args, **kwargs)
+        try:
+            with transaction.atomic(savepoint=False):
+                response = super().dispatch(request, *args, **kwargs)
+                if 200 <= response.status_code < 300:
+                    self._write_down(response)
+        except DatabaseError:
+            logger.exception("An answer could not be written to the ledger and was withheld.")
+            self.unrecorded = ServiceUnavailable(next_step="Ask again in a moment.")
+            return super().dispatch(request, *args, **kwargs)
+        return response
+
+    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+        """The records and fields that an answer lets the caller see."""
+        body = response.data  # type: ignore[attr-defined] # DRF's own; streams override this
+        return shown(body, gate=self.gate, connection_id=self.query.connection_id())
+
+    def _write_down(self, response: HttpResponseBase) -> None:
+        handed_over = hasattr(self.request._request, "pdpp_scope")  # noqa: SLF001
+        name = type(self).__name__.removesuffix("View").lower()
+        answer = Answer(
+            route=f"{'mcp' if handed_over else 'rest'} {name}",
+            request_id=self.request_id,
+            shown=self.shown_in(response),
+            size_bytes=_size(response),
+        )
+        record(self.scope, answer, now=timezone.now())
 
     @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        if self.unrecorded is not None:
+            raise self.unrecorded
         super().initial(request, *args, **kwargs)
         scope = request.auth
         if not isinstance(scope, Scope):
@@ -158,6 +205,13 @@ class GrantedView(PublicView):
             response["Cache-Control"] = "private, no-cache"
             response["Vary"] = "Authorization"
         return super().finalize_response(request, response, *args, **kwargs)
+
+
+def _size(response: HttpResponseBase) -> int:
+    """Bytes of the answer: of its JSON, or as many as a stream announces."""
+    if isinstance(response, Response):
+        return len(orjson.dumps(response.data))
+    return int(response.get("Content-Length", "0"))
 
 
 def entity_tag(body: object) -> str:

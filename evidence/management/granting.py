@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import groupby
 
+from django.db.models import Q
 from typing_extensions import override
 
 from evidence.access.issuing import GrantRequest, register_client
@@ -165,3 +166,9 @@ def _fields(names: Sequence[Named], *, source: str, stream: str) -> list[str] | 
 def _keys(names: Sequence[Named], *, source: str, stream: str) -> list[str] | None:
     keys = [name.rest or "" for name in names if name.means(source, stream)]
     return keys or None
+
+
+def client_of_name(name: str, *, owner_id: str) -> str | None:
+    """The id of the client that is called so, or that has it for its id; the latest of several."""
+    found = Client.unscoped.filter(Q(display_name=name) | Q(client_id=name), owner_id=owner_id)
+    return found.order_by("-created_at").values_list("client_id", flat=True).first()

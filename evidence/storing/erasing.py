@@ -13,6 +13,11 @@ from evidence.storing.rows import Ref
 
 RECORDS_AT_ONCE = 1_000
 
+# What the ledger says of a record stays; whose pseudonym it was is gone for good.
+FORGET_NAMES = """
+DELETE FROM evidence_pseudonym WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
+"""
+
 # A hash of an erased value could still be held against a guess by whoever has the secret.
 FORGET_VALUES = """
 UPDATE evidence_recordchange SET before = coalesce((
@@ -33,6 +38,7 @@ TABLES = (
     "evidence_recordchange",
     "evidence_record",
     "evidence_suppression",
+    "evidence_pseudonym",
     "evidence_streamstate",
     "evidence_connection",
 )
@@ -91,6 +97,10 @@ def _delete(refs: Iterable[Ref], *, now: datetime) -> int:
     for ref in existing:
         changes.delete(ref, emitted_at=None)
     changes.save()
+    with connection.cursor() as cursor:
+        for stream in {ref.stream for ref in refs}:
+            keys = [ref.record_key for ref in refs if ref.stream == stream]
+            cursor.execute(FORGET_NAMES, [held.connection_id, stream, keys])
     return len(existing)
 
 

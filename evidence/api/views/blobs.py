@@ -4,7 +4,7 @@ A blob is whatever somebody once attached to a mail. A browser must neither gues
 it: only pictures and PDF are ever shown in place, and even those in a sandbox.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseNotModified, StreamingHttpResponse
@@ -21,6 +21,8 @@ from evidence.api import errors
 from evidence.api.base import GrantedView
 from evidence.api.owned import owned_connection
 from evidence.api.params import CONNECTION, Parameters
+from evidence.declarations.types import BLOB_REFERENCE
+from evidence.ledger.entries import Shown
 from evidence.reading import blobs
 from evidence.refusals import InvalidRequest, RangeNotSatisfiable, ResourceLimit
 from evidence.storing.blobs import MEDIA_TYPE, put_blob
@@ -44,7 +46,7 @@ class BlobView(GrantedView):
         return super().perform_content_negotiation(request, force=True)
 
     def get(self, request: Request, blob_id: str) -> HttpResponseBase:
-        blob = blobs.one(self.gate, blob_id, connection_id=self.query.connection_id())
+        blob = self.blob = blobs.one(self.gate, blob_id, connection_id=self.query.connection_id())
         tag = f'"{blob.sha256}"'
         try:
             response = _response(blob, request._request, tag)  # noqa: SLF001 - its headers
@@ -57,6 +59,12 @@ class BlobView(GrantedView):
         for notice in self.query.warnings:
             response["PDPP-Warning"] = notice.code
         return response
+
+    @override
+    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+        blob = self.blob
+        place = (blob.connection.connection_id, blob.visible.stream.name, blob.record_key)
+        return [Shown(*place, fields=frozenset({BLOB_REFERENCE}))]
 
 
 class BlobsView(GrantedView):

@@ -1,0 +1,82 @@
+"""What an answer shows, read off the answer itself: after budgets have cut it, before it is sent.
+
+Every kind of body is named here. One that is not is refused, so that a new kind of answer cannot
+go out unrecorded.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from evidence.access.gate import Gate
+from evidence.access.rows import VisibleRecords
+from evidence.declarations.types import StreamDeclaration
+from evidence.ledger.entries import Shown
+
+Json = Mapping[str, Any]
+NOT_RECORDS = frozenset({"schema", "connector", "stream_metadata", "collector_state"})
+"""What there is and how much of it, not what it says."""
+
+
+class UnknownBody(Exception):  # noqa: N818 - a view without an entry here, not a bad request
+    """An answer of a kind that nobody has said how to record."""
+
+
+def shown(body: Json, *, gate: Gate, connection_id: str | None) -> list[Shown]:
+    """The records and fields in ``body``. ``connection_id`` is the one that was asked for."""
+    if body["object"] == "aggregation":
+        visible = gate.stream(body["stream"], connection_id=connection_id)
+        return _told_in_numbers(body, visible)
+    return list(_shown(body, gate))
+
+
+def _shown(body: Json, gate: Gate) -> Iterator[Shown]:
+    kind = body["object"]
+    if kind == "list":
+        for each in body["data"]:
+            yield from _shown(each, gate)
+    elif kind == "record":
+        yield _place(body, body["id"], set(body.get("data", ())))  # a tombstone has no data
+        for related in (body.get("expanded") or {}).values():
+            if related is not None:
+                yield from _shown(related, gate)
+    elif kind == "search_result":
+        yield _hit(body, gate)
+    elif kind == "field_window":
+        yield _place(body, body["record_id"], {_top(body["field"]["path"])})
+    elif kind == "stream":
+        yield Shown(body["connection_id"], body["name"], None, frozenset())
+    elif kind not in NOT_RECORDS:
+        raise UnknownBody(kind)
+
+
+def _told_in_numbers(body: Json, visible: VisibleRecords) -> list[Shown]:
+    fields = {body[name] for name in ("field", "group_by", "group_by_time")} - {None}
+    return [
+        Shown(facts.connection_id, body["stream"], None, frozenset(fields))
+        for facts in visible.connections
+    ]
+
+
+def _hit(body: Json, gate: Gate) -> Shown:
+    fields = {*body["matched_fields"]}
+    stream = _declared(gate, body["connection_id"], body["stream"])
+    if "title" in body:
+        fields.add(stream.title_field or "")
+    if "authored_at" in body:
+        fields.add(stream.event_time_field or "")
+    return _place(body, body["record_key"], fields)
+
+
+def _place(body: Json, record_key: str, fields: set[str]) -> Shown:
+    return Shown(body["connection_id"], body["stream"], record_key, frozenset(fields))
+
+
+def _declared(gate: Gate, connection_id: str, name: str) -> StreamDeclaration:
+    return gate.stream(name, connection_id=connection_id).stream
+
+
+def _top(path: str) -> str:
+    """The field that a JSON Pointer leads into."""
+    if not path.startswith("/"):
+        return path
+    return path.split("/")[1].replace("~1", "/").replace("~0", "~")

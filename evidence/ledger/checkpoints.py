@@ -1,0 +1,99 @@
+"""All chain ends, signed together, in the form of a transparency log's checkpoint.
+
+The note has the log's origin, how many entries all chains hold, and a root over the ends; the
+signature is Ed25519, so anybody who has kept the public key and an older note can check a later
+export without asking this server. An end that a note names can never be taken back unnoticed.
+"""
+
+import base64
+import hashlib
+from collections.abc import Sequence
+from datetime import datetime
+
+import orjson
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from django.db import transaction
+
+from evidence.access.secrets import key_for
+from evidence.ledger.entries import Head
+from evidence.models.ledger import Chain, Checkpoint
+
+ED25519 = b"\x01"
+"""The kind of a key in a signed note."""
+
+
+def public_key() -> bytes:
+    """32 bytes, good for checking every note of this installation."""
+    return _private_key().public_key().public_bytes_raw()
+
+
+def key_line(owner_id: str) -> str:
+    """The public key as verifiers of signed notes take it: name, hash and key."""
+    key = ED25519 + public_key()
+    return f"{_origin(owner_id)}+{_key_hash(owner_id).hex()}+{base64.b64encode(key).decode()}"
+
+
+def checkpoint(owner_id: str, *, now: datetime) -> Checkpoint | None:
+    """Signs the ends as they are now; None where nothing came since the last time."""
+    with transaction.atomic():
+        ends = heads(owner_id)
+        told = _told(ends)
+        last = Checkpoint.unscoped.filter(owner_id=owner_id).order_by("-pk").first()
+        if not ends or (last is not None and last.heads == told):
+            return None
+        note = signed_note(owner_id, ends)
+        return Checkpoint.unscoped.create(owner_id=owner_id, at=now, heads=told, note=note)
+
+
+def heads(owner_id: str) -> list[Head]:
+    """The ends of the owner's chains, by chain."""
+    rows = Chain.unscoped.filter(owner_id=owner_id, seq__gt=0).order_by("chain")
+    return [Head(row.chain, row.seq, bytes(row.digest)) for row in rows]
+
+
+def heads_in(told: str) -> list[Head]:
+    """What a checkpoint says the ends were."""
+    return [Head(chain, seq, bytes.fromhex(digest)) for chain, seq, digest in orjson.loads(told)]
+
+
+def signed_note(owner_id: str, ends: Sequence[Head]) -> str:
+    size = sum(end.seq for end in ends)
+    root = base64.b64encode(_root(ends)).decode()
+    text = f"{_origin(owner_id)}\n{size}\n{root}\n"
+    signature = _key_hash(owner_id) + _private_key().sign(text.encode())
+    return f"{text}\n— {_origin(owner_id)} {base64.b64encode(signature).decode()}\n"
+
+
+def is_signed(note: str, *, owner_id: str, ends: Sequence[Head]) -> bool:
+    """Whether this installation signed exactly these ends."""
+    text, _, signature = note.partition("\n\n")
+    if f"{text}\n" != signed_note(owner_id, ends).partition("\n\n")[0] + "\n":
+        return False
+    try:
+        raw = base64.b64decode(signature.rpartition(" ")[2])
+        Ed25519PublicKey.from_public_bytes(public_key()).verify(raw[4:], f"{text}\n".encode())
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def _root(ends: Sequence[Head]) -> bytes:
+    return hashlib.sha256(_told(ends).encode()).digest()
+
+
+def _told(ends: Sequence[Head]) -> str:
+    return orjson.dumps([[end.chain, end.seq, end.digest.hex()] for end in ends]).decode()
+
+
+def _private_key() -> Ed25519PrivateKey:
+    return Ed25519PrivateKey.from_private_bytes(key_for("ledger checkpoints"))
+
+
+def _origin(owner_id: str) -> str:
+    return f"pdpp-ledger/{owner_id}"
+
+
+def _key_hash(owner_id: str) -> bytes:
+    named = _origin(owner_id).encode() + b"\n" + ED25519 + public_key()
+    return hashlib.sha256(named).digest()[:4]

@@ -1,0 +1,53 @@
+"""The ledger as a file that can be checked elsewhere: every row, every checkpoint, the public key."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from evidence.ledger.checkpoints import heads_in, key_line
+from evidence.models.ledger import Chain, Checkpoint, Disclosure
+
+Json = dict[str, Any]
+AT_ONCE = 1_000
+
+
+def lines(owner_id: str) -> Iterator[Json]:
+    """First how to check it, then rows by chain and number, then the checkpoints."""
+    yield {
+        "object": "ledger",
+        "owner_id": owner_id,
+        "public_key": key_line(owner_id),
+        "hash": "sha256 of each part as <length>:<bytes> - previous, chain, seq, at in microseconds"
+        " since 1970, client_id, token_id, request_id, route, covered, record_count, size_bytes,"
+        " then each pseudonym as 16 bytes; numbers as decimal text",
+    }
+    for chain in Chain.unscoped.filter(owner_id=owner_id).order_by("chain"):
+        rows = Disclosure.unscoped.filter(chain=chain.chain, seq__lte=chain.seq).order_by("seq")
+        for row in rows.iterator(AT_ONCE):
+            yield _row(row)
+    for made in Checkpoint.unscoped.filter(owner_id=owner_id).order_by("pk").iterator(AT_ONCE):
+        heads = [[end.chain, end.seq, end.digest.hex()] for end in heads_in(made.heads)]
+        yield {
+            "object": "checkpoint",
+            "at": made.at.isoformat(),
+            "heads": heads,
+            "note": made.note,
+        }
+
+
+def _row(row: Disclosure) -> Json:
+    return {
+        "object": "disclosure",
+        "chain": row.chain,
+        "seq": row.seq,
+        "at": row.at.isoformat(),
+        "client_id": row.client_id,
+        "token_id": row.token_id,
+        "request_id": row.request_id,
+        "route": row.route,
+        "covered": row.covered,
+        "record_count": row.record_count,
+        "size_bytes": row.size_bytes,
+        "pseudonyms": [str(each) for each in row.pseudonyms],
+        "previous": bytes(row.previous).hex(),
+        "digest": bytes(row.digest).hex(),
+    }

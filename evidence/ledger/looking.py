@@ -1,0 +1,121 @@
+"""What the owner asks of the ledger: who has seen what, and who has seen this."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from uuid import UUID
+
+import orjson
+from django.db.models import Count, QuerySet, Sum
+from django.db.models.functions import TruncDate
+
+from evidence.ledger.entries import own_chain
+from evidence.models.ledger import Disclosure, Pseudonym
+
+
+@dataclass(frozen=True, slots=True)
+class Covered:
+    """A stream of a connection, and the fields of it that were shown."""
+
+    connection_id: str
+    stream: str
+    fields: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disclosed:
+    """One row of the ledger, to be read. ``grant_id`` is None for what the owner read."""
+
+    seq: int
+    at: datetime
+    client_id: str
+    grant_id: str | None
+    token_id: str
+    request_id: str
+    route: str
+    covered: tuple[Covered, ...]
+    record_count: int
+    size_bytes: int
+    pseudonyms: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """The reads of one day (UTC)."""
+
+    day: date
+    answers: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A record that a pseudonym still leads to."""
+
+    connection_id: str
+    stream: str
+    record_key: str
+
+
+def to_client(client_id: str) -> QuerySet[Disclosure]:
+    """What a client was shown, latest first."""
+    return Disclosure.unscoped.filter(client_id=client_id).order_by("-at", "chain", "-seq")
+
+
+def to_owner(owner_id: str) -> QuerySet[Disclosure]:
+    """What the owner's own tokens and pages have shown, latest first."""
+    return Disclosure.unscoped.filter(chain=own_chain(owner_id)).order_by("-seq")
+
+
+def under_grants(grant_ids: Sequence[str]) -> QuerySet[Disclosure]:
+    return Disclosure.unscoped.filter(chain__in=grant_ids).order_by("-at", "chain", "-seq")
+
+
+def of_record(connection_id: str, stream: str, record_key: str) -> QuerySet[Disclosure]:
+    """Every answer that showed a record, latest first; none once it was erased."""
+    names = list(
+        Pseudonym.unscoped.filter(
+            connection_id=connection_id, stream=stream, record_key=record_key
+        ).values_list("pseudonym", flat=True)
+    )
+    found = Disclosure.unscoped.filter(pseudonyms__overlap=names) if names else None
+    return (Disclosure.unscoped.none() if found is None else found).order_by("-at", "chain")
+
+
+def read(rows: QuerySet[Disclosure]) -> Iterator[Disclosed]:
+    for row in rows.iterator(1_000):
+        yield Disclosed(
+            seq=row.seq,
+            at=row.at,
+            client_id=row.client_id,
+            grant_id=None if row.chain.startswith("own:") else row.chain,
+            token_id=row.token_id,
+            request_id=row.request_id,
+            route=row.route,
+            covered=tuple(
+                Covered(connection_id, stream, tuple(fields))
+                for connection_id, stream, fields in orjson.loads(row.covered)
+            ),
+            record_count=row.record_count,
+            size_bytes=row.size_bytes,
+            pseudonyms=tuple(row.pseudonyms),
+        )
+
+
+def calendar(rows: QuerySet[Disclosure], *, since: datetime) -> list[Day]:
+    """How much was shown on each day since, oldest first; days without a read are left out."""
+    days = (
+        rows.filter(at__gte=since)
+        .order_by()
+        .annotate(day=TruncDate("at"))
+        .values("day")
+        .annotate(answers=Count("request_id", distinct=True), records=Sum("record_count"))
+        .order_by("day")
+    )
+    return [Day(row["day"], row["answers"], row["records"]) for row in days]
+
+
+def named(pseudonyms: Sequence[UUID]) -> dict[UUID, Named]:
+    """The records behind pseudonyms; those that were erased are missing."""
+    rows = Pseudonym.unscoped.filter(pseudonym__in=pseudonyms)
+    return {row.pseudonym: Named(row.connection_id, row.stream, row.record_key) for row in rows}

@@ -1,0 +1,181 @@
+"""Every answer that shows something is on the chain of the grant that showed it, and nothing else."""
+
+import json
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from evidence.access.scope import TokenKind
+from evidence.ledger.looking import Disclosed, named, of_record, read, to_client, to_owner
+from evidence.storing.blobs import put_blob
+from evidence.storing.erasing import erase
+from tests.world import BANK, NOW, PERSONAL, WORK, World
+
+LIST = "/v1/streams/messages/records"
+
+
+def rows_of(world: World, who: str = "bob") -> list[Disclosed]:
+    """What the client was shown, latest first."""
+    if who == "alice":
+        return list(read(to_owner(world.owner_id)))
+    return list(read(to_client(world.packages[who].client_id)))
+
+
+def keys_in(row: Disclosed) -> list[tuple[str, str, str]]:
+    return sorted(
+        (each.connection_id, each.stream, each.record_key)
+        for each in named(row.pseudonyms).values()
+    )
+
+
+def test_a_page_of_records_names_each_of_them_and_their_fields(world: World) -> None:
+    answer = world.get(LIST, limit=2, fields="subject")
+    [row] = rows_of(world)
+    assert [key for _, _, key in keys_in(row)] == sorted(answer.ids)
+    assert row.record_count == 2
+    assert row.grant_id == world.grants["bob"][0].grant_id
+    assert row.route == "rest records"
+    assert row.request_id == answer.headers["Request-Id"]
+    assert {covered.fields for covered in row.covered} == {("id", "subject")}
+    assert row.size_bytes == len(
+        json.dumps(answer.body, separators=(",", ":"), ensure_ascii=False).encode()
+    )
+
+
+def test_a_record_that_a_budget_cut_off_is_not_counted(world: World) -> None:
+    world.put(
+        *((PERSONAL, "messages", {"id": f"long{n}", "received_at": "2026-09-01T00:00:00Z",
+                                  "body_text": "word " * 500}) for n in range(5))
+    )  # fmt: skip
+    shown = world.get(LIST, max_bytes=6_000).ids
+    [row] = rows_of(world)
+    assert row.record_count == len(shown) < 5
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "fields"),
+    [
+        (f"{LIST}/m1", {"connection_id": PERSONAL, "fields": "subject"}, ("id", "subject")),
+        (f"{LIST}/m1/field-window", {"connection_id": PERSONAL, "field": "body_text"}, ("body_text",)),
+        ("/v1/search", {"q": "deposit", "connection_id": PERSONAL, "limit": 1},
+         ("body_text", "received_at", "subject")),
+        (LIST, {"changes_since": "beginning", "connection_id": PERSONAL, "limit": 1, "fields": "id"},
+         ("id",)),
+    ],
+)  # fmt: skip
+def test_every_way_to_a_record_is_written_down(
+    world: World, path: str, query: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    assert world.get(path, **query).status == 200
+    [row] = rows_of(world)
+    assert row.record_count == 1
+    [covered] = row.covered
+    assert (covered.connection_id, covered.stream) == (PERSONAL, "messages")
+    assert covered.fields == fields
+
+
+def test_numbers_are_disclosures_of_a_stream_and_no_record(world: World) -> None:
+    answer = world.get(
+        "/v1/streams/transactions/aggregate", "charlie", metric="count", group_by="name"
+    )
+    assert answer.status == 200
+    [row] = rows_of(world, "charlie")
+    assert row.record_count == 0
+    [covered] = row.covered
+    assert (covered.connection_id, covered.stream, covered.fields) == (
+        BANK,
+        "transactions",
+        ("name",),
+    )
+
+
+def test_an_expanded_record_is_written_down_with_its_relations(world: World) -> None:
+    query = {"connection_id": PERSONAL, "expand": "thread", "filter__subject": "Lease signed"}
+    assert world.get(LIST, "dora", **query).status == 200
+    [row] = rows_of(world, "dora")
+    assert keys_in(row) == [(PERSONAL, "messages", "m1"), (PERSONAL, "threads", "t1")]
+
+
+def test_each_grant_of_a_package_has_its_own_row(world: World) -> None:
+    answer = world.get("/v1/search", "dora", q="lease OR deposit OR budget", limit=100)
+    rows = rows_of(world, "dora")
+    by_grant = {row.grant_id: row.record_count for row in rows}
+    assert len(by_grant) == len(rows) == 3
+    assert sum(by_grant.values()) == len(answer.ids)
+
+
+def test_an_answer_without_a_record_counts_as_an_answer(world: World) -> None:
+    assert world.get("/v1/search", q="nowhere").ids == []
+    world.get("/v1/schema")
+    assert [(row.route, row.record_count, row.covered) for row in rows_of(world)] == [
+        ("rest schema", 0, ()),
+        ("rest search", 0, ()),
+    ]
+
+
+def test_a_refusal_discloses_nothing(world: World) -> None:
+    assert world.get(LIST, fields="size_bytes").status == 403
+    assert world.get(f"{LIST}/missing").status == 404
+    assert rows_of(world) == []
+
+
+def test_the_owner_has_a_chain_of_their_own(world: World) -> None:
+    world.get(LIST, "alice", connection_id=PERSONAL, limit=3)
+    [row] = rows_of(world, "alice")
+    assert row.grant_id is None
+    assert row.record_count == 3
+
+
+def test_bytes_of_a_blob_are_written_down(world: World) -> None:
+    blob = put_blob(PERSONAL, stream="messages", record_key="m1", media_type="image/png",
+                    chunks=[b"\x89PNG" + bytes(96)], now=NOW)  # fmt: skip
+    world.put((PERSONAL, "messages", {"id": "m1", "blob_ref": {"blob_id": blob.blob_id}}))
+    answer = world.get(f"/v1/blobs/{blob.blob_id}", "alice")
+    assert answer.status == 200
+    [row] = rows_of(world, "alice")
+    assert keys_in(row) == [(PERSONAL, "messages", "m1")]
+    assert row.size_bytes == 100
+
+
+def test_one_can_ask_who_saw_a_record_until_it_is_erased(world: World) -> None:
+    world.get(f"{LIST}/m1", connection_id=PERSONAL)
+    world.get(f"{LIST}/w2", "dora", connection_id=WORK)
+    world.get("/v1/search", "dora", q="signed", connection_id=PERSONAL)
+    place = (PERSONAL, "messages", "m1")
+    clients = [world.packages[who].client_id for who in ("dora", "bob")]
+    assert [each.client_id for each in read(of_record(*place))] == clients
+    [row] = rows_of(world)
+    erase(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
+    assert list(read(of_record(*place))) == []
+    assert named(row.pseudonyms) == {}
+    assert rows_of(world) == [row]
+
+
+def test_a_record_has_one_pseudonym_for_all(world: World) -> None:
+    for who in ("bob", "dora", "alice"):
+        world.get(f"{LIST}/m1", who, connection_id=PERSONAL)
+    names = {row.pseudonyms for who in ("bob", "dora", "alice") for row in rows_of(world, who)}
+    assert len(names) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_what_cannot_be_written_down_is_not_answered() -> None:
+    world = World.build()
+    with connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE evidence_disclosure RENAME TO evidence_disclosure_away")
+    try:
+        refused = world.get(LIST)
+        assert refused.status == 503
+        assert refused.error["code"] == "service_unavailable"
+        assert "Lease" not in json.dumps(refused.body)
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("ALTER TABLE evidence_disclosure_away RENAME TO evidence_disclosure")
+    assert world.get(LIST).status == 200
+    assert len(rows_of(world)) == 1
+
+
+def test_kinds_of_tokens_are_all_covered() -> None:
+    """A new kind needs a chain of its own, or a grant."""
+    assert {kind.value for kind in TokenKind} == {"owner", "client", "mcp_package"}

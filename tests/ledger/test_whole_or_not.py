@@ -1,0 +1,187 @@
+"""Whoever can write to the database cannot change, drop, add or rewrite a row unnoticed."""
+
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import DatabaseError, connection, transaction
+
+from evidence.ledger.checkpoints import checkpoint
+from evidence.ledger.verifying import verify
+from tests.world import NOW, World
+
+LIST = "/v1/streams/messages/records"
+
+
+@pytest.fixture
+def kept(world: World) -> World:
+    """Five answers to Bob, and a signature over the first three."""
+    for _ in range(3):
+        world.get(LIST)
+    assert checkpoint(world.owner_id, now=NOW) is not None
+    for _ in range(2):
+        world.get(LIST)
+    return world
+
+
+def tamper(statement: str, *values: Any) -> None:
+    """As somebody with all rights on the database would."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        for table in ("evidence_disclosure", "evidence_checkpoint"):
+            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+        cursor.execute(statement, values)
+
+
+def faults(world: World) -> list[tuple[int | None, str]]:
+    return [(fault.seq, fault.message) for fault in verify(world.owner_id).faults]
+
+
+def rehashed(world: World, first: int) -> None:
+    """Writes the chain anew from a row on, every hash fitting, as far as no key is needed."""
+    from evidence.ledger.verifying import entry_of
+    from evidence.models.ledger import Disclosure
+
+    rows = list(Disclosure.unscoped.order_by("seq"))
+    previous = bytes(rows[first - 2].digest)
+    for row in rows[first - 1 :]:
+        digest = entry_of(row).digest(previous)
+        tamper(
+            "UPDATE evidence_disclosure SET previous = %s, digest = %s WHERE chain = %s AND seq = %s",
+            previous, digest, row.chain, row.seq,
+        )  # fmt: skip
+        previous = digest
+    tamper("UPDATE evidence_chain SET digest = %s", previous)
+
+
+def test_a_whole_ledger_is_found_whole(kept: World) -> None:
+    verdict = verify(kept.owner_id)
+    assert (verdict.rows, verdict.chains, verdict.checkpoints, verdict.faults) == (5, 1, 1, [])
+    out = StringIO()
+    call_command("ledger", "verify", stdout=out)
+    assert out.getvalue() == "The ledger is whole: 5 rows in 1 chains, 1 checkpoints.\n"
+
+
+def test_rows_cannot_be_changed_where_the_trigger_stands(kept: World) -> None:
+    for statement in (
+        "UPDATE evidence_disclosure SET record_count = 0",
+        "DELETE FROM evidence_disclosure",
+        "DELETE FROM evidence_checkpoint",
+    ):
+        with pytest.raises(DatabaseError, match="never changed"), transaction.atomic():
+            connection.cursor().execute(statement)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "at = at + interval '1 microsecond'", "client_id = client_id || 'x'", "token_id = 'tok_x'",
+        "request_id = 'req_x'", "route = 'rest record'", "covered = '[]'",
+        "record_count = record_count - 1", "size_bytes = size_bytes + 1",
+        "pseudonyms = pseudonyms[2:]", "digest = set_byte(digest, 0, get_byte(digest, 0) # 1)",
+    ],
+)  # fmt: skip
+def test_a_changed_byte_is_named_with_its_row(kept: World, change: str) -> None:
+    tamper(f"UPDATE evidence_disclosure SET {change} WHERE seq = 2")  # noqa: S608 - from above
+    assert faults(kept) == [(2, "Its content is not what was written.")]
+
+
+def test_a_row_taken_out_of_the_middle_is_missed(kept: World) -> None:
+    tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
+    assert faults(kept) == [(2, "Rows 2 to 2 are missing.")]
+
+
+def test_the_last_row_is_missed(kept: World) -> None:
+    tamper("DELETE FROM evidence_disclosure WHERE seq = 5")
+    assert faults(kept) == [(5, "Rows 5 to 5 are missing at the end.")]
+
+
+def test_the_last_row_is_missed_even_if_the_end_moves_back(kept: World) -> None:
+    tamper("DELETE FROM evidence_disclosure WHERE seq = 5")
+    tamper(
+        "UPDATE evidence_chain SET seq = 4,"
+        " digest = (SELECT digest FROM evidence_disclosure WHERE seq = 4)"
+    )
+    assert faults(kept) == [(4, "The end of the chain was not sealed here.")]
+
+
+def test_rows_that_a_signature_covers_are_missed_even_under_an_old_seal(world: World) -> None:
+    """Putting back an old copy of everything but the checkpoints."""
+    world.get(LIST)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT seq, digest, seal FROM evidence_chain")
+        old = cursor.fetchone()
+    world.get(LIST)
+    checkpoint(world.owner_id, now=NOW)
+    tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
+    tamper("UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s", *old)
+    assert faults(world) == [(2, "Rows 2 to 2 are missing: a signed checkpoint saw them.")]
+
+
+def test_a_chain_that_is_gone_is_missed(kept: World) -> None:
+    tamper("DELETE FROM evidence_disclosure")
+    tamper("DELETE FROM evidence_chain")
+    assert faults(kept) == [(3, "A checkpoint names this chain, and it is gone.")]
+
+
+def test_a_chain_written_anew_has_no_seal(kept: World) -> None:
+    tamper("UPDATE evidence_disclosure SET record_count = 0 WHERE seq = 5")
+    rehashed(kept, 5)
+    assert faults(kept) == [(5, "The end of the chain was not sealed here.")]
+
+
+def test_a_chain_written_anew_differs_from_what_was_signed(kept: World) -> None:
+    tamper("UPDATE evidence_disclosure SET record_count = 0 WHERE seq = 3")
+    rehashed(kept, 3)
+    message = "A signed checkpoint saw another row here: the chain was written anew."
+    assert faults(kept) == [(3, message)]
+
+
+def test_a_fork_is_named(kept: World) -> None:
+    tamper("UPDATE evidence_disclosure SET previous = digest WHERE seq = 4")
+    assert faults(kept) == [(4, "It does not follow the row before it: the chain forks.")]
+
+
+def test_rows_smuggled_in_at_the_end_are_not_counted(kept: World) -> None:
+    tamper(
+        "INSERT INTO evidence_disclosure SELECT chain, seq + 1, at, client_id, token_id, request_id,"
+        " route, covered, record_count, size_bytes, pseudonyms, digest, digest"
+        " FROM evidence_disclosure WHERE seq = 5"
+    )
+    assert faults(kept) == [(6, "The end of the chain does not count this row.")]
+
+
+@pytest.mark.parametrize("change", ["heads = '[]'", "note = replace(note, E'\\n3\\n', E'\\n2\\n')",
+                                    "note = left(note, -8)"])  # fmt: skip
+def test_a_forged_checkpoint_is_named(kept: World, change: str) -> None:
+    tamper(f"UPDATE evidence_checkpoint SET {change}")  # noqa: S608 - from above
+    [(_, message)] = faults(kept)
+    assert message == f"The checkpoint of {NOW:%Y-%m-%d %H:%M} UTC was not signed here."
+
+
+def test_verify_ends_with_a_failure_that_a_schedule_notices(kept: World) -> None:
+    tamper("DELETE FROM evidence_disclosure WHERE seq = 5")
+    err = StringIO()
+    with pytest.raises(CommandError, match="not whole"):
+        call_command("ledger", "verify", stderr=err)
+    assert "row 5: Rows 5 to 5 are missing at the end." in err.getvalue()
+
+
+@pytest.fixture
+def committed(transactional_db: None) -> World:
+    return World.build()
+
+
+def test_two_at_once_make_one_chain(committed: World) -> None:
+    def ask(_: int) -> int:
+        try:
+            return committed.get(LIST).status
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(ask, range(24))) == {200}
+    verdict = verify(committed.owner_id)
+    assert (verdict.rows, verdict.chains, verdict.faults) == (24, 1, [])
