@@ -19,6 +19,7 @@ UNSCOPED = (
     "evidence/models/",
     "evidence/access/",
     "evidence/storing/",
+    "evidence/ledger/",
     "evidence/admin/",
     "evidence/consent/",
     "evidence/management/granting.py",  # connections and clients by name

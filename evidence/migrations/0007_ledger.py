@@ -25,7 +25,7 @@ DROP FUNCTION evidence_ledger_is_added_to();
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("evidence", "0004_links"),
+        ("evidence", "0006_authorizations"),
     ]
 
     operations = [
