@@ -25,7 +25,7 @@ DROP FUNCTION evidence_ledger_is_added_to();
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("evidence", "0006_authorizations"),
+        ("evidence", "0007_embedded_streams"),
     ]
 
     operations = [
