@@ -6,6 +6,7 @@ There is no third way in, and no argument that skips a check.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
 from urllib.parse import quote
@@ -63,9 +64,15 @@ class HttpRest:
     """The API of a remote provider; the authority is the bearer itself."""
 
     def __init__(self, provider_url: str, *, client: httpx2.Client | None = None) -> None:
-        # Redirects are not followed: the bearer goes to the provider and nowhere else.
-        self._client = client or httpx2.Client(timeout=30.0, follow_redirects=False)
+        self._given = client
         self._origin = provider_url.rstrip("/")
+
+    @cached_property
+    def _client(self) -> httpx2.Client:
+        """Opened with the first request: loading the certificates takes longer than a handshake
+        may, when a host starts the process and waits for its first answer."""
+        # Redirects are not followed: the bearer goes to the provider and nowhere else.
+        return self._given or httpx2.Client(timeout=30.0, follow_redirects=False)
 
     def get(
         self,

@@ -9,16 +9,6 @@ from mcp_adapter.rest import Rest
 from mcp_adapter.server import Identity, build_server
 from mcp_adapter.transport import threads
 
-OWNER_TOKEN_PREFIX = "pdpp_own_"  # noqa: S105 - the mark of an owner token, not a token
-
-
-def owner_credential(environment: dict[str, str]) -> str | None:
-    """The name of a variable that holds an owner token, whatever the variable is called."""
-    for name, value in environment.items():
-        if value.strip().removeprefix("Bearer ").startswith(OWNER_TOKEN_PREFIX):
-            return name
-    return None
-
 
 def serve(rest: Rest, authenticate: Callable[[], object], *, identity: Identity) -> None:
     """Serve until standard input ends. Nothing but the protocol is written to standard output.

@@ -2,12 +2,17 @@
 
 import sys
 
-from evidence.cli import app
+from pdpp_site.starting import imported_fast
 
 
 def main() -> None:
     """Run the command line of this process."""
-    sys.exit(app.run(app.built(), sys.argv[1:]))
+    with imported_fast():
+        from evidence.cli import app
+        from pdpp_site.remote_mcp import mcp
+
+        commands = app.built(mcp)
+    sys.exit(app.run(commands, sys.argv[1:]))
 
 
 if __name__ == "__main__":

@@ -33,6 +33,10 @@ class Credentials:
 
     def bearer(self, now: datetime) -> str:
         """The token to send; a `Failure` where there is none that may be used."""
+        return self.check(now) or self.renewed(now)
+
+    def check(self, now: datetime) -> str | None:
+        """The same without asking anybody: None where the token has to be renewed first."""
         given = self.environment.get(ACCESS_TOKEN, "").strip().removeprefix("Bearer ")
         if given:
             return not_owners(given, where=ACCESS_TOKEN)
@@ -41,7 +45,7 @@ class Credentials:
             return _token(entry)
         if not _renewable(entry):
             raise self._expired()
-        return self.renewed(now)
+        return None
 
     def renewed(self, now: datetime) -> str:
         """Renew the cached token, unless another process has just done it."""
@@ -60,7 +64,7 @@ class Credentials:
                 f"There is no credential for {self.provider_url}.", self.provider_url
             )
         if is_owners(entry):
-            raise _owners(str(self.cache.path(self.provider_url)))
+            raise owners(str(self.cache.path(self.provider_url)))
         not_owners(_token(entry), where=str(self.cache.path(self.provider_url)))
         return entry
 
@@ -84,13 +88,13 @@ def owner_credential(environment: Mapping[str, str]) -> str | None:
 def refuse_owners(environment: Mapping[str, str]) -> None:
     """An agent's process inherits its environment, so the owner's own keys may not be in it."""
     if (name := owner_credential(environment)) is not None:
-        raise _owners(name)
+        raise owners(name)
 
 
 def not_owners(token: str, *, where: str) -> str:
     """The token, if it does not show that it is an owner's."""
     if token.startswith(OWNER_TOKEN_PREFIX):
-        raise _owners(where)
+        raise owners(where)
     return token
 
 
@@ -104,7 +108,8 @@ def not_connected(message: str, provider_url: str) -> Failure:
     )
 
 
-def _owners(where: str) -> Failure:
+def owners(where: str) -> Failure:
+    """What was found there belongs to the owner."""
     return Failure(
         "owner_credential",
         f"{where} holds a credential of the owner, which agents and this command never use.",

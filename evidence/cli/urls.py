@@ -1,9 +1,11 @@
 """URLs of providers, in one form."""
 
+import re
 from urllib.parse import urlsplit, urlunsplit
 
 from evidence.cli.failures import usage
 
+_HOST = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -16,13 +18,13 @@ def normalized(url: str) -> str:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if parts.scheme not in _PORTS or not host or parts.username is not None:
+    if parts.scheme not in _PORTS or not _HOST.fullmatch(host or "") or parts.username is not None:
         raise usage(
             f"{url[:200]!r} is not the URL of a provider.",
             param="URL",
             next_step="Pass something like https://records.example",
         )
-    named = f"[{host}]" if ":" in host else host
+    named = f"[{host}]" if ":" in str(host) else str(host)
     if port not in (None, _PORTS[parts.scheme]):
         named = f"{named}:{port}"
     path = parts.path.rstrip("/")

@@ -10,7 +10,6 @@ import anyio
 import pytest
 from mcp import Client, StdioServerParameters
 
-from mcp_adapter import stdio
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import ERAS, ask, refusal, seen
 from tests.scenarios import scenario
@@ -80,19 +79,3 @@ def test_nothing_but_the_protocol_is_written_to_standard_output() -> None:
     rest, _ = process.communicate(timeout=20)
 
     assert all(line.startswith('{"jsonrpc":"2.0"') for line in [*lines, *rest.splitlines()])
-
-
-@scenario("C6")
-@pytest.mark.parametrize(
-    ("environment", "found"),
-    [
-        ({"PDPP_ACCESS_TOKEN": "pdpp_own_abc"}, "PDPP_ACCESS_TOKEN"),
-        ({"WHATEVER": "Bearer pdpp_own_abc", "PATH": "/bin"}, "WHATEVER"),
-        ({"PDPP_ACCESS_TOKEN": "pdpp_at_abc", "PATH": "/bin"}, None),
-        ({}, None),
-    ],
-)
-def test_an_owner_token_anywhere_in_the_environment_is_noticed(
-    environment: dict[str, str], found: str | None
-) -> None:
-    assert stdio.owner_credential(environment) == found

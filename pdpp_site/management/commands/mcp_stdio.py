@@ -5,19 +5,19 @@ Exit codes, as in sysexits.h: 77, an owner's credential is in reach and an agent
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from typing_extensions import override
 
+from evidence.cli import exits
+from evidence.cli.credentials import refuse_owners
+from evidence.cli.failures import Failure
 from mcp_adapter import stdio
 from mcp_adapter.inprocess import InProcessRest
 from mcp_adapter.rest import Refused
 from pdpp_site import mcp
-
-NO_PERMISSION = 77
-NOT_CONFIGURED = 78
-OWNER_VARIABLES = ("PDPP_OWNER_TOKEN", "PDPP_OWNER_SESSION")
 
 
 class Command(BaseCommand):
@@ -28,33 +28,31 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        refuse_owner_credentials(dict(os.environ))
+        refuse_owner_credentials(os.environ)
         bearer = os.environ.get("PDPP_ACCESS_TOKEN", "").strip()
         require_usable(bearer)
         # Every call asks again, so that a grant revoked in the meantime ends at once.
         stdio.serve(InProcessRest(), lambda: mcp.authenticate(bearer), identity=mcp.identity())
 
 
-def refuse_owner_credentials(environment: dict[str, str]) -> None:
+def refuse_owner_credentials(environment: Mapping[str, str]) -> None:
     """An agent's process inherits its environment, so the owner's own keys may not be in it."""
-    named = next((name for name in OWNER_VARIABLES if environment.get(name)), None)
-    found = named or stdio.owner_credential(environment)
-    if found is not None:
+    try:
+        refuse_owners(environment)
+    except Failure as failure:
         raise CommandError(
-            f"{found} holds a credential of the owner. Unset it and pass an agent's own token in "
-            "PDPP_ACCESS_TOKEN.",
-            returncode=NO_PERMISSION,
-        )
+            f"{failure.message} {failure.next_step}", returncode=failure.exit_code
+        ) from None
 
 
 def require_usable(bearer: str) -> None:
     """Better to fail at the start than on the first question."""
     if not bearer:
-        raise CommandError("Set PDPP_ACCESS_TOKEN.", returncode=NOT_CONFIGURED)
+        raise CommandError("Set PDPP_ACCESS_TOKEN.", returncode=exits.NOT_CONNECTED)
     try:
         mcp.authenticate(bearer)
     except Refused as refused:
         raise CommandError(
             f"PDPP_ACCESS_TOKEN does not work at {mcp.RESOURCE}: {refused.error['message']}",
-            returncode=NOT_CONFIGURED,
+            returncode=exits.NOT_CONNECTED,
         ) from None
