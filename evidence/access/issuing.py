@@ -74,20 +74,37 @@ def holder(client_id: str, *, display_name: str, owner_id: str, now: datetime) -
 
 @transaction.atomic
 def issue(
-    requests: Sequence[GrantRequest], *, client: Client, now: datetime
+    requests: Sequence[GrantRequest], *, client: Client, now: datetime, approval: str | None = None
 ) -> tuple[Package, list[Grant]]:
-    """A package of one grant for each request; all of them or none.
+    """A package of one grant for each request; all of them or none. An ``approval`` holds once.
 
     Raises ``ConnectionNotFound``, ``StreamNotDeclared``, ``UnknownField`` and ``InvalidRequest``.
     """
     if not requests:
         raise InvalidRequest(message="A package needs at least one grant.", param="connections")
     package = Package.unscoped.create(
-        package_id=new_id("pkg_"), owner_id=client.owner_id, client=client, created_at=now
+        package_id=new_id("pkg_"),
+        owner_id=client.owner_id,
+        client=client,
+        approval=approval,
+        created_at=now,
     )
     taken: set[tuple[str, str]] = set()
     grants = [_issued(request, package=package, taken=taken, now=now) for request in requests]
     return package, grants
+
+
+def approved_before(approval: str) -> str | None:
+    """The id of the package that was issued under this approval."""
+    ids = Package.unscoped.filter(approval=approval).values_list("package_id", flat=True)
+    return ids.first()
+
+
+def hold_sources(owner_id: str) -> None:
+    """Until the end of the transaction nobody declares a source anew or issues what they show from
+    another form: what is read of them from here on is what is issued."""
+    rows = Source.unscoped.select_for_update().filter(owner_id=owner_id).order_by("pk")
+    list(rows.values_list("pk"))
 
 
 def mint_token(

@@ -4,22 +4,29 @@ Three callers, one page: ``/oauth/authorize``, ``/device`` and the approval of `
 has made sure that the owner is signed in, and calls ``review`` to ask and ``decided`` on the POST.
 """
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import groupby
 
+from django.core.exceptions import PermissionDenied
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import render
 from django.utils import timezone
 
-from evidence.access.issuing import GrantRequest, holder, issue
-from evidence.access.owning import owner_scope
-from evidence.access.resolving import StreamRequest
-from evidence.access.scope import ConnectionFacts, Scope
-from evidence.consent.asking import Asked, RequestedAccess
-from evidence.consent.owners_only import fenced
+from evidence.access.issuing import approved_before, hold_sources, holder, issue
+from evidence.consent import revisions
+from evidence.consent.asking import Asked
+from evidence.consent.choosing import Choice, is_answer
+from evidence.consent.offers import SourceOffer, asked_offers, readable_connections, whole_offers
+from evidence.consent.owners_only import is_owner
+from evidence.consent.review_page import Review, review_page
 from evidence.models.owners import OWNER_ID
 from evidence.refusals import Refusal
+
+OURS = frozenset({"csrfmiddlewaretoken", "decision", "pick", "mark", "revision"})
+EMPTY = "Nothing is chosen yet: tick at least one connection, or do not allow it."
+FAULTY = "Something below needs another look; it is marked."
+NOT_SEEN = "This is not what you were shown last. Look at what it comes to now, then allow it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +41,6 @@ class Denied:
     """The owner said no."""
 
 
-@fenced
 def review(
     request: HttpRequest,
     asked: Asked,
@@ -44,86 +50,125 @@ def review(
     error: str = "",
 ) -> HttpResponse:
     """The page. Its form posts to ``action_url`` with the ``hidden`` fields as they are."""
-    scope = owner_scope(OWNER_ID)
-    wanted = {each.source_id for each in asked.details}
-    connections = [
-        (each, scope.sources[each.source_pk])
-        for each in scope.connections.values()
-        if not wanted or scope.sources[each.source_pk].source_id in wanted
-    ]
-    context = {
-        "asked": asked,
-        "connections": connections,
-        "action_url": action_url,
-        "hidden": hidden,
-        "error": error,
-    }
-    return render(request, "evidence/consent/review.html", context, status=422 if error else 200)
+    _require_owner(request)
+    question = _Question(request, asked)
+    return question.page(action_url=action_url, hidden=hidden, error=error)
 
 
 def decided(request: HttpRequest, asked: Asked) -> Approved | Denied | HttpResponse:
-    """The owner's answer. A response where it cannot be taken as it is; nothing is stored then.
+    """The owner's answer. A response where there is none yet; nothing is stored then.
 
-    The caller's own fields come back in the page: everything posted that is not the page's.
+    The caller's own fields come back in the page: everything posted that is not the page's. The same
+    form sent twice is approved once, and gives the same package both times.
     """
-    if request.POST.get("decision") != "allow":
+    _require_owner(request)
+    decision = request.POST.get("decision")
+    if decision == "deny":
         return Denied()
-    now = timezone.now()
-    try:
-        client = holder(
-            asked.client.client_id, display_name=asked.client.name, owner_id=OWNER_ID, now=now
+    with transaction.atomic():
+        if decision == "allow":
+            hold_sources(OWNER_ID)
+        question = _Question(request, asked)
+        error = question.reason_not_to_approve() if decision == "allow" else ""
+        if decision == "allow" and not error:
+            try:
+                return question.approved()
+            except Refusal as refusal:
+                error = refusal.message
+    return question.page(action_url=request.path, hidden=question.hidden, error=error)
+
+
+class _Question:
+    """One client's question, and the owner's answers to it so far."""
+
+    def __init__(self, request: HttpRequest, asked: Asked) -> None:
+        self._request = request
+        self._asked = asked
+        self._offers, self._unknown = _offers(asked)
+        self._choice = Choice(
+            self._offers,
+            request.POST if _has_answers(request, self._offers) else None,
+            at_most=min((d.expires_at for d in asked.details if d.expires_at), default=None),
+            ticked=bool(asked.details),
         )
-        package, _ = issue(_requests(request, asked), client=client, now=now)
-    except Refusal as refusal:
-        ours = {"csrfmiddlewaretoken", "decision", "connections"}
-        hidden = {name: str(value) for name, value in request.POST.items() if name not in ours}
-        return review(request, asked, action_url=request.path, hidden=hidden, error=refusal.message)
-    return Approved(package.pk)
 
+    def page(self, *, action_url: str, hidden: Mapping[str, str], error: str) -> HttpResponse:
+        mark = secrets.token_urlsafe(16)
+        complete = self._choice.check()
+        if not complete and not error and not self._choice.is_empty and self._choice.has_errors:
+            error = FAULTY
+        return review_page(
+            self._request,
+            Review(
+                asked=self._asked,
+                choice=self._choice,
+                unknown=self._unknown,
+                action_url=action_url,
+                hidden=hidden,
+                error=error,
+                mark=mark,
+                revision=self._revision(mark) if complete else "",
+            ),
+        )
 
-def _requests(request: HttpRequest, asked: Asked) -> list[GrantRequest]:
-    scope = owner_scope(OWNER_ID)
-    chosen = request.POST.getlist("connections")
-    ticked = [each for each in scope.connections.values() if each.connection_id in chosen]
-    if not asked.details:
-        ticked.sort(key=lambda each: each.source_pk)
-        return [
-            _whole_source(scope, source_pk, list(group))
-            for source_pk, group in groupby(ticked, key=lambda each: each.source_pk)
+    def reason_not_to_approve(self) -> str:
+        """Empty where the owner has seen exactly what an approval would give."""
+        if self._choice.is_empty:
+            return EMPTY
+        if not self._choice.check():
+            return FAULTY
+        mark, given = (self._request.POST.get(name, "") for name in ("mark", "revision"))
+        if not mark or not revisions.is_same(given, self._revision(mark)):
+            return NOT_SEEN
+        return ""
+
+    def approved(self) -> Approved:
+        """Stores the approval. Raises ``Refusal`` for what cannot be given any more."""
+        now = timezone.now()
+        mark = self._request.POST["mark"]
+        if (before := approved_before(mark)) is not None:
+            return Approved(before)
+        client = self._asked.client
+        held_by = holder(client.client_id, display_name=client.name, owner_id=OWNER_ID, now=now)
+        package, _ = issue(self._choice.draft.requests(now), client=held_by, now=now, approval=mark)
+        return Approved(package.pk)
+
+    @property
+    def hidden(self) -> dict[str, str]:
+        """The caller's own fields."""
+        return {
+            name: str(value)
+            for name, value in self._request.POST.items()
+            if name not in OURS and not is_answer(self._offers, name)
+        }
+
+    def _revision(self, mark: str) -> str:
+        asked = self._asked
+        question = [
+            repr(each)
+            for each in (asked.client, asked.resource, asked.redirect_host, asked.details)
         ]
-    return [_asked_for(scope, detail, ticked) for detail in asked.details]
+        return revisions.revision(
+            self._choice.draft.sources,
+            question=[*question, sorted(asked.claims.items())],
+            ends=self._choice.ends,
+            mark=mark,
+            user_pk=self._request.user.pk,
+        )
 
 
-def _whole_source(scope: Scope, source_pk: int, ticked: list[ConnectionFacts]) -> GrantRequest:
-    [held] = [grant for grant in scope.grants if grant.source_pk == source_pk]
-    return GrantRequest(
-        connection_ids=[each.connection_id for each in ticked],
-        streams=[StreamRequest(name=stream.name) for stream in held.streams],
-    )
+def _offers(asked: Asked) -> tuple[list[SourceOffer], list[str]]:
+    if asked.details:
+        return asked_offers(asked.details, owner_id=OWNER_ID)
+    return whole_offers(readable_connections(OWNER_ID)), []
 
 
-def _asked_for(
-    scope: Scope, detail: RequestedAccess, ticked: list[ConnectionFacts]
-) -> GrantRequest:
-    return GrantRequest(
-        connection_ids=[
-            each.connection_id
-            for each in ticked
-            if scope.sources[each.source_pk].source_id == detail.source_id
-        ],
-        streams=[
-            StreamRequest(
-                name=stream.name,
-                fields=stream.fields,
-                resources=stream.resources,
-                since=stream.since,
-                until=stream.until,
-            )
-            for stream in detail.streams
-        ],
-        purpose_code=detail.purpose_code,
-        purpose_description=detail.purpose_description,
-        access_mode=detail.access_mode,
-        retention=detail.retention,
-        expires_at=detail.expires_at,
-    )
+def _has_answers(request: HttpRequest, offers: list[SourceOffer]) -> bool:
+    """Whether the form of the page was sent, and not only some other form of the caller."""
+    return "mark" in request.POST and any(is_answer(offers, name) for name in request.POST)
+
+
+def _require_owner(request: HttpRequest) -> None:
+    """The callers ask for a sign-in first; whatever they forget ends here."""
+    if not is_owner(request.user):
+        raise PermissionDenied

@@ -192,7 +192,7 @@ class StreamForm(forms.Form):
 
     @override
     def clean(self) -> None:
-        if self.errors or not self.cleaned_data["included"]:
+        if self.errors or not self.cleaned_data["included"] or not self._connection_ids:
             return
         if "chosen" in self.fields and not self.cleaned_data["chosen"]:
             self.add_error("chosen", "Tick at least one field.")

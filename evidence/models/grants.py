@@ -13,11 +13,16 @@ from evidence.models.sources import Source, SourceDeclaration
 
 
 class Package(models.Model):
-    """What one client holds: one or more grants, each of one source."""
+    """What one client holds: one or more grants, each of one source.
+
+    ``approval`` names the one form by which the owner allowed it, where there was one, so that the
+    same form sent twice allows it once.
+    """
 
     package_id = models.TextField(primary_key=True, db_collation="C")
     owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
     client = models.ForeignKey(Client, on_delete=models.PROTECT, related_name="+")
+    approval = models.TextField(null=True, unique=True, db_collation="C")
     created_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True)
 
@@ -36,7 +41,7 @@ class Grant(models.Model):
 
     ``streams`` is a list of ``{name, instance_ids[], fields[], filters[], relations[], views[],
     resources?[], time_constraint?{field, since?, until?}}``. An empty list allows nothing. A
-    trigger refuses any later change but revocation and succession.
+    trigger refuses any later change but pausing, revocation and succession.
     """
 
     class AccessMode(models.TextChoices):
@@ -54,6 +59,7 @@ class Grant(models.Model):
     retention = models.JSONField(null=True)
     issued_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
+    paused_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     superseded_by = models.OneToOneField(
         "self", null=True, on_delete=models.PROTECT, related_name="+"
@@ -78,6 +84,30 @@ class Grant(models.Model):
     @override
     def __str__(self) -> str:
         return self.grant_id
+
+
+class PackageUse(models.Model):
+    """How many requests were made with the tokens of a package on one day (UTC), and when last.
+
+    Counted in memory and written now and then (``evidence.access.usage``).
+    """
+
+    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="+")
+    day = models.DateField()
+    requests = models.PositiveBigIntegerField()
+    last_at = models.DateTimeField()
+
+    unscoped = models.Manager["PackageUse"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(fields=["package", "day"], name="package_use_once_a_day")
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.package_id} on {self.day}"
 
 
 class AccessToken(models.Model):

@@ -1,0 +1,152 @@
+"""How the question is laid out: who asks, what of each stream with what it comes to, what stays
+hidden, and the answer."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from evidence.access.describing import quoted
+from evidence.access.handing_over import WHERE
+from evidence.consent.asking import Asked, RequestedAccess
+from evidence.consent.choosing import Choice, SourceChoice
+from evidence.consent.offers import readable_connections
+from evidence.consent.owners_only import fenced
+from evidence.consent.plain_text import line
+from evidence.consent.previews import Previews, StreamPreview, previews
+from evidence.consent.stream_form import StreamForm
+from evidence.models.owners import OWNER_ID
+
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+CLAIMS: Mapping[str, str] = {
+    "client_uri": "Its address",
+    "policy_uri": "Its privacy policy",
+    "tos_uri": "Its terms",
+    "software_id": "Software",
+    "software_version": "Version",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Review:
+    """Everything that one rendering shows. ``revision`` is empty where nothing can be allowed yet."""
+
+    asked: Asked
+    choice: Choice
+    unknown: Sequence[str]
+    action_url: str
+    hidden: Mapping[str, str]
+    error: str
+    mark: str
+    revision: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRow:
+    form: StreamForm
+    preview: StreamPreview | None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    choice: SourceChoice
+    streams: list[StreamRow]
+
+
+@fenced
+def review_page(request: HttpRequest, shown: Review) -> HttpResponse:
+    """422 where something has to be put right first."""
+    found = previews(shown.choice.draft.sources)
+    asked = shown.asked
+    context = {
+        "shown": shown,
+        "client": asked.client,
+        "name": line(asked.client.name) or asked.client.client_id,
+        "identity": identity(asked),
+        "answers_to": answers_to(asked.redirect_host),
+        "works": WHERE[asked.resource],
+        "claims": [*_claims(asked)],
+        "rows": source_rows(shown.choice.sources, found),
+        "terms": shown.choice.terms,
+        "sentences": [each.words for each in found.values()],
+        "unseen": [*_unseen(shown.choice, found)],
+        "ends": shown.choice.terms.in_words if shown.choice.terms.is_valid() else "",
+        "once": any(each.access_mode == "single_use" for each in asked.details),
+    }
+    status = 422 if shown.error else 200
+    response = render(request, "evidence/consent/review.html", context, status=status)
+    response["Cache-Control"] = "private, no-store"
+    response["X-Frame-Options"] = "DENY"
+    return response
+
+
+def source_rows(sources: Sequence[SourceChoice], found: Previews) -> list[SourceRow]:
+    return [
+        SourceRow(
+            each, [StreamRow(form, found.get(str(form.prefix))) for form in each.draft.streams]
+        )
+        for each in sources
+    ]
+
+
+def identity(asked: Asked) -> str:
+    """What this server itself knows of who asks."""
+    if asked.client.verified:
+        return f"Verified: {asked.client.host} says that this program is its own."
+    if asked.client.registered_by == "owner":
+        return "You registered this program yourself."
+    return (
+        "Not verified: any program can call itself this. Go on only if you have just started to "
+        "connect it yourself."
+    )
+
+
+def answers_to(redirect_host: str | None) -> str:
+    if redirect_host is None:
+        return "the device or terminal that asked"
+    if redirect_host in LOOPBACK:
+        return "a program on the computer you are using now"
+    if redirect_host.endswith(":"):
+        return f"an app on this device that opens “{redirect_host}” links"
+    return redirect_host
+
+
+def _claims(asked: Asked) -> Iterator[tuple[str, str]]:
+    """What the client says of itself and its purpose, in its words."""
+    for detail in asked.details:
+        yield from _claims_of(detail)
+    if asked.client.uri and "client_uri" not in asked.claims:
+        yield CLAIMS["client_uri"], line(asked.client.uri, longest=200)
+    for name, value in sorted(asked.claims.items()):
+        if name == "client_name":
+            continue
+        yield CLAIMS.get(name, name.replace("_", " ").capitalize()), line(value, longest=200)
+
+
+def _claims_of(detail: RequestedAccess) -> Iterator[tuple[str, str]]:
+    yield "What for", line(detail.purpose_description or detail.purpose_code, longest=400)
+    if detail.access_mode == "single_use":
+        yield "How often", "once"
+    if detail.retention:
+        duration = line(str(detail.retention.get("max_duration", "a time it does not say")))
+        verb = {"anonymize": "made anonymous"}.get(
+            str(detail.retention.get("on_expiry")), "deleted"
+        )
+        yield "Its copies", f"kept for {duration}, then {verb}"
+
+
+def _unseen(choice: Choice, found: Previews) -> Iterator[str]:
+    """What stays hidden, in words: records and fields, streams, and connections."""
+    for each in found.values():
+        if each.unseen:
+            yield f"{each.words.label}: {each.unseen}"
+    chosen: set[str] = set()
+    for source in choice.draft.sources:
+        chosen.update(source.connection_ids)
+        left_out = [form.label for form in source.streams if form.terms is None and not form.errors]
+        if left_out:
+            yield f"{source.label}: all of {quoted(left_out)}"
+    others = [each for each in readable_connections(OWNER_ID) if each.pk not in chosen]
+    if others:
+        yield f"Everything in {quoted(each.display_name for each in others)}"
