@@ -122,6 +122,12 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
               "from_email:lease", "eva", "lease OR budget", "unicrn", "depositt unicornn"):  # fmt: skip
         yield "/v1/search", {"q": q, "limit": 2}
     yield "/v1/search", {"q": "lease", "sort": "-time"}
+    for mode in ("semantic", "hybrid"):
+        for q in ("lease deposit", "unicorn canal", "budgett signed"):
+            yield "/v1/search", {"q": q, "limit": 2, "mode": mode}
+    for mode in ("lexical", "hybrid"):
+        for chosen in ({"filter__is_seen": "true"}, {"filter__size_bytes__gte": 100}):
+            yield "/v1/search", {"q": "lease", "streams": "messages", "mode": mode, **chosen}
     for query in (
         {"metric": "count"}, {"metric": "sum", "field": "size_bytes"},
         {"metric": "count", "group_by": "from_name"},
@@ -132,10 +138,15 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
         yield f"{base}/aggregate", query
 
 
-def told(world: World, terms: Terms) -> list[tuple[str, int, str, tuple[int, ...]]]:
-    """All answers, with what may differ set aside and the lengths of cursors kept."""
+def told(
+    world: World, terms: Terms, *, under: str = ""
+) -> list[tuple[str, int, str, tuple[int, ...]]]:
+    """All answers of routes ``under`` a path, with what may differ set aside and the lengths of
+    cursors kept."""
     answers = []
     for path, query in routes(terms):
+        if not path.startswith(under):
+            continue
         answer = world.get(path, "zoe", **query)
         text = json.dumps(answer.body, sort_keys=True)
         lengths = tuple(len(match.group(0)) for match in CURSOR.finditer(text))
@@ -157,11 +168,17 @@ def test_what_is_outside_a_grant_changes_no_answer(
         world.grant("zoe", terms.request())
         for connection_id, data in before:
             world.put((connection_id, "messages", data))
+        world.embed()
         first = told(world, terms)
         _change_what_is_hidden(world, terms, after)
+        waiting = told(world, terms, under="/v1/search")
+        world.embed()
         second = told(world, terms)
         transaction.set_rollback(True)
     for one, other in zip(first, second, strict=True):
+        assert one == other
+    searches = [each for each in first if each[0].startswith("/v1/search")]
+    for one, other in zip(searches, waiting, strict=True):
         assert one == other
 
 

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 
 from evidence.access.counting import counted as counted
 from evidence.access.counting import narrowed
+from evidence.access.found import rows_of
 from evidence.access.levels import Levels, walked
 from evidence.access.places import Branch as Branch
 from evidence.access.places import Place, best_first, newest_first, place_of
 from evidence.access.places import Rank as Rank
 from evidence.access.places import Terms as Terms
-from evidence.access.rows import SHOWN, VisibleRecord, VisibleRecords
+from evidence.access.rows import VisibleRecord, VisibleRecords
 from evidence.access.scores import every, first, first_of_all
-from evidence.access.statements import Fragment, fetched_by_one_plan, joined
 
 FEW = 200
 """So many matches are fetched whole and put in order here."""
@@ -102,26 +102,9 @@ class Matches:
 
     def _with_rows(self, places: Sequence[Place]) -> list[Match]:
         """The rows of places, each asked once more whether it is visible; one query."""
-        parts = []
-        for number, branch in enumerate(self._branches):
-            here = [(at, each) for at, each in enumerate(places) if each.number == number]
-            for group in branch.visible.groups if here else ():
-                keys = (
-                    [at for at, _ in here],
-                    [each.connection_id for _, each in here],
-                    [each.record_key for _, each in here],
-                )
-                part = Fragment(
-                    f"SELECT n.at, {SHOWN} FROM unnest(%s::int[], %s::text[], %s::text[])"
-                    " AS n(at, id, key) JOIN evidence_record r ON r.connection_id = n.id"
-                    " AND r.record_key = n.key WHERE r.connection_id = ANY(%s)",
-                    (*keys, group.connection_ids),
-                )
-                parts.append(part + group.condition)
-        rows = {at: row for at, *row in fetched_by_one_plan(joined(" UNION ALL ", parts))}
-        found = []
-        for at, place in enumerate(places):
-            if at in rows:
-                visible = self._branches[place.number].visible
-                found.append(Match(visible, visible.cut(tuple(rows[at])), place.rank))
-        return found
+        streams = [branch.visible for branch in self._branches]
+        return [
+            Match(streams[place.number], record, place.rank)
+            for place, record in zip(places, rows_of(streams, places), strict=True)
+            if record is not None
+        ]

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import orjson
+from typing_extensions import override
 
 from evidence.access.scope import ConnectionFacts, Only, TimeRange
 from evidence.access.statements import Fragment, fetched_by_one_plan, joined, within
-from evidence.access.visible import VisibleStream
+from evidence.access.visible import Sight, VisibleStream
 
 SHOWN = (
     "r.connection_id, r.record_key, r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text"
@@ -68,6 +69,20 @@ class Group:
 class VisibleRecords(VisibleStream):
     """The rows of one stream of one source, cut to the grants that cover it."""
 
+    where: tuple[Fragment, ...] = ()
+
+    def chosen(self, where: Sequence[Fragment]) -> Self:
+        """Those of the rows that meet conditions of ``evidence.access.conditions`` as well."""
+        fewer = super().through(*self.sights)
+        fewer.where = (*self.where, *where)
+        return fewer
+
+    @override
+    def through(self, *sights: Sight) -> Self:
+        fewer = super().through(*sights)
+        fewer.where = self.where
+        return fewer
+
     @cached_property
     def groups(self) -> tuple[Group, ...]:
         together: dict[tuple[object, object], list[str]] = {}
@@ -75,9 +90,21 @@ class VisibleRecords(VisibleStream):
             ids = together.setdefault((sight.terms.time, sight.terms.records), [])
             ids.extend(facts.connection_id for facts in sight.connections)
         return tuple(
-            Group(ids, _condition(self.stream.name, time, records))
+            Group(ids, _condition(self.stream.name, time, records) + self._choice(ids))
             for (time, records), ids in together.items()
         )
+
+    def _choice(self, connection_ids: list[str]) -> Fragment:
+        """``where`` for whatever table ``r`` is: those whose records meet it."""
+        if not self.where:
+            return Fragment("")
+        choice = Fragment(
+            " AND (r.connection_id, r.stream, r.record_key) IN"
+            " (SELECT r.connection_id, r.stream, r.record_key FROM evidence_record r"
+            " WHERE r.connection_id = ANY(%s) AND r.stream = %s",
+            (connection_ids, self.stream.name),
+        )
+        return choice + joined("", self.where) + Fragment(")")
 
     def page(
         self,

@@ -61,7 +61,11 @@ class VisibleStream:
             for facts in sight.connections
             if facts.connection_id == connection_id
         )
-        return type(self)(self.source, self.stream, self.layout, tuple(sights))
+        return self.through(*sights)
+
+    def through(self, *sights: Sight) -> Self:
+        """The same rows as far as these sights of it go."""
+        return type(self)(self.source, self.stream, self.layout, sights)
 
     def candidates(self) -> list[dict[str, object]]:
         """The connections, as an ambiguity names them."""

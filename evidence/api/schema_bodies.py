@@ -150,7 +150,10 @@ def _query(row: StreamCapability) -> Json:
             aggregations[name] = fields
     return {
         "range_filters": ranges,
-        "search": {"lexical_fields": [f.field.name for f in row.fields if f.lexical]},
+        "search": {
+            "lexical_fields": [f.field.name for f in row.fields if f.lexical],
+            "semantic_fields": [f.field.name for f in row.fields if f.semantic],
+        },
         "aggregations": aggregations,
         "expand": [
             {
@@ -180,7 +183,9 @@ def _capability(capability: FieldCapability) -> Json:
     body["lexical_search"] = {"declared": field.lexical, "usable": capability.lexical} | (
         reason if field.lexical else {}
     )
-    body["semantic_search"] = {"declared": field.semantic, "usable": False}
+    body["semantic_search"] = {"declared": field.semantic, "usable": capability.semantic} | (
+        reason if field.semantic else {}
+    )
     body["aggregation"] = {
         name: {"declared": name in field.aggregations, "usable": name in capability.aggregations}
         | (reason if name in field.aggregations else {})
@@ -271,6 +276,8 @@ def flags(capability: FieldCapability) -> str:
         parts.append("r=" + "|".join(capability.range_operators))
     if capability.lexical:
         parts.append("lex")
+    if capability.semantic:
+        parts.append("sem")
     if capability.aggregations:
         order = ("count_distinct", "group_by", "group_by_time", "sum", "min", "max")
         parts.append("a=" + "|".join(name for name in order if name in capability.aggregations))

@@ -3,17 +3,20 @@
 import hashlib
 from typing import Any
 
+from evidence.access.vectors import MILLIONTHS
 from evidence.analyser.passages import marked, plain
 from evidence.api.envelopes import instant, origin_of, record_route, source_labels, window_read
 from evidence.api.params import Notice
+from evidence.reading.asked import Found
 from evidence.reading.hits import Excerpt, Hit
-from evidence.reading.search import Found
+from evidence.reading.modes import HYBRID, LEXICAL
 
 Json = dict[str, Any]
 
 
-def hit(found: Hit) -> Json:
-    """One result. Without a proven text match there is no snippet and no excerpt (B3)."""
+def hit(found: Hit, *, mode: str) -> Json:
+    """One result. Without a proven text match there is no excerpt (B3); the snippet of a hit that
+    is near in meaning says so, and where to read on."""
     visible, record = found.visible, found.record
     body: Json = {
         "object": "search_result",
@@ -27,11 +30,7 @@ def hit(found: Hit) -> Json:
         "matched_fields": list(dict.fromkeys(excerpt.field for excerpt in found.excerpts)),
         "record_url": record_route(visible.stream.name, record.record_key)
         + f"?connection_id={record.connection.connection_id}",
-        "score": {
-            "kind": "field_impact",
-            "value": found.match.rank.score,
-            "order": "higher_is_better",
-        },
+        **_ranking(found, mode),
         "evidence_excerpts": [_excerpt(found, excerpt) for excerpt in found.excerpts],
     }
     if found.title is not None:
@@ -41,29 +40,71 @@ def hit(found: Hit) -> Json:
     if found.excerpts:
         best = found.excerpts[0]
         body["snippet"] = {"field": best.field, "text": marked(best.text, best.passage)}
+    elif found.nearest is not None:
+        body["snippet"] = _passage(found, found.nearest)
     return body
 
 
-def meta(found: Found) -> Json:
+def _ranking(found: Hit, mode: str) -> Json:
+    """Why a hit stands where it does."""
+    scores = {}
+    if found.rank is not None:
+        scores["lexical"] = {
+            "kind": "field_impact",
+            "value": found.rank.score,
+            "order": "higher_is_better",
+        }
+    if found.near is not None:
+        scores["semantic"] = {
+            "kind": "semantic_distance",
+            "value": round(1 - found.near.points / MILLIONTHS, 6),
+            "order": "lower_is_better",
+        }
+    if mode != HYBRID:
+        retrieval = {} if mode == LEXICAL else {"retrieval_mode": mode}
+        return retrieval | {"score": scores[mode]}
+    return {"retrieval_mode": mode, "retrieval_sources": list(scores), "scores": scores}
+
+
+def meta(found: Found, *, mode: str) -> Json:
     """Counts and recall, never more certain than they are."""
-    accuracy = "lower_bound" if found.lower_bound else "exact"
-    body: Json = {
-        "count": found.count,
-        "count_accuracy": accuracy,
-        "recall": {
-            "complete": found.complete,
-            "ranking_scope": "all_matches",
-            "truncated": not found.complete,
-        },
-    }
-    body["match"] = "all_words" if found.any_word is None else "any_word"
+    body: Json = {"recall": _recall(found)}
+    if found.count is not None:
+        body["count"] = found.count
+        body["count_accuracy"] = "lower_bound" if found.lower_bound else "exact"
+    if mode != LEXICAL:
+        body["search_mode"] = mode
+    if found.lexical:
+        body["match"] = "all_words" if found.any_word is None else "any_word"
     if found.suggestions:
         body["suggestions"] = {word: list(each) for word, each in found.suggestions.items()}
+    if found.waiting:
+        body["index_maintenance"] = _maintenance(found)
     if not found.hits:
         body["hint"] = _hint(found)
     elif found.any_word is not None:
         body["note"] = _note(found)
     return body
+
+
+def _recall(found: Found) -> Json:
+    complete = found.complete and not found.waiting
+    body: Json = {
+        "complete": complete,
+        "ranking_scope": "all_matches" if found.window is None else "candidate_window",
+        "truncated": not complete,
+    }
+    return body | ({} if found.window is None else {"candidate_window_limit": found.window})
+
+
+def _maintenance(found: Found) -> Json:
+    return {
+        "pending_scopes": [
+            {"connection_id": connection_id, "stream": stream}
+            for connection_id, stream in found.waiting
+        ],
+        "note": "The newest records there are not yet found by their meaning; by their words they are.",
+    }
 
 
 def _note(found: Found) -> str:
@@ -105,6 +146,26 @@ def skipped(found: Found) -> list[Notice]:
             {"streams": names},
         )
     ]
+
+
+def _passage(found: Hit, nearest: Excerpt) -> Json:
+    """A passage that is near in meaning, which proves nothing: no excerpt, but where to read it."""
+    record, start = found.record, nearest.passage.start
+    read = window_read(
+        found.visible.stream.name,
+        record.record_key,
+        nearest.field,
+        record.connection.connection_id,
+    )
+    return {
+        "field": nearest.field,
+        "text": plain(nearest.text, nearest.passage),
+        "provenance": "semantic_passage",
+        "start_chars": start,
+        "end_chars": nearest.passage.end,
+        "total_chars": len(nearest.text),
+        "read": {**read, "offset_chars": start},
+    }
 
 
 def _excerpt(found: Hit, excerpt: Excerpt) -> Json:

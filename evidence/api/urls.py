@@ -11,7 +11,7 @@ from evidence.api.views.ingest import IngestView
 from evidence.api.views.record import RecordView
 from evidence.api.views.records import RecordsView
 from evidence.api.views.schema import SchemaView
-from evidence.api.views.search import SearchView
+from evidence.api.views.search import HybridSearchView, SearchView, SemanticSearchView
 from evidence.api.views.state import StateView
 from evidence.api.views.streams import StreamsView, StreamView
 from evidence.api.views.unknown import UnknownRouteView
@@ -28,6 +28,8 @@ urlpatterns = [
     path("blobs", BlobsView.as_view()),
     path("blobs/<path:blob_id>", BlobView.as_view()),
     path("search", SearchView.as_view()),
+    path("search/semantic", SemanticSearchView.as_view()),
+    path("search/hybrid", HybridSearchView.as_view()),
     path("connectors", ConnectorsView.as_view()),
     path("ingest/<str:stream>", IngestView.as_view()),
     path("state/<str:connector_id>", StateView.as_view()),

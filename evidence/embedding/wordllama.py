@@ -23,7 +23,7 @@ class WordLlama:
 
     needs = ("wordllama", "tokenizers", "safetensors", "numpy")
     dimension = 256
-    floor = 0.3
+    floor = 0.25
 
     @cached_property
     def model_id(self) -> str:

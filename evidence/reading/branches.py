@@ -32,7 +32,7 @@ def branches(query: Query, searched: Sequence[VisibleRecords]) -> list[Branch]:
 
 def _branches(query: Query, visible: VisibleRecords) -> Iterator[Branch]:
     """One for each set of granted fields and each set of languages."""
-    for alone in _alike(visible):
+    for alone in alike(visible):
         codes = {
             name: alone.layout["search"][name]
             for name in alone.stream.lexical_fields
@@ -45,7 +45,8 @@ def _branches(query: Query, visible: VisibleRecords) -> Iterator[Branch]:
             yield Branch(alone, Terms(matching, tuple(map(tuple, tiers))))
 
 
-def _alike(visible: VisibleRecords) -> Iterable[VisibleRecords]:
+def alike(visible: VisibleRecords) -> Iterable[VisibleRecords]:
+    """The same rows, parted by what is granted and by the languages of the connections."""
     together: dict[tuple[object, ...], list[Sight]] = {}
     for sight in visible.sights:
         for facts in sight.connections:
@@ -53,5 +54,4 @@ def _alike(visible: VisibleRecords) -> Iterable[VisibleRecords]:
             together.setdefault(key, []).append(Sight(sight.grant_id, sight.terms, (facts,)))
     for sights in together.values():
         connections = tuple(each.connections[0] for each in sights)
-        merged = Sight(sights[0].grant_id, sights[0].terms, connections)
-        yield VisibleRecords(visible.source, visible.stream, visible.layout, (merged,))
+        yield visible.through(Sight(sights[0].grant_id, sights[0].terms, connections))

@@ -1,11 +1,13 @@
-"""Hits: records that match, each with the passages that prove it."""
+"""Hits: records that match, each with the passages that prove it or come nearest."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, TypeAlias
 
-from evidence.access.matches import Match
+from evidence.access.matches import Match, Rank
 from evidence.access.rows import VisibleRecord, VisibleRecords
+from evidence.access.vectors import Near
 from evidence.analyser import passages as evidence_passages
 from evidence.analyser.graphemes import grapheme_floor
 from evidence.analyser.matching import needs_verification, verify
@@ -16,28 +18,55 @@ from evidence.declarations.values import field_text
 PASSAGES_A_HIT = 3
 TITLE_CHARS = 160
 
+Key: TypeAlias = tuple[str, str, str]
+"""connection_id, stream, record_key"""
+
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A passage of one granted field that proves the match."""
+    """A passage of one granted field."""
 
     field: str
     text: str
     passage: Passage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Hit:
-    match: Match
-    excerpts: Sequence[Excerpt]
+    """``query`` is what its words match, with their place in the order of matches as ``rank``;
+    ``near`` its nearest passage. Either may be missing. ``fused`` are its points of both."""
+
+    visible: VisibleRecords
+    record: VisibleRecord
+    query: Query | None = None
+    rank: Rank | None = None
+    near: Near | None = None
+    fused: int | None = field(default=None, kw_only=True)
 
     @property
-    def visible(self) -> VisibleRecords:
-        return self.match.visible
+    def key(self) -> Key:
+        record = self.record
+        return record.connection.connection_id, self.visible.stream.name, record.record_key
+
+    @cached_property
+    def excerpts(self) -> Sequence[Excerpt]:
+        """The passages that prove the match: none where no word of the query stands (B3)."""
+        if self.query is None:
+            return ()
+        languages = self.record.connection.languages
+        return _excerpts(self.query, dict(texts_of(self)), languages)
 
     @property
-    def record(self) -> VisibleRecord:
-        return self.match.record
+    def nearest(self) -> Excerpt | None:
+        """The passage whose meaning is nearest; it proves nothing."""
+        near = self.near
+        if near is None or not self.visible.shows(near.field):
+            return None
+        text = field_text(self.record.data.get(near.field))
+        # The record may have changed since the passage was found.
+        if near.end > len(text):
+            return None
+        return Excerpt(near.field, text, Passage(near.start, near.end, ()))
 
     @property
     def title(self) -> str | None:
@@ -51,22 +80,35 @@ class Hit:
         return _text(self.record, self.visible.stream.event_time_field)
 
 
+class OfStream(Protocol):
+    """A record with the stream it was found in."""
+
+    @property
+    def visible(self) -> VisibleRecords: ...
+    @property
+    def record(self) -> VisibleRecord: ...
+
+
 def judge(query: Query) -> Callable[[Match], Hit | None]:
     """Makes a match a hit, or nothing where its text lacks what only the text can show."""
 
     def judged(match: Match) -> Hit | None:
-        texts = dict(texts_of(match))
         languages = match.record.connection.languages
         if needs_verification(query, languages=languages) and not verify(
-            texts, query, languages=languages
+            dict(texts_of(match)), query, languages=languages
         ):
             return None
-        return Hit(match, _excerpts(query, texts, languages))
+        return Hit(match.visible, match.record, query, match.rank)
 
     return judged
 
 
-def texts_of(match: Match) -> Iterator[tuple[str, str]]:
+def near_hit(visible: VisibleRecords, record: VisibleRecord, near: Near) -> Hit:
+    """A hit for its meaning alone."""
+    return Hit(visible, record, near=near)
+
+
+def texts_of(match: OfStream) -> Iterator[tuple[str, str]]:
     """The granted searchable texts of a record, as they were indexed."""
     for name in match.visible.stream.lexical_fields:
         if match.visible.shows(name) and name in match.record.data:

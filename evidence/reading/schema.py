@@ -9,16 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from evidence.access.counts import kept_counts
+from evidence.access.embedded import Reach, Scoped
 from evidence.access.gate import Gate, VisibleSource
 from evidence.access.rows import VisibleRecords
 from evidence.access.scope import ConnectionFacts
 from evidence.access.visible import Sight
 from evidence.declarations.types import AGGREGATIONS, Field, Relation, StreamDeclaration
+from evidence.reading.modes import SEMANTIC, embedded, modes_of
 from evidence.reading.relations import bounded, why_not
 from evidence.refusals import AmbiguousSchemaDetail, InvalidRequest
-
-SEARCH_MODES = ("lexical",)
-"""The modes this installation has; ``schema`` shows them where a granted field can be searched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +29,7 @@ class FieldCapability:
     exact_filter: bool
     range_operators: tuple[str, ...]
     lexical: bool
+    semantic: bool
     aggregations: frozenset[str]
 
 
@@ -74,15 +74,16 @@ def capabilities(
 ) -> list[SourceCapability]:
     """Every source with its visible streams, narrowed to a stream name and a connection.
 
-    At most two queries beyond the token: declarations not yet known, and the counters.
+    At most three queries beyond the token: declarations not yet known, the counters, and with a
+    model for semantic search how far the vectors have come.
     """
     names = None if stream is None else [stream]
     chosen = gate.streams(names=names, connection_id=connection_id)
-    counters = kept_counts(chosen)
+    facts = Facts(gate, kept_counts(chosen), embedded(chosen))
     shown = []
     for source in gate.sources:
         here = [each for each in chosen if each.source.source_pk == source.facts.source_pk]
-        rows = [row for visible in here for row in _rows(gate, visible, counters)]
+        rows = [row for visible in here for row in _rows(visible, facts)]
         if rows:
             shown.append(SourceCapability(source=source, streams=tuple(rows)))
     return shown
@@ -110,19 +111,20 @@ def require_stream(*, detail: str, stream: str | None) -> None:
         )
 
 
-def _rows(
-    gate: Gate,
-    visible: VisibleRecords,
-    counters: Mapping[tuple[str, str], tuple[int, datetime | None]],
-) -> list[StreamCapability]:
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What rows are made of beside the declaration: (connection_id, stream) -> counters, vectors."""
+
+    gate: Gate
+    counters: Mapping[Scoped, tuple[int, datetime | None]]
+    vectors: Mapping[Scoped, Reach]
+
+
+def _rows(visible: VisibleRecords, facts: Facts) -> list[StreamCapability]:
     """One row where all grants of the stream say the same, else one for each of them."""
     if len({_rights(sight) for sight in visible.sights}) == 1:
-        return [_row(gate, visible, counters)]
-    alone = [
-        VisibleRecords(visible.source, visible.stream, visible.layout, (sight,))
-        for sight in visible.sights
-    ]
-    return [_row(gate, each, counters) for each in alone]
+        return [_row(visible, facts)]
+    return [_row(visible.through(sight), facts) for sight in visible.sights]
 
 
 def _rights(sight: Sight) -> tuple[object, ...]:
@@ -130,14 +132,15 @@ def _rights(sight: Sight) -> tuple[object, ...]:
     return terms.fields, terms.filters, terms.views, terms.relations
 
 
-def _row(
-    gate: Gate,
-    visible: VisibleRecords,
-    counters: Mapping[tuple[str, str], tuple[int, datetime | None]],
-) -> StreamCapability:
-    fields = tuple(field_capability(visible, field) for field in visible.stream.fields.values())
+def _row(visible: VisibleRecords, facts: Facts) -> StreamCapability:
+    modes = modes_of(visible, facts.vectors)
+    fields = tuple(
+        field_capability(visible, field, by_meaning=SEMANTIC in modes)
+        for field in visible.stream.fields.values()
+    )
     kept = [
-        counters.get((facts.connection_id, visible.stream.name)) for facts in visible.connections
+        facts.counters.get((each.connection_id, visible.stream.name))
+        for each in visible.connections
     ]
     known = [each for each in kept if each is not None]
     times = [latest for _, latest in known if latest is not None]
@@ -145,19 +148,19 @@ def _row(
         visible=visible,
         fields=fields,
         relations=tuple(
-            _relation(gate, visible, relation)
+            _relation(facts.gate, visible, relation)
             for relation in visible.stream.relations.values()
             if relation.expandable
         ),
         views=_views(visible),
         sort=_sort(visible),
-        search_modes=SEARCH_MODES if any(field.lexical for field in fields) else (),
+        search_modes=modes,
         record_count=sum(n for n, _ in known) if len(known) == len(kept) else None,
         captured_at=max(times) if times and len(known) == len(kept) else None,
     )
 
 
-def field_capability(visible: VisibleRecords, field: Field) -> FieldCapability:
+def field_capability(visible: VisibleRecords, field: Field, *, by_meaning: bool) -> FieldCapability:
     granted = visible.shows(field.name)
     chosen_by = visible.filters_by(field.name) and field.kind not in ("array", "object")
     return FieldCapability(
@@ -166,6 +169,7 @@ def field_capability(visible: VisibleRecords, field: Field) -> FieldCapability:
         exact_filter=chosen_by,
         range_operators=field.range_operators if chosen_by else (),
         lexical=granted and field.lexical,
+        semantic=granted and field.semantic and by_meaning,
         aggregations=frozenset(
             name for name in AGGREGATIONS if chosen_by and name in field.aggregations
         ),

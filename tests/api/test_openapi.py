@@ -67,6 +67,11 @@ def test_answers_are_as_described(
     assert [str(error) for error in jsonschema_rs.iter_errors(described, answer.body)] == []
 
 
+@pytest.mark.parametrize("mode", ["semantic", "hybrid"])
+def test_hits_of_further_modes_are_as_described(embedded: World, mode: str) -> None:
+    test_answers_are_as_described(embedded, f"/v1/search/{mode}", {"q": "lease"}, "SearchHits")
+
+
 def test_parameters_are_those_of_the_views(world: World) -> None:
     for path, operations in document()["paths"].items():
         operation = operations.get("get")

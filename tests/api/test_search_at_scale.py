@@ -9,7 +9,7 @@ import pytest
 from evidence.access import counting, levels, matches
 from evidence.access.issuing import GrantRequest
 from evidence.access.resolving import StreamRequest
-from evidence.reading import search
+from evidence.reading import lexical as search
 from tests.world import CHAT, PERSONAL, WORK, World
 
 WORDS = ("quokka", "zephyr", "kumquat")

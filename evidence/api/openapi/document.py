@@ -15,7 +15,7 @@ from evidence.api.views.ingest import IngestView
 from evidence.api.views.record import RecordView
 from evidence.api.views.records import RecordsView
 from evidence.api.views.schema import SchemaView
-from evidence.api.views.search import SearchView
+from evidence.api.views.search import HybridSearchView, SearchView, SemanticSearchView
 from evidence.api.views.state import StateView
 from evidence.api.views.streams import StreamsView, StreamView
 
@@ -134,6 +134,14 @@ def _other_paths() -> Json:
         "/search": {
             "get": _read("search", "Search, with evidence.", SearchView, "SearchHits", 410,
                          required=["q"])
+        },
+        "/search/semantic": {
+            "get": _read("searchByMeaning", "Search by meaning.", SemanticSearchView, "SearchHits",
+                         404, 410, required=["q"])
+        },
+        "/search/hybrid": {
+            "get": _read("searchHybrid", "Search by words and meaning.", HybridSearchView,
+                         "SearchHits", 404, 410, required=["q"])
         },
         "/connectors": {
             "get": _read("listConnectors", "What is declared.", ConnectorsView, "ConnectorList"),

@@ -47,6 +47,10 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
     ),
     "q": (TEXT, "On search: words, \"phrases\", prefix*, OR, -not, field:word. On a field window: "
         "the text to find."),
+    "mode": (
+        _one_of("lexical", "semantic", "hybrid"),
+        "By words, by meaning, or both; search_modes in the schema says which there are.",
+    ),
     "field": (TEXT, "A top-level field; on a field window also a JSON Pointer into one."),
     "quote": (TEXT, "A text to check against the field: verified, moved, changed or absent."),
     "expect_sha256": (
@@ -78,7 +82,8 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
 }  # fmt: skip
 
 DEEP: dict[str, str] = {
-    "filter": "filter[field]=value, or filter[field][gte]=value with gte, gt, lte or lt.",
+    "filter": "filter[field]=value, or filter[field][gte]=value with gte, gt, lte or lt. On search for one stream, "
+    "which streams[] names.",
     "expand_limit": "expand_limit[relation]=n, for relations to many.",
 }
 

@@ -59,6 +59,7 @@ WINDOW = obj(
     {"match_start_chars": INTEGER, "match_end_chars": INTEGER},
 )
 
+SCORE = obj({"kind": STRING, "value": {"type": "number"}, "order": STRING})
 EXCERPT = obj(
     {
         "object": {"const": "evidence_excerpt"},
@@ -161,13 +162,25 @@ SCHEMAS: dict[str, Json] = {
             "origin": ORIGIN,
             "matched_fields": array(STRING),
             "record_url": STRING,
-            "score": obj({"kind": STRING, "value": {"type": "number"}, "order": STRING}),
             "evidence_excerpts": array(EXCERPT),
         },
         {
             "title": STRING,
             "authored_at": STRING,
-            "snippet": obj({"field": STRING, "text": STRING}),
+            "score": SCORE,
+            "retrieval_mode": {"enum": ["semantic", "hybrid"]},
+            "retrieval_sources": array({"enum": ["lexical", "semantic"]}),
+            "scores": obj({}, {"lexical": SCORE, "semantic": SCORE}),
+            "snippet": obj(
+                {"field": STRING, "text": STRING},
+                {
+                    "provenance": {"const": "semantic_passage"},
+                    "start_chars": INTEGER,
+                    "end_chars": INTEGER,
+                    "total_chars": INTEGER,
+                    "read": {"type": "object"},
+                },
+            ),
         },
     ),
     "SearchHits": listing(ref("SearchHit")),

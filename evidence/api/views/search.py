@@ -1,44 +1,45 @@
-"""``GET /v1/search``."""
+"""``GET /v1/search``, and the routes of the contract for its further modes."""
 
 from typing import Any
 
 from rest_framework.request import Request
 from rest_framework.response import Response
+from typing_extensions import override
 
 from evidence import limits
-from evidence.access.matches import Rank
 from evidence.api import budget, cursors, envelopes, search_bodies
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION
-from evidence.declarations.values import instant
-from evidence.reading import search
-from evidence.reading.spelling import Spellings
-from evidence.refusals import InvalidRequest
+from evidence.reading.asked import SearchRequest
+from evidence.reading.modes import HYBRID, LEXICAL, MODES, SEMANTIC
+from evidence.reading.search import search
+from evidence.refusals import InvalidRequest, NotFound
+
+COMMON = CONNECTION | {"q", "limit", "cursor", "streams", "filter", "sort", "max_bytes"}
 
 
 class SearchView(GrantedView):
-    parameters = CONNECTION | {"q", "limit", "cursor", "streams", "sort", "max_bytes"}
+    parameters = COMMON | {"mode"}
+
+    @property
+    def mode(self) -> str:
+        return self.query.choice("mode", *MODES, default=LEXICAL)
 
     def get(self, request: Request) -> Response:
-        wanted = self._asked()
-        found = search.search(self.gate, wanted)
-        data = [search_bodies.hit(each) for each in found.hits]
+        found = search(self.gate, self._asked())
+        data = [search_bodies.hit(each, mode=self.mode) for each in found.hits]
         shown = budget.fitted_hits(data, most=budget.asked(self.query))
         has_more = found.has_more or len(shown) < len(data)
         body: dict[str, Any] = {
             "object": "list",
-            "url": "/v1/search",
+            "url": request.path,
             "has_more": has_more,
             "data": shown,
         }
         next_link = None
         if has_more and shown:
-            rank = found.hits[len(shown) - 1].match.rank
             body["next_cursor"] = cursors.seal(
-                "search",
-                scope=self.scope,
-                query=self._query(),
-                place=_place(rank, any_word=found.any_word),
+                "search", scope=self.scope, query=self._query(), place=found.place(len(shown))
             )
             next_link = self.query.link(cursor=body["next_cursor"])
         answer = envelopes.finished(
@@ -47,22 +48,22 @@ class SearchView(GrantedView):
             next_link=next_link,
             warnings=[*self.query.warnings, *search_bodies.skipped(found)],
         )
-        answer["meta"] |= search_bodies.meta(found)
+        answer["meta"] |= search_bodies.meta(found, mode=self.mode)
         return Response(answer)
 
-    def _asked(self) -> search.SearchRequest:
+    def _asked(self) -> SearchRequest:
         q = self.query.text("q")
         if q is None:
             raise InvalidRequest(message="q takes the words to search for.", param="q")
-        place = self._unsealed()
-        return search.SearchRequest(
+        return SearchRequest(
             q=q,
+            mode=self.mode,
             streams=self.query.names("streams"),
             connection_id=self.query.connection_id(),
+            filters=self.query.nested("filter"),
             limit=self.query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX),
             newest_first=self.query.choice("sort", "-time", default="") == "-time",
-            after=_rank(place) if place else None,
-            any_word=place["x"] if place else None,
+            after=self._unsealed(),
         )
 
     def _unsealed(self) -> dict[str, Any] | None:
@@ -74,24 +75,37 @@ class SearchView(GrantedView):
     def _query(self) -> dict[str, Any]:
         return {
             "q": self.query.text("q"),
+            "mode": self.mode,
             "streams": self.query.names("streams"),
+            "filter": sorted(self.query.nested("filter")),
             "connection_id": self.query.text("connection_id")
             or self.query.text("connector_instance_id"),
             "sort": self.query.text("sort"),
         }
 
 
-def _place(rank: Rank, *, any_word: Spellings | None) -> dict[str, Any]:
-    at = None if rank.at is None else rank.at.isoformat()
-    return {
-        "n": rank.score,
-        "t": at,
-        "c": rank.connection_id,
-        "s": rank.stream,
-        "r": rank.record_key,
-        "x": any_word,
-    }
+class FurtherSearchView(SearchView):
+    """A mode at a route of its own, which is not there where nothing has that mode."""
+
+    parameters = COMMON
+
+    @override
+    def get(self, request: Request) -> Response:
+        try:
+            return super().get(request)
+        except InvalidRequest as refusal:
+            if refusal.param != "mode":
+                raise
+            raise NotFound(param="mode", next_step=refusal.extra["next_step"]) from refusal
 
 
-def _rank(place: dict[str, Any]) -> Rank:
-    return Rank(place["n"], instant(place["t"]), place["c"], place["s"], place["r"])
+class SemanticSearchView(FurtherSearchView):
+    """``/v1/search/semantic``: the same as ``mode=semantic``."""
+
+    mode = SEMANTIC
+
+
+class HybridSearchView(FurtherSearchView):
+    """``/v1/search/hybrid``: the same as ``mode=hybrid``."""
+
+    mode = HYBRID

@@ -1,0 +1,152 @@
+"""Lexical search with proof: hits over all matches, each with the passages that made it one."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from evidence.access.matches import SCORED, Branch, Matches, Rank
+from evidence.access.rows import VisibleRecords
+from evidence.analyser.matching import needs_verification
+from evidence.analyser.queries import Query
+from evidence.analyser.relaxing import relax
+from evidence.declarations.values import instant
+from evidence.reading.asked import Found, Place, SearchRequest
+from evidence.reading.branches import branches, languages_of, searchable_fields
+from evidence.reading.hits import Hit, judge
+from evidence.reading.spelling import Spellings, other_spellings
+
+COUNTED_UP_TO = 10_000
+CANDIDATES_READ = 2_000
+"""How many rows a phrase may be looked for in; beyond them recall says that it is not complete."""
+CANDIDATES_A_TIME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Where a page begins and how long it is; ``any_word`` is what the first page settled on."""
+
+    limit: int
+    newest_first: bool = False
+    after: Rank | None = None
+
+
+def search(query: Query, visible: Sequence[VisibleRecords], request: SearchRequest) -> Found:
+    """Three queries beyond the token's where few records match: their count, their places and the
+    rows of a page; some more where very many do. More when no record has all the words: for other
+    spellings, then the same again when any word will do; and further rows for a phrase."""
+    named = request.streams is not None
+    skipped = [each for each in visible if named and not searchable_fields(each)]
+    searched = [each for each in visible if searchable_fields(each)]
+    rank, settled = _resumed(request.after)
+    page = Page(request.limit, request.newest_first, rank)
+    found = settle(query, searched, page, settled=settled)
+    return replace(found, skipped=skipped)
+
+
+def settle(
+    query: Query,
+    searched: Sequence[VisibleRecords],
+    page: Page,
+    *,
+    settled: Spellings | None = None,
+) -> Found:
+    """All words, or any of them where no record has all; ``settled`` says that any will do."""
+    if settled is not None:
+        return _any_word(query, searched, page, spellings=settled)
+    found = _found(query, searched, page)
+    if found.hits or page.after is not None:
+        return found
+    spellings = other_spellings(query, searched)
+    if relax(query, languages=languages_of(searched)) == query:
+        return replace(found, suggestions=spellings)
+    return _any_word(query, searched, page, spellings=spellings)
+
+
+def _any_word(
+    query: Query, searched: Sequence[VisibleRecords], page: Page, *, spellings: Spellings
+) -> Found:
+    relaxed = relax(query, languages=languages_of(searched), spellings=spellings)
+    found = _found(relaxed, searched, page)
+    places = _places(found.hits, any_word=spellings)
+    return replace(found, any_word=spellings, suggestions=spellings, place=places)
+
+
+def _found(query: Query, searched: Sequence[VisibleRecords], page: Page) -> Found:
+    asked = branches(query, searched)
+    from_text = needs_texts(query, asked)
+    counted_to = SCORED if from_text else COUNTED_UP_TO
+    matches = Matches(asked, counted_to=counted_to, newest=page.newest_first)
+    hits, exhausted = _verified(query, matches, page, from_text=from_text)
+    if from_text:
+        count, exact = _counted_hits(hits, page, exhausted=exhausted)
+    else:
+        count, exact = min(matches.count, counted_to), matches.count <= counted_to
+    shown = hits[: page.limit]
+    return Found(
+        hits=shown,
+        has_more=len(hits) > page.limit or not exhausted,
+        place=_places(shown, any_word=None),
+        count=count,
+        lower_bound=not exact,
+        complete=exhausted or len(hits) > page.limit,
+    )
+
+
+def _verified(
+    query: Query, matches: Matches, page: Page, *, from_text: bool
+) -> tuple[list[Hit], bool]:
+    """Up to ``limit`` + 1 hits; candidates without the phrase are passed over. The second value
+    says whether the candidates could all be read as far as needed."""
+    wanted = page.limit + 1
+    most = CANDIDATES_READ if from_text else wanted
+    hits: list[Hit] = []
+    read = 0
+    for batch in matches.batches(limit=most, after=page.after, size=CANDIDATES_A_TIME):
+        hits.extend(hit for hit in map(judge(query), batch) if hit is not None)
+        read += len(batch)
+        if len(hits) >= wanted:
+            return hits, True
+    return hits, read < most
+
+
+def _counted_hits(hits: Sequence[Hit], page: Page, *, exhausted: bool) -> tuple[int, bool]:
+    """Where texts must be read to know, all the hits at hand are counted, exactly when the first
+    page holds them all."""
+    first_page = page.after is None
+    return len(hits), first_page and exhausted and len(hits) <= page.limit
+
+
+def needs_texts(query: Query, asked: Sequence[Branch]) -> bool:
+    """Whether some match can only be told from the text: a phrase, or one that is excluded."""
+    return any(
+        needs_verification(query, languages=branch.visible.connections[0].languages)
+        for branch in asked
+    )
+
+
+# Where a page ended
+
+
+def _places(hits: Sequence[Hit], *, any_word: Spellings | None) -> Any:
+    def place(shown: int) -> Place:
+        return {**place_of(hits[shown - 1]), "x": any_word}
+
+    return place
+
+
+def place_of(hit: Hit) -> Place:
+    """The place of a hit that was found by its words."""
+    rank = hit.rank
+    if rank is None:
+        raise TypeError("the hit has no place among the matches of words")
+    at = None if rank.at is None else rank.at.isoformat()
+    ids = {"c": rank.connection_id, "s": rank.stream, "r": rank.record_key}
+    return {"n": rank.score, "t": at, **ids}
+
+
+def rank_of(place: Mapping[str, Any]) -> Rank:
+    return Rank(place["n"], instant(place["t"]), place["c"], place["s"], place["r"])
+
+
+def _resumed(place: Place | None) -> tuple[Rank | None, Spellings | None]:
+    return (None, None) if place is None else (rank_of(place), place["x"])

@@ -1,0 +1,268 @@
+"""Search by meaning, and by words and meaning together."""
+
+from typing import Any
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+from pytest_django.fixtures import Settings
+
+from tests.scenarios import scenario
+from tests.world import CHAT, PERSONAL, WORK, World, mail
+
+SEARCH = "/v1/search"
+DAY = "2026-04-01T09:00:00Z"
+QUESTION = "what does the flat cost"
+MODES = ("semantic", "hybrid")
+
+
+def found(world: World, who: str = "bob", **query: Any) -> list[dict[str, Any]]:
+    answer = world.get(SEARCH, who, **query)
+    assert answer.status == 200, answer.body
+    hits: list[dict[str, Any]] = answer.body["data"]
+    return hits
+
+
+def keys(world: World, who: str = "bob", **query: Any) -> list[str]:
+    return [hit["record_key"] for hit in found(world, who, **query)]
+
+
+def every(world: World, who: str = "bob", **query: Any) -> list[tuple[str, str]]:
+    """All hits, page by page."""
+    hits: list[tuple[str, str]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        answer = world.get(SEARCH, who, **query, **cursor)
+        assert answer.status == 200, answer.body
+        hits += [(hit["connection_id"], hit["record_key"]) for hit in answer.body["data"]]
+        if not answer.body["has_more"]:
+            return hits
+        cursor = {"cursor": answer.body["next_cursor"]}
+
+
+def put(world: World, **bodies: str) -> None:
+    world.put(
+        *((PERSONAL, "messages", mail(key, DAY, body_text=text)) for key, text in bodies.items())
+    )
+    world.embed()
+
+
+def test_a_question_finds_what_has_none_of_its_words(embedded: World) -> None:
+    put(embedded, rent="The monthly rent of the apartment is 900 euros.", cat="A cat sleeps.")
+    asked = "how expensive is your dwelling"
+    assert keys(embedded, q=asked) == []
+    assert keys(embedded, q=asked, mode="semantic")[0] == "rent"
+    assert keys(embedded, q=asked, mode="hybrid")[0] == "rent"
+
+
+def test_the_routes_of_the_contract_are_the_same_modes(embedded: World) -> None:
+    for mode in MODES:
+        by_route = embedded.get(f"{SEARCH}/{mode}", q=QUESTION).body
+        assert by_route["data"] == found(embedded, q=QUESTION, mode=mode)
+        assert by_route["url"] == f"{SEARCH}/{mode}"
+        assert embedded.get(f"{SEARCH}/{mode}", q=QUESTION, mode=mode).error["param"] == "mode"
+
+
+@scenario("B3")
+def test_a_hit_by_meaning_alone_shows_no_evidence_but_where_to_read(embedded: World) -> None:
+    long = "Nothing of note happened. " * 30 + "The monthly rent of the apartment is 900 euros."
+    put(embedded, rent=long)
+
+    (hit,) = [
+        each for each in found(embedded, q="what is the monthly rent", mode="semantic")
+        if each["record_key"] == "rent"
+    ]  # fmt: skip
+
+    assert hit["retrieval_mode"] == "semantic"
+    assert hit["score"]["kind"] == "semantic_distance"
+    assert hit["evidence_excerpts"] == hit["matched_fields"] == []
+    snippet = hit["snippet"]
+    assert snippet["provenance"] == "semantic_passage"
+    assert "900 euros" in snippet["text"]
+    assert "<mark>" not in snippet["text"]
+    read = snippet["read"]
+    window = embedded.get(
+        read["route"],
+        field=read["field"],
+        offset_chars=read["offset_chars"],
+        limit_chars=snippet["end_chars"] - snippet["start_chars"],
+        connection_id=read["connection_id"],
+    )
+    assert window.body["window"]["text"] == snippet["text"].removeprefix("…").removesuffix("…")
+
+
+def test_a_hit_by_words_too_shows_their_evidence(embedded: World) -> None:
+    hit = found(embedded, q="deposit transfer", mode="hybrid")[0]
+    assert hit["record_key"] == "m2"
+    assert hit["retrieval_sources"] == ["lexical", "semantic"]
+    assert set(hit["scores"]) == {"lexical", "semantic"}
+    assert hit["evidence_excerpts"][0]["provenance"] == "lexical_match"
+    assert "<mark>deposit</mark>" in hit["snippet"]["text"]
+
+
+def test_words_that_match_come_before_likeness_of_meaning(embedded: World) -> None:
+    put(embedded, rent="The monthly rent of the apartment is 900 euros.")
+    assert keys(embedded, q="lease deposit", mode="hybrid")[:2] == keys(embedded, q="lease deposit")
+
+
+@pytest.mark.parametrize(
+    "q", ['"the lease"', "leas*", "lease OR rent", "lease -rent", "subject:lease"]
+)
+def test_operators_ask_for_exact_words(embedded: World, q: str) -> None:
+    assert keys(embedded, q=q, mode="hybrid") == keys(embedded, q=q)
+    refused = embedded.get(SEARCH, q=q, mode="semantic")
+    assert (refused.status, refused.error["param"]) == (400, "q")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_newest_first_are_for_lexical_search(embedded: World, mode: str) -> None:
+    refused = embedded.get(SEARCH, q="lease", mode=mode, sort="-time")
+    assert (refused.status, refused.error["param"]) == (400, "sort")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_every_hit_is_reached_by_cursor_once(embedded: World, mode: str) -> None:
+    put(embedded, **{f"k{n}": f"The lease of flat {n} costs {n} euros." for n in range(12)})
+    whole = [
+        (hit["connection_id"], hit["record_key"])
+        for hit in found(embedded, q=QUESTION + " lease", mode=mode, limit=100)
+    ]
+    assert len(whole) >= 12
+    assert every(embedded, q=QUESTION + " lease", mode=mode, limit=3) == whole
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_pages_stay_apart_while_records_come_and_go(embedded: World, mode: str) -> None:
+    put(embedded, **{f"k{n}": f"The lease of flat {n} costs {n} euros." for n in range(9)})
+    query: dict[str, Any] = {"q": "lease costs", "mode": mode, "limit": 4}
+    whole = every(embedded, **query)
+    first = embedded.get(SEARCH, **query)
+    put(embedded, new1="The lease costs.", new2="The lease costs!", new3="Lease costs")
+    gone = first.ids[0]
+    embedded.send([{"connection_id": PERSONAL, "stream": "messages", "key": gone, "op": "delete"}])
+    rest: list[tuple[str, str]] = []
+    cursor = first.body["next_cursor"]
+    while cursor:
+        page = embedded.get(SEARCH, **query, cursor=cursor)
+        rest += [(hit["connection_id"], hit["record_key"]) for hit in page.body["data"]]
+        cursor = page.body.get("next_cursor")
+    shown = [(PERSONAL, key) for key in first.ids]
+    assert len({*shown, *rest}) == len(shown) + len(rest)
+    assert {*whole} <= {*shown, *rest}
+
+
+def test_lexical_matches_beyond_the_fused_ones_follow(embedded: World) -> None:
+    put(embedded, **{f"k{n:03}": f"Lease number {n}." for n in range(130)})
+    hits = every(embedded, q="lease", mode="hybrid", limit=60)
+    assert len(hits) == len(set(hits))
+    assert set(hits) >= set(every(embedded, q="lease", limit=100))
+    recall = embedded.get(SEARCH, q="lease", mode="hybrid").body["meta"]["recall"]
+    assert recall["ranking_scope"] == "candidate_window"
+    assert recall["complete"] is False
+    assert recall["candidate_window_limit"] == 100
+
+
+def test_recall_is_complete_where_everything_was_ranked(embedded: World) -> None:
+    for mode in MODES:
+        meta = embedded.get(SEARCH, q="lease", mode=mode).body["meta"]
+        assert meta["recall"] == {
+            "complete": True, "ranking_scope": "all_matches", "truncated": False,
+        }  # fmt: skip
+        assert meta["search_mode"] == mode
+        assert meta["count"] == {"kind": "none"}
+
+
+def test_what_has_no_vector_yet_is_said(embedded: World) -> None:
+    embedded.put((PERSONAL, "messages", mail("new", DAY, body_text="The rent is due.")))
+    meta = embedded.get(SEARCH, q="lease", mode="hybrid").body["meta"]
+    assert meta["index_maintenance"]["pending_scopes"] == [
+        {"connection_id": PERSONAL, "stream": "messages"}
+    ]
+    assert meta["recall"]["complete"] is False
+    embedded.embed()
+    assert "index_maintenance" not in embedded.get(SEARCH, q="lease", mode="hybrid").body["meta"]
+
+
+def test_what_is_hidden_waits_unseen(embedded: World) -> None:
+    embedded.put((PERSONAL, "messages", mail("old", "2025-02-01T00:00:00Z", body_text="Rent.")))
+    meta = embedded.get(SEARCH, q="lease", mode="semantic").body["meta"]
+    assert "index_maintenance" not in meta
+    assert (
+        "index_maintenance"
+        in embedded.get(SEARCH, "alice", q="lease", mode="semantic").body["meta"]
+    )
+
+
+def test_the_schema_says_which_modes_a_token_has(embedded: World) -> None:
+    def modes(who: str) -> dict[str, list[str]]:
+        body = embedded.get("/v1/schema", who).body
+        return {
+            f"{source['connector_key']}/{stream['name']}": stream["search_modes"]
+            for source in body["connectors"]
+            for stream in source["streams"]
+        }
+
+    assert modes("dora") == {
+        "mail/messages": ["lexical", "semantic", "hybrid"],
+        "mail/threads": [],
+        "workspace/messages": ["lexical"],
+        "account/transactions": ["lexical"],
+    }
+    compact = embedded.get("/v1/schema", view="compact").body["connectors"][0]["streams"][0]
+    assert compact["search_modes"] == ["lexical", "semantic", "hybrid"]
+    assert compact["field_capabilities"]["body_text"].endswith("lex,sem")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_without_vectors_there_are_no_such_modes(
+    world: World, settings: Settings, mode: str
+) -> None:
+    world.embed()
+    settings.PDPP_EMBEDDER = "none"
+    refused = world.get(SEARCH, q="lease", mode=mode)
+    assert (refused.status, refused.error["code"]) == (400, "invalid_request")
+    assert refused.error["param"] == "mode"
+    assert "without mode" in refused.error["next_step"]
+    assert world.get(f"{SEARCH}/{mode}", q="lease").status == 404
+    assert keys(world, q="lease")
+    (source,) = world.get("/v1/schema").body["connectors"]
+    assert source["streams"][0]["search_modes"] == ["lexical"]
+
+
+def test_a_grant_without_semantic_fields_has_no_such_modes(embedded: World) -> None:
+    assert embedded.get(SEARCH, "charlie", q="lease", mode="semantic").error["param"] == "mode"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_cursor_belongs_to_its_mode(embedded: World, mode: str) -> None:
+    cursor = embedded.get(SEARCH, q="lease deposit", mode=mode, limit=1).body["next_cursor"]
+    refused = embedded.get(SEARCH, q="lease deposit", limit=1, cursor=cursor)
+    assert refused.error["code"] == "invalid_cursor"
+
+
+def test_it_narrows_to_streams_and_a_connection(embedded: World) -> None:
+    for mode in MODES:
+        hits = found(embedded, "dora", q="budget review", mode=mode, connection_id=WORK)
+        assert {hit["connection_id"] for hit in hits} == {WORK}
+    assert {hit["connection_id"] for hit in found(embedded, "dora", q="budget", mode="hybrid")} >= {
+        WORK,
+        CHAT,
+    }
+
+
+def test_semantic_search_asks_four_queries(
+    embedded: World, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    embedded.get(SEARCH, q="signed lease", mode="semantic")
+    # the token; how far the vectors have come; the nearest passages; the rows
+    with django_assert_num_queries(4):
+        assert embedded.get(SEARCH, q="signed lease", mode="semantic").ids
+
+
+def test_hybrid_search_asks_six_queries_where_words_find_all(
+    embedded: World, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    embedded.get(SEARCH, q="signed lease", mode="hybrid")
+    # the token; how far the vectors have come; of the words: whether the limited time is short,
+    # their places, their rows; the nearest passages
+    with django_assert_num_queries(6):
+        assert embedded.get(SEARCH, q="signed lease", mode="hybrid").ids
