@@ -20,7 +20,11 @@ def render(structured: dict[str, Any], *, most: int) -> str:
     results, envelope = structured["results"], structured["data"]
     pairs = zip(results, envelope["data"], strict=True)
     hits = [_drawing(result, hit) for result, hit in pairs]
-    after = {**_page(envelope), **_sources(results), "next": _next(results)}
+    after = {
+        **_page(envelope),
+        **_sources(results),
+        "next": _next(results, by_meaning=any(map(_where_near, envelope["data"]))),
+    }
 
     def draw(room: int) -> dict[str, Any]:
         return {"results": [hit(room) for hit in hits], **after}
@@ -37,13 +41,22 @@ def _drawing(result: dict[str, Any], hit: dict[str, Any]) -> Callable[[int], dic
         head["source"] = source
     excerpt = best_excerpt(hit)
     if excerpt is None:
-        return lambda _room: head
+        shown = {**head, **_where_near(hit)}
+        return lambda _room: shown
     head["field"] = excerpt["field_path"]
 
     def drawn(room: int) -> dict[str, Any]:
         return {**head, "match": marked(excerpt, room=max(room, _LEAST_PREVIEW))} if room else head
 
     return drawn
+
+
+def _where_near(hit: dict[str, Any]) -> dict[str, Any]:
+    """Where a hit without a proven match comes nearest in meaning: for a read, not as evidence."""
+    snippet = hit.get("snippet", {})
+    if snippet.get("provenance") != "semantic_passage":
+        return {}
+    return {"near": {"field_path": snippet["field"], "offset_chars": snippet["start_chars"]}}
 
 
 def _apart(result: dict[str, Any]) -> bool:
@@ -75,12 +88,14 @@ def _sources(results: list[dict[str, Any]]) -> dict[str, Any]:
     return {"sources": [{"source": name, "hits": hits} for name, hits in mix.most_common(12)]}
 
 
-def _next(results: list[dict[str, Any]]) -> str:
+def _next(results: list[dict[str, Any]], *, by_meaning: bool) -> str:
     if not results:
         return "No hit. Search other words or prefix*, or call schema and query_records."
     apart = any(_apart(result) for result in results)
     alone = ", with connection_id only where it is shown separately" if apart else ""
+    near = ", or with near's arguments what is near in meaning" if by_meaning else ""
     return (
         f"fetch(id): pass an id as shown{alone}. "
-        "read_record_field(id, field_path=field) reads the text around a match."
+        "read_record_field(id, field_path=field) reads the text around a match"
+        f"{near}."
     )

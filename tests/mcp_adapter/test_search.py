@@ -216,6 +216,28 @@ def test_streams_filter_and_mode_reach_the_resource_server() -> None:
     assert "without mode" in structured(result)["next_step"]
 
 
+@scenario("B3")
+def test_a_hit_that_is_only_near_in_meaning_names_its_passage_and_shows_no_evidence() -> None:
+    fake = mails(1)
+    answer = fake._search({"q": "lease"})
+    assert isinstance(answer.body, dict)
+    (hit,) = answer.body["data"]
+    hit["evidence_excerpts"] = []
+    hit["snippet"] = {
+        "field": "body", "text": "The flat is ours.", "provenance": "semantic_passage",
+        "start_chars": 240, "end_chars": 257,
+    }  # fmt: skip
+    fake.answers["/v1/search/semantic"] = answer
+
+    result = call(fake, "search", q="lease", mode="semantic")
+
+    (shown,) = seen(result)["results"]
+    assert shown["near"] == {"field_path": "body", "offset_chars": 240}
+    assert "match" not in shown
+    assert "flat is ours" not in text_of(result)
+    assert "near's arguments" in seen(result)["next"]
+
+
 @scenario("C16")
 def test_a_connection_reaches_the_resource_server_as_it_is() -> None:
     fake = mails(6)

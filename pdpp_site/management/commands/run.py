@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils import timezone
 from typing_extensions import override
 
-from pdpp_site import demo_life, health, serving, setup_links, welcome
+from pdpp_site import background, demo_life, health, serving, setup_links, welcome
 from pdpp_site.management.commands.setup_link import address
 
 OLDEST_POSTGRES = 15
@@ -36,7 +36,10 @@ class Command(BaseCommand):
         if settings.EMBEDDED and settings.PDPP_DEMO and not demo_life.was_loaded():
             call_command("demo", "load")
         greeting = _welcome()
-        serving.serve(bound, ready=lambda: welcome.show(greeting, seconds=time.monotonic() - began))
+        with background.going_on(background.vectors):
+            serving.serve(
+                bound, ready=lambda: welcome.show(greeting, seconds=time.monotonic() - began)
+            )
 
     def _check_version(self) -> None:
         with connection.cursor() as cursor:

@@ -1,0 +1,54 @@
+"""What goes on beside requests, in a thread of the process that serves them."""
+
+import contextlib
+import logging
+import threading
+from collections.abc import Callable, Iterator
+
+from django.db import DatabaseError, connection
+
+from evidence.embedding.embedder import chosen
+from evidence.storing.embedding import embed_missing
+from evidence.storing.passages import prepare
+
+logger = logging.getLogger(__name__)
+
+PAUSE_SECONDS = 1.0
+"""So long after its last words a record may be found by its meaning, when little else comes in."""
+
+Job = Callable[[], Iterator[object]]
+"""Does what there is to do, a piece at a time: between two pieces it can be stopped."""
+
+
+def vectors() -> Iterator[int]:
+    """Vectors for whatever has none, where there is a model and a place for them."""
+    embedder = chosen()
+    if embedder is not None and prepare(embedder):
+        yield from embed_missing(embedder)
+
+
+@contextlib.contextmanager
+def going_on(job: Job, *, pause: float = PAUSE_SECONDS) -> Iterator[None]:
+    """Does ``job`` again and again for as long as the block runs."""
+    stop = threading.Event()
+    thread = threading.Thread(target=_again, args=(job, stop, pause), name="background")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _again(job: Job, stop: threading.Event, pause: float) -> None:
+    while not stop.is_set():
+        try:
+            for _ in job():
+                if stop.is_set():
+                    break
+        except DatabaseError as error:
+            # Without its text, which may quote a record.
+            logger.warning("background work failed and goes on later: %s", type(error).__name__)
+        finally:
+            connection.close()
+        stop.wait(pause)
