@@ -1,16 +1,11 @@
-"""The forms of ``GET /v1/schema``: full, compact and index (contract 2)."""
+"""The forms of ``GET /v1/schema``: full and index (contract 2); ``compact_schema`` has the third."""
 
-import re
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
-
-from evidence import limits
 from evidence.access.scope import ConnectionFacts, Scope, TokenKind
 from evidence.api.envelopes import instant
-from evidence.declarations.types import Field
+from evidence.declarations.types import AGGREGATIONS, Field
 from evidence.reading.schema import (
     ExpandCapability,
     FieldCapability,
@@ -19,7 +14,6 @@ from evidence.reading.schema import (
 )
 
 Json = dict[str, Any]
-_SEPARATORS = re.compile(r"[\s,=|:]+")
 
 
 def bearer(scope: Scope) -> Json:
@@ -50,24 +44,13 @@ def full(found: Sequence[SourceCapability], scope: Scope) -> Json:
     )
 
 
-def compact(found: Sequence[SourceCapability]) -> Json:
-    """One string a field; beyond ``COMPACT_BYTES`` streams are only named."""
-    body: Json = {"object": "schema", "detail": "compact"} | totals(found)
-    connectors = [_compact_connector(source) for source in found]
-    if len(orjson.dumps(connectors)) <= limits.COMPACT_SCHEMA_BYTES:
-        return body | {"connectors": connectors}
-    for connector in connectors:
-        connector["streams"] = [{"name": row["name"]} for row in connector["streams"]]
-    return body | {"connectors": connectors, "field_capabilities_omitted": True}
-
-
 def index(found: Sequence[SourceCapability]) -> Json:
     """Names only: every stream, however many there are."""
     connectors = [
         {
             "connector_key": source.source.facts.connector_key,
             "display_name": source.source.facts.display_name,
-            "granted_connections": _connections(_all_connections(source)),
+            "granted_connections": connections(_all_connections(source)),
             "stream_names": list(dict.fromkeys(row.declaration.name for row in source.streams)),
         }
         for source in found
@@ -97,7 +80,7 @@ def connector_head(source: SourceCapability) -> Json:
 
 def full_stream(row: StreamCapability) -> Json:
     """``stream_metadata``: the declaration, and what this token can do with it."""
-    return stream_metadata(row) | {"granted_connections": _connections(row.connections)}
+    return stream_metadata(row) | {"granted_connections": connections(row.connections)}
 
 
 def stream_metadata(row: StreamCapability) -> Json:
@@ -127,7 +110,7 @@ def stream_metadata(row: StreamCapability) -> Json:
         "search_modes": list(row.search_modes),
         "query": _query(row),
         "field_capabilities": {field.field.name: _capability(field) for field in row.fields},
-        "expand_capabilities": [_expand(expand) for expand in row.relations],
+        "expand_capabilities": [expansion(expand) for expand in row.relations],
     }
     if row.record_count is not None:
         body["record_count"] = row.record_count
@@ -142,18 +125,14 @@ def freshness(row: StreamCapability) -> Json:
 def _query(row: StreamCapability) -> Json:
     """The declaration's own ``query`` member, cut to what this token may use."""
     ranges = {f.field.name: list(f.range_operators) for f in row.fields if f.range_operators}
-    names = ("count_distinct", "group_by", "group_by_time", "sum", "min", "max")
     aggregations: Json = {"count": row.declaration.count}
-    for name in names:
+    for name in AGGREGATIONS:
         fields = [f.field.name for f in row.fields if name in f.aggregations]
         if fields:
             aggregations[name] = fields
     return {
         "range_filters": ranges,
-        "search": {
-            "lexical_fields": [f.field.name for f in row.fields if f.lexical],
-            "semantic_fields": [f.field.name for f in row.fields if f.semantic],
-        },
+        "search": _search(row),
         "aggregations": aggregations,
         "expand": [
             {
@@ -167,10 +146,17 @@ def _query(row: StreamCapability) -> Json:
     }
 
 
+def _search(row: StreamCapability) -> Json:
+    return {
+        "lexical_fields": [f.field.name for f in row.fields if f.lexical],
+        "semantic_fields": [f.field.name for f in row.fields if f.semantic],
+    }
+
+
 def _capability(capability: FieldCapability) -> Json:
     field = capability.field
     reason = {} if capability.granted else {"reason": "field_not_granted"}
-    body: Json = {"type": _type(field), "schema": field.schema, "granted": capability.granted}
+    body: Json = {"type": type_of(field), "schema": field.schema, "granted": capability.granted}
     if field.role is not None:
         body["role"] = field.role
     body["exact_filter"] = {"declared": True, "usable": capability.exact_filter} | reason
@@ -183,18 +169,17 @@ def _capability(capability: FieldCapability) -> Json:
     body["lexical_search"] = {"declared": field.lexical, "usable": capability.lexical} | (
         reason if field.lexical else {}
     )
-    body["semantic_search"] = {"declared": field.semantic, "usable": capability.semantic} | (
-        reason if field.semantic else {}
-    )
+    semantic = {"declared": field.semantic, "usable": capability.semantic}
+    body["semantic_search"] = semantic | (reason if field.semantic else {})
     body["aggregation"] = {
         name: {"declared": name in field.aggregations, "usable": name in capability.aggregations}
         | (reason if name in field.aggregations else {})
-        for name in ("count_distinct", "group_by", "group_by_time", "sum", "min", "max")
+        for name in AGGREGATIONS
     }
     return body
 
 
-def _type(field: Field) -> str:
+def type_of(field: Field) -> str:
     if field.pdpp_type is not None:
         return field.pdpp_type
     return "|".join([*field.types, *(["null"] if field.nullable else [])])
@@ -210,7 +195,7 @@ def _relationship(expand: ExpandCapability) -> Json:
     }
 
 
-def _expand(expand: ExpandCapability) -> Json:
+def expansion(expand: ExpandCapability) -> Json:
     relation = expand.relation
     body = _relationship(expand) | {
         "target_stream": relation.stream,
@@ -222,74 +207,7 @@ def _expand(expand: ExpandCapability) -> Json:
     return body | ({"reason": expand.reason} if expand.reason else {})
 
 
-def _compact_connector(source: SourceCapability) -> Json:
-    shared = _most_common([row.connections for row in source.streams])
-    facts = source.source.facts
-    return {
-        "object": "connector",
-        "connector_key": facts.connector_key,
-        "connector_id": facts.connector_key,
-        "display_name": facts.display_name,
-        "stream_count": len(source.streams),
-        "granted_connections": _connections(shared),
-        "streams": [_compact_stream(row, shared) for row in source.streams],
-    }
-
-
-def _compact_stream(row: StreamCapability, shared: tuple[ConnectionFacts, ...]) -> Json:
-    declaration = row.declaration
-    body: Json = {"name": declaration.name, "primary_key": list(declaration.primary_key)}
-    if declaration.label:
-        body["display_name"] = declaration.label
-    if declaration.cursor_field:
-        body["cursor_field"] = declaration.cursor_field
-    if declaration.consent_time_field not in (None, declaration.cursor_field):
-        body["consent_time_field"] = declaration.consent_time_field
-    if row.record_count is not None:
-        body["record_count"] = row.record_count
-    if row.sort:
-        body["sort"] = list(row.sort)
-    if row.views:
-        body["views"] = list(row.views)
-    if row.search_modes:
-        body["search_modes"] = list(row.search_modes)
-    body["count"] = ["exact", "estimated"]
-    body["field_capabilities"] = {f.field.name: flags(f) for f in row.fields}
-    if row.relations:
-        body["expand_capabilities"] = [_expand(expand) for expand in row.relations]
-    if row.connections != shared:
-        body["granted_connections"] = _connections(row.connections)
-    return body
-
-
-def flags(capability: FieldCapability) -> str:
-    """One comma-joined string; the token order is that of the legend in contract 2."""
-    field = capability.field
-    parts = [f"t={_word(_type(field), keep_bar=True)}"] if _type(field) else []
-    if field.role:
-        parts.append(f"role={_word(field.role)}")
-    if not capability.granted:
-        parts.append("g=false")
-    if capability.exact_filter:
-        parts.append("eq")
-    if capability.range_operators:
-        parts.append("r=" + "|".join(capability.range_operators))
-    if capability.lexical:
-        parts.append("lex")
-    if capability.semantic:
-        parts.append("sem")
-    if capability.aggregations:
-        order = ("count_distinct", "group_by", "group_by_time", "sum", "min", "max")
-        parts.append("a=" + "|".join(name for name in order if name in capability.aggregations))
-    return ",".join(parts) or "declared"
-
-
-def _word(text: str, *, keep_bar: bool = False) -> str:
-    pieces = text.split("|") if keep_bar else [text]
-    return "|".join(_SEPARATORS.sub("_", piece) for piece in pieces)
-
-
-def _connections(connections: Sequence[ConnectionFacts]) -> list[Json]:
+def connections(connections: Sequence[ConnectionFacts]) -> list[Json]:
     return [
         {"connection_id": facts.connection_id, "display_name": facts.display_name}
         for facts in connections
@@ -297,9 +215,5 @@ def _connections(connections: Sequence[ConnectionFacts]) -> list[Json]:
 
 
 def _all_connections(source: SourceCapability) -> tuple[ConnectionFacts, ...]:
-    every = {facts.connection_id: facts for row in source.streams for facts in row.connections}
-    return tuple(every.values())
-
-
-def _most_common(sets: Sequence[tuple[ConnectionFacts, ...]]) -> tuple[ConnectionFacts, ...]:
-    return Counter(sets).most_common(1)[0][0]
+    every = (facts for row in source.streams for facts in row.connections)
+    return tuple({facts.connection_id: facts for facts in every}.values())

@@ -25,12 +25,15 @@ def languages_of(visible: Sequence[VisibleRecords]) -> frozenset[str]:
     )
 
 
-def branches(query: Query, searched: Sequence[VisibleRecords]) -> list[Branch]:
-    """The query for each stream in which it can match at all."""
-    return [branch for each in searched for branch in _branches(query, each)]
+def branches(
+    query: Query, searched: Sequence[VisibleRecords], *, scored: bool = True
+) -> list[Branch]:
+    """The query for each stream in which it can match at all; where it does not matter how well,
+    nothing is ``scored``."""
+    return [branch for each in searched for branch in _branches(query, each, scored=scored)]
 
 
-def _branches(query: Query, visible: VisibleRecords) -> Iterator[Branch]:
+def _branches(query: Query, visible: VisibleRecords, *, scored: bool) -> Iterator[Branch]:
     """One for each set of granted fields and each set of languages."""
     for alone in alike(visible):
         codes = {
@@ -41,7 +44,7 @@ def _branches(query: Query, visible: VisibleRecords) -> Iterator[Branch]:
         languages = alone.connections[0].languages
         matching = to_tsquery(query, codes=codes, languages=languages)
         if matching is not None:
-            tiers = score_terms(query, codes=codes, languages=languages)
+            tiers = score_terms(query, codes=codes, languages=languages) if scored else []
             yield Branch(alone, Terms(matching, tuple(map(tuple, tiers))))
 
 

@@ -1,11 +1,20 @@
 """Other spellings of words that no visible text has, taken from visible texts alone."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from evidence.access.matches import SCORED, Matches, counted
+from evidence.access.matches import SCORED, Match, Matches, counted
 from evidence.access.rows import VisibleRecords
-from evidence.analyser.queries import Leaf, Query
-from evidence.analyser.spelling import beginnings, can_be_respelt, nearest, written_with
+from evidence.analyser.queries import Leaf, Or, Query
+from evidence.analyser.spelling import (
+    beginnings,
+    can_be_respelt,
+    is_respelt_run,
+    nearest,
+    neighbours,
+    written_like,
+    written_with,
+)
 from evidence.reading.branches import branches
 from evidence.reading.hits import texts_of
 
@@ -13,7 +22,7 @@ Spellings = Mapping[str, Sequence[str]]
 """From a word of the query to what it may have been meant to be, the nearest first."""
 
 WORDS = 4
-"""So many words of a query are looked into; each costs up to four statements."""
+"""So many words of a query are looked into; each costs up to six statements."""
 TEXTS_READ = 100
 SPELLINGS_A_WORD = 3
 
@@ -21,24 +30,46 @@ SPELLINGS_A_WORD = 3
 def other_spellings(query: Query, searched: Sequence[VisibleRecords]) -> Spellings:
     """For the words without any visible hit. What is suggested was read in a granted field of a
     visible record, so whoever takes the suggestion finds that record."""
-    leaves = [leaf for leaf in query.wanted() if can_be_respelt(leaf)][:WORDS]
-    missing = (leaf for leaf in leaves if not counted(branches(Query(leaf), searched), most=0))
+    leaves = [leaf for leaf in query.wanted() if can_be_respelt(leaf) or is_respelt_run(leaf)]
+    missing = (
+        leaf for leaf in leaves[:WORDS] if not counted(branches(Query(leaf), searched), most=0)
+    )
     found = {leaf.text: _spellings(leaf, searched) for leaf in missing}
     return {word: spellings for word, spellings in found.items() if spellings}
 
 
 def _spellings(leaf: Leaf, searched: Sequence[VisibleRecords]) -> tuple[str, ...]:
-    for beginning in beginnings(leaf):
-        near = nearest(leaf.text, _written(beginning, searched), most=SPELLINGS_A_WORD)
+    if is_respelt_run(leaf):
+        return _like(leaf, searched)
+    for begin in beginnings(leaf):
+        near = nearest(leaf.text, _written(leaf, begin, searched), most=SPELLINGS_A_WORD)
         if near:
             return near
     return ()
 
 
-def _written(beginning: Leaf, searched: Sequence[VisibleRecords]) -> Iterator[str]:
-    """The words that begin so in the newest visible records that have any."""
-    asked = branches(Query(beginning), searched)
-    for match in Matches(asked, counted_to=SCORED, newest=True).page(limit=TEXTS_READ):
+def _written(
+    leaf: Leaf, begin: tuple[str, ...], searched: Sequence[VisibleRecords]
+) -> Iterator[str]:
+    """The words that begin in one of these ways in the newest visible records that have any."""
+    leaves = [Leaf(each, leaf.position, prefix=True) for each in begin]
+    for match in _newest(leaves, searched):
         languages = match.record.connection.languages
         for _, text in texts_of(match):
-            yield from written_with(text, beginning.text, languages=languages)
+            yield from written_with(text, begin, languages=languages)
+
+
+def _like(leaf: Leaf, searched: Sequence[VisibleRecords]) -> tuple[str, ...]:
+    """The stretches of the newest visible records that are one character away, the most frequent
+    first."""
+    texts = (text for match in _newest(neighbours(leaf), searched) for _, text in texts_of(match))
+    counts = Counter(stretch for text in texts for stretch in written_like(text, leaf.text))
+    order = sorted(counts, key=lambda stretch: (-counts[stretch], stretch))
+    return tuple(order[:SPELLINGS_A_WORD])
+
+
+def _newest(leaves: Sequence[Leaf], searched: Sequence[VisibleRecords]) -> Sequence[Match]:
+    """The newest visible records with any of the words."""
+    query = Query(leaves[0] if len(leaves) == 1 else Or(tuple(leaves)))
+    asked = branches(query, searched, scored=False)
+    return Matches(asked, counted_to=SCORED, newest=True).page(limit=TEXTS_READ)

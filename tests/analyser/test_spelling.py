@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence.analyser.queries import Leaf
-from evidence.analyser.spelling import beginnings, can_be_respelt, changes, nearest, written_with
+from evidence.analyser.spelling import (
+    beginnings,
+    can_be_respelt,
+    changes,
+    is_respelt_run,
+    nearest,
+    neighbours,
+    written_like,
+    written_with,
+)
 
 SHORT = st.text(alphabet="abc", max_size=6)
 
@@ -49,6 +58,22 @@ def test_quoted_words_prefixes_and_words_of_a_field_are_meant_as_they_stand() ->
 
 
 def test_words_are_quoted_as_written_and_looked_for_by_their_beginning() -> None:
-    assert [leaf.text for leaf in beginnings(Leaf("Résultats", 0))] == ["result", "resu", "res"]
+    first, second, third, changed = beginnings(Leaf("Résultats", 0))
+    assert (first, second, third) == (("result",), ("resu",), ("res",))
+    assert {"esulta", "ersult", "besult", "rsulta", "rexult", "xresul"} <= set(changed)
+    assert not any(each.startswith("res") for each in changed)
     text = "Les Résultats; résumé, result-set 2x"
-    assert list(written_with(text, "resul", languages=("fr",))) == ["résultats", "result"]
+    assert list(written_with(text, ("resul",), languages=("fr",))) == ["résultats", "result"]
+
+
+def test_a_run_without_spaces_may_have_one_wrong_character() -> None:
+    leaf = Leaf("竹里管酒店", 0)
+    assert is_respelt_run(leaf)
+    assert [pair.text for pair in neighbours(leaf)] == ["竹里", "里管", "管酒", "酒店"]
+    text = "预订竹里馆酒店 / 竹里管酒店 / 竹里 酒店 / 竹里x酒店"
+    assert list(written_like(text, leaf.text)) == ["竹里馆酒店"]
+
+
+@pytest.mark.parametrize("text", ["京都", "a京都駅", "京都駅" * 6])
+def test_short_mixed_and_long_runs_are_not_respelt(text: str) -> None:
+    assert not is_respelt_run(Leaf(text, 0))

@@ -165,6 +165,18 @@ def test_spellings_are_those_of_visible_texts_only(world: World, who: str) -> No
         assert (spelling in meta["hint"]) is sees
 
 
+@pytest.mark.parametrize("q", ["bonderful", "ownderful", "wwonderful", "onderful"])
+def test_errors_in_the_first_letters_are_found_too(world: World, q: str) -> None:
+    meta = world.get("/v1/search", q=q).body["meta"]
+    assert meta.get("suggestions") == {q: ["wonderful"]}
+
+
+def test_a_wrong_character_in_a_run_without_spaces_is_told(world: World) -> None:
+    meta = world.get("/v1/search", q="京都のお士産").body["meta"]
+    assert meta["suggestions"] == {"京都のお士産": ["京都のお土産"]}
+    assert "suggestions" not in world.get("/v1/search", "charlie", q="京都のお士産").body["meta"]
+
+
 def test_pages_of_other_spellings_go_on_as_they_began(world: World) -> None:
     for number in range(5):
         world.put((WORK, "messages", {"id": f"h{number}", "received_at": DAYS[number % 2],

@@ -3,7 +3,7 @@
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evidence.api import envelopes, schema_bodies
+from evidence.api import compact_schema, envelopes, schema_bodies
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, Notice
 from evidence.reading import schema
@@ -32,7 +32,7 @@ class SchemaView(GrantedView):
         if asks_full:
             schema.require_one_source(found)
         if view == "compact":
-            body = schema_bodies.compact(found)
+            body = compact_schema.compact(found)
             if "field_capabilities_omitted" in body:
                 self.query.warnings.append(TOO_MANY)
         elif view == "index":

@@ -1,0 +1,97 @@
+"""``GET /v1/schema?view=compact``: one string a field (contract 2)."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+
+import orjson
+
+from evidence import limits
+from evidence.access.scope import ConnectionFacts
+from evidence.api.schema_bodies import Json, connections, expansion, totals, type_of
+from evidence.declarations.types import AGGREGATIONS
+from evidence.reading.schema import FieldCapability, SourceCapability, StreamCapability
+
+_SEPARATORS = re.compile(r"[\s,=|:]+")
+
+
+def compact(found: Sequence[SourceCapability]) -> Json:
+    """One string a field; beyond ``COMPACT_BYTES`` streams are only named."""
+    body: Json = {"object": "schema", "detail": "compact"} | totals(found)
+    connectors = [_compact_connector(source) for source in found]
+    if len(orjson.dumps(connectors)) <= limits.COMPACT_SCHEMA_BYTES:
+        return body | {"connectors": connectors}
+    for connector in connectors:
+        connector["streams"] = [{"name": row["name"]} for row in connector["streams"]]
+    return body | {"connectors": connectors, "field_capabilities_omitted": True}
+
+
+def _compact_connector(source: SourceCapability) -> Json:
+    shared = _most_common([row.connections for row in source.streams])
+    facts = source.source.facts
+    return {
+        "object": "connector",
+        "connector_key": facts.connector_key,
+        "connector_id": facts.connector_key,
+        "display_name": facts.display_name,
+        "stream_count": len(source.streams),
+        "granted_connections": connections(shared),
+        "streams": [_compact_stream(row, shared) for row in source.streams],
+    }
+
+
+def _compact_stream(row: StreamCapability, shared: tuple[ConnectionFacts, ...]) -> Json:
+    declaration = row.declaration
+    body: Json = {"name": declaration.name, "primary_key": list(declaration.primary_key)}
+    if declaration.label:
+        body["display_name"] = declaration.label
+    if declaration.cursor_field:
+        body["cursor_field"] = declaration.cursor_field
+    if declaration.consent_time_field not in (None, declaration.cursor_field):
+        body["consent_time_field"] = declaration.consent_time_field
+    if row.record_count is not None:
+        body["record_count"] = row.record_count
+    if row.sort:
+        body["sort"] = list(row.sort)
+    if row.views:
+        body["views"] = list(row.views)
+    if row.search_modes:
+        body["search_modes"] = list(row.search_modes)
+    body["count"] = ["exact", "estimated"]
+    body["field_capabilities"] = {f.field.name: flags(f) for f in row.fields}
+    if row.relations:
+        body["expand_capabilities"] = [expansion(expand) for expand in row.relations]
+    if row.connections != shared:
+        body["granted_connections"] = connections(row.connections)
+    return body
+
+
+def flags(capability: FieldCapability) -> str:
+    """One comma-joined string; the token order is that of the legend in contract 2."""
+    field = capability.field
+    parts = [f"t={_word(type_of(field), keep_bar=True)}"] if type_of(field) else []
+    if field.role:
+        parts.append(f"role={_word(field.role)}")
+    if not capability.granted:
+        parts.append("g=false")
+    if capability.exact_filter:
+        parts.append("eq")
+    if capability.range_operators:
+        parts.append("r=" + "|".join(capability.range_operators))
+    if capability.lexical:
+        parts.append("lex")
+    if capability.semantic:
+        parts.append("sem")
+    if capability.aggregations:
+        usable = (name for name in AGGREGATIONS if name in capability.aggregations)
+        parts.append("a=" + "|".join(usable))
+    return ",".join(parts) or "declared"
+
+
+def _word(text: str, *, keep_bar: bool = False) -> str:
+    pieces = text.split("|") if keep_bar else [text]
+    return "|".join(_SEPARATORS.sub("_", piece) for piece in pieces)
+
+
+def _most_common(sets: Sequence[tuple[ConnectionFacts, ...]]) -> tuple[ConnectionFacts, ...]:
+    return Counter(sets).most_common(1)[0][0]
