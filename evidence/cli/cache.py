@@ -52,8 +52,8 @@ class Cache:
         """Replace the entry at once: whoever reads meanwhile sees the old one or the new one."""
         path = self.path(provider_url)
         new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        self.prepare()
         try:
-            self._made()
             with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 json.dump(entry, file, indent=2)
             new.replace(path)
@@ -68,8 +68,8 @@ class Cache:
     def locked(self, provider_url: str) -> Iterator[None]:
         """Hold the entry: a refresh token that two processes used would end the grant."""
         path = self.path(provider_url).with_suffix(".lock")
+        self.prepare()
         try:
-            self._made()
             file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         except OSError as error:
             raise _unwritable(path, error) from error
@@ -79,13 +79,17 @@ class Cache:
         finally:
             os.close(file)
 
-    def _made(self) -> None:
-        for directory in (self.root, self._clients):
-            directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._clients.chmod(0o700)
-        ignored = self.root / ".gitignore"
-        if not ignored.exists():
-            ignored.write_text("*\n")
+    def prepare(self) -> None:
+        """Make the directories; a `Failure` where nothing can be kept."""
+        try:
+            for directory in (self.root, self._clients):
+                directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._clients.chmod(0o700)
+            ignored = self.root / ".gitignore"
+            if not ignored.exists():
+                ignored.write_text("*\n")
+        except OSError as error:
+            raise _unwritable(self.root, error) from error
 
 
 def is_owners(entry: Entry) -> bool:

@@ -1,10 +1,14 @@
 """Whatever goes wrong is said in one typed message with an exit code, never in a traceback."""
 
 import json
+import re
+from pathlib import Path
 
 import httpx2
 import pytest
 
+from evidence.cli import exits
+from evidence.cli.app import COMMANDS
 from tests.cli.conftest import URL, Shell, answering
 from tests.world import World
 
@@ -132,9 +136,22 @@ def test_without_a_provider_it_says_how_to_get_one(shell: Shell) -> None:
 
 
 def test_help_lists_every_exit_code(shell: Shell) -> None:
-    from evidence.cli import exits
-
     told = shell("--help").out
 
     assert all(f"{code:>3}  {meaning}" in told for code, meaning in exits.MEANINGS.items())
     assert shell().out == told
+
+
+def test_the_documentation_has_the_same_exit_codes() -> None:
+    told = (Path(__file__).parents[2] / "docs/cli.md").read_text()
+
+    assert [f"| {code} | {meaning} |" in told for code, meaning in exits.MEANINGS.items()] == [
+        True
+    ] * len(exits.MEANINGS)
+
+
+def test_the_documentation_names_every_command_and_no_other() -> None:
+    told = (Path(__file__).parents[2] / "docs/cli.md").read_text()
+    named = set(re.findall(r"pdpp ([a-z]+)\b", told))
+
+    assert named == {each.__name__ for each in COMMANDS} | {"mcp"}

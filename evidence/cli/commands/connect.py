@@ -40,6 +40,7 @@ def connect(
     They choose on their own page what it covers.
     """
     out, cache = Output(as_json), opened_cache(environment(), cache_root)
+    cache.prepare()
     with provider.opened() as client:
         asked = Provider(normalized(url), client)
         entry = _entry(asked, cache, name=name, device=device, browser=not (device or no_browser))

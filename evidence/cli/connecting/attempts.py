@@ -54,14 +54,9 @@ def begun(
     )
 
 
-def awaited(
-    attempt: Attempt,
-    *,
-    pause: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> dict[str, Any]:
+def awaited(attempt: Attempt) -> dict[str, Any]:
     """The credential once the owner has approved; a `Failure` for every other end."""
-    ends, interval = clock() + attempt.lasts, attempt.interval
+    ends, interval = time.monotonic() + attempt.lasts, attempt.interval
     while True:
         status, body = attempt.ask()
         given = body.get("credential") if isinstance(body.get("credential"), dict) else body
@@ -71,9 +66,9 @@ def awaited(
             interval += _SLOWER
         elif not _is_pending(status, body):
             raise _ended(status, body)
-        if clock() + interval > ends:
+        if time.monotonic() + interval > ends:
             raise _nobody()
-        pause(interval)
+        time.sleep(interval)
 
 
 def _agent(provider: Provider, found: Discovered, client: Mapping[str, Any]) -> Attempt:
