@@ -16,7 +16,7 @@ from django.utils.safestring import SafeString
 from typing_extensions import override
 
 from evidence import limits
-from evidence.admin import records
+from evidence.admin import disclosures, records
 from evidence.admin.base import OwnerAdmin, named
 from evidence.admin.languages import choices
 from evidence.admin.site import owner_site
@@ -103,6 +103,8 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
             ("record/look-up/", records.look_up, "record_lookup"),
             ("record/list/", records.key_list, "record_list"),
             ("record/", records.one, "record"),
+            ("disclosures/", disclosures.disclosures, "disclosures"),
+            ("disclosures.csv", disclosures.as_csv, "disclosures_csv"),
         ]
         added = [
             path(route, self.admin_site.admin_view(view), name=f"evidence_{name}")

@@ -47,6 +47,11 @@ WHO_MAY_READ = (
         "The agents and programs, by the names you gave them.",
         "evidence_client_changelist",
     ),
+    Entry(
+        "What was read",
+        "Every answer that anybody got, with the records in it.",
+        "evidence_disclosures",
+    ),
 )
 YOUR_RECORDS = (
     Entry(

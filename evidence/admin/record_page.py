@@ -11,12 +11,11 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from evidence.access.describing import stream_label
-from evidence.admin.records import owners_gate
+from evidence.admin.records import looked_at, owners_gate
 from evidence.consent.owners_only import is_owner
 from evidence.consent.plain_text import LONGEST, plain
 from evidence.consent.showing import title_of, values_of
 from evidence.consent.wording import when
-from evidence.reading import records as reading
 from evidence.refusals import Refusal
 
 HEADERS = {
@@ -35,8 +34,9 @@ def record_page(
     if not is_owner(request.user):
         return redirect_to_login(request.get_full_path(), reverse("admin:login"))
     try:
-        visible = owners_gate().stream(stream, connection_id=connection_id)
-        record = reading.one(visible, record_key)
+        gate = owners_gate()
+        visible = gate.stream(stream, connection_id=connection_id)
+        record = looked_at(gate, visible, record_key)
     except Refusal:
         return _page(request, {"title": "No such record", "key": plain(record_key)}, status=404)
     context = {

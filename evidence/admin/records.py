@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from urllib.parse import urlencode
 
 from django import forms
+from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -13,6 +14,7 @@ from evidence.access.gate import Gate
 from evidence.access.owning import owner_scope
 from evidence.access.rows import Position, VisibleRecord, VisibleRecords
 from evidence.admin.base import owner, page
+from evidence.admin.noted import note
 from evidence.admin.stream_lines import list_url
 from evidence.api.cursors import seal, unseal
 from evidence.consent.offering import offer
@@ -63,13 +65,16 @@ def key_list(request: HttpRequest) -> HttpResponse:
         place = unseal(after, KIND, scope=gate.scope, query=query) if after else None
     except Refusal:
         return redirect(list_url(query["connection"], query["stream"]))
-    found = reading.page(
-        visible,
-        limit=A_PAGE,
-        descending=True,
-        after=None if place is None else Position(**place),
-        where=(),
-    )
+    with transaction.atomic():
+        found = reading.page(
+            visible,
+            limit=A_PAGE,
+            descending=True,
+            after=None if place is None else Position(**place),
+            where=(),
+        )
+        listed = [visible.stream.title_field or "", visible.stream.event_time_field or ""]
+        note(gate.scope, visible, found.records, route="records", fields=listed)
     next_url = ""
     if found.has_more:
         last = found.records[-1].position
@@ -93,10 +98,11 @@ def key_list(request: HttpRequest) -> HttpResponse:
 
 def one(request: HttpRequest) -> HttpResponse:
     """Every field of one record."""
-    visible = _visible(request, owners_gate())
+    gate = owners_gate()
+    visible = _visible(request, gate)
     key = request.GET.get("key", "")
     try:
-        record = reading.one(visible, key)
+        record = looked_at(gate, visible, key)
     except Refusal:
         context = {**_heading(visible), "key": plain(key)}
         return page(request, "record_missing", title="No such record", context=context, status=404)
@@ -107,8 +113,28 @@ def one(request: HttpRequest) -> HttpResponse:
         "emitted_at": when(record.emitted_at),
         "values": values_of(visible, record, longest=None if "whole" in request.GET else LONGEST),
         "whole_url": f"{_url_of(visible, record)}&whole=1",
+        "seen_url": _seen_url(visible, record),
     }
     return page(request, "record", title=title_of(visible, record), context=context)
+
+
+def looked_at(gate: Gate, visible: VisibleRecords, key: str) -> VisibleRecord:
+    """One record, shown whole to the owner and written down. Raises what the reading raises."""
+    with transaction.atomic():
+        record = reading.one(visible, key)
+        note(gate.scope, visible, [record], route="record")
+    return record
+
+
+def _seen_url(visible: VisibleRecords, record: VisibleRecord) -> str:
+    query = urlencode(
+        {
+            "connection": record.connection.connection_id,
+            "stream": visible.stream.name,
+            "key": record.record_key,
+        }
+    )
+    return f"{reverse('admin:evidence_disclosures')}?{query}"
 
 
 def owners_gate() -> Gate:

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import UTC, date, datetime, timedelta
+from typing import TypeAlias
 from uuid import UUID
 
 import orjson
@@ -10,7 +11,7 @@ from django.db.models import Count, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
 from evidence.ledger.entries import own_chain
-from evidence.models.ledger import Disclosure, Pseudonym
+from evidence.models.ledger import Chain, Disclosure, Pseudonym
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +58,26 @@ class Named:
     record_key: str
 
 
-def to_client(client_id: str) -> QuerySet[Disclosure]:
+Rows: TypeAlias = "QuerySet[Disclosure]"
+
+
+def to_client(client_id: str) -> Rows:
     """What a client was shown, latest first."""
     return Disclosure.unscoped.filter(client_id=client_id).order_by("-at", "chain", "-seq")
 
 
-def to_owner(owner_id: str) -> QuerySet[Disclosure]:
+def to_owner(owner_id: str) -> Rows:
     """What the owner's own tokens and pages have shown, latest first."""
     return Disclosure.unscoped.filter(chain=own_chain(owner_id)).order_by("-seq")
 
 
-def under_grants(grant_ids: Sequence[str]) -> QuerySet[Disclosure]:
-    return Disclosure.unscoped.filter(chain__in=grant_ids).order_by("-at", "chain", "-seq")
+def every(owner_id: str) -> Rows:
+    """All answers from an owner's records, latest first."""
+    chains = Chain.unscoped.filter(owner_id=owner_id).values("chain")
+    return Disclosure.unscoped.filter(chain__in=chains).order_by("-at", "chain", "-seq")
 
 
-def of_record(connection_id: str, stream: str, record_key: str) -> QuerySet[Disclosure]:
+def of_record(connection_id: str, stream: str, record_key: str) -> Rows:
     """Every answer that showed a record, latest first; none once it was erased."""
     names = list(
         Pseudonym.unscoped.filter(
@@ -82,7 +88,26 @@ def of_record(connection_id: str, stream: str, record_key: str) -> QuerySet[Disc
     return (Disclosure.unscoped.none() if found is None else found).order_by("-at", "chain")
 
 
-def read(rows: QuerySet[Disclosure]) -> Iterator[Disclosed]:
+def narrowed(
+    rows: Rows,
+    *,
+    client_id: str | None = None,
+    connection_id: str | None = None,
+    day: date | None = None,
+) -> Rows:
+    """Those of one client (empty: the owner), that show something of one connection, of one day
+    (UTC)."""
+    if client_id is not None:
+        rows = rows.filter(client_id=client_id)
+    if connection_id is not None:
+        rows = rows.filter(covered__contains=f'["{connection_id}",')
+    if day is not None:
+        start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+        rows = rows.filter(at__gte=start, at__lt=start + timedelta(days=1))
+    return rows
+
+
+def read(rows: Rows) -> Iterator[Disclosed]:
     for row in rows.iterator(1_000):
         yield Disclosed(
             seq=row.seq,
@@ -102,7 +127,7 @@ def read(rows: QuerySet[Disclosure]) -> Iterator[Disclosed]:
         )
 
 
-def calendar(rows: QuerySet[Disclosure], *, since: datetime) -> list[Day]:
+def calendar(rows: Rows, *, since: datetime) -> list[Day]:
     """How much was shown on each day since, oldest first; days without a read are left out."""
     days = (
         rows.filter(at__gte=since)

