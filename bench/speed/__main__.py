@@ -142,12 +142,12 @@ def _asking(corpus: Corpus, tokens: Tokens, site: Serving) -> Asking:
 
 
 def _loaded(corpus: Corpus, options: Options) -> Installation:
-    """The installation of a corpus; loaded unless it was before."""
+    """The installation of a corpus; loaded unless it was before, and as the code is now."""
     installation = Installation(options.home / f"speed-{corpus.name}")
     if options.fresh:
         shutil.rmtree(installation.var, ignore_errors=True)
+    installation.manage("migrate", "--verbosity", "0")
     if not installation.notes:
-        installation.manage("migrate", "--verbosity", "0")
         _say(f"loading {corpus.size:,} records")
         ingest = installation.ingest(corpus)
         since, until = corpus.narrow_days

@@ -19,8 +19,8 @@ EIGHT = 8
 class Effort:
     """How long a round of one item lasts at most, and how many requests it has at most."""
 
-    seconds: float = 2.0
-    most: int = 400
+    seconds: float = 1.0
+    most: int = 200
     warm: int = 8
     rounds: int = 2
 

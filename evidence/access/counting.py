@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final
+from itertools import chain, product
+from typing import Final, NamedTuple
 
-from evidence.access.places import Branch
+from evidence.access.places import Branch, Terms
+from evidence.access.remembering import heads, remember, remembered
 from evidence.access.scope import Only
-from evidence.access.scores import IN_TIME, NOTHING, matching
+from evidence.access.scores import IN_TIME, matching
 from evidence.access.statements import Fragment, fetched_by_one_plan, joined
 
 SAMPLED: Final = 16
@@ -15,6 +17,8 @@ MOST: Final = "0.4"
 """From this share on, rows that are read in turn prove the bound sooner than the inverted index."""
 READ_IN_TURN: Final = 4
 """So many times the bound are read at most."""
+WORDS_APART: Final = 2
+"""Up to so many words are looked up tier by tier; the ways to combine those of more are too many."""
 NARROW: Final = 10_000
 """So many visible rows a connection are all asked whether they match."""
 
@@ -24,44 +28,90 @@ def counted(branches: Sequence[Branch], *, most: int) -> int:
     rows."""
     if not branches:
         return 0
-    rare = Fragment(f"(SELECT count(*) < %s OR avg(s.hit) < {MOST} FROM s)", (SAMPLED,))
-    statement = Fragment("WITH s AS MATERIALIZED (") + _sample(branches) + Fragment(") SELECT ")
-    statement += _indexed(branches, Fragment(" AND ") + rare, most) + Fragment(", ") + rare
-    count, was_rare = fetched_by_one_plan(statement)[0]
+    count = remembered(branches, most=most)
+    if count is None:
+        count, seen = _counted(branches, most)
+        remember(branches, most=most, seen=seen, count=count)
+    return count
+
+
+def _counted(branches: Sequence[Branch], most: int) -> tuple[int, str]:
+    """The count, and the heads when it was begun."""
+    # A rest that is not asked for is not worked out either.
+    statement = Fragment("WITH s AS MATERIALIZED (") + _sample(branches)
+    statement += Fragment("), t AS MATERIALIZED (SELECT count(*) < %s", (SAMPLED,))
+    statement += Fragment(
+        f" OR avg(s.hit) < {MOST} AS rare FROM s) SELECT t.rare, CASE WHEN t.rare"
+    )
+    statement += Fragment(" THEN ") + _indexed(branches, most) + Fragment(" ELSE 0 END, ")
+    statement += heads(branches) + Fragment(" FROM t")
+    was_rare, count, seen = fetched_by_one_plan(statement)[0]
     if was_rare:
-        return int(count)
+        return int(count), seen
     count = _in_turn(branches, most)
     if count > most:
-        return count
-    statement = Fragment("SELECT ") + _indexed(branches, NOTHING, most)
-    return int(fetched_by_one_plan(statement)[0][0])
+        return count, seen
+    statement = Fragment("SELECT ") + _indexed(branches, most)
+    return int(fetched_by_one_plan(statement)[0][0]), seen
 
 
-def _indexed(branches: Sequence[Branch], where: Fragment, most: int) -> Fragment:
+def _indexed(branches: Sequence[Branch], most: int) -> Fragment:
     """By the inverted index. Counted outside of what is bounded: for a few rows the planner would
     read a whole table in the hope of meeting them soon."""
-    # Those with the most searched fields first: they hold the most text, and so prove the bound.
-    richest_first = sorted(branches, key=lambda each: -len(each.terms.matching))
     every = (
-        matching(each, Fragment("1"), [part], where)
-        for each in richest_first
-        for part in _parts(each)
+        matching(each, Fragment("1"), [part.asked], but_not=part.but_not)
+        for each in _richest_first(branches)
+        for part in parts(each.terms)
     )
     rows = Fragment("(WITH m AS MATERIALIZED (") + joined(" UNION ALL ", every)
     return rows + Fragment(") SELECT count(*) FROM (SELECT FROM m LIMIT %s) c)", (most + 1,))
 
 
-def _parts(branch: Branch) -> list[str]:
-    """Queries of which each match meets exactly one. A lone word is looked up tier by tier: when
-    one of them proves the bound, the others need not be looked up."""
-    whole, words = branch.terms.matching, branch.terms.tiers
-    if len(words) != 1 or "&" in whole or "!" in whole:
-        return [whole]
-    tiers = words[0][::-1]
-    return [
-        f"{tier} & !({' | '.join(tiers[:place])})" if place else tier
-        for place, tier in enumerate(tiers)
-    ]
+def _richest_first(branches: Sequence[Branch]) -> list[Branch]:
+    """Those with the most searched fields first: they hold the most text, and so prove the bound."""
+    return sorted(branches, key=lambda each: -len(each.terms.matching))
+
+
+class Part(NamedTuple):
+    """Some of the matches of a query: those of one tsquery but not of another."""
+
+    asked: str
+    but_not: str | None = None
+
+
+def parts(terms: Terms) -> list[Part]:
+    """Parts of which each match is in exactly one: its words stand at some tiers and at none below.
+    When the first parts prove the bound, the others need not be looked up, and a few lexemes at a
+    time are looked up much faster than all of them together."""
+    words = [tiers[::-1] for tiers in terms.tiers]
+    if len(words) > WORDS_APART or not _asks_for_each_word(terms):
+        return [Part(terms.matching)]
+    if len(words) == 1:
+        return [Part(_at(words[0], tier)) for tier in range(len(words[0]))]
+    ways = sorted(product(*(range(len(tiers)) for tiers in words)), key=sum)
+    return [_part(words, way) for way in ways]
+
+
+def _at(tiers: Sequence[str], tier: int) -> str:
+    """The rows in which a word stands at this tier and at none before."""
+    return f"{tiers[tier]} & !({' | '.join(tiers[:tier])})" if tier else tiers[tier]
+
+
+def _part(words: Sequence[Sequence[str]], way: Sequence[int]) -> Part:
+    lower = [text for tiers, tier in zip(words, way, strict=True) for text in tiers[:tier]]
+    asked = " & ".join(tiers[tier] for tiers, tier in zip(words, way, strict=True))
+    return Part(asked, " | ".join(lower) or None)
+
+
+def _asks_for_each_word(terms: Terms) -> bool:
+    """Whether matching is just this: every word is there, at whatever tier."""
+    asked = terms.matching.strip("()").split(" & ")
+    words = [sorted(chain.from_iterable(map(_lexemes, tiers))) for tiers in terms.tiers]
+    return [sorted(_lexemes(each)) for each in asked] == words
+
+
+def _lexemes(either: str) -> list[str]:
+    return either.strip("()").split(" | ")
 
 
 def narrowed(branches: Sequence[Branch]) -> list[Branch]:
@@ -72,7 +122,7 @@ def narrowed(branches: Sequence[Branch]) -> list[Branch]:
         return list(branches)
     visible = (
         Fragment("SELECT count(*) FROM (SELECT FROM (")
-        + branches[number].visible.matching(NOTHING, source=IN_TIME)
+        + branches[number].visible.matching(Fragment(""), source=IN_TIME)
         + Fragment(f") r LIMIT {NARROW + 1}) c")
         for number in limited
     )
@@ -88,18 +138,18 @@ def _is_limited(branch: Branch) -> bool:
 
 def _in_turn(branches: Sequence[Branch], most: int) -> int:
     """The matches among the newest rows of each connection."""
-    parts = (
+    rows = (
         Fragment("SELECT FROM (") + part + Fragment(" WHERE w.hit")
-        for part in _newest(branches, READ_IN_TURN * most)
+        for part in _newest(_richest_first(branches), READ_IN_TURN * most)
     )
-    statement = Fragment("SELECT count(*) FROM (SELECT FROM (") + joined(" UNION ALL ", parts)
+    statement = Fragment("SELECT count(*) FROM (SELECT FROM (") + joined(" UNION ALL ", rows)
     statement += Fragment(") m LIMIT %s) c", (most + 1,))
     return int(fetched_by_one_plan(statement)[0][0])
 
 
 def _sample(branches: Sequence[Branch]) -> Fragment:
-    parts = (Fragment("SELECT w.hit::int FROM (") + part for part in _newest(branches, SAMPLED))
-    return joined(" UNION ALL ", parts)
+    rows = (Fragment("SELECT w.hit::int FROM (") + part for part in _newest(branches, SAMPLED))
+    return joined(" UNION ALL ", rows)
 
 
 def _newest(branches: Sequence[Branch], size: int) -> list[Fragment]:

@@ -12,9 +12,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from evidence.access.places import Branch, Place, in_time, places_of
+from evidence.access.places import Branch, Place, in_time
 from evidence.access.rows import Group
-from evidence.access.scores import IN_TIME, WORD, beyond_in_time, columns, first, matching, score
+from evidence.access.scores import (
+    IN_TIME,
+    PLACED,
+    WORD,
+    beyond_in_time,
+    columns,
+    first,
+    matching,
+    placed,
+    score,
+)
 from evidence.access.statements import Fragment, fetched_by_one_plan, joined
 
 WALKED = 250
@@ -102,7 +112,7 @@ class Levels:
             statement += Fragment(" WHERE ") + beyond_in_time(after)
         order = "u.at DESC NULLS LAST, u.connection_id, u.stream, u.record_key"
         statement += Fragment(f" ORDER BY {order} LIMIT %s", (limit,))
-        return places_of(fetched_by_one_plan(statement))
+        return placed(statement)
 
     def _every(self, points: int, limit: int, after: Place | None) -> list[Place]:
         """The places of this score and of all lower ones, by scoring every match."""
@@ -178,12 +188,14 @@ def walked(branches: Sequence[Branch], after: Place | None, *, size: int) -> Wal
         for group in branch.visible.groups
         for connection_id in group.connection_ids
     }
+    statement = Fragment(f"{PLACED}, p.last FROM (") + joined(" UNION ALL ", parts.values())
     found, stopped = [], {}
-    for place in places_of(fetched_by_one_plan(joined(" UNION ALL ", parts.values()))):
-        if place.score == MISSES:
-            stopped[place.number, place.connection_id] = place
-        else:
+    for *columns_of_place, last in fetched_by_one_plan(statement + Fragment(") p")):
+        place = Place(*columns_of_place)
+        if place.score != MISSES:
             found.append(place)
+        if last:
+            stopped[place.number, place.connection_id] = place
     # Rows without a time come after all those with one, and were not looked at.
     untimed = [
         Place(number, MISSES, None, "", "", "")
@@ -213,10 +225,12 @@ def _newest_rows(
             ids = after.connection_id, after.stream, after.record_key
             rows += Fragment(" AND (r.connection_id, r.stream, r.record_key) > (%s, %s, %s)", ids)
         order = "r.record_key"
-    rows += Fragment(f" ORDER BY {order}")
-    found = columns(number, branch, score(branch))
-    found += Fragment(" FROM (") + rows + Fragment(" LIMIT %s) r", (size,))
-    found += Fragment(" WHERE r.terms @@ %s::tsquery", (branch.terms.matching,))
-    end = columns(number, branch, Fragment(f"{MISSES}"))
-    end += Fragment(" FROM (") + rows + Fragment(" LIMIT 1 OFFSET %s) r", (size - 1,))
-    return Fragment("SELECT ") + found + Fragment(" UNION ALL SELECT ") + end
+    rows += Fragment(f" ORDER BY {order} LIMIT %s", (size,))
+    matches = Fragment("r.terms @@ %s::tsquery", (branch.terms.matching,))
+    points = Fragment("CASE WHEN ") + matches + Fragment(" THEN ") + score(branch)
+    points += Fragment(f" ELSE {MISSES} END")
+    last = Fragment("r.place = %s", (size,))
+    walk = Fragment("SELECT ") + columns(number, branch, points) + Fragment(", ") + last
+    numbered = f"SELECT r.*, row_number() OVER (ORDER BY {order}) AS place FROM ("
+    walk += Fragment(f" AS last FROM ({numbered}") + rows
+    return walk + Fragment(") r) r WHERE ") + matches + Fragment(" OR ") + last

@@ -7,6 +7,7 @@ then to the id. No statistic over the stored texts takes part.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 
 from evidence.access.places import Branch, Place, places_of
 from evidence.access.rows import NAMED_ONE_BY_ONE, Group
@@ -23,26 +24,29 @@ BY_WORDS = IN_TIME.replace("authored_at", "authored_at + interval '0'")
 """The same without a way in by time. Every statement here has one plan, which must not hang on how
 many rows the planner expects: those that look words up do so in the inverted index, and those that
 go by time do not."""
-NOTHING = Fragment("")
 ORDER = "u.score DESC, u.at DESC NULLS LAST, u.connection_id, u.stream, u.record_key"
 NEWEST = "u.at DESC NULLS LAST, u.score DESC, u.connection_id, u.stream, u.record_key"
-MICROSECONDS = "(extract(epoch FROM r.consent_time) * 1000000)::bigint"
+PLACED = (
+    "SELECT p.number, p.score, (extract(epoch FROM p.at) * 1000000)::bigint, p.connection_id,"
+    " p.stream, p.record_key"
+)
 
 
 def matching(
-    branch: Branch, columns: Fragment, queries: Sequence[str], where: Fragment = NOTHING
+    branch: Branch, columns: Fragment, queries: Sequence[str], *, but_not: str | None = None
 ) -> Fragment:
-    """``SELECT columns`` of the visible rows ``r`` that match all of some tsqueries."""
-    test = (
-        " AND (r.terms @@ %s::tsquery) IS TRUE" if branch.narrow else " AND r.terms @@ %s::tsquery"
-    )
+    """``SELECT columns`` of the visible rows ``r`` that match all of some tsqueries, and not another
+    one, for which the rows that are found are looked at."""
+    indexed, looked_at = " AND r.terms @@ %s::tsquery", " AND (r.terms @@ %s::tsquery) IS TRUE"
+    tests = [Fragment(looked_at if branch.narrow else indexed, (query,)) for query in queries]
+    if but_not is not None:
+        tests.append(Fragment(" AND (r.terms @@ %s::tsquery) IS FALSE", (but_not,)))
     start = Fragment("SELECT ") + columns
     start += Fragment(f" FROM {IN_TIME if branch.narrow else BY_WORDS} WHERE ")
-    tests = joined("", (Fragment(test, (query,)) for query in queries))
     return joined(
         " UNION ALL ",
         (
-            start + through + group.condition + tests + where
+            start + through + group.condition + joined("", tests)
             for group in branch.visible.groups
             for through in _through(group)
         ),
@@ -60,8 +64,8 @@ def _through(group: Group) -> Iterator[Fragment]:
 
 
 def columns(number: int, branch: Branch, score: Fragment) -> Fragment:
-    """Those of a ``Place``."""
-    at = MICROSECONDS if branch.shows_time else "NULL::bigint"
+    """Those of a ``Place``, but for the time, which ``placed`` makes a number."""
+    at = "r.consent_time" if branch.shows_time else "NULL::timestamptz"
     columns = Fragment("%s::int AS number, ", (number,)) + score
     return columns + Fragment(f" AS score, {at} AS at, r.connection_id, r.stream, r.record_key")
 
@@ -79,23 +83,31 @@ def first(
     statement = Fragment("SELECT u.* FROM (") + _every(branches) + Fragment(") u")
     statement += _beyond(after, newest=newest)
     order = Fragment(f" ORDER BY {NEWEST if newest else ORDER} LIMIT %s", (limit,))
-    return places_of(fetched_by_one_plan(statement + order))
+    return placed(statement + order)
 
 
 def first_of_all(
     branches: Sequence[Branch], *, limit: int, after: Place | None, newest: bool
 ) -> tuple[int, list[Place]]:
     """The same, and how many matches there are in all; zero where there are none beyond ``after``."""
-    statement = Fragment("SELECT u.* FROM (SELECT count(*) OVER () AS total, e.* FROM (")
-    statement += _every(branches) + Fragment(") e) u") + _beyond(after, newest=newest)
-    order = Fragment(f" ORDER BY {NEWEST if newest else ORDER} LIMIT %s", (limit,))
+    statement = Fragment(
+        f"{PLACED}, p.total FROM (SELECT u.* FROM (SELECT count(*) OVER () AS total,"
+    )
+    statement += Fragment(" e.* FROM (") + _every(branches) + Fragment(") e) u")
+    statement += _beyond(after, newest=newest)
+    order = Fragment(f" ORDER BY {NEWEST if newest else ORDER} LIMIT %s) p", (limit,))
     rows = fetched_by_one_plan(statement + order)
-    return (rows[0][0] if rows else 0), places_of([row[1:] for row in rows])
+    return (rows[0][-1] if rows else 0), places_of([row[:-1] for row in rows])
 
 
 def every(branches: Sequence[Branch]) -> list[Place]:
     """The places of all matches, in no order; one query."""
-    return places_of(fetched_by_one_plan(_every(branches)))
+    return placed(_every(branches))
+
+
+def placed(rows: Fragment) -> list[Place]:
+    """The places of the ``columns`` of rows, in their order; one query."""
+    return places_of(fetched_by_one_plan(Fragment(f"{PLACED} FROM (") + rows + Fragment(") p")))
 
 
 def _every(branches: Sequence[Branch]) -> Fragment:
@@ -121,13 +133,13 @@ def _beyond(after: Place | None, *, newest: bool) -> Fragment:
     if after is None:
         return Fragment("")
     if newest:
-        return Fragment(" WHERE ") + _older(after.at, _below(after.score, _later_id(after)))
+        return Fragment(" WHERE ") + _older(after.rank.at, _below(after.score, _later_id(after)))
     return Fragment(" WHERE ") + _below(after.score, beyond_in_time(after))
 
 
 def beyond_in_time(after: Place) -> Fragment:
     """Places ``u`` that come after a place when their scores are the same."""
-    return _older(after.at, _later_id(after))
+    return _older(after.rank.at, _later_id(after))
 
 
 def _later_id(after: Place) -> Fragment:
@@ -140,7 +152,7 @@ def _below(points: int, tie: Fragment) -> Fragment:
     return Fragment("(u.score < %s OR (u.score = %s AND ", (points, points)) + tie + Fragment("))")
 
 
-def _older(at: int | None, tie: Fragment) -> Fragment:
+def _older(at: datetime | None, tie: Fragment) -> Fragment:
     """An earlier time, or ``tie`` with the same one; rows without a time come last."""
     if at is None:
         return Fragment("(u.at IS NULL AND ") + tie + Fragment(")")

@@ -1,12 +1,13 @@
 """Ways to find the first hits of very many: each gives what scoring every match gives."""
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from itertools import product
 from typing import Any
 
 import pytest
 
-from evidence.access import counting, levels, matches
+from evidence.access import counting, levels, matches, remembering
 from evidence.access.issuing import GrantRequest
 from evidence.access.resolving import StreamRequest
 from evidence.reading import lexical as search
@@ -106,3 +107,30 @@ def test_a_count_is_exact_up_to_its_bound_and_never_less(
         meta = crowded.get("/v1/search", q=q).body["meta"]
         accuracy = "exact" if bound >= known else "lower_bound"
         assert (meta["count"], meta["count_accuracy"]) == (min(known, bound), accuracy)
+
+
+def test_a_large_count_is_not_made_again_until_something_changes(
+    crowded: World, scaled: Callable[[dict[Any, int]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(branches: Any, most: int, *, count: Any = counting._counted) -> Any:
+        made.append(most)
+        return count(branches, most)
+
+    monkeypatch.setattr(counting, "_counted", counted)
+    monkeypatch.setattr(remembering, "_known", OrderedDict())
+    scaled({(remembering, "LARGE"): 1, (matches, "FEW"): 0})
+
+    def count(who: str) -> int:
+        told: int = crowded.get("/v1/search", who, q="quokka").body["meta"]["count"]
+        return told
+
+    known = count("eve")
+    assert count("eve") == known
+    assert len(made) == 1
+    crowded.put((PERSONAL, "messages", {"id": "more", "subject": "quokka", "body_text": "quokka"}))
+    assert count("eve") == known + 1
+    assert len(made) == 2
+    assert count("frank") > known + 1
+    assert len(made) == 3
