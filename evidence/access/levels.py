@@ -89,7 +89,7 @@ class Levels:
         walk = self._newest if after is None else walked(self.branches, after, size=WALKED)
         seen = walk.level(points, after)
         if len(seen) < limit and self.very_many and seen:
-            size = 2 * WALKED * limit // len(seen)
+            size = 3 * WALKED * limit // (2 * len(seen))
             if size <= WALKED_AT_MOST:
                 seen = walked(self.branches, after, size=size).level(points, after)
         return seen[:limit] if len(seen) >= limit else None
