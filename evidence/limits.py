@@ -34,7 +34,9 @@ BLOB_MAX_BYTES: Final = INGEST_MAX_BYTES
 RECORD_KEY_MAX_BYTES: Final = 200
 LABEL_MAX_CHARS: Final = 200
 
-# What a caller may ask for with max_bytes: UTF-8 bytes of the serialized answer.
+# What a caller may ask for with max_bytes: UTF-8 bytes of the serialized answer. A tool's result has
+# two channels and takes no less than the second; each of them is a smaller answer of REST.
+PAGE_BYTES_LEAST: Final = 1_000
 MAX_BYTES_LEAST: Final = 4_000
 MAX_BYTES_MOST: Final = 50_000
 
@@ -69,3 +71,15 @@ REGISTRATIONS_PER_ADDRESS: Final = 20
 REGISTRATIONS_PER_HOUR: Final = 200
 REGISTRATION_UNUSED_SECONDS: Final = 3 * 86_400
 REGISTRATION_BYTES: Final = 32 * 1024
+
+# Characters that nobody sees, which models are shown as escapes: what Unicode calls format characters,
+# separators of lines, controls, variation selectors and fillers that draw nothing. A test holds this
+# against unicodedata.
+INVISIBLE: Final = (
+    (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD),
+    (0x70F, 0x70F), (0x890, 0x891), (0x8E2, 0x8E2), (0x115F, 0x1160), (0x17B4, 0x17B5),
+    (0x180B, 0x180F), (0x200B, 0x200F), (0x2028, 0x202E), (0x2060, 0x206F), (0x2800, 0x2800),
+    (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0), (0xFFF0, 0xFFFB),
+    (0x110BD, 0x110BD), (0x110CD, 0x110CD), (0x13430, 0x1343F), (0x1BCA0, 0x1BCA3),
+    (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF),
+)  # fmt: skip

@@ -26,6 +26,9 @@ SEARCH = Budget(limits.STRUCTURED_BYTES, limits.SEARCH_TEXT_BYTES)
 AGGREGATE = Budget(limits.STRUCTURED_BYTES, limits.AGGREGATE_TEXT_BYTES)
 READ = Budget(limits.READ_BYTES, limits.READ_BYTES)
 
+_LEAST_TEXT = 1_600
+"""A long id, a long cursor and the words that say what to do with them."""
+
 MAX_BYTES = arguments.whole(
     "max_bytes",
     f"Result size, {limits.MAX_BYTES_LEAST} to {limits.MAX_BYTES_MOST} bytes",
@@ -40,5 +43,5 @@ def chosen(given: arguments.Given, *, default: Budget, wide: Budget | None = Non
     if total is None:
         return default
     shape = wide or default
-    text = total * shape.text // (shape.text + shape.structured)
+    text = max(total * shape.text // (shape.text + shape.structured), _LEAST_TEXT)
     return Budget(structured=total - text, text=text)

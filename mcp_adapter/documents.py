@@ -58,6 +58,14 @@ def is_window(value: Any) -> bool:
     return isinstance(value, dict) and value.get("object") == "field_window_read"
 
 
+def passage(data: dict[str, Any], field: str) -> Passage:
+    """What there is of a text field: all of it, or the preview in its window descriptor."""
+    value = data[field]
+    if is_window(value):
+        return Passage(field, value.get("preview", ""), int(value["total_chars"]))
+    return Passage(field, value, len(value))
+
+
 def document(source: Source, passage: Passage | None, *, room: int) -> dict[str, Any]:
     """The document; `room` is what the other fields may take, in characters."""
     data = source.record.get("data", {})

@@ -76,7 +76,9 @@ def _hit(item: dict[str, Any], *, most: int) -> dict[str, Any]:
 def _clipped(value: Any) -> Any:
     """The value with its long strings cut, as its `cut` mark says."""
     if isinstance(value, str):
-        return clipped(value, _WORTH_CUTTING)
+        while size(value) > _WORTH_CUTTING:
+            value = clipped(value, len(value) * 3 // 4)
+        return value
     if isinstance(value, dict):
         return {name: _clipped(inner) for name, inner in value.items()}
     return [_clipped(inner) for inner in value] if isinstance(value, list) else value

@@ -4,11 +4,12 @@ A path is a field or a JSON Pointer into one; what is no text is windowed over i
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evidence import limits
 from mcp_adapter import arguments, ids, queries, targets
+from mcp_adapter.cutting import whole
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.tool import Call, succeeded
 
@@ -23,17 +24,6 @@ class Selector:
     before: int | None
     after: int | None
     limit: int
-
-    def narrowed(self, chars: int, *, of: int) -> "Selector":
-        """The same place with `chars` characters instead of `of`, the match still inside."""
-        return Selector(
-            self.offset,
-            self.q,
-            self.occurrence,
-            None if self.before is None else self.before * chars // max(of, 1),
-            None if self.after is None else self.after * chars // max(of, 1),
-            chars,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +41,30 @@ class Found:
     about: dict[str, Any]
     origin: str | None = None
     blob_id: str | None = None
+
+    def narrowed(self, chars: int) -> "Found":
+        """The same place with at most `chars` characters, a match still inside."""
+        text, start = self.window["text"], self.window["start_chars"]
+        low = 0
+        if "match_start_chars" in self.window:
+            before = self.window["match_start_chars"] - start
+            low = whole(text, before - before * chars // max(len(text), 1))
+        part = text[low : max(low, whole(text, low + chars))]
+        begin, end, total = start + low, start + low + len(part), self.window["total_chars"]
+        return replace(
+            self,
+            window={
+                **self.window,
+                "text": part,
+                "start_chars": begin,
+                "end_chars": end,
+                "limit_chars": chars,
+                "complete": len(part) == total,
+                "has_more": end < total,
+                "next_offset_chars": end if end < total else None,
+                "previous_offset_chars": max(0, begin - chars) if begin else None,
+            },
+        )
 
 
 def selector(given: arguments.Given) -> Selector:

@@ -38,6 +38,13 @@ def bookmark(reaches: Mapping[str, Reach], *, owner_id: str, now: datetime) -> s
     return "h" + base64.b64encode(handle).decode()
 
 
+def length(connections: int) -> int:
+    """How long the text is for so many."""
+    within = connections <= CONNECTIONS_WITHIN
+    packed = connections * (MARK_BYTES + 3 * NUMBER_BYTES) if within else HANDLE_BYTES
+    return 1 + -(-packed // 3) * 4
+
+
 def recalled(text: str, *, owner_id: str, connection_ids: Sequence[str]) -> dict[str, Reach]:
     """The reach of each connection that the bookmark knows of.
 

@@ -23,24 +23,32 @@ from evidence.refusals import CursorExpired, InvalidCursor
 BLOCK = 32
 NONCE = 12
 LONGEST = 4_096
+TAG = 16
 MARK_BYTES = 3
+NO_MARK = "0" * 2 * MARK_BYTES
 
 
 def seal(kind: str, *, scope: Scope, query: Mapping[str, Any], place: Mapping[str, Any]) -> str:
     """A cursor of one ``kind`` for ``place`` in the answer to ``query``."""
-    content = orjson.dumps(
-        {
-            "k": kind,
-            "o": _mark(_holder(scope)),
-            "b": _mark(scope.binding),
-            "q": _marks(query),
-            "p": place,
-        }
+    content = _content(
+        kind, owner=_mark(_holder(scope)), binding=_mark(scope.binding), query=query, place=place
     )
     content += b" " * (-len(content) % BLOCK)
     nonce = os.urandom(NONCE)
     sealed = nonce + AESGCM(key_for("cursor")).encrypt(nonce, content, None)
     return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
+
+
+def length(kind: str, *, query: Mapping[str, Any], place: object) -> int:
+    """How long the cursor that ``seal`` makes of the same is."""
+    content = len(_content(kind, owner=NO_MARK, binding=NO_MARK, query=query, place=place))
+    return -(-(NONCE + content + -content % BLOCK + TAG) * 4 // 3)
+
+
+def _content(
+    kind: str, *, owner: str, binding: str, query: Mapping[str, Any], place: object
+) -> bytes:
+    return orjson.dumps({"k": kind, "o": owner, "b": binding, "q": _marks(query), "p": place})
 
 
 def unseal(

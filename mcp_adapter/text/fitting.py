@@ -1,26 +1,32 @@
 """Making a text fit: the same object drawn with less and less room per item."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from mcp_adapter.json_text import dumps, wire_size
 from mcp_adapter.labels import clipped
 
+BAREST = -1
 _ROOMS = (2_400, 1_200, 600, 400, 280, 200, 140, 100, 60, 30)
 _STRING_LEAST = 24
 _CUT_SHOWN = 6
 _LONGEST_SHOWN_ID = 480
+SOURCES_BYTES = 240
+"""What a page sets aside to say which connections its items came through."""
+_LABEL_CHARS = 60
 
 
 def roomiest(draw: Callable[[int], dict[str, Any]], *, items: int, most: int) -> str:
     """The text with about the most room per item that takes at most `most` bytes as serialized.
 
-    With no room an item is its handle alone; if even that is too much the text comes back too
-    large, and the page has to end earlier. What is left beside the handles is shared out among the
+    With no room an item is its handle and what belongs to it; if even that is too much, only what
+    `draw` keeps for room below nothing. What is left beside the handles is shared out among the
     items, and that share tried first.
     """
     best = dumps(draw(0))
     spare = most - wire_size(best)
+    if spare < 0:
+        return dumps(draw(BAREST))
     share = spare // max(items, 1)
     for room in _ROOMS:
         if room > share * 3 // 2 or spare <= 0:
@@ -29,6 +35,24 @@ def roomiest(draw: Callable[[int], dict[str, Any]], *, items: int, most: int) ->
         if wire_size(text) <= most:
             return text
     return best
+
+
+def mix(counted: Iterable[tuple[dict[str, str], int]], *, unit: str) -> dict[str, Any]:
+    """`{"sources": …}`: which connections gave how many items, those with most first, as many as
+    there is room for, and how many items came through others."""
+    counted = list(counted)
+    if len(counted) < 2:
+        return {}
+    shown: list[dict[str, Any]] = []
+    others = sum(n for _, n in counted)
+    for named, number in counted:
+        label = {name: clipped(text, _LABEL_CHARS) for name, text in named.items()}
+        entry: dict[str, Any] = {**label, unit: number}
+        if wire_size(dumps([*shown, entry])) > SOURCES_BYTES - 60:
+            break
+        shown.append(entry)
+        others -= number
+    return {"sources": shown, **({f"{unit}_of_others": others} if others else {})}
 
 
 def shown_id(handle: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from mcp_adapter import ids, labels
 from mcp_adapter.text.expanded import expanded
-from mcp_adapter.text.fitting import Preview, omissions, roomiest, shown_id
+from mcp_adapter.text.fitting import BAREST, Preview, mix, omissions, roomiest, shown_id
 
 
 def render(structured: dict[str, Any], *, most: int) -> str:
@@ -17,7 +17,9 @@ def render(structured: dict[str, Any], *, most: int) -> str:
     page, sources = _page(envelope), _sources(envelope["data"])
 
     def draw(room: int) -> dict[str, Any]:
-        drawn = [record(room) for record in records]
+        drawn = [record(max(room, 0)) for record in records]
+        if room == BAREST:
+            return {**page, "records": drawn, "read": structured["next"]["read"]}
         return {**page, "records": drawn, **sources, **structured["next"]}
 
     return roomiest(draw, items=len(records), most=most)
@@ -53,12 +55,11 @@ def _page(envelope: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sources(records: list[dict[str, Any]]) -> dict[str, Any]:
-    if len({record.get("connection_id") for record in records}) < 2:
-        return {}
-    mix = Counter((str(record.get("connection_id")), labels.source(record)) for record in records)
-    return {
-        "sources": [
-            {"connection_id": connection, "source": source, "records": count}
-            for (connection, source), count in mix.most_common(12)
-        ]
-    }
+    counts = Counter((str(each.get("connection_id")), labels.source(each)) for each in records)
+    return mix(
+        (
+            ({"connection_id": connection, "source": source}, number)
+            for (connection, source), number in counts.most_common()
+        ),
+        unit="records",
+    )

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from typing import Any
 
 from mcp_adapter import ids, labels
-from mcp_adapter.text.fitting import roomiest, shown_id
+from mcp_adapter.labels import clipped
+from mcp_adapter.text.fitting import BAREST, mix, roomiest, shown_id
 from mcp_adapter.text.marks import best_excerpt, marked
 
 _TOLD_APART = frozenset({"count", "count_accuracy", "recall", "warnings"})
 _LEAST_PREVIEW = 60
+_LEAST_TITLE = 30
+_KEPT = ("has_more", "next_cursor", "next")
 
 
 def render(structured: dict[str, Any], *, most: int) -> str:
@@ -27,6 +30,9 @@ def render(structured: dict[str, Any], *, most: int) -> str:
     }
 
     def draw(room: int) -> dict[str, Any]:
+        if room == BAREST:
+            bare = {name: after[name] for name in _KEPT if name in after}
+            return {"results": [_bare(result) for result in results], **bare}
         return {"results": [hit(room) for hit in hits], **after}
 
     return roomiest(draw, items=len(hits), most=most)
@@ -59,6 +65,12 @@ def _where_near(hit: dict[str, Any]) -> dict[str, Any]:
     return {"near": {"field_path": snippet["field"], "offset_chars": snippet["start_chars"]}}
 
 
+def _bare(result: dict[str, Any]) -> dict[str, Any]:
+    """A hit whose page has an address as long as all that a result may be."""
+    shown = {**shown_id(result["id"]), "title": clipped(result["title"], _LEAST_TITLE)}
+    return shown | ({"connection_id": result["connection_id"]} if _apart(result) else {})
+
+
 def _apart(result: dict[str, Any]) -> bool:
     """Whether the connection has to be shown because the id does not hold it."""
     connection = result.get("connection_id")
@@ -81,11 +93,11 @@ def _page(envelope: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sources(results: list[dict[str, Any]]) -> dict[str, Any]:
-    connections = {result.get("connection_id") for result in results}
-    if len(connections) < 2:
+    if len({result.get("connection_id") for result in results}) < 2:
         return {}
-    mix = Counter(labels.source(result) or "unnamed" for result in results)
-    return {"sources": [{"source": name, "hits": hits} for name, hits in mix.most_common(12)]}
+    counts = Counter(labels.source(result) or "unnamed" for result in results)
+    named = [({"source": name}, hits) for name, hits in counts.most_common()]
+    return mix(named, unit="hits") or {"sources": [{**name, "hits": hits} for name, hits in named]}
 
 
 def _next(results: list[dict[str, Any]], *, by_meaning: bool) -> str:
@@ -99,3 +111,11 @@ def _next(results: list[dict[str, Any]], *, by_meaning: bool) -> str:
         "read_record_field(id, field_path=field) reads the text around a match"
         f"{near}."
     )
+
+
+EMPTY = {
+    "has_more": False,
+    "results": [],
+    "next": _next([{"id": "", "connection_id": "x"}], by_meaning=True),
+}
+"""A page without any hit but with the longest of what else it may say."""

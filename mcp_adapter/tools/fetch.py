@@ -1,9 +1,5 @@
 """fetch: one record as a document."""
 
-from functools import partial
-from typing import Any
-
-from evidence import limits
 from mcp_adapter import (
     arguments,
     budgets,
@@ -15,6 +11,7 @@ from mcp_adapter import (
     queries,
     targets,
 )
+from mcp_adapter.cutting import longest, whole
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.text.fetch import render
 from mcp_adapter.tool import Call, Result, Tool
@@ -35,78 +32,49 @@ ARGUMENTS = (
     budgets.MAX_BYTES,
 )
 _FORWARDED = ("fields", "expand", "expand_limit")
-_REST_SHARE = 0.75
+_REST_SHARE = 0.85
 _ROOMS = (2_400, 1_200, 600, 300, 120, 0)
 
 
 def run(call: Call) -> Result:
-    """Read the record, and a window of its main text where the whole does not fit."""
+    """Read the record, its large fields as windows whose previews fill what room there is."""
     ref = targets.record_of(call.given)
     expansion.gate(call, stream=ref.stream, connection_id=ref.connection_id)
     budget = budgets.chosen(call.given, default=budgets.READ)
     params = [
         *targets.connection_params(ref.connection_id),
         *queries.params(call.given, *_FORWARDED),
-        pages.rest_bytes(budget, share=_REST_SHARE),
+        pages.bound("max_bytes", int(min(budget.structured, budget.text) * _REST_SHARE)),
     ]
     record = call.get(queries.record_path(ref), params)
     found = targets.resolved(ref, record)
     source = documents.Source(
         call.given["id"], ids.handle(found), labels.record_url(call.public_url, found), record
     )
-    data = record.get("data") or {}
-    main = documents.main_text(data)
-    if main is None:
-        return _roomiest(source, None, budget)
-    if not documents.is_window(data[main]):
-        whole = documents.Passage(main, data[main], len(data[main]))
-        result = _roomiest(source, whole, budget, least=_ROOMS[-3])
-        if budget.holds(result):
-            return result
-    return _windowed(call, source, found, field=main, budget=budget)
+    main = documents.main_text(record.get("data") or {})
+    passage = None if main is None else documents.passage(record["data"], main)
+    result = _roomiest(source, passage, budget, least=_ROOMS[-3] if passage else 0)
+    if budget.holds(result):
+        return result
+    if passage is None:
+        raise _too_large()
+    return _shortened(source, passage, budget)
 
 
-def _windowed(
-    call: Call,
-    source: documents.Source,
-    ref: ids.RecordRef,
-    *,
-    field: str,
-    budget: budgets.Budget,
+def _shortened(
+    source: documents.Source, passage: documents.Passage, budget: budgets.Budget
 ) -> Result:
     """The beginning of the main text, as much as the tighter channel holds."""
-    chars = min(budget.text * 3 // 4, limits.WINDOW_MAX_CHARS)
-    build = partial(_roomiest, source, budget=budget)
-    while chars > 0:
-        passage = _beginning(call, ref, field=field, chars=chars)
-        result = build(passage)
-        if budget.holds(result):
-            return result
-        chars = _fewer(passage, budget, build=build)
-    raise _too_large()
 
+    def beginning(chars: int) -> Result:
+        text = passage.text[: whole(passage.text, chars)]
+        part = documents.Passage(passage.field, text, passage.total)
+        return _roomiest(source, part, budget)
 
-def _fewer(passage: documents.Passage, budget: budgets.Budget, *, build: Any) -> int:
-    """How many characters fit, less what a grapheme may add at the end of a window."""
-    least, most = 0, len(passage.text) - 1
-    while least < most:
-        middle = (least + most + 1) // 2
-        part = documents.Passage(passage.field, passage.text[:middle], passage.total + 1)
-        if budget.holds(build(part)):
-            least = middle
-        else:
-            most = middle - 1
-    return least - limits.WINDOW_GRAPHEME_CHARS
-
-
-def _beginning(call: Call, ref: ids.RecordRef, *, field: str, chars: int) -> documents.Passage:
-    params = [
-        *targets.connection_params(ref.connection_id),
-        ("field", field),
-        ("limit_chars", str(chars)),
-    ]
-    window = call.get(f"{queries.record_path(ref)}/field-window", params)["window"]
-    return documents.Passage(field, window["text"], window["total_chars"])
+    found = longest(len(passage.text), draw=beginning, fits=budget.holds)
+    if found is None:
+        raise _too_large()
+    return found
 
 
 def _roomiest(

@@ -45,7 +45,6 @@ _FORWARDED = (
     "expand_limit",
 )
 _DEFAULT_RECORDS = 25
-_REST_SHARE = 0.75
 
 
 def run(call: Call) -> Result:
@@ -54,15 +53,20 @@ def run(call: Call) -> Result:
     stream = queries.stream_name(given)
     expansion.gate(call, stream=stream, connection_id=given.get("connection_id"))
     budget = budgets.chosen(given, default=budgets.PAGE)
+    steps = _next({"has_more": True}, given, stream=stream)
     params = [
         *queries.params(given, *_FORWARDED),
-        pages.rest_bytes(budget, share=_REST_SHARE),
+        *pages.bounds(
+            budget,
+            structured={"next": steps, "handles": [], "data": 0},
+            text={"has_more": False, "records": [], **steps},
+        ),
+        ("limit", str(given.get("limit", _DEFAULT_RECORDS))),
     ]
-    path = f"{queries.stream_path(stream)}/records"
-    return pages.fitted(
-        lambda limit: call.get(path, [*params, ("limit", str(limit))]),
-        limit=given.get("limit", _DEFAULT_RECORDS),
-        build=lambda body: _build(body, given, stream=stream, text_bytes=budget.text),
+    body = call.get(f"{queries.stream_path(stream)}/records", params)
+    return pages.shown(
+        body,
+        build=lambda page: _build(page, given, stream=stream, text_bytes=budget.text),
         budget=budget,
     )
 

@@ -1,10 +1,10 @@
 """read_record_field: a bounded window of one field, with the arguments that read on."""
 
-import dataclasses
 from typing import Any
 
 from evidence import limits
 from mcp_adapter import arguments, blobs, budgets, ids, labels, targets, windows
+from mcp_adapter.cutting import longest
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.text.read_record_field import render
 from mcp_adapter.tool import Call, Result, Tool
@@ -36,7 +36,7 @@ ARGUMENTS = (
 
 
 def run(call: Call) -> Result:
-    """Read the window; where it bursts the budget, read a shorter one at the same place."""
+    """Read the window; where it bursts the budget, show a shorter one at the same place."""
     uri = targets.uri_of(call.given)
     budget = budgets.chosen(call.given, default=budgets.READ)
     if uri.kind == "blob":
@@ -45,21 +45,21 @@ def run(call: Call) -> Result:
     path = _path(given, uri)
     record = uri.record
     assert record is not None  # noqa: S101 - every kind but blob has one
-    read = windows.reader(call, record, path=path)
-    selected = windows.selector(given)
-    while True:
-        found = read(selected)
-        if found.blob_id is not None:
-            uri = ids.Uri("blob", None, found.blob_id, found.ref.connection_id, {})
-            return blobs.described(call, uri, budget=budget)
-        result = _result(found, given)
-        if budget.holds(result):
-            return result
-        text = found.window["text"]
-        fewer = _fitting(found, given, budget) - limits.WINDOW_GRAPHEME_CHARS
-        if fewer < 1:
-            raise _too_large()
-        selected = selected.narrowed(fewer, of=len(text))
+    found = windows.reader(call, record, path=path)(windows.selector(given))
+    if found.blob_id is not None:
+        uri = ids.Uri("blob", None, found.blob_id, found.ref.connection_id, {})
+        return blobs.described(call, uri, budget=budget)
+    result = _result(found, given)
+    if budget.holds(result):
+        return result
+    shorter = longest(
+        len(found.window["text"]) - 1,
+        draw=lambda chars: _result(found.narrowed(max(chars, 1)), given),
+        fits=budget.holds,
+    )
+    if shorter is None or not shorter.structured["window"]["text"]:
+        raise _too_large()
+    return shorter
 
 
 def _selects(given: arguments.Given) -> bool:
@@ -76,20 +76,6 @@ def _path(given: arguments.Given, uri: ids.Uri) -> str:
             next_step="Call schema(stream) for the field names, then again with field_path.",
         )
     return str(path)
-
-
-def _fitting(found: windows.Found, given: arguments.Given, budget: budgets.Budget) -> int:
-    """How many characters of the window fit."""
-    least, most = 0, len(found.window["text"]) - 1
-    while least < most:
-        middle = (least + most + 1) // 2
-        window = {**found.window, "text": found.window["text"][:middle], "has_more": True}
-        part = dataclasses.replace(found, window=window)
-        if budget.holds(_result(part, given)):
-            least = middle
-        else:
-            most = middle - 1
-    return least
 
 
 def _result(found: windows.Found, given: arguments.Given) -> Result:

@@ -6,7 +6,7 @@ from mcp_adapter import arguments, budgets, ids, labels, pages, queries
 from mcp_adapter.errors import AdapterError, from_rest
 from mcp_adapter.rest import Params
 from mcp_adapter.text.marks import best_excerpt, marked
-from mcp_adapter.text.search import render
+from mcp_adapter.text.search import EMPTY, render
 from mcp_adapter.tool import Call, Result, Tool, succeeded
 
 DESCRIPTION = (
@@ -32,7 +32,6 @@ ARGUMENTS = (
 _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
 _DEFAULT_HITS = 6
 _SNIPPET_CHARS = 160
-_REST_SHARE = 0.72
 _SOURCE = ("stream", "record_key", "connection_id", "connector_key", "display_name", "origin")
 
 
@@ -45,11 +44,11 @@ def run(call: Call) -> Result:
     params = [
         ("q", _query(given)),
         *queries.params(given, "streams", "connection_id", "filter", "sort", "cursor"),
-        pages.rest_bytes(budget, share=_REST_SHARE),
+        *pages.bounds(budget, structured={"results": [], "data": 0}, text=EMPTY),
+        ("limit", str(given.get("limit", _DEFAULT_HITS))),
     ]
-    return pages.fitted(
-        lambda limit: _page(call, path, [*params, ("limit", str(limit))]),
-        limit=given.get("limit", _DEFAULT_HITS),
+    return pages.shown(
+        _page(call, path, params),
         build=lambda body: _build(body, public_url=call.public_url, text_bytes=budget.text),
         budget=budget,
     )

@@ -9,15 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
+import orjson
+
+from evidence.api import budget
 from mcp_adapter.json_text import size
 from mcp_adapter.rest import NO_HEADERS, Params, RestAnswer
 
 WORK = ("cin_work", "Work mail", "mailbox")
 HOME = ("cin_home", "Home mail", "mailbox")
 BANK = ("cin_bank", "First Bank", "bank")
-ENVELOPE = 700
+META = {"count": 10_000, "accuracy": "exact", "recall": {"complete": True, "scope": "all_matches"}}
 
 
 @dataclass
@@ -182,7 +185,18 @@ class FakeRest:
         start = int(given.get("cursor", "c0")[1:])
         end = min(start + int(given.get("limit", "25")), len(found))
         items = [each() if callable(each) else each for each in found[start:end]]
-        shown = bounded(items, given.get("max_bytes"))
+        frame = budget.Frame(budget.EMPTY_BYTES + 2 * len(url) + size(META), size(META) + 60, 20)
+        shown = (
+            items
+            if unwritable(items)
+            else budget.fitted(
+                items,
+                bounds_of(given),
+                frame,
+                more=end < len(found),
+                cut=budget.fewer_excerpts if url == "/v1/search" else None,
+            )
+        )
         body: dict[str, Any] = {
             "object": "list",
             "url": url,
@@ -227,7 +241,9 @@ class FakeRest:
         record = self._one(stream, key, given)
         if isinstance(record, RestAnswer):
             return record
-        return RestAnswer(200, bounded([record], given.get("max_bytes"))[0])
+        bounds = bounds_of(given)
+        whole = unwritable(record)
+        return RestAnswer(200, record if whole else budget.fitted_alone(record, bounds))
 
     def _window(self, stream: str, key: str, given: dict[str, str]) -> RestAnswer:
         record = self._one(stream, key, {k: v for k, v in given.items() if k == "connection_id"})
@@ -293,7 +309,9 @@ class FakeRest:
             "record_key": key,
             **self._labels(cid),
             "emitted_at": "2026-08-01T10:00:00Z",
-            "record_url": f"/v1/streams/{stream}/records/{key}",
+            "record_url": f"/v1/streams/{quote(stream)}/records/{quote(key, safe='')}"
+            f"?connection_id={cid}",
+            "evidence_excerpts": [],
         }
         if isinstance(data.get("subject"), str):
             hit["title"] = data["subject"]
@@ -340,39 +358,19 @@ def error(status: int, code: str, **members: Any) -> RestAnswer:
     return RestAnswer(status, {"error": {**body, **members}})
 
 
-def bounded(items: list[dict[str, Any]], most: str | None) -> list[dict[str, Any]]:
-    """As `max_bytes` does: fewer items, and descriptors in the first if it is too large alone."""
-    if most is None:
-        return items
-    room, shown = int(most) - ENVELOPE, []
-    for item in items:
-        cost = size(item) + 1
-        if cost > room and shown:
-            break
-        if cost > room:
-            shown.append(_described(item, room))
-            break
-        shown.append(item)
-        room -= cost
-    return shown
+def unwritable(value: object) -> bool:
+    """Whether it holds half a character, which the real one cannot store."""
+    try:
+        orjson.dumps(value)
+    except TypeError:
+        return True
+    return False
 
 
-def _described(item: dict[str, Any], room: int) -> dict[str, Any]:
-    data = dict(item.get("data", {}))
-    for name in sorted(data, key=lambda name: size(data[name]), reverse=True):
-        if size({**item, "data": data}) <= room or size(data[name]) < 300:
-            break
-        value = data[name]
-        data[name] = {
-            "object": "field_window_read",
-            "truncated": True,
-            "field": name,
-            "total_bytes": size(value),
-            "read": {"method": "GET", "field": name},
-        }
-        if isinstance(value, str):
-            data[name] |= {"total_chars": len(value), "preview": value[:100]}
-    return {**item, "data": data} if data else item
+def bounds_of(given: Mapping[str, str]) -> budget.Bounds:
+    """As the real server cuts, by its own rules."""
+    most, lines = given.get("max_bytes"), given.get("max_line_bytes")
+    return budget.Bounds(int(most) if most else None, int(lines) if lines else None)
 
 
 def value_at(data: Mapping[str, Any], path: str) -> Any:

@@ -3,8 +3,16 @@
 It prints where it should not: what handlers print has to stay out of the protocol.
 """
 
+import os
 import sys
 
+import django
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pdpp_site.settings")
+os.environ.setdefault("PDPP_SECRET_KEY", "of-no-use-in-memory" * 3)
+django.setup()  # what the resource server in memory borrows from the real one needs it
+
+# ruff: noqa: E402
 from mcp_adapter import stdio
 from mcp_adapter.rest import Refused
 from mcp_adapter.server import Identity

@@ -25,8 +25,10 @@ HOSTILE = st.sampled_from(
         "",
     ]
 )
+# Beyond 64 bits the resource server has only floats.
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
 VALUE = st.recursive(
-    HOSTILE | st.integers() | st.none() | st.booleans() | st.text(max_size=40),
+    HOSTILE | INTEGERS | st.none() | st.booleans() | st.text(max_size=40),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )  # fmt: skip
@@ -68,6 +70,7 @@ def test_a_page_of_records(
 
     result = call(fake, "query_records", **arguments)
 
+    assert len(fake.calls) == 1
     within(result, default=(limits.STRUCTURED_BYTES, limits.TEXT_BYTES), most=most)
     shown, data = seen(result), structured(result)["data"]
     assert [each["id"] for each in shown["records"]] == structured(result)["handles"]
@@ -98,8 +101,10 @@ def test_a_page_of_hits(
     if limit:
         arguments["limit"] = limit
 
-    result = call(rest(world), "search", **arguments)
+    fake = rest(world)
+    result = call(fake, "search", **arguments)
 
+    assert len(fake.calls) == 1
     text = limits.TEXT_BYTES if limit else limits.SEARCH_TEXT_BYTES
     within(result, default=(limits.STRUCTURED_BYTES, text), most=most)
     shown = seen(result)
@@ -115,8 +120,10 @@ def test_a_document(world: list[tuple[str, str, dict[str, Any]]], most: int | No
     fake = rest(world)
     shown = seen(call(fake, "query_records", stream="messages", limit=1))["records"][0]["id"]
 
+    fake.calls.clear()
     result = call(fake, "fetch", id=shown, **({"max_bytes": most} if most else {}))
 
+    assert len(fake.calls) == 1
     within(result, default=(limits.READ_BYTES, limits.READ_BYTES), most=most)
     document = structured(result)
     assert json.loads(text_of(result)) == document
@@ -136,6 +143,7 @@ def test_a_window(body: str, most: int | None, offset: int) -> None:
 
     result = call(fake, "read_record_field", **arguments)
 
+    assert len(fake.calls) == 1
     within(result, default=(limits.READ_BYTES, limits.READ_BYTES), most=most)
     window = seen(result)["window"]
     assert window["text"] == body[window["start_chars"] : window["end_chars"]]

@@ -108,10 +108,10 @@ def test_a_uri_that_names_no_record_is_refused_where_one_is_needed(
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
-        ("fetch", {"id": f"cin_work/messages:{'k' * 1_500}"}),
+        ("fetch", {"id": f"cin_work/messages:{'k' * 3_000}"}),
         (
             "read_record_field",
-            {"id": f"cin_work/messages:{'k' * 1_500}", "field_path": "body", "limit_chars": 9},
+            {"id": f"cin_work/messages:{'k' * 3_000}", "field_path": "body", "limit_chars": 9},
         ),
         ("query_records", {"stream": "messages", "fields": ["body"]}),
     ],
@@ -119,7 +119,7 @@ def test_a_uri_that_names_no_record_is_refused_where_one_is_needed(
 def test_what_cannot_be_made_to_fit_is_refused_with_advice(
     tool: str, arguments: dict[str, Any]
 ) -> None:
-    records = [("cin_work", "messages", "k" * 1_500, {"body": "words and words " * 90})]
+    records = [("cin_work", "messages", "k" * 3_000, {"body": "words and words " * 90})]
 
     result = call(FakeRest(records=records), tool, **arguments, max_bytes=4_000)
 

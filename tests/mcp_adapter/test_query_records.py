@@ -34,6 +34,7 @@ def test_typed_arguments_become_the_parameters_of_the_rest_read() -> None:
     ((path, query),) = fake.calls
     assert path == LIST
     assert query.pop("max_bytes")
+    assert query.pop("max_line_bytes")
     assert query == {
         "connection_id": "cin_work",
         "filter[subject]": "Mail 1",

@@ -42,8 +42,13 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
     "window": (_one_of("none", "exact"), "Also tell total and extent in time."),
     "expand": (NAMES, "Relations to follow, as expand_capabilities in the schema allow."),
     "max_bytes": (
-        _integer(limits.MAX_BYTES_LEAST, limits.MAX_BYTES_MOST),
+        _integer(limits.PAGE_BYTES_LEAST, limits.MAX_BYTES_MOST),
         "End the page early rather than send more; large fields become windows to read.",
+    ),
+    "max_line_bytes": (
+        _integer(limits.PAGE_BYTES_LEAST, limits.MAX_BYTES_MOST),
+        "For callers that also name each item on a line of its own, with max_bytes: what those "
+        "lines may take. The page ends where the tighter of the two ends.",
     ),
     "q": (TEXT, "On search: words, \"phrases\", prefix*, OR, -not, field:word. On a field window: "
         "the text to find."),

@@ -7,6 +7,7 @@ from django.utils import timezone
 from rest_framework.response import Response
 
 from evidence import limits
+from evidence.access import bookmarks
 from evidence.access.bookmarks import bookmark, recalled
 from evidence.access.changed_rows import Place
 from evidence.access.rows import VisibleRecord, VisibleRecords
@@ -29,7 +30,7 @@ def answer(view: GrantedView, stream: str) -> Response:
     visible = view.gate.stream(stream, connection_id=query.connection_id())
     fields = records.selected(visible, fields=query.names("fields"), view=query.text("view"))
     limit = query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX)
-    most = budget.asked(query)
+    bounds = budget.asked(query)
     try:
         page = changes.page(visible, _standing(view, visible), limit=limit, now=timezone.now())
     except CursorExpired as refusal:
@@ -37,7 +38,9 @@ def answer(view: GrantedView, stream: str) -> Response:
         refusal.param = "changes_since"
         refusal.extra["next_step"] = f"Read everything anew: GET {restart}"
         raise
-    shown = budget.fitted([_row(visible, each, fields) for each in page.told], most=most)
+    rows = [_row(visible, each, fields) for each in page.told]
+    cursor = cursors.length("changes", query=_query(view, visible), place=_longest(visible, page))
+    shown = budget.fitted(rows, bounds, budget.frame(query, cursor=cursor), more=True)
     sealed = _sealed(view, visible, page.standing_after(len(shown)))
     has_more = page.has_more or len(shown) < len(page.told)
     body = {
@@ -101,15 +104,27 @@ def _standing(view: GrantedView, visible: VisibleRecords) -> changes.Standing:
 
 def _sealed(view: GrantedView, visible: VisibleRecords, standing: changes.Standing) -> str:
     text = bookmark(standing.reaches, owner_id=view.scope.owner_id, now=timezone.now())
+    place = _place(standing, text)
+    return cursors.seal("changes", scope=view.scope, query=_query(view, visible), place=place)
+
+
+def _place(standing: changes.Standing, text: str) -> dict[str, Any]:
     after = standing.after
-    place = {
+    return {
         "v": text,
         "m": standing.times,
         "s": _seconds(standing.since_at),
         "u": _seconds(standing.until_at),
         "a": [after.connection_id, after.record_key] if after else None,
     }
-    return cursors.seal("changes", scope=view.scope, query=_query(view, visible), place=place)
+
+
+def _longest(visible: VisibleRecords, page: changes.ChangesPage) -> dict[str, Any]:
+    """The place whose bookmark would be the longest of all on the page."""
+    text = "v" * bookmarks.length(len(visible.connections))
+    ends = [[told.connection.connection_id, told.record_key] for told in page.told]
+    longest = max(ends, key=lambda end: len("".join(end)), default=None)
+    return _place(page.standing, text) | {"a": longest}
 
 
 def _query(view: GrantedView, visible: VisibleRecords) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from rest_framework.response import Response
 from evidence.api import budget, envelopes, expansions
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, PROJECTION
+from evidence.api.sizes import size
 from evidence.api.views import deleting
 from evidence.reading import records
 
@@ -24,12 +25,12 @@ class RecordView(GrantedView):
         wanted = expansions.asked(self.query, self.gate, visible)
         record = records.one(visible, record_id)
         body = envelopes.record(visible, record, records.projected(record, fields))
-        size = budget.size(body["data"])
+        whole = size(body["data"])
         bodies = expansions.beside([body], [record], wanted)
-        [body] = budget.fitted(bodies, most=budget.asked(self.query))
+        body = budget.fitted_alone(bodies[0], budget.asked(self.query))
         return Response(
             envelopes.finished(
-                body | {"record_json_bytes": size},
+                body | {"record_json_bytes": whole},
                 self_link=self.query.path,
                 warnings=self.query.warnings,
             )

@@ -6,7 +6,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evidence import limits
-from evidence.access.rows import Position, VisibleRecords
+from evidence.access.rows import Position, VisibleRecord, VisibleRecords
 from evidence.api import budget, cursors, envelopes, expansions
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, PROJECTION
@@ -19,7 +19,17 @@ class RecordsView(GrantedView):
     parameters = (
         CONNECTION
         | PROJECTION
-        | {"limit", "cursor", "order", "sort", "filter", "count", "window", "max_bytes"}
+        | {
+            "limit",
+            "cursor",
+            "order",
+            "sort",
+            "filter",
+            "count",
+            "window",
+            "max_bytes",
+            "max_line_bytes",
+        }
         | {"changes_since"}
         | expansions.PARAMETERS
     )
@@ -35,7 +45,7 @@ class RecordsView(GrantedView):
             visible, fields=self.query.names("fields"), view=self.query.text("view")
         )
         wanted = expansions.asked(self.query, self.gate, visible)
-        most = budget.asked(self.query)
+        bounds = budget.asked(self.query)
         query = self._query(visible, descending=descending)
         page = records.page(
             visible,
@@ -44,11 +54,12 @@ class RecordsView(GrantedView):
             after=self._after(query),
             where=where,
         )
-        data = [
-            envelopes.record(visible, record, records.projected(record, fields))
-            for record in page.records
-        ]
-        shown = budget.fitted(expansions.beside(data, page.records, wanted), most=most)
+        data = [_record(visible, record, fields) for record in page.records]
+        counted, extent = self._count(visible, where), self._window(visible, where)
+        longest = cursors.length("records", query=query, place=_longest(page))
+        frame = budget.frame(self.query, cursor=longest, meta=[counted, extent])
+        rows = expansions.beside(data, page.records, wanted)
+        shown = budget.fitted(rows, bounds, frame, more=page.has_more)
         body = self._body(stream, page, shown, query)
         cursor = body.get("next_cursor")
         return Response(
@@ -57,8 +68,8 @@ class RecordsView(GrantedView):
                 self_link=self.query.path,
                 next_link=self.query.link(cursor=cursor) if cursor else None,
                 warnings=self.query.warnings,
-                count=self._count(visible, where),
-                meta=self._window(visible, where),
+                count=counted,
+                meta=extent,
             )
         )
 
@@ -123,6 +134,18 @@ class RecordsView(GrantedView):
                 "latest_at": envelopes.instant(extent.latest_at),
             }
         }
+
+
+def _record(
+    visible: VisibleRecords, record: VisibleRecord, fields: frozenset[str] | None
+) -> dict[str, Any]:
+    return envelopes.record(visible, record, records.projected(record, fields))
+
+
+def _longest(page: records.Page) -> object:
+    """The place whose cursor would be the longest of all on the page."""
+    places = [_place(record.position) for record in page.records]
+    return max(places, key=lambda place: sum(map(len, filter(None, place.values()))), default=None)
 
 
 def _place(position: Position) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """``GET /v1/search``, and the routes of the contract for its further modes."""
 
+from dataclasses import asdict
 from typing import Any
 
 from rest_framework.request import Request
@@ -10,12 +11,12 @@ from evidence import limits
 from evidence.api import budget, cursors, envelopes, search_bodies
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION
-from evidence.reading.asked import SearchRequest
+from evidence.reading.asked import Found, SearchRequest
 from evidence.reading.modes import HYBRID, LEXICAL, MODES, SEMANTIC
 from evidence.reading.search import search
 from evidence.refusals import InvalidRequest, NotFound
 
-COMMON = CONNECTION | {"q", "limit", "cursor", "streams", "filter", "sort", "max_bytes"}
+COMMON = CONNECTION | {"q", "limit", "cursor", "streams", "filter", "sort"} | budget.PARAMETERS
 
 
 class SearchView(GrantedView):
@@ -28,7 +29,13 @@ class SearchView(GrantedView):
     def get(self, request: Request) -> Response:
         found = search(self.gate, self._asked())
         data = [search_bodies.hit(each, mode=self.mode) for each in found.hits]
-        shown = budget.fitted_hits(data, most=budget.asked(self.query))
+        shown = budget.fitted(
+            data,
+            budget.asked(self.query),
+            self._frame(found),
+            more=found.has_more,
+            cut=budget.fewer_excerpts,
+        )
         has_more = found.has_more or len(shown) < len(data)
         body: dict[str, Any] = {
             "object": "list",
@@ -50,6 +57,14 @@ class SearchView(GrantedView):
         )
         answer["meta"] |= search_bodies.meta(found, mode=self.mode)
         return Response(answer)
+
+    def _frame(self, found: Found) -> budget.Frame:
+        """The page without its hits; hits named by longer keys have longer cursors."""
+        places = [found.place(count) for count in range(1, len(found.hits) + 1)]
+        lengths = (cursors.length("search", query=self._query(), place=place) for place in places)
+        about = [search_bodies.meta(found, mode=self.mode)]
+        about += map(asdict, search_bodies.skipped(found))
+        return budget.frame(self.query, cursor=max(lengths, default=0), meta=about)
 
     def _asked(self) -> SearchRequest:
         q = self.query.text("q")
