@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 from django.db import DatabaseError, connection
@@ -10,11 +11,14 @@ from django.db import DatabaseError, connection
 from evidence.embedding.embedder import chosen
 from evidence.storing.embedding import embed_missing
 from evidence.storing.passages import prepare
+from evidence.storing.reindexing import pending, reindex
 
 logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 1.0
 """So long after its last words a record may be found by its meaning, when little else comes in."""
+
+LONGEST_REST_SECONDS = 1.0
 
 Job = Callable[[], Iterator[object]]
 """Does what there is to do, a piece at a time: between two pieces it can be stopped."""
@@ -25,6 +29,18 @@ def vectors() -> Iterator[int]:
     embedder = chosen()
     if embedder is not None and prepare(embedder):
         yield from embed_missing(embedder)
+
+
+def words() -> Iterator[int]:
+    """Search text anew where languages or the analyser have changed, also by another process.
+
+    It rests as long as it works, so that requests come first.
+    """
+    began = time.monotonic()
+    for count in reindex(pending()):
+        yield count
+        time.sleep(min(time.monotonic() - began, LONGEST_REST_SECONDS))
+        began = time.monotonic()
 
 
 @contextlib.contextmanager

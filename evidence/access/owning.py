@@ -11,6 +11,7 @@ from evidence.access.scope import (
     StreamTerms,
     TokenKind,
 )
+from evidence.analyser import VERSION
 from evidence.models.connections import Connection
 from evidence.models.declared import declared
 from evidence.models.sources import Source
@@ -40,6 +41,7 @@ def owner_scope(owner_id: str) -> Scope:
             languages=tuple(row.languages),
             source_pk=row.source_id,
             identities=tuple(row.identities),
+            reindexing=(row.indexed_languages, row.indexed_analyser) != (row.languages, VERSION),
         )
         for row in Connection.unscoped.filter(owner_id=owner_id)
         .exclude(status=Connection.Status.REVOKED)

@@ -95,13 +95,15 @@ class GrantTerms:
 @dataclass(frozen=True, slots=True)
 class ConnectionFacts:
     """A connection of the owner that is not revoked. ``identities`` are how its source calls the
-    owner, as ``declarations.authorship.known_as`` writes them."""
+    owner, as ``declarations.authorship.known_as`` writes them. While ``reindexing`` some of its
+    search text is of other languages or of another analyser."""
 
     connection_id: str
     display_name: str
     languages: tuple[str, ...]
     source_pk: int
     identities: tuple[str, ...] = ()
+    reindexing: bool = False
 
 
 @dataclass(frozen=True, slots=True)

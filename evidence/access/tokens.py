@@ -15,6 +15,7 @@ from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFact
 from evidence.access.secrets import LONGEST_BEARER, bearer_digest
 from evidence.access.statements import Fragment, fetched_by_one_plan
 from evidence.access.terms import parsed_terms
+from evidence.analyser import VERSION
 from evidence.refusals import (
     AuthenticationRequired,
     GrantExpired,
@@ -30,7 +31,7 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
             g.expires_at IS NOT NULL AND g.expires_at <= %s) ORDER BY g.issued_at, g.grant_id)::text
         FROM evidence_grant g WHERE g.package_id = t.package_id),
     (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id,
-            c.identities)
+            c.identities, c.indexed_languages <> c.languages OR c.indexed_analyser <> %s)
             ORDER BY c.display_name, c.connection_id)::text
         FROM evidence_connection c WHERE c.owner_id = t.owner_id AND c.status <> 'revoked'),
     (SELECT jsonb_agg(jsonb_build_array(s.id, s.kind, s.source_id, s.connector_key,
@@ -56,7 +57,7 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
     _check(found, resource, now)
     sources = {row[0]: SourceFacts(*row) for row in found.sources}
     connections = {
-        row[0]: ConnectionFacts(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]))
+        row[0]: ConnectionFacts(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), row[5])
         for row in found.connections
         if row[3] in sources
     }
@@ -112,7 +113,7 @@ def _check(found: Found, resource: str, now: datetime) -> None:
 def _found(bearer: str, now: datetime) -> Found | None:
     if len(bearer) > LONGEST_BEARER:
         return None
-    rows = fetched_by_one_plan(Fragment(LOOK_UP, (now, bearer_digest(bearer))))
+    rows = fetched_by_one_plan(Fragment(LOOK_UP, (now, VERSION, bearer_digest(bearer))))
     if not rows:
         return None
     *facts, grants, connections, sources = rows[0]

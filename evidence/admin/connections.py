@@ -25,7 +25,7 @@ from evidence.consent.offering import offer, printable
 from evidence.consent.wording import counted, with_code
 from evidence.models.connections import Connection, StreamState
 from evidence.refusals import InvalidRequest
-from evidence.storing.connections import checked_identities
+from evidence.storing.connections import checked_identities, set_languages
 
 Status = Connection.Status
 MEANINGS = {
@@ -50,8 +50,8 @@ class ConnectionForm(ModelForm[Connection]):
         required=False,
         widget=forms.CheckboxSelectMultiple,
         help_text="The languages its texts are written in, so that a search for one form of a"
-        " word finds the others. This holds for records that are stored from now on; import"
-        " earlier ones again to have them found like that.",
+        " word finds the others. When you change them, what is stored is indexed anew in the"
+        " background; until that is done, searches say so and may miss other forms of a word.",
     )
     identities = forms.CharField(
         label="You there",
@@ -159,4 +159,6 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
     @override
     def save_model(self, request: HttpRequest, obj: Connection, form: Any, change: bool) -> None:
         obj.updated_at = timezone.now()
-        obj.save(update_fields=["display_name", "languages", "identities", "status", "updated_at"])
+        obj.save(update_fields=["display_name", "identities", "status", "updated_at"])
+        if "languages" in form.changed_data:
+            set_languages(obj.pk, languages=obj.languages, now=obj.updated_at)

@@ -3,15 +3,17 @@
 Nothing here decides what may be seen; it only words what it is given.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
 from evidence.access.rows import VisibleRecord, VisibleRecords
+from evidence.access.scope import ConnectionFacts
 from evidence.api.params import Notice
 from evidence.declarations.authorship import origin
 from evidence.declarations.types import BLOB_REFERENCE
+from evidence.reading.branches import searchable_fields
 from evidence.reading.changes import Tombstone
 from evidence.reading.field_windows import FieldWindow
 from evidence.reading.quotes import Verdict
@@ -193,4 +195,11 @@ def stream(row: StreamRow) -> Json:
     if row.latest_at is not None:
         body["last_updated"] = instant(row.latest_at)
     status = "unknown" if row.latest_at is None else "current"
-    return body | {"freshness": {"status": status, "captured_at": instant(row.latest_at)}}
+    freshness = {"status": status, "captured_at": instant(row.latest_at)}
+    return body | {"freshness": freshness | maintenance(row.visible, [row.connection])}
+
+
+def maintenance(visible: VisibleRecords, connections: Iterable[ConnectionFacts]) -> Json:
+    """Says of a stream that can be searched that its index is being made anew."""
+    reindexing = any(facts.reindexing for facts in connections)
+    return {"index_maintenance": True} if reindexing and searchable_fields(visible) else {}

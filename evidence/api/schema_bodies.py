@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evidence.access.scope import ConnectionFacts, Scope, TokenKind
-from evidence.api.envelopes import instant
+from evidence.api.envelopes import instant, maintenance
 from evidence.declarations.types import AGGREGATIONS, Field
 from evidence.reading.schema import (
     ExpandCapability,
@@ -119,7 +119,8 @@ def stream_metadata(row: StreamCapability) -> Json:
 
 def freshness(row: StreamCapability) -> Json:
     status = "current" if row.captured_at is not None else "unknown"
-    return {"status": status, "captured_at": instant(row.captured_at)}
+    body: Json = {"status": status, "captured_at": instant(row.captured_at)}
+    return body | maintenance(row.visible, row.visible.connections)
 
 
 def _query(row: StreamCapability) -> Json:

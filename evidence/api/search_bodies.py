@@ -13,6 +13,12 @@ from evidence.reading.modes import HYBRID, LEXICAL
 
 Json = dict[str, Any]
 
+UNEMBEDDED = "The newest records there are not yet found by their meaning; by their words they are."
+OUTDATED = (
+    "The words there are being indexed anew; until that is done, records with another form of a"
+    " word may be missing, and the exact words are found."
+)
+
 
 def hit(found: Hit, *, mode: str) -> Json:
     """One result. Without a proven text match there is no excerpt (B3); the snippet of a hit that
@@ -71,14 +77,14 @@ def meta(found: Found, *, mode: str) -> Json:
     body: Json = {"recall": _recall(found)}
     if found.count is not None:
         body["count"] = found.count
-        body["count_accuracy"] = "lower_bound" if found.lower_bound else "exact"
+        body["count_accuracy"] = _accuracy(found)
     if mode != LEXICAL:
         body["search_mode"] = mode
     if found.lexical:
         body["match"] = "all_words" if found.any_word is None else "any_word"
     if found.suggestions:
         body["suggestions"] = {word: list(each) for word, each in found.suggestions.items()}
-    if found.waiting:
+    if found.waiting or found.reindexing:
         body["index_maintenance"] = _maintenance(found)
     if not found.hits:
         body["hint"] = _hint(found)
@@ -87,8 +93,15 @@ def meta(found: Found, *, mode: str) -> Json:
     return body
 
 
+def _accuracy(found: Found) -> str:
+    """Words that are indexed in another way may be missed, and may be found wrongly."""
+    if found.reindexing:
+        return "estimated"
+    return "lower_bound" if found.lower_bound else "exact"
+
+
 def _recall(found: Found) -> Json:
-    complete = found.complete and not found.waiting
+    complete = found.complete and not (found.waiting or found.reindexing)
     body: Json = {
         "complete": complete,
         "ranking_scope": "all_matches" if found.window is None else "candidate_window",
@@ -98,12 +111,16 @@ def _recall(found: Found) -> Json:
 
 
 def _maintenance(found: Found) -> Json:
+    notes = (
+        (found.waiting, UNEMBEDDED),
+        (found.reindexing, OUTDATED),
+    )
     return {
         "pending_scopes": [
             {"connection_id": connection_id, "stream": stream}
-            for connection_id, stream in found.waiting
+            for connection_id, stream in sorted({*found.waiting, *found.reindexing})
         ],
-        "note": "The newest records there are not yet found by their meaning; by their words they are.",
+        "note": " ".join(note for scopes, note in notes if scopes),
     }
 
 

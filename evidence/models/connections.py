@@ -35,6 +35,16 @@ class Connection(models.Model):
         blank=True,
         help_text="How the source calls its owner: addresses, ids, names.",
     )
+    # What all of its search text is made with; where that is not what the languages above and the
+    # analyser say now, `reindexing` is how far making it anew has come.
+    indexed_languages = ArrayField(
+        models.TextField(),
+        default=list,
+        db_default=models.Value([], output_field=ArrayField(models.TextField())),
+        editable=False,
+    )
+    indexed_analyser = models.SmallIntegerField(default=0, db_default=0, editable=False)
+    reindexing = models.JSONField(null=True, editable=False)
     demo = models.BooleanField(default=False, editable=False)
     change_seq = models.BigIntegerField(default=0, editable=False)
     # Which changes are still known: those above a number, and by that all that were made since.

@@ -32,7 +32,9 @@ class Found:
 
     With ``any_word`` any of the words sufficed, or another spelling of one that no visible text
     has; those are its ``suggestions`` too. ``place(n)`` is where the page ends when it is cut to
-    its first ``n`` hits; ``waiting`` are streams of which some visible text has no vector yet.
+    its first ``n`` hits; ``waiting`` are streams of which some visible text has no vector yet,
+    ``reindexing`` those whose words may yet be indexed as other languages or an earlier analyser
+    have them.
     """
 
     hits: Sequence[Hit]
@@ -47,3 +49,4 @@ class Found:
     any_word: Spellings | None = None
     suggestions: Spellings = field(default_factory=dict)
     waiting: Sequence[Scoped] = ()
+    reindexing: Sequence[Scoped] = ()

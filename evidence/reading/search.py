@@ -1,7 +1,9 @@
 """``GET /v1/search``: which streams are searched, and by which ranking."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
+from evidence.access.embedded import Scoped
 from evidence.access.gate import Gate
 from evidence.access.rows import VisibleRecords
 from evidence.analyser.queries import Query, QueryError
@@ -19,10 +21,21 @@ def search(gate: Gate, request: SearchRequest) -> Found:
     visible = _chosen(gate, request)
     query = _parsed(request.q, visible)
     if request.mode == SEMANTIC:
+        # No word is looked up, so it does not matter how words are indexed.
         return semantic.search(query, meanings(visible), request)
     if request.mode == HYBRID:
-        return hybrid.search(query, visible, meanings(visible), request)
-    return lexical.search(query, visible, request)
+        found = hybrid.search(query, visible, meanings(visible), request)
+    else:
+        found = lexical.search(query, visible, request)
+    return replace(found, reindexing=list(_reindexing(visible)))
+
+
+def _reindexing(visible: Sequence[VisibleRecords]) -> Iterator[Scoped]:
+    for each in visible:
+        if searchable_fields(each):
+            for facts in each.connections:
+                if facts.reindexing:
+                    yield facts.connection_id, each.stream.name
 
 
 def _chosen(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:

@@ -8,13 +8,12 @@ from datetime import datetime
 from django.db import IntegrityError, transaction
 
 from evidence import limits
+from evidence.analyser import VERSION
 from evidence.declarations.authorship import known_as
 from evidence.models.connections import Connection
 from evidence.models.sources import Source
 from evidence.refusals import InvalidRequest, NotFound
-from evidence.storing.destinations import targets_of
 from evidence.storing.locking import hold_one
-from evidence.storing.rederiving import rederive
 
 ID_GRAMMAR = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LANGUAGE = re.compile(r"[a-z]{2,3}")
@@ -40,12 +39,15 @@ def connect(
     source = Source.unscoped.filter(owner_id=owner_id, connector_key=connector_key).first()
     if source is None or source.current_declaration_id is None:
         raise NotFound(message=f"No source {connector_key!r} is declared.", param="connector_key")
+    spoken = _checked_languages(languages)
     new = Connection(
         connection_id=_checked_id(connection_id),
         owner_id=owner_id,
         source=source,
         display_name=_checked_label(display_name),
-        languages=_checked_languages(languages),
+        languages=spoken,
+        indexed_languages=spoken,
+        indexed_analyser=VERSION,
         identities=checked_identities(identities),
         demo=demo,
         created_at=now,
@@ -66,20 +68,23 @@ def connection_ids() -> frozenset[str]:
     return frozenset(Connection.unscoped.values_list("connection_id", flat=True))
 
 
-def set_languages(connection_id: str, *, languages: Iterable[str], now: datetime) -> int:
-    """Names the languages of a connection's texts and indexes them anew; how many records.
+def set_languages(connection_id: str, *, languages: Iterable[str], now: datetime) -> bool:
+    """Names the languages of a connection's texts; whether that changed anything. What is stored
+    is then to be indexed anew, batch by batch, by ``evidence.storing.reindexing``.
 
     Raises ``ConnectionNotFound``, ``InvalidRequest`` for what is no language.
     """
     checked = _checked_languages(languages)
     with transaction.atomic():
         hold_one(connection_id)
-        row = Connection.unscoped.select_related("source").get(connection_id=connection_id)
+        row = Connection.unscoped.get(connection_id=connection_id)
         if row.languages == checked:
-            return 0
+            return False
         row.languages, row.updated_at = checked, now
-        row.save(update_fields=["languages", "updated_at"])
-        return sum(count for target in targets_of(row) for count in rederive(target))
+        if not row.change_seq:  # nothing was ever stored, so nothing is indexed otherwise
+            row.indexed_languages = checked
+        row.save(update_fields=["languages", "indexed_languages", "updated_at"])
+        return True
 
 
 def _checked_id(connection_id: str | None) -> str:

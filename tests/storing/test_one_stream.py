@@ -14,7 +14,6 @@ from evidence.refusals import (
     IngestStorageError,
     StreamNotDeclared,
 )
-from evidence.storing.connections import set_languages
 from evidence.storing.ingest import Outcome, ingest_stream
 from evidence.storing.lines import Line
 from evidence.storing.receipts import Code
@@ -81,15 +80,6 @@ def test_no_lines_are_no_matter(world: World) -> None:
     before = stored.everything()
     assert send(world).lines == 0
     assert stored.everything() == before
-
-
-def test_new_languages_index_the_texts_anew(world: World) -> None:
-    send(world, {"data": {"id": "fr", "subject": "les chevaux"}})
-    assert "cheval" not in stored.terms(PERSONAL, "fr")
-    held = sum(connection_id == PERSONAL for connection_id, _, _ in RECORDS) + 1
-    assert set_languages(PERSONAL, languages=["fr"], now=NOW) == held
-    assert "cheval" in stored.terms(PERSONAL, "fr")
-    assert set_languages(PERSONAL, languages=["fr"], now=NOW) == 0
 
 
 def test_a_source_that_breaks_off_leaves_what_came_before(

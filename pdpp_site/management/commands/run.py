@@ -36,7 +36,7 @@ class Command(BaseCommand):
         if settings.EMBEDDED and settings.PDPP_DEMO and not demo_life.was_loaded():
             call_command("demo", "load")
         greeting = _welcome()
-        with background.going_on(background.vectors):
+        with background.going_on(background.vectors), background.going_on(background.words):
             serving.serve(
                 bound, ready=lambda: welcome.show(greeting, seconds=time.monotonic() - began)
             )
