@@ -36,14 +36,11 @@ def connect(
     what others did. Raises ``NotFound`` for a source that is not declared, ``InvalidRequest`` for a
     label, language, identity or id that will not do.
     """
-    source = Source.unscoped.filter(owner_id=owner_id, connector_key=connector_key).first()
-    if source is None or source.current_declaration_id is None:
-        raise NotFound(message=f"No source {connector_key!r} is declared.", param="connector_key")
     spoken = _checked_languages(languages)
     new = Connection(
         connection_id=_checked_id(connection_id),
         owner_id=owner_id,
-        source=source,
+        source=_declared_source(connector_key, owner_id),
         display_name=_checked_label(display_name),
         languages=spoken,
         indexed_languages=spoken,
@@ -61,6 +58,13 @@ def connect(
             message=f"A connection {new.connection_id} exists already.", param="connection_id"
         ) from error
     return new.connection_id
+
+
+def _declared_source(connector_key: str, owner_id: str) -> Source:
+    source = Source.unscoped.filter(owner_id=owner_id, connector_key=connector_key).first()
+    if source is None or source.current_declaration_id is None:
+        raise NotFound(message=f"No source {connector_key!r} is declared.", param="connector_key")
+    return source
 
 
 def connection_ids() -> frozenset[str]:
