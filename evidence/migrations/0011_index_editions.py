@@ -8,7 +8,7 @@ INDEXED = "UPDATE evidence_connection SET indexed_languages = languages, indexed
 
 
 class Migration(migrations.Migration):
-    dependencies = [("evidence", "0009_pauses_and_use")]
+    dependencies = [("evidence", "0010_terms_in_the_row")]
 
     operations = [
         migrations.AddField(
