@@ -4,7 +4,8 @@
 # make check  run every static check
 # make coverage  run the tests and say which lines they do not reach
 # make semantic  install what semantic and hybrid search need: a model that runs without a network
-# make mutants  plant faults in the wall; each must turn a test red
+# make mutants  plant faults in the wall; each must turn a test red. ARGS=--quick takes the few that
+#             name their test, ARGS="--lines evidence/access/rows.py" each line of a module
 # make conformance  run the official MCP conformance suite against a demo installation
 # make relevance  put the judged queries to search; ARGS="--json FILE" keeps the figures
 # make agent-eval   answer the demo questions with scripted agents, and count what that costs

@@ -9,6 +9,7 @@ import pytest
 from coverage import Coverage
 
 _SECONDS: dict[str, float] = {}
+_FAILED: set[str] = set()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -23,6 +24,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     return answer
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A test that fails without any fault proves nothing."""
+    if report.failed:
+        _FAILED.add(report.nodeid)
+
+
 def pytest_sessionfinish() -> None:
-    """Leave beside the data what each test took."""
-    Path("contexts.json").write_text(json.dumps(_SECONDS))
+    """Leave beside the data what each test took that passes."""
+    passed = {test: took for test, took in _SECONDS.items() if test not in _FAILED}
+    Path("contexts.json").write_text(json.dumps(passed))

@@ -9,7 +9,12 @@ class Mutant(NamedTuple):
     old: str
     new: str
     by: str = ""
-    """The test that finds it, for those of the short form."""
+    """The test to begin with, where somebody knows it."""
+
+    @property
+    def quick(self) -> bool:
+        """Whether it belongs to the short form: found at once, by a test that it names."""
+        return self.by != "" and "scale" not in self.by
 
 
 ACCESS = "evidence/access/"
@@ -17,7 +22,8 @@ READING = "evidence/reading/"
 
 MUTANTS = (
     Mutant("every stream of the connection is read", ACCESS + "rows.py",
-        '" AND r.stream = %s"', '" AND (r.stream = %s OR true)"'),
+        '" AND r.stream = %s"', '" AND (r.stream = %s OR true)"',
+        by="tests/api/test_list_records.py"),
     Mutant("the start of the time range is forgotten", ACCESS + "statements.py",
         "if time.since is not None:", "if False:"),
     Mutant("the end of the time range is forgotten", ACCESS + "statements.py",
@@ -25,15 +31,18 @@ MUTANTS = (
     Mutant("the time range is forgotten", ACCESS + "rows.py",
         "if isinstance(time, TimeRange):", "if False:"),
     Mutant("an empty list of records means all of them", ACCESS + "rows.py",
-        "if isinstance(records, Only):", "if isinstance(records, Only) and records.names:"),
+        "if isinstance(records, Only):", "if isinstance(records, Only) and records.names:",
+        by="tests/api/test_list_records.py"),
     Mutant("hidden fields are shown", ACCESS + "rows.py",
-        "if fields.allows(name)}", "}"),
+        "if fields.allows(name)}", "}",
+        by="tests/api/test_get_record.py"),
     Mutant("hidden changes move the emitted time", ACCESS + "rows.py",
         "if field_emitted is None:", "if True:"),
     Mutant("hidden cursor fields order rows", ACCESS + "visible.py",
         "return self.shows(self.stream.cursor_field)", "return True"),
     Mutant("hidden fields can be named", ACCESS + "visible.py",
-        "if not self.shows(name):", "if False:"),
+        "if not self.shows(name):", "if False:",
+        by="tests/api/test_list_records.py"),
     Mutant("any field can choose rows", ACCESS + "visible.py",
         "if not self.filters_by(name):", "if False:"),
     Mutant("one grant's field opens it on every connection", ACCESS + "visible.py",
@@ -43,7 +52,8 @@ MUTANTS = (
     Mutant("a hidden change moves the freshness", ACCESS + "counts.py",
         "latest if wanted[connection_id, stream] else None", "latest"),
     Mutant("a revoked token goes on", ACCESS + "tokens.py",
-        "if found.revoked_at is not None:", "if False:"),
+        "if found.revoked_at is not None:", "if False:",
+        by="tests/api/test_tokens.py"),
     Mutant("an expired token goes on", ACCESS + "tokens.py",
         "if found.expires_at is not None and found.expires_at <= now:", "if False:"),
     Mutant("owner tokens work anywhere", ACCESS + "tokens.py",
@@ -59,7 +69,8 @@ MUTANTS = (
     Mutant("a revoked connection is still read", ACCESS + "tokens.py",
         "AND c.status <> 'revoked'", ""),
     Mutant("a grant reaches connections it does not name", ACCESS + "gate.py",
-        "if connection_id in terms.connection_ids", "if True"),
+        "if connection_id in terms.connection_ids", "if True",
+        by="tests/api/test_list_records.py"),
     Mutant("an ungranted stream looks like an unknown one", ACCESS + "gate.py",
         "if declares:", "if False:"),
     Mutant("a stream of another source looks forbidden", ACCESS + "gate.py",
@@ -71,7 +82,8 @@ MUTANTS = (
     Mutant("a hidden time breaks ties", ACCESS + "scores.py",
         'at = MICROSECONDS if branch.shows_time else "NULL::bigint"', "at = MICROSECONDS"),
     Mutant("the longest walk skips the hits it did not reach", ACCESS + "levels.py",
-        "and (end is None or in_time(place) <= end)", "and True"),
+        "and (end is None or in_time(place) <= end)", "and True",
+        by="tests/api/test_search_at_scale.py"),
     Mutant("a hidden time field tells the window", READING + "records.py",
         "if not visible.shows(visible.stream.consent_time_field):", "if False:"),
     Mutant("an ambiguity names connections that hide the record", READING + "records.py",

@@ -41,6 +41,13 @@ class Tree:
         finally:
             self._write(target, sound)
 
+    def is_sound(self, reached: Reached, *, path: str) -> bool:
+        """Whether the quickest tests of a module pass where nothing is planted: else what is
+        called killed may only have met a database that an earlier fault has broken."""
+        tests = {each for found in reached.tests.get(path, {}).values() for each in found}
+        quickest = sorted(tests, key=lambda test: reached.seconds[test])[:QUICKEST]
+        return not self._fails(quickest)
+
     def _write(self, target: Path, text: str) -> None:
         """Python tells stale bytecode by the time of the file, which has to differ each time."""
         target.write_text(text)
