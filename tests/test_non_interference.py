@@ -14,11 +14,17 @@ from typing import Any
 from urllib.parse import quote
 
 from django.db import transaction
+from django.urls import resolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from mcp import Client
 
 from evidence.access.issuing import GrantRequest
 from evidence.access.resolving import StreamRequest
+from evidence.api import urls
+from evidence.api.base import GrantedView
+from mcp_adapter.registry import TOOLS
+from tests.mcp_adapter import real
 from tests.world import BANK, CHAT, PERSONAL, WORK, World
 
 CURSOR = re.compile(
@@ -43,6 +49,7 @@ class Terms:
     fields: tuple[str, ...]
     since: datetime | None
     keys: tuple[str, ...] | None
+    threads: bool = False
 
     def request(self) -> GrantRequest:
         return GrantRequest(
@@ -50,7 +57,8 @@ class Terms:
             streams=[
                 StreamRequest(
                     name="messages", fields=self.fields, since=self.since, resources=self.keys
-                )
+                ),
+                *([StreamRequest(name="threads")] if self.threads else []),
             ],
         )
 
@@ -74,6 +82,7 @@ grants = st.builds(
         [None, datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)]
     ),
     keys=st.one_of(st.none(), st.sets(st.sampled_from(KEYS)).map(lambda keys: tuple(sorted(keys)))),
+    threads=st.booleans(),
 )
 texts = st.lists(st.sampled_from(WORDS), max_size=4).map(" ".join)
 records = st.fixed_dictionaries(
@@ -136,6 +145,69 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
         {"metric": "count", "group_by_time": "received_at", "granularity": "month"},
     ):  # fmt: skip
         yield f"{base}/aggregate", query
+    for path, query in (
+        ("/v1/streams/messages/records", {"expand": "thread"}),
+        ("/v1/streams/messages/records/m1", {"expand": "thread", "connection_id": PERSONAL}),
+        ("/v1/streams/threads/records", {"expand": "messages", "expand_limit__messages": 5}),
+        ("/v1/streams/threads/records/t1", {"expand": "messages"}),
+        ("/v1/streams/threads/aggregate", {"metric": "count"}),
+        ("/v1/blobs/blb_hidden", {}),
+        ("/v1/search/semantic", {"q": "lease deposit", "limit": 2}),
+        ("/v1/search/hybrid", {"q": "lease deposit", "limit": 2}),
+    ):
+        yield path, dict(query)
+
+
+TOOLS_ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("schema", {}),
+    ("schema", {"stream": "messages"}),
+    ("schema", {"stream": "messages", "detail": "full", "connection_id": PERSONAL}),
+    ("query_records", {"stream": "messages"}),
+    ("query_records", {"stream": "messages", "limit": 2, "max_bytes": 4000, "count": "exact"}),
+    ("query_records", {"stream": "messages", "changes_since": "beginning"}),
+    ("query_records", {"stream": "threads", "expand": ["messages"]}),
+    ("search", {"q": "lease"}),
+    ("search", {"q": "unicrn canal", "mode": "hybrid"}),
+    ("aggregate", {"stream": "messages", "metric": "count", "group_by": "from_name"}),
+    ("fetch", {"id": f"{PERSONAL}/messages:m1"}),
+    ("fetch", {"id": "messages:m1"}),
+    ("read_record_field", {"id": f"{WORK}/messages:m1", "field_path": "body_text", "q": "budget"}),
+)
+
+
+def told_by_tools(token: str) -> list[tuple[str, str, tuple[int, ...]]]:
+    """Both channels of every tool, with what may differ set aside."""
+
+    async def work(client: Client) -> list[Any]:
+        return [await client.call_tool(tool, arguments) for tool, arguments in TOOLS_ASKED]
+
+    answers = []
+    for (tool, arguments), result in zip(TOOLS_ASKED, real.ask(token, work), strict=True):
+        text = json.dumps([result.is_error, result.structured_content], sort_keys=True)
+        text += "".join(block.text for block in result.content)
+        lengths = tuple(len(match.group(0)) for match in CURSOR.finditer(text))
+        plain = VOLATILE.sub("", CURSOR.sub(r"\1…", text))
+        answers.append((f"{tool} {arguments}", plain, lengths))
+    return answers
+
+
+def test_every_route_that_reads_is_asked() -> None:
+    """A route that no world is compared over would be a hole in the promise."""
+    terms = Terms((PERSONAL,), (), None, None, threads=True)
+    asked = {resolve(path).route for path, _ in routes(terms)}
+    reading = {
+        f"v1/{each.pattern}"
+        for each in urls.urlpatterns
+        if issubclass(each.callback.cls, GrantedView)
+        and hasattr(each.callback.cls, "get")
+        and not each.callback.cls.owner_only
+    }
+
+    assert reading <= asked, reading - asked
+
+
+def test_every_tool_is_asked() -> None:
+    assert {tool for tool, _ in TOOLS_ASKED} == set(TOOLS)
 
 
 def told(
@@ -170,13 +242,17 @@ def test_what_is_outside_a_grant_changes_no_answer(
             world.put((connection_id, "messages", data))
         world.embed()
         first = told(world, terms)
+        by_tools = told_by_tools(world.tokens["zoe@mcp"])
         _change_what_is_hidden(world, terms, after)
         waiting = told(world, terms, under="/v1/search")
         world.embed()
         second = told(world, terms)
+        by_tools_again = told_by_tools(world.tokens["zoe@mcp"])
         transaction.set_rollback(True)
     for one, other in zip(first, second, strict=True):
         assert one == other
+    for tool, again in zip(by_tools, by_tools_again, strict=True):
+        assert tool == again
     searches = [each for each in first if each[0].startswith("/v1/search")]
     for one, other in zip(searches, waiting, strict=True):
         assert one == other
@@ -200,7 +276,11 @@ def _change_what_is_hidden(world: World, terms: Terms, changes: Any) -> None:
     world.put(
         (CHAT, "messages", {"id": "c9", "sent_at": "2026-09-01T00:00:00Z", "text": "lease budget"}),
         (BANK, "transactions", {"id": "b9", "date": "2026-09-01", "amount": 1, "name": "lease"}),
-        (PERSONAL, "threads", {"id": "t2", "topic": "lease"}),
+        *(
+            (hidden, "threads", {"id": "t2", "topic": "lease"})
+            for hidden in (PERSONAL, WORK)
+            if not (terms.threads and hidden in terms.connections)
+        ),
         emitted_at="2026-10-30T00:00:00Z",
     )
     world.connect("cin_other", "mail", "Another mailbox")

@@ -168,3 +168,18 @@ def test_a_megabyte_is_read_in_two_queries(
         window = read(world, "mb", offset_chars=500_003, limit_chars=10).body["window"]
     assert window["text"] == "3456789012"
     assert window["previous_offset_chars"] == 499_993
+
+
+def test_a_key_that_ends_like_the_route_is_read_and_deleted_by_its_path(world: World) -> None:
+    world.put((PERSONAL, "messages", {"id": "a/field-window", "body_text": "the whole of it"}))
+    path = "/v1/streams/messages/records/a%2Ffield-window"
+    here = {"connection_id": PERSONAL}
+
+    record = world.get(path, "dora", fields="body_text", **here)
+    window = world.get(f"{path}/field-window", "dora", field="body_text", **here)
+    assert record.body["data"]["body_text"] == window.body["window"]["text"] == "the whole of it"
+    missing = world.get("/v1/streams/messages/records/m1/field-window", "dora", **here)
+    assert (missing.status, missing.error["code"]) == (400, "invalid_field_path")
+    gone = world.call("DELETE", path, "alice", connector_id="mail", **here)
+    assert gone.status == 204
+    assert world.get(path, "dora", **here).status == 400

@@ -68,7 +68,7 @@ def _survivors(faults: Sequence[Fault], *, quick: bool) -> int:
         reached = None if quick else measured(tree.path, tree.environment, where=WATCHED)
         survivors = 0
         for number, fault in enumerate(faults):
-            if reached and number % CONTROLLED == 0 and not tree.is_sound(reached, path=fault.path):
+            if number % (CONTROLLED if reached else 1) == 0 and not tree.is_sound(reached, fault):
                 raise RuntimeError(f"The sound tree fails before {fault.wrong}")
             killed = tree.kills(fault, reached, root=ROOT)
             survivors += not killed

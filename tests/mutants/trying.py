@@ -41,9 +41,12 @@ class Tree:
         finally:
             self._write(target, sound)
 
-    def is_sound(self, reached: Reached, *, path: str) -> bool:
-        """Whether the quickest tests of a module pass where nothing is planted: else what is
-        called killed may only have met a database that an earlier fault has broken."""
+    def is_sound(self, reached: Reached | None, fault: Fault) -> bool:
+        """Whether the tests for a fault pass where nothing is planted: else what is called killed
+        may only have met a database that an earlier fault has broken."""
+        path = fault.path
+        if reached is None:
+            return not self._fails(fault.first)
         tests = {each for found in reached.tests.get(path, {}).values() for each in found}
         quickest = sorted(tests, key=lambda test: reached.seconds[test])[:QUICKEST]
         return not self._fails(quickest)

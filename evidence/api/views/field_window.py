@@ -1,19 +1,25 @@
 """``GET /v1/streams/{stream}/records/{id}/field-window``."""
 
 import re
+from typing import Any
 
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
+from typing_extensions import override
 
 from evidence import limits
 from evidence.api import envelopes
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, Parameters
+from evidence.api.views.record import RecordView
 from evidence.reading import field_windows
 from evidence.reading.quotes import Expectation
 from evidence.refusals import InvalidFieldPath, InvalidWindow
 
 DEEPEST = 32
+_THERE = frozenset({200, 304, 409})
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
@@ -22,6 +28,17 @@ class FieldWindowView(GrantedView):
         "field", "offset_chars", "limit_chars", "q", "occurrence", "before_chars", "after_chars",
         "quote", "expect_sha256",
     }  # fmt: skip
+
+    @override
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        """A key may itself end like this route. A window names its field; without one it is the
+        record of that key that is asked for, where there is one."""
+        if "field" not in request.GET:
+            key = f"{kwargs['record_id']}/field-window"
+            answer = RecordView.as_view()(request, stream=kwargs["stream"], record_id=key)
+            if request.method == "DELETE" or answer.status_code in _THERE:
+                return answer
+        return super().dispatch(request, *args, **kwargs)
 
     def get(self, request: Request, stream: str, record_id: str) -> Response:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
