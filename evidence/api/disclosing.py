@@ -13,7 +13,9 @@ from evidence.declarations.types import StreamDeclaration
 from evidence.ledger.entries import Shown
 
 Json = Mapping[str, Any]
-NOT_RECORDS = frozenset({"schema", "connector", "stream_metadata", "collector_state"})
+NOT_RECORDS = frozenset(
+    {"schema", "connector", "stream_metadata", "collector_state", "owner_connection"}
+)
 """What there is and how much of it, not what it says."""
 
 

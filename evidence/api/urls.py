@@ -8,6 +8,7 @@ from evidence.api.views.blobs import BlobsView, BlobView
 from evidence.api.views.connectors import ConnectorsView
 from evidence.api.views.field_window import FieldWindowView
 from evidence.api.views.ingest import IngestView
+from evidence.api.views.owner_connections import OwnerConnectionsView, OwnerConnectionView
 from evidence.api.views.record import RecordView
 from evidence.api.views.records import RecordsView
 from evidence.api.views.schema import SchemaView
@@ -32,6 +33,8 @@ urlpatterns = [
     path("search/hybrid", HybridSearchView.as_view()),
     path("connectors", ConnectorsView.as_view()),
     path("ingest/<str:stream>", IngestView.as_view()),
+    path("owner/connections", OwnerConnectionsView.as_view()),
+    path("owner/connections/<str:connection_id>", OwnerConnectionView.as_view()),
     path("state/<str:connector_id>", StateView.as_view()),
     # Everything else, line breaks too, which a dot would not match.
     re_path(r"^[\s\S]*$", UnknownRouteView.as_view()),

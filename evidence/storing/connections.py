@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
@@ -12,7 +12,7 @@ from evidence.analyser import VERSION
 from evidence.declarations.authorship import known_as
 from evidence.models.connections import Connection
 from evidence.models.sources import Source
-from evidence.refusals import InvalidRequest, NotFound
+from evidence.refusals import ConnectionNotFound, InvalidRequest, NotFound
 from evidence.storing.locking import hold_one
 
 ID_GRAMMAR = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -65,6 +65,38 @@ def _declared_source(connector_key: str, owner_id: str) -> Source:
     if source is None or source.current_declaration_id is None:
         raise NotFound(message=f"No source {connector_key!r} is declared.", param="connector_key")
     return source
+
+
+def owned(
+    owner_id: str, *, connector_key: str | None = None, status: str | None = None
+) -> Sequence[Connection]:
+    """The owner's connections by label, of one connector or in one status where asked."""
+    rows = Connection.unscoped.filter(owner_id=owner_id).select_related("source")
+    if connector_key is not None:
+        rows = rows.filter(source__connector_key=connector_key)
+    if status is not None:
+        rows = rows.filter(status=status)
+    return list(rows.order_by("display_name", "connection_id"))
+
+
+def rename(connection_id: str, *, display_name: object, owner_id: str, now: datetime) -> Connection:
+    """Gives a connection another label. Raises ``ConnectionNotFound``, ``InvalidRequest``."""
+    if not isinstance(display_name, str):
+        raise InvalidRequest(message="display_name takes a text.", param="display_name")
+    label = _checked_label(display_name)
+    row = owned_row(connection_id, owner_id=owner_id)
+    row.display_name, row.updated_at = label, now
+    row.save(update_fields=["display_name", "updated_at"])
+    return row
+
+
+def owned_row(connection_id: str, *, owner_id: str) -> Connection:
+    """One connection of the owner; raises ``ConnectionNotFound``."""
+    rows = Connection.unscoped.select_related("source")
+    row = rows.filter(connection_id=connection_id, owner_id=owner_id).first()
+    if row is None:
+        raise ConnectionNotFound(param="connection_id")
+    return row
 
 
 def connection_ids() -> frozenset[str]:

@@ -12,6 +12,7 @@ from evidence.api.views.blobs import BlobsView, BlobView
 from evidence.api.views.connectors import ConnectorsView
 from evidence.api.views.field_window import FieldWindowView
 from evidence.api.views.ingest import IngestView
+from evidence.api.views.owner_connections import OwnerConnectionsView, OwnerConnectionView
 from evidence.api.views.record import RecordView
 from evidence.api.views.records import RecordsView
 from evidence.api.views.schema import SchemaView
@@ -51,6 +52,7 @@ STREAM = in_path("stream", "The name of a stream, as the schema lists it.")
 RECORD = in_path("record_id", "The id of a record, percent-encoded.")
 BLOB = in_path("blob_id", "The id in a record's blob_ref.")
 CONNECTOR = in_path("connector_id", "The key of a connector.")
+CONNECTION_ID = in_path("connection_id", "The id of a connection.")
 
 
 @lru_cache(maxsize=1)
@@ -76,7 +78,7 @@ def document() -> Json:
 
 
 def _paths() -> Json:
-    return _stream_paths() | _record_paths() | _other_paths()
+    return _stream_paths() | _record_paths() | _other_paths() | _owner_paths()
 
 
 def _stream_paths() -> Json:
@@ -148,6 +150,20 @@ def _other_paths() -> Json:
             "post": _write("declareConnector", "Declare a source.", ConnectorsView, "Connector",
                            "application/json", 200, 201),
         },
+    }  # fmt: skip
+
+
+def _owner_paths() -> Json:
+    return {
+        "/owner/connections": {
+            "get": _read("listOwnConnections", "The owner's connections.", OwnerConnectionsView,
+                         "OwnerConnectionList")
+        },
+        "/owner/connections/{connection_id}": _at(
+            [CONNECTION_ID],
+            patch=_write("renameConnection", "Give it another label.", OwnerConnectionView,
+                         "OwnerConnection", "application/json", 200),
+        ),
         "/ingest/{stream}": _at(
             [STREAM],
             post=_write("ingest", "Store records, a line each.", IngestView, "IngestReceipt",

@@ -76,6 +76,7 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
     "group_by_time": (TEXT, "A time field whose periods make the groups."),
     "granularity": (_one_of(*GRANULARITIES), "The period; with group_by_time."),
     "time_zone": (TEXT, "IANA name of the zone in which periods begin; UTC if omitted."),
+    "status": (TEXT, "Only connections in this state: draft, active, paused or revoked."),
     "connector_id": (TEXT, "The connector, where connection_id is not given."),
     "run_id": (TEXT, "The collector's own name for this run; not kept."),
     "replace": (_one_of("true", "false"), "Let new lines replace append-only records."),

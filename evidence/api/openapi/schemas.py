@@ -270,6 +270,18 @@ SCHEMAS: dict[str, Json] = {
             ),
         }
     ),
+    "OwnerConnection": obj(
+        {
+            "object": {"const": "owner_connection"},
+            "connection_id": STRING,
+            "connector_key": STRING,
+            "display_name": STRING,
+            "label_status": STRING,
+            "status": STRING,
+            "created_at": MOMENT,
+        }
+    ),  # fmt: skip
+    "OwnerConnectionList": listing(ref("OwnerConnection")),
     "CollectorState": obj(
         {
             "object": {"const": "collector_state"},
