@@ -270,17 +270,7 @@ SCHEMAS: dict[str, Json] = {
             ),
         }
     ),
-    "OwnerConnection": obj(
-        {
-            "object": {"const": "owner_connection"},
-            "connection_id": STRING,
-            "connector_key": STRING,
-            "display_name": STRING,
-            "label_status": STRING,
-            "status": STRING,
-            "created_at": MOMENT,
-        }
-    ),  # fmt: skip
+    "OwnerConnection": obj({"connection_id": STRING, "display_name": STRING, "status": STRING}),
     "OwnerConnectionList": listing(ref("OwnerConnection")),
     "CollectorState": obj(
         {
