@@ -284,6 +284,7 @@ def _change_what_is_hidden(world: World, terms: Terms, changes: Any) -> None:
         emitted_at="2026-10-30T00:00:00Z",
     )
     world.connect("cin_other", "mail", "Another mailbox")
-    world.put(("cin_other", "messages", {"id": "m2", "received_at": DAYS[2], "subject": "lease"}))
+    world.put(("cin_other", "messages", {"id": "m2", "received_at": DAYS[2], "subject": "lease",
+        "body_text": "lease deposit signed budget"}))  # fmt: skip
     world.grant("yuri", GrantRequest(
         connection_ids=["cin_other"], streams=[StreamRequest(name="messages")]))  # fmt: skip

@@ -18,7 +18,10 @@ def main() -> int:
     arguments = _arguments()
     queries = judged.load()
     with demo_life(arguments.keep) as token:
-        results = {"lexical": engines.worth(engines.rest(token), queries)}
+        results = {
+            mode: engines.worth(engines.rest(token, mode=mode), queries)
+            for mode in engines.modes(token)
+        }
         if not arguments.short:
             results["baseline"] = engines.worth(engines.baseline(), queries)
     if not arguments.short:

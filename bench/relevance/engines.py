@@ -26,6 +26,14 @@ def worth(engine: Engine, queries: Sequence[Judged]) -> list[Worth]:
     return [judged.worth(engine(query.text), query.grades) for query in queries]
 
 
+def modes(token: str) -> list[str]:
+    """The modes that a token has on this installation."""
+    client = Client(headers={"Authorization": f"Bearer {token}", "Host": "localhost"})
+    connectors = client.get("/v1/schema").json()["connectors"]
+    streams = [stream for connector in connectors for stream in connector["streams"]]
+    return list(dict.fromkeys(mode for stream in streams for mode in stream["search_modes"]))
+
+
 def rest(token: str, **parameters: str) -> Engine:
     """`GET /v1/search`, through the view in this process."""
     client = Client(headers={"Authorization": f"Bearer {token}", "Host": "localhost"})

@@ -40,11 +40,13 @@ def _token() -> str:
     from django.core.management import call_command
     from django.utils import timezone
 
-    from pdpp_site import demo_life
+    from pdpp_site import background, demo_life
 
     call_command("migrate", verbosity=0)
     if not demo_life.was_loaded():
         demo_life.load(now=timezone.now(), on_progress=lambda _: None)
+    for _ in background.vectors():
+        pass
     tokens = demo_life.tokens(timezone.now())
     if tokens is None:
         raise RuntimeError("The demo life was taken away.")

@@ -62,6 +62,8 @@ def _told_in_numbers(body: Json, visible: VisibleRecords) -> list[Shown]:
 def _hit(body: Json, gate: Gate) -> Shown:
     fields = {*body["matched_fields"]}
     stream = _declared(gate, body["connection_id"], body["stream"])
+    if "snippet" in body:  # a passage near in meaning, where no word matched
+        fields.add(body["snippet"]["field"])
     if "title" in body:
         fields.add(stream.title_field or "")
     if "authored_at" in body:

@@ -26,6 +26,7 @@ from evidence.refusals import InvalidRequest
 
 WINDOW: Final = 100
 MARK_BYTES: Final = 5
+FEW: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ def search(
 ) -> Found:
     """A query with operators asks for exact words and has its lexical ranking alone. Else five
     queries beyond the token's, and more as in lexical search."""
-    question = semantic.plain_words(query)
+    question = semantic.plain_words(query, quoted=False)
     if request.newest_first:
         raise InvalidRequest(message="Only lexical search sorts by time.", param="sort")
     if question is None:
@@ -52,8 +53,7 @@ def search(
     before = _resumed(request.after)
     if before.beyond is not None:
         return _beyond(query, searched, request, before, before.beyond)
-    page = lexical.Page(WINDOW)
-    words = lexical.settle(query, searched, page, settled=before.settled)
+    words = _words(query, searched, before)
     near = semantic.near_to(question, meaning, limit=WINDOW)
     found = _fused(words, near, meaning, request, before)
     found = replace(found, waiting=waiting(meaning.asked, meaning.known))
@@ -64,6 +64,17 @@ def search(
     last = lexical.place_of(words.hits[-1])
     rest = _beyond(query, searched, replace(request, limit=max(room, 1)), settled, last)
     return _joined(found, rest, room)
+
+
+def _words(query: Query, searched: Sequence[VisibleRecords], before: Progress) -> Found:
+    """The lexical window. Where few records have all the words, those with some of them are ranked
+    too: whoever asks for likeness of meaning does not ask for every word."""
+    page = lexical.Page(WINDOW)
+    found = lexical.settle(query, searched, page, settled=before.settled)
+    if found.any_word is not None or len(found.hits) >= FEW:
+        return found
+    wider = lexical.settle(query, searched, page, settled={})
+    return replace(wider, few=True) if len(wider.hits) > len(found.hits) else found
 
 
 def _fused(
@@ -97,6 +108,7 @@ def _fused(
         complete=words.complete and len(near) < WINDOW,
         window=WINDOW if words.has_more or len(near) == WINDOW else None,
         any_word=words.any_word,
+        few=words.few,
         suggestions=words.suggestions,
     )
 

@@ -15,10 +15,10 @@ from evidence.refusals import InvalidRequest
 def search(query: Query, meaning: Meaning, request: SearchRequest) -> Found:
     """Three queries beyond the token's: how far the vectors have come, the nearest passages, the
     rows of a page. Every record with a passage near enough can be reached by cursor."""
-    question = plain_words(query)
+    question = plain_words(query, quoted=True)
     if question is None:
         raise InvalidRequest(
-            message="Phrases, prefix*, OR, -not and field: ask for exact words, which a search by"
+            message="prefix*, OR, -not and field: ask for exact words, which a search by"
             " meaning cannot.",
             param="q",
             next_step="Ask in plain words, or search without mode.",
@@ -43,15 +43,17 @@ def search(query: Query, meaning: Meaning, request: SearchRequest) -> Found:
     )
 
 
-def plain_words(query: Query) -> str | None:
-    """The question as a text; None where it asks for words in a way that meaning cannot answer."""
+def plain_words(query: Query, *, quoted: bool) -> str | None:
+    """The question as a text, with what is ``quoted`` in it or not; None where it asks for words in
+    a way that meaning cannot answer."""
     leaves = query.root.nodes if isinstance(query.root, And) else (query.root,)
-    words = [each.text for each in leaves if isinstance(each, Leaf) and _is_plain(each)]
+    words = [
+        each.text
+        for each in leaves
+        if isinstance(each, Leaf) and not (each.prefix or each.field)
+        if quoted or not each.phrase
+    ]
     return " ".join(words) if len(words) == len(leaves) else None
-
-
-def _is_plain(leaf: Leaf) -> bool:
-    return not (leaf.phrase or leaf.prefix or leaf.field)
 
 
 def near_to(

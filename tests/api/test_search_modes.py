@@ -6,8 +6,10 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
+from evidence.access.issuing import GrantRequest
+from evidence.access.resolving import StreamRequest
 from tests.scenarios import scenario
-from tests.world import CHAT, PERSONAL, WORK, World, mail
+from tests.world import CHAT, LEDGER, PERSONAL, WORK, World, mail
 
 SEARCH = "/v1/search"
 DAY = "2026-04-01T09:00:00Z"
@@ -109,6 +111,11 @@ def test_words_that_match_come_before_likeness_of_meaning(embedded: World) -> No
 )
 def test_operators_ask_for_exact_words(embedded: World, q: str) -> None:
     assert keys(embedded, q=q, mode="hybrid") == keys(embedded, q=q)
+    if q.startswith('"'):
+        assert keys(embedded, q=q, mode="semantic") == keys(
+            embedded, q="the lease", mode="semantic"
+        )
+        return
     refused = embedded.get(SEARCH, q=q, mode="semantic")
     assert (refused.status, refused.error["param"]) == (400, "q")
 
@@ -159,6 +166,14 @@ def test_lexical_matches_beyond_the_fused_ones_follow(embedded: World) -> None:
     assert recall["ranking_scope"] == "candidate_window"
     assert recall["complete"] is False
     assert recall["candidate_window_limit"] == 100
+
+
+def test_where_few_have_all_words_those_with_some_are_ranked_too(embedded: World) -> None:
+    assert keys(embedded, q="wonderful transfer") == ["m2"]
+    answer = embedded.get(SEARCH, q="wonderful lease", mode="hybrid")
+    assert set(answer.ids) >= {"m1", "m2"}
+    assert answer.body["meta"]["match"] == "any_word"
+    assert answer.body["meta"]["note"].startswith("Few records have all the words")
 
 
 def test_recall_is_complete_where_everything_was_ranked(embedded: World) -> None:
@@ -232,6 +247,33 @@ def test_a_grant_without_semantic_fields_has_no_such_modes(embedded: World) -> N
     assert embedded.get(SEARCH, "charlie", q="lease", mode="semantic").error["param"] == "mode"
 
 
+def test_the_meaning_of_a_hidden_field_is_hidden(embedded: World) -> None:
+    request = StreamRequest(name="messages", fields=["id", "subject"])
+    embedded.grant("erin", GrantRequest(connection_ids=[PERSONAL], streams=[request]))
+    assert embedded.get(SEARCH, "erin", q="lease", mode="semantic").error["param"] == "mode"
+    (source,) = embedded.get("/v1/schema", "erin").body["connectors"]
+    assert source["streams"][0]["search_modes"] == ["lexical"]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_records_outside_the_grant_take_no_place_among_the_nearest(
+    embedded: World, mode: str
+) -> None:
+    query: dict[str, Any] = {"q": "signed lease deposit", "mode": mode, "limit": 2}
+    before = embedded.get(SEARCH, **query).body
+    body = "We signed the lease and paid the deposit."
+    embedded.connect("cin_other", "mail", "Another mailbox")
+    for number in range(30):
+        embedded.put(
+            ("cin_other", "messages", mail(f"o{number}", DAY, body_text=body)),
+            (PERSONAL, "messages", mail(f"p{number}", "2025-01-01T00:00:00Z", body_text=body)),
+        )
+    embedded.embed()
+    after = embedded.get(SEARCH, **query).body
+    assert after["data"] == before["data"]
+    assert after["has_more"] == before["has_more"]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_cursor_belongs_to_its_mode(embedded: World, mode: str) -> None:
     cursor = embedded.get(SEARCH, q="lease deposit", mode=mode, limit=1).body["next_cursor"]
@@ -254,15 +296,15 @@ def test_semantic_search_asks_four_queries(
 ) -> None:
     embedded.get(SEARCH, q="signed lease", mode="semantic")
     # the token; how far the vectors have come; the nearest passages; the rows
-    with django_assert_num_queries(4):
+    with django_assert_num_queries(4 + LEDGER):
         assert embedded.get(SEARCH, q="signed lease", mode="semantic").ids
 
 
-def test_hybrid_search_asks_six_queries_where_words_find_all(
+def test_hybrid_search_asks_nine_queries_where_few_have_all_words(
     embedded: World, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     embedded.get(SEARCH, q="signed lease", mode="hybrid")
-    # the token; how far the vectors have come; of the words: whether the limited time is short,
-    # their places, their rows; the nearest passages
-    with django_assert_num_queries(6):
+    # the token; how far the vectors have come; of all words and then of any of them: whether the
+    # limited time is short, their places, their rows; the nearest passages
+    with django_assert_num_queries(9 + LEDGER):
         assert embedded.get(SEARCH, q="signed lease", mode="hybrid").ids

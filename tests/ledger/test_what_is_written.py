@@ -75,6 +75,14 @@ def test_every_way_to_a_record_is_written_down(
     assert covered.fields == fields
 
 
+def test_a_passage_that_is_near_in_meaning_is_written_down(embedded: World) -> None:
+    hits = embedded.get("/v1/search", q="signed the lease", mode="semantic").body["data"]
+    assert {hit["snippet"]["field"] for hit in hits} == {"body_text"}
+    [row] = rows_of(embedded)
+    assert row.record_count == len(hits)
+    assert all("body_text" in covered.fields for covered in row.covered)
+
+
 def test_numbers_are_disclosures_of_a_stream_and_no_record(world: World) -> None:
     answer = world.get(
         "/v1/streams/transactions/aggregate", "charlie", metric="count", group_by="name"

@@ -9,18 +9,34 @@ from pytest_django.fixtures import Settings
 from bench.relevance import engines, judged
 from bench.relevance.judged import Worth
 from bench.relevance.levels import missed
-from pdpp_site import demo_life
+from pdpp_site import background, demo_life
 
 
-@pytest.mark.django_db
-def test_search_reaches_its_levels(settings: Settings, tmp_path: Path) -> None:
+@pytest.fixture
+def token(db: None, settings: Settings, tmp_path: Path) -> str:
+    """Over the demo life, with vectors where there can be any."""
     settings.PDPP_VAR = tmp_path
     now = timezone.now()
     demo_life.load(now=now, on_progress=lambda _: None)
+    for _ in background.vectors():
+        pass
     tokens = demo_life.tokens(now)
     assert tokens is not None
+    return tokens.rest
+
+
+def test_search_reaches_its_levels_in_every_mode(token: str) -> None:
     queries = judged.load()
-    assert missed("lexical", queries, engines.worth(engines.rest(tokens.rest), queries)) == []
+    modes = engines.modes(token)
+    results = {mode: engines.worth(engines.rest(token, mode=mode), queries) for mode in modes}
+    assert [line for mode in modes for line in missed(mode, queries, results[mode])] == []
+    if "hybrid" in modes:
+        asked = [number for number, query in enumerate(queries) if query.kind == "question"]
+        by_words, by_both = (
+            judged.mean([results[mode][number] for number in asked]).ndcg
+            for mode in ("lexical", "hybrid")
+        )
+        assert by_both > by_words
 
 
 def test_worse_answers_miss_the_levels() -> None:
