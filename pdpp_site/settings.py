@@ -130,7 +130,7 @@ AUTH_PASSWORD_VALIDATORS = [
         "NumericPasswordValidator",
     )
 ]
-LOGIN_URL = "admin:login"
+LOGIN_URL = "login"
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
 TIME_ZONE = "UTC"

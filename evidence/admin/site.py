@@ -4,9 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.admin import AdminSite
-from django.contrib.admin.forms import AdminAuthenticationForm
 from django.contrib.admin.models import LogEntry
-from django.contrib.auth.models import User
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
@@ -15,17 +13,8 @@ from django.urls import reverse
 from typing_extensions import override
 
 from evidence.admin.overview import SECTIONS
+from evidence.consent.authorizing.signing_in import OwnersForm
 from evidence.consent.owners_only import View, fenced, is_owner
-
-
-class OwnersForm(AdminAuthenticationForm):
-    """Signs in only whom a page would let in."""
-
-    @override
-    def confirm_login_allowed(self, user: User) -> None:
-        super().confirm_login_allowed(user)
-        if not is_owner(user):
-            raise self.get_invalid_login_error()
 
 
 class OwnerSite(AdminSite):

@@ -109,19 +109,6 @@ class Validator(OAuth2Validator):
     # --- codes
 
     @override
-    def save_authorization_code(
-        self, client_id: str, code: Any, request: Request, *args: Any, **kwargs: Any
-    ) -> None:
-        answer = codes.Answer(
-            package_id=request.package_id,
-            resource=request.pdpp_resource,
-            scope=" ".join(request.scopes),
-            redirect_uri=request.redirect_uri,
-            code_challenge=request.code_challenge,
-        )
-        codes.keep_code(code["code"], answer, registration=request.client, now=timezone.now())
-
-    @override
     def validate_code(
         self, client_id: str, code: str, client: Any, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
