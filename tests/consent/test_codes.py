@@ -1,6 +1,5 @@
 """Signing in with a code: what leads to a token, and everything that does not."""
 
-
 import pytest
 
 from tests.consent.client import ORIGIN, Asking, told
