@@ -1,4 +1,4 @@
-"""Who is asked."""
+"""Who is asked, and who asks."""
 
 from typing import TYPE_CHECKING
 
@@ -7,6 +7,7 @@ import pytest
 from tests.admin.browser import Browser
 
 if TYPE_CHECKING:
+    from tests.consent.client import Asking
     from tests.world import World
 
 
@@ -16,3 +17,11 @@ def alice(world: "World") -> Browser:
     from django.contrib.auth.models import User
 
     return Browser().sign_in(User.objects.create_superuser("alice"))
+
+
+@pytest.fixture
+def asking(world: "World") -> "Asking":
+    """A client that has registered, and the owner at a browser."""
+    from tests.consent.client import Asking  # models can be imported once Django is set up
+
+    return Asking.registered()

@@ -31,10 +31,17 @@ class Web:
         return socket.create_connection(("127.0.0.1", self.port), timeout=10)
 
 
+def free_port() -> int:
+    """One that nobody listens on now, for what has to know its address before it is served."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @contextlib.contextmanager
-def served(application: serving.Application) -> Iterator[Web]:
-    """The application as production serves it, until the block ends."""
-    bound = serving.bind("127.0.0.1", 0)
+def served(application: serving.Application, *, port: int = 0) -> Iterator[Web]:
+    """The application as production serves it, until the block ends; 0 is any free port."""
+    bound = serving.bind("127.0.0.1", port)
     ready = threading.Event()
     server = serving.Server(serving.configured(application), ready=ready.set)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})

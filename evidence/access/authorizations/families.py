@@ -123,6 +123,12 @@ def end_by_token(token: str, *, registration: Registration, now: datetime) -> No
     ).update(revoked_at=now)
 
 
+def is_in_ended_family(token: AccessToken) -> bool:
+    """Whether the token has ended together with its sign-in."""
+    members = FamilyMember.unscoped.filter(token=token)
+    return members.filter(family__revoked_at__isnull=False).exists()
+
+
 def forget_families(now: datetime) -> int:
     """Deletes families whose last link has long expired; how many."""
     before = now - timedelta(seconds=limits.REFRESH_SECONDS)

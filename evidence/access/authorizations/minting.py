@@ -1,5 +1,6 @@
 """From an answer of the owner to tokens, and from a refresh token to the next."""
 
+import base64
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -7,6 +8,7 @@ from evidence import limits
 from evidence.access.authorizations import codes, families
 from evidence.access.issuing import keep_token
 from evidence.access.rights import as_detail, held_by, usable_grants
+from evidence.access.secrets import ACCESS_PREFIX, bearer_digest, digest_for
 from evidence.models.authorizations import AuthorizationCode, PendingRequest, RefreshFamily
 from evidence.models.grants import AccessToken, Package
 from evidence.models.registrations import Registration
@@ -52,6 +54,20 @@ def next_tokens(token: Token, standing: families.Standing, *, now: datetime) -> 
     token["scope"] = standing.family.scope
     _extended(token, standing.family, now=now)
     token.update(held_by(standing.family.package_id, now=now))
+
+
+def bearer_of(polling_code: str) -> str:
+    """The bearer of an attempt, which whoever holds the polling code gets as often as they ask."""
+    digest = digest_for("agent connect bearer", polling_code)
+    return ACCESS_PREFIX + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def keep_once(
+    bearer: str, package: Package, *, resource: str, now: datetime, expires_at: datetime
+) -> None:
+    """The row of a bearer that may have been handed out before. Call it with the attempt held."""
+    if not AccessToken.unscoped.filter(digest=bearer_digest(bearer)).exists():
+        keep_token(bearer, package=package, resource=resource, now=now, expires_at=expires_at)
 
 
 def _extended(token: Token, family: RefreshFamily, *, now: datetime) -> AccessToken:

@@ -38,7 +38,9 @@ def open_request(
     handle = secrets.token_urlsafe(32)
     user_code = new_user_code() if typed else None
     row = PendingRequest.unscoped.create(
-        request_id=new_id("req_"),
+        request_id=new_id(
+            "agc_" if kind is Kind.CONNECT else "par_" if kind is Kind.PUSHED else "dev_"
+        ),
         kind=kind,
         handle=_handle(kind, handle),
         user_code=None if user_code is None else _user_code(user_code),

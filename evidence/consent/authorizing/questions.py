@@ -39,6 +39,7 @@ class RefusedError(Exception):
         self, redirect_uri: str, *, error: str, description: str, state: str | None
     ) -> None:
         super().__init__(description)
+        self.error = error
         self.location = answered(
             redirect_uri, {"error": error, "error_description": description, "state": state}
         )

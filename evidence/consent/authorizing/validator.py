@@ -139,7 +139,9 @@ class Validator(OAuth2Validator):
         *args: Any,
         **kwargs: Any,
     ) -> bool:
-        return bool(request.pdpp_row.redirect_uri == redirect_uri)
+        # One left out is none that matches, although the library has filled one in.
+        sent = not request.using_default_redirect_uri
+        return sent and bool(request.pdpp_row.redirect_uri == redirect_uri)
 
     @override
     def invalidate_authorization_code(

@@ -1,0 +1,126 @@
+"""What a client reads before it does anything, word for word."""
+
+import pytest
+from django.test import Client as HttpClient
+from pytest_django import Settings
+
+ORIGIN = "https://records.example"
+
+
+@pytest.fixture
+def documents(settings: Settings) -> HttpClient:
+    settings.PDPP_PUBLIC_URL = ORIGIN
+    return HttpClient()
+
+
+def test_the_authorization_server_says_all_of_itself(documents: HttpClient) -> None:
+    answer = documents.get("/.well-known/oauth-authorization-server")
+
+    assert answer["Cache-Control"] == "no-store"
+    assert answer["Access-Control-Allow-Origin"] == "*"
+    assert answer.json() == {
+        "issuer": ORIGIN,
+        "authorization_endpoint": f"{ORIGIN}/oauth/authorize",
+        "token_endpoint": f"{ORIGIN}/oauth/token",
+        "introspection_endpoint": f"{ORIGIN}/introspect",
+        "revocation_endpoint": f"{ORIGIN}/oauth/revoke",
+        "pushed_authorization_request_endpoint": f"{ORIGIN}/oauth/par",
+        "registration_endpoint": f"{ORIGIN}/oauth/register",
+        "device_authorization_endpoint": f"{ORIGIN}/oauth/device_authorization",
+        "agent_connect_endpoint": f"{ORIGIN}/agent-connect",
+        "scopes_supported": ["pdpp:read", "offline_access"],
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": [
+            "urn:ietf:params:oauth:grant-type:device_code",
+            "authorization_code",
+            "refresh_token",
+        ],
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": [
+            "none",
+            "client_secret_basic",
+            "client_secret_post",
+        ],
+        "revocation_endpoint_auth_methods_supported": [
+            "none",
+            "client_secret_basic",
+            "client_secret_post",
+        ],
+        "introspection_endpoint_auth_methods_supported": ["client_secret_basic"],
+        "authorization_details_types_supported": ["https://pdpp.dev/data-access"],
+        "authorization_response_iss_parameter_supported": True,
+        "client_id_metadata_document_supported": True,
+        "pdpp_registration_modes_supported": ["dynamic", "client_id_metadata_document"],
+        "pdpp_pre_registered_public_clients": [],
+        "pdpp_authorization_details_types_supported": ["https://pdpp.dev/data-access"],
+        "pdpp_provider_connect_capabilities": ["cli_device_connect", "third_party_client_connect"],
+        "pdpp_device_authorization_profiles_supported": [{"profile": "grant_scoped_mcp"}],
+    }
+
+
+def test_the_endpoint_for_agents_says_all_of_itself(documents: HttpClient) -> None:
+    assert documents.get("/.well-known/oauth-protected-resource/mcp").json() == {
+        "resource": f"{ORIGIN}/mcp",
+        "resource_name": "PDPP personal records",
+        "authorization_servers": [ORIGIN],
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": ["pdpp:read"],
+        "pdpp_core_query_base": f"{ORIGIN}/v1",
+        "pdpp_provider_connect_version": "0.1.0",
+        "pdpp_token_kinds_supported": ["client", "mcp_package"],
+        "pdpp_agent_discovery": {
+            "advisory": True,
+            "recommended_flow": "pdpp connect",
+            "cli": {
+                "bin_name": "pdpp",
+                "connect_command": f"pdpp connect {ORIGIN}",
+                "no_owner_token": True,
+            },
+            "mcp": {
+                "endpoint": f"{ORIGIN}/mcp",
+                "transport": "streamable_http",
+                "setup_intent": "grant_scoped_read",
+                "tool_surface": "profile_free_normal_read",
+                "no_owner_token": True,
+            },
+        },
+    }
+
+
+def test_the_root_document_adds_what_a_program_of_rest_needs(documents: HttpClient) -> None:
+    root = documents.get("/.well-known/oauth-protected-resource").json()
+
+    assert (root["resource"], root["authorization_servers"]) == (ORIGIN, [ORIGIN])
+    assert set(root) == {
+        "authorization_servers",
+        "bearer_methods_supported",
+        "capabilities",
+        "pdpp_agent_discovery",
+        "pdpp_core_query_base",
+        "pdpp_discovery_hints",
+        "pdpp_provider_connect_version",
+        "pdpp_self_export_supported",
+        "pdpp_token_kinds_supported",
+        "resource",
+        "resource_name",
+        "scopes_supported",
+    }
+
+
+@pytest.mark.parametrize(
+    "name", ["authorization_endpoint", "device_authorization_endpoint", "agent_connect_endpoint"]
+)
+def test_what_is_advertised_is_there(documents: HttpClient, name: str) -> None:
+    found = documents.get("/.well-known/oauth-authorization-server").json()
+    paths = [value.removeprefix(ORIGIN) for key, value in found.items() if key.endswith("endpoint")]
+
+    for path in paths:
+        assert documents.options(path).status_code != 404, path
+    assert found[name].startswith(ORIGIN)
+
+
+def test_what_is_advertised_follows_the_public_url_and_not_the_host(documents: HttpClient) -> None:
+    answer = documents.get("/.well-known/oauth-authorization-server", headers={"Host": "localhost"})
+
+    assert answer.json()["issuer"] == ORIGIN
