@@ -12,7 +12,7 @@ from django.contrib.auth.models import User
 from django.http import HttpResponse
 from django.test import Client as HttpClient
 
-from tests.admin.browser import Page
+from tests.admin.browser import Form, Page
 
 ORIGIN = "http://127.0.0.1:8000"
 MCP = f"{ORIGIN}/mcp"
@@ -99,17 +99,33 @@ class Asking:
         return body
 
 
-def answered(owner: HttpClient, page: HttpResponse, *, allow: bool = True) -> HttpResponse:
-    """The owner ticks both mailboxes, where there is a choice, and presses one of the buttons."""
+def answered(owner: HttpClient, page: Any, *, allow: bool = True) -> HttpResponse:
+    """The owner ticks both mailboxes, looks at what that comes to, and presses one of the buttons."""
     assert page.status_code == 200, page.content
-    form = Page(page.request["PATH_INFO"], page).form
+    form = the_form(page)
+    if not allow:
+        return owner.post(form.action, pressed(form, "deny"))
+    seen = owner.post(form.action, pressed(form, "review"))
+    assert seen.status_code == 200, seen.content
+    return owner.post(form.action, pressed(the_form(seen), "allow"))
+
+
+def the_form(page: Any) -> Form:
+    """The form of the question, with the mailboxes ticked."""
+    path = page.request["PATH_INFO"] if isinstance(page.request, dict) else str(page.url)
+    [form] = [each for each in Page(path, page).forms if each.values("mark")]
     for words in form.boxes:
-        if re.search("Personal mail|Work mail", words):
+        if re.match("Personal mail|Work mail", words):
             form.tick(words)
-    answers: dict[str, Any] = {}
-    for name, value in [*form.answers, ("decision", "allow" if allow else "deny")]:
+    return form
+
+
+def pressed(form: Form, button: str) -> dict[str, list[str]]:
+    """What the form sends when a button of it is pressed."""
+    answers: dict[str, list[str]] = {}
+    for name, value in [*form.answers, ("decision", button)]:
         answers.setdefault(name, []).append(value)
-    return owner.post(form.action, answers)
+    return answers
 
 
 def told(answer: HttpResponse) -> dict[str, str]:

@@ -86,7 +86,7 @@ def device(request: HttpRequest) -> HttpResponse:
     if row is None:
         return _code_page(request, typed, wrong=True)
     asked = _asked(row)
-    if "decision" not in request.POST:
+    if set(request.POST) <= {CODE, "csrfmiddlewaretoken"}:
         return review(request, asked, action_url=request.path, hidden={CODE: typed})
     with transaction.atomic():
         match decided(request, asked):
