@@ -10,8 +10,7 @@ import os
 import signal
 import sys
 
-import hypothesis  # noqa: F401 - imported for the forks
-import psycopg  # noqa: F401
+import psycopg  # noqa: F401 - imported for the forks
 import pytest
 import regex  # noqa: F401
 import rest_framework.views  # noqa: F401
@@ -38,7 +37,7 @@ def _run(arguments: list[str]) -> int:
 
 
 def _be_quiet() -> None:
-    with open(os.devnull, "w") as nowhere:  # noqa: PTH123 - a descriptor, not a file
+    with open(os.environ.get("PDPP_MUTANTS_LOG", os.devnull), "a") as nowhere:  # noqa: PTH123 - a descriptor, not a file
         for number in (1, 2):
             os.dup2(nowhere.fileno(), number)
 

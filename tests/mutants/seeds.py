@@ -35,7 +35,7 @@ MUTANTS = (
         by="tests/api/test_list_records.py"),
     Mutant("hidden fields are shown", ACCESS + "rows.py",
         "if fields.allows(name)}", "}",
-        by="tests/api/test_get_record.py"),
+        by="tests/api/test_list_records.py"),
     Mutant("hidden changes move the emitted time", ACCESS + "rows.py",
         "if field_emitted is None:", "if True:"),
     Mutant("hidden cursor fields order rows", ACCESS + "visible.py",
