@@ -26,6 +26,9 @@ from evidence.models import (
     grants as grants,
 )
 from evidence.models import (
+    imports as imports,
+)
+from evidence.models import (
     ledger as ledger,
 )
 from evidence.models import (

@@ -40,6 +40,9 @@ TABLES = (
     "evidence_suppression",
     "evidence_pseudonym",
     "evidence_streamstate",
+    "evidence_importreceipt",
+    "evidence_importchoice",
+    "evidence_importrun",
     "evidence_connection",
 )
 

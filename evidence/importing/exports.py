@@ -1,0 +1,154 @@
+"""The files of an export, whether it is a file, a folder or a zip archive."""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from evidence.importing import zips
+from evidence.importing.codes import Code
+from evidence.importing.items import Piece, Pieces, Remark, UnreadableError, said
+
+HEAD_BYTES = 8 * 1024
+_EDGE_BYTES = 64 * 1024
+
+Opener = Callable[[], AbstractContextManager[IO[bytes]]]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One file. ``name`` is its path within the export, with slashes; ``stamp`` is what changes
+    when its content does, as far as that is known without reading it."""
+
+    name: str
+    size: int
+    opener: Opener
+    stamp: str
+    modified_at: datetime | None = None
+
+    @property
+    def path(self) -> PurePosixPath:
+        return PurePosixPath(self.name)
+
+    @property
+    def suffix(self) -> str:
+        return self.path.suffix.lower()
+
+    @cached_property
+    def head(self) -> bytes:
+        """The first bytes; none when it cannot be read."""
+        try:
+            with self.open() as stream:
+                return stream.read(HEAD_BYTES)
+        except UnreadableError:
+            return b""
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """Raises ``UnreadableError``, and so may reading."""
+        with zips.failures_told(), self.opener() as stream:
+            yield stream
+
+    def read(self, *, most: int) -> bytes:
+        """All of it. Raises ``UnreadableError``, also when there is more than ``most``."""
+        with self.open() as stream:
+            content = stream.read(most + 1)
+        if len(content) > most:
+            raise UnreadableError(Code.TOO_LARGE)
+        return content
+
+
+@dataclass(frozen=True)
+class Export:
+    """``entries`` are in the order of their names; ``faults`` are files that cannot be read."""
+
+    name: str
+    entries: tuple[Entry, ...]
+    faults: tuple[tuple[str, Remark], ...] = field(default=())
+
+
+def open_export(path: Path) -> Export:
+    """Raises ``UnreadableError`` for what is not there or is no archive."""
+    if path.is_dir():
+        return Export(path.name, tuple(_folder(path)))
+    if not path.is_file():
+        raise UnreadableError(Code.CANNOT_OPEN)
+    try:
+        if zips.is_zip(path):
+            return _archive(path)
+        return Export(path.name, (_file(path, path.name),))
+    except OSError:
+        raise UnreadableError(Code.CANNOT_OPEN) from None
+
+
+def fingerprint(entries: Iterable[Entry]) -> str:
+    """Changes when the export does."""
+    digest = sha256()
+    for entry in entries:
+        digest.update(f"{entry.name}\0{entry.size}\0{entry.stamp}\0".encode("utf-8", "replace"))
+    return digest.hexdigest()
+
+
+def each(entries: Iterable[Entry], read: Callable[[Entry], Pieces]) -> Pieces:
+    """The pieces of every entry; one that cannot be read on is a piece that says so."""
+    for entry in entries:
+        try:
+            yield from read(entry)
+        except UnreadableError as error:
+            yield Piece(entry.name, "", 0, said([error.remark]))
+
+
+def _folder(root: Path) -> Iterator[Entry]:
+    """Hidden files are left out, and links, which may lead anywhere."""
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(each for each in folders if not _is_hidden(Path(folder, each)))
+        for name in sorted(names):
+            path = Path(folder, name)
+            if not name.startswith(".") and path.is_file() and not path.is_symlink():
+                yield _file(path, path.relative_to(root).as_posix())
+
+
+def _is_hidden(folder: Path) -> bool:
+    """Folders of Maildir are hidden by name only."""
+    return folder.name.startswith(".") and not (folder / "cur").is_dir()
+
+
+def _file(path: Path, name: str) -> Entry:
+    facts = path.stat()
+    modified = datetime.fromtimestamp(facts.st_mtime).astimezone()
+    return Entry(_shown(name), facts.st_size, lambda: path.open("rb"), _edges(path), modified)
+
+
+def _edges(path: Path) -> str:
+    """A digest of both ends: copying changes a file's date, and importing it reads it anyway."""
+    digest = sha256()
+    try:
+        with path.open("rb") as stream:
+            digest.update(stream.read(_EDGE_BYTES))
+            stream.seek(max(0, stream.seek(0, os.SEEK_END) - _EDGE_BYTES))
+            digest.update(stream.read(_EDGE_BYTES))
+    except OSError:
+        return ""
+    return digest.hexdigest()
+
+
+def _archive(path: Path) -> Export:
+    entries, faults = [], []
+    for member in zips.members(path):
+        name = _shown(member.name)
+        if member.fault is not None:
+            faults.append((name, member.fault))
+        elif not any(part.startswith(".") or part == "__MACOSX" for part in name.split("/")):
+            opened = Entry(name, member.size, member.open, member.stamp, member.modified_at)
+            entries.append(opened)
+    return Export(path.name, tuple(sorted(entries, key=lambda entry: entry.name)), tuple(faults))
+
+
+def _shown(name: str) -> str:
+    """A name that can be stored and printed."""
+    return "".join(char if char.isprintable() else "\ufffd" for char in name)

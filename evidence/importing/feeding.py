@@ -1,0 +1,143 @@
+"""Pieces -> lines for the store, with what is to be known of each line once it is stored.
+
+A feed is read on the thread that prepares batches; ``stored`` is called on the one that writes.
+"""
+
+import logging
+import threading
+from array import array
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import orjson
+
+from evidence import limits
+from evidence.importing.codes import Code
+from evidence.importing.items import Item, Piece, Pieces, Remark, UnreadableError, said
+from evidence.importing.key_set import KeySet, number_of
+from evidence.importing.runs import Said
+from evidence.importing.spool import Spool
+from evidence.storing.lines import Line
+
+SPOOL_BYTES = 256 * 1024 * 1024
+"""So many bytes of files on disk, and lines pause until the files are stored."""
+KEY_BYTES = limits.RECORD_KEY_MAX_BYTES
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class Mark:
+    """A piece whose last line is ``line``, without what was made of it."""
+
+    line: int
+    item: int
+    file: str
+    place: str
+    size: int
+    remarks: list[Remark] = field(default_factory=list)
+    doubles: int = 0
+    rows: list[str] = field(default_factory=list)
+    keys: "array[int]" = field(default_factory=lambda: array("Q"))
+
+
+class Feed:
+    """``skip`` pieces are done already; ``seen`` has the keys of their rows."""
+
+    def __init__(
+        self, pieces: Pieces, *, connection_id: str, skip: int, seen: KeySet, spool: Spool
+    ) -> None:
+        self.number = 0
+        self.more = True
+        self._pieces = enumerate(pieces)
+        self._connection_id = connection_id
+        self._skip = skip
+        self._seen = seen
+        self._spool = spool
+        self._marks: deque[Mark] = deque()
+        self._lock = threading.Lock()
+
+    def lines(self) -> Iterator[Line]:
+        """Lines until the pieces or the room for files are used up; ``more`` says which."""
+        for item, piece in self._rest():
+            if item < self._skip:
+                continue
+            mark = Mark(self.number, item, piece.file, piece.place, piece.size)
+            yield from self._of_piece(piece, mark)
+            mark.line = self.number
+            with self._lock:
+                self._marks.append(mark)
+            if self._spool.size >= SPOOL_BYTES:
+                return
+        self.more = False
+
+    def stored(self, *, up_to: int) -> list[Mark]:
+        """The pieces of which every line up to this one has been dealt with, in order."""
+        with self._lock:
+            done = []
+            while self._marks and self._marks[0].line <= up_to:
+                done.append(self._marks.popleft())
+            return done
+
+    def refused(self, line: int, remark: Remark) -> None:
+        """Notes what the store said of a line."""
+        with self._lock:
+            for mark in self._marks:
+                if line <= mark.line:
+                    mark.remarks.append(remark)
+                    return
+
+    def _rest(self) -> Iterator[tuple[int, Piece]]:
+        """What a reader does not expect ends its export, not the run."""
+        item = -1
+        try:
+            for item, piece in self._pieces:
+                yield item, piece
+        except Exception as error:
+            logger.exception("a reader failed")
+            self._pieces = enumerate(())
+            failed = Remark(Code.UNREADABLE, type(error).__name__)
+            yield item + 1, Piece("", "", 0, said([failed]))
+
+    def _of_piece(self, piece: Piece, mark: Mark) -> Iterator[Line]:
+        item = _made(piece)
+        mark.remarks += item.remarks
+        for row in item.rows:
+            key = row.data["id"]
+            number = number_of(row.stream, key)
+            if not self._seen.add(number):
+                mark.doubles += 1
+                continue
+            mark.keys.append(number)
+            mark.rows.append(row.stream)
+            self.number += 1
+            yield Line(self.number, self._line(row.stream, row.data))
+            for file in item.files:
+                if (file.stream, file.key) == (row.stream, key):
+                    self._spool.put(self.number, file)
+
+    def _line(self, stream: str, data: dict[str, object]) -> bytes:
+        return orjson.dumps(
+            {
+                "connection_id": self._connection_id,
+                "stream": stream,
+                "key": data["id"],
+                "data": data,
+            }
+        )
+
+
+def _made(piece: Piece) -> Item:
+    """What the piece says, whatever it does to whoever reads it."""
+    try:
+        return piece.make()
+    except UnreadableError as error:
+        return Item(remarks=[error.remark])
+    except Exception as error:  # noqa: BLE001 - an export may hold anything, and one piece is one
+        logger.warning("a piece could not be read: %s", type(error).__name__)
+        return Item(remarks=[Remark(Code.UNREADABLE, type(error).__name__)])
+
+
+def said_of(mark: Mark) -> list[Said]:
+    return [Said(mark.item, mark.file, mark.place, each) for each in mark.remarks]

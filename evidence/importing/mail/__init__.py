@@ -1,0 +1,1 @@
+"""Mail, from whatever it was kept in."""

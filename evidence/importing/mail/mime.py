@@ -1,0 +1,155 @@
+"""A mail as a tree of parts, by its boundaries, without a copy of any part.
+
+The standard library's parser splits a mail into a list of lines and joins them again, which takes
+several times the memory and most of the time; and it follows nesting as deep as it is given.
+"""
+
+import binascii
+import quopri
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from email.utils import collapse_rfc2231_value
+from functools import cached_property
+
+from evidence.importing.mail.headers import Headers, base64, unencoded
+from evidence.importing.texts import one_line
+
+DEPTH = 50
+PARTS_MOST = 1_000
+
+
+@dataclass
+class Part:
+    """``raw`` is the whole mail, ``start`` and ``end`` where this part's content stands in it.
+    ``cut_short``: parts below it are not looked at."""
+
+    raw: bytes
+    headers: Headers
+    start: int
+    end: int
+    depth: int
+    children: list["Part"] = field(default_factory=list)
+    cut_short: bool = False
+
+    @cached_property
+    def _type(self) -> str:
+        return self.headers.parameters("content-type").get_content_type()
+
+    @property
+    def media_type(self) -> str:
+        return self._type
+
+    @property
+    def charset(self) -> str | None:
+        found = self.headers.parameters("content-type").get_param("charset")
+        return None if found is None else collapse_rfc2231_value(found)
+
+    @cached_property
+    def filename(self) -> str | None:
+        """Decoded however it was encoded."""
+        named = self.headers.parameters("content-disposition").get_filename()
+        stated = named or self.headers.parameters("content-type").get_param("name")
+        if stated is None:
+            return None
+        return one_line(unencoded(collapse_rfc2231_value(stated)), most=255) or None
+
+    @property
+    def disposition(self) -> str:
+        return self.headers.raw("content-disposition").partition(";")[0].strip().lower()
+
+    @property
+    def content(self) -> bytes:
+        """The bytes that were sent, whatever they were wrapped in."""
+        encoding = self.headers.raw("content-transfer-encoding").strip().lower()
+        if encoding == "base64":
+            return base64(memoryview(self.raw)[self.start : self.end])
+        body = self.raw[self.start : self.end]
+        if encoding == "quoted-printable":
+            return quopri.decodestring(body)
+        if encoding in ("x-uuencode", "uuencode", "uue", "x-uue"):
+            return _uudecoded(body)
+        return body
+
+    def walk(self) -> Iterator["Part"]:
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+def parse(raw: bytes) -> Part:
+    """The tree of a mail, at most DEPTH deep and of PARTS_MOST parts."""
+    return _part(raw, 0, len(raw), depth=0, budget=iter(range(PARTS_MOST)))
+
+
+def _part(raw: bytes, start: int, end: int, *, depth: int, budget: Iterator[int]) -> Part:
+    content = content_start(raw, start, end)
+    part = Part(raw, Headers(raw[start:content]), content, end, depth)
+    if part.media_type.startswith("multipart/"):
+        _divide(part, budget)
+    return part
+
+
+def content_start(raw: bytes, start: int, end: int) -> int:
+    """After the first empty line; a part may also begin with it and have no headers."""
+    if raw.startswith(b"\n", start):
+        return start + 1
+    if raw.startswith(b"\r\n", start):
+        return start + 2
+    found = [
+        at + len(blank)
+        for blank in (b"\n\n", b"\r\n\r\n", b"\n\r\n")
+        if (at := raw.find(blank, start, end)) >= 0
+    ]
+    return min(found, default=end)
+
+
+def _divide(part: Part, budget: Iterator[int]) -> None:
+    stated = part.headers.parameters("content-type").get_param("boundary")
+    boundary = collapse_rfc2231_value(stated).encode("utf-8", "replace") if stated else b""
+    if not boundary:
+        return
+    if part.depth >= DEPTH:
+        part.cut_short = True
+        return
+    for start, end in _between(part.raw, b"--" + boundary, part.start, part.end):
+        if next(budget, None) is None:
+            part.cut_short = True
+            return
+        part.children.append(_part(part.raw, start, end, depth=part.depth + 1, budget=budget))
+
+
+def _between(raw: bytes, mark: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Where the parts between the marks begin and end. The last mark may be missing."""
+    opened: int | None = None
+    at = start
+    while (found := raw.find(mark, at, end)) >= 0:
+        at = found + len(mark)
+        if found != start and raw[found - 1 : found] != b"\n":
+            continue
+        closes = raw.startswith(b"--", at)
+        line_end = raw.find(b"\n", at, end)
+        if not closes and raw[at : line_end if line_end >= 0 else end].strip():
+            continue  # a longer boundary that begins alike
+        if opened is not None:
+            yield opened, max(opened, _before_line_end(raw, found))
+        if closes or line_end < 0:
+            return
+        opened = at = line_end + 1
+    if opened is not None:
+        yield opened, end
+
+
+def _before_line_end(raw: bytes, at: int) -> int:
+    return at - 2 if raw[at - 2 : at] == b"\r\n" else at - 1
+
+
+def _uudecoded(body: bytes) -> bytes:
+    out = []
+    for line in body.splitlines():
+        if line.startswith(b"begin ") or line.strip() in (b"end", b"`", b""):
+            continue
+        try:
+            out.append(binascii.a2b_uu(line))
+        except binascii.Error:
+            continue
+    return b"".join(out)

@@ -1,0 +1,117 @@
+"""Zip archives from anywhere: their names are never used as paths, and no bomb goes off.
+
+Nothing is ever unpacked to disk under a name of the archive's choosing; members are read as
+streams, and only as long as the sizes they state are believable.
+"""
+
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from evidence.importing.codes import Code
+from evidence.importing.items import Remark, UnreadableError
+
+RATIO_MOST = 200
+"""Unpacked to packed: text reaches 40, a bomb 1,000."""
+RATIO_FROM_BYTES = 16 * 1024 * 1024
+"""What unpacks to less than this harms nobody, whatever its ratio."""
+MEMBERS_MOST = 1_000_000
+
+_FAILURES = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,  # a method of packing that Python does not know
+    RuntimeError,  # a password is needed
+    ValueError,  # sizes and offsets that cannot be
+    OSError,
+    UnicodeError,
+)
+
+
+@dataclass(frozen=True)
+class Member:
+    """One file of an archive, or why it is not read."""
+
+    name: str
+    size: int
+    stamp: str
+    archive: Path
+    info: zipfile.ZipInfo
+    modified_at: datetime | None
+    fault: Remark | None
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        with zipfile.ZipFile(self.archive) as archive, archive.open(self.info) as stream:
+            yield stream
+
+
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """Turns whatever reading may raise into ``UnreadableError``."""
+    try:
+        yield
+    except _FAILURES as error:
+        raise UnreadableError(Code.DAMAGED, detail=type(error).__name__) from error
+
+
+def is_zip(path: Path) -> bool:
+    """By its first bytes: a mailbox that ends in an archive is none."""
+    with path.open("rb") as stream:
+        return stream.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
+
+
+def members(path: Path) -> Iterator[Member]:
+    """Every file of an archive. Raises ``UnreadableError`` when it is none, or a bomb as a whole."""
+    with failures_told():
+        with zipfile.ZipFile(path) as archive:
+            infos = [info for info in archive.infolist() if not info.is_dir()]
+        packed = path.stat().st_size
+    if len(infos) > MEMBERS_MOST or _is_bomb(sum(each.file_size for each in infos), packed):
+        raise UnreadableError(Code.ZIP_BOMB)
+    seen: set[str] = set()
+    for info in infos:
+        if info.filename not in seen:
+            seen.add(info.filename)
+            yield _member(path, info)
+
+
+def _member(path: Path, info: zipfile.ZipInfo) -> Member:
+    stamp = f"{info.CRC:08x}"
+    fault = _fault(info)
+    return Member(info.filename, info.file_size, stamp, path, info, _modified(info), fault)
+
+
+def _fault(info: zipfile.ZipInfo) -> Remark | None:
+    if _is_unsafe(info):
+        return Remark(Code.UNSAFE_NAME)
+    if info.flag_bits & 0x1:
+        return Remark(Code.ENCRYPTED)
+    if _is_bomb(info.file_size, info.compress_size):
+        return Remark(Code.ZIP_BOMB)
+    return None
+
+
+def _is_unsafe(info: zipfile.ZipInfo) -> bool:
+    name = info.orig_filename.replace("\\", "/")
+    is_link = (info.external_attr >> 16) & 0o170000 == 0o120000
+    return is_link or name.startswith("/") or ".." in name.split("/") or name[1:2] == ":"
+
+
+def _is_bomb(unpacked: int, packed: int) -> bool:
+    return unpacked > RATIO_FROM_BYTES and unpacked > packed * RATIO_MOST
+
+
+def _modified(info: zipfile.ZipInfo) -> datetime | None:
+    try:
+        return datetime(*info.date_time, tzinfo=UTC)
+    except ValueError:
+        return None

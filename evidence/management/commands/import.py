@@ -1,0 +1,181 @@
+"""``manage.py import PATH…``: an export as it was downloaded, into the store."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from typing_extensions import override
+
+from evidence.importing.all_kinds import KINDS
+from evidence.importing.codes import MEANINGS
+from evidence.importing.items import UnreadableError
+from evidence.importing.options import DATE_ORDERS, ChoiceNeeded, Options, zone_named
+from evidence.importing.running import OnProgress, import_part
+from evidence.importing.runs import receipts_of
+from evidence.importing.surveying import Part, Survey, Wish, survey
+from evidence.importing.trying import try_part
+from evidence.management import reporting
+from evidence.models.imports import ImportRun
+from evidence.models.owners import the_owner
+from evidence.refusals import Refusal
+
+KINDS_HELP = ", ".join(kind.name for kind in KINDS)
+
+
+class Command(BaseCommand):
+    """Says what an export is before it writes anything. Exits with 1 when something needs the
+    owner: a choice, or files that cannot be opened. Items that were left out have receipts."""
+
+    help = "Import exports: mail, calendars, contacts, chats, bank statements, health, documents."
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+        parser.add_argument("--as", dest="kind", metavar="KIND", help=f"One of {KINDS_HELP}.")
+        parser.add_argument(
+            "--connection", metavar="NAME", help="The name or id of the connection it belongs to."
+        )
+        parser.add_argument(
+            "--language",
+            action="append",
+            default=[],
+            help="A language of its texts, such as en, for a new connection; may be repeated.",
+        )
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Read everything, write nothing."
+        )
+        parser.add_argument(
+            "--timezone",
+            default="UTC",
+            metavar="ZONE",
+            help="Where times without a zone are meant, such as Europe/Berlin (default: UTC).",
+        )
+        parser.add_argument(
+            "--date-order",
+            choices=DATE_ORDERS,
+            help="How 03/04/2026 is read, where the export leaves it open; remembered.",
+        )
+        parser.add_argument(
+            "--column",
+            action="append",
+            default=[],
+            metavar="OURS=THEIRS",
+            help="Which column of a CSV file is the date, amount, …; remembered.",
+        )
+        parser.add_argument(
+            "--report", type=Path, metavar="FILE", help="Write every receipt to a text file."
+        )
+
+    @override
+    def handle(self, *args: Any, paths: list[Path], **options: Any) -> None:
+        now = timezone.now()
+        try:
+            wish = _wish(options)
+            surveys = [self._survey(path, wish, now) for path in paths]
+            runs = [run for each in surveys for run in self._import(each, options, now)]
+        except Refusal as refusal:
+            raise CommandError(f"{refusal.message} What was stored before stays.") from refusal
+        except KeyboardInterrupt:
+            raise CommandError(
+                "Stopped. What was stored stays; the same command goes on from here."
+            ) from None
+        if options["report"] is not None:
+            _write_report(options["report"], runs)
+        open_questions = sum(part.needed is not None for each in surveys for part in each.parts)
+        if open_questions or not all(each.parts for each in surveys):
+            raise CommandError("Not everything could be imported; see above.")
+
+    def _survey(self, path: Path, wish: Wish, now: datetime) -> Survey:
+        try:
+            found = survey(path, wish=wish, owner_id=the_owner(now).owner_id, now=now)
+        except UnreadableError as error:
+            meaning = MEANINGS[error.remark.code]
+            raise CommandError(f"{path}: {meaning.sentence} {meaning.next_step}") from error
+        for line in reporting.surveyed(found):
+            self.stdout.write(line)
+        for part in found.parts:
+            if part.needed is not None:
+                self._ask(part.needed)
+        return found
+
+    def _ask(self, needed: ChoiceNeeded) -> None:
+        self.stderr.write(f"  {needed.question}")
+        for line in needed.evidence:
+            self.stderr.write(f"    {line}")
+        self.stderr.write(f"  Say which with {needed.flag}")
+
+    def _import(self, found: Survey, options: dict[str, Any], now: datetime) -> Iterator[ImportRun]:
+        ready = [part for part in found.parts if part.needed is None]
+        for number, part in enumerate(ready):
+            if options["dry_run"]:
+                self._try(part)
+                continue
+            with _progress(part) as on_progress:
+                run = import_part(
+                    part,
+                    label=found.label,
+                    left=found.left if number == 0 else (),
+                    workspace=settings.PDPP_VAR / "imports",
+                    now=now,
+                    on_progress=on_progress,
+                )
+            self.stdout.write(f"{part.kind.name}:")
+            for line in reporting.finished(run):
+                self.stdout.write(line)
+            yield run
+
+    def _try(self, part: Part) -> None:
+        tried = try_part(part)
+        self.stdout.write(f"{part.kind.name}: nothing was written")
+        for stream, count in sorted(tried.rows.items()):
+            self.stdout.write(f"  {count:,} {stream}")
+        for said in tried.said[: reporting.RECEIPTS_SHOWN]:
+            meaning = MEANINGS[said.remark.code]
+            where = ", ".join(filter(None, (said.file, said.place)))
+            self.stdout.write(f"    {where}: {meaning.sentence}")
+
+
+def _wish(options: dict[str, Any]) -> Wish:
+    columns = dict(_pair(each) for each in options["column"])
+    return Wish(
+        kind=options["kind"],
+        connection=options["connection"],
+        languages=tuple(options["language"]),
+        options=Options(
+            zone=zone_named(options["timezone"]),
+            date_order=options["date_order"],
+            columns=columns,
+        ),
+    )
+
+
+def _pair(text: str) -> tuple[str, str]:
+    ours, equals, theirs = text.partition("=")
+    if not equals:
+        raise CommandError(f"--column: {text!r} is not OURS=THEIRS, such as date=Buchungstag")
+    return ours.strip(), theirs.strip()
+
+
+@contextmanager
+def _progress(part: Part) -> Iterator[OnProgress]:
+    columns = (BarColumn(), TextColumn("{task.fields[items]:,} items"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=part.size, items=0)
+        yield lambda run: progress.update(task, completed=run.bytes_done, items=run.items_done)
+
+
+def _write_report(path: Path, runs: list[ImportRun]) -> None:
+    with path.open("w", encoding="utf-8") as report:
+        for run in runs:
+            report.write(f"{run.kind} of {run.label}\n")
+            report.writelines(f"{line}\n" for line in reporting.finished(run) if line[2] != " ")
+            report.writelines(
+                f"- {reporting.receipt_line(each)}\n" for each in receipts_of(run.run_id)
+            )

@@ -1,0 +1,99 @@
+"""Imports: what was read into which connection, how far, and what was said about it."""
+
+from django.db import models
+from typing_extensions import override
+
+from evidence.models.connections import Connection
+from evidence.models.owners import Owner
+
+
+class ImportRun(models.Model):
+    """One kind of thing in one export, read into one connection.
+
+    ``items_done`` counts pieces whose records and files are stored for good: a run over an export
+    with the same ``fingerprint`` that did not finish goes on from there.
+    """
+
+    class Status(models.TextChoices):
+        RUNNING = "running", "Running"
+        FINISHED = "finished", "Finished"
+        STOPPED = "stopped", "Stopped before its end"
+
+    run_id = models.TextField(primary_key=True, db_collation="C")
+    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
+    connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
+    kind = models.TextField()
+    label = models.TextField(help_text="The name of the file or folder.")
+    fingerprint = models.TextField(db_collation="C")
+    status = models.TextField(choices=Status.choices, default=Status.RUNNING)
+    items_done = models.BigIntegerField(default=0)
+    bytes_done = models.BigIntegerField(default=0)
+    bytes_total = models.BigIntegerField(default=0)
+    created = models.BigIntegerField(default=0)
+    updated = models.BigIntegerField(default=0)
+    unchanged = models.BigIntegerField(default=0)
+    doubles = models.BigIntegerField(default=0)
+    files = models.BigIntegerField(default=0)
+    left_out = models.BigIntegerField(default=0)
+    remarked = models.BigIntegerField(default=0)
+    started_at = models.DateTimeField()
+    updated_at = models.DateTimeField()
+
+    unscoped = models.Manager["ImportRun"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="import_status_known",
+                condition=models.Q(status__in=["running", "finished", "stopped"]),
+            )
+        ]
+        indexes = [models.Index(fields=["connection", "fingerprint"], name="import_of_an_export")]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.label}"
+
+
+class ImportReceipt(models.Model):
+    """One item that was not imported, or not as it stood. ``item`` counts the pieces from 0."""
+
+    connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
+    run = models.ForeignKey(ImportRun, on_delete=models.CASCADE, related_name="+")
+    item = models.BigIntegerField()
+    file = models.TextField()
+    place = models.TextField()
+    code = models.TextField()
+    detail = models.TextField()
+
+    unscoped = models.Manager["ImportReceipt"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.code} at {self.place}"
+
+
+class ImportChoice(models.Model):
+    """What the owner once said about exports of a connection, so that nobody asks again."""
+
+    connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
+    name = models.TextField(db_collation="C")
+    value = models.JSONField()
+
+    unscoped = models.Manager["ImportChoice"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["connection", "name"], name="import_choice_once_per_connection"
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return self.name
