@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from hashlib import sha256
@@ -23,13 +23,15 @@ Opener = Callable[[], AbstractContextManager[IO[bytes]]]
 @dataclass(frozen=True)
 class Entry:
     """One file. ``name`` is its path within the export, with slashes; ``stamp`` is what changes
-    when its content does, as far as that is known without reading it."""
+    when its content does, as far as that is known without reading it. ``export`` is the name of the
+    whole."""
 
     name: str
     size: int
     opener: Opener
     stamp: str
     modified_at: datetime | None = None
+    export: str = ""
 
     @property
     def path(self) -> PurePosixPath:
@@ -75,15 +77,21 @@ class Export:
 def open_export(path: Path) -> Export:
     """Raises ``UnreadableError`` for what is not there or is no archive."""
     if path.is_dir():
-        return Export(path.name, tuple(_folder(path)))
+        return _named(path, _folder(path))
     if not path.is_file():
         raise UnreadableError(Code.CANNOT_OPEN)
     try:
         if zips.is_zip(path):
             return _archive(path)
-        return Export(path.name, (_file(path, path.name),))
+        return _named(path, [_file(path, path.name)])
     except OSError:
         raise UnreadableError(Code.CANNOT_OPEN) from None
+
+
+def _named(
+    path: Path, entries: Iterable[Entry], faults: tuple[tuple[str, Remark], ...] = ()
+) -> Export:
+    return Export(path.name, tuple(replace(each, export=path.name) for each in entries), faults)
 
 
 def fingerprint(entries: Iterable[Entry]) -> str:
@@ -146,7 +154,7 @@ def _archive(path: Path) -> Export:
         elif not any(part.startswith(".") or part == "__MACOSX" for part in name.split("/")):
             opened = Entry(name, member.size, member.open, member.stamp, member.modified_at)
             entries.append(opened)
-    return Export(path.name, tuple(sorted(entries, key=lambda entry: entry.name)), tuple(faults))
+    return _named(path, sorted(entries, key=lambda entry: entry.name), tuple(faults))
 
 
 def _shown(name: str) -> str:

@@ -75,13 +75,11 @@ def members(path: Path) -> Iterator[Member]:
         with zipfile.ZipFile(path) as archive:
             infos = [info for info in archive.infolist() if not info.is_dir()]
         packed = path.stat().st_size
-    if len(infos) > MEMBERS_MOST or _is_bomb(sum(each.file_size for each in infos), packed):
+    found = {info.filename: _member(path, info) for info in infos}
+    readable = sum(each.size for each in found.values() if each.fault is None)
+    if len(infos) > MEMBERS_MOST or _is_bomb(readable, packed):
         raise UnreadableError(Code.ZIP_BOMB)
-    seen: set[str] = set()
-    for info in infos:
-        if info.filename not in seen:
-            seen.add(info.filename)
-            yield _member(path, info)
+    yield from found.values()
 
 
 def _member(path: Path, info: zipfile.ZipInfo) -> Member:

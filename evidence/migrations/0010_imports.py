@@ -6,83 +6,144 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     dependencies = [
-        ('evidence', '0004_links'),
+        ("evidence", "0007_embedded_streams"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='ImportRun',
+            name="ImportRun",
             fields=[
-                ('run_id', models.TextField(db_collation='C', primary_key=True, serialize=False)),
-                ('kind', models.TextField()),
-                ('label', models.TextField(help_text='The name of the file or folder.')),
-                ('fingerprint', models.TextField(db_collation='C')),
-                ('status', models.TextField(choices=[('running', 'Running'), ('finished', 'Finished'), ('stopped', 'Stopped before its end')], default='running')),
-                ('items_done', models.BigIntegerField(default=0)),
-                ('bytes_done', models.BigIntegerField(default=0)),
-                ('bytes_total', models.BigIntegerField(default=0)),
-                ('created', models.BigIntegerField(default=0)),
-                ('updated', models.BigIntegerField(default=0)),
-                ('unchanged', models.BigIntegerField(default=0)),
-                ('doubles', models.BigIntegerField(default=0)),
-                ('files', models.BigIntegerField(default=0)),
-                ('left_out', models.BigIntegerField(default=0)),
-                ('remarked', models.BigIntegerField(default=0)),
-                ('started_at', models.DateTimeField()),
-                ('updated_at', models.DateTimeField()),
-                ('connection', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='evidence.connection')),
-                ('owner', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='evidence.owner')),
+                ("run_id", models.TextField(db_collation="C", primary_key=True, serialize=False)),
+                ("kind", models.TextField()),
+                ("label", models.TextField(help_text="The name of the file or folder.")),
+                ("fingerprint", models.TextField(db_collation="C")),
+                (
+                    "status",
+                    models.TextField(
+                        choices=[
+                            ("running", "Running"),
+                            ("finished", "Finished"),
+                            ("stopped", "Stopped before its end"),
+                        ],
+                        default="running",
+                    ),
+                ),
+                ("items_done", models.BigIntegerField(default=0)),
+                ("bytes_done", models.BigIntegerField(default=0)),
+                ("bytes_total", models.BigIntegerField(default=0)),
+                ("created", models.BigIntegerField(default=0)),
+                ("updated", models.BigIntegerField(default=0)),
+                ("unchanged", models.BigIntegerField(default=0)),
+                ("doubles", models.BigIntegerField(default=0)),
+                ("files", models.BigIntegerField(default=0)),
+                ("left_out", models.BigIntegerField(default=0)),
+                ("remarked", models.BigIntegerField(default=0)),
+                ("started_at", models.DateTimeField()),
+                ("updated_at", models.DateTimeField()),
+                (
+                    "connection",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="evidence.connection",
+                    ),
+                ),
+                (
+                    "owner",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="evidence.owner",
+                    ),
+                ),
             ],
             options={
-                'default_manager_name': 'unscoped',
+                "default_manager_name": "unscoped",
             },
             managers=[
-                ('unscoped', django.db.models.manager.Manager()),
+                ("unscoped", django.db.models.manager.Manager()),
             ],
         ),
         migrations.CreateModel(
-            name='ImportReceipt',
+            name="ImportReceipt",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('item', models.BigIntegerField()),
-                ('file', models.TextField()),
-                ('place', models.TextField()),
-                ('code', models.TextField()),
-                ('detail', models.TextField()),
-                ('connection', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='evidence.connection')),
-                ('run', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='evidence.importrun')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("item", models.BigIntegerField()),
+                ("file", models.TextField()),
+                ("place", models.TextField()),
+                ("code", models.TextField()),
+                ("detail", models.TextField()),
+                (
+                    "connection",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="evidence.connection",
+                    ),
+                ),
+                (
+                    "run",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="evidence.importrun",
+                    ),
+                ),
             ],
             options={
-                'default_manager_name': 'unscoped',
+                "default_manager_name": "unscoped",
             },
             managers=[
-                ('unscoped', django.db.models.manager.Manager()),
+                ("unscoped", django.db.models.manager.Manager()),
             ],
         ),
         migrations.CreateModel(
-            name='ImportChoice',
+            name="ImportChoice",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.TextField(db_collation='C')),
-                ('value', models.JSONField()),
-                ('connection', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='evidence.connection')),
+                (
+                    "id",
+                    models.BigAutoField(
+                        auto_created=True, primary_key=True, serialize=False, verbose_name="ID"
+                    ),
+                ),
+                ("name", models.TextField(db_collation="C")),
+                ("value", models.JSONField()),
+                (
+                    "connection",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="evidence.connection",
+                    ),
+                ),
             ],
             options={
-                'default_manager_name': 'unscoped',
-                'constraints': [models.UniqueConstraint(fields=('connection', 'name'), name='import_choice_once_per_connection')],
+                "default_manager_name": "unscoped",
+                "constraints": [
+                    models.UniqueConstraint(
+                        fields=("connection", "name"), name="import_choice_once_per_connection"
+                    )
+                ],
             },
             managers=[
-                ('unscoped', django.db.models.manager.Manager()),
+                ("unscoped", django.db.models.manager.Manager()),
             ],
         ),
         migrations.AddIndex(
-            model_name='importrun',
-            index=models.Index(fields=['connection', 'fingerprint'], name='import_of_an_export'),
+            model_name="importrun",
+            index=models.Index(fields=["connection", "fingerprint"], name="import_of_an_export"),
         ),
         migrations.AddConstraint(
-            model_name='importrun',
-            constraint=models.CheckConstraint(condition=models.Q(('status__in', ['running', 'finished', 'stopped'])), name='import_status_known'),
+            model_name="importrun",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("status__in", ["running", "finished", "stopped"])),
+                name="import_status_known",
+            ),
         ),
     ]

@@ -132,7 +132,7 @@ def test_maildir_says_folder_and_what_was_read(tmp_path: Path) -> None:
     run(tmp_path / "box")
 
     found = {(each["folder"], each["is_read"]) for each in records("messages")}
-    assert found == {("inbox", True), ("inbox", None), ("Archive/2024", None)}
+    assert found == {("inbox", True), ("inbox", False), ("Archive/2024", False)}
 
 
 def test_a_single_mail_is_read_and_what_is_none_is_said_to_be_none(tmp_path: Path) -> None:

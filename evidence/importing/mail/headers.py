@@ -9,8 +9,8 @@ from email.utils import getaddresses, parsedate_tz
 
 from evidence.importing.texts import decoded, one_line, storable
 
-HEADER_BYTES = 256 * 1024
-"""Of a block of headers so much is read; a megabyte of it is not meant to be."""
+HEADER_BYTES = 4 * 1024 * 1024
+"""Of a block of headers so much is read."""
 VALUE_CHARS = 64 * 1024
 ADDRESSES_MOST = 500
 

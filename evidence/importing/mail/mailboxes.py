@@ -21,7 +21,12 @@ _HEADER = re.compile(
 
 
 def _mboxes(entries: Sequence[Entry]) -> list[Entry]:
-    return [entry for entry in entries if _FROM.match(entry.head)]
+    """By the first line; those that are named so may have something before it."""
+    return [
+        entry
+        for entry in entries
+        if _FROM.match(entry.head) or (entry.suffix in (".mbox", ".mbx") and b"From " in entry.head)
+    ]
 
 
 def _maildirs(entries: Sequence[Entry]) -> list[Entry]:
@@ -75,7 +80,7 @@ def _file(entry: Entry) -> Item:
     _, _, flags = entry.path.name.rpartition(":2,")
     is_maildir = entry.path.parent.name in ("cur", "new")
     folder = _maildir_folder(entry) if is_maildir else entry.path.parent.name or None
-    return read_mail(raw, Envelope(folder, flags if is_maildir else ""))
+    return read_mail(raw, Envelope(folder, flags if is_maildir else None))
 
 
 def _maildir_folder(entry: Entry) -> str:

@@ -22,10 +22,11 @@ _HASHED_AT_ONCE = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Envelope:
-    """What is known of a mail from outside: where it lay, and the date on its wrapper."""
+    """What is known of a mail from outside: where it lay, the flags of a Maildir, and the date on
+    its wrapper."""
 
     folder: str | None = None
-    flags: str = ""
+    flags: str | None = None
     date: str = ""
 
 
@@ -104,8 +105,8 @@ def _labels(headers: Headers, envelope: Envelope) -> dict[str, Any]:
     is_read: bool | None = None
     if labels:
         is_read = "Unread" not in labels
-    elif envelope.flags or status:
-        is_read = "S" in envelope.flags or "R" in status
+    elif envelope.flags is not None or status:
+        is_read = "S" in (envelope.flags or "") or "R" in status
     folder = labels[0] if labels else envelope.folder
     return {"folder": folder, "labels": labels, "is_read": is_read}
 

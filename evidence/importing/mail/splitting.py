@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import IO, NamedTuple
 
-BLOCK_BYTES = 1024 * 1024
+BLOCK_BYTES = 256 * 1024
 MAIL_BYTES = 48 * 1024 * 1024
 """The longest mail that is read; servers stop at half of it."""
 
@@ -47,6 +47,8 @@ def split(stream: IO[bytes]) -> Iterator[Mail]:
             window.drop(following)
             following = 0
         start = following
+    if window.failure is not None:
+        raise window.failure
 
 
 class _Window:
@@ -58,6 +60,7 @@ class _Window:
         self._offset = 0
         self._skipped = 0
         self._ended = False
+        self.failure: Exception | None = None
 
     def find(self, at: int) -> int | None:
         """Where the next separator begins, reading on as needed; None at the end."""
@@ -98,7 +101,10 @@ class _Window:
         self._skipped = 0
 
     def _fill(self) -> bool:
-        block = self._stream.read(BLOCK_BYTES)
+        try:
+            block = b"" if self._ended else self._stream.read(BLOCK_BYTES)
+        except Exception as error:  # noqa: BLE001 - raised again when all mails before it are out
+            self.failure, block = error, b""
         self._bytes += block
         self._ended = not block
         return bool(block)

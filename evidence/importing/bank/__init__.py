@@ -1,0 +1,1 @@
+"""Bank statements in the formats that banks offer."""

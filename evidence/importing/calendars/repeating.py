@@ -1,0 +1,72 @@
+"""When a repeating event takes place."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from itertools import islice
+
+from dateutil.rrule import rrulestr
+
+OCCURRENCES = 5_000
+_TOO_FINE = re.compile(r"FREQ=(?:SECONDLY|MINUTELY|HOURLY)", re.IGNORECASE)
+_BOUND = re.compile(r"(?:^|;)(UNTIL|COUNT)=([^;]*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """``start`` without its zone, ``zone`` beside it: rules speak of the time on the wall."""
+
+    start: datetime
+    zone: tzinfo
+    rules: tuple[str, ...]
+    extra: frozenset[datetime] = frozenset()
+    left_out: frozenset[datetime] = field(default=frozenset())
+
+
+class NoRuleError(Exception):
+    """The rule cannot be followed."""
+
+
+def occurrences(repetition: Repetition, *, horizon: datetime) -> list[datetime]:
+    """The moments up to the horizon, at most OCCURRENCES and one more. Raises ``NoRuleError``."""
+    found = {repetition.start.replace(tzinfo=repetition.zone)} | repetition.extra
+    for rule in repetition.rules:
+        found.update(_moments(rule, repetition, horizon))
+    return sorted(found - repetition.left_out, key=_in_utc)[: OCCURRENCES + 1]
+
+
+def _moments(rule: str, repetition: Repetition, horizon: datetime) -> Iterator[datetime]:
+    """A rule that never comes to pass, such as each 30 February, ends at the horizon too."""
+    if _TOO_FINE.search(rule):
+        raise NoRuleError
+    bounds = {name.upper(): value for name, value in _BOUND.findall(rule)}
+    last = _last(bounds.get("UNTIL"), repetition.zone, horizon)
+    bare = _BOUND.sub("", rule).strip(";")
+    end = last.astimezone(repetition.zone).replace(tzinfo=None)
+    try:
+        count = int(bounds["COUNT"]) if "COUNT" in bounds else OCCURRENCES + 1
+        rule_set = rrulestr(f"{bare};UNTIL={end:%Y%m%dT%H%M%S}", dtstart=repetition.start)
+        found = list(islice(rule_set, max(0, min(count, OCCURRENCES + 1))))
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise NoRuleError from error
+    return (moment.replace(tzinfo=repetition.zone) for moment in found)
+
+
+def _last(until: str | None, zone: tzinfo, horizon: datetime) -> datetime:
+    if until is None:
+        return horizon
+    for form, stated_zone in (("%Y%m%dT%H%M%SZ", UTC), ("%Y%m%dT%H%M%S", zone)):
+        try:
+            return min(horizon, datetime.strptime(until, form).replace(tzinfo=stated_zone))
+        except ValueError:
+            continue
+    try:
+        day = datetime.strptime(until[:8], "%Y%m%d")  # noqa: DTZ007 - the zone follows
+    except ValueError as error:
+        raise NoRuleError from error
+    return min(horizon, day.replace(hour=23, minute=59, second=59, tzinfo=zone))
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)

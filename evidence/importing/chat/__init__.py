@@ -1,0 +1,1 @@
+"""Chats of several services under one declaration."""
