@@ -8,13 +8,18 @@ from evidence.importing.calendars.events import ICALENDAR
 from evidence.importing.chat.slack import SLACK
 from evidence.importing.chat.telegram import TELEGRAM
 from evidence.importing.chat.whatsapp import WHATSAPP
+from evidence.importing.documents import DOCUMENTS
+from evidence.importing.health.records import HEALTH
 from evidence.importing.kinds import Kind
 from evidence.importing.mail.mailboxes import EML, MAILDIR, MBOX
+from evidence.importing.places import PLACES
 
 KINDS: tuple[Kind, ...] = (
     SLACK,
     TELEGRAM,
     WHATSAPP,
+    HEALTH,
+    PLACES,
     MAILDIR,
     MBOX,
     EML,
@@ -23,4 +28,5 @@ KINDS: tuple[Kind, ...] = (
     OFX,
     QIF,
     CSV,
+    DOCUMENTS,
 )

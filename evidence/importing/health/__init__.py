@@ -1,0 +1,1 @@
+"""Apple Health's export."""
