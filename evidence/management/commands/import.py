@@ -16,11 +16,12 @@ from typing_extensions import override
 from evidence.importing.all_kinds import KINDS
 from evidence.importing.codes import MEANINGS
 from evidence.importing.items import UnreadableError
-from evidence.importing.options import DATE_ORDERS, ChoiceNeeded, Options, zone_named
+from evidence.importing.options import DATE_ORDERS, ChoiceNeeded
 from evidence.importing.running import OnProgress, import_part
 from evidence.importing.runs import receipts_of
 from evidence.importing.surveying import Part, Survey, Wish, survey
 from evidence.importing.trying import try_part
+from evidence.importing.wishes import wish_of
 from evidence.management import reporting
 from evidence.models.imports import ImportRun
 from evidence.models.owners import the_owner
@@ -143,24 +144,16 @@ class Command(BaseCommand):
 
 
 def _wish(options: dict[str, Any]) -> Wish:
-    columns = dict(_pair(each) for each in options["column"])
-    return Wish(
-        kind=options["kind"],
-        connection=options["connection"],
-        languages=tuple(options["language"]),
-        options=Options(
-            zone=zone_named(options["timezone"]),
-            date_order=options["date_order"],
-            columns=columns,
-        ),
+    return wish_of(
+        {
+            "kind": options["kind"] or "",
+            "connection": options["connection"] or "",
+            "languages": ",".join(options["language"]),
+            "timezone": options["timezone"],
+            "date_order": options["date_order"] or "",
+            "columns": "\n".join(options["column"]),
+        }
     )
-
-
-def _pair(text: str) -> tuple[str, str]:
-    ours, equals, theirs = text.partition("=")
-    if not equals:
-        raise CommandError(f"--column: {text!r} is not OURS=THEIRS, such as date=Buchungstag")
-    return ours.strip(), theirs.strip()
 
 
 @contextmanager

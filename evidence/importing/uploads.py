@@ -1,0 +1,136 @@
+"""Exports that came through the browser: a folder each, with what is to be done with it.
+
+They are kept as files, not as rows: an export may be larger than the database. What their owner
+decided stands beside them, so that whoever does the work finds it after a restart too.
+"""
+
+import json
+import re
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path, PurePath
+from typing import IO
+
+from evidence.refusals import InvalidRequest
+
+STALE_SECONDS = 60
+"""A claim that nobody has renewed for so long belongs to a process that is gone."""
+NAME_BYTES = 150
+_ID = re.compile(r"upl_[0-9a-f]{24}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """``phase``: receiving, looked at, wanted, done or failed. ``wish`` are the owner's words."""
+
+    name: str
+    size: int
+    phase: str = "receiving"
+    wish: dict[str, str] = field(default_factory=dict)
+    runs: list[str] = field(default_factory=list)
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """One export in its folder below ``root``."""
+
+    upload_id: str
+    root: Path
+
+    @property
+    def folder(self) -> Path:
+        return self.root / self.upload_id
+
+    @property
+    def path(self) -> Path:
+        """Of the export itself, under its own name."""
+        return self.folder / "export" / self.state.name
+
+    @property
+    def state(self) -> State:
+        return State(**json.loads((self.folder / "state.json").read_text()))
+
+    def save(self, **changes: object) -> None:
+        state = replace(self.state, **changes)  # type: ignore[arg-type] # names of its fields
+        _write(self.folder, state)
+
+    def add(self, stream: IO[bytes], *, offset: int) -> int:
+        """Puts a slice where it belongs; how much there is now. Raises ``InvalidRequest`` for a
+        slice that leaves a gap or that is more than was announced."""
+        size = self.path.stat().st_size
+        if offset > size:
+            raise InvalidRequest(message="A part of the file before this one is missing.")
+        with self.path.open("r+b") as file:
+            file.seek(offset)
+            while block := stream.read(1024 * 1024):
+                file.write(block)
+                if file.tell() > self.state.size:
+                    raise InvalidRequest(message="The file is longer than was said.")
+        return self.path.stat().st_size
+
+    def remove(self) -> None:
+        """The export only; what became of it stays to be read."""
+        for path in (self.folder / "export").glob("*"):
+            path.unlink()
+
+    @contextmanager
+    def claimed(self) -> Iterator[bool]:
+        """Whether nobody else is at it."""
+        mark = self.folder / "claim"
+        if mark.exists() and time.time() - mark.stat().st_mtime > STALE_SECONDS:
+            mark.unlink(missing_ok=True)
+        try:
+            mark.touch(exist_ok=False)
+        except FileExistsError:
+            yield False
+            return
+        try:
+            yield True
+        finally:
+            mark.unlink(missing_ok=True)
+
+    def renew_claim(self) -> None:
+        (self.folder / "claim").touch()
+
+
+def begin(root: Path, *, name: str, size: int) -> Upload:
+    """A new upload of a file of this name; raises ``InvalidRequest`` for a name that is none."""
+    upload = Upload(f"upl_{secrets.token_hex(12)}", root)
+    (upload.folder / "export").mkdir(parents=True)
+    _write(upload.folder, State(name=_plain(name), size=size))
+    upload.path.touch()
+    return upload
+
+
+def find(root: Path, upload_id: str) -> Upload | None:
+    upload = Upload(upload_id, root)
+    is_one = _ID.fullmatch(upload_id) and (upload.folder / "state.json").is_file()
+    return upload if is_one else None
+
+
+def wanted(root: Path) -> list[Upload]:
+    """What the owner wants imported and is not done, in the order of their coming."""
+    folders = sorted(root.glob("upl_*"), key=lambda folder: folder.stat().st_mtime)
+    found = (find(root, folder.name) for folder in folders)
+    return [upload for upload in found if upload and upload.state.phase == "wanted"]
+
+
+def _plain(name: str) -> str:
+    """The last part of the name: nothing in it leads anywhere."""
+    plain = PurePath(name.replace("\\", "/")).name.strip().lstrip(".")
+    plain = "".join(char for char in plain if char.isprintable())
+    while len(plain.encode()) > NAME_BYTES:
+        plain = plain[1:]
+    if not plain:
+        raise InvalidRequest(message="The file has no name.", param="file")
+    return plain
+
+
+def _write(folder: Path, state: State) -> None:
+    draft = folder / f"state.{secrets.token_hex(4)}"
+    draft.write_text(json.dumps(asdict(state)))
+    draft.replace(folder / "state.json")
