@@ -32,6 +32,8 @@ PDPP_SHUTDOWN_SECONDS = env.int("PDPP_SHUTDOWN_SECONDS", default=30)
 PDPP_CHANGES_DAYS = env.int("PDPP_CHANGES_DAYS", default=90)
 PDPP_INTROSPECTION_SECRET = env.str("PDPP_INTROSPECTION_SECRET", default="")
 PDPP_EMBEDDER = env.str("PDPP_EMBEDDER", default="evidence.embedding.wordllama.WordLlama")
+PDPP_WATCH = env.str("PDPP_WATCH", default="")
+PDPP_WATCH_SECONDS = env.int("PDPP_WATCH_SECONDS", default=300)
 PDPP_LOG_LEVEL = env.str("PDPP_LOG_LEVEL", default="INFO").upper()
 PDPP_DEBUG = env.bool("PDPP_DEBUG", default=False)
 

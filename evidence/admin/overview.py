@@ -55,6 +55,12 @@ WHO_MAY_READ = (
 )
 YOUR_RECORDS = (
     Entry(
+        "Import an export",
+        "Mail, calendars, contacts, chats, bank statements, health, documents: as you downloaded"
+        " them.",
+        "evidence_importrun_changelist",
+    ),
+    Entry(
         "Connections",
         "Your mailboxes, accounts and devices, and how much each holds.",
         "evidence_connection_changelist",

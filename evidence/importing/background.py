@@ -2,8 +2,8 @@
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from evidence.importing.items import UnreadableError
 from evidence.importing.running import Stopped, import_part
 from evidence.importing.surveying import Survey, survey
 from evidence.importing.uploads import Upload
+from evidence.importing.watching import Watched
 from evidence.importing.wishes import wish_of
 from evidence.models.imports import ImportRun
 from evidence.models.owners import the_owner
@@ -21,37 +22,38 @@ from evidence.refusals import Refusal
 
 logger = logging.getLogger(__name__)
 
+OnRun = Callable[[ImportRun], object]
 
-@dataclass
+
 class Imports:
-    """Does what was asked for, one export after the other; ``stop`` ends it at the next batch."""
+    """Does what was asked for, one export after the other; ``close`` ends it at the next batch."""
 
-    workspace: Path
-    stopping: threading.Event = field(default_factory=threading.Event)
-
-    @property
-    def uploads(self) -> Path:
-        return self.workspace / "uploads"
+    def __init__(self, workspace: Path, *, watch: Path | None, seconds: float) -> None:
+        self._workspace = workspace
+        self._watched = None if watch is None else Watched(watch)
+        self._seconds = seconds
+        self._next_look = 0.0
+        self._closed = threading.Event()
 
     def job(self) -> Iterator[object]:
-        """An upload at a time."""
-        for upload in uploads.wanted(self.uploads):
+        """An export at a time."""
+        for upload in uploads.wanted(self._workspace / "uploads"):
             with upload.claimed() as is_ours:
                 if is_ours:
-                    yield self._do(upload, timezone.now())
+                    self._upload(upload, timezone.now())
+                    yield upload
+        if self._watched is not None and time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + self._seconds
+            yield from self._look(self._watched, timezone.now())
 
-    def stop(self) -> None:
-        self.stopping.set()
+    def close(self) -> None:
+        self._closed.set()
 
-    def _do(self, upload: Upload, now: datetime) -> None:
+    def _upload(self, upload: Upload, now: datetime) -> None:
         try:
-            found = survey(
-                upload.path,
-                wish=wish_of(upload.state.wish),
-                owner_id=the_owner(now).owner_id,
-                now=now,
-            )
-            self.all_parts(found, now, on_run=lambda run: _note(upload, run))
+            wish = wish_of(upload.state.wish)
+            found = survey(upload.path, wish=wish, owner_id=the_owner(now).owner_id, now=now)
+            self._all_parts(found, now, on_run=lambda run: _note(upload, run))
         except Stopped:
             return
         except (Refusal, UnreadableError, OSError) as error:
@@ -62,24 +64,41 @@ class Imports:
         upload.save(phase="done")
         upload.remove()
 
-    def all_parts(
-        self, found: Survey, now: datetime, *, on_run: Callable[[ImportRun], object] | None = None
-    ) -> None:
+    def _look(self, watched: Watched, now: datetime) -> Iterator[object]:
+        surveys = watched.surveys(owner_id=the_owner(now).owner_id, now=now)
+        while True:
+            path = None
+            try:
+                path, found = next(surveys)
+                self._all_parts(found, now)
+                yield path
+            except (StopIteration, Stopped):
+                return
+            except (Refusal, UnreadableError, OSError) as error:
+                logger.warning("a watched export waits: %s", type(error).__name__)
+                if path is None:
+                    return
+                watched.forget(path)
+
+    def _all_parts(self, found: Survey, now: datetime, *, on_run: OnRun | None = None) -> None:
         """Every part that needs no word of the owner."""
 
         def progress(run: ImportRun) -> None:
             if on_run is not None:
                 on_run(run)
-            if self.stopping.is_set():
+            if self._closed.is_set():
                 raise Stopped
 
-        ready = [part for part in found.parts if part.needed is None]
-        for number, part in enumerate(ready):
+        for part in found.parts:
+            if part.needed is not None:
+                logger.warning("an export waits for its owner to say how it is meant")
+                continue
+            left = found.left if part is found.parts[0] else ()
             import_part(
                 part,
                 label=found.label,
-                left=found.left if number == 0 else (),
-                workspace=self.workspace,
+                left=left,
+                workspace=self._workspace,
                 now=now,
                 on_progress=progress,
             )

@@ -40,7 +40,8 @@ def test_whatsapp_keeps_every_message_as_it_was_said() -> None:
         (["1/13/26, 8:30 PM - Jonas: hi", "2/5/26, 8:30 AM - Jonas: ho"], "2026-01-13"),
         (["2026/01/05, 8:30 - Jonas: hi", "2026/01/06, 8:30 - Jonas: ho"], "2026-01-05"),
         (["2026-01-05 08:30 - Jonas: hi", "2026-01-06 08:30 - Jonas: ho"], "2026-01-05"),
-        (["2026. 1. 5. 오후 8:30 - Jonas: hi", "2026. 1. 6. 오전 8:30 - Jonas: ho"], None),
+        (["2026. 1. 5. 오후 8:30 - Jonas: hi", "2026. 1. 6. 오전 8:30 - Jonas: ho"],
+         "2026-01-05"),
         # Only in this order does time go on: 1 February, 1 March, 2 January of the year after.
         (["01/02/26, 08:30 - Jonas: hi", "01/03/26, 08:30 - Jonas: ho",
           "02/01/27, 08:30 - Jonas: ho"], None),

@@ -1,5 +1,6 @@
 """``manage.py import PATH…``: an export as it was downloaded, into the store."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -13,7 +14,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from typing_extensions import override
 
+from evidence.importing import reporting
 from evidence.importing.all_kinds import KINDS
+from evidence.importing.background import Imports
 from evidence.importing.codes import MEANINGS
 from evidence.importing.items import UnreadableError
 from evidence.importing.options import DATE_ORDERS, ChoiceNeeded
@@ -22,11 +25,11 @@ from evidence.importing.runs import receipts_of
 from evidence.importing.surveying import Part, Survey, Wish, survey
 from evidence.importing.trying import try_part
 from evidence.importing.wishes import wish_of
-from evidence.management import reporting
 from evidence.models.imports import ImportRun
 from evidence.models.owners import the_owner
 from evidence.refusals import Refusal
 
+WATCH_SECONDS = 10
 KINDS_HELP = ", ".join(kind.name for kind in KINDS)
 
 
@@ -38,7 +41,7 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("paths", nargs="+", type=Path, metavar="PATH")
+        parser.add_argument("paths", nargs="*", type=Path, metavar="PATH")
         parser.add_argument("--as", dest="kind", metavar="KIND", help=f"One of {KINDS_HELP}.")
         parser.add_argument(
             "--connection", metavar="NAME", help="The name or id of the connection it belongs to."
@@ -71,16 +74,26 @@ class Command(BaseCommand):
             help="Which column of a CSV file is the date, amount, …; remembered.",
         )
         parser.add_argument(
+            "--watch",
+            type=Path,
+            metavar="DIR",
+            help="Go on importing whatever is put into this folder, until it is stopped.",
+        )
+        parser.add_argument(
             "--report", type=Path, metavar="FILE", help="Write every receipt to a text file."
         )
 
     @override
     def handle(self, *args: Any, paths: list[Path], **options: Any) -> None:
+        if not paths and options["watch"] is None:
+            raise CommandError("Name what to import, or a folder to --watch.")
         now = timezone.now()
         try:
             wish = _wish(options)
             surveys = [self._survey(path, wish, now) for path in paths]
             runs = [run for each in surveys for run in self._import(each, options, now)]
+            if options["watch"] is not None:
+                self._watch(options["watch"])
         except Refusal as refusal:
             raise CommandError(f"{refusal.message} What was stored before stays.") from refusal
         except KeyboardInterrupt:
@@ -131,6 +144,14 @@ class Command(BaseCommand):
             for line in reporting.finished(run):
                 self.stdout.write(line)
             yield run
+
+    def _watch(self, folder: Path) -> None:
+        self.stdout.write(f"Watching {folder}; Ctrl-C ends it.")
+        imports = Imports(settings.PDPP_VAR / "imports", watch=folder, seconds=0)
+        while True:
+            for _ in imports.job():
+                pass
+            time.sleep(WATCH_SECONDS)
 
     def _try(self, part: Part) -> None:
         tried = try_part(part)

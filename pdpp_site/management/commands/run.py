@@ -1,7 +1,9 @@
 """``manage.py run``: everything on one port, ready to use after a clone."""
 
+import contextlib
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings
@@ -11,6 +13,7 @@ from django.db import connection
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.importing.background import Imports
 from pdpp_site import background, demo_life, health, serving, setup_links, welcome
 from pdpp_site.management.commands.setup_link import address
 
@@ -36,7 +39,17 @@ class Command(BaseCommand):
         if settings.EMBEDDED and settings.PDPP_DEMO and not demo_life.was_loaded():
             call_command("demo", "load")
         greeting = _welcome()
-        with background.going_on(background.vectors), background.going_on(background.words):
+        imports = Imports(
+            settings.PDPP_VAR / "imports",
+            watch=Path(settings.PDPP_WATCH) if settings.PDPP_WATCH else None,
+            seconds=settings.PDPP_WATCH_SECONDS,
+        )
+        with (
+            background.going_on(background.vectors),
+            background.going_on(background.words),
+            background.going_on(imports.job),
+            contextlib.closing(imports),
+        ):
             serving.serve(
                 bound, ready=lambda: welcome.show(greeting, seconds=time.monotonic() - began)
             )

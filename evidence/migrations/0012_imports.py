@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("evidence", "0009_pauses_and_use"),
+        ("evidence", "0011_index_editions"),
     ]
 
     operations = [

@@ -23,8 +23,8 @@ def size(count: int) -> str:
 
 def surveyed(survey: Survey) -> Iterator[str]:
     """What is there, before anything is written."""
-    for part in survey.parts:
-        yield f"{survey.label}: {_part(part)}"
+    for each in survey.parts:
+        yield f"{survey.label}: {part(each)}"
     if not survey.parts:
         yield f"{survey.label}: nothing that can be imported"
     for name, remark in survey.left[:LEFT_SHOWN]:
@@ -33,11 +33,11 @@ def surveyed(survey: Survey) -> Iterator[str]:
         yield f"  not read: {len(survey.left) - LEFT_SHOWN:,} more"
 
 
-def _part(part: Part) -> str:
-    files = "1 file" if len(part.entries) == 1 else f"{len(part.entries):,} files"
-    known = part.target.connection_id
-    where = f"into {part.target.name} ({known or 'a new connection'})"
-    return f"{part.kind.title}, {files}, {size(part.size)}, {where}"
+def part(found: Part) -> str:
+    files = "1 file" if len(found.entries) == 1 else f"{len(found.entries):,} files"
+    known = found.target.connection_id
+    where = f"into {found.target.name} ({known or 'a new connection'})"
+    return f"{found.kind.title}, {files}, {size(found.size)}, {where}"
 
 
 def finished(run: ImportRun) -> Iterator[str]:

@@ -1,0 +1,202 @@
+"""Imports: an export is sent, looked at, confirmed, and its progress is watched."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib.admin import register
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from typing_extensions import override
+
+from evidence.admin.base import OwnerAdmin, owner, page
+from evidence.admin.import_lines import RunLines, left_lines, part_lines, run_lines
+from evidence.admin.site import owner_site
+from evidence.importing import uploads
+from evidence.importing.all_kinds import KINDS
+from evidence.importing.codes import MEANINGS
+from evidence.importing.items import UnreadableError
+from evidence.importing.options import DATE_ORDERS
+from evidence.importing.runs import latest_runs, run_of
+from evidence.importing.surveying import survey
+from evidence.importing.uploads import Upload
+from evidence.importing.wishes import wish_of
+from evidence.models.imports import ImportRun
+from evidence.refusals import InvalidRequest
+
+LATEST = 20
+REFRESH_SECONDS = 3
+RECEIPTS_SHOWN = 500
+
+
+class SendForm(forms.Form):
+    file = forms.FileField(
+        label="File",
+        help_text="As it was downloaded: a zip archive, a mailbox (.mbox), a calendar (.ics),"
+        " contacts (.vcf), a bank statement, a chat, export.xml, a text or a PDF.",
+    )
+
+
+class WishForm(forms.Form):
+    connection = forms.CharField(
+        label="Connection",
+        required=False,
+        help_text="The name of the one that this belongs to, such as Work mail. A new one is made"
+        " where there is none. Left empty, each kind has its own.",
+    )
+    kind = forms.ChoiceField(
+        label="Kind",
+        required=False,
+        choices=[("", "As recognised"), *((kind.name, kind.title) for kind in KINDS)],
+    )
+    timezone = forms.CharField(
+        label="Time zone",
+        initial="UTC",
+        help_text="Where times that have no zone are meant, such as Europe/Berlin.",
+    )
+    date_order = forms.ChoiceField(
+        label="Dates such as 03/04/2026",
+        required=False,
+        choices=[
+            ("", "As the export shows"),
+            *zip(DATE_ORDERS, ("Day first", "Month first", "Year first"), strict=True),
+        ],
+    )
+    languages = forms.CharField(
+        label="Languages",
+        required=False,
+        help_text="Of the texts, for a new connection: en, de.",
+    )
+    columns = forms.CharField(
+        label="Columns of a CSV file",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="A line each, where the names do not say it: date=Buchungstag",
+    )
+
+
+@register(ImportRun, site=owner_site)
+class ImportAdmin(OwnerAdmin[ImportRun]):
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        ours: list[tuple[str, Callable[..., HttpResponse], str]] = [
+            ("", send, "importrun_changelist"),
+            ("slice/", add_slice, "import_slice"),
+            ("upload/<path:object_id>/progress/", progress, "import_progress"),
+            ("upload/<path:object_id>/", look, "import_upload"),
+            ("<path:object_id>/change/", report, "importrun_change"),
+        ]
+        return [
+            path(route, self.admin_site.admin_view(view), name=f"evidence_{name}")
+            for route, view, name in ours
+        ]
+
+
+def send(request: HttpRequest) -> HttpResponse:
+    """A form for the file, and what was imported lately."""
+    form = SendForm(request.POST or None, request.FILES or None)
+    if request.method == "POST" and form.is_valid():
+        file = form.cleaned_data["file"]
+        upload = uploads.begin(_root(), name=file.name, size=file.size)
+        upload.add(file.file, offset=0)
+        upload.save(phase="received")
+        return redirect(_address(upload))
+    runs = [run_lines(run) for run in latest_runs(owner().pk, most=LATEST)]
+    return page(
+        request, "import_send", title="Import an export", context={"form": form, "runs": runs}
+    )
+
+
+def add_slice(request: HttpRequest) -> HttpResponse:
+    """The next bytes of a file; scripts send large ones so. Answers where the rest goes."""
+    if request.method != "POST":
+        return redirect(reverse("admin:evidence_importrun_changelist"))
+    said = request.GET
+    try:
+        size, offset = int(said.get("size", "")), int(said.get("offset", ""))
+        known = uploads.find(_root(), said.get("upload", ""))
+        upload = known or uploads.begin(_root(), name=said.get("name", ""), size=size)
+        received = upload.add(request, offset=offset)  # type: ignore[arg-type] # it can be read
+    except (ValueError, InvalidRequest) as error:
+        return JsonResponse({"error": str(error)}, status=400)
+    if received == size and upload.state.phase == "receiving":
+        upload.save(phase="received")
+    return JsonResponse(
+        {"upload": upload.upload_id, "received": received, "next": _address(upload)}
+    )
+
+
+def look(request: HttpRequest, object_id: str) -> HttpResponse:
+    """What was sent, with what can be said about it; once confirmed, how far it is."""
+    upload = _upload(object_id)
+    if upload.state.phase != "received":
+        return _watch(request, upload)
+    words = request.POST if request.method == "POST" else None
+    form = WishForm(words)
+    chosen: Mapping[str, str] = form.cleaned_data if words and form.is_valid() else {}
+    context: dict[str, Any] = {"form": form, "upload": upload.state}
+    try:
+        found = survey(upload.path, wish=wish_of(chosen), owner_id=owner().pk, now=timezone.now())
+    except InvalidRequest as refusal:
+        context["refusal"] = refusal.message
+        return page(request, "import_look", title=upload.state.name, context=context)
+    except UnreadableError as error:
+        context["refusal"] = MEANINGS[error.remark.code].sentence
+        return page(request, "import_look", title=upload.state.name, context=context)
+    is_ready = bool(found.parts) and all(part.needed is None for part in found.parts)
+    if words is not None and form.is_valid() and is_ready and "start" in words:
+        upload.save(phase="wanted", wish={name: str(value) for name, value in chosen.items()})
+        return redirect(_address(upload))
+    context |= {"parts": part_lines(found), "left": left_lines(found), "is_ready": is_ready}
+    return page(request, "import_look", title=upload.state.name, context=context)
+
+
+def _watch(request: HttpRequest, upload: Upload) -> HttpResponse:
+    state = upload.state
+    context = {
+        "upload": state,
+        "runs": _runs(upload),
+        "is_going_on": state.phase == "wanted",
+        "progress_url": reverse("admin:evidence_import_progress", args=[upload.upload_id]),
+        "seconds": REFRESH_SECONDS,
+    }
+    return page(request, "import_progress", title=state.name, context=context)
+
+
+def progress(request: HttpRequest, object_id: str) -> HttpResponse:
+    """The same for scripts."""
+    upload = _upload(object_id)
+    runs = [{"text": run.text, "percent": run.percent} for run in _runs(upload)]
+    return JsonResponse({"is_going_on": upload.state.phase == "wanted", "runs": runs})
+
+
+def report(request: HttpRequest, object_id: str) -> HttpResponse:
+    """Every receipt of a run."""
+    run = run_of(object_id, owner_id=owner().pk)
+    if run is None:
+        raise Http404
+    lines = run_lines(run, receipts=RECEIPTS_SHOWN)
+    return page(request, "import_report", title=run.label, context={"run": lines})
+
+
+def _runs(upload: Upload) -> list[RunLines]:
+    found = (run_of(run_id, owner_id=owner().pk) for run_id in upload.state.runs)
+    return [run_lines(run) for run in found if run is not None]
+
+
+def _upload(object_id: str) -> Upload:
+    upload = uploads.find(_root(), object_id)
+    if upload is None:
+        raise Http404
+    return upload
+
+
+def _address(upload: Upload) -> str:
+    return reverse("admin:evidence_import_upload", args=[upload.upload_id])
+
+
+def _root() -> Any:
+    return settings.PDPP_VAR / "imports" / "uploads"
