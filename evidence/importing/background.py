@@ -14,7 +14,7 @@ from evidence.importing.items import UnreadableError
 from evidence.importing.running import Stopped, import_part
 from evidence.importing.surveying import Survey, survey
 from evidence.importing.uploads import Upload
-from evidence.importing.watching import Watched
+from evidence.importing.watching import Watched, fresh
 from evidence.importing.wishes import wish_of
 from evidence.models.imports import ImportRun
 from evidence.models.owners import the_owner
@@ -65,20 +65,17 @@ class Imports:
         upload.remove()
 
     def _look(self, watched: Watched, now: datetime) -> Iterator[object]:
-        surveys = watched.surveys(owner_id=the_owner(now).owner_id, now=now)
-        while True:
-            path = None
+        for path in watched.changed():
             try:
-                path, found = next(surveys)
-                self._all_parts(found, now)
-                yield path
-            except (StopIteration, Stopped):
+                self._all_parts(fresh(path, owner_id=the_owner(now).owner_id, now=now), now)
+            except Stopped:
                 return
-            except (Refusal, UnreadableError, OSError) as error:
+            except UnreadableError as error:
+                logger.warning("a watched export cannot be read: %s", error.remark.code)
+            except (Refusal, OSError) as error:
                 logger.warning("a watched export waits: %s", type(error).__name__)
-                if path is None:
-                    return
                 watched.forget(path)
+            yield path
 
     def _all_parts(self, found: Survey, now: datetime, *, on_run: OnRun | None = None) -> None:
         """Every part that needs no word of the owner."""

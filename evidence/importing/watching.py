@@ -22,36 +22,39 @@ class Watched:
     folder: Path
     _seen: dict[Path, Stamp] = field(default_factory=dict)
 
-    def surveys(self, *, owner_id: str, now: datetime) -> Iterator[tuple[Path, Survey]]:
-        """What is new or has changed, and was not read to its end before. Raises as ``survey``;
-        the next call goes on after what failed."""
-        for path, stamp in self._changed(time.time()):
-            self._seen[path] = stamp
-            found = survey(path, wish=Wish(), owner_id=owner_id, now=now)
-            fresh = tuple(
-                part
-                for part in found.parts
-                if not runs.finished_before(
-                    part.kind,
-                    connection_id=part.target.connection_id,
-                    fingerprint=part.fingerprint,
-                )
-            )
-            yield path, Survey(found.label, fresh, found.left)
+    def changed(self) -> Iterator[Path]:
+        """What is new or other than when it was last looked at."""
+        for path, stamp in self._settled(time.time()):
+            if self._seen.get(path) != stamp:
+                self._seen[path] = stamp
+                yield path
 
     def forget(self, path: Path) -> None:
         """It was not read to its end."""
         self._seen.pop(path, None)
 
-    def _changed(self, now: float) -> Iterator[tuple[Path, Stamp]]:
+    def _settled(self, now: float) -> Iterator[tuple[Path, Stamp]]:
         if not self.folder.is_dir():
             return
         for path in sorted(self.folder.iterdir()):
             if path.name.startswith(".") or path.is_symlink():
                 continue
             stamp = _stamp(path)
-            if self._seen.get(path) != stamp and stamp[2] < now - SETTLED_SECONDS:
+            if stamp[2] < now - SETTLED_SECONDS:
                 yield path, stamp
+
+
+def fresh(path: Path, *, owner_id: str, now: datetime) -> Survey:
+    """What of an export was not read to its end before. Raises as ``survey`` does."""
+    found = survey(path, wish=Wish(), owner_id=owner_id, now=now)
+    parts = tuple(
+        part
+        for part in found.parts
+        if not runs.finished_before(
+            part.kind, connection_id=part.target.connection_id, fingerprint=part.fingerprint
+        )
+    )
+    return Survey(found.label, parts, found.left)
 
 
 def _stamp(path: Path) -> Stamp:
