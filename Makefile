@@ -11,13 +11,15 @@
 # make agent-eval   answer the demo questions with scripted agents, and count what that costs
 # make bench  load a corpus of 10,000 records, serve it, and time every kind of request beside its
 #             floor; CORPUS=DIR takes prepared ones, one or a folder of them (bench/speed)
+# make import-large  generate a mailbox of 4 GB and a Health export of 2 GB, import both, and say what
+#             memory and time that took; MAIL_MB and HEALTH_MB make them smaller (bench/importing)
 # Each makes .venv first and installs what is missing.
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-.PHONY: agent-eval bench conformance coverage mutants relevance semantic run test check format clean
+.PHONY: agent-eval bench conformance coverage import-large mutants relevance semantic run test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -55,6 +57,9 @@ agent-eval: .venv/runtime
 
 relevance: .venv/semantic
 	DJANGO_SETTINGS_MODULE=pdpp_site.settings $(BIN)/python -m bench.relevance $(ARGS)
+
+import-large: .venv/runtime
+	$(BIN)/python -m bench.importing
 
 bench: .venv/runtime
 	$(BIN)/python -m bench.speed
