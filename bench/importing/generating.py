@@ -6,12 +6,13 @@ from email.utils import format_datetime
 from pathlib import Path
 
 FIRST = datetime(2012, 1, 1, tzinfo=UTC)
-WORDS = (
+PROSE = (
     "the plumber comes on Thursday and brings the new pipe for kitchen while we are at the office"
     " please send me the invoice by the end of month because the bank wants to see it before April"
     " I have booked a table for four people near the canal they also have rooms if you want to stay"
     " meeting moved again could you ask Jonas whether he still needs the slides from last week"
-).split()
+)
+WORDS = PROSE.split()
 PEOPLE = [f"person{number}@example.org" for number in range(400)]
 
 

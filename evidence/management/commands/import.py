@@ -31,6 +31,27 @@ from evidence.refusals import Refusal
 
 WATCH_SECONDS = 10
 KINDS_HELP = ", ".join(kind.name for kind in KINDS)
+DATE_ORDER_HELP = "How 03/04/2026 is read, where the export leaves it open; remembered."
+TEXTS = (
+    ("--connection", "NAME", "The name or id of the connection it belongs to."),
+    (
+        "--timezone",
+        "ZONE",
+        "Where times without a zone are meant, such as Europe/Berlin (default: UTC).",
+    ),
+)
+LISTS = (
+    ("--language", "CODE", "A language of its texts, for a new connection; may be repeated."),
+    (
+        "--column",
+        "OURS=THEIRS",
+        "Which column of a CSV file is the date, the amount, …; remembered. May be repeated.",
+    ),
+)
+PATHS = (
+    ("--watch", "DIR", "Go on importing whatever is put into this folder, until it is stopped."),
+    ("--report", "FILE", "Write every receipt to a text file."),
+)
 
 
 class Command(BaseCommand):
@@ -44,44 +65,15 @@ class Command(BaseCommand):
         parser.add_argument("paths", nargs="*", type=Path, metavar="PATH")
         parser.add_argument("--as", dest="kind", metavar="KIND", help=f"One of {KINDS_HELP}.")
         parser.add_argument(
-            "--connection", metavar="NAME", help="The name or id of the connection it belongs to."
-        )
-        parser.add_argument(
-            "--language",
-            action="append",
-            default=[],
-            help="A language of its texts, such as en, for a new connection; may be repeated.",
-        )
-        parser.add_argument(
             "--dry-run", action="store_true", help="Read everything, write nothing."
         )
-        parser.add_argument(
-            "--timezone",
-            default="UTC",
-            metavar="ZONE",
-            help="Where times without a zone are meant, such as Europe/Berlin (default: UTC).",
-        )
-        parser.add_argument(
-            "--date-order",
-            choices=DATE_ORDERS,
-            help="How 03/04/2026 is read, where the export leaves it open; remembered.",
-        )
-        parser.add_argument(
-            "--column",
-            action="append",
-            default=[],
-            metavar="OURS=THEIRS",
-            help="Which column of a CSV file is the date, amount, …; remembered.",
-        )
-        parser.add_argument(
-            "--watch",
-            type=Path,
-            metavar="DIR",
-            help="Go on importing whatever is put into this folder, until it is stopped.",
-        )
-        parser.add_argument(
-            "--report", type=Path, metavar="FILE", help="Write every receipt to a text file."
-        )
+        parser.add_argument("--date-order", choices=DATE_ORDERS, help=DATE_ORDER_HELP)
+        for flag, metavar, meaning in TEXTS:
+            parser.add_argument(flag, metavar=metavar, help=meaning)
+        for flag, metavar, meaning in LISTS:
+            parser.add_argument(flag, metavar=metavar, action="append", default=[], help=meaning)
+        for flag, metavar, meaning in PATHS:
+            parser.add_argument(flag, metavar=metavar, type=Path, help=meaning)
 
     @override
     def handle(self, *args: Any, paths: list[Path], **options: Any) -> None:
@@ -170,7 +162,7 @@ def _wish(options: dict[str, Any]) -> Wish:
             "kind": options["kind"] or "",
             "connection": options["connection"] or "",
             "languages": ",".join(options["language"]),
-            "timezone": options["timezone"],
+            "timezone": options["timezone"] or "",
             "date_order": options["date_order"] or "",
             "columns": "\n".join(options["column"]),
         }
