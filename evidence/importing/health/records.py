@@ -9,7 +9,7 @@ from typing import Any
 
 from evidence.importing.codes import Code
 from evidence.importing.exports import Entry, each
-from evidence.importing.health.doubles import SUMMED, Worn, worn
+from evidence.importing.health.doubles import SUMMED, Worn, moment, worn
 from evidence.importing.health.elements import Element, elements
 from evidence.importing.items import Item, Piece, Pieces, Row, UnreadableError
 from evidence.importing.kinds import Entries, Kind
@@ -135,20 +135,10 @@ def _key(prefix: str, said: Mapping[str, str]) -> str:
 
 
 def _moments(said: Mapping[str, str], item: Item) -> tuple[datetime | None, datetime | None]:
-    start, end = _moment(said.get("startDate")), _moment(said.get("endDate"))
+    start, end = moment(said.get("startDate")), moment(said.get("endDate"))
     if start is None:
         item.remark(Code.BAD_DATE, detail=said.get("startDate", "")[:40])
     return start, end
-
-
-def _moment(stated: str | None) -> datetime | None:
-    """``2026-01-05 08:30:00 +0100``."""
-    if stated is None or len(stated) != 25:
-        return None
-    try:
-        return datetime.fromisoformat(f"{stated[:19]}{stated[20:23]}:{stated[23:]}")
-    except ValueError:
-        return None
 
 
 def _number(stated: str | None) -> float | None:
