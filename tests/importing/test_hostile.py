@@ -25,7 +25,7 @@ from evidence.importing.texts import decoded, of_html
 from tests.importing.importing import TORTURE
 
 FILES = sorted(path for path in TORTURE.rglob("*") if path.is_file() and path.suffix != ".mbox")
-quick = settings(suppress_health_check=list(HealthCheck), max_examples=30)
+quick = settings(suppress_health_check=list(HealthCheck), max_examples=10)
 
 
 def read_all(path: Path) -> int:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from email.message import Message
-from email.utils import getaddresses, parsedate_tz
+from email.utils import collapse_rfc2231_value, getaddresses, parsedate_tz
 
 from evidence.importing.texts import decoded, one_line, storable
 
@@ -44,11 +44,23 @@ class Headers:
             if who or address
         ]
 
-    def parameters(self, name: str) -> Message:
-        """The header as the standard library reads it: a value and its parameters (RFC 2231)."""
+    def value(self, name: str, *, otherwise: str) -> str:
+        """What stands before the parameters, in lower case."""
+        return self.raw(name).partition(";")[0].strip().lower() or otherwise
+
+    def parameter(self, name: str, parameter: str) -> str | None:
+        """As the standard library reads it (RFC 2231), where it can."""
         message = Message()
         message[name] = " ".join(self.raw(name).split())[:4096]
-        return message
+        try:
+            found = message.get_param(parameter, header=name)
+            return None if found is None else collapse_rfc2231_value(found)
+        except (
+            TypeError,
+            ValueError,
+            LookupError,
+        ):  # parts that are numbered and are not, and such
+            return None
 
 
 def _fields(block: bytes) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,6 @@ import binascii
 import quopri
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from email.utils import collapse_rfc2231_value
 from functools import cached_property
 
 from evidence.importing.mail.headers import Headers, base64, unencoded
@@ -32,30 +31,24 @@ class Part:
     cut_short: bool = False
 
     @cached_property
-    def _type(self) -> str:
-        return self.headers.parameters("content-type").get_content_type()
-
-    @property
     def media_type(self) -> str:
-        return self._type
+        stated = self.headers.value("content-type", otherwise="text/plain")
+        return stated if stated.count("/") == 1 else "text/plain"
 
     @property
     def charset(self) -> str | None:
-        found = self.headers.parameters("content-type").get_param("charset")
-        return None if found is None else collapse_rfc2231_value(found)
+        return self.headers.parameter("content-type", "charset")
 
     @cached_property
     def filename(self) -> str | None:
         """Decoded however it was encoded."""
-        named = self.headers.parameters("content-disposition").get_filename()
-        stated = named or self.headers.parameters("content-type").get_param("name")
-        if stated is None:
-            return None
-        return one_line(unencoded(collapse_rfc2231_value(stated)), most=255) or None
+        stated = self.headers.parameter("content-disposition", "filename")
+        stated = stated or self.headers.parameter("content-type", "name")
+        return one_line(unencoded(stated), most=255) or None if stated else None
 
     @property
     def disposition(self) -> str:
-        return self.headers.raw("content-disposition").partition(";")[0].strip().lower()
+        return self.headers.value("content-disposition", otherwise="")
 
     @property
     def content(self) -> bytes:
@@ -104,8 +97,8 @@ def content_start(raw: bytes, start: int, end: int) -> int:
 
 
 def _divide(part: Part, budget: Iterator[int]) -> None:
-    stated = part.headers.parameters("content-type").get_param("boundary")
-    boundary = collapse_rfc2231_value(stated).encode("utf-8", "replace") if stated else b""
+    stated = part.headers.parameter("content-type", "boundary") or ""
+    boundary = stated.encode("utf-8", "replace")
     if not boundary:
         return
     if part.depth >= DEPTH:
