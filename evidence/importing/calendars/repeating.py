@@ -9,6 +9,8 @@ from itertools import islice
 from dateutil.rrule import rrulestr
 
 OCCURRENCES = 5_000
+FIRST_YEAR = 1900
+LONGEST = dict(zip(range(1, 13), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
 _TOO_FINE = re.compile(r"FREQ=(?:SECONDLY|MINUTELY|HOURLY)", re.IGNORECASE)
 _BOUND = re.compile(r"(?:^|;)(UNTIL|COUNT)=([^;]*)", re.IGNORECASE)
 
@@ -37,9 +39,11 @@ def occurrences(repetition: Repetition, *, horizon: datetime) -> list[datetime]:
 
 
 def _moments(rule: str, repetition: Repetition, horizon: datetime) -> Iterator[datetime]:
-    """A rule that never comes to pass, such as each 30 February, ends at the horizon too."""
-    if _TOO_FINE.search(rule):
+    if _TOO_FINE.search(rule) or repetition.start.year < FIRST_YEAR:
         raise NoRuleError
+    parts = dict(pair.split("=", 1) for pair in rule.upper().split(";") if "=" in pair)
+    if _never(parts):
+        return iter(())
     bounds = {name.upper(): value for name, value in _BOUND.findall(rule)}
     last = _last(bounds.get("UNTIL"), repetition.zone, horizon)
     bare = _BOUND.sub("", rule).strip(";")
@@ -51,6 +55,19 @@ def _moments(rule: str, repetition: Repetition, horizon: datetime) -> Iterator[d
     except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise NoRuleError from error
     return (moment.replace(tzinfo=repetition.zone) for moment in found)
+
+
+def _never(parts: dict[str, str]) -> bool:
+    """Whether a rule asks for days that no month has: it would be looked for until the year 9999."""
+    try:
+        days = [abs(int(day)) for day in parts.get("BYMONTHDAY", "").split(",") if day]
+        months = [int(month) for month in parts.get("BYMONTH", "").split(",") if month]
+        longest = max(LONGEST[month] for month in months or LONGEST)
+    except (ValueError, KeyError) as error:
+        raise NoRuleError from error
+    if "BYSETPOS" in parts and parts.get("FREQ") == "DAILY":
+        raise NoRuleError
+    return bool(days) and min(days) > longest
 
 
 def _last(until: str | None, zone: tzinfo, horizon: datetime) -> datetime:
