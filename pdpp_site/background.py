@@ -5,12 +5,19 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 
+from django.conf import settings
 from django.db import DatabaseError, connection
+from django.utils import timezone
 
+from evidence.access.bookmarks import forget_bookmarks
 from evidence.embedding.embedder import chosen
+from evidence.ledger.checkpoints import checkpoint
+from evidence.models.owners import the_owner
 from evidence.storing.embedding import embed_missing
 from evidence.storing.passages import prepare
+from evidence.storing.pruning import ORPHAN_AGE, prune_changes, prune_orphans
 from evidence.storing.reindexing import pending, reindex
 
 logger = logging.getLogger(__name__)
@@ -19,6 +26,7 @@ PAUSE_SECONDS = 1.0
 """So long after its last words a record may be found by its meaning, when little else comes in."""
 
 LONGEST_REST_SECONDS = 1.0
+UPKEEP_SECONDS = 3_600.0
 
 Job = Callable[[], Iterator[object]]
 """Does what there is to do, a piece at a time: between two pieces it can be stopped."""
@@ -41,6 +49,16 @@ def words() -> Iterator[int]:
         yield count
         time.sleep(min(time.monotonic() - began, LONGEST_REST_SECONDS))
         began = time.monotonic()
+
+
+def upkeep() -> Iterator[object]:
+    """What ``manage.py prune`` does, and a signature under all chain ends of the ledger."""
+    now = timezone.now()
+    kept_since = now - timedelta(days=settings.PDPP_CHANGES_DAYS)
+    yield prune_changes(kept_since=kept_since)
+    yield forget_bookmarks(unused_since=kept_since)
+    yield prune_orphans(unused_since=now - ORPHAN_AGE)
+    yield checkpoint(the_owner(now).owner_id, now=now)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,8 @@ from evidence.models.connections import Connection
 from evidence.storing.locking import hold_one
 
 MARGIN = timedelta(days=1)
+ORPHAN_AGE = timedelta(days=1)
+"""Bytes may come before the record that names them, but not by much."""
 CHANGES_AT_ONCE = 10_000
 
 # The connection is held, so nothing is numbered meanwhile.

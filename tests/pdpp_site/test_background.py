@@ -2,13 +2,16 @@
 
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import time_machine
 from django.db import DatabaseError
 
 from evidence.models.embedded import EmbeddedStream
+from evidence.models.ledger import Checkpoint
 from pdpp_site import background
-from tests.world import World
+from tests.world import PERSONAL, World, mail
 
 
 def test_a_job_is_done_again_until_it_is_stopped() -> None:
@@ -61,3 +64,18 @@ def test_vectors_are_made_for_whatever_has_none(embedded: World) -> None:
     EmbeddedStream.unscoped.all().delete()
     assert sum(background.vectors()) == 0
     assert EmbeddedStream.unscoped.count() > 0
+
+
+def test_upkeep_forgets_what_is_past_its_keeping_and_signs_the_ledger(world: World) -> None:
+    kept = {
+        connection_id: world.get("/v1/streams/messages/records", connection_id=connection_id,
+                                 changes_since="beginning").body["next_changes_since"]
+        for connection_id in (PERSONAL,)
+    }  # fmt: skip
+    with time_machine.travel(datetime.now(UTC) + timedelta(days=200), tick=False):
+        assert sum(1 for _ in background.upkeep()) == 4
+        assert Checkpoint.unscoped.count() == 1
+        world.put((PERSONAL, "messages", mail("m1", "2026-01-10T09:00:00Z", subject="Anew")))
+        answer = world.get("/v1/streams/messages/records", connection_id=PERSONAL,
+                           changes_since=kept[PERSONAL])  # fmt: skip
+    assert answer.status == 410

@@ -10,14 +10,11 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.access.bookmarks import forget_bookmarks
-from evidence.storing.pruning import prune_changes, prune_orphans
-
-ORPHAN_AGE = timedelta(days=1)
-"""Bytes may come before the record that names them, but not by much."""
+from evidence.storing.pruning import ORPHAN_AGE, prune_changes, prune_orphans
 
 
 class Command(BaseCommand):
-    """Meant to be run once a day; running it again changes nothing."""
+    """What ``manage.py run`` does every hour; running it again changes nothing."""
 
     help = "Forget changes older than they are kept, and blobs that no record names."
 
