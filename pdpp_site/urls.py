@@ -17,6 +17,7 @@ urlpatterns = [
     path(METADATA, ProtectedResourceView.as_view()),
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
     path("", include("evidence.consent.authorizing.urls")),
+    path("", include("evidence.consent.connecting.urls")),
     path("set-up/<str:token>/", views.set_up, name="set-up"),
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page),
     path("admin/", owner_site.urls),

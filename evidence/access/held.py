@@ -24,6 +24,7 @@ Row = TypeVar("Row", Grant, AccessToken)
 
 class State(TextChoices):
     ACTIVE = "active", "Active"
+    PAUSED = "paused", "Paused"
     EXPIRED = "expired", "Expired"
     REVOKED = "revoked", "Revoked"
     SUPERSEDED = "superseded", "Superseded"
@@ -50,6 +51,7 @@ def grants_with_state(now: datetime) -> QuerySet[Grant]:
         When(superseded_by__isnull=False, then=Value(State.SUPERSEDED.value)),
         When(_ended("", "package__"), then=Value(State.REVOKED.value)),
         When(expires_at__lte=now, then=Value(State.EXPIRED.value)),
+        When(paused_at__isnull=False, then=Value(State.PAUSED.value)),
         default=Value(State.ACTIVE.value),
     )
     rows = Grant.unscoped.select_related("package__client", "source")
@@ -68,6 +70,7 @@ def tokens_with_state(now: datetime) -> QuerySet[AccessToken]:
         When(expires_at__lte=now, then=Value(State.EXPIRED.value)),
         When(of_package & ~Exists(standing), then=Value(State.REVOKED.value)),
         When(of_package & ~Exists(usable), then=Value(State.EXPIRED.value)),
+        When(of_package & ~Exists(usable.filter(paused_at=None)), then=Value(State.PAUSED.value)),
         default=Value(State.ACTIVE.value),
     )
     rows = AccessToken.unscoped.select_related("package__client")

@@ -152,6 +152,25 @@ def revoke_grant(grant_id: str, *, now: datetime) -> bool:
     return _end(Grant.unscoped.filter(grant_id=grant_id), now)
 
 
+def pause_client(client_id: str, *, now: datetime) -> int:
+    """Nothing is read through any grant of the client until it is resumed; how many are paused."""
+    return _standing(client_id).filter(paused_at=None).update(paused_at=now)
+
+
+def resume_client(client_id: str) -> int:
+    """Ends every pause of the client."""
+    return _standing(client_id).exclude(paused_at=None).update(paused_at=None)
+
+
+def revoke_client(client_id: str, *, now: datetime) -> bool:
+    """Ends all that a client holds, in every package."""
+    return _end(Package.unscoped.filter(client_id=client_id), now)
+
+
+def _standing(client_id: str) -> QuerySet[Grant]:
+    return Grant.unscoped.filter(package__client_id=client_id, revoked_at=None, superseded_by=None)
+
+
 def revoke_package(package_id: str, *, now: datetime) -> bool:
     """Ends all that a client holds in one package."""
     return _end(Package.unscoped.filter(package_id=package_id), now)
@@ -196,7 +215,7 @@ def _keep(
 def _issued(
     request: GrantRequest, *, package: Package, taken: set[tuple[str, str]], now: datetime
 ) -> Grant:
-    source, connection_ids = _one_source(request.connection_ids, owner_id=package.owner_id)
+    source, connection_ids = one_source(request.connection_ids, owner_id=package.owner_id)
     if source.current_declaration_id is None:
         raise InvalidRequest(message="The source has no declaration.", param="connections")
     streams = declared([source.current_declaration_id])[
@@ -224,7 +243,8 @@ def _issued(
     )
 
 
-def _one_source(connection_ids: Sequence[str], *, owner_id: str) -> tuple[Source, frozenset[str]]:
+def one_source(connection_ids: Sequence[str], *, owner_id: str) -> tuple[Source, frozenset[str]]:
+    """The source of these connections and their ids; raises where there is not exactly one."""
     wanted = frozenset(connection_ids)
     found = list(
         Connection.unscoped.select_related("source").filter(

@@ -19,6 +19,7 @@ from evidence.analyser import VERSION
 from evidence.refusals import (
     AuthenticationRequired,
     GrantExpired,
+    GrantPaused,
     GrantRevoked,
     WrongTokenKind,
 )
@@ -28,7 +29,7 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
     p.client_id, p.revoked_at,
     (SELECT jsonb_agg(jsonb_build_array(g.grant_id, g.source_id, g.streams::text,
             g.revoked_at IS NOT NULL, g.superseded_by_id IS NOT NULL,
-            g.expires_at IS NOT NULL AND g.expires_at <= %s) ORDER BY g.issued_at, g.grant_id)::text
+            g.expires_at IS NOT NULL AND g.expires_at <= %s, g.paused_at IS NOT NULL) ORDER BY g.issued_at, g.grant_id)::text
         FROM evidence_grant g WHERE g.package_id = t.package_id),
     (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id,
             c.identities, c.indexed_languages <> c.languages OR c.indexed_analyser <> %s)
@@ -49,7 +50,8 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
 
     Raises ``AuthenticationRequired`` for an unknown, expired or revoked bearer or one bound to
     another resource, ``WrongTokenKind`` for an owner's bearer away from ``/v1``, ``GrantRevoked``
-    and ``GrantExpired`` when nothing behind it can be used any more.
+    and ``GrantExpired`` when nothing behind it can be used any more, and ``GrantPaused`` when the owner
+    has paused what could.
     """
     found = _found(bearer, now)
     if found is None:
@@ -128,7 +130,10 @@ def _usable(rows: Sequence[Sequence[Any]]) -> tuple[GrantTerms, ...]:
         if any(not row[3] for row in standing):
             raise GrantExpired
         raise GrantRevoked
+    reading = [row for row in alive if not row[6]]
+    if not reading:
+        raise GrantPaused
     return tuple(
         GrantTerms(grant_id, source_pk, parsed_terms(grant_id, streams))
-        for grant_id, source_pk, streams, *_ in alive
+        for grant_id, source_pk, streams, *_ in reading
     )

@@ -39,7 +39,7 @@ def detail(request: HttpRequest, grant: Grant) -> HttpResponse:
         "grant": grant,
         "facts": _facts(grant),
         "state": mark(state_of(grant)),
-        "is_active": state_of(grant) == State.ACTIVE,
+        "is_active": state_of(grant) in (State.ACTIVE, State.PAUSED),
         "sentences": sentences(grant),
         "others": grant_lines(package.exclude(pk=grant.pk)),
         "tokens": token_lines(tokens_with_state(now).filter(package=grant.package)),

@@ -4,10 +4,13 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
+OUTSIDE = frozenset({"connect", "connected"})
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """``view`` names the page it leads to; the entry that ``leads`` is the one most came for."""
+    """``view`` names the page it leads to, of the admin unless it has a name of its own; the entry
+    that ``leads`` is the one most came for."""
 
     title: str
     text: str
@@ -16,7 +19,7 @@ class Entry:
 
     @property
     def url(self) -> str:
-        return reverse(f"admin:{self.view}")
+        return reverse(self.view if self.view in OUTSIDE else f"admin:{self.view}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +30,20 @@ class Section:
 
 WHO_MAY_READ = (
     Entry(
-        "Give access",
-        "Let an AI agent or a program read a part of your records that you choose.",
-        "evidence_grant_add",
+        "Connect an agent",
+        "Let Claude, Codex, ChatGPT or another sign in and read what you choose.",
+        "connect",
         leads=True,
+    ),
+    Entry(
+        "Connected apps",
+        "What each of them reads and how much. Pause, narrow or end it at once.",
+        "connected",
+    ),
+    Entry(
+        "Give access",
+        "Make a token for a program of your own that reads a part of your records.",
+        "evidence_grant_add",
     ),
     Entry(
         "Grants",

@@ -97,7 +97,7 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
             "token": token,
             "facts": _facts(token),
             "state": token_line(token).state,
-            "is_active": state_of(token) == State.ACTIVE,
+            "is_active": state_of(token) in (State.ACTIVE, State.PAUSED),
             "grant_lines": grant_lines(grants) if token.package_id is not None else [],
             "revoke_url": token_url("revoke", token.pk),
         }

@@ -6,7 +6,8 @@ from typing import Any, TypeVar, cast
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser, User
-from django.http import HttpResponseBase
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest, HttpResponseBase
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 
@@ -38,6 +39,20 @@ def fenced(view: View) -> View:
         response = view(*args, **kwargs)
         response["Content-Security-Policy"] = POLICY
         response["Referrer-Policy"] = "same-origin"
+        return response
+
+    return cast("View", inner)
+
+
+def owners_page(view: View) -> View:
+    """The same view, for the owner alone: everybody else is sent to sign in. Kept by no browser."""
+
+    @wraps(view)
+    def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not is_owner(request.user):
+            return redirect_to_login(request.get_full_path())
+        response = fenced(view)(request, *args, **kwargs)
+        response["Cache-Control"] = "private, no-store"
         return response
 
     return cast("View", inner)

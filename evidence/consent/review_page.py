@@ -70,7 +70,7 @@ def review_page(request: HttpRequest, shown: Review) -> HttpResponse:
         "rows": source_rows(shown.choice.sources, found),
         "terms": shown.choice.terms,
         "sentences": [each.words for each in found.values()],
-        "unseen": [*_unseen(shown.choice, found)],
+        "unseen": [*unseen(shown.choice, found)],
         "ends": shown.choice.terms.in_words if shown.choice.terms.is_valid() else "",
         "once": any(each.access_mode == "single_use" for each in asked.details),
     }
@@ -136,7 +136,7 @@ def _claims_of(detail: RequestedAccess) -> Iterator[tuple[str, str]]:
         yield "Its copies", f"kept for {duration}, then {verb}"
 
 
-def _unseen(choice: Choice, found: Previews) -> Iterator[str]:
+def unseen(choice: Choice, found: Previews) -> Iterator[str]:
     """What stays hidden, in words: records and fields, streams, and connections."""
     for each in found.values():
         if each.unseen:

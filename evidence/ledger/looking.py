@@ -7,7 +7,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 import orjson
-from django.db.models import Count, QuerySet, Sum
+from django.db.models import Count, Max, Min, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
 from evidence.ledger.entries import own_chain
@@ -144,3 +144,19 @@ def named(pseudonyms: Sequence[UUID]) -> dict[UUID, Named]:
     """The records behind pseudonyms; those that were erased are missing."""
     rows = Pseudonym.unscoped.filter(pseudonym__in=pseudonyms)
     return {row.pseudonym: Named(row.connection_id, row.stream, row.record_key) for row in rows}
+
+
+def use_by_client(*, since: datetime) -> dict[str, tuple[datetime, int]]:
+    """client_id -> its last answer ever, and how many it was given since; two queries."""
+    rows = Disclosure.unscoped.exclude(client_id="").order_by().values("client_id")
+    last = rows.annotate(last=Max("at")).values_list("client_id", "last")
+    lately = rows.filter(at__gte=since).annotate(answers=Count("request_id", distinct=True))
+    answers = dict(lately.values_list("client_id", "answers"))
+    return {client_id: (at, answers.get(client_id, 0)) for client_id, at in last}
+
+
+def first_under(grant_ids: Sequence[str]) -> datetime | None:
+    """When the first answer under any of these grants was given."""
+    rows = Disclosure.unscoped.filter(chain__in=grant_ids)
+    found: datetime | None = rows.aggregate(first=Min("at"))["first"]
+    return found

@@ -86,30 +86,6 @@ class Grant(models.Model):
         return self.grant_id
 
 
-class PackageUse(models.Model):
-    """How many requests were made with the tokens of a package on one day (UTC), and when last.
-
-    Counted in memory and written now and then (``evidence.access.usage``).
-    """
-
-    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="+")
-    day = models.DateField()
-    requests = models.PositiveBigIntegerField()
-    last_at = models.DateTimeField()
-
-    unscoped = models.Manager["PackageUse"]()
-
-    class Meta:
-        default_manager_name = "unscoped"
-        constraints = [
-            models.UniqueConstraint(fields=["package", "day"], name="package_use_once_a_day")
-        ]
-
-    @override
-    def __str__(self) -> str:
-        return f"{self.package_id} on {self.day}"
-
-
 class AccessToken(models.Model):
     """A bearer, known only by its keyed hash, bound to one resource.
 

@@ -59,6 +59,12 @@ class GrantExpired(Refusal):
     code = Code.GRANT_EXPIRED
 
 
+class GrantPaused(Refusal):
+    """The owner has paused this access; it works again when they resume it."""
+
+    code = Code.GRANT_PAUSED
+
+
 class GrantRevoked(Refusal):
     """The grant behind this token has been revoked."""
 

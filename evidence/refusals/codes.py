@@ -26,6 +26,7 @@ class Code(StrEnum):
     GRANT_CONSUMED = "grant_consumed"
     GRANT_EXPIRED = "grant_expired"
     GRANT_INVALID = "grant_invalid"
+    GRANT_PAUSED = "grant_paused"
     GRANT_REVOKED = "grant_revoked"
     GRANT_STREAM_NOT_ALLOWED = "grant_stream_not_allowed"
     GRANT_TIME_RANGE_EXCEEDED = "grant_time_range_exceeded"

@@ -15,6 +15,7 @@ def test_the_ways_in_are_these() -> None:
         ".well-known/oauth-protected-resource",
         ".well-known/oauth-protected-resource/mcp",
         "",  # evidence.consent.authorizing.urls, below
+        "",  # evidence.consent.connecting.urls, below
         "set-up/<str:token>/",
         "records/<str:connection_id>/<str:stream>/<path:record_key>",
         "admin/",

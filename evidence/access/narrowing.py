@@ -1,0 +1,111 @@
+"""Less of what a grant allows: a successor in the same package, never wider than the one it replaces.
+
+The tokens stay, for they stand for the package. What was bound to the old grant, such as the bookmark
+of a feed, has ended with it (design, section 4).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from django.db import transaction
+
+from evidence.access.held import State, grants_with_state, state_of, terms_of
+from evidence.access.issuing import one_source
+from evidence.access.resolving import StreamRequest, resolved
+from evidence.access.scope import Allowed, Everything, Only, StreamTerms, TimeRange
+from evidence.access.secrets import new_id
+from evidence.access.terms import frozen
+from evidence.models.declared import declared
+from evidence.models.grants import Grant
+from evidence.refusals import GrantRevoked, InvalidRequest
+
+
+@transaction.atomic
+def narrow(
+    grant_id: str,
+    streams: Sequence[StreamRequest],
+    *,
+    connection_ids: Sequence[str],
+    expires_at: datetime | None,
+    now: datetime,
+) -> Grant:
+    """The successor. It ends when the old grant would have, or at ``expires_at`` if that is sooner.
+
+    Raises ``GrantRevoked`` where there is nothing left to narrow, ``InvalidRequest`` for anything
+    wider, and what issuing raises.
+    """
+    old = grants_with_state(now).select_for_update(of=("self",)).filter(pk=grant_id).first()
+    if old is None or state_of(old) not in (State.ACTIVE, State.PAUSED):
+        raise GrantRevoked
+    source, ids = one_source(connection_ids, owner_id=old.package.owner_id)
+    if source.pk != old.source_id or source.current_declaration_id is None:
+        raise InvalidRequest(message="A successor is of the same source.", param="connections")
+    declaration = declared([source.current_declaration_id])[source.current_declaration_id]
+    known = declaration.declaration.streams
+    held = {terms.name: terms for terms, _ in terms_of(old)}
+    terms = [
+        _within(resolved(each, streams=known, connection_ids=ids), held.get(each.name))
+        for each in streams
+    ]
+    time_fields = {name: stream.consent_time_field for name, stream in known.items()}
+    successor = Grant.unscoped.create(
+        grant_id=new_id("grt_"),
+        package=old.package,
+        source=source,
+        declaration_id=source.current_declaration_id,
+        streams=frozen(terms, time_fields=time_fields),
+        purpose_code=old.purpose_code,
+        purpose_description=old.purpose_description,
+        access_mode=old.access_mode,
+        retention=old.retention,
+        issued_at=now,
+        expires_at=min((e for e in (old.expires_at, expires_at) if e is not None), default=None),
+        paused_at=old.paused_at,
+    )
+    Grant.unscoped.filter(pk=old.pk).update(superseded_by=successor)
+    return successor
+
+
+def _within(new: StreamTerms, old: StreamTerms | None) -> StreamTerms:
+    """``new`` with no more rights of use than ``old`` froze; raises where it would show more."""
+    if old is None:
+        raise InvalidRequest(message=f"{new.name!r} was not granted.", param="streams")
+    if not new.connection_ids <= old.connection_ids:
+        raise InvalidRequest(message="A connection was not granted.", param="connections")
+    if not _is_part(new.fields, old.fields):
+        raise InvalidRequest(message="A field was not granted.", param="fields")
+    if not _is_part(new.records, old.records):
+        raise InvalidRequest(message="A record was not granted.", param="resources")
+    if not _is_during(new.time, old.time):
+        raise InvalidRequest(message="A time was not granted.", param="since")
+    kept = old.relations if not isinstance(old.relations, Everything) else ()
+    mine = new.relations if not isinstance(new.relations, Everything) else ()
+    return replace(
+        new,
+        filters=_shared(new.filters, old.filters),
+        views=_shared(new.views, old.views),
+        relations=tuple(each for each in mine if each in kept),
+    )
+
+
+def _is_part(new: Allowed, old: Allowed) -> bool:
+    if isinstance(old, Everything):
+        return True
+    return isinstance(new, Only) and new.names <= old.names
+
+
+def _is_during(new: TimeRange | None, old: TimeRange | None) -> bool:
+    if old is None:
+        return True
+    if new is None:
+        return False
+    after = old.since is None or (new.since is not None and new.since >= old.since)
+    before = old.until is None or (new.until is not None and new.until <= old.until)
+    return after and before
+
+
+def _shared(new: Allowed, old: Allowed) -> Allowed:
+    if isinstance(new, Everything):
+        return old
+    return Only(frozenset(old.of(new.names)))
