@@ -125,8 +125,6 @@ def _maintenance(found: Found) -> Json:
 
 
 def _note(found: Found) -> str:
-    if found.few:
-        return "Few records have all the words, so those with some of them are ranked as well."
     note = "No record has all the words; these have at least one of them, those with more first."
     return f"{note} {_also_spelt(found)}" if found.any_word else note
 

@@ -31,10 +31,10 @@ class Found:
     whether every match can be reached, ``window`` how many of each ranking were fused.
 
     With ``any_word`` any of the words sufficed, or another spelling of one that no visible text
-    has; those are its ``suggestions`` too; ``few`` records had all of them. ``place(n)`` is where
-    the page ends when it is cut to its first ``n`` hits; ``waiting`` are streams of which some
-    visible text has no vector yet, ``reindexing`` those whose words may yet be indexed as other
-    languages or an earlier analyser have them.
+    has; those are its ``suggestions`` too. ``place(n)`` is where the page ends when it is cut to
+    its first ``n`` hits; ``waiting`` are streams of which some visible text has no vector yet,
+    ``reindexing`` those whose words may yet be indexed as other languages or an earlier analyser
+    have them.
     """
 
     hits: Sequence[Hit]
@@ -47,7 +47,6 @@ class Found:
     window: int | None = None
     lexical: bool = True
     any_word: Spellings | None = None
-    few: bool = False
     suggestions: Spellings = field(default_factory=dict)
     waiting: Sequence[Scoped] = ()
     reindexing: Sequence[Scoped] = ()

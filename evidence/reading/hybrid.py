@@ -26,7 +26,6 @@ from evidence.refusals import InvalidRequest
 
 WINDOW: Final = 100
 MARK_BYTES: Final = 5
-FEW: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,28 +52,17 @@ def search(
     before = _resumed(request.after)
     if before.beyond is not None:
         return _beyond(query, searched, request, before, before.beyond)
-    words = _words(query, searched, before)
+    words = lexical.settle(query, searched, lexical.Page(WINDOW), settled=before.settled)
     near = semantic.near_to(question, meaning, limit=WINDOW)
     found = _fused(words, near, meaning, request, before)
     found = replace(found, waiting=waiting(meaning.asked, meaning.known))
     room = request.limit - len(found.hits)
     if found.has_more or not words.has_more:
         return found
-    settled = replace(before, settled=words.any_word, shown=_all_of(before, words.hits, near))
+    settled = Progress(_all_of(before, words.hits, near), None, words.any_word)
     last = lexical.place_of(words.hits[-1])
     rest = _beyond(query, searched, replace(request, limit=max(room, 1)), settled, last)
     return _joined(found, rest, room)
-
-
-def _words(query: Query, searched: Sequence[VisibleRecords], before: Progress) -> Found:
-    """The lexical window. Where few records have all the words, those with some of them are ranked
-    too: whoever asks for likeness of meaning does not ask for every word."""
-    page = lexical.Page(WINDOW)
-    found = lexical.settle(query, searched, page, settled=before.settled)
-    if found.any_word is not None or len(found.hits) >= FEW:
-        return found
-    wider = lexical.settle(query, searched, page, settled={})
-    return replace(wider, few=True) if len(wider.hits) > len(found.hits) else found
 
 
 def _fused(
@@ -108,7 +96,6 @@ def _fused(
         complete=words.complete and len(near) < WINDOW,
         window=WINDOW if words.has_more or len(near) == WINDOW else None,
         any_word=words.any_word,
-        few=words.few,
         suggestions=words.suggestions,
     )
 

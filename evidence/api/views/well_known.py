@@ -53,7 +53,11 @@ class ProtectedResourceView(PublicView):
                 "changes_since_bootstrap": BEGINNING,
                 "blob_indirection": f"data.{BLOB_REFERENCE}.fetch_url",
                 "aggregate": {"endpoint_template": "/v1/streams/{stream}/aggregate"},
-                "search": {"endpoint": "/v1/search", "scope_param": "streams[]"},
+                "search": {
+                    "endpoint": "/v1/search",
+                    "scope_param": "streams[]",
+                    "filter_requires_single_stream": True,
+                },
             },
             "capabilities": {"lexical_retrieval": _lexical()},
         }
