@@ -12,9 +12,9 @@ from typing import Any
 from uuid import UUID
 
 import orjson
-from django.db import connection
 
 from evidence.access.scope import Scope
+from evidence.access.statements import Fragment, fetched_by_one_plan
 from evidence.ledger.entries import GENESIS, Entry, Head, Shown, by_chain, seal
 
 Key = tuple[str, str, str]
@@ -61,7 +61,7 @@ ADD = """
 WITH added AS (INSERT INTO evidence_disclosure ({columns}) VALUES {rows})
 UPDATE evidence_chain c SET seq = n.seq, digest = n.digest, seal = n.seal
 FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::bytea[]) AS n(chain, seq, digest, seal)
-WHERE c.chain = n.chain
+WHERE c.chain = n.chain RETURNING c.seq
 """
 
 
@@ -120,16 +120,17 @@ def _take_hold(
     names: dict[Key, UUID] = {}
     heads: list[Head] = []
     columns = _columns(keys)
-    with connection.cursor() as cursor:
-        cursor.execute(TAKE_HOLD, [*columns, owner_id, GENESIS, list(chains)])
-        for one, stream, key, pseudonym, seq, digest in cursor.fetchall():
-            if pseudonym is None:
-                heads.append(Head(one, seq, bytes(digest)))
-            else:
-                names[one, stream, key] = pseudonym
-        if len(names) < len(keys):
-            cursor.execute(NAMES, columns)
-            names |= {(one, stream, key): name for one, stream, key, name in cursor.fetchall()}
+    values = (*columns, owner_id, GENESIS, list(chains))
+    for one, stream, key, pseudonym, seq, digest in fetched_by_one_plan(
+        Fragment(TAKE_HOLD, values)
+    ):
+        if pseudonym is None:
+            heads.append(Head(one, seq, bytes(digest)))
+        else:
+            names[one, stream, key] = pseudonym
+    if len(names) < len(keys):
+        found = fetched_by_one_plan(Fragment(NAMES, tuple(columns)))
+        names |= {(one, stream, key): name for one, stream, key, name in found}
     return names, heads
 
 
@@ -151,8 +152,7 @@ def _add(entries: Sequence[tuple[bytes, Entry]]) -> None:
         [end.digest for end in ends],
         [seal(end) for end in ends],
     ]
-    with connection.cursor() as cursor:
-        cursor.execute(statement, values)
+    fetched_by_one_plan(Fragment(statement, tuple(values)))
 
 
 def _columns(keys: Sequence[Key]) -> list[list[str]]:
