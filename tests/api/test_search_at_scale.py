@@ -2,6 +2,7 @@
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from itertools import product
 from typing import Any
 
@@ -120,7 +121,10 @@ def test_a_large_count_is_not_made_again_until_something_changes(
 
     monkeypatch.setattr(counting, "_counted", counted)
     monkeypatch.setattr(remembering, "_known", OrderedDict())
-    scaled({(remembering, "LARGE"): 1, (matches, "FEW"): 0})
+    scaled({(remembering, "LARGE"): 1, (matches, "FEW"): 0, (counting, "NARROW"): 0})
+    since = datetime(2026, 2, 1, tzinfo=UTC)
+    late = StreamRequest(name="messages", fields=["id", "subject", "body_text"], since=since)
+    crowded.grant("gina", GrantRequest(connection_ids=[PERSONAL, WORK], streams=[late]))
 
     def count(who: str) -> int:
         told: int = crowded.get("/v1/search", who, q="quokka").body["meta"]["count"]
@@ -133,4 +137,5 @@ def test_a_large_count_is_not_made_again_until_something_changes(
     assert count("eve") == known + 1
     assert len(made) == 2
     assert count("frank") > known + 1
-    assert len(made) == 3
+    assert count("gina") < known
+    assert len(made) == 4
