@@ -110,7 +110,8 @@ DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = PDPP_PGBOUNCER
 DATABASES["default"].setdefault("OPTIONS", {})
 # Behind PgBouncer in transaction mode a prepared statement may meet another server.
-DATABASES["default"]["OPTIONS"]["prepare_threshold"] = None if PDPP_PGBOUNCER else 5
+# Elsewhere the first use prepares it: to plan a search takes longer than to run it.
+DATABASES["default"]["OPTIONS"]["prepare_threshold"] = None if PDPP_PGBOUNCER else 0
 if PDPP_DATABASE_POOL and not PDPP_PGBOUNCER:
     DATABASES["default"]["OPTIONS"]["pool"] = {
         "min_size": 1,

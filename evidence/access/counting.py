@@ -19,6 +19,8 @@ READ_IN_TURN: Final = 4
 """So many times the bound are read at most."""
 WORDS_APART: Final = 2
 """Up to so many words are looked up tier by tier; the ways to combine those of more are too many."""
+TIERS_APART: Final = 2
+"""Of two words so many of the lowest tiers are, which most rows meet; a statement with all is long."""
 NARROW: Final = 10_000
 """So many visible rows a connection are all asked whether they match."""
 
@@ -88,8 +90,10 @@ def parts(terms: Terms) -> list[Part]:
         return [Part(terms.matching)]
     if len(words) == 1:
         return [Part(_at(words[0], tier)) for tier in range(len(words[0]))]
-    ways = sorted(product(*(range(len(tiers)) for tiers in words)), key=sum)
-    return [_part(words, way) for way in ways]
+    low = [tiers[:TIERS_APART] for tiers in words]
+    ways = sorted(product(*(range(len(tiers)) for tiers in low)), key=sum)
+    said = " & ".join(f"({' | '.join(tiers)})" for tiers in low)
+    return [*(_part(words, way) for way in ways), Part(terms.matching, said)]
 
 
 def _at(tiers: Sequence[str], tier: int) -> str:
