@@ -26,7 +26,7 @@ class Kind:
 
     ``prepare`` settles what the entries leave open before anything is written; it raises
     ``ChoiceNeeded``. ``source`` names the declaration, ``label`` the connection that records go to
-    unless the owner names another.
+    unless the owner names another. ``has_local_times``: some may be without a zone.
     """
 
     name: str
@@ -36,6 +36,7 @@ class Kind:
     claim: Claim
     read: Reader
     prepare: Preparer = _as_it_is
+    has_local_times: bool = False
 
     @property
     def declaration(self) -> bytes:

@@ -37,7 +37,8 @@ def part(found: Part) -> str:
     files = "1 file" if len(found.entries) == 1 else f"{len(found.entries):,} files"
     known = found.target.connection_id
     where = f"into {found.target.name} ({known or 'a new connection'})"
-    return f"{found.kind.title}, {files}, {size(found.size)}, {where}"
+    zone = f", times without a zone in {found.options.zone}" if found.kind.has_local_times else ""
+    return f"{found.kind.title}, {files}, {size(found.size)}, {where}{zone}"
 
 
 def finished(run: ImportRun) -> Iterator[str]:

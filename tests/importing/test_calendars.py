@@ -71,6 +71,14 @@ def test_a_whole_day_ends_on_its_last_day() -> None:
     assert holidays["is_all_day"] is True
 
 
+def test_what_cannot_be_read_is_not_quoted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    run(TORTURE / "contacts.vcf")
+    run(TORTURE / "mail.mbox")
+
+    assert "no property" not in caplog.text
+    assert "tnef" not in caplog.text
+
+
 def test_contacts_of_every_version_are_read() -> None:
     run(TORTURE / "contacts.vcf")
 

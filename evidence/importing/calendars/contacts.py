@@ -1,5 +1,6 @@
 """vCard: each card is a contact."""
 
+import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import partial
@@ -15,6 +16,9 @@ from evidence.importing.items import Item, Piece, Pieces, Row, UnreadableError
 from evidence.importing.kinds import Entries, Kind
 from evidence.importing.options import Options
 from evidence.importing.texts import cut, decoded, one_line, storable
+
+# It would quote whatever it cannot read in the server's log.
+logging.getLogger("vobject.base").setLevel(logging.CRITICAL)
 
 
 def _claim(entries: Entries) -> list[Entry]:

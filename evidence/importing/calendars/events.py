@@ -222,6 +222,7 @@ ICALENDAR = Kind(
     title="calendars (iCalendar)",
     source="calendar",
     label="Calendar",
+    has_local_times=True,
     claim=_claim,
     read=_read,
 )

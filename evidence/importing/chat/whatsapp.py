@@ -144,5 +144,6 @@ WHATSAPP = Kind(
     label="WhatsApp",
     claim=_claim,
     prepare=_prepare,
+    has_local_times=True,
     read=_read,
 )

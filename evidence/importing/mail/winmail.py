@@ -1,11 +1,15 @@
 """The files inside a winmail.dat, which Outlook puts around what it sends (TNEF)."""
 
+import logging
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from tnefparse import TNEF
 
 from evidence.importing.texts import decoded, of_html, one_line
+
+# It would speak of each attachment in the server's log.
+logging.getLogger("tnefparse").setLevel(logging.CRITICAL)
 
 MEDIA_TYPE = "application/ms-tnef"
 
