@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
+from django.db import DatabaseError
 from django.utils import timezone
 
 from evidence.importing import uploads
@@ -37,7 +38,9 @@ class Imports:
 
     def job(self) -> Iterator[object]:
         """An export at a time."""
-        for upload in uploads.wanted(self._workspace / "uploads"):
+        root = self._workspace / "uploads"
+        uploads.remove_old(root, now=time.time())
+        for upload in uploads.wanted(root):
             with upload.claimed() as is_ours:
                 if is_ours:
                     self._upload(upload, timezone.now())
@@ -56,7 +59,9 @@ class Imports:
             self._all_parts(found, now, on_run=lambda run: _note(upload, run))
         except Stopped:
             return
-        except (Refusal, UnreadableError, OSError) as error:
+        except DatabaseError:
+            raise  # it is tried again
+        except Exception as error:  # noqa: BLE001 - whatever it was, the next upload is imported
             said = error.message if isinstance(error, Refusal) else type(error).__name__
             upload.save(phase="failed", message=said)
             logger.warning("an upload could not be imported: %s", type(error).__name__)
@@ -72,9 +77,11 @@ class Imports:
                 return
             except UnreadableError as error:
                 logger.warning("a watched export cannot be read: %s", error.remark.code)
-            except (Refusal, OSError) as error:
+            except (DatabaseError, Refusal, OSError) as error:
                 logger.warning("a watched export waits: %s", type(error).__name__)
                 watched.forget(path)
+            except Exception as error:  # noqa: BLE001 - until it changes, for it would fail again
+                logger.warning("a watched export is left out: %s", type(error).__name__)
             yield path
 
     def _all_parts(self, found: Survey, now: datetime, *, on_run: OnRun | None = None) -> None:

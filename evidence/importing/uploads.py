@@ -7,6 +7,7 @@ decided stands beside them, so that whoever does the work finds it after a resta
 import json
 import re
 import secrets
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from evidence.refusals import InvalidRequest
 
 STALE_SECONDS = 60
 """A claim that nobody has renewed for so long belongs to a process that is gone."""
+KEPT_SECONDS = 7 * 24 * 3600
 NAME_BYTES = 150
 _ID = re.compile(r"upl_[0-9a-f]{24}")
 
@@ -117,6 +119,16 @@ def wanted(root: Path) -> list[Upload]:
     folders = sorted(root.glob("upl_*"), key=lambda folder: folder.stat().st_mtime)
     found = (find(root, folder.name) for folder in folders)
     return [upload for upload in found if upload and upload.state.phase == "wanted"]
+
+
+def remove_old(root: Path, *, now: float) -> None:
+    """What nobody wanted imported, and what is done, after a week."""
+    for folder in root.glob("upl_*"):
+        upload = find(root, folder.name)
+        if upload is None or upload.state.phase == "wanted":
+            continue
+        if now - (folder / "state.json").stat().st_mtime > KEPT_SECONDS:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _plain(name: str) -> str:

@@ -39,7 +39,10 @@ class Watched:
         for path in sorted(self.folder.iterdir()):
             if path.name.startswith(".") or path.is_symlink():
                 continue
-            stamp = _stamp(path)
+            try:
+                stamp = _stamp(path)
+            except OSError:  # it has just been taken away
+                continue
             if stamp[2] < now - SETTLED_SECONDS:
                 yield path, stamp
 

@@ -1,5 +1,7 @@
 """An export comes through the browser: it is looked at, confirmed, imported and reported."""
 
+import os
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,6 +131,32 @@ def test_slices_without_the_pages_own_token_are_refused(world: "World", alice: B
     )
 
     assert answer.status_code == 403
+
+
+def test_what_nobody_wants_is_thrown_away_after_a_week(
+    world: "World", alice: Browser, imports: Imports, tmp_path: Path
+) -> None:
+    send(alice, "old.mbox", (TORTURE / "mail.mbox").read_bytes())
+    work(imports)
+    (folder,) = (tmp_path / "imports/uploads").iterdir()
+    then = time.time() - 8 * 24 * 3600
+    os.utime(folder / "state.json", (then, then))
+
+    work(imports)
+
+    assert not folder.exists()
+
+
+def test_what_fails_is_said_and_stops_nothing_else(
+    world: "World", alice: Browser, imports: Imports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
+    address = alice.press(page.form, "start").address
+    monkeypatch.setattr("evidence.importing.background.survey", lambda *_, **__: 1 / 0)
+
+    work(imports)
+
+    assert "Not imported ZeroDivisionError" in alice.open(address).text
 
 
 def test_what_is_no_export_is_said_to_be_none(
