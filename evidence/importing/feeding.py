@@ -56,6 +56,7 @@ class Feed:
         self._seen = seen
         self._spool = spool
         self._marks: deque[Mark] = deque()
+        self._refused: dict[int, Remark] = {}
         self._lock = threading.Lock()
 
     def lines(self) -> Iterator[Line]:
@@ -77,16 +78,16 @@ class Feed:
         with self._lock:
             done = []
             while self._marks and self._marks[0].line <= up_to:
-                done.append(self._marks.popleft())
+                mark = self._marks.popleft()
+                lines = [line for line in self._refused if line <= mark.line]
+                mark.remarks += [self._refused.pop(line) for line in lines]
+                done.append(mark)
             return done
 
     def refused(self, line: int, remark: Remark) -> None:
-        """Notes what the store said of a line."""
+        """Notes what the store said of a line, whose piece may not be through yet."""
         with self._lock:
-            for mark in self._marks:
-                if line <= mark.line:
-                    mark.remarks.append(remark)
-                    return
+            self._refused[line] = remark
 
     def _rest(self) -> Iterator[tuple[int, Piece]]:
         """What a reader does not expect ends its export, not the run."""
@@ -112,10 +113,11 @@ class Feed:
             mark.keys.append(number)
             mark.rows.append(row.stream)
             self.number += 1
-            yield Line(self.number, self._line(row.stream, row.data))
+            # Before the line: once that is out, it may be stored and asked for its files.
             for file in item.files:
                 if (file.stream, file.key) == (row.stream, key):
                     self._spool.put(self.number, file)
+            yield Line(self.number, self._line(row.stream, row.data))
 
     def _line(self, stream: str, data: dict[str, object]) -> bytes:
         return orjson.dumps(
