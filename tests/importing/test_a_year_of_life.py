@@ -32,7 +32,7 @@ def lived(stream: str, connector: str) -> tuple[dict[str, Any], ...]:
         for line in life.records()
         if line["stream"] == stream
         and line["connector_key"] == connector
-        and (line["data"][time_of] or "").startswith(YEAR)
+        and (line["data"].get(time_of) or "").startswith(YEAR)
         and str(line["data"].get("body_text") or line["data"].get("text") or "").isascii()
     ]
     return tuple(sorted(found, key=lambda data: (data[time_of], data["id"])))

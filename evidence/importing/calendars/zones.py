@@ -1,13 +1,16 @@
 """The time zones that a calendar names."""
 
+import re
 from collections.abc import Mapping
-from datetime import date, datetime, tzinfo
+from datetime import date, datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
 from icalendar import Timezone
 from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
 from evidence.importing.calendars.blocks import Block, value
+
+_OFFSET = re.compile(r"(?:UTC|GMT)?([+-])([01]?\d|2[0-3]):?([0-5]\d)?")
 
 
 class Zones:
@@ -21,7 +24,7 @@ class Zones:
 
     def named(self, name: str) -> tzinfo | None:
         if name not in self._known:
-            self._known[name] = _world(name) or self._own(name)
+            self._known[name] = _world(name) or _offset(name) or self._own(name)
         return self._known[name]
 
     def _own(self, name: str) -> tzinfo | None:
@@ -54,6 +57,15 @@ def _world(name: str) -> tzinfo | None:
         except (KeyError, ValueError, OSError):
             continue
     return None
+
+
+def _offset(name: str) -> tzinfo | None:
+    """Some programs name a zone by its distance: ``UTC+02:00``."""
+    found = _OFFSET.fullmatch(name)
+    if found is None:
+        return None
+    minutes = int(found[2]) * 60 + int(found[3] or 0)
+    return timezone(timedelta(minutes=minutes if found[1] == "+" else -minutes))
 
 
 def aware(moment: date, *, zone: tzinfo) -> datetime:
