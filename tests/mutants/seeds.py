@@ -18,6 +18,8 @@ class Mutant(NamedTuple):
 
 
 ACCESS = "evidence/access/"
+CONSENT = "evidence/consent/authorizing/"
+SIGN_INS = ACCESS + "authorizations/"
 READING = "evidence/reading/"
 
 MUTANTS = (
@@ -146,4 +148,37 @@ MUTANTS = (
         "if each.terms.fields.allows(BLOB_REFERENCE))", ")"),
     Mutant("a blob needs no record that names it", ACCESS + "blobs.py",
         "\" AND r.data->%s->>'blob_id' = b.blob_id\"", "\" AND (%s::text IS NOT NULL)\""),
+    Mutant("any verifier is the right one", CONSENT + "server.py",
+        '"S256": code_challenge_method_s256', '"S256": lambda verifier, challenge: True',
+        by="tests/consent/test_codes.py"),
+    Mutant("a code is sent to any address", CONSENT + "validator.py",
+        "return is_plain(redirect_uri) and bool(", "return True or bool(",
+        by="tests/consent/test_codes.py"),
+    Mutant("a code is exchanged for any address", CONSENT + "validator.py",
+        "return sent and bool(request.pdpp_row.redirect_uri == redirect_uri)", "return True",
+        by="tests/consent/test_codes.py"),
+    Mutant("a code is exchanged for another resource", CONSENT + "validator.py",
+        'if sent and the_one(sent, default="/mcp") != resource:', "if False:",
+        by="tests/consent/test_codes.py"),
+    Mutant("a code works again", SIGN_INS + "codes.py",
+        "if row.used_at is not None:", "if False:",
+        by="tests/consent/test_codes.py"),
+    Mutant("a code works for another client", SIGN_INS + "codes.py",
+        "digest=_digest(code), registration=registration).first()", "digest=_digest(code)).first()",
+        by="tests/consent/test_codes.py"),
+    Mutant("a second use of a code is not punished", SIGN_INS + "codes.py",
+        "        _end_what_came_of(row, now)\n", "",
+        by="tests/consent/test_codes.py"),
+    Mutant("a used refresh token works again", SIGN_INS + "families.py",
+        "if link.replaced_at is not None:", "if False:",
+        by="tests/consent/test_refresh.py"),
+    Mutant("a replayed refresh token ends nothing", SIGN_INS + "families.py",
+        "        end_family(family.family_id, now=now)\n        raise Replayed", "        raise Replayed",
+        by="tests/consent/test_refresh.py"),
+    Mutant("what the owner has ended is refreshed", SIGN_INS + "families.py",
+        "    if not usable:", "    if False:",
+        by="tests/consent/test_refresh.py"),
+    Mutant("a stranger makes the server fetch", CONSENT + "authorize.py",
+        "        if not signed_in:\n            return sign_in_first(request)\n        _fetch", "        _fetch",
+        by="tests/consent/test_documents.py"),
 )  # fmt: skip

@@ -9,6 +9,8 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.access.authorizations.families import forget_families
+from evidence.access.authorizations.registrations import forget_unused
 from evidence.access.bookmarks import forget_bookmarks
 from evidence.storing.pruning import ORPHAN_AGE, prune_changes, prune_orphans
 
@@ -35,9 +37,12 @@ class Command(BaseCommand):
         changes = prune_changes(kept_since=kept_since)
         bookmarks = forget_bookmarks(unused_since=kept_since)
         blobs = prune_orphans(unused_since=now - ORPHAN_AGE)
+        programs, sign_ins = forget_unused(now), forget_families(now)
         self.stdout.write(
             f"Forgot {changes} changes and {bookmarks} bookmarks from before"
             f" {kept_since:%Y-%m-%d %H:%M} UTC, and {blobs} blobs that no record names."
+            f" Also {programs} programs that nobody signed in with, and what was left of {sign_ins}"
+            " sign-ins."
         )
 
 
