@@ -19,6 +19,10 @@ from evidence.analyser.terms import TERM_CHARS
 from evidence.analyser.tokens import term_frequencies
 
 TIERS = 4
+END = "\0\0\0"
+"""What stands after a lexeme in the binary form of a tsvector: its end, and that it has no positions.
+No term holds U+0000."""
+
 INDEXED_CHARS = 4_000_000
 
 # PostgreSQL refuses a tsvector whose lexemes take 2**20 bytes or more.
@@ -53,18 +57,34 @@ class _Tiers(NamedTuple):
     tier_of: dict[int, int]
 
 
-def lexemes(fields: Sequence[IndexedField], *, languages: tuple[str, ...]) -> list[str]:
-    """The distinct lexemes of a record. Two fields may share a code; the higher tier then holds."""
+class Joined(NamedTuple):
+    """Distinct lexemes in one string, each followed by END."""
+
+    text: str
+    total: int
+
+
+def joined_lexemes(fields: Sequence[IndexedField], *, languages: tuple[str, ...]) -> Joined:
+    """The distinct lexemes of a record. Two fields may share a code; the higher tier then holds.
+
+    They are joined here because making a string of each of them would be half of the work.
+    """
     by_code: dict[str, _Tiers] = {}
     for field in fields:
         tiers = _tiers(field, languages=languages)
         known = by_code.get(field.code)
         by_code[field.code] = tiers if known is None else _higher(known, tiers)
-    found: list[str] = []
-    for code, (counts, tier_of) in by_code.items():
-        start_of = {count: f"{code}{tier}" for count, tier in tier_of.items()}
-        found += [start_of[count] + term for term, count in counts.items()]
-    return found if len(found) * _LONGEST_BYTES <= LEXEME_BYTES else _fitting(found)
+    count = sum(len(tiers.counts) for tiers in by_code.values())
+    text = "".join([part for code, tiers in by_code.items() for part in _parts(code, tiers)])
+    if count * _LONGEST_BYTES <= LEXEME_BYTES:
+        return Joined(text, count)
+    kept = _fitting(text.split(END)[:-1])
+    return Joined(END.join([*kept, ""]), len(kept))
+
+
+def lexemes(fields: Sequence[IndexedField], *, languages: tuple[str, ...]) -> list[str]:
+    """The same one by one."""
+    return joined_lexemes(fields, languages=languages).text.split(END)[:-1]
 
 
 @lru_cache(maxsize=_CACHED_TIERS)
@@ -90,6 +110,16 @@ def _tiers(field: IndexedField, *, languages: tuple[str, ...]) -> _Tiers:
         count: tier(count, length=length, weight=field.weight) for count in set(counts.values())
     }
     return _Tiers(counts, tier_of)
+
+
+def _parts(code: str, tiers: _Tiers) -> list[str]:
+    """The pieces of the lexemes of one field."""
+    counts, tier_of = tiers
+    start_of = {count: f"{code}{tier}" for count, tier in tier_of.items()}
+    parts: list[str] = []
+    for term, count in counts.items():
+        parts += start_of[count], term, END
+    return parts
 
 
 def _higher(one: _Tiers, other: _Tiers) -> _Tiers:

@@ -12,6 +12,8 @@ from datetime import UTC, datetime, timedelta
 import orjson
 from django.db import connection
 
+from evidence.analyser.lexemes import Joined
+
 NULL = b"\\N"
 BINARY_NULL = struct.pack(">i", -1)
 _BINARY_START = b"PGCOPY\n\xff\r\n\0" + bytes(8)
@@ -92,11 +94,10 @@ def binary_halves(value: Sequence[float] | None) -> bytes:
     return struct.pack(f">ihh{count}e", 4 + 2 * count, count, 0, *value)
 
 
-def binary_terms(lexemes: Sequence[str]) -> bytes:
+def binary_terms(lexemes: Joined) -> bytes:
     """A tsvector of distinct lexemes in any order, none of them with a position."""
-    # Each is followed by its end and by sixteen bits that count its positions.
-    encoded = "\0\0\0".join([*lexemes, ""]).encode()
-    return struct.pack(">ii", len(encoded) + 4, len(lexemes)) + encoded
+    encoded = lexemes.text.encode()
+    return struct.pack(">ii", len(encoded) + 4, lexemes.total) + encoded
 
 
 def copy_rows(into: str, rows: Iterable[bytes]) -> None:

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from evidence.analyser import VERSION
-from evidence.analyser.lexemes import IndexedField, lexemes
+from evidence.analyser.lexemes import IndexedField, joined_lexemes
 from evidence.declarations.layout import columns, links
 from evidence.declarations.types import TITLE_ROLE, StreamDeclaration
 from evidence.declarations.values import field_text, instant, sort_key
@@ -82,7 +82,7 @@ def _search(
         copying.binary_text(target.connection_id),
         copying.binary_text(target.stream.name),
         copying.binary_text(key),
-        copying.binary_terms(lexemes(fields, languages=target.languages)),
+        copying.binary_terms(joined_lexemes(fields, languages=target.languages)),
         copying.binary_moment(authored_at),
         copying.binary_small(VERSION),
     )

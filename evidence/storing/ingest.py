@@ -8,6 +8,7 @@ run that was cut short is completed by another.
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -77,7 +78,7 @@ def ingest_stream(
     """
     where = destinations.one_of(owner_id, connection_id=connection_id, stream=stream)
     preparer = Preparer(where, Address(connection_id, stream), now)
-    return _ingest(lines, preparer, Run(now, replace))
+    return _ingest(lines, preparer, Run(now, replace), Upkeep())
 
 
 def ingest_lines(
@@ -88,25 +89,28 @@ def ingest_lines(
     replace: bool = False,
     on_receipt: OnReceipt | None = None,
     on_progress: OnProgress | None = None,
+    beside: Executor | None = None,
 ) -> Outcome:
     """Lines ``{connection_id, stream, key, data, emitted_at, op}`` of any connection of the owner.
 
-    ``on_progress`` is called after each batch, which is durable by then. Raises
+    ``on_progress`` is called after each batch, which is durable by then; the search index is kept
+    up ``beside`` where ``indexes.a_thread_beside`` gives a thread for it. Raises
     ``IngestStorageError`` when a batch could not be stored; earlier ones stay.
     """
     preparer = Preparer(destinations.all_of(owner_id), None, now)
-    return _ingest(lines, preparer, Run(now, replace), on_receipt, on_progress)
+    upkeep = Upkeep(beside)
+    return _ingest(lines, preparer, Run(now, replace), upkeep, on_receipt, on_progress)
 
 
 def _ingest(
     lines: Iterable[Line],
     preparer: Preparer,
     run: Run,
+    upkeep: Upkeep,
     on_receipt: OnReceipt | None = None,
     on_progress: OnProgress | None = None,
 ) -> Outcome:
     outcome = Outcome()
-    upkeep = Upkeep()
     for batch in ahead(preparer.batches(lines)):
         written = write(batch.records, run=run)
         _count(outcome, batch, written, on_receipt)

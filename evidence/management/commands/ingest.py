@@ -1,5 +1,6 @@
 """``manage.py ingest FILE|DIR|-``: records from a file, an export's folder or standard input."""
 
+import gc
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,6 +18,7 @@ from typing_extensions import override
 from evidence.management import exports
 from evidence.models.owners import the_owner
 from evidence.refusals import Refusal
+from evidence.storing.indexes import a_thread_beside
 from evidence.storing.ingest import Outcome, ingest_lines
 from evidence.storing.lines import read_lines
 from evidence.storing.receipts import MEANINGS, Receipt
@@ -24,6 +26,8 @@ from evidence.storing.receipts import MEANINGS, Receipt
 MIB = 1024 * 1024
 LONGEST_MIB = 16
 RECEIPTS_SHOWN = 20
+OBJECTS_BETWEEN_COLLECTIONS = 200_000
+SWITCH_SECONDS = 0.0005
 
 
 class Command(BaseCommand):
@@ -91,6 +95,8 @@ class Command(BaseCommand):
         self, source: str, owner_id: str, now: datetime, options: dict[str, Any]
     ) -> Outcome:
         with ExitStack() as stack:
+            stack.enter_context(_to_ourselves())
+            beside = stack.enter_context(a_thread_beside())
             stream = stack.enter_context(_opened(source))
             on_receipt = stack.enter_context(_receipts(options["receipts"]))
             on_progress = stack.enter_context(_progress(_size(source)))
@@ -101,6 +107,7 @@ class Command(BaseCommand):
                 replace=options["replace"],
                 on_receipt=on_receipt,
                 on_progress=on_progress,
+                beside=beside,
             )
 
     def _report(self, outcome: Outcome) -> None:
@@ -131,6 +138,23 @@ def _size(source: str) -> int | None:
     if source == "-" or not _file(source).is_file():
         return None
     return _file(source).stat().st_size
+
+
+@contextmanager
+def _to_ourselves() -> Iterator[None]:
+    """For a process that does nothing else: what it allocates is no garbage and has no cycles, and
+    whoever has an answer of the database is not kept waiting by whoever prepares records."""
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
+    sys.setswitchinterval(SWITCH_SECONDS)
+    try:
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+        gc.set_threshold(*threshold)
+        gc.unfreeze()
 
 
 @contextmanager
