@@ -2,11 +2,13 @@
 
 import io
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.db import OperationalError
 
 from evidence.models.connections import Connection
 from evidence.models.sources import Source
@@ -145,3 +147,29 @@ def test_ingest_says_which_file_is_not_there(world: World) -> None:
     assert fails("ingest", "/nowhere/records.jsonl")[2] == (
         "/nowhere/records.jsonl: No such file or directory"
     )
+
+
+def test_a_large_import_merges_its_search_text_beside_the_load(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evidence.storing.batches.RECORDS_AT_ONCE", 3)
+    monkeypatch.setattr("evidence.storing.indexes.PENDING_RECORDS", 5)
+    monkeypatch.setattr("evidence.storing.indexes.MOST_PENDING_RECORDS", 7)
+    folder = export(tmp_path, *(note(f"n{number}") for number in range(40)))
+    run("ingest", str(folder), "--set-up")
+    assert "note" in stored.terms("cin_notes", "n39")
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("merge")]
+
+
+def test_an_index_that_cannot_be_merged_beside_the_load_ends_it(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise OperationalError("disk full")
+
+    monkeypatch.setattr("evidence.storing.indexes.PENDING_RECORDS", 1)
+    monkeypatch.setattr("evidence.storing.indexes.merge", fail)
+    folder = export(tmp_path, note("a"))
+    _, _, why = fails("ingest", str(folder), "--set-up")
+    assert "What was stored before stays." in why
+    assert stored.data("cin_notes", "a")
