@@ -21,6 +21,9 @@ ACCESS = "evidence/access/"
 CONSENT = "evidence/consent/authorizing/"
 SIGN_INS = ACCESS + "authorizations/"
 READING = "evidence/reading/"
+PAGES = "evidence/consent/"
+REVIEW = "tests/consent/test_review.py::"
+CONNECTED = "tests/consent/test_connected.py::"
 
 MUTANTS = (
     Mutant("every stream of the connection is read", ACCESS + "rows.py",
@@ -181,4 +184,45 @@ MUTANTS = (
     Mutant("a stranger makes the server fetch", CONSENT + "authorize.py",
         "        if not signed_in:\n            return sign_in_first(request)\n        _fetch", "        _fetch",
         by="tests/consent/test_documents.py"),
+    Mutant("what was not shown is approved", PAGES + "deciding.py",
+        "if not mark or not revisions.is_same(given, self._revision(mark)):", "if False:",
+        by=REVIEW + "test_what_was_not_shown_last_is_shown_again_and_not_approved"),
+    Mutant("a revision forgets the rights", PAGES + "revisions.py",
+        '"streams": frozen(source.terms, time_fields={}),', '"streams": [],',
+        by=REVIEW + "test_what_was_not_shown_last_is_shown_again_and_not_approved"),
+    Mutant("a revision forgets the declaration", PAGES + "revisions.py",
+        '"declaration": source.offer.declaration_pk,', '"declaration": 0,',
+        by=REVIEW + "test_what_changed_since_it_was_shown_is_shown_again"),
+    Mutant("what one owner was shown another approves", PAGES + "revisions.py",
+        '"user": user_pk,', '"user": 0,',
+        by=REVIEW + "test_what_somebody_else_was_shown_is_not_approved"),
+    Mutant("anybody answers for the owner", PAGES + "deciding.py",
+        "    if not is_owner(request.user):", "    if False:",
+        by=REVIEW + "test_only_the_owner_is_asked_and_heard"),
+    Mutant("an approval holds as often as it is sent", PAGES + "deciding.py",
+        "if (before := approved_before(mark)) is not None:", "if (before := None) is not None:",
+        by=REVIEW + "test_the_button_pressed_twice_allows_once"),
+    Mutant("the time is not narrowed by the owner", PAGES + "stream_form.py",
+        "since=_latest(bounds.since, None if since is None else _midnight(since)),",
+        "since=bounds.since,",
+        by=REVIEW + "test_the_token_reads_what_was_shown_and_nothing_else"),
+    Mutant("the owner can give more time than was asked for", PAGES + "stream_form.py",
+        "since=_latest(bounds.since, None if since is None else _midnight(since)),",
+        "since=None if since is None else _midnight(since),",
+        by=REVIEW + "test_a_request_is_ticked_as_it_was_asked_and_can_only_be_narrowed"),
+    Mutant("the connections of a stream are not narrowed", ACCESS + "resolving.py",
+        "else connection_ids.intersection(request.connection_ids),", "else connection_ids,",
+        by=REVIEW + "test_a_request_names_its_connections_by_stream"),
+    Mutant("a successor shows other fields", ACCESS + "narrowing.py",
+        "if not _is_part(new.fields, old.fields):", "if False:",
+        by=CONNECTED + "test_a_successor_is_never_wider"),
+    Mutant("a successor reaches further back", ACCESS + "narrowing.py",
+        "if not _is_during(new.time, old.time):", "if False:",
+        by=CONNECTED + "test_a_successor_is_never_wider"),
+    Mutant("a narrowed grant goes on beside its successor", ACCESS + "narrowing.py",
+        "Grant.unscoped.filter(pk=old.pk).update(superseded_by=successor)", "pass",
+        by=CONNECTED + "test_narrowing_takes_away_from_the_next_request_on"),
+    Mutant("a paused grant goes on", ACCESS + "tokens.py",
+        "reading = [row for row in alive if not row[6]]", "reading = alive",
+        by=CONNECTED + "test_a_paused_app_reads_nothing_from_the_next_request_until_it_is_resumed"),
 )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The owner's pages in a real browser."""

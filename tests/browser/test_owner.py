@@ -1,0 +1,170 @@
+"""The owner in a real browser: signs in, is asked, narrows, allows, and ends it."""
+
+import json
+from typing import Any
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+import pytest
+from django.utils import timezone
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+
+from evidence.access.issuing import GrantRequest, issue, mint_token, register_client
+from evidence.access.resolving import StreamRequest
+from evidence.models.grants import Package
+from tests.browser.chromium import (
+    DESKTOP,
+    PHONE,
+    chromium,
+    fill,
+    overflows,
+    press,
+    resize,
+    text,
+    tick,
+    wait_for,
+)
+from tests.browser.conftest import PASSWORD
+from tests.world import BANK, World
+
+CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+MESSAGES = "/v1/streams/messages/records"
+
+
+def question(server: Any) -> str:
+    """The address to which a client that has just registered sends the browser. Its own is another
+    origin: the answer has to get past the policy of the page."""
+    callback = server.url.replace("localhost", "127.0.0.1") + "/"
+    metadata = {"client_name": "Scribe", "redirect_uris": [callback]}
+    headers = {"Content-Type": "application/json"}
+    request = Request(  # noqa: S310 - the server of the test
+        f"{server.url}/oauth/register", json.dumps(metadata).encode(), headers
+    )
+    with urlopen(request) as answer:  # noqa: S310 - likewise
+        client_id = json.load(answer)["client_id"]
+    query = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": callback,
+        "code_challenge": CHALLENGE,
+        "code_challenge_method": "S256",
+        "state": "xyz",
+    }
+    return f"{server.url}/oauth/authorize?{urlencode(query)}"
+
+
+def sign_in(browser: Chrome) -> None:
+    fill(browser, "username", "alice")
+    fill(browser, "password", PASSWORD)
+    browser.find_element(By.CSS_SELECTOR, "main button, form [type=submit]").click()
+
+
+def signed_in(world: World) -> Package:
+    """What a client holds that was allowed just now."""
+    request = GrantRequest(connection_ids=[BANK], streams=[StreamRequest(name="transactions")])
+    client = register_client("Scribe", owner_id=world.owner_id, now=timezone.now())
+    return issue([request], client=client, now=timezone.now())[0]
+
+
+def allowed(browser: Chrome) -> Package:
+    wait_for(browser, "Personal records")
+    assert "code=" in browser.current_url
+    assert "state=xyz" in browser.current_url
+    return Package.unscoped.order_by("-created_at")[0]
+
+
+def test_from_the_question_to_the_end_of_the_access(
+    served: World, live_server: Any, browser: Chrome
+) -> None:
+    browser.get(question(live_server))
+    sign_in(browser)
+    wait_for(browser, "Scribe asks to read some of your records")
+    assert "Not verified" in text(browser)
+    tick(browser, "Personal mail")
+    wait_for(browser, "5 records")
+    tick(browser, "Only some of it")
+    tick(browser, "Body text")
+    wait_for(browser, "the field Body text")
+    press(browser, "Allow")
+
+    package = allowed(browser)
+    token = mint_token(package, resource="/v1", now=timezone.now())
+    listed = served.get(MESSAGES, token)
+    assert len(listed.ids) == 5
+    assert "body_text" not in listed.body["data"][0]["data"]
+
+    browser.get(f"{live_server.url}/connected")
+    wait_for(browser, "Scribe")
+    assert "Last used just now" in text(browser)
+    press(browser.find_element(By.CSS_SELECTOR, "[aria-label=Scribe]"), "Disconnect")
+    wait_for(browser, "Disconnect Scribe?")
+    assert served.get(MESSAGES, token).status == 200
+    press(browser, "Disconnect it")
+    wait_for(browser, "Scribe is disconnected.")
+    assert served.get(MESSAGES, token).error["code"] == "grant_revoked"
+
+
+def test_an_answer_pressed_before_the_count_is_shown_again_without_scripts(
+    served: World, live_server: Any
+) -> None:
+    with chromium(scripts=False) as browser:
+        browser.get(question(live_server))
+        sign_in(browser)
+        wait_for(browser, "Scribe asks")
+        tick(browser, "Bank account")
+        press(browser, "Allow")
+        wait_for(browser, "not what you were shown last")
+        assert "3 records" in text(browser)
+        press(browser, "Allow")
+        allowed(browser)
+
+
+@pytest.mark.parametrize("deed", ["Pause", "Disconnect"])
+def test_an_app_is_stopped_in_two_presses(
+    served: World, live_server: Any, browser: Chrome, deed: str
+) -> None:
+    browser.get(f"{live_server.url}/connected")
+    sign_in(browser)
+    wait_for(browser, "Connected apps")
+    press(browser, deed)  # of Bob, who comes first
+    wait_for(browser, f"{deed} Bob?")
+    press(browser, f"{deed} it")
+    wait_for(browser, "Bob is")
+
+    assert served.get(MESSAGES, "bob").status == 403
+    assert served.get("/v1/streams/transactions/records", "charlie").status == 200
+
+
+def test_the_connect_page_sees_a_sign_in_and_the_first_call_by_itself(
+    served: World, live_server: Any, browser: Chrome
+) -> None:
+    browser.get(f"{live_server.url}/connect")
+    sign_in(browser)
+    wait_for(browser, "Waiting for an agent")
+    assert f"claude mcp add --transport http pdpp {live_server.url}/mcp" in text(browser)
+
+    package = signed_in(served)
+    wait_for(browser, "Waiting for its first call")
+    token = mint_token(package, resource="/v1", now=timezone.now())
+    served.get("/v1/streams/transactions/records", token)
+    wait_for(browser, "It works.")
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+@pytest.mark.parametrize("page", ["question", "/connect", "/connected"])
+def test_no_page_has_to_be_moved_sideways(
+    served: World, live_server: Any, browser: Chrome, page: str, size: tuple[int, int]
+) -> None:
+    address = question(live_server) if page == "question" else live_server.url + page
+    browser.get(address)
+    sign_in(browser)
+    wait_for(browser, "Sign out")
+    resize(browser, size)
+
+    assert not overflows(browser)
+    for each in browser.find_elements(By.CSS_SELECTOR, "details:not([open]) > summary"):
+        if each.is_displayed():
+            browser.execute_script("arguments[0].parentElement.open = true", each)
+    assert not overflows(browser)
+    resize(browser, DESKTOP)
