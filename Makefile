@@ -14,13 +14,14 @@
 #             floor; CORPUS=DIR takes prepared ones, one or a folder of them (bench/speed)
 # make import-large  generate a mailbox of 4 GB and a Health export of 2 GB, import both, and say what
 #             memory and time that took; MAIL_MB and HEALTH_MB make them smaller (bench/importing)
+# make screenshots  take the pictures of the owner's pages in docs/; needs chromium and its driver
 # Each makes .venv first and installs what is missing.
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-.PHONY: agent-eval bench conformance coverage import-large mutants relevance semantic run sign-in test check format clean
+.PHONY: screenshots agent-eval bench conformance coverage import-large mutants relevance semantic run sign-in test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -68,6 +69,9 @@ bench: .venv/runtime
 	$(BIN)/python -m bench.speed
 
 semantic: .venv/semantic
+
+screenshots: .venv/development
+	$(BIN)/python -m tests.browser.screenshots docs
 
 format: .venv/development
 	$(BIN)/ruff format .

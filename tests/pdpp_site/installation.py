@@ -98,9 +98,9 @@ def installed() -> Iterator[Installation]:
 
 
 @contextlib.contextmanager
-def running(installation: Installation) -> Iterator[Running]:
+def running(installation: Installation, **more: str) -> Iterator[Running]:
     """The server from its welcome to its end."""
-    process = installation.manage("run")
+    process = installation.manage("run", **more)
     server = Running(process)
     streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
     readers = [threading.Thread(target=server.follow, args=[stream]) for stream in streams]

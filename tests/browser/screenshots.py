@@ -1,0 +1,92 @@
+"""Pictures of the owner's pages for ``docs/``, over the demo life: ``make screenshots``.
+
+``python -m tests.browser.screenshots [FOLDER]`` makes an installation of its own and takes it away.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+
+from tests.browser.chromium import DESKTOP, PHONE, chromium, fill, press, resize, tick, wait_for
+from tests.pdpp_site.installation import installed, running
+
+CALLBACK = "http://localhost:33418/callback"
+CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
+PASSWORD = "correct horse battery"
+Shot = Callable[[str], None]
+
+
+def main(folder: Path) -> None:
+    with installed() as installation, running(installation, PDPP_DEMO="true") as server:
+        found = re.search(r"http\S+/set-up/\S+", server.printed)
+        assert found is not None, server.printed
+        base = found.group().partition("/set-up/")[0]
+        with chromium() as browser:
+            _set_up(browser, found.group())
+            _all_pages(browser, base, lambda name: _both(browser, folder, name))
+
+
+def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
+    browser.get(f"{base}/connect")
+    wait_for(browser, "Waiting for an agent")
+    shot("connect")
+    browser.get(_question(base))
+    wait_for(browser, "asks to read")
+    boxes = browser.find_elements(By.CSS_SELECTOR, ".connections .box")
+    boxes[-1].click()
+    wait_for(browser, "See the newest")
+    tick(browser, "See the newest")
+    browser.execute_script("scrollTo(0, 0)")
+    shot("consent")
+    press(browser, "Allow")
+    browser.get(f"{base}/connected")
+    wait_for(browser, "Claude Code")
+    shot("connected")
+    press(browser, "Narrow")
+    wait_for(browser, "Narrow it")
+    shot("narrow")
+
+
+def _both(browser: Chrome, folder: Path, name: str) -> None:
+    for ending, size in (("", DESKTOP), ("-phone", PHONE)):
+        resize(browser, size)
+        browser.save_screenshot(str(folder / f"{name}{ending}.png"))
+    resize(browser, DESKTOP)
+
+
+def _set_up(browser: Chrome, link: str) -> None:
+    browser.get(link)
+    fill(browser, "username", "alice")
+    for each in browser.find_elements(By.CSS_SELECTOR, "input[type=password]"):
+        each.send_keys(PASSWORD)
+    press(browser, "Save and sign in")
+    wait_for(browser, "who may read")
+
+
+def _question(base: str) -> str:
+    """Where a program sends the browser that has just registered itself."""
+    metadata = {"client_name": "Claude Code", "redirect_uris": [CALLBACK]}
+    headers = {"Content-Type": "application/json"}
+    request = Request(f"{base}/oauth/register", json.dumps(metadata).encode(), headers)  # noqa: S310
+    with urlopen(request) as answer:  # noqa: S310 - our own server
+        client_id = json.load(answer)["client_id"]
+    query = {
+        "response_type": "code",
+        "client_id": client_id,
+        "redirect_uri": CALLBACK,
+        "code_challenge": CHALLENGE,
+        "code_challenge_method": "S256",
+        "state": "xyz",
+    }
+    return f"{base}/oauth/authorize?{urlencode(query)}"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "docs"))
