@@ -64,6 +64,7 @@ UNREFRESHED_SECONDS: Final = 3_600
 REFRESH_SECONDS: Final = 90 * 86_400
 QUESTION_SECONDS: Final = 300
 POLL_SECONDS: Final = 2
+OPEN_QUESTIONS: Final = 50
 
 # Programs that register themselves: how many in an hour from one address and from all together, and
 # how long a registration is kept that nobody has signed in with.

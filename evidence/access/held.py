@@ -97,6 +97,12 @@ def usable_until(package_id: str, *, now: datetime) -> tuple[bool, datetime | No
     return bool(last), last[0] if last else None
 
 
+def may_go_on(package_id: str, *, now: datetime) -> bool:
+    """Whether anything of a package can be used now or once the owner ends a pause."""
+    rows = grants_with_state(now).filter(package_id=package_id)
+    return any(in_state(rows, state).exists() for state in (State.ACTIVE, State.PAUSED))
+
+
 def connection_labels(owner_id: str) -> Mapping[str, str]:
     """connection_id -> label of every connection, ended ones included; one query."""
     rows = Connection.unscoped.filter(owner_id=owner_id)

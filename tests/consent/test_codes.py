@@ -282,6 +282,20 @@ def test_the_page_may_lead_to_the_client_and_nowhere_else(asking: Asking) -> Non
     assert "frame-ancestors 'none'" in policy
 
 
+@pytest.mark.parametrize(
+    ("redirect_uri", "allowed"),
+    [("http://[::1]:5/callback", "http:"), ("cursor://anysphere.mcp/callback", "cursor:")],
+)
+def test_where_no_policy_can_name_the_client_its_scheme_is_named(
+    world: World, redirect_uri: str, allowed: str
+) -> None:
+    asking = Asking.registered(redirect_uris=[redirect_uri])
+
+    policy = asking.ask(redirect_uri=redirect_uri)["Content-Security-Policy"]
+
+    assert f"form-action 'self' {allowed};" in policy
+
+
 def test_an_unknown_scope_is_left_out(asking: Asking) -> None:
     tokens = asking.tokens(scope="records:read everything")
 

@@ -188,6 +188,23 @@ def test_a_device_may_ask_for_particular_fields(world: World, device: Asking) ->
     assert {name for each in listed.body["data"] for name in each["data"]} == {"id", "subject"}
 
 
+def test_a_client_has_only_so_many_questions_open(
+    device: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "OPEN_QUESTIONS", 1)
+    start(device)
+
+    answers = [
+        device.program.post("/oauth/device_authorization", {"client_id": device.client_id}),
+        device.program.post("/oauth/par", {"client_id": device.client_id}),
+        connect(device),
+    ]
+
+    assert [(each.status_code, each.json()["error"]) for each in answers] == [
+        (429, "slow_down")
+    ] * 3
+
+
 # pdpp connect (contract 1.8)
 
 

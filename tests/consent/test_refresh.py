@@ -7,7 +7,7 @@ import time_machine
 from django.utils import timezone
 
 from evidence import limits
-from evidence.access.issuing import revoke_grant, revoke_package
+from evidence.access.issuing import pause_client, resume_client, revoke_grant, revoke_package
 from evidence.models.authorizations import RefreshFamily
 from evidence.models.grants import Grant, Package
 from tests.consent.client import ORIGIN, Asking
@@ -72,6 +72,17 @@ def test_nothing_is_refreshed_once_the_owner_has_ended_it(asking: Asking, ended:
     assert refused.json()["error"] == "invalid_grant"
     assert refused.json()["fresh_authorization_required"] is True
     assert post(tokens["access_token"]).status_code == 401
+
+
+def test_a_pause_stops_reading_and_not_the_sign_in(asking: Asking) -> None:
+    tokens = asking.tokens()
+    pause_client(asking.client_id, now=timezone.now())
+
+    refreshed = asking.refresh(tokens["refresh_token"]).json()
+
+    assert post(refreshed["access_token"]).status_code != 200
+    resume_client(asking.client_id)
+    assert post(refreshed["access_token"]).status_code == 200
 
 
 def test_a_refresh_token_is_good_for_its_own_client_alone(asking: Asking) -> None:

@@ -179,7 +179,7 @@ MUTANTS = (
         "        end_family(family.family_id, now=now)\n        raise Replayed", "        raise Replayed",
         by="tests/consent/test_refresh.py"),
     Mutant("what the owner has ended is refreshed", SIGN_INS + "families.py",
-        "    if not usable:", "    if False:",
+        "    if not may_go_on(family.package_id, now=now):", "    if False:",
         by="tests/consent/test_refresh.py"),
     Mutant("a stranger makes the server fetch", CONSENT + "authorize.py",
         "        if not signed_in:\n            return sign_in_first(request)\n        _fetch", "        _fetch",

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from evidence import limits
-from evidence.access.held import usable_until
+from evidence.access.held import may_go_on
 from evidence.access.issuing import keep_token
 from evidence.access.secrets import bearer_digest, digest_for, new_id
 from evidence.models.authorizations import FamilyMember, RefreshFamily, RefreshToken
@@ -67,8 +67,7 @@ def present(refresh_token: str, *, registration: Registration, now: datetime) ->
         raise Replayed
     if family.revoked_at is not None or link.expires_at <= now:
         raise Ended
-    usable, _ = usable_until(family.package_id, now=now)
-    if not usable:
+    if not may_go_on(family.package_id, now=now):
         raise Ended
     return Standing(family=family, link=link)
 

@@ -8,11 +8,13 @@ from evidence import limits
 from evidence.access.secrets import digest_for, new_id
 from evidence.models.authorizations import PendingRequest
 from evidence.models.registrations import Registration
+from evidence.refusals import RateLimitExceeded
 
 Kind = PendingRequest.Kind
 ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
 """No vowels and no digits: nothing to misread, and no words (RFC 8628, 6.1)."""
 KEPT = timedelta(days=1)
+TOO_MANY = "The client has too many requests open."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,8 +35,14 @@ def open_request(
     now: datetime,
     typed: bool = False,
 ) -> Opened:
-    """A question for five minutes; with a code for a person to type where ``typed``."""
+    """A question for five minutes; with a code for a person to type where ``typed``.
+
+    Raises ``RateLimitExceeded`` where the client has too many open.
+    """
     PendingRequest.unscoped.filter(expires_at__lt=now - KEPT).delete()
+    mine = PendingRequest.unscoped.filter(registration=registration, expires_at__gt=now)
+    if mine.count() >= limits.OPEN_QUESTIONS:
+        raise RateLimitExceeded(message=TOO_MANY, retry_after=limits.QUESTION_SECONDS)
     handle = secrets.token_urlsafe(32)
     user_code = new_user_code() if typed else None
     row = PendingRequest.unscoped.create(

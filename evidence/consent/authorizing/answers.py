@@ -13,6 +13,7 @@ from django.shortcuts import render, resolve_url
 
 from evidence.consent.authorizing.redirects import origin_of
 from evidence.consent.owners_only import fenced, is_owner
+from evidence.refusals import RateLimitExceeded
 
 View = Callable[[HttpRequest], HttpResponse]
 NEVER_KEPT = {"Cache-Control": "no-store", "Pragma": "no-cache"}
@@ -29,6 +30,13 @@ def refused(error: str, description: str, *, status: int = 400, **more: Any) -> 
     body = {"error": error, "error_description": description, **more, "request_id": request_id}
     response = said(body, status=status)
     response["Request-Id"] = response["X-Request-Id"] = request_id
+    return response
+
+
+def slowed(refusal: RateLimitExceeded) -> JsonResponse:
+    """Too much in too short a time."""
+    response = refused("slow_down", refusal.message, status=429)
+    response["Retry-After"] = str(refusal.extra["retry_after"])
     return response
 
 

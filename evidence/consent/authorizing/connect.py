@@ -20,7 +20,7 @@ from evidence import limits
 from evidence.access import rights
 from evidence.access.authorizations import minting, pending, registrations
 from evidence.consent.authorizing import introductions, questions
-from evidence.consent.authorizing.answers import refused, said
+from evidence.consent.authorizing.answers import refused, said, slowed
 from evidence.consent.authorizing.device import waiting
 from evidence.consent.authorizing.resources import SCOPE, the_one
 from evidence.refusals import RateLimitExceeded
@@ -45,20 +45,20 @@ def agent_connect(request: HttpRequest) -> HttpResponse:
     try:
         pushed = _pushed(sent, now)
         registration = _registration(request, sent, pushed, now)
+        opened = pending.open_request(
+            pending.Kind.CONNECT,
+            pushed.parameters if pushed is not None else "",
+            registration=registration,
+            resource=resource,
+            now=now,
+            typed=True,
+        )
     except _WrongError as error:
         return refused(error.error, str(error), status=error.status)
     except introductions.NotAcceptedError as error:
         return refused("invalid_request", str(error))
     except RateLimitExceeded as refusal:
-        return refused("slow_down", refusal.message, status=429)
-    opened = pending.open_request(
-        pending.Kind.CONNECT,
-        pushed.parameters if pushed is not None else "",
-        registration=registration,
-        resource=resource,
-        now=now,
-        typed=True,
-    )
+        return slowed(refusal)
     return said(_attempt(opened, registration), status=201)
 
 

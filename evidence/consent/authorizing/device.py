@@ -16,7 +16,7 @@ from evidence import limits
 from evidence.access.authorizations import pending, registrations
 from evidence.consent.asking import Asked
 from evidence.consent.authorizing import details
-from evidence.consent.authorizing.answers import for_the_owner, refused, said, told
+from evidence.consent.authorizing.answers import for_the_owner, refused, said, slowed, told
 from evidence.consent.authorizing.clients import asking
 from evidence.consent.authorizing.parties import NotRecognisedError, recognised
 from evidence.consent.authorizing.questions import claims
@@ -24,6 +24,7 @@ from evidence.consent.authorizing.resources import the_one
 from evidence.consent.authorizing.server import DEVICE_GRANT
 from evidence.consent.deciding import Approved, Denied, decided, review
 from evidence.consent.owners_only import fenced
+from evidence.refusals import RateLimitExceeded
 
 if TYPE_CHECKING:
     from evidence.models.authorizations import PendingRequest
@@ -47,14 +48,17 @@ def device_authorization(request: HttpRequest) -> HttpResponse:
     resource = the_one(request.POST.getlist("resource"), default="/mcp")
     if resource is None:
         return refused("invalid_target", "The resource is not one of this server.")
-    opened = pending.open_request(
-        pending.Kind.DEVICE,
-        urlencode({"authorization_details": request.POST.get("authorization_details", "")}),
-        registration=registration,
-        resource=resource,
-        now=timezone.now(),
-        typed=True,
-    )
+    try:
+        opened = pending.open_request(
+            pending.Kind.DEVICE,
+            urlencode({"authorization_details": request.POST.get("authorization_details", "")}),
+            registration=registration,
+            resource=resource,
+            now=timezone.now(),
+            typed=True,
+        )
+    except RateLimitExceeded as refusal:
+        return slowed(refusal)
     return said({"device_code": opened.handle, **waiting(opened)})
 
 

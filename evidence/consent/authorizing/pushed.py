@@ -18,9 +18,10 @@ from django.views.decorators.http import require_POST
 from evidence import limits
 from evidence.access.authorizations import pending
 from evidence.consent.authorizing import details, questions
-from evidence.consent.authorizing.answers import refused, said
+from evidence.consent.authorizing.answers import refused, said, slowed
 from evidence.consent.authorizing.parties import NotRecognisedError, recognised
 from evidence.consent.authorizing.resources import the_one
+from evidence.refusals import RateLimitExceeded
 
 LARGEST = 256 * 1024
 
@@ -41,6 +42,8 @@ def push(request: HttpRequest) -> HttpResponse:
         return refused("invalid_client", str(error), status=401 if error.tried else 400)
     except details.NotUnderstoodError as error:
         return refused("invalid_authorization_details", str(error))
+    except RateLimitExceeded as refusal:
+        return slowed(refusal)
     except questions.UnanswerableError as error:
         return refused("invalid_request", str(error))
     except questions.RefusedError as error:

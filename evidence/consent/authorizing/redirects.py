@@ -56,6 +56,8 @@ def host_of(uri: str) -> str:
 
 
 def origin_of(uri: str) -> str:
-    """What a content security policy has to allow for a form whose answer leads there."""
+    """What a content security policy has to allow for a form whose answer leads there. A policy can
+    name neither an IPv6 address nor the host of a program's own scheme: then the scheme has to do."""
     parts = urlsplit(uri)
-    return f"{parts.scheme}://{parts.netloc}" if parts.netloc else f"{parts.scheme}:"
+    nameable = parts.scheme in ("http", "https") and "[" not in parts.netloc
+    return f"{parts.scheme}://{parts.netloc}" if nameable else f"{parts.scheme}:"

@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST
 from evidence import limits
 from evidence.access.authorizations import registrations
 from evidence.consent.authorizing import introductions
-from evidence.consent.authorizing.answers import refused, said
+from evidence.consent.authorizing.answers import refused, said, slowed
 from evidence.refusals import RateLimitExceeded
 
 
@@ -29,9 +29,7 @@ def register(request: HttpRequest) -> HttpResponse:
     except introductions.NotAcceptedError as error:
         return refused(error.error, str(error))
     except RateLimitExceeded as refusal:
-        response = refused("slow_down", refusal.message, status=429)
-        response["Retry-After"] = str(refusal.extra["retry_after"])
-        return response
+        return slowed(refusal)
     answer: dict[str, Any] = {
         **introduction.metadata,
         "client_id": row.client_id,
