@@ -123,7 +123,8 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         about = with_code(
-            "A connection is one mailbox, one account, one device of yours. New ones are made with"
+            "A connection is one mailbox, one account, one device of yours. New ones are made by"
+            " importing an export, or with"
             " {} and filled with {} on the server.",
             "manage.py connect SOURCE --name NAME",
             "manage.py ingest FILE",

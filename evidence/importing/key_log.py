@@ -5,11 +5,13 @@ database says, starts over, and the store finds nothing new in what is there alr
 """
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from evidence.importing.feeding import Mark
 from evidence.importing.key_set import KeySet
+
+_BLOCK_BYTES = 64 * 1024
 
 
 class KeyLog:
@@ -21,16 +23,21 @@ class KeyLog:
 
     def load(self, *, items: int) -> KeySet | None:
         """The keys of the first ``items``; None when the log does not have them all."""
+        seen, complete = KeySet(), False
         try:
-            pairs = array("Q", self._path.read_bytes())
+            for item, key in self._pairs():
+                if key and item < items:
+                    seen.add(key)
+                complete = complete or (not key and item == items)
         except (OSError, ValueError):
             return None
-        seen, complete = KeySet(), False
-        for item, key in zip(pairs[::2], pairs[1::2], strict=True):
-            if key and item < items:
-                seen.add(key)
-            complete = complete or (not key and item == items)
         return seen if complete else None
+
+    def _pairs(self) -> Iterator[tuple[int, int]]:
+        with self._path.open("rb") as log:
+            while block := log.read(_BLOCK_BYTES):
+                pairs = array("Q", block)
+                yield from zip(pairs[::2], pairs[1::2], strict=True)
 
     def start(self) -> None:
         self._path.parent.mkdir(parents=True, exist_ok=True)

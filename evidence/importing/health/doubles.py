@@ -18,18 +18,22 @@ _WATCHED = re.compile(
     rb'sourceName="[^"]*Watch[^"]*"[^>]*? startDate="([^"]+)" endDate="([^"]+)"'
 )
 _FIRST_MINUTE = int(datetime(2005, 1, 1, tzinfo=UTC).timestamp()) // 60
+_BYTES_AHEAD = 64 * 1024
 _MINUTES = 60 * 366 * 24 * 60
 
 
 class Worn:
-    """A bit for each minute of sixty years and each kind: four megabytes a kind."""
+    """A bit for each minute since 2005 and each kind: a megabyte and a half a kind by now."""
 
     def __init__(self) -> None:
-        self._bits: dict[str, bytearray] = defaultdict(lambda: bytearray(_MINUTES // 8 + 1))
+        self._bits: dict[str, bytearray] = defaultdict(bytearray)
 
     def add(self, kind: str, start: datetime, end: datetime) -> None:
         bits = self._bits[kind]
-        for minute in _minutes(start, end):
+        minutes = _minutes(start, end)
+        if minutes and minutes[-1] >> 3 >= len(bits):
+            bits.extend(bytes((minutes[-1] >> 3) - len(bits) + _BYTES_AHEAD))
+        for minute in minutes:
             bits[minute >> 3] |= 1 << (minute & 7)
 
     def covers(self, kind: str, start: datetime, end: datetime) -> bool:
@@ -38,7 +42,7 @@ class Worn:
             return False
         minute = int((start.timestamp() + end.timestamp()) / 2) // 60 - _FIRST_MINUTE
         bits = self._bits[kind]
-        return 0 <= minute < _MINUTES and bool(bits[minute >> 3] & 1 << (minute & 7))
+        return 0 <= minute >> 3 < len(bits) and bool(bits[minute >> 3] & 1 << (minute & 7))
 
 
 def moment(stated: str | None) -> datetime | None:
