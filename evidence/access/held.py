@@ -88,8 +88,12 @@ def state_of(row: Model) -> State:
 
 
 def usable_until(package_id: str, *, now: datetime) -> tuple[bool, datetime | None]:
-    """Whether anything of a package can be used now, and when the last of it ends (None: never)."""
-    rows = in_state(grants_with_state(now), State.ACTIVE).filter(package_id=package_id)
+    """Whether anything of a package stands, and when the last of it ends (None: never).
+
+    What is paused stands: its sign-in is kept up meanwhile, and reads nothing.
+    """
+    states = [State.ACTIVE.value, State.PAUSED.value]
+    rows = grants_with_state(now).filter(Q(state__in=states), package_id=package_id)
     ends = rows.order_by(F("expires_at").desc(nulls_first=True)).values_list(
         "expires_at", flat=True
     )

@@ -34,6 +34,17 @@ def test_a_refreshed_token_lives_ten_minutes(asking: Asking) -> None:
         assert post(bearer).status_code == 401
 
 
+def test_a_paused_client_stays_signed_in_and_reads_nothing(asking: Asking) -> None:
+    first = asking.tokens()
+    pause_client(asking.client_id, now=timezone.now())
+
+    second = asking.refresh(first["refresh_token"]).json()
+    assert post(second["access_token"]).status_code == 403
+
+    resume_client(asking.client_id)
+    assert post(second["access_token"]).status_code == 200
+
+
 def test_a_replayed_refresh_token_ends_the_family(asking: Asking) -> None:
     first = asking.tokens()
     second = asking.refresh(first["refresh_token"]).json()
