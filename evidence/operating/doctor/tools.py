@@ -1,0 +1,90 @@
+"""With a token: the list of tools, a search, and the document it found."""
+
+import json
+from typing import Any
+
+from evidence.operating.doctor.findings import Side, wrong
+from evidence.operating.doctor.state import State, own
+
+EXPECTED = {"schema", "query_records", "aggregate", "search", "fetch", "read_record_field"}
+ANY_WORD = "a* OR e* OR i* OR o* OR 1*"
+_VERSION = "2025-06-18"
+
+
+def listed(state: State) -> str:
+    """tools/list, whole."""
+    tools = {str(tool.get("name")) for tool in _call(state, "tools/list", {}).get("tools", ())}
+    if missing := sorted(EXPECTED - tools):
+        raise wrong(
+            "tools_missing",
+            Side.SERVER,
+            seen=f"tools/list lacks {', '.join(missing)}",
+            change="Is this the MCP endpoint of this server? Another one may answer at the address.",
+        )
+    return f"{len(tools)} tools"
+
+
+def searched(state: State) -> str:
+    """A search over everything that the grant covers."""
+    result = _tool(state, "search", q=ANY_WORD, limit=1)
+    results = result.get("results") or ()
+    state.found = str(results[0].get("id", "")) if results else ""
+    return "The search found something" if state.found else "The search works, and found nothing"
+
+
+def fetched(state: State) -> str:
+    """The first hit, as a document."""
+    if not state.found:
+        return "Nothing was found that could be fetched"
+    document = _tool(state, "fetch", id=state.found)
+    if set(document) != {"id", "title", "text", "url", "metadata"}:
+        raise wrong(
+            "fetch_altered",
+            Side.SERVER,
+            seen="The document does not have the five members that hosts expect",
+            change="Update the server.",
+        )
+    return "The document came whole"
+
+
+def _tool(state: State, name: str, **arguments: Any) -> dict[str, Any]:
+    """The JSON in the text of a result; its content is never shown."""
+    result = _call(state, "tools/call", {"name": name, "arguments": arguments})
+    text = next((part.get("text", "") for part in result.get("content", ())), "")
+    try:
+        body = json.loads(text)
+    except ValueError:
+        body = {}
+    if result.get("isError") or not isinstance(body, dict):
+        error = body.get("error", {}) if isinstance(body, dict) else {}
+        raise wrong(
+            "tool_failed",
+            Side.SERVER,
+            seen=f"{name} failed: {error.get('code')}: {error.get('message')}",
+            change=str(error.get("next_step") or "Look into the log of the server."),
+        )
+    return body
+
+
+def _call(state: State, method: str, params: dict[str, Any]) -> dict[str, Any]:
+    message = {"jsonrpc": "2.0", "id": 2, "method": method, "params": params}
+    headers = {"authorization": f"Bearer {state.bearer}", "mcp-protocol-version": _VERSION}
+    answer = own(state.asking.post(state.url, message, **headers))
+    body = answer.json or {}
+    if answer.status in {401, 403}:
+        raise wrong(
+            "token_refused",
+            Side.CLIENT,
+            seen=f"The token is refused: {answer.in_words}",
+            change="It has ended, was revoked, or is for another resource; connect the host anew.",
+        )
+    result = body.get("result")
+    if answer.status != 200 or not isinstance(result, dict):
+        raise wrong(
+            "call_failed",
+            Side.SERVER,
+            seen=f"{method} got {answer.in_words}",
+            change="Look into the log of the server; a proxy may also drop the header "
+            "MCP-Protocol-Version.",
+        )
+    return result
