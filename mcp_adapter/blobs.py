@@ -60,7 +60,7 @@ def _result(uri: ids.Uri, content: bytes, media_type: str, *, total: int, start:
             body["next"] = {"tool": "read_record_field", "args": args}
     else:
         body["window"] = {"text": None, "complete": False}
-        body["next"] = f"resources/read {shown} gives the bytes; pdpp export takes large ones"
+        body["next"] = f"resources/read {shown} gives the bytes; pdpp blob {shown} saves large ones"
     body["origin"] = labels.origin({})
     return Result(body, dumps(body))
 
@@ -82,5 +82,5 @@ def too_large(total: int) -> AdapterError:
     return AdapterError(
         "result_too_large",
         f"The blob has {total} bytes.",
-        next_step="Take it with pdpp export, or read a text blob with read_record_field.",
+        next_step="Save it with pdpp blob ID, or read a text blob with read_record_field.",
     )

@@ -44,7 +44,7 @@ def prefix(form: Form, stream: str) -> str:
 
 @pytest.mark.parametrize(
     "page",
-    ["/connect", "/connect/status", "/connected", "/connected/pause", "/connected/resume",
+    ["/connect", "/connect/doctor", "/connect/status", "/connected", "/connected/pause", "/connected/resume",
      "/connected/end", "/connected/narrow"],
 )  # fmt: skip
 def test_every_page_is_for_the_owner_alone(world: World, page: str) -> None:

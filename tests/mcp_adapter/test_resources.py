@@ -99,7 +99,7 @@ def test_a_blob_too_large_for_one_resource_says_how_to_take_it() -> None:
 
     error = refused(fake, uri).error
 
-    assert "pdpp export" in error.data["error"]["next_step"]
+    assert "pdpp blob" in error.data["error"]["next_step"]
 
 
 @pytest.mark.parametrize("era", ERAS)

@@ -3,8 +3,10 @@
 import dataclasses
 import gzip
 import json
+import re
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import httpx2
@@ -12,7 +14,6 @@ import pytest
 from django.core.handlers.wsgi import WSGIHandler
 from django.core.management import call_command
 from django.db import connections
-from django.urls import Resolver404, resolve
 
 from evidence.operating.doctor import HOSTS, Finding, Outcome, Side, diagnose
 from pdpp_site import mcp
@@ -29,29 +30,8 @@ def honest(request: Request, forward: Forward) -> Reply:
     return forward(request)
 
 
-SIGN_IN = {
-    "/oauth/register": ("201 Created", {"client_id": "cli_1"}),
-    "/oauth/authorize": ("302 Found", {}),
-    "/oauth/token": ("400 Bad Request", {"error": "invalid_grant"}),
-}
-"""What stands in for the routes of the authorization server where this site has none yet."""
-
-
-def served_here(path: str) -> bool:
-    try:
-        resolve(path)
-    except Resolver404:
-        return False
-    return True
-
-
 def django(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
     """The threads of the server give their connections back: the test keeps no others alive."""
-    path = environ["PATH_INFO"]
-    if path in SIGN_IN and not served_here(path):
-        status, body = SIGN_IN[path]
-        start_response(status, [("Content-Type", "application/json"), ("Location", "/login")])
-        return [json.dumps(body).encode()]
     try:
         response = WSGIHandler()(environ, start_response)
         return [b"".join(response)]
@@ -353,3 +333,14 @@ def test_programs_get_the_findings_as_json(capsys: pytest.CaptureFixture[str]) -
         call_command("doctor", "http://127.0.0.1:1", json=True)
 
     assert json.loads(capsys.readouterr().out)[0]["code"] == "unreachable"
+
+
+def test_every_diagnosis_is_documented_and_every_documented_one_can_be_made() -> None:
+    root = Path(__file__).parents[2]
+    sources = "".join(
+        path.read_text() for path in (root / "evidence/operating/doctor").glob("*.py")
+    )
+    made = set(re.findall(r'(?:wrong|doubtful)\(\s*"(\w+)"', sources))
+    told = set(re.findall(r"`(\w+)`", (root / "docs/doctor.md").read_text().partition("|---|")[2]))
+
+    assert told == made
