@@ -3,7 +3,7 @@ the only reader is the owner.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from evidence.access.counts import kept_counts
 from evidence.access.describing import StreamInWords, day, field_label, joined
@@ -110,7 +110,10 @@ def _sample(visible: VisibleRecords, record: VisibleRecord) -> Sample:
     return Sample(
         title=title_of(visible, record),
         at=line(at)[:10] if isinstance(at, str) else "",
-        values=values_of(visible, record, longest=LONGEST_VALUE),
+        values=[
+            replace(each, text=" ".join(each.text.split()))
+            for each in values_of(visible, record, longest=LONGEST_VALUE)
+        ],
     )
 
 

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from evidence.access.describing import quoted
-from evidence.access.handing_over import WHERE
+from evidence.access.handing_over import MCP, REST
 from evidence.consent.asking import Asked, RequestedAccess
 from evidence.consent.choosing import Choice, SourceChoice
 from evidence.consent.offers import readable_connections
@@ -18,6 +18,7 @@ from evidence.consent.previews import Previews, StreamPreview, previews
 from evidence.consent.stream_form import StreamForm
 from evidence.models.owners import OWNER_ID
 
+WORKS = {MCP: "As an AI agent, over MCP", REST: "As a program, over REST"}
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 CLAIMS: Mapping[str, str] = {
     "client_uri": "Its address",
@@ -65,7 +66,7 @@ def review_page(request: HttpRequest, shown: Review) -> HttpResponse:
         "name": line(asked.client.name) or asked.client.client_id,
         "identity": identity(asked),
         "answers_to": answers_to(asked.redirect_host),
-        "works": WHERE[asked.resource],
+        "works": WORKS[asked.resource],
         "claims": [*_claims(asked)],
         "rows": source_rows(shown.choice.sources, found),
         "terms": shown.choice.terms,

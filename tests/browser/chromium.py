@@ -62,18 +62,18 @@ def press(place: Chrome | WebElement, words: str) -> None:
         if (each.text.strip() or each.get_attribute("value")) == words and each.is_displayed()
     ]
     assert found, f"nothing to press says {words!r}"
-    _reach(driver, found[0])
+    reach(driver, found[0])
 
 
 def tick(driver: Chrome, words: str) -> None:
     """The visible box, or whatever opens, beside words that begin so."""
     for each in driver.find_elements(By.CSS_SELECTOR, "label.box, summary"):
         if each.is_displayed() and each.text.strip().startswith(words):
-            return _reach(driver, each)
+            return reach(driver, each)
     raise AssertionError(f"no box says {words!r}")
 
 
-def _reach(driver: Chrome, element: WebElement) -> None:
+def reach(driver: Chrome, element: WebElement) -> None:
     driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
     element.click()
 

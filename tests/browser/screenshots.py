@@ -14,7 +14,17 @@ from urllib.request import Request, urlopen
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from tests.browser.chromium import DESKTOP, PHONE, chromium, fill, press, resize, tick, wait_for
+from tests.browser.chromium import (
+    DESKTOP,
+    PHONE,
+    chromium,
+    fill,
+    press,
+    reach,
+    resize,
+    tick,
+    wait_for,
+)
 from tests.pdpp_site.installation import installed, running
 
 CALLBACK = "http://localhost:33418/callback"
@@ -39,23 +49,25 @@ def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
     shot("connect")
     browser.get(_question(base))
     wait_for(browser, "asks to read")
-    boxes = browser.find_elements(By.CSS_SELECTOR, ".connections .box")
-    boxes[-1].click()
+    shot("consent")
+    mailbox = browser.find_element(By.XPATH, "//fieldset[legend[contains(., 'ail')]]//label")
+    reach(browser, mailbox)
     wait_for(browser, "See the newest")
     tick(browser, "See the newest")
-    browser.execute_script("scrollTo(0, 0)")
-    shot("consent")
+    browser.execute_script("arguments[0].scrollIntoView()", mailbox)
+    shot("consent-counted")
     press(browser, "Allow")
     browser.get(f"{base}/connected")
     wait_for(browser, "Claude Code")
     shot("connected")
-    press(browser, "Narrow")
+    reach(browser, browser.find_element(By.CSS_SELECTOR, "a[href*=narrow]"))
     wait_for(browser, "Narrow it")
     shot("narrow")
 
 
 def _both(browser: Chrome, folder: Path, name: str) -> None:
-    for ending, size in (("", DESKTOP), ("-phone", PHONE)):
+    on_a_phone = [("-phone", PHONE)] if name == "consent-counted" else []
+    for ending, size in (("", DESKTOP), *on_a_phone):
         resize(browser, size)
         browser.save_screenshot(str(folder / f"{name}{ending}.png"))
     resize(browser, DESKTOP)
