@@ -7,6 +7,7 @@ of a feed, has ended with it (design, section 4).
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from django.db import transaction
 
@@ -41,20 +42,12 @@ def narrow(
     source, ids = one_source(connection_ids, owner_id=old.package.owner_id)
     if source.pk != old.source_id or source.current_declaration_id is None:
         raise InvalidRequest(message="A successor is of the same source.", param="connections")
-    declaration = declared([source.current_declaration_id])[source.current_declaration_id]
-    known = declaration.declaration.streams
-    held = {terms.name: terms for terms, _ in terms_of(old)}
-    terms = [
-        _within(resolved(each, streams=known, connection_ids=ids), held.get(each.name))
-        for each in streams
-    ]
-    time_fields = {name: stream.consent_time_field for name, stream in known.items()}
     successor = Grant.unscoped.create(
         grant_id=new_id("grt_"),
         package=old.package,
         source=source,
         declaration_id=source.current_declaration_id,
-        streams=frozen(terms, time_fields=time_fields),
+        streams=_narrowed(old, streams, declaration_id=source.current_declaration_id, ids=ids),
         purpose_code=old.purpose_code,
         purpose_description=old.purpose_description,
         access_mode=old.access_mode,
@@ -65,6 +58,20 @@ def narrow(
     )
     Grant.unscoped.filter(pk=old.pk).update(superseded_by=successor)
     return successor
+
+
+def _narrowed(
+    old: Grant, streams: Sequence[StreamRequest], *, declaration_id: int, ids: frozenset[str]
+) -> list[dict[str, Any]]:
+    """What the successor freezes of each stream."""
+    known = declared([declaration_id])[declaration_id].declaration.streams
+    held = {terms.name: terms for terms, _ in terms_of(old)}
+    terms = [
+        _within(resolved(each, streams=known, connection_ids=ids), held.get(each.name))
+        for each in streams
+    ]
+    time_fields = {name: stream.consent_time_field for name, stream in known.items()}
+    return frozen(terms, time_fields=time_fields)
 
 
 def _within(new: StreamTerms, old: StreamTerms | None) -> StreamTerms:
