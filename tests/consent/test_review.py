@@ -133,6 +133,21 @@ def test_what_was_not_shown_last_is_shown_again_and_not_approved(alice: Browser)
 
 
 @pytest.mark.usefixtures("anything")
+def test_a_field_more_than_was_shown_is_shown_again_and_not_approved(alice: Browser) -> None:
+    form = the_form(alice.open(ASK))
+    form.tick("Personal mail")
+    form.untick("Body text")
+    shown = the_form(again(alice, form))
+    before = packages()
+
+    shown.tick("Body text")
+    page = allow(alice, shown)
+
+    assert page.status == 422
+    assert packages() == before
+
+
+@pytest.mark.usefixtures("anything")
 @pytest.mark.parametrize("change", ["declaration", "label"])
 def test_what_changed_since_it_was_shown_is_shown_again(
     world: World, alice: Browser, change: str

@@ -189,7 +189,7 @@ MUTANTS = (
         by=REVIEW + "test_what_was_not_shown_last_is_shown_again_and_not_approved"),
     Mutant("a revision forgets the rights", PAGES + "revisions.py",
         '"streams": frozen(source.terms, time_fields={}),', '"streams": [],',
-        by=REVIEW + "test_what_was_not_shown_last_is_shown_again_and_not_approved"),
+        by=REVIEW + "test_a_field_more_than_was_shown_is_shown_again_and_not_approved"),
     Mutant("a revision forgets the declaration", PAGES + "revisions.py",
         '"declaration": source.offer.declaration_pk,', '"declaration": 0,',
         by=REVIEW + "test_what_changed_since_it_was_shown_is_shown_again"),
