@@ -175,34 +175,42 @@ def test_a_paused_grant_stays_paused_when_it_is_narrowed(world: World, alice: Br
     assert world.get(MESSAGES, "bob").error["code"] == "grant_paused"
 
 
+JANUARY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+ASKED = {"name": "messages", "fields": ["id", "subject"], "since": JANUARY}
 WIDER = {
-    "another connection": (["messages"], {}, [PERSONAL, BANK]),
-    "another stream": (["threads"], {}, [PERSONAL]),
-    "another field": (["messages"], {"fields": ["id", "size_bytes"]}, [PERSONAL]),
-    "an earlier time": (
-        ["messages"],
-        {"fields": ["id"], "since": dt.datetime(2025, 1, 1, tzinfo=dt.UTC)},
-        [PERSONAL],
-    ),
-    "any time": (["messages"], {"fields": ["id"]}, [PERSONAL]),
+    "connections": ({}, [PERSONAL, WORK]),
+    "streams": ({"name": "threads", "fields": ["id"], "since": None}, [PERSONAL]),
+    "fields": ({"fields": ["id", "size_bytes"]}, [PERSONAL]),
+    "since": ({"since": JANUARY - dt.timedelta(days=1)}, [PERSONAL]),
 }
 
 
-@pytest.mark.parametrize("wider", WIDER)
-def test_a_successor_is_never_wider(world: World, wider: str) -> None:
-    names, more, connections = WIDER[wider]
-    streams = [StreamRequest(name=name, **more) for name in names]  # type: ignore[arg-type]
+@pytest.mark.parametrize("wider", [None, *WIDER])
+def test_a_successor_is_never_wider(world: World, wider: str | None) -> None:
+    request = GrantRequest(
+        connection_ids=[PERSONAL],
+        streams=[StreamRequest(**ASKED)],  # type: ignore[arg-type]
+    )
+    world.grant("erin", request)
+    changed, connections = ({}, [PERSONAL]) if wider is None else WIDER[wider]
 
-    with pytest.raises(InvalidRequest):
+    def take() -> None:
         narrow(
-            world.grants["bob"][0].pk,
-            streams,
+            world.grants["erin"][0].pk,
+            [StreamRequest(**(ASKED | changed))],  # type: ignore[arg-type]
             connection_ids=connections,
             expires_at=None,
             now=timezone.now(),
         )
 
-    assert standing(world, "bob") == world.grants["bob"][0]
+    if wider is None:
+        take()
+        assert standing(world, "erin") != world.grants["erin"][0]
+    else:
+        with pytest.raises(InvalidRequest) as refused:
+            take()
+        assert refused.value.param == wider
+        assert standing(world, "erin") == world.grants["erin"][0]
 
 
 def test_single_records_can_only_become_fewer(world: World) -> None:
