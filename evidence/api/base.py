@@ -46,6 +46,7 @@ READS = frozenset({"GET", "HEAD"})
 PDPP_VERSION = "2026-04-06"
 RESOURCE = "/v1"
 METADATA_PATH = "/.well-known/oauth-protected-resource"
+_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
@@ -169,7 +170,7 @@ class GrantedView(PublicView):
 
     def _write_down(self, response: HttpResponseBase) -> None:
         handed_over = hasattr(self.request._request, "pdpp_scope")  # noqa: SLF001
-        name = type(self).__name__.removesuffix("View").lower()
+        name = _WORDS.sub(" ", type(self).__name__.removesuffix("View")).lower()
         answer = Answer(
             route=f"{'mcp' if handed_over else 'rest'} {name}",
             request_id=self.request_id,
