@@ -15,7 +15,10 @@ from evidence.access.issuing import (
     revoke_token,
 )
 from evidence.access.resolving import StreamRequest
+from evidence.access.scope import TokenKind
+from evidence.access.tokens import authenticate
 from evidence.models.grants import AccessToken, Grant
+from evidence.refusals import WrongTokenKind
 from tests.world import BANK, CHAT, NOW, World
 
 LIST = "/v1/streams/messages/records"
@@ -145,3 +148,10 @@ def test_no_bearer_is_kept_in_the_database(world: World) -> None:
     for token in world.tokens.values():
         assert token.encode() not in kept
         assert all(token.encode() not in digest for digest in kept)
+
+
+def test_an_owner_token_is_refused_as_such_where_agents_come_in(world: World) -> None:
+    """Not as unknown: the owner learns what to do instead."""
+    with pytest.raises(WrongTokenKind, match="a grant of its own"):
+        authenticate(world.tokens["alice"], resource="/mcp", now=NOW)
+    assert authenticate(world.tokens["alice"], resource="/v1", now=NOW).kind is TokenKind.OWNER
