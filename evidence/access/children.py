@@ -21,12 +21,7 @@ class Key(NamedTuple):
 def singles(child: VisibleRecords, keys: Iterable[Key]) -> dict[Key, VisibleRecord]:
     """The visible records of these keys; one query, none without keys."""
     branches = [
-        Fragment(f"SELECT {SHOWN} FROM ")
-        + pairs
-        + Fragment(
-            " JOIN evidence_record r ON r.connection_id = p.id AND r.record_key = p.key WHERE true"
-        )
-        + group.condition
+        Fragment(f"SELECT {SHOWN} FROM ") + pairs + _one_each(group)
         for group, pairs in _grouped(child, frozenset(keys))
     ]
     if not branches:
@@ -58,6 +53,16 @@ def several(
         record = child.cut(tuple(row))
         found[Key(record.connection.connection_id, parent)].append(record)
     return {parent: records[:limit] for parent, records in found.items()}
+
+
+def _one_each(group: Group) -> Fragment:
+    """The record of each pair ``p``. The limit says what the primary key says: without it a planner
+    that has no statistics yet may read the whole table to join a page with it."""
+    rows = Fragment(
+        " CROSS JOIN LATERAL (SELECT * FROM evidence_record r"
+        " WHERE r.connection_id = p.id AND r.record_key = p.key"
+    )
+    return rows + group.condition + Fragment(" LIMIT 1) r")
 
 
 def _buckets(

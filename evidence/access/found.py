@@ -33,11 +33,12 @@ def rows_of(
             )
             part = Fragment(
                 f"SELECT n.at, {SHOWN} FROM unnest(%s::int[], %s::text[], %s::text[])"
-                " AS n(at, id, key) JOIN evidence_record r ON r.connection_id = n.id"
-                " AND r.record_key = n.key WHERE r.connection_id = ANY(%s)",
+                " AS n(at, id, key) CROSS JOIN LATERAL (SELECT * FROM evidence_record r"
+                " WHERE r.connection_id = n.id AND r.record_key = n.key"
+                " AND r.connection_id = ANY(%s)",
                 (*keys, group.connection_ids),
             )
-            parts.append(part + group.condition)
+            parts.append(part + group.condition + Fragment(" LIMIT 1) r"))
     if not parts:
         return [None for _ in places]
     rows = {at: row for at, *row in fetched_by_one_plan(joined(" UNION ALL ", parts))}
