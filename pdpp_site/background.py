@@ -12,6 +12,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from evidence.access.bookmarks import forget_bookmarks
+from evidence.consent import attempts
 from evidence.embedding.embedder import chosen
 from evidence.ledger.checkpoints import checkpoint
 from evidence.models.owners import the_owner
@@ -57,6 +58,7 @@ def upkeep() -> Iterator[object]:
     kept_since = now - timedelta(days=settings.PDPP_CHANGES_DAYS)
     yield prune_changes(kept_since=kept_since)
     yield forget_bookmarks(unused_since=kept_since)
+    yield attempts.forget(now=now)
     yield prune_orphans(unused_since=now - ORPHAN_AGE)
     yield checkpoint(the_owner(now).owner_id, now=now)
 

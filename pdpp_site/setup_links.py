@@ -14,6 +14,7 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 
 from evidence.access.secrets import key_for
+from evidence.consent import attempts
 from evidence.models.owners import SetupLink, the_owner
 
 if TYPE_CHECKING:
@@ -27,10 +28,14 @@ class LinkEndedError(Exception):
 
 
 def make(now: datetime) -> str:
-    """A new token; whoever holds it can take over the owner's account until it ends."""
+    """A new token; whoever holds it can take over the owner's account until it ends.
+
+    Whoever can make one needs no protection from guessing: all waiting ends.
+    """
     token = secrets.token_urlsafe(32)
     owner = the_owner(now)
     with transaction.atomic():
+        attempts.release()
         SetupLink.unscoped.filter(owner=owner).delete()
         SetupLink.unscoped.create(
             digest=_digest(token), owner=owner, created_at=now, expires_at=now + LIFETIME

@@ -11,6 +11,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
 from evidence.api.views.well_known import IndexView
+from evidence.consent import attempts
 from pdpp_site import setup_links
 from pdpp_site.forms import SetUpForm
 
@@ -40,8 +41,13 @@ def front(request: HttpRequest) -> HttpResponseBase:
 def set_up(request: HttpRequest, token: str) -> HttpResponse:
     """The owner chooses a user name and password (one-time link)."""
     now = timezone.now()
+    try:
+        attempt = attempts.begin(attempts.address(request.META.get("REMOTE_ADDR", "")), now=now)
+    except attempts.TooManyAttempts as refusal:
+        return _wait(request, refusal)
     if not setup_links.is_open(token, now=now):
         return _ended(request)
+    attempt.succeeded()
     account = setup_links.owner_account(now)
     initial = {"username": account.get_username()} if account else {}
     form = SetUpForm(request.POST or None, account=account, initial=initial)
@@ -63,6 +69,12 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
 
 def _ended(request: HttpRequest) -> HttpResponse:
     return _page(request, "link_ended", context={}, status=410)
+
+
+def _wait(request: HttpRequest, refusal: attempts.TooManyAttempts) -> HttpResponse:
+    response = _page(request, "wait", context={"text": str(refusal)}, status=429)
+    response["Retry-After"] = str(refusal.retry_after)
+    return response
 
 
 def _page(

@@ -5,15 +5,17 @@ from typing import Any
 
 from django.contrib.admin import AdminSite
 from django.contrib.admin.models import LogEntry
+from django.contrib.auth import REDIRECT_FIELD_NAME
+from django.contrib.auth.views import redirect_to_login
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.urls import reverse
+from django.utils.cache import add_never_cache_headers
 from typing_extensions import override
 
 from evidence.admin.overview import SECTIONS
-from evidence.consent.authorizing.signing_in import OwnersForm
 from evidence.consent.owners_only import View, fenced, is_owner
 
 
@@ -24,7 +26,6 @@ class OwnerSite(AdminSite):
     index_template = "admin/evidence/index.html"
     site_url = None
     enable_nav_sidebar = False
-    login_form = OwnersForm
 
     @override
     def has_permission(self, request: HttpRequest) -> bool:
@@ -39,7 +40,8 @@ class OwnerSite(AdminSite):
     def login(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        return fenced(super().login)(request, extra_context)
+        """There is one page to sign in on, and one place that counts who fails there."""
+        return fenced(_to_sign_in)(request)
 
     @override
     def index(
@@ -56,6 +58,12 @@ class OwnerSite(AdminSite):
     @override
     def get_log_entries(self, request: HttpRequest) -> QuerySet[LogEntry]:
         return LogEntry.objects.none()
+
+
+def _to_sign_in(request: HttpRequest) -> HttpResponse:
+    response = redirect_to_login(request.GET.get(REDIRECT_FIELD_NAME) or reverse("admin:index"))
+    add_never_cache_headers(response)
+    return response
 
 
 owner_site = OwnerSite(name="admin")

@@ -91,7 +91,7 @@ def quick_passwords(settings: Any) -> None:
 def test_staff_cannot_even_sign_in(db: None) -> None:
     User.objects.create_user("mallory", password="correct horse", is_staff=True)
     browser = Browser()
-    form = browser.open("/admin/login/").forms[0]
+    form = browser.open("/login").forms[0]
     form.fill("username", "mallory")
     form.fill("password", "correct horse")
 
@@ -104,7 +104,7 @@ def test_staff_cannot_even_sign_in(db: None) -> None:
 def test_every_page_is_kept_nowhere_and_loads_nothing_from_elsewhere(
     world: World, alice: Browser
 ) -> None:
-    for address in ["/admin/login/", *addresses(world)]:
+    for address in ["/login", "/admin/login/", *addresses(world)]:
         answer = alice.http.get(address)
         if answer.status_code >= 400:  # says nothing but that
             continue

@@ -14,7 +14,7 @@ def test_it_serves_at_once_and_stops_cleanly() -> None:
             assert installation.get("/readyz") == (200, b'{"status":"ready"}')
             assert installation.get("/v1/schema")[0] == 401
             assert installation.get("/mcp")[0] == 401
-            assert installation.get("/admin/login/")[0] == 200
+            assert installation.get("/login")[0] == 200
             link = next(line.strip() for line in server.lines if "/set-up/" in line)
             assert installation.get(link.partition(str(installation.port))[2])[0] == 200
 

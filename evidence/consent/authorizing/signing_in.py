@@ -1,16 +1,41 @@
 """``/login``: the owner proves to be the owner, and goes on to where they were going."""
 
+from typing import Any
+
 from django.contrib.admin.forms import AdminAuthenticationForm
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView
+from django.core.exceptions import ValidationError
+from django.http import HttpResponse
 from django.urls import reverse_lazy
+from django.utils import timezone
 from typing_extensions import override
 
+from evidence.consent import attempts, known_browsers
 from evidence.consent.owners_only import fenced, is_owner
 
 
 class OwnersForm(AdminAuthenticationForm):
-    """Signs in only whom a page would let in."""
+    """Signs in only whom a page would let in, and nobody who has failed too often."""
+
+    retry_after: int | None = None
+
+    @override
+    def clean(self) -> dict[str, Any]:
+        name = self.cleaned_data.get("username", "")
+        if self.request is None or not name or not self.cleaned_data.get("password"):
+            return super().clean()
+        try:
+            attempt = attempts.begin(
+                *known_browsers.subjects(self.request, name), now=timezone.now()
+            )
+        except attempts.TooManyAttempts as refusal:
+            self.retry_after = refusal.retry_after
+            raise ValidationError(str(refusal), code="throttled") from None
+        cleaned = super().clean()
+        attempt.succeeded()
+        return cleaned
 
     @override
     def confirm_login_allowed(self, user: User) -> None:
@@ -19,11 +44,30 @@ class OwnersForm(AdminAuthenticationForm):
             raise self.get_invalid_login_error()
 
 
+class SignIn(LoginView):
+    template_name = "evidence/consent/sign_in.html"
+    authentication_form = OwnersForm
+
+    @override
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        user = self.request.user
+        stranger = user.get_username() if user.is_authenticated and not is_owner(user) else ""
+        return super().get_context_data(**kwargs) | {"stranger": stranger}
+
+    @override
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        response = super().form_valid(form)
+        known_browsers.remember(response, form.get_user().get_username())
+        return response
+
+    @override
+    def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
+        response = super().form_invalid(form)
+        if isinstance(form, OwnersForm) and form.retry_after is not None:
+            response.status_code = 429
+            response["Retry-After"] = str(form.retry_after)
+        return response
+
+
 # ``next`` leads to a path of this very site or nowhere: Django checks it.
-sign_in = fenced(
-    LoginView.as_view(
-        template_name="evidence/consent/sign_in.html",
-        authentication_form=OwnersForm,
-        next_page=reverse_lazy("admin:index"),
-    )
-)
+sign_in = fenced(SignIn.as_view(next_page=reverse_lazy("admin:index")))
