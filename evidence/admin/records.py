@@ -9,6 +9,7 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
 
+from evidence.access.cursors import seal, unseal
 from evidence.access.describing import stream_label
 from evidence.access.gate import Gate
 from evidence.access.owning import owner_scope
@@ -16,7 +17,6 @@ from evidence.access.rows import Position, VisibleRecord, VisibleRecords
 from evidence.admin.base import owner, page
 from evidence.admin.noted import note
 from evidence.admin.stream_lines import list_url
-from evidence.api.cursors import seal, unseal
 from evidence.consent.offering import offer
 from evidence.consent.plain_text import LONGEST, line, plain
 from evidence.consent.showing import title_of, values_of

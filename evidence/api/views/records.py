@@ -6,8 +6,9 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evidence import limits
+from evidence.access import cursors
 from evidence.access.rows import Position, VisibleRecord, VisibleRecords
-from evidence.api import budget, cursors, envelopes, expansions
+from evidence.api import budget, envelopes, expansions
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, PROJECTION
 from evidence.api.views import changes, deleting

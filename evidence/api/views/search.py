@@ -8,7 +8,8 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
-from evidence.api import budget, cursors, envelopes, search_bodies
+from evidence.access import cursors
+from evidence.api import budget, envelopes, search_bodies
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION
 from evidence.reading.asked import Found, SearchRequest

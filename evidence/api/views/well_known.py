@@ -8,8 +8,8 @@ from rest_framework.response import Response
 
 from evidence import limits
 from evidence.api.base import PublicView
-from evidence.api.views.changes import BEGINNING
 from evidence.declarations.types import BLOB_REFERENCE
+from evidence.reading.following import BEGINNING
 
 RESOURCE_NAME = "PDPP personal records"
 PROVIDER_CONNECT_VERSION = "0.1.0"
