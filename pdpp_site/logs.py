@@ -1,17 +1,25 @@
 """What keeps personal data out of the log, wherever a line comes from."""
 
 import logging
+import re
 import traceback
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, TypeAlias
 
+import orjson
+from django.core.exceptions import ImproperlyConfigured
 from typing_extensions import override
-
-from pdpp_site.access_log import route
 
 ExceptionInfo: TypeAlias = (
     tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]
 )
+
+
+BEARERS = re.compile(r"pdpp_(own|at|rt)_[\w-]+")
+PARTS = ("method", "route", "status", "milliseconds")
+"""What a line may say in fields of its own. Anything else that a library hangs on a line, a whole
+request for one, stays out."""
 
 
 class RouteOnly(logging.Filter):
@@ -19,6 +27,9 @@ class RouteOnly(logging.Filter):
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
+        # Not above: it has the settings loaded, which this module is part of.
+        from pdpp_site.routes import route
+
         path = getattr(getattr(record, "request", None), "path", None)
         if isinstance(path, str) and isinstance(record.args, tuple):
             record.args = tuple(route(path) if each == path else each for each in record.args)
@@ -33,9 +44,12 @@ class Discreet(logging.Formatter):
         # Another handler may have left its own, talkative text of the exception.
         record.exc_text = None
         try:
-            return super().format(record)
+            return BEARERS.sub(r"pdpp_\1_…", self.written(record))
         finally:
             record.exc_text = None
+
+    def written(self, record: logging.LogRecord) -> str:
+        return super().format(record)
 
     @override
     def formatException(self, ei: ExceptionInfo) -> str:
@@ -47,15 +61,41 @@ class Discreet(logging.Formatter):
         return "".join([*lines, kind.__name__ if kind else "", *causes])
 
 
-def configuration(*, level: str, debug: bool) -> dict[str, Any]:
-    """Everything to standard error, one line each; bodies, queries and names are left out."""
+class DiscreetJson(Discreet):
+    """The same as one JSON object a line: ``time``, ``level``, ``logger``, ``message``, ``PARTS``."""
+
+    @override
+    def written(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= {name: getattr(record, name) for name in PARTS if hasattr(record, name)}
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return orjson.dumps(line, default=str).decode()
+
+
+OURS = ("evidence", "mcp_adapter", "pdpp", "pdpp_site")
+FORMATTERS = {"text": "pdpp_site.logs.Discreet", "json": "pdpp_site.logs.DiscreetJson"}
+
+
+def configuration(*, level: str, debug: bool, form: str = "text") -> dict[str, Any]:
+    """Everything to standard error, one line each; bodies, queries and names are left out.
+
+    What libraries say below a warning is left out as well: at DEBUG they quote what they handle.
+    """
+    if form not in FORMATTERS:
+        raise ImproperlyConfigured(f"PDPP_LOG_FORMAT is {' or '.join(FORMATTERS)}.")
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "filters": {"route_only": {"()": "pdpp_site.logs.RouteOnly"}},
         "formatters": {
             "line": {
-                "()": "logging.Formatter" if debug else "pdpp_site.logs.Discreet",
+                "()": "logging.Formatter" if debug else FORMATTERS[form],
                 "format": "{asctime} {levelname} {name}: {message}",
                 "style": "{",
             }
@@ -67,9 +107,14 @@ def configuration(*, level: str, debug: bool) -> dict[str, Any]:
                 "filters": ["route_only"],
             }
         },
-        "root": {"handlers": ["stderr"], "level": level},
+        "root": {"handlers": ["stderr"], "level": _at_least(level, "WARNING")},
         "loggers": {
+            **{name: {"level": level} for name in OURS},
             "django": {"handlers": ["stderr"], "level": level, "propagate": False},
+            "uvicorn": {"level": _at_least(level, "INFO")},
+            # The variables of a template may be a record's, and statements have values.
+            "django.template": {"level": "WARNING"},
+            "django.db.backends": {"level": "WARNING"},
             # The access log has every request; what is left here are the failures.
             "django.request": {"level": "ERROR"},
             # They quote what agents send.
@@ -78,3 +123,8 @@ def configuration(*, level: str, debug: bool) -> dict[str, Any]:
             "oauthlib": {"level": "ERROR"},
         },
     }
+
+
+def _at_least(level: str, lowest: str) -> str:
+    numbers = logging.getLevelNamesMapping()
+    return lowest if numbers.get(level, 0) < numbers[lowest] else level

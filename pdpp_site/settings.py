@@ -35,6 +35,7 @@ PDPP_EMBEDDER = env.str("PDPP_EMBEDDER", default="evidence.embedding.wordllama.W
 PDPP_WATCH = env.str("PDPP_WATCH", default="")
 PDPP_WATCH_SECONDS = env.int("PDPP_WATCH_SECONDS", default=300)
 PDPP_LOG_LEVEL = env.str("PDPP_LOG_LEVEL", default="INFO").upper()
+PDPP_LOG_FORMAT = env.str("PDPP_LOG_FORMAT", default="text")
 PDPP_DEBUG = env.bool("PDPP_DEBUG", default=False)
 
 # --- modes -------------------------------------------------------------------------------------
@@ -175,4 +176,4 @@ MIGRATION_MODULES = {"oauth2_provider": None}  # it has no tables of its own lef
 OAUTH2_PROVIDER = oauth_library.SETTINGS
 
 # --- logging: no bodies, queries, tokens or names of records --------------------------------------
-LOGGING = logs.configuration(level=PDPP_LOG_LEVEL, debug=DEBUG)
+LOGGING = logs.configuration(level=PDPP_LOG_LEVEL, debug=DEBUG, form=PDPP_LOG_FORMAT)

@@ -23,6 +23,7 @@ SIGN_INS = ACCESS + "authorizations/"
 READING = "evidence/reading/"
 PAGES = "evidence/consent/"
 REVIEW = "tests/consent/test_review.py::"
+WHOLE_RUN = "tests/pdpp_site/test_nothing_personal_in_the_log.py"
 CONNECTED = "tests/consent/test_connected.py::"
 
 MUTANTS = (
@@ -239,4 +240,12 @@ MUTANTS = (
     Mutant("a failure is counted once it has been judged, so many at once count as one",
         PAGES + "attempts.py", "row.failures = 1 if stale else row.failures + 1", "row.failures = 1",
         by="tests/consent/test_attempts.py"),
+    Mutant("a failure is logged in the words of the database", "pdpp_site/logs.py",
+        'kind.__name__ if kind else "", *causes', "str(ei[1]), *causes", by=WHOLE_RUN),
+    Mutant("what somebody typed as a path is logged", "pdpp_site/routes.py",
+        "return ELSE", "return path", by=WHOLE_RUN),
+    Mutant("the sign-in library logs what it is sent", "pdpp_site/logs.py",
+        '"oauthlib": {"level": "ERROR"}', '"oauthlib": {"level": level}', by=WHOLE_RUN),
+    Mutant("the MCP library logs what agents send", "pdpp_site/logs.py",
+        '"mcp": {"level": "ERROR"}', '"mcp": {"level": level}', by=WHOLE_RUN),
 )  # fmt: skip

@@ -28,18 +28,22 @@ class Installation:
 
     def manage(self, *arguments: str, **more: str) -> "subprocess.Popen[str]":
         """Standard error goes where standard output goes, unless ``stdin`` is wanted."""
-        inherited = {k: v for k, v in os.environ.items() if not k.startswith("PDPP_")}
-        inherited.pop("DATABASE_URL", None)
-        chosen = {"PDPP_VAR": str(self.var), "PDPP_PORT": str(self.port), "PDPP_DEMO": "false"}
         return subprocess.Popen(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
-            env=inherited | chosen | more,
+            env=self.environment(**more),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
+
+    def environment(self, **more: str) -> dict[str, str]:
+        """This installation's own, and ``more``."""
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith("PDPP_")}
+        inherited.pop("DATABASE_URL", None)
+        chosen = {"PDPP_VAR": str(self.var), "PDPP_PORT": str(self.port), "PDPP_DEMO": "false"}
+        return inherited | chosen | more
 
     def say(self, *arguments: str, given: str = "", **more: str) -> "Said":
         """Run a command to its end."""
