@@ -125,9 +125,8 @@ def running(proxy: Proxy) -> Iterator[Proxy]:
         proxy.server_close()
 
 
-@contextlib.contextmanager
-def certificate() -> Iterator[tuple[ssl.SSLContext, ssl.SSLContext]]:
-    """A self-signed one for 127.0.0.1: the context of the server, and of a client that trusts it."""
+def self_signed() -> bytes:
+    """A key and its certificate for 127.0.0.1, as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)
@@ -145,16 +144,19 @@ def certificate() -> Iterator[tuple[ssl.SSLContext, ssl.SSLContext]]:
         )
         .sign(key, hashes.SHA256())
     )
+    return key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ) + signed.public_bytes(serialization.Encoding.PEM)
+
+
+@contextlib.contextmanager
+def certificate() -> Iterator[tuple[ssl.SSLContext, ssl.SSLContext]]:
+    """A self-signed one for 127.0.0.1: the context of the server, and of a client that trusts it."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "both.pem"
-        file.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            )
-            + signed.public_bytes(serialization.Encoding.PEM)
-        )
+        file.write_bytes(self_signed())
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         server.load_cert_chain(file)
         yield server, ssl.create_default_context(cafile=file)

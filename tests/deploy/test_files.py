@@ -1,0 +1,125 @@
+"""What cannot be run here, looked at: the container files, and names that must agree."""
+
+import ipaddress
+import json
+import plistlib
+import re
+import shlex
+from typing import Any
+
+import pytest
+import yaml
+from uvicorn.middleware.proxy_headers import _TrustedHosts
+
+from evidence import limits
+from tests.deploy.shipped import DEPLOY, ROOT, environment_file, parsed, text
+from tests.pdpp_site.test_settings import documented
+
+DOCKERFILE = "docker/Dockerfile"
+NOT_RUN = (DOCKERFILE, "docker/compose.yaml", "launchd/org.pdpp.server.plist")
+
+
+def instructions() -> list[tuple[str, str]]:
+    joined = text(DOCKERFILE).replace("\\\n", " ")
+    lines = [line for line in joined.splitlines() if line and not line.startswith("#")]
+    return [(name, rest.strip()) for name, _, rest in (line.partition(" ") for line in lines)]
+
+
+def last(name: str) -> str:
+    return [rest for each, rest in instructions() if each == name][-1]
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(text("docker/compose.yaml"))
+    return found
+
+
+@pytest.mark.parametrize("name", NOT_RUN)
+def test_what_was_never_run_says_so_at_its_top(name: str) -> None:
+    assert "NOT RUN" in "\n".join(text(name).splitlines()[:2])
+
+
+def test_everything_copied_into_the_image_is_there() -> None:
+    copied = [shlex.split(rest) for name, rest in instructions() if name == "COPY"]
+    sources = [
+        source
+        for parts in copied
+        if not parts[0].startswith("--from")
+        for source in parts[:-1]
+    ]  # fmt: skip
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"tests", "bench"}
+
+    assert packages <= set(sources)
+    assert all((ROOT / source).exists() for source in sources)
+
+
+def test_the_image_runs_what_the_service_runs_and_not_as_root() -> None:
+    service = parsed(text("systemd/pdpp.service"))
+    command = json.loads(last("CMD"))
+
+    assert command[-2:] == service.command[-2:]
+    assert f"/opt/pdpp/{command[0]}" == service.command[0]
+    assert last("WORKDIR") == service.one("WorkingDirectory")
+    assert last("USER").partition(":")[0] not in {"", "0", "root"}
+    assert "/readyz" in last("HEALTHCHECK")
+
+
+def test_the_containers_cannot_write_but_where_they_must(compose: dict[str, Any]) -> None:
+    server = compose["services"]["server"]
+
+    assert server["read_only"] is True
+    assert server["cap_drop"] == ["ALL"]
+    assert server["security_opt"] == ["no-new-privileges:true"]
+    assert server["volumes"] == [f"kept:{last('VOLUME')}"]
+    assert "ports" not in server
+    assert "ports" not in compose["services"]["database"]
+    for name in ("server", "proxy"):
+        for condition in compose["services"][name]["depends_on"].values():
+            assert condition == {"condition": "service_healthy"}
+
+
+def test_every_variable_that_is_set_is_one_that_the_server_knows(compose: dict[str, Any]) -> None:
+    image = set(re.findall(r"\b(PDPP_\w+)=", last("ENV")))
+    units = {
+        name
+        for each in ("pdpp.service", "pdpp@.service")
+        for name in parsed(text(f"systemd/{each}")).environment
+    }
+    named = image | units | set(compose["services"]["server"]["environment"])
+    named |= set(environment_file("pdpp.env.example", commented=True))
+
+    assert named - {"PYTHONDONTWRITEBYTECODE"} <= documented()
+
+
+def test_the_server_believes_the_proxy_and_nobody_outside(compose: dict[str, Any]) -> None:
+    trusted = compose["services"]["server"]["environment"]["PDPP_TRUSTED_PROXIES"]
+    [inside] = compose["networks"]["inside"]["ipam"]["config"]
+
+    assert trusted == inside["subnet"]
+    believed = _TrustedHosts(trusted.split(","))
+    assert str(ipaddress.ip_network(trusted)[7]) in believed
+    assert "203.0.113.9" not in believed
+    assert compose["services"]["server"]["networks"] == ["inside"]
+
+
+def test_proxies_take_what_the_server_takes_and_wait_as_long_as_hosts_do() -> None:
+    for name, pattern in (
+        ("nginx/pdpp.conf", r"client_max_body_size (\d+)m"),
+        ("caddy/Caddyfile", r"max_size (\d+)MiB"),
+    ):
+        [megabytes] = re.findall(pattern, text(name))
+        assert int(megabytes) * 1024 * 1024 == limits.INGEST_MAX_BYTES
+        [seconds] = re.findall(r"(?:proxy_read_timeout|response_header_timeout) (\d+)s", text(name))
+        assert int(seconds) >= 300
+
+
+def test_property_lists_and_pgbouncer_say_what_the_others_say() -> None:
+    agent = plistlib.loads((DEPLOY / "launchd/org.pdpp.server.plist").read_bytes())
+
+    assert agent["ProgramArguments"][-2:] == ["manage.py", "run"]
+    assert agent["RunAtLoad"] is True
+    port = re.search(r"listen_port = (\d+)", text("pgbouncer/pgbouncer.ini"))
+    assert port is not None
+    assert f":{port[1]}/" in text("pgbouncer/pgbouncer.ini").partition("[databases]")[0]
+    assert "pool_mode = transaction" in text("pgbouncer/pgbouncer.ini")
