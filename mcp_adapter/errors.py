@@ -25,7 +25,6 @@ _NEXT_STEPS = {
     "invalid_sort": "Call schema(stream) for the fields that can be sorted by.",
     "not_found": "Call search or query_records for current ids, or schema for stream names.",
     "query_not_found": "Call read_record_field without q to read from the start.",
-    "rate_limit_exceeded": "Wait as long as the error says, then call again.",
     "unknown_field": "Call schema(stream) for the field names.",
 }
 _ELSE = "Call schema to see what this grant allows, then call again with other arguments."
@@ -61,7 +60,8 @@ class AdapterError(ToolError):
 def from_rest(answer: RestAnswer, *, next_step: str | None = None) -> ToolError:
     """The resource server's refusal, unchanged, and beside it what to call next.
 
-    Its own next step speaks of routes, ours of tools; it is enough where we know none better.
+    Its own next step speaks of routes, ours of tools; it is enough where we know none better, and
+    of limits the server alone knows how long they hold.
     """
     error = _error_of(answer)
     step = next_step or _NEXT_STEPS.get(str(error.get("code")))

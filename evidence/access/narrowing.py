@@ -13,6 +13,7 @@ from django.db import transaction
 
 from evidence.access.held import State, grants_with_state, state_of, terms_of
 from evidence.access.issuing import one_source
+from evidence.access.limiting import hand_on_limits
 from evidence.access.resolving import StreamRequest, resolved
 from evidence.access.scope import Allowed, Everything, Only, StreamTerms, TimeRange
 from evidence.access.secrets import new_id
@@ -57,6 +58,7 @@ def narrow(
         paused_at=old.paused_at,
     )
     Grant.unscoped.filter(pk=old.pk).update(superseded_by=successor)
+    hand_on_limits(old.pk, to=successor.pk)
     return successor
 
 

@@ -84,12 +84,28 @@ class StreamTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class Used:
+    """One limit of a grant and how much of it was used since the period ``since`` began.
+
+    ``measure`` is ``calls``, ``records`` or ``bytes``; ``period`` is ``minute``, ``hour`` or ``day``.
+    """
+
+    measure: str
+    period: str
+    most: int
+    used: int
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class GrantTerms:
-    """One usable grant; ``grant_id`` is None for the owner's own reading."""
+    """One usable grant; ``grant_id`` is None for the owner's own reading. ``limits`` are as they
+    stood when the bearer was looked up."""
 
     grant_id: str | None
     source_pk: int
     streams: tuple[StreamTerms, ...]
+    limits: tuple[Used, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

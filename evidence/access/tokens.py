@@ -5,13 +5,13 @@ one. What a grant says never changes, so its parsed terms are kept by grant id.
 """
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import orjson
 
 from evidence.access.owning import everything
-from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, TokenKind
+from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, TokenKind, Used
 from evidence.access.secrets import LONGEST_BEARER, bearer_digest
 from evidence.access.statements import Fragment, fetched_by_one_plan
 from evidence.access.terms import parsed_terms
@@ -29,7 +29,10 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
     p.client_id, p.revoked_at,
     (SELECT jsonb_agg(jsonb_build_array(g.grant_id, g.source_id, g.streams::text,
             g.revoked_at IS NOT NULL, g.superseded_by_id IS NOT NULL,
-            g.expires_at IS NOT NULL AND g.expires_at <= %s, g.paused_at IS NOT NULL) ORDER BY g.issued_at, g.grant_id)::text
+            g.expires_at IS NOT NULL AND g.expires_at <= %s, g.paused_at IS NOT NULL,
+            (SELECT jsonb_agg(jsonb_build_array(q.measure, q.period, q.most, q.used,
+                    extract(epoch FROM q.since)))
+                FROM evidence_quota q WHERE q.grant_id = g.grant_id)) ORDER BY g.issued_at, g.grant_id)::text
         FROM evidence_grant g WHERE g.package_id = t.package_id),
     (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id,
             c.identities, c.indexed_languages <> c.languages OR c.indexed_analyser <> %s)
@@ -134,6 +137,12 @@ def _usable(rows: Sequence[Sequence[Any]]) -> tuple[GrantTerms, ...]:
     if not reading:
         raise GrantPaused
     return tuple(
-        GrantTerms(grant_id, source_pk, parsed_terms(grant_id, streams))
-        for grant_id, source_pk, streams, *_ in reading
+        GrantTerms(row[0], row[1], parsed_terms(row[0], row[2]), _limits(row[7])) for row in reading
+    )
+
+
+def _limits(rows: Sequence[Sequence[Any]] | None) -> tuple[Used, ...]:
+    return tuple(
+        Used(measure, period, most, used, datetime.fromtimestamp(since, UTC))
+        for measure, period, most, used, since in rows or ()
     )

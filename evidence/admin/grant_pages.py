@@ -17,9 +17,11 @@ from evidence.access.held import (
     tokens_with_state,
 )
 from evidence.access.issuing import revoke_grant, revoke_package
+from evidence.access.limiting import limits_of, set_limits
 from evidence.admin.base import owner, page
 from evidence.admin.confirming import Question, confirmation, is_confirmed
 from evidence.admin.grant_lines import grant_lines, grant_url
+from evidence.admin.limits_form import LimitsForm, filled_in, used_in_words
 from evidence.admin.token_lines import token_lines
 from evidence.consent.wording import counted, mark, when, worded
 from evidence.models.grants import Grant
@@ -31,9 +33,12 @@ EXPLANATION = (
 ALL = "all"
 
 
-def detail(request: HttpRequest, grant: Grant) -> HttpResponse:
+def detail(
+    request: HttpRequest, grant: Grant, *, limits_form: LimitsForm | None = None
+) -> HttpResponse:
     """The grant in sentences, with what came with it."""
     now = timezone.now()
+    used = limits_of(grant.pk, now=now)
     package = grants_with_state(now).filter(package=grant.package)
     context = {
         "grant": grant,
@@ -43,11 +48,25 @@ def detail(request: HttpRequest, grant: Grant) -> HttpResponse:
         "sentences": sentences(grant),
         "others": grant_lines(package.exclude(pk=grant.pk)),
         "tokens": token_lines(tokens_with_state(now).filter(package=grant.package)),
+        "limits_form": limits_form or LimitsForm(initial=filled_in(used)),
+        "used": used_in_words(used),
+        "limits_url": grant_url("limits", grant.pk),
         "revoke_url": grant_url("revoke", grant.pk),
         "token_url": grant_url("token", grant.pk),
     }
     title = f"{grant.package.client.display_name} reads {grant.source.display_name}"
-    return page(request, "grant", title=title, context=context)
+    status = 422 if limits_form is not None else 200
+    return page(request, "grant", title=title, context=context, status=status)
+
+
+def limit(request: HttpRequest, grant: Grant) -> HttpResponse:
+    """Sets the limits of a grant, and shows the page again where a number is none."""
+    form = LimitsForm(request.POST)
+    if not form.is_valid():
+        return detail(request, grant, limits_form=form)
+    set_limits(grant.pk, form.limits, now=timezone.now())
+    messages.success(request, f"From the next request on, at most: {form.limits_in_words}.")
+    return redirect(grant_url("change", grant.pk))
 
 
 def sentences(grant: Grant) -> list[StreamInWords]:

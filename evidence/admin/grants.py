@@ -83,6 +83,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
     def get_urls(self) -> list[URLPattern]:
         ours: list[tuple[str, Callable[..., HttpResponse], str]] = [
             ("add/what/", new_grant.what, "what"),
+            ("<path:object_id>/limits/", self.limits_view, "limits"),
             ("<path:object_id>/revoke/", self.revoke_view, "revoke"),
             ("<path:object_id>/token/", self.token_view, "token"),
         ]
@@ -147,6 +148,9 @@ class GrantAdmin(OwnerAdmin[Grant]):
 
     def token_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         return minting.further_token(request, self._grant(request, object_id))
+
+    def limits_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return grant_pages.limit(request, self._grant(request, object_id))
 
     def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         grant = self._grant(request, object_id)

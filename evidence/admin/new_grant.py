@@ -14,6 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evidence.access.issuing import issue, register_client
+from evidence.access.limiting import set_limits
 from evidence.admin.base import owner, page
 from evidence.admin.minting import mint, shown_once
 from evidence.admin.terms_form import GivingForm
@@ -82,7 +83,9 @@ def _issued(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> 
             client = chosen.known_client or register_client(
                 chosen.client_name, owner_id=owner().pk, now=now
             )
-            package, _ = issue(draft.requests(now), client=client, now=now)
+            package, grants = issue(draft.requests(now), client=client, now=now)
+            for grant in grants:
+                set_limits(grant.pk, draft.terms.limits, now=now)
             minted = mint(package, draft.terms.cleaned_data["tokens"])
     except Refusal as refusal:
         draft.error = refusal.message
@@ -113,6 +116,7 @@ def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]
         "client_name": chosen.client_name,
         "is_new": chosen.known_client is None,
         "tokens": draft.terms.tokens_in_words,
+        "limits": draft.terms.limits_in_words,
         "ends": when(draft.terms.ends_at(timezone.now())),
         "answers": answers,
         "form_id": _opens(request),

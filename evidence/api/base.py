@@ -24,6 +24,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from typing_extensions import override
 
+from evidence.access.charging import charge_call, refuse_used_up
 from evidence.access.gate import Gate
 from evidence.access.scope import Scope, TokenKind
 from evidence.access.tokens import authenticate
@@ -35,6 +36,8 @@ from evidence.ledger.entries import Shown
 from evidence.ledger.recording import Answer, record
 from evidence.refusals import (
     AuthenticationRequired,
+    RateLimitExceeded,
+    Refusal,
     ServiceUnavailable,
     UnsupportedVersion,
     WrongTokenKind,
@@ -146,7 +149,8 @@ class GrantedView(PublicView):
     authentication_classes = (BearerAuthentication,)
     owner_only = False
     conditional = False
-    unrecorded: ServiceUnavailable | None = None
+    withheld: Refusal | None = None
+    is_let_in = False
 
     @override
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -155,18 +159,27 @@ class GrantedView(PublicView):
         try:
             with transaction.atomic(savepoint=False):
                 response = super().dispatch(request, *args, **kwargs)
-                if 200 <= response.status_code < 300:
-                    self._write_down(response)
+                self._account_for(response)
         except DatabaseError:
             logger.exception("An answer could not be written to the ledger and was withheld.")
-            self.unrecorded = ServiceUnavailable(next_step="Ask again in a moment.")
-            return super().dispatch(request, *args, **kwargs)
-        return response
+            self.withheld = ServiceUnavailable(next_step="Ask again in a moment.")
+        return response if self.withheld is None else super().dispatch(request, *args, **kwargs)
 
     def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
         """The records and fields that an answer lets the caller see."""
         body = response.data  # type: ignore[attr-defined] # DRF's own; streams override this
         return shown(body, gate=self.gate, connection_id=self.query.connection_id())
+
+    def _account_for(self, response: HttpResponseBase) -> None:
+        """What is answered is written down; what is refused counts as a call all the same, so that
+        guessing has its limit too."""
+        try:
+            if 200 <= response.status_code < 300:
+                self._write_down(response)
+            elif response.status_code < 500 and response.status_code != 429 and self.is_let_in:
+                charge_call(self.scope, now=timezone.now())
+        except RateLimitExceeded as refusal:
+            self.withheld = refusal
 
     def _write_down(self, response: HttpResponseBase) -> None:
         handed_over = hasattr(self.request._request, "pdpp_scope")  # noqa: SLF001
@@ -181,8 +194,8 @@ class GrantedView(PublicView):
 
     @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        if self.unrecorded is not None:
-            raise self.unrecorded
+        if self.withheld is not None:
+            raise self.withheld
         super().initial(request, *args, **kwargs)
         scope = request.auth
         if not isinstance(scope, Scope):
@@ -192,7 +205,10 @@ class GrantedView(PublicView):
         ) and scope.kind is not TokenKind.OWNER:
             raise WrongTokenKind(message="Only the owner's own token may do this.")
         self.scope = scope
+        named = self.query.text("connection_id") or self.query.text("connector_instance_id")
+        refuse_used_up(scope, connection_id=named, now=timezone.now())
         self.gate = Gate(scope)
+        self.is_let_in = True
 
     @override
     def finalize_response(

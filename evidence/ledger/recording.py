@@ -13,6 +13,7 @@ from uuid import UUID
 
 import orjson
 
+from evidence.access.charging import Amount, charge
 from evidence.access.scope import Scope
 from evidence.access.statements import Fragment, fetched_by_one_plan
 from evidence.ledger.entries import GENESIS, Entry, Head, Shown, by_chain, seal
@@ -76,21 +77,16 @@ class Answer:
 
 
 def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
-    """Adds one row to the chain of each grant that the answer draws on.
+    """Charges each grant that the answer draws on, then adds a row to the chain of each.
 
-    Inside the transaction of the read. Raises what the database raises; the caller then has
-    nothing to give out.
+    Inside the transaction of the read. Raises ``RateLimitExceeded`` before anything is written, or
+    what the database raises; the caller then has nothing to give out.
     """
     chains = by_chain(scope, answer.shown)
-    keys = sorted(
-        {
-            (each.connection_id, each.stream, each.record_key)
-            for each in answer.shown
-            if each.record_key is not None
-        }
-    )
+    sizes = dict(zip(chains, _shares(answer.size_bytes, [*map(len, chains.values())]), strict=True))
+    charge(scope, {chain: _amount(chains[chain], sizes[chain]) for chain in chains}, now=now)
+    keys = sorted(_keys(answer.shown))
     names, heads = _take_hold(keys, sorted(chains), owner_id=scope.owner_id)
-    sizes = _shares(answer.size_bytes, [len(chains[head.chain]) for head in heads])
     entries = [
         (
             head.digest,
@@ -104,11 +100,11 @@ def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
                 route=answer.route,
                 covered=_covered(chains[head.chain]),
                 record_count=len(pseudonyms),
-                size_bytes=size,
+                size_bytes=sizes[head.chain],
                 pseudonyms=pseudonyms,
             ),
         )
-        for head, size in zip(heads, sizes, strict=True)
+        for head in heads
         for pseudonyms in [_named(chains[head.chain], names)]
     ]
     _add(entries)
@@ -159,17 +155,21 @@ def _columns(keys: Sequence[Key]) -> list[list[str]]:
     return [[key[at] for key in keys] for at in range(3)]
 
 
+def _keys(shown: Iterable[Shown]) -> set[Key]:
+    return {
+        (each.connection_id, each.stream, each.record_key)
+        for each in shown
+        if each.record_key is not None
+    }
+
+
+def _amount(shown: Iterable[Shown], size_bytes: int) -> Amount:
+    return Amount(len(_keys(shown)), size_bytes)
+
+
 def _named(shown: Iterable[Shown], names: Mapping[Key, UUID]) -> tuple[UUID, ...]:
     """Random names have no order of their own to give away."""
-    return tuple(
-        sorted(
-            {
-                names[each.connection_id, each.stream, each.record_key]
-                for each in shown
-                if each.record_key is not None
-            }
-        )
-    )
+    return tuple(sorted({names[key] for key in _keys(shown)}))
 
 
 def _covered(shown: Iterable[Shown]) -> str:

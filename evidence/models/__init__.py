@@ -38,6 +38,9 @@ from evidence.models import (
     owners as owners,
 )
 from evidence.models import (
+    quotas as quotas,
+)
+from evidence.models import (
     records as records,
 )
 from evidence.models import (

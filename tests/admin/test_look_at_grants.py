@@ -137,7 +137,8 @@ def test_no_page_edits_or_deletes_a_grant(world: World, alice: Browser) -> None:
     deleting = alice.http.post(LIST, {**token, "action": "delete_selected", "index": "0",
         "_selected_action": [grant.pk], "post": "yes"})  # fmt: skip
 
-    assert [form for form in page.forms if "logout" not in form.action] == []
+    actions = [form.action for form in page.forms if "logout" not in form.action]
+    assert actions == [at("grant", grant.pk, "limits")], "which hold beside what was granted"
     assert deleting.status_code in {200, 302}
     assert Grant.unscoped.filter(pk=grant.pk).values().get() == before
 

@@ -24,6 +24,7 @@ READING = "evidence/reading/"
 PAGES = "evidence/consent/"
 REVIEW = "tests/consent/test_review.py::"
 WHOLE_RUN = "tests/pdpp_site/test_nothing_personal_in_the_log.py"
+LIMITS = "tests/api/test_limits.py::"
 CONNECTED = "tests/consent/test_connected.py::"
 
 MUTANTS = (
@@ -248,4 +249,22 @@ MUTANTS = (
         '"oauthlib": {"level": "ERROR"}', '"oauthlib": {"level": level}', by=WHOLE_RUN),
     Mutant("the MCP library logs what agents send", "pdpp_site/logs.py",
         '"mcp": {"level": "ERROR"}', '"mcp": {"level": level}', by=WHOLE_RUN),
+    Mutant("a limit is only written down", ACCESS + "charging.py",
+        "    if rows:\n        raise _refusal(", "    if False:\n        raise _refusal(",
+        by=LIMITS + "test_a_call_too_many_is_refused_with_the_limit_and_the_time_it_begins_anew"),
+    Mutant("two at once pass a limit together", ACCESS + "charging.py",
+        " ORDER BY q.id FOR UPDATE OF q", " ORDER BY q.id",
+        by=LIMITS + "test_many_at_once_never_pass_a_limit"),
+    Mutant("what was refused is charged", ACCESS + "charging.py",
+        " AND NOT EXISTS (SELECT FROM held o WHERE o.used + o.amount > o.most)", "",
+        by=LIMITS + "test_an_answer_that_would_pass_the_limit_shows_and_records_and_costs_nothing"),
+    Mutant("guessing is free", "evidence/api/base.py",
+        "                charge_call(self.scope, now=timezone.now())", "                pass",
+        by=LIMITS + "test_what_shows_nothing_counts_as_a_call_and_so_does_a_guess"),
+    Mutant("a successor begins without limits", ACCESS + "narrowing.py",
+        "    hand_on_limits(old.pk, to=successor.pk)\n", "",
+        by=LIMITS + "test_a_successor_has_what_is_left"),
+    Mutant("what is over a limit is written down as shown", "evidence/ledger/recording.py",
+        "    charge(scope, {chain: _amount(chains[chain], sizes[chain]) for chain in chains}, now=now)\n", "",
+        by=LIMITS + "test_an_answer_that_would_pass_the_limit_shows_and_records_and_costs_nothing"),
 )  # fmt: skip

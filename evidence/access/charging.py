@@ -1,0 +1,165 @@
+"""Charging a grant with what is about to be read through it, or refusing the whole answer.
+
+One statement, in the transaction of the read and before anything is written down: it takes hold of
+the limits in one order, and adds to all of them or, where any would be passed, to none. Several
+servers share the counts, for they are rows. A call whose grants have no limit costs nothing.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+from evidence import limits
+from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, Used
+from evidence.access.statements import Fragment, fetched_by_one_plan
+from evidence.refusals import RateLimitExceeded
+
+PERIODS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
+
+# The clock of another server may be ahead of ours: a period that has begun is not begun again.
+CHARGE = """
+WITH due AS (
+    SELECT * FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS d(grant_id, measure, amount)
+),
+held AS MATERIALIZED (
+    SELECT q.id, q.grant_id, q.measure, q.period, q.most, d.amount,
+        greatest(q.since, date_trunc(q.period, %s::timestamptz, 'UTC')) AS since,
+        CASE WHEN q.since >= date_trunc(q.period, %s::timestamptz, 'UTC') THEN q.used ELSE 0 END AS used
+    FROM evidence_quota q JOIN due d USING (grant_id, measure) ORDER BY q.id FOR UPDATE OF q
+),
+charged AS (
+    UPDATE evidence_quota q SET used = h.used + h.amount, since = h.since
+    FROM held h WHERE q.id = h.id AND NOT EXISTS (SELECT FROM held o WHERE o.used + o.amount > o.most)
+)
+SELECT grant_id, measure, period, most, used, since, amount FROM held WHERE used + amount > most
+"""
+
+
+class Amount(NamedTuple):
+    """What one call discloses through one grant."""
+
+    records: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """A limit that a call would pass by ``amount`` on top of what is used."""
+
+    grant_id: str
+    limit: Used
+    amount: int
+
+    @property
+    def resets_at(self) -> datetime:
+        return self.limit.since + PERIODS[self.limit.period]
+
+
+def charge(scope: Scope, amounts: Mapping[str, Amount], *, now: datetime) -> None:
+    """A call of each grant named, and what it disclosed. Raises ``RateLimitExceeded``, having
+    charged nobody, where any limit of any of them would be passed."""
+    metered = {grant.grant_id for grant in scope.grants if grant.limits}
+    due = [
+        (grant_id, measure, amount)
+        for grant_id, (records, size) in amounts.items()
+        if grant_id in metered
+        for measure, amount in (("calls", 1), ("records", records), ("bytes", size))
+    ]
+    if not due:
+        return
+    columns: tuple[Any, ...] = tuple([row[at] for row in due] for at in range(3))
+    rows = fetched_by_one_plan(Fragment(CHARGE, (*columns, now, now)))
+    if rows:
+        raise _refusal(scope, [_passed(row) for row in rows], now)
+
+
+def charge_call(scope: Scope, *, now: datetime) -> None:
+    """A call that disclosed nothing: it stands on the first grant, as in the ledger."""
+    if scope.package_id is not None:
+        charge(scope, {str(scope.grants[0].grant_id): Amount()}, now=now)
+
+
+def refuse_used_up(scope: Scope, *, connection_id: str | None, now: datetime) -> None:
+    """Refuses before anything is read where no grant concerned has a call left, by what was looked
+    up with the bearer: no statement. ``charge`` decides what this lets through."""
+    concerned = [grant for grant in scope.grants if _covers(grant, connection_id)]
+    used_up = [list(_calls_used_up(grant, now)) for grant in concerned]
+    if used_up and all(used_up):
+        soonest = min(used_up, key=lambda each: max(one.resets_at for one in each))
+        raise _refusal(scope, soonest, now)
+
+
+def _covers(grant: GrantTerms, connection_id: str | None) -> bool:
+    return connection_id is None or any(
+        connection_id in stream.connection_ids for stream in grant.streams
+    )
+
+
+def _calls_used_up(grant: GrantTerms, now: datetime) -> Iterable[Passed]:
+    for limit in grant.limits:
+        goes_on = limit.since + PERIODS[limit.period] > now
+        if limit.measure == "calls" and goes_on and limit.used >= limit.most:
+            yield Passed(str(grant.grant_id), limit, 1)
+
+
+def _passed(row: Sequence[Any]) -> Passed:
+    grant_id, measure, period, most, used, since, amount = row
+    return Passed(grant_id, Used(measure, period, most, used, since), amount)
+
+
+def _refusal(scope: Scope, passed: Sequence[Passed], now: datetime) -> RateLimitExceeded:
+    """Names the limit that holds longest: when it begins anew, the others have."""
+    last = max(passed, key=lambda each: (each.resets_at, each.limit.measure))
+    limit, resets_at = last.limit, f"{last.resets_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
+    others = _others(scope, {each.grant_id for each in passed})
+    refusal = RateLimitExceeded(
+        message=f"The owner lets {limit.most} {limit.measure} a {limit.period} be read through the"
+        f" grant {last.grant_id}. {limit.used} are used and this call comes to {last.amount}, so it"
+        f" was not answered. The count begins anew at {resets_at}.",
+        limit={
+            "grant_id": last.grant_id,
+            "measure": limit.measure,
+            "period": limit.period,
+            "most": limit.most,
+            "used": limit.used,
+            "asked": last.amount,
+        },
+        resets_at=resets_at,
+        retry_after=max(1, -int((now - last.resets_at).total_seconds() // 1)),
+        next_step=_next_step(limit, resets_at, others),
+    )
+    if others:
+        refusal.extra["other_connections"] = others
+    return refusal
+
+
+def _next_step(limit: Used, resets_at: str, others: Sequence[object]) -> str:
+    left = limit.most - limit.used
+    step = f"Call again after {resets_at}."
+    if left > 0 and limit.measure == "records":
+        step = f"Ask for at most {left} records at once (limit), or call again after {resets_at}."
+    if left > 0 and limit.measure == "bytes":
+        step = (
+            f"Ask for at most {left} bytes at once (max_bytes, fewer fields), or call again after"
+            f" {resets_at}."
+        )
+    if others:
+        step += " To go on without that grant, name one of other_connections as connection_id."
+    return step
+
+
+def _others(scope: Scope, over: set[str]) -> list[dict[str, str]]:
+    """The connections that other grants of the caller lead to."""
+    reached = {
+        connection_id: scope.connections[connection_id]
+        for grant in scope.grants
+        if grant.grant_id not in over
+        for stream in grant.streams
+        for connection_id in sorted(stream.connection_ids & scope.connections.keys())
+    }
+    return [_named(facts) for facts in [*reached.values()][: limits.CANDIDATES_MAX]]
+
+
+def _named(facts: ConnectionFacts) -> dict[str, str]:
+    return {"connection_id": facts.connection_id, "display_name": facts.display_name}

@@ -1,0 +1,75 @@
+"""The owner's limits of a grant: set, looked at, handed on to a successor."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TypeAlias
+
+from django.db import transaction
+
+from evidence.access.charging import PERIODS
+from evidence.access.scope import Used
+from evidence.models.grants import Grant
+from evidence.models.quotas import Quota
+
+MEASURES = tuple(Quota.Measure.values)
+Limits: TypeAlias = Mapping[tuple[str, str], int]
+"""(measure, period) -> the most; what is missing has no limit."""
+
+
+@transaction.atomic
+def set_limits(grant_id: str, wanted: Limits, *, now: datetime) -> None:
+    """From the next request on exactly these limits hold. What was counted for one that stays, goes
+    on to count; a new one counts from now."""
+    Grant.unscoped.select_for_update(of=("self",)).get(pk=grant_id)
+    rows = Quota.unscoped.filter(grant_id=grant_id)
+    standing = {(row.measure, row.period): row for row in rows.select_for_update().order_by("pk")}
+    gone = [row.pk for key, row in standing.items() if key not in wanted]
+    rows.filter(pk__in=gone).delete()
+    for (measure, period), most in sorted(wanted.items()):
+        if (measure, period) in standing:
+            rows.filter(pk=standing[measure, period].pk).update(most=most)
+        else:
+            Quota.unscoped.create(
+                grant_id=grant_id,
+                measure=measure,
+                period=period,
+                most=most,
+                since=_start(period, now),
+            )
+
+
+def hand_on_limits(grant_id: str, *, to: str) -> None:
+    """A successor has what is left of the limits of the grant that it replaces."""
+    rows = Quota.unscoped.filter(grant_id=grant_id).order_by("pk")
+    Quota.unscoped.bulk_create(
+        [
+            Quota(
+                grant_id=to,
+                measure=row.measure,
+                period=row.period,
+                most=row.most,
+                used=row.used,
+                since=row.since,
+            )
+            for row in rows.select_for_update()
+        ]
+    )
+
+
+def limits_of(grant_id: str, *, now: datetime) -> list[Used]:
+    """The limits of a grant and what of them is used now."""
+    return [
+        Used(row.measure, row.period, row.most, _used(row, now), row.since)
+        for row in Quota.unscoped.filter(grant_id=grant_id).order_by("pk")
+    ]
+
+
+def _used(row: Quota, now: datetime) -> int:
+    return row.used if row.since + PERIODS[row.period] > now else 0
+
+
+def _start(period: str, now: datetime) -> datetime:
+    whole = now.astimezone(UTC).replace(microsecond=0, second=0)
+    if period == "minute":
+        return whole
+    return whole.replace(minute=0) if period == "hour" else whole.replace(minute=0, hour=0)
