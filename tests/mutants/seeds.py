@@ -251,7 +251,7 @@ MUTANTS = (
         '"mcp": {"level": "ERROR"}', '"mcp": {"level": level}', by=WHOLE_RUN),
     Mutant("a limit is only written down", ACCESS + "charging.py",
         "    if rows:\n        raise _refusal(", "    if False:\n        raise _refusal(",
-        by=LIMITS + "test_a_call_too_many_is_refused_with_the_limit_and_the_time_it_begins_anew"),
+        by=LIMITS + "test_an_answer_that_would_pass_the_limit_shows_and_records_and_costs_nothing"),
     Mutant("two at once pass a limit together", ACCESS + "charging.py",
         " ORDER BY q.id FOR UPDATE OF q", " ORDER BY q.id",
         by=LIMITS + "test_many_at_once_never_pass_a_limit"),
