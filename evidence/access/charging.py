@@ -114,8 +114,8 @@ def _refusal(scope: Scope, passed: Sequence[Passed], now: datetime) -> RateLimit
     limit, resets_at = last.limit, f"{last.resets_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
     others = _others(scope, {each.grant_id for each in passed})
     refusal = RateLimitExceeded(
-        message=f"The owner lets {limit.most} {limit.measure} a {limit.period} be read through the"
-        f" grant {last.grant_id}. {limit.used} are used and this call comes to {last.amount}, so it"
+        message=f"The owner lets {limit.most} {limit.measure} per {limit.period} be read through"
+        f" the grant {last.grant_id}. {limit.used} are used and this call comes to {last.amount}, so it"
         f" was not answered. The count begins anew at {resets_at}.",
         limit={
             "grant_id": last.grant_id,

@@ -12,6 +12,7 @@ from evidence.access.limiting import Limits
 from evidence.access.scope import Used
 
 PERIODS = ("minute", "hour", "day")
+_A = {"minute": "a minute", "hour": "an hour", "day": "a day"}
 UNITS = {"calls": ("Calls", 1), "records": ("Records", 1), "bytes": ("Kilobytes", 1_000)}
 """What the owner calls a measure, and how much of it one is."""
 MOST = 10**12
@@ -32,10 +33,10 @@ def _box(measure: str, period: str) -> forms.IntegerField:
         required=False,
         min_value=1,
         max_value=MOST,
-        label=f"{UNITS[measure][0]} a {period}",
+        label=f"{UNITS[measure][0]} {_A[period]}",
         widget=forms.NumberInput(
             attrs={
-                "aria-label": f"{UNITS[measure][0]} a {period}",
+                "aria-label": f"{UNITS[measure][0]} {_A[period]}",
                 "placeholder": "no limit",
                 "class": "limit",
             }
@@ -97,7 +98,7 @@ def used_in_words(limits: Sequence[Used]) -> list[str]:
 
 
 def _worded(measure: str, period: str, most: int) -> str:
-    return f"{_amount(measure, most)} {UNITS[measure][0].lower()} a {period}"
+    return f"{_amount(measure, most)} {UNITS[measure][0].lower()} {_A[period]}"
 
 
 def _amount(measure: str, amount: int) -> str:

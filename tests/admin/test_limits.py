@@ -24,7 +24,7 @@ def test_a_limit_set_on_the_page_of_a_grant_holds_from_the_next_request(
 
     said = alice.press(form)
 
-    assert "at most: 1 calls a day and 500 kilobytes a hour" in said.text
+    assert "at most: 1 calls a day and 500 kilobytes an hour" in said.text
     assert [world.get(LIST).status for _ in range(2)] == [200, 429]
     shown = alice.open(page)
     assert "1 of 1 calls this day" in shown.text

@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("evidence", "0013_use_is_in_the_ledger"),
+        ("evidence", "0014_failed_attempts"),
     ]
 
     operations = [
