@@ -16,6 +16,7 @@ from evidence.consent import attempts
 from evidence.embedding.embedder import chosen
 from evidence.ledger.checkpoints import checkpoint
 from evidence.models.owners import the_owner
+from evidence.operating.erasing import go_on_with_all, retain
 from evidence.storing.embedding import embed_missing
 from evidence.storing.passages import prepare
 from evidence.storing.pruning import ORPHAN_AGE, prune_changes, prune_orphans
@@ -53,14 +54,21 @@ def words() -> Iterator[int]:
 
 
 def upkeep() -> Iterator[object]:
-    """What ``manage.py prune`` does, and a signature under all chain ends of the ledger."""
+    """What ``manage.py prune`` does, what is older than it is kept, and a signature under all chain
+    ends of the ledger."""
     now = timezone.now()
+    yield from retain(now=now)
     kept_since = now - timedelta(days=settings.PDPP_CHANGES_DAYS)
     yield prune_changes(kept_since=kept_since)
     yield forget_bookmarks(unused_since=kept_since)
     yield attempts.forget(now=now)
     yield prune_orphans(unused_since=now - ORPHAN_AGE)
     yield checkpoint(the_owner(now).owner_id, now=now)
+
+
+def erasures() -> Iterator[object]:
+    """What the owner wants erased and is not gone yet, also what another process left."""
+    yield from go_on_with_all(now=timezone.now())
 
 
 @contextlib.contextmanager

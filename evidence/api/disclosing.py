@@ -37,7 +37,7 @@ def _shown(body: Json, gate: Gate) -> Iterator[Shown]:
         for each in body["data"]:
             yield from _shown(each, gate)
     elif kind == "record":
-        yield _place(body, body["id"], set(body.get("data", ())))  # a tombstone has no data
+        yield _record(body)
         for related in (body.get("expanded") or {}).values():
             if related is not None:
                 yield from _shown(related, gate)
@@ -57,6 +57,12 @@ def _told_in_numbers(body: Json, visible: VisibleRecords) -> list[Shown]:
         Shown(facts.connection_id, body["stream"], None, frozenset(fields))
         for facts in visible.connections
     ]
+
+
+def _record(body: Json) -> Shown:
+    """Of a record that is gone nothing is shown; it may have been erased, and gets no name again."""
+    key = None if body.get("deleted") else body["id"]
+    return Shown(body["connection_id"], body["stream"], key, frozenset(body.get("data", ())))
 
 
 def _hit(body: Json, gate: Gate) -> Shown:

@@ -152,6 +152,12 @@ def run_of(run_id: str, *, owner_id: str) -> ImportRun | None:
     return runs.filter(run_id=run_id, owner_id=owner_id).first()
 
 
+def run_ids(connection_id: str) -> list[str]:
+    """Every import into a connection."""
+    runs = ImportRun.unscoped.filter(connection_id=connection_id)
+    return list(runs.values_list("run_id", flat=True))
+
+
 def latest_runs(owner_id: str, *, most: int) -> list[ImportRun]:
     runs = ImportRun.unscoped.select_related("connection").filter(owner_id=owner_id)
     return list(runs.order_by("-started_at", "run_id")[:most])

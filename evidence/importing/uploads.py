@@ -9,7 +9,7 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
@@ -129,6 +129,25 @@ def remove_old(root: Path, *, now: float) -> None:
             continue
         if now - (folder / "state.json").stat().st_mtime > KEPT_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def forget(workspace: Path, *, run_ids: Collection[str] | None, every: bool = True) -> None:
+    """Removes what was sent for these imports (None: for any), and which keys they stored. Not
+    ``every``: an export that is still to be imported stays, as its import takes it away."""
+    for folder in (workspace / "uploads").glob("upl_*"):
+        upload = find(folder.parent, folder.name)
+        if run_ids is None or (upload is not None and _is_over(upload, run_ids, every=every)):
+            shutil.rmtree(folder, ignore_errors=True)
+    logs = workspace.glob("*.keys") if run_ids is None else (
+        workspace / f"{run_id}.keys" for run_id in run_ids
+    )  # fmt: skip
+    for log in logs:
+        log.unlink(missing_ok=True)
+
+
+def _is_over(upload: Upload, run_ids: Collection[str], *, every: bool) -> bool:
+    is_theirs = not set(run_ids).isdisjoint(upload.state.runs)
+    return is_theirs and (every or upload.state.phase != "wanted")
 
 
 def _plain(name: str) -> str:

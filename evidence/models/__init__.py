@@ -26,6 +26,9 @@ from evidence.models import (
     embedded as embedded,
 )
 from evidence.models import (
+    erasures as erasures,
+)
+from evidence.models import (
     grants as grants,
 )
 from evidence.models import (

@@ -1,50 +1,61 @@
-"""Taking records away: one, a stream, or a connection with everything it holds."""
+"""Taking records away: one, a stream, or a connection with everything it holds.
 
-from collections.abc import Iterable
+Whoever erases holds the connection as every writer does, and takes a bounded number of rows in each
+transaction. ``evidence.operating.erasing`` makes orders of these steps that survive an interruption.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import connection, transaction
 
+from evidence.models.declared import declared
 from evidence.models.keyed import key_digest
 from evidence.storing import passages, rows
 from evidence.storing.changes import Changes
-from evidence.storing.locking import hold_one
+from evidence.storing.forgetting import forget_connection, forget_some
+from evidence.storing.locking import Held, hold_one
 from evidence.storing.rows import Ref
 
-RECORDS_AT_ONCE = 1_000
+RECORDS_AT_ONCE = 200
 
 # What the ledger says of a record stays; whose pseudonym it was is gone for good.
-FORGET_NAMES = """
-DELETE FROM evidence_pseudonym WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
-"""
+FORGET_NAMES = "DELETE FROM evidence_pseudonym"
+FORGET_CHANGES = "DELETE FROM evidence_recordchange"
 
-# A hash of an erased value could still be held against a guess by whoever has the secret.
+# A hash of an erased value could still be held against a guess by whoever has the secret, and the
+# name of a field that nobody declared is the record's own word.
 FORGET_VALUES = """
 UPDATE evidence_recordchange SET before = coalesce((
     SELECT jsonb_object_agg(b.field, CASE b.hash WHEN 'null' THEN b.hash ELSE '""' END)
-    FROM jsonb_each(before) AS b(field, hash)
+    FROM jsonb_each(before) AS b(field, hash) WHERE b.field = ANY(%s)
 ), '{}')
-WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s) AND before IS NOT NULL
 """
+OF_THESE = " WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)"
 SUPPRESS = """
 INSERT INTO evidence_suppression (connection_id, stream, key_digest, erased_at)
 SELECT %s, %s, k.digest, %s FROM unnest(%s::bytea[]) AS k(digest) ON CONFLICT DO NOTHING
 """
-# In this order: what points at a row goes before it. All of them have a connection_id.
-TABLES = (
-    "evidence_blobchunk",
-    "evidence_blob",
-    "evidence_searchtext",
-    "evidence_recordchange",
-    "evidence_record",
-    "evidence_suppression",
-    "evidence_pseudonym",
-    "evidence_streamstate",
-    "evidence_importreceipt",
-    "evidence_importchoice",
-    "evidence_importrun",
-    "evidence_connection",
-)
+# Nobody who was never shown a record waits to hear that it is gone.
+HEARD_OF = f"""
+SELECT record_key FROM evidence_pseudonym {OF_THESE}
+UNION SELECT record_key FROM evidence_recordchange {OF_THESE} AND kind = 'd'
+"""  # noqa: S608 - a constant
+COUNTS = {
+    "search texts": "SELECT count(*) FROM evidence_searchtext",
+    "files": "SELECT count(*) FROM evidence_blob",
+    "vectors": "SELECT count(*) FROM evidence_passage",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """How many rows of each kind went, and how many stay on purpose."""
+
+    removed: Counter[str] = field(default_factory=Counter)
+    kept: Counter[str] = field(default_factory=Counter)
 
 
 def erase(
@@ -57,8 +68,10 @@ def erase(
     """
     ref = Ref(connection_id, stream, record_key)
     with transaction.atomic():
-        existed = _delete([ref], now=now) == 1
+        held = hold_one(connection_id)
+        existed = bool(_delete(held, [ref], now=now))
         if suppress:
+            _forget_values(held, stream, [record_key])
             _suppress([ref], now)
     return existed
 
@@ -68,56 +81,121 @@ def erase_stream(connection_id: str, *, stream: str, now: datetime, suppress: bo
     batch: a run that was cut short is completed by another. ``suppress`` as for one; a record
     that the stream did not hold may still come. Raises ``ConnectionNotFound``."""
     erased = 0
-    while refs := _some(connection_id, stream):
+    while True:
         with transaction.atomic():
-            erased += _delete(refs, now=now)
+            held = hold_one(connection_id)
+            refs = rows.names(connection_id, stream, limit=RECORDS_AT_ONCE)
+            if not refs:
+                return erased
+            erased += len(_delete(held, refs, now=now))
             if suppress:
+                _forget_values(held, stream, [ref.record_key for ref in refs])
                 _suppress(refs, now)
-    return erased
 
 
 def erase_connection(connection_id: str) -> int:
     """Takes away a connection, its records, their history and its suppression list; how many
     records there were. No tombstones: nobody can ask for them any more. Raises
     ``ConnectionNotFound``."""
-    deleted: dict[str, int] = {}
-    with transaction.atomic():
-        hold_one(connection_id)
-        passages.forget_streams(connection_id)
-        with connection.cursor() as cursor:
-            for table in TABLES:
-                cursor.execute(f"DELETE FROM {table} WHERE connection_id = %s", [connection_id])  # noqa: S608 - one of TABLES
-                deleted[table] = cursor.rowcount
-    return deleted["evidence_record"]
+    removed: Counter[str] = Counter()
+    while some := forget_some(connection_id):
+        removed += some
+    return (removed + forget_connection(connection_id))["records"]
 
 
-def _delete(refs: Iterable[Ref], *, now: datetime) -> int:
+def take_away(
+    connection_id: str, stream: str, keys: list[str], *, tombstones: bool, now: datetime
+) -> Tally:
+    """Erases some records of one stream for good, whether or not they are there; inside a
+    transaction. Without ``tombstones`` nobody who was shown one is told that it is gone, and not
+    even its key stays. Raises ``ConnectionNotFound``."""
+    refs = [Ref(connection_id, stream, key) for key in keys]
+    held = hold_one(connection_id)
+    tally = Tally(_counted(connection_id, stream, keys))
+    told = _heard_of(connection_id, stream, keys) if tombstones else set()
+    existing = _delete(held, refs, now=now, tally=tally)
+    rows.delete_blobs(refs)
+    _forget_values(held, stream, keys)
+    _suppress(refs, now)
+    untold = [key for key in keys if key not in told]
+    tally.removed["history entries"] += _run(FORGET_CHANGES, connection_id, stream, untold)
+    tally.removed["records"] += len(existing)
+    tally.kept["tombstones"] += len(told)
+    return tally
+
+
+def _delete(
+    held: Held, refs: Iterable[Ref], *, now: datetime, tally: Tally | None = None
+) -> list[Ref]:
     """Deletes those of some records of one connection that exist, inside a transaction."""
     refs = list(refs)
-    held = hold_one(refs[0].connection_id)
     changes = Changes({held.connection_id: held}, now, rows.states(refs))
     existing = list(changes.states)
     for ref in existing:
         changes.delete(ref, emitted_at=None)
     changes.save()
+    for stream in {ref.stream for ref in refs}:
+        keys = [ref.record_key for ref in refs if ref.stream == stream]
+        names = _run(FORGET_NAMES, held.connection_id, stream, keys)
+        if tally is not None:
+            tally.removed["names in the ledger"] += names
+    return existing
+
+
+def _counted(connection_id: str, stream: str, keys: list[str]) -> Counter[str]:
+    found: Counter[str] = Counter()
     with connection.cursor() as cursor:
-        for stream in {ref.stream for ref in refs}:
-            keys = [ref.record_key for ref in refs if ref.stream == stream]
-            cursor.execute(FORGET_NAMES, [held.connection_id, stream, keys])
-    return len(existing)
+        for kind, statement in COUNTS.items():
+            if kind == "vectors" and not passages.exists():
+                continue
+            cursor.execute(statement + OF_THESE, [connection_id, stream, keys])
+            found[kind] = cursor.fetchone()[0]
+    return found
 
 
-def _some(connection_id: str, stream: str) -> list[Ref]:
-    with transaction.atomic():
-        hold_one(connection_id)
-        return list(rows.page(connection_id, stream, after="", limit=RECORDS_AT_ONCE))
+def _heard_of(connection_id: str, stream: str, keys: list[str]) -> set[str]:
+    with connection.cursor() as cursor:
+        cursor.execute(HEARD_OF, [connection_id, stream, keys] * 2)
+        return {key for (key,) in cursor}
 
 
-def _suppress(refs: list[Ref], now: datetime) -> None:
+def _forget_values(held: Held, stream: str, keys: list[str]) -> None:
+    _run(
+        FORGET_VALUES,
+        held.connection_id,
+        stream,
+        keys,
+        more=" AND before IS NOT NULL",
+        values=[_declared_fields(held, stream)],
+    )
+
+
+def _declared_fields(held: Held, stream: str) -> list[str]:
+    if held.declaration_id is None:
+        return []
+    streams = declared([held.declaration_id])[held.declaration_id].declaration.streams
+    return list(streams[stream].fields) if stream in streams else []
+
+
+def _run(
+    statement: str,
+    connection_id: str,
+    stream: str,
+    keys: Collection[str],
+    *,
+    more: str = "",
+    values: Sequence[list[str]] = (),
+) -> int:
+    with connection.cursor() as cursor:
+        cursor.execute(statement + OF_THESE + more, [*values, connection_id, stream, list(keys)])
+        return int(cursor.rowcount)
+
+
+def _suppress(refs: Sequence[Ref], now: datetime) -> None:
     """Keeps records of one stream of one connection away."""
     connection_id, stream, _ = refs[0]
-    keys = [ref.record_key for ref in refs]
-    digests = [key_digest(key, connection_id=connection_id, stream=stream) for key in keys]
+    digests = [
+        key_digest(ref.record_key, connection_id=connection_id, stream=stream) for ref in refs
+    ]
     with connection.cursor() as cursor:
-        cursor.execute(FORGET_VALUES, [connection_id, stream, keys])
         cursor.execute(SUPPRESS, [connection_id, stream, now, digests])

@@ -6,6 +6,7 @@ are copied straight into their table and a replaced row is deleted first.
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import Any, NamedTuple
 
 import orjson
@@ -30,6 +31,11 @@ STATE = """
 SELECT record_key, data::text, emitted_at, field_emitted::text, consent_time, change_seq
 FROM evidence_record
 """
+NAMES = """
+SELECT record_key FROM evidence_record WHERE connection_id = %s AND stream = %s
+    AND (%s::timestamptz IS NULL OR coalesce(consent_time, emitted_at) < %s)
+ORDER BY record_key LIMIT %s
+"""
 NEXT = "WHERE connection_id = %s AND stream = %s AND record_key > %s ORDER BY record_key LIMIT %s"
 
 
@@ -52,6 +58,16 @@ def states(refs: Iterable[Ref]) -> dict[Ref, State]:
 def page(connection_id: str, stream: str, *, after: str, limit: int) -> dict[Ref, State]:
     """The next records of a stream in the order of their keys; ``after`` "" is the beginning."""
     return _states(connection_id, stream, STATE + NEXT, (after, limit))
+
+
+def names(
+    connection_id: str, stream: str, *, limit: int, before: datetime | None = None
+) -> list[Ref]:
+    """Some records of a stream, in the order of their keys; ``before``: only those whose own time,
+    or where they have none the time they came with, is earlier."""
+    with connection.cursor() as cursor:
+        cursor.execute(NAMES, [connection_id, stream, before, before, limit])
+        return [Ref(connection_id, stream, key) for (key,) in cursor]
 
 
 def _states(

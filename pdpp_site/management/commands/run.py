@@ -47,6 +47,7 @@ class Command(BaseCommand):
         with (
             background.going_on(background.vectors),
             background.going_on(background.words),
+            background.going_on(background.erasures),
             background.going_on(background.upkeep, pause=background.UPKEEP_SECONDS),
             background.going_on(imports.job),
             contextlib.closing(imports),
