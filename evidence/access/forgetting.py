@@ -74,4 +74,4 @@ def _grants(owner_id: str) -> int:
 
 def _all(rows: QuerySet[Any]) -> int:
     """How many went, without what went with them."""
-    return rows.delete()[1].get(rows.model._meta.label, 0)
+    return rows.delete()[1].get(f"evidence.{rows.model.__name__}", 0)
