@@ -32,11 +32,13 @@ def keep_for(connection_id: str, *, days: int | None, stream: str = "", now: dat
         raise InvalidRequest(message=f"A period has 1 to {LONGEST_DAYS} days.", param="days")
     with transaction.atomic():
         hold_one(connection_id)
-        where = {"connection_id": connection_id, "stream": stream}
+        known = Retention.unscoped.filter(connection_id=connection_id, stream=stream)
         if days is None:
-            Retention.unscoped.filter(**where).delete()
+            known.delete()
         else:
-            Retention.unscoped.update_or_create(**where, defaults={"days": days, "set_at": now})
+            Retention.unscoped.update_or_create(
+                connection_id=connection_id, stream=stream, defaults={"days": days, "set_at": now}
+            )
 
 
 def kept_for(connection_id: str) -> dict[str, int]:

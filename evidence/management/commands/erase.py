@@ -124,5 +124,8 @@ def _steps(
     if of == Of.RECORD:
         yield erase_record(**named, owner_id=owner_id, by=BY, now=now, tombstones=tombstones)
     else:
-        made = order(of, **named, owner_id=owner_id, by=BY, now=now, tombstones=tombstones)
+        made = order(
+            of, owner_id=owner_id, by=BY, now=now, tombstones=tombstones,
+            connection_id=named.get("connection_id", ""), stream=named.get("stream", ""),
+        )  # fmt: skip
         yield from go_on(made, now=now)
