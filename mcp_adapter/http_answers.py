@@ -16,6 +16,7 @@ _TYPES = {
     403: "permission_error",
     413: "request_entity_too_large_error",
 }
+RETRY_SECONDS = "2"
 _JSON = b"application/json"
 _PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 
@@ -61,7 +62,8 @@ def unauthorized(refused: Refused, *, metadata_url: str, scope: str, token_sent:
     status = 401 if refused.error.get("code") in _ENDED else refused.status
     error = dict(refused.error)
     if status != 401:
-        return Answer(status, {"error": error})
+        answer = Answer(status, {"error": error})
+        return answer.with_header("retry-after", RETRY_SECONDS) if status == 503 else answer
     error.setdefault("resource_metadata", metadata_url)
     error.setdefault("next_step", "Read the metadata document, then obtain a scoped grant.")
     challenge = f'Bearer resource_metadata="{metadata_url}", scope="{scope}"'

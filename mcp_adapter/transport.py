@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
-from mcp_adapter.http_answers import Answer, Utf8Sender, unauthorized
+from mcp_adapter.http_answers import RETRY_SECONDS, Answer, Utf8Sender, unauthorized
 from mcp_adapter.rest import Authenticate, Refused, Rest
 from mcp_adapter.server import Context, Identity, Offload, build_server
 
@@ -113,7 +113,8 @@ class McpEndpoint:
             )
         except Exception:  # noqa: BLE001 - the caller gets an answer, the log the reason
             _log.exception("authentication failed inside the server")
-            return Answer.plain_error(503, "service_unavailable", "Try again in a moment.")
+            answer = Answer.plain_error(503, "service_unavailable", "Try again in a moment.")
+            return answer.with_header("retry-after", RETRY_SECONDS)
         return None
 
 

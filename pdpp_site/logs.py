@@ -108,20 +108,24 @@ def configuration(*, level: str, debug: bool, form: str = "text") -> dict[str, A
             }
         },
         "root": {"handlers": ["stderr"], "level": _at_least(level, "WARNING")},
-        "loggers": {
-            **{name: {"level": level} for name in OURS},
-            "django": {"handlers": ["stderr"], "level": level, "propagate": False},
-            "uvicorn": {"level": _at_least(level, "INFO")},
-            # The variables of a template may be a record's, and statements have values.
-            "django.template": {"level": "WARNING"},
-            "django.db.backends": {"level": "WARNING"},
-            # The access log has every request; what is left here are the failures.
-            "django.request": {"level": "ERROR"},
-            # They quote what agents send.
-            "mcp": {"level": "ERROR"},
-            "oauth2_provider": {"level": "ERROR"},
-            "oauthlib": {"level": "ERROR"},
-        },
+        "loggers": _loggers(level),
+    }
+
+
+def _loggers(level: str) -> dict[str, Any]:
+    return {
+        **{name: {"level": level} for name in OURS},
+        "django": {"handlers": ["stderr"], "level": level, "propagate": False},
+        "uvicorn": {"level": _at_least(level, "INFO")},
+        # The variables of a template may be a record's, and statements have values.
+        "django.template": {"level": "WARNING"},
+        "django.db.backends": {"level": "WARNING"},
+        # The access log has every request; what is left here are the failures.
+        "django.request": {"level": "ERROR"},
+        # They quote what agents send.
+        "mcp": {"level": "ERROR"},
+        "oauth2_provider": {"level": "ERROR"},
+        "oauthlib": {"level": "ERROR"},
     }
 
 

@@ -80,6 +80,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
 ]
 MIDDLEWARE = [
+    "pdpp_site.headers.middleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -153,6 +154,7 @@ SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
+CSRF_FAILURE_VIEW = "pdpp_site.failures.forged"
 # Neighbouring subdomains of the owner's domain, and the browsers' preload list, are not ours.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 # The largest body is a request to ingest; the dispatcher refuses more before Django sees it.

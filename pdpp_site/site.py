@@ -6,6 +6,7 @@ threads. ``/healthz`` says that the process runs, ``/readyz`` that it can serve.
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +21,10 @@ from evidence.api import errors
 from evidence.refusals import MisdirectedRequest, Refusal
 from mcp_adapter.transport import PATHS as MCP_PATHS
 from mcp_adapter.transport import McpEndpoint
-from pdpp_site import access_log, health
-from pdpp_site.wsgi_bridge import Receive, Scope, Send, WsgiApplication, WsgiBridge
+from pdpp_site import access_log, headers, health
+from pdpp_site.wsgi_bridge import Message, Receive, Scope, Send, WsgiApplication, WsgiBridge
+
+logger = logging.getLogger(__name__)
 
 READY_SECONDS = 3
 # Whoever shows no token has nothing to upload but a form.
@@ -42,9 +45,26 @@ class Site:
             await self._live(receive, send)
         elif scope["type"] == "http":
             with access_log.noted(scope, send) as noting:
-                await self._answer(scope, receive, noting)
+                await self._answer_anyway(scope, receive, headers.fenced(noting))
         else:
             await send({"type": "websocket.close", "code": 1000})
+
+    async def _answer_anyway(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """What fails here gets the error of everything else, as long as nothing has been said."""
+        started = False
+
+        async def noting(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self._answer(scope, receive, noting)
+        except Exception:
+            logger.exception("A request failed before or beside Django.")
+            if started:
+                raise
+            await _refuse(send, errors.InternalError())
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -120,24 +140,23 @@ async def _refuse(send: Send, refusal: Refusal) -> None:
     """The same envelope as every error of the API, for what never reaches it."""
     request_id = f"req_{secrets.token_hex(10)}"
     # Part of the body may still be on its way, so the connection cannot serve another request.
-    headers = {"request-id": request_id, "x-request-id": request_id, "connection": "close"}
+    sent = {"request-id": request_id, "x-request-id": request_id, "connection": "close"}
     status = errors.STATUS[refusal.code]
     if status == 503:
-        headers["retry-after"] = "1"
+        sent["retry-after"] = errors.RETRY_SECONDS
     body = errors.body(refusal, request_id=request_id)
-    await _send_json(send, status=status, body=body, headers=headers)
+    await _send_json(send, status=status, body=body, more=sent)
 
 
 async def _send_json(
-    send: Send, *, status: int, body: Any, headers: Mapping[str, str] | None = None
+    send: Send, *, status: int, body: Any, more: Mapping[str, str] | None = None
 ) -> None:
     content = orjson.dumps(body)
     sent = {
         "content-type": "application/json",
         "content-length": str(len(content)),
         "cache-control": "no-store",
-        "x-content-type-options": "nosniff",
-    } | dict(headers or {})
+    } | dict(more or {})
     encoded = [(name.encode(), value.encode()) for name, value in sent.items()]
     await send({"type": "http.response.start", "status": status, "headers": encoded})
     await send({"type": "http.response.body", "body": content})

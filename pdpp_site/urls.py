@@ -6,7 +6,7 @@ from evidence.admin.record_page import record_page
 from evidence.admin.site import owner_site
 from evidence.api.openapi.views import OpenApiPageView
 from evidence.api.views.well_known import ProtectedResourceView
-from pdpp_site import views
+from pdpp_site import failures, views
 
 METADATA = ".well-known/oauth-protected-resource"
 
@@ -22,3 +22,8 @@ urlpatterns = [
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page),
     path("admin/", owner_site.urls),
 ]
+
+handler400 = failures.bad_request
+handler403 = failures.forbidden
+handler404 = failures.not_found
+handler500 = failures.failed

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import orjson
 from django.conf import settings
-from django.db import DatabaseError, transaction
+from django.db import DatabaseError, InterfaceError, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
@@ -160,9 +160,9 @@ class GrantedView(PublicView):
             with transaction.atomic(savepoint=False):
                 response = super().dispatch(request, *args, **kwargs)
                 self._account_for(response)
-        except DatabaseError:
+        except Exception as error:
             logger.exception("An answer could not be written to the ledger and was withheld.")
-            self.withheld = ServiceUnavailable(next_step="Ask again in a moment.")
+            self.withheld = _unwritten(error)
         return response if self.withheld is None else super().dispatch(request, *args, **kwargs)
 
     def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
@@ -222,6 +222,13 @@ class GrantedView(PublicView):
             response["Cache-Control"] = "private, no-cache"
             response["Vary"] = "Authorization"
         return super().finalize_response(request, response, *args, **kwargs)
+
+
+def _unwritten(error: Exception) -> Refusal:
+    """A database that fails may answer the next time; a kind of answer unknown to us will not."""
+    if isinstance(error, DatabaseError | InterfaceError):
+        return ServiceUnavailable(next_step="Ask again in a moment.")
+    return errors.InternalError()
 
 
 def _size(response: HttpResponseBase) -> int:

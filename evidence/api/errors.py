@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import SuspiciousOperation
-from django.db import OperationalError
+from django.db import InterfaceError, OperationalError
 from django.http import Http404
 from rest_framework import exceptions
 from rest_framework.response import Response
@@ -70,6 +70,9 @@ STATUS: Mapping[Code, int] = {
     Code.SERVICE_UNAVAILABLE: 503,
 }
 
+RETRY_SECONDS = "2"
+"""After so long whoever met a database that did not answer may ask again."""
+
 TYPES: Mapping[int, str] = {
     400: "invalid_request_error",
     401: "authentication_error",
@@ -111,6 +114,7 @@ _FRAMEWORK: tuple[tuple[type[Exception], type[Refusal]], ...] = (
     (Http404, NotFound),
     (SuspiciousOperation, InvalidRequest),
     (OperationalError, ServiceUnavailable),
+    (InterfaceError, ServiceUnavailable),
 )
 
 
@@ -120,7 +124,7 @@ def as_refusal(error: Exception) -> Refusal:
         return error
     for kind, refusal in _FRAMEWORK:
         if isinstance(error, kind):
-            if kind is OperationalError:
+            if refusal is ServiceUnavailable:
                 logger.error("the database did not answer: %s", type(error).__name__)
             return refusal()
     logger.error("unforeseen error", exc_info=error)
@@ -150,4 +154,6 @@ def handle(error: Exception, context: Mapping[str, Any]) -> Response:
     response = Response(body(refusal, request_id=request_id), status=STATUS[refusal.code])
     if response.status_code == 429:
         response["Retry-After"] = str(refusal.extra.get("retry_after", 60))
+    elif response.status_code == 503:
+        response["Retry-After"] = RETRY_SECONDS
     return response

@@ -324,3 +324,13 @@ def test_the_old_addresses_of_the_protocol_still_answer(asking: Asking) -> None:
     sent |= {"client_id": asking.client_id, "resource": MCP}
     sent["code_verifier"] = "a-verifier-of-more-than-forty-three-characters-0123456789"
     assert asking.program.post("/token", sent).status_code == 200
+
+
+@pytest.mark.parametrize("grant_type", ["", "password", "client_credentials", "implicit"])
+def test_a_grant_type_of_somebody_elses_is_refused_in_the_words_of_the_protocol(
+    asking: Asking, grant_type: str
+) -> None:
+    answer = asking.program.post("/oauth/token", {"grant_type": grant_type})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "unsupported_grant_type"

@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import InterfaceError, OperationalError, connection
 
 from evidence.access.scope import TokenKind
+from evidence.api.disclosing import UnknownBody
 from evidence.ledger.looking import Disclosed, named, of_record, read, to_client, to_owner
 from evidence.storing.blobs import put_blob
 from evidence.storing.erasing import erase
@@ -187,3 +188,27 @@ def test_what_cannot_be_written_down_is_not_answered() -> None:
 def test_kinds_of_tokens_are_all_covered() -> None:
     """A new kind needs a chain of its own, or a grant."""
     assert {kind.value for kind in TokenKind} == {"owner", "client", "mcp_package"}
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (UnknownBody("hologram"), 500, "internal_error"),
+        (KeyError("object"), 500, "internal_error"),
+        (OperationalError("gone"), 503, "service_unavailable"),
+        (InterfaceError("closed"), 503, "service_unavailable"),
+    ],
+)
+def test_what_cannot_be_written_down_is_withheld_and_said_in_the_usual_form(
+    world: World, monkeypatch: pytest.MonkeyPatch, error: Exception, status: int, code: str
+) -> None:
+    def fail(*args: object, **more: object) -> None:
+        raise error
+
+    monkeypatch.setattr("evidence.api.base.shown", fail)
+
+    answer = world.get("/v1/streams/messages/records")
+
+    assert (answer.status, answer.error["code"]) == (status, code)
+    assert ("Retry-After" in answer.headers) == (status == 503)
+    assert "Lease" not in str(answer.body)

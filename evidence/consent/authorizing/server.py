@@ -21,6 +21,7 @@ from evidence.access.secrets import ACCESS_PREFIX, REFRESH_PREFIX, new_bearer
 from evidence.consent.authorizing.validator import Validator
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+GRANTS = frozenset({"authorization_code", "refresh_token", DEVICE_GRANT})
 
 
 class CodeGrant(AuthorizationCodeGrant):

@@ -10,7 +10,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_POST
 
 from evidence.consent.authorizing.answers import refused, said
-from evidence.consent.authorizing.server import core
+from evidence.consent.authorizing.server import GRANTS, core
 
 
 @csrf_exempt
@@ -18,6 +18,11 @@ from evidence.consent.authorizing.server import core
 @require_POST
 def token(request: HttpRequest) -> HttpResponse:
     """RFC 6749, 5. A refusal is stored too: a replayed token ends its family."""
+    # The library looks for a handler, finds none and calls it.
+    if request.POST.get("grant_type") not in GRANTS:
+        return refused(
+            "unsupported_grant_type", f"The grant types are {', '.join(sorted(GRANTS))}."
+        )
     with transaction.atomic():
         _, _, body, status = core().create_token_response(request)
     answer = json.loads(body)
