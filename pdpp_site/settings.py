@@ -36,6 +36,11 @@ PDPP_WATCH = env.str("PDPP_WATCH", default="")
 PDPP_WATCH_SECONDS = env.int("PDPP_WATCH_SECONDS", default=300)
 PDPP_LOG_LEVEL = env.str("PDPP_LOG_LEVEL", default="INFO").upper()
 PDPP_LOG_FORMAT = env.str("PDPP_LOG_FORMAT", default="text")
+PDPP_TRIPWIRE_SHARE = env.int("PDPP_TRIPWIRE_SHARE", default=50)
+PDPP_TRIPWIRE_HOURS = env.int("PDPP_TRIPWIRE_HOURS", default=24)
+PDPP_TRIPWIRE_RECORDS = env.int("PDPP_TRIPWIRE_RECORDS", default=1000)
+PDPP_MAIL_URL = env.str("PDPP_MAIL_URL", default="")
+PDPP_MAIL_TO = env.str("PDPP_MAIL_TO", default="")
 PDPP_DEBUG = env.bool("PDPP_DEBUG", default=False)
 
 # --- modes -------------------------------------------------------------------------------------
@@ -99,6 +104,7 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "evidence.consent.alerts.standing",
             ]
         },
     }
@@ -144,6 +150,10 @@ STATIC_URL = "/static/"
 # The few static files are those of the admin; served from the packages, nothing to collect.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
+
+# --- mail: only to the owner, and only where somebody has said through which server ---------------
+globals().update(environ.Env.email_url_config(PDPP_MAIL_URL or "dummymail://"))
+EMAIL_TIMEOUT = 10
 
 # --- security ----------------------------------------------------------------------------------
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS

@@ -9,7 +9,7 @@ from django.db import transaction
 from evidence.access.charging import PERIODS
 from evidence.access.scope import Used
 from evidence.models.grants import Grant
-from evidence.models.quotas import Quota
+from evidence.models.quotas import Quota, Tripwire, Watch
 
 MEASURES = tuple(Quota.Measure.values)
 Limits: TypeAlias = Mapping[tuple[str, str], int]
@@ -38,8 +38,38 @@ def set_limits(grant_id: str, wanted: Limits, *, now: datetime) -> None:
             )
 
 
+@transaction.atomic
+def set_share(grant_id: str, share: int | None) -> None:
+    """From the next answer on the grant is paused by itself at this percent of a stream, at 0 never,
+    at None as all others are. What was read before counts."""
+    grant = Grant.unscoped.select_for_update(of=("self",)).get(pk=grant_id)
+    if share == own_share_of(grant_id):
+        return
+    Tripwire.unscoped.filter(grant=grant).delete()
+    if share is not None:
+        Tripwire.unscoped.create(grant=grant, share=share)
+    for stream in sorted(each["name"] for each in grant.streams):
+        Watch.unscoped.update_or_create(grant=grant, stream=stream, defaults={"slack": 0})
+
+
+def own_share_of(grant_id: str) -> int | None:
+    """What the owner has said of this grant."""
+    return Tripwire.unscoped.filter(grant_id=grant_id).values_list("share", flat=True).first()
+
+
+def share_of(grant_id: str, *, otherwise: int) -> int:
+    own = own_share_of(grant_id)
+    return otherwise if own is None else own
+
+
+def watch_again(grant_id: str, stream: str, *, slack: int) -> None:
+    """After so many more records of the stream it is counted again."""
+    Watch.unscoped.filter(grant_id=grant_id, stream=stream).update(slack=slack)
+
+
 def hand_on_limits(grant_id: str, *, to: str) -> None:
     """A successor has what is left of the limits of the grant that it replaces."""
+    set_share(to, own_share_of(grant_id))
     rows = Quota.unscoped.filter(grant_id=grant_id).order_by("pk")
     Quota.unscoped.bulk_create(
         [

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from django.contrib import messages
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.utils import timezone
@@ -17,7 +18,7 @@ from evidence.access.held import (
     tokens_with_state,
 )
 from evidence.access.issuing import revoke_grant, revoke_package
-from evidence.access.limiting import limits_of, set_limits
+from evidence.access.limiting import limits_of, own_share_of, set_limits, set_share
 from evidence.admin.base import owner, page
 from evidence.admin.confirming import Question, confirmation, is_confirmed
 from evidence.admin.grant_lines import grant_lines, grant_url
@@ -48,7 +49,8 @@ def detail(
         "sentences": sentences(grant),
         "others": grant_lines(package.exclude(pk=grant.pk)),
         "tokens": token_lines(tokens_with_state(now).filter(package=grant.package)),
-        "limits_form": limits_form or LimitsForm(initial=filled_in(used)),
+        "limits_form": limits_form
+        or LimitsForm(initial=filled_in(used, share=own_share_of(grant.pk))),
         "used": used_in_words(used),
         "limits_url": grant_url("limits", grant.pk),
         "revoke_url": grant_url("revoke", grant.pk),
@@ -64,7 +66,9 @@ def limit(request: HttpRequest, grant: Grant) -> HttpResponse:
     form = LimitsForm(request.POST)
     if not form.is_valid():
         return detail(request, grant, limits_form=form)
-    set_limits(grant.pk, form.limits, now=timezone.now())
+    with transaction.atomic():
+        set_limits(grant.pk, form.limits, now=timezone.now())
+        set_share(grant.pk, form.cleaned_data["share"])
     messages.success(request, f"From the next request on, at most: {form.limits_in_words}.")
     return redirect(grant_url("change", grant.pk))
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django import forms
+from django.conf import settings
 from django.forms.boundfield import BoundField
 
 from evidence.access.describing import joined
@@ -53,6 +54,23 @@ class LimitsForm(forms.Form):
     )
     most_bytes_minute, most_bytes_hour, most_bytes_day = (_box("bytes", each) for each in PERIODS)
 
+    share = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=100,
+        label="Percent of a stream after which it is paused by itself",
+        widget=forms.NumberInput(attrs={"class": "limit"}),
+    )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["share"].widget.attrs["placeholder"] = str(settings.PDPP_TRIPWIRE_SHARE)
+        self.fields["share"].help_text = (
+            f"Counted over {settings.PDPP_TRIPWIRE_HOURS} hours, in streams from"
+            f" {settings.PDPP_TRIPWIRE_RECORDS:,} records on; 0 for never. Left empty it is"
+            f" {settings.PDPP_TRIPWIRE_SHARE}, as for all."
+        )
+
     @property
     def limit_rows(self) -> list[Row]:
         return [
@@ -62,7 +80,8 @@ class LimitsForm(forms.Form):
 
     @property
     def has_limits(self) -> bool:
-        return any(box.value() or box.errors for row in self.limit_rows for box in row.boxes)
+        boxes = [self["share"], *(box for row in self.limit_rows for box in row.boxes)]
+        return any(box.value() or box.errors for box in boxes)
 
     @property
     def limits(self) -> Limits:
@@ -81,11 +100,12 @@ class LimitsForm(forms.Form):
                     yield (measure, period), most * size
 
 
-def filled_in(limits: Sequence[Used]) -> dict[str, Any]:
-    """The numbers of limits that stand."""
-    return {
+def filled_in(limits: Sequence[Used], *, share: int | None) -> dict[str, Any]:
+    """The numbers that stand."""
+    most = {
         _name(each.measure, each.period): -(-each.most // UNITS[each.measure][1]) for each in limits
     }
+    return {**most, "share": share}
 
 
 def used_in_words(limits: Sequence[Used]) -> list[str]:

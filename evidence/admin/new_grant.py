@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from evidence.access.issuing import issue, register_client
-from evidence.access.limiting import set_limits
+from evidence.access.limiting import set_limits, set_share
 from evidence.admin.base import owner, page
 from evidence.admin.minting import mint, shown_once
 from evidence.admin.terms_form import GivingForm
@@ -86,6 +86,7 @@ def _issued(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> 
             package, grants = issue(draft.requests(now), client=client, now=now)
             for grant in grants:
                 set_limits(grant.pk, draft.terms.limits, now=now)
+                set_share(grant.pk, draft.terms.cleaned_data["share"])
             minted = mint(package, draft.terms.cleaned_data["tokens"])
     except Refusal as refusal:
         draft.error = refusal.message

@@ -5,6 +5,7 @@ and takes hold of the chains, records before chains and both in order, so that t
 wait for each other in a circle; the second adds the rows and moves the ends.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,7 @@ from evidence.access.charging import Amount, charge
 from evidence.access.scope import Scope
 from evidence.access.statements import Fragment, fetched_by_one_plan
 from evidence.ledger.entries import GENESIS, Entry, Head, Shown, by_chain, seal
+from evidence.ledger.tripwire import first_slack, look_into
 
 Key = tuple[str, str, str]
 
@@ -59,10 +61,20 @@ COLUMNS = (
 )
 ROW = "(" + ", ".join(["%s"] * 10) + ", %s::uuid[], %s, %s)"
 ADD = """
-WITH added AS (INSERT INTO evidence_disclosure ({columns}) VALUES {rows})
-UPDATE evidence_chain c SET seq = n.seq, digest = n.digest, seal = n.seal
-FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::bytea[]) AS n(chain, seq, digest, seal)
-WHERE c.chain = n.chain RETURNING c.seq
+WITH added AS (INSERT INTO evidence_disclosure ({columns}) VALUES {rows}),
+moved AS (
+    UPDATE evidence_chain c SET seq = n.seq, digest = n.digest, seal = n.seal
+    FROM unnest(%s::text[], %s::bigint[], %s::bytea[], %s::bytea[]) AS n(chain, seq, digest, seal)
+    WHERE c.chain = n.chain
+),
+watched AS (
+    INSERT INTO evidence_watch AS w (grant_id, stream, slack)
+    SELECT n.grant_id, n.stream, %s - n.shown
+    FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS n(grant_id, stream, shown)
+    ON CONFLICT (grant_id, stream) DO UPDATE SET slack = w.slack + excluded.slack - %s
+    RETURNING w.grant_id, w.stream, w.slack
+)
+SELECT grant_id, stream FROM watched WHERE slack <= 0
 """
 
 
@@ -107,7 +119,7 @@ def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
         for head in heads
         for pseudonyms in [_named(chains[head.chain], names)]
     ]
-    _add(entries)
+    look_into(scope, _add(entries, _by_stream(scope, chains)), now=now)
 
 
 def _take_hold(
@@ -130,7 +142,10 @@ def _take_hold(
     return names, heads
 
 
-def _add(entries: Sequence[tuple[bytes, Entry]]) -> None:
+def _add(
+    entries: Sequence[tuple[bytes, Entry]], shown: Sequence[tuple[str, str, int]]
+) -> Sequence[tuple[str, str]]:
+    """The (grant, stream) of which so much was shown that the tripwire has to look."""
     values: list[Any] = []
     ends: list[Head] = []
     for previous, entry in entries:
@@ -148,7 +163,21 @@ def _add(entries: Sequence[tuple[bytes, Entry]]) -> None:
         [end.digest for end in ends],
         [seal(end) for end in ends],
     ]
-    fetched_by_one_plan(Fragment(statement, tuple(values)))
+    first = first_slack()
+    values += [first, *([row[at] for row in shown] for at in range(3)), first]
+    return [
+        (one, stream) for one, stream in fetched_by_one_plan(Fragment(statement, tuple(values)))
+    ]
+
+
+def _by_stream(scope: Scope, chains: Mapping[str, Sequence[Shown]]) -> list[tuple[str, str, int]]:
+    """(grant, stream, records shown), in one order for all; nothing of what the owner reads."""
+    if scope.package_id is None:
+        return []
+    told = Counter(
+        (chain, stream) for chain, shown in chains.items() for _, stream, _ in _keys(shown)
+    )
+    return sorted((chain, stream, records) for (chain, stream), records in told.items())
 
 
 def _columns(keys: Sequence[Key]) -> list[list[str]]:

@@ -5,6 +5,9 @@ Importing the modules registers the models with Django. Nothing is re-exported: 
 """
 
 from evidence.models import (
+    alerts as alerts,
+)
+from evidence.models import (
     attempts as attempts,
 )
 from evidence.models import (

@@ -52,3 +52,52 @@ class Quota(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.most} {self.measure} per {self.period}"
+
+
+class Tripwire(models.Model):
+    """The owner's own word on when a grant is paused by itself: percent of a stream, 0 for never."""
+
+    grant = models.OneToOneField(
+        Grant, primary_key=True, on_delete=models.CASCADE, related_name="+"
+    )
+    share = models.SmallIntegerField()
+
+    unscoped = models.Manager["Tripwire"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="tripwire_share_is_percent",
+                condition=models.Q(share__gte=0, share__lte=100),
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.share} %"
+
+
+class Watch(models.Model):
+    """How many records of a stream may still be shown through a grant before it has to be counted
+    again how many different ones were. ``slack`` is at most what is missing to the share, so until it
+    is used up the share cannot have been reached.
+    """
+
+    grant = models.ForeignKey(Grant, on_delete=models.CASCADE, related_name="+")
+    stream = models.TextField()
+    slack = models.BigIntegerField()
+
+    unscoped = models.Manager["Watch"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["grant", "stream"], name="watch_once_a_grant_and_stream"
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.stream}: {self.slack}"

@@ -60,7 +60,7 @@ class GrantExpired(Refusal):
 
 
 class GrantPaused(Refusal):
-    """The owner has paused this access; it works again when they resume it."""
+    """This access is paused; it works again when the owner resumes it."""
 
     code = Code.GRANT_PAUSED
 

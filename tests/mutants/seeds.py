@@ -24,6 +24,7 @@ READING = "evidence/reading/"
 PAGES = "evidence/consent/"
 REVIEW = "tests/consent/test_review.py::"
 WHOLE_RUN = "tests/pdpp_site/test_nothing_personal_in_the_log.py"
+TRIPWIRE = "tests/ledger/test_tripwire.py::"
 LIMITS = "tests/api/test_limits.py::"
 CONNECTED = "tests/consent/test_connected.py::"
 
@@ -284,4 +285,20 @@ MUTANTS = (
     Mutant("an error page may be framed", "pdpp_site/headers.py",
         "response.headers.setdefault(name, value)", "pass",
         by="tests/pdpp_site/test_headers.py"),
+    Mutant("hidden records hide the share", "evidence/ledger/tripwire.py",
+        "return sum(records for records, _ in kept.values()) if visible.is_whole else count(visible)",
+        "return sum(records for records, _ in kept.values()) or 100",
+        by=TRIPWIRE + "test_half_of_what_it_may_read_pauses_it_and_hidden_records_do_not_count"),
+    Mutant("the same record again counts as another", "evidence/ledger/tripwire.py",
+        "SELECT count(DISTINCT p.pseudonym)", "SELECT count(p.pseudonym)",
+        by=TRIPWIRE + "test_the_same_records_again_are_not_more"),
+    Mutant("what was read long ago counts", "evidence/ledger/tripwire.py",
+        "d.at > %s AND p.stream", "d.at <> %s AND p.stream",
+        by=TRIPWIRE + "test_what_was_read_long_ago_does_not_count"),
+    Mutant("the tripwire tells and does not pause", ACCESS + "alerts.py",
+        "update(paused_at=now)", "update(paused_at=None)",
+        by=TRIPWIRE + "test_half_of_what_it_may_read_pauses_it_and_hidden_records_do_not_count"),
+    Mutant("of what is shown only some is taken off", "evidence/ledger/recording.py",
+        "DO UPDATE SET slack = w.slack + excluded.slack - %s", "DO UPDATE SET slack = w.slack + 0 * excluded.slack - 0 * %s",
+        by=TRIPWIRE + "test_two_at_once_are_counted_together_and_told_of_once"),
 )  # fmt: skip

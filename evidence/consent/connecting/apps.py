@@ -51,6 +51,11 @@ class App:
     def is_paused(self) -> bool:
         return self.state == State.PAUSED
 
+    @property
+    def has_pause(self) -> bool:
+        """Whether any of its grants is paused, as one may be by itself."""
+        return any(grant.state == State.PAUSED for grant in self.grants)
+
 
 def connected(owner_id: str, *, now: datetime) -> list[App]:
     """Every client that was ever given something, those that can read first; some five queries."""

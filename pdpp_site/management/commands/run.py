@@ -14,7 +14,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.importing.background import Imports
-from pdpp_site import background, demo_life, health, serving, setup_links, welcome
+from pdpp_site import background, demo_life, health, serving, setup_links, telling, welcome
 from pdpp_site.management.commands.setup_link import address
 
 OLDEST_POSTGRES = 15
@@ -49,6 +49,7 @@ class Command(BaseCommand):
             background.going_on(background.words),
             background.going_on(background.erasures),
             background.going_on(background.upkeep, pause=background.UPKEEP_SECONDS),
+            background.going_on(telling.tell_owner, pause=telling.SECONDS),
             background.going_on(imports.job),
             contextlib.closing(imports),
         ):

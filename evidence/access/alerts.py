@@ -1,0 +1,95 @@
+"""Pausing a grant by itself, and what its owner is told of it until they have seen it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db import transaction
+from django.db.models import QuerySet
+
+from evidence.access.describing import humanised, stream_label
+from evidence.models.alerts import Alert
+from evidence.models.declared import declared
+from evidence.models.grants import Grant
+
+MAILED_WITHIN = timedelta(days=2)
+"""A mail that could not be sent for so long is not sent any more; the pages still say it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """An alert in words, none of which comes from a record."""
+
+    alert_id: int
+    at: datetime
+    client: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """``seen`` different records of ``total`` within ``hours``."""
+
+    stream: str
+    seen: int
+    total: int
+    hours: int
+
+
+def pause_by_itself(grant_id: str, reading: Reading, *, now: datetime) -> None:
+    """From the next request on nothing is read through the grant, until its owner resumes it."""
+    paused = Grant.unscoped.filter(pk=grant_id, paused_at=None).update(paused_at=now)
+    if paused:
+        Alert.unscoped.create(
+            grant_id=grant_id,
+            stream=reading.stream,
+            seen=reading.seen,
+            total=reading.total,
+            hours=reading.hours,
+            at=now,
+        )
+
+
+def standing_alerts(owner_id: str) -> list[Told]:
+    """What the owner has not yet said to have seen, latest first; one query where there is none."""
+    rows = Alert.unscoped.filter(acknowledged_at=None, grant__package__owner_id=owner_id)
+    return [_told(row) for row in _with_names(rows).order_by("-at", "-pk")]
+
+
+def acknowledge(alert_id: int, *, owner_id: str, now: datetime) -> bool:
+    rows = Alert.unscoped.filter(pk=alert_id, grant__package__owner_id=owner_id)
+    return bool(rows.filter(acknowledged_at=None).update(acknowledged_at=now))
+
+
+def to_be_mailed(owner_id: str, *, now: datetime) -> Iterator[Told]:
+    """Each alert that nobody has mailed yet. It counts as mailed once the caller asks for the next;
+    whatever the caller raises leaves it for later. No two processes get the same at once."""
+    rows = Alert.unscoped.filter(
+        mailed_at=None, at__gte=now - MAILED_WITHIN, grant__package__owner_id=owner_id
+    )
+    for pk in list(rows.order_by("pk").values_list("pk", flat=True)):
+        with transaction.atomic():
+            held = _with_names(rows.filter(pk=pk)).select_for_update(of=("self",), skip_locked=True)
+            for row in held:
+                yield _told(row)
+                Alert.unscoped.filter(pk=pk).update(mailed_at=now)
+
+
+def _with_names(rows: QuerySet[Alert]) -> QuerySet[Alert]:
+    return rows.select_related("grant__package__client", "grant__source")
+
+
+def _told(row: Alert) -> Told:
+    grant = row.grant
+    streams = declared([grant.declaration_id])[grant.declaration_id].declaration.streams
+    stream = streams.get(row.stream)
+    label = humanised(row.stream) if stream is None else stream_label(stream)
+    client = grant.package.client.display_name
+    return Told(
+        alert_id=row.pk,
+        at=row.at,
+        client=client,
+        sentence=f"{client} was paused by itself: within {row.hours} hours it has read"
+        f" {row.seen:,} of the {row.total:,} records that it may read of {grant.source.display_name},"
+        f" {label}.",
+    )
