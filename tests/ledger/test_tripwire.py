@@ -92,7 +92,7 @@ def test_what_was_read_long_ago_does_not_count(watched: World) -> None:
     read(watched, 10)
     tamper("UPDATE evidence_disclosure SET at = at - interval '25 hours'")
 
-    assert read(watched, 10, 9) == [200, 200]
+    assert len(watched.get(LIST, limit=19, order="asc").ids) == 19
 
     assert not is_paused(watched)
 
