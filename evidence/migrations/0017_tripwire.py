@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("evidence", "0015_quotas"),
+        ("evidence", "0016_erasures"),
     ]
 
     operations = [
