@@ -21,6 +21,7 @@ from evidence.storing.embedding import embed_missing
 from evidence.storing.passages import prepare
 from evidence.storing.pruning import ORPHAN_AGE, prune_changes, prune_orphans
 from evidence.storing.reindexing import pending, reindex
+from pdpp_site import turns
 
 logger = logging.getLogger(__name__)
 
@@ -71,11 +72,18 @@ def erasures() -> Iterator[object]:
     yield from go_on_with_all(now=timezone.now())
 
 
+def always() -> bool:
+    """Whose turn it is where there is but one."""
+    return True
+
+
 @contextlib.contextmanager
-def going_on(job: Job, *, pause: float = PAUSE_SECONDS) -> Iterator[None]:
-    """Does ``job`` again and again for as long as the block runs."""
+def going_on(
+    job: Job, *, pause: float = PAUSE_SECONDS, may: Callable[[], bool] = always
+) -> Iterator[None]:
+    """Does ``job`` again and again for as long as the block runs, and while it ``may``."""
     stop = threading.Event()
-    thread = threading.Thread(target=_again, args=(job, stop, pause), name="background")
+    thread = threading.Thread(target=_again, args=(job, stop, pause, may), name="background")
     thread.start()
     try:
         yield
@@ -84,11 +92,14 @@ def going_on(job: Job, *, pause: float = PAUSE_SECONDS) -> Iterator[None]:
         thread.join()
 
 
-def _again(job: Job, stop: threading.Event, pause: float) -> None:
+def _again(job: Job, stop: threading.Event, pause: float, may: Callable[[], bool]) -> None:
     while not stop.is_set():
+        if not may():
+            stop.wait(turns.ASK_SECONDS)
+            continue
         try:
             for _ in job():
-                if stop.is_set():
+                if stop.is_set() or not may():
                     break
         except DatabaseError as error:
             # Without its text, which may quote a record.

@@ -29,8 +29,17 @@ OnRun = Callable[[ImportRun], object]
 class Imports:
     """Does what was asked for, one export after the other; ``close`` ends it at the next batch."""
 
-    def __init__(self, workspace: Path, *, watch: Path | None, seconds: float) -> None:
+    def __init__(
+        self,
+        workspace: Path,
+        *,
+        watch: Path | None,
+        seconds: float,
+        may_watch: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``may_watch`` says whether to look at the folder now, where several processes could."""
         self._workspace = workspace
+        self._may_watch = may_watch
         self._watched = None if watch is None else Watched(watch)
         self._seconds = seconds
         self._next_look = 0.0
@@ -45,7 +54,8 @@ class Imports:
                 if is_ours:
                     self._upload(upload, timezone.now())
                     yield upload
-        if self._watched is not None and time.monotonic() >= self._next_look:
+        due = time.monotonic() >= self._next_look
+        if self._watched is not None and due and self._may_watch():
             self._next_look = time.monotonic() + self._seconds
             yield from self._look(self._watched, timezone.now())
 

@@ -76,6 +76,11 @@ class Served:
     lines: list[str] = field(default_factory=list)
     answering: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
+    watched: list[tuple[str, threading.Event]] = field(default_factory=list)
+
+    def watch_for(self, words: str, said: threading.Event) -> None:
+        """Sets an event once a line has these words."""
+        self.watched.append((words, said))
 
     def follow(self) -> None:
         assert self.process.stdout is not None
@@ -83,6 +88,9 @@ class Served:
             self.lines.append(line)
             if "PDPP answers" in line:
                 self.answering.set()
+            for words, said in self.watched:
+                if words in line:
+                    said.set()
         self.ended.set()
         self.answering.set()
 

@@ -1,7 +1,9 @@
 """``manage.py run``: everything on one port, ready to use after a clone."""
 
 import contextlib
+import importlib
 import time
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,18 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.importing.background import Imports
-from pdpp_site import background, demo_life, health, serving, setup_links, telling, welcome
+from pdpp_site import background, demo_life, health, serving, setup_links, telling, turns, welcome
 from pdpp_site.management.commands.setup_link import address
 
 OLDEST_POSTGRES = 15
+JOBS = (
+    (background.vectors, background.PAUSE_SECONDS),
+    (background.words, background.PAUSE_SECONDS),
+    (background.erasures, background.PAUSE_SECONDS),
+    (background.upkeep, background.UPKEEP_SECONDS),
+    (telling.tell_owner, telling.SECONDS),
+)
+"""What one process at a time does, again and again, and how long it rests in between."""
 
 
 class Command(BaseCommand):
@@ -34,22 +44,20 @@ class Command(BaseCommand):
         except serving.PortBusyError as error:
             raise CommandError(f"{error} Stop what runs there, or set PDPP_PORT.") from None
         self._check_version()
-        if health.unready() is not None:
-            call_command("migrate", verbosity=0, interactive=False)
-        if settings.EMBEDDED and settings.PDPP_DEMO and not demo_life.was_loaded():
-            call_command("demo", "load")
+        _prepare()
         greeting = _welcome()
+        # Before there are threads: two that import each other's modules would wait in a circle.
+        importlib.import_module("pdpp_site.asgi")
+        turn = turns.Turn("background work")
         imports = Imports(
             settings.PDPP_VAR / "imports",
             watch=Path(settings.PDPP_WATCH) if settings.PDPP_WATCH else None,
             seconds=settings.PDPP_WATCH_SECONDS,
+            may_watch=turn.is_ours,
         )
         with (
-            background.going_on(background.vectors),
-            background.going_on(background.words),
-            background.going_on(background.erasures),
-            background.going_on(background.upkeep, pause=background.UPKEEP_SECONDS),
-            background.going_on(telling.tell_owner, pause=telling.SECONDS),
+            contextlib.closing(turn),
+            _working(turn),
             background.going_on(imports.job),
             contextlib.closing(imports),
         ):
@@ -65,6 +73,23 @@ class Command(BaseCommand):
             raise CommandError(
                 f"PostgreSQL {OLDEST_POSTGRES} or later is needed; DATABASE_URL has {version}."
             )
+
+
+@contextlib.contextmanager
+def _working(turn: turns.Turn) -> Iterator[None]:
+    with contextlib.ExitStack() as jobs:
+        for job, pause in JOBS:
+            jobs.enter_context(background.going_on(job, pause=pause, may=turn.is_ours))
+        yield
+
+
+def _prepare() -> None:
+    """What one process does while others that start with it wait."""
+    with turns.alone("starting"):
+        if health.unready() is not None:
+            call_command("migrate", verbosity=0, interactive=False)
+        if settings.EMBEDDED and settings.PDPP_DEMO and not demo_life.was_loaded():
+            call_command("demo", "load")
 
 
 def _welcome() -> welcome.Welcome:
