@@ -10,7 +10,10 @@ from typing import Any
 
 from django.core.management import execute_from_command_line
 
-WITHOUT_DATABASE = {"", "check", "help", "makemigrations", "version", "--help", "--version", "-h"}
+WITHOUT_DATABASE = {
+    "", "check", "help", "keys", "makemigrations", "upgrade_postgres", "version",
+    "--help", "--version", "-h",
+}  # fmt: skip
 
 
 def main() -> None:

@@ -25,9 +25,12 @@ import psutil
 import psycopg
 
 from pdpp_site import server_account
+from pdpp_site.postgres_versions import major_of_data, major_of_programs
 from pdpp_site.server_account import EmbeddedPostgresError
 
 DATABASE = ROLE = "pdpp"
+NEXT = "next"
+"""Where an upgrade makes the new database, until it takes the place of the old one."""
 SUPERUSER = "postgres"
 START_SECONDS = 60
 STOP_SECONDS = 60
@@ -93,7 +96,9 @@ def url(home: Path, *, role: str = ROLE, database: str = DATABASE) -> str:
 class EmbeddedPostgres:
     """One server; ``start`` and ``stop`` are counted over all processes that use the directory."""
 
-    def __init__(self, home: Path, *, scratch: bool = False) -> None:
+    def __init__(self, home: Path, *, scratch: bool = False, programs: Path | None = None) -> None:
+        """``programs`` are those of another PostgreSQL than the wheel's newest."""
+        self.programs = programs or binaries()
         self.home = home.resolve()
         self.data = self.home / "data"
         self.socket = socket_directory(home)
@@ -103,6 +108,7 @@ class EmbeddedPostgres:
 
     def start(self) -> None:
         """Start the server unless it runs, making the database on first use."""
+        self._require_own_version()
         self.account = server_account.account_for(self.data)
         self.home.mkdir(parents=True, exist_ok=True)
         with self._alone(), contextlib.ExitStack() as undo:
@@ -128,6 +134,19 @@ class EmbeddedPostgres:
             except BlockingIOError:
                 return
             self._halt()
+
+    def _require_own_version(self) -> None:
+        """Data of another version cannot be opened, and none is made beside what an upgrade left."""
+        if self.data.exists():
+            found, ours = major_of_data(self.data), major_of_programs(self.programs)
+            if found == ours:
+                return
+            why = f"{self.data} was written by PostgreSQL {found}, and this is {ours}."
+        elif (self.home / NEXT).exists():
+            why = f"An upgrade of {self.home} was cut short."
+        else:
+            return
+        raise EmbeddedPostgresError(f"{why} Run: manage.py upgrade-postgres")
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -167,7 +186,7 @@ class EmbeddedPostgres:
         if self.account is not None:
             server_account.let_in(self.account, to=self.data)
             server_account.let_in(self.account, to=self.socket)
-            server_account.let_run(self.account, binaries=binaries())
+            server_account.let_run(self.account, binaries=self.programs)
         settings = SCRATCH_SETTINGS if self.scratch else SETTINGS
         lines = [f"{name} = '{value}'\n" for name, value in settings.items()]
         lines.append(f"unix_socket_directories = '{self.socket}'\n")
@@ -195,7 +214,7 @@ class EmbeddedPostgres:
         self._make_private(draft)
         if self.account is not None:
             server_account.let_in(self.account, to=draft)
-            server_account.let_run(self.account, binaries=binaries())
+            server_account.let_run(self.account, binaries=self.programs)
         self._run(
             "initdb",
             f"--pgdata={draft}",
@@ -251,7 +270,7 @@ class EmbeddedPostgres:
     def _run(self, program: str, *arguments: str) -> None:
         account = self.account
         done = subprocess.run(
-            [str(binaries() / program), *arguments],
+            [str(self.programs / program), *arguments],
             env=os.environ | {"PGDATA": str(self.data), "LC_ALL": "C"},
             cwd="/",
             user=account.pw_uid if account else None,
