@@ -30,14 +30,28 @@ def _write_once(path: Path) -> None:
     """Write to the side and link into place: two processes that start together agree."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".keys-{os.getpid()}-{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump({"secret_key": secrets.token_urlsafe(50)}, file)
-        file.flush()
-        os.fsync(file.fileno())
+    _write(draft, secrets.token_urlsafe(50))
     try:
         os.link(draft, path)
     except FileExistsError:
         pass
     finally:
         draft.unlink()
+
+
+def replace(var: Path, secret_key: str) -> Path:
+    """Puts another key in place of the one that is there; where it is."""
+    var.mkdir(parents=True, exist_ok=True)
+    path = var / "keys.json"
+    draft = path.with_name(f".keys-{os.getpid()}-{secrets.token_hex(4)}")
+    _write(draft, secret_key)
+    draft.replace(path)
+    return path
+
+
+def _write(path: Path, secret_key: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump({"secret_key": secret_key}, file)
+        file.flush()
+        os.fsync(file.fileno())

@@ -32,9 +32,10 @@ def _derived(secret: str, purpose: str) -> bytes:
     return hmac.digest(secret.encode(), b"pdpp/" + purpose.encode(), hashlib.sha256)
 
 
-def key_for(purpose: str) -> bytes:
-    """32 bytes, the same for the same purpose until the secret changes."""
-    return _derived(settings.SECRET_KEY, purpose)
+def key_for(purpose: str, secret_key: str | None = None) -> bytes:
+    """32 bytes, the same for the same purpose until the secret changes; or those of another
+    secret."""
+    return _derived(settings.SECRET_KEY if secret_key is None else secret_key, purpose)
 
 
 def bearer_digest(bearer: str) -> bytes:

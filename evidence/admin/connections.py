@@ -1,5 +1,6 @@
-"""Connections: renamed, paused and ended here; made and filled elsewhere, never deleted here."""
+"""Connections: renamed, paused and ended here; made and filled elsewhere, erased on a page apart."""
 
+from collections.abc import Callable
 from typing import Any
 
 from django import forms
@@ -9,6 +10,7 @@ from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.html import format_html
@@ -16,7 +18,7 @@ from django.utils.safestring import SafeString
 from typing_extensions import override
 
 from evidence import limits
-from evidence.admin import disclosures, records
+from evidence.admin import disclosures, erasing, keeping, records
 from evidence.admin.base import OwnerAdmin, named
 from evidence.admin.languages import choices
 from evidence.admin.site import owner_site
@@ -26,6 +28,7 @@ from evidence.consent.wording import counted, with_code
 from evidence.models.connections import Connection, StreamState
 from evidence.refusals import InvalidRequest
 from evidence.storing.connections import checked_identities, set_languages
+from evidence.storing.erasures import Of
 
 Status = Connection.Status
 MEANINGS = {
@@ -99,12 +102,17 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
 
     @override
     def get_urls(self) -> list[URLPattern]:
-        ours = [
+        ours: list[tuple[str, Callable[..., HttpResponseBase], str]] = [
             ("record/look-up/", records.look_up, "record_lookup"),
             ("record/list/", records.key_list, "record_list"),
             ("record/", records.one, "record"),
             ("disclosures/", disclosures.disclosures, "disclosures"),
             ("disclosures.csv", disclosures.as_csv, "disclosures_csv"),
+            ("erase/", erasing.ask, "erase"),
+            ("erasures/", erasing.receipts_page, "erasures"),
+            ("erasures/<path:object_id>/progress/", erasing.progress, "erasure_progress"),
+            ("erasures/<path:object_id>/", erasing.watch, "erasure"),
+            ("keep/", keeping.keep, "keep"),
         ]
         added = [
             path(route, self.admin_site.admin_view(view), name=f"evidence_{name}")
@@ -154,7 +162,12 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
     ) -> HttpResponse:
         connection = self.get_object(request, unquote(object_id))
         lines = [] if connection is None else stream_lines(connection)
-        context = {"stream_lines": lines, **named(connection)}
+        context = {
+            "stream_lines": lines,
+            "erase_url": erasing.url(Of.CONNECTION, connection_id=object_id),
+            "keep_url": keeping.url(object_id),
+            **named(connection),
+        }
         return super().change_view(request, object_id, form_url, context)
 
     @override

@@ -90,6 +90,11 @@ YOUR_RECORDS = (
     ),
 )
 YOUR_ACCOUNT = (
+    Entry(
+        "What was erased",
+        "Receipts of what is gone; and erasing everything.",
+        "evidence_erasures",
+    ),
     Entry("Change password", "A new password for these pages.", "password_change"),
     Entry("Accounts", "Who can sign in here.", "auth_user_changelist"),
 )

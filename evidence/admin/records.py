@@ -14,6 +14,7 @@ from evidence.access.describing import stream_label
 from evidence.access.gate import Gate
 from evidence.access.owning import owner_scope
 from evidence.access.rows import Position, VisibleRecord, VisibleRecords
+from evidence.admin import erasing
 from evidence.admin.base import owner, page
 from evidence.admin.noted import note
 from evidence.admin.stream_lines import list_url
@@ -23,6 +24,7 @@ from evidence.consent.showing import title_of, values_of
 from evidence.consent.wording import when
 from evidence.reading import records as reading
 from evidence.refusals import Refusal
+from evidence.storing.erasures import Of
 
 A_PAGE = 50
 KIND = "admin.records"
@@ -114,6 +116,12 @@ def one(request: HttpRequest) -> HttpResponse:
         "values": values_of(visible, record, longest=None if "whole" in request.GET else LONGEST),
         "whole_url": f"{_url_of(visible, record)}&whole=1",
         "seen_url": _seen_url(visible, record),
+        "erase_url": erasing.url(
+            Of.RECORD,
+            connection_id=record.connection.connection_id,
+            stream=visible.stream.name,
+            key=record.record_key,
+        ),
     }
     return page(request, "record", title=title_of(visible, record), context=context)
 

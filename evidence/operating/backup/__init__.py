@@ -1,0 +1,1 @@
+"""One encrypted file that holds everything, and the way back from it."""

@@ -1,0 +1,160 @@
+"""A stream of bytes in sealed pieces: what is read was written with the same key, in this order, to
+its end.
+
+The file begins with a line that names the format and a line that says how the key is made; both go
+into the key, so that neither can be changed. Pieces of 64 KiB follow, each sealed with
+ChaCha20-Poly1305 under its number and whether it is the last (the STREAM construction). The key is
+made of a passphrase (scrypt) or of a key file, and of a salt, so that no two files have the same.
+"""
+
+import hashlib
+import secrets
+from dataclasses import dataclass
+from typing import IO
+
+import orjson
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
+
+from evidence.operating.backup.faults import (
+    BadKey,
+    CutShort,
+    Damaged,
+    NewerFormat,
+    NotABackup,
+    WrongKey,
+)
+
+NAME = b"pdpp backup "
+FORMAT = 1
+PIECE_BYTES = 64 * 1024
+TAG_BYTES = 16
+LONGEST_LINE = 1_024
+LOG_N = 16
+"""64 MiB and about a fifth of a second for each guess."""
+LOG_N_ALLOWED = range(14, 21)
+PASSPHRASE_CHARS = 12
+KEY_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """What opens a backup; ``kind`` is ``passphrase`` or ``file``."""
+
+    kind: str
+    content: bytes
+
+    def __post_init__(self) -> None:
+        is_passphrase = self.kind == "passphrase"
+        enough = PASSPHRASE_CHARS if is_passphrase else KEY_BYTES
+        length = len(self.content.decode()) if is_passphrase else len(self.content)
+        if length < enough:
+            raise BadKey
+
+
+class Sealer:
+    """Writes to ``file``; nothing of it can be read back before ``close``."""
+
+    def __init__(self, file: IO[bytes], secret: Secret) -> None:
+        described = {"key": secret.kind, "salt": secrets.token_hex(16), "log_n": LOG_N}
+        head = NAME + b"%d\n" % FORMAT + orjson.dumps(described) + b"\n"
+        file.write(head)
+        self._file = file
+        self._cipher = ChaCha20Poly1305(_key(secret, described, head))
+        self._waiting = bytearray()
+        self._number = 0
+
+    def write(self, content: bytes) -> None:
+        self._waiting += content
+        while len(self._waiting) > PIECE_BYTES:
+            self._seal(bytes(self._waiting[:PIECE_BYTES]), last=False)
+            del self._waiting[:PIECE_BYTES]
+
+    def close(self) -> None:
+        """Seals the last piece; the file itself stays open."""
+        self._seal(bytes(self._waiting), last=True)
+
+    def _seal(self, piece: bytes, *, last: bool) -> None:
+        self._file.write(self._cipher.encrypt(_nonce(self._number, last=last), piece, None))
+        self._number += 1
+
+
+class Opener:
+    """Reads what a ``Sealer`` wrote, piece by piece. Raises the faults of a file that is none, was
+    changed, cut short, or made with another key; what was read before is then not to be used."""
+
+    def __init__(self, file: IO[bytes], secret: Secret) -> None:
+        head = _line(file)
+        if not head.startswith(NAME) or not head[len(NAME) :].strip().isdigit():
+            raise NotABackup
+        if int(head[len(NAME) :]) > FORMAT:
+            raise NewerFormat
+        head += (line := _line(file))
+        self._file = file
+        self._cipher = ChaCha20Poly1305(_key(secret, _described(line), head))
+        self._next = file.read(PIECE_BYTES + TAG_BYTES)
+        self._number = 0
+        self.is_at_end = False
+
+    def read(self) -> bytes:
+        """The next piece; empty at the end."""
+        if self.is_at_end:
+            return b""
+        sealed, self._next = self._next, self._file.read(PIECE_BYTES + TAG_BYTES)
+        last = not self._next
+        piece = self._opened(sealed, last=last)
+        self._number += 1
+        self.is_at_end = last
+        return piece
+
+    def _opened(self, sealed: bytes, *, last: bool) -> bytes:
+        piece = self._tried(sealed, last=last)
+        if piece is not None:
+            return piece
+        if last and (not sealed or self._tried(sealed, last=False) is not None):
+            raise CutShort
+        raise Damaged if self._number else WrongKey
+
+    def _tried(self, sealed: bytes, *, last: bool) -> bytes | None:
+        try:
+            return self._cipher.decrypt(_nonce(self._number, last=last), sealed, None)
+        except InvalidTag:
+            return None
+
+
+def _nonce(number: int, *, last: bool) -> bytes:
+    return number.to_bytes(11) + bytes([last])
+
+
+def _line(file: IO[bytes]) -> bytes:
+    line = file.readline(LONGEST_LINE)
+    if not line.endswith(b"\n"):
+        raise NotABackup
+    return line
+
+
+def _described(line: bytes) -> dict[str, object]:
+    try:
+        described = orjson.loads(line)
+        bytes.fromhex(described["salt"])
+        known = described["log_n"] in LOG_N_ALLOWED
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        raise WrongKey from None
+    if not known:
+        raise WrongKey
+    return dict(described)
+
+
+def _key(secret: Secret, described: dict[str, object], head: bytes) -> bytes:
+    salt = bytes.fromhex(str(described["salt"]))
+    material = secret.content
+    if described["key"] != secret.kind:
+        raise WrongKey(f"It was made with a {described['key']}."[:80])
+    if secret.kind == "passphrase":
+        log_n = int(str(described["log_n"]))
+        material = Scrypt(salt=salt, length=32, n=2**log_n, r=8, p=1).derive(material)
+    told = b"pdpp backup" + hashlib.sha256(head).digest()
+    return HKDF(algorithm=SHA256(), length=32, salt=salt, info=told).derive(material)
