@@ -151,6 +151,8 @@ class GrantedView(PublicView):
     conditional = False
     withheld: Refusal | None = None
     is_let_in = False
+    unspoken = False
+    """Set where the answer reaches nobody, because the request goes on waiting."""
 
     @override
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -174,6 +176,8 @@ class GrantedView(PublicView):
         """What is answered is written down; what is refused counts as a call all the same, so that
         guessing has its limit too."""
         try:
+            if self.unspoken:
+                return
             if 200 <= response.status_code < 300:
                 self._write_down(response)
             elif response.status_code < 500 and response.status_code != 429 and self.is_let_in:

@@ -32,6 +32,9 @@ from evidence.models import (
     erasures as erasures,
 )
 from evidence.models import (
+    events as events,
+)
+from evidence.models import (
     grants as grants,
 )
 from evidence.models import (
