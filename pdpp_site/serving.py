@@ -36,23 +36,11 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Calls ``ready`` once requests are answered, and ``ending`` before it waits for the last."""
+    """Calls ``ready`` once requests are answered."""
 
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        *,
-        ready: Callable[[], None],
-        ending: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, *, ready: Callable[[], None]) -> None:
         super().__init__(config)
         self._ready = ready
-        self._ending = ending
-
-    @override
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._ending()
-        await super().shutdown(sockets)
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -88,5 +76,4 @@ def serve(bound: socket.socket, *, ready: Callable[[], None]) -> None:
     # work left is to stop the database, which a second signal must not cut short.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    server = Server(configured(application), ready=ready, ending=application.stop_waiting)
-    server.run(sockets=[bound])
+    Server(configured(application), ready=ready).run(sockets=[bound])
