@@ -56,6 +56,22 @@ INSTRUCTIONS_CHARS: Final = 2_000
 INSTRUCTIONS_LEAD_CHARS: Final = 512
 DESCRIPTION_CHARS: Final = 700
 
+# Event subscriptions, in seconds. The waits are those after each failed attempt; a receiver that
+# names its own wait uses up none of them, but not for ever.
+EVENT_RETRIES: Final = (30, 120, 600, 3_600, 21_600, 86_400)
+EVENT_JITTER: Final = 0.2
+EVENT_TIMEOUT: Final = 10
+EVENT_RETRY_AFTER: Final = 60
+EVENT_RETRY_AFTER_MOST: Final = 86_400
+EVENT_DEFERRED_MOST: Final = 3 * 86_400
+EVENT_SECRET_OVERLAP: Final = 86_400
+CALLBACK_URL_BYTES: Final = 2_048
+SUBSCRIPTIONS_PER_PACKAGE: Final = 20
+
+# A read that waits for changes, in seconds: less than most proxies wait for an answer.
+WAIT_SECONDS: Final = 50
+WAITING_MOST: Final = 256
+
 # Signing in, in seconds: what a code, a refreshed token, a refresh token left unused and a question
 # to the owner are good for. A token without refresh lasts longer, for there is no other.
 CODE_SECONDS: Final = 120

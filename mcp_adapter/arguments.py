@@ -62,6 +62,18 @@ def choice(name: str, values: Sequence[str], says: str = "", *, required: bool =
     return Argument(name, {**_schema("string", says), "enum": list(values)}, accepts, required)
 
 
+def flag(name: str, says: str = "") -> Argument:
+    """True or false."""
+
+    def accepts(value: Any) -> bool:
+        if not isinstance(value, bool):
+            message = "true or false"
+            raise ValueError(message)  # noqa: TRY004 - the one kind that `check` words
+        return value
+
+    return Argument(name, _schema("boolean", says), accepts)
+
+
 def names(name: str, says: str = "", *, most: int = 64) -> Argument:
     """A list of names, none of which holds a comma (REST joins some of them with commas)."""
 

@@ -6,6 +6,7 @@ stands on the request as an attribute, which nothing that comes over HTTP can se
 """
 
 from collections.abc import Callable, Mapping
+from io import BytesIO
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlencode
 
@@ -32,10 +33,27 @@ class InProcessRest:
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> RestAnswer:
         """Call the view that serves `path`; an unknown path answers 404."""
-        request = _request(path, params, headers)
-        # What the transport authenticated, where our authentication class looks for it.
-        request.pdpp_scope = authority  # type: ignore[attr-defined]
-        return releasing(lambda: _answer(request))
+        request = _request("GET", path, headers)
+        query = request.META["QUERY_STRING"] = urlencode(params)
+        request.GET = QueryDict(query)
+        return _called(request, authority)
+
+    def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, authority: object
+    ) -> RestAnswer:
+        """The same for a request that changes something."""
+        content = b"" if body is None else orjson.dumps(dict(body))
+        request = _request(method, path, NO_HEADERS)
+        request.META.update(CONTENT_TYPE="application/json", CONTENT_LENGTH=str(len(content)))
+        # Where Django's own handlers put the body of a request.
+        request._stream = BytesIO(content)  # noqa: SLF001
+        return _called(request, authority)
+
+
+def _called(request: HttpRequest, authority: object) -> RestAnswer:
+    # What the transport authenticated, where our authentication class looks for it.
+    request.pdpp_scope = authority  # type: ignore[attr-defined]
+    return releasing(lambda: _answer(request))
 
 
 def releasing(work: Callable[[], Value]) -> Value:
@@ -61,16 +79,14 @@ def _answer(request: HttpRequest) -> RestAnswer:
     return RestAnswer(response.status_code, _body(response), headers)
 
 
-def _request(path: str, params: Params, headers: Mapping[str, str]) -> HttpRequest:
-    query = urlencode(params)
+def _request(method: str, path: str, headers: Mapping[str, str]) -> HttpRequest:
     request = HttpRequest()
-    request.method = "GET"
+    request.method = method
     request.path = request.path_info = unquote(path)
-    request.GET = QueryDict(query)
     request.META.update(
-        REQUEST_METHOD="GET",
+        REQUEST_METHOD=method,
         PATH_INFO=request.path,
-        QUERY_STRING=query,
+        QUERY_STRING="",
         SERVER_NAME="localhost",
         SERVER_PORT="80",
         HTTP_ACCEPT="application/json",
@@ -83,6 +99,8 @@ def _request(path: str, params: Params, headers: Mapping[str, str]) -> HttpReque
 def _body(response: HttpResponseBase) -> dict[str, Any] | bytes:
     if isinstance(response, Response):
         # Un-rendered: the renderer's work is the transport's, once.
+        if response.data is None:
+            return b""
         return response.data if isinstance(response.data, dict) else orjson.dumps(response.data)
     return b"".join(response)
 

@@ -28,7 +28,7 @@ class RestAnswer:
 
 
 class Rest(Protocol):
-    """The REST evidence API, read on somebody's authority."""
+    """The REST evidence API, used on somebody's authority."""
 
     def get(
         self,
@@ -39,6 +39,12 @@ class Rest(Protocol):
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> RestAnswer:
         """Answer `GET path?params`. Synchronous: it is called in a worker thread."""
+        ...
+
+    def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, authority: object
+    ) -> RestAnswer:
+        """Answer a request that changes something, with a JSON body or none. Synchronous too."""
         ...
 
 
@@ -83,12 +89,26 @@ class HttpRest:
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> RestAnswer:
         """An unreachable provider answers 503 in the shape of every other error."""
+        return self._answer("GET", path, authority, headers=headers, params=list(params))
+
+    def send(
+        self, method: str, path: str, body: Mapping[str, Any] | None, authority: object
+    ) -> RestAnswer:
+        """As `get`; a refusal to be reached leaves open whether the provider has done it."""
+        return self._answer(method, path, authority, headers=NO_HEADERS, json=body)
+
+    def _answer(
+        self,
+        method: str,
+        path: str,
+        authority: object,
+        *,
+        headers: Mapping[str, str],
+        **more: Any,
+    ) -> RestAnswer:
+        sent = {**headers, "Authorization": f"Bearer {authority}"}
         try:
-            response = self._client.get(
-                f"{self._origin}{path}",
-                params=list(params),
-                headers={**headers, "Authorization": f"Bearer {authority}"},
-            )
+            response = self._client.request(method, f"{self._origin}{path}", headers=sent, **more)
         except httpx2.HTTPError:
             return RestAnswer(503, _unreachable())
         return RestAnswer(response.status_code, _body(response.content), {**response.headers})

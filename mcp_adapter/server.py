@@ -1,4 +1,4 @@
-"""The MCP server: six tools, four resource templates, no prompts, no state.
+"""The MCP server: the tools and resource templates of one surface, no prompts, no state.
 
 It is the SDK's low-level server with results in the form of the wire: `tools/list` never changes, and
 what a tool answers is written once, so that the SDK does not validate, copy and write it again.
@@ -19,11 +19,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_adapter import resources
 from mcp_adapter.errors import AdapterError, ToolError
-from mcp_adapter.instructions import INSTRUCTIONS
 from mcp_adapter.json_text import dumps
 from mcp_adapter.raw_results import handed_over
-from mcp_adapter.registry import TOOLS
+from mcp_adapter.registry import READ
 from mcp_adapter.rest import Refused, Rest
+from mcp_adapter.surface import Surface
 from mcp_adapter.tool import Result
 
 Answered = TypeVar("Answered")
@@ -54,13 +54,15 @@ class _Adapter:
     authority_of: Callable[[Context], object]
     offload: Offload
     identity: Identity
+    surface: Surface
 
     async def call_tool(self, ctx: Context, params: Mapping[str, Any]) -> str:
         """The members of the result, as JSON without the closing brace."""
-        tool = TOOLS.get(params["name"])
+        tools = self.surface.tools
+        tool = tools.get(params["name"])
         if tool is None:
             raise MCPError(
-                code=types.INVALID_PARAMS, message=f"Unknown tool. Tools: {', '.join(TOOLS)}"
+                code=types.INVALID_PARAMS, message=f"Unknown tool. Tools: {', '.join(tools)}"
             )
         arguments = params.get("arguments") or {}
         try:
@@ -85,6 +87,8 @@ class _Adapter:
     async def read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
+        if not self.surface.templates:
+            raise MCPError(code=types.INVALID_PARAMS, message="No resources are read here.")
         try:
             contents = await self.offload(
                 lambda: resources.read(str(params.uri), self.rest, self.authority_of(ctx))
@@ -104,6 +108,9 @@ class _Adapter:
             ) from None
         return types.ReadResourceResult(contents=contents)
 
+    async def templates(self, _ctx: Context, _params: Any) -> types.ListResourceTemplatesResult:
+        return types.ListResourceTemplatesResult(resource_templates=list(self.surface.templates))
+
 
 def build_server(
     rest: Rest,
@@ -111,14 +118,15 @@ def build_server(
     authority_of: Callable[[Context], object],
     offload: Offload,
     identity: Identity,
+    surface: Surface = READ,
 ) -> Server[Any]:
-    """The server of the normal read surface, for HTTP and stdio alike."""
-    adapter = _Adapter(rest, authority_of, offload, identity)
+    """The server of a surface, for HTTP and stdio alike."""
+    adapter = _Adapter(rest, authority_of, offload, identity, surface)
     server: Server[Any] = Server(
         identity.name,
         version=identity.version,
         title=identity.title,
-        instructions=INSTRUCTIONS,
+        instructions=surface.instructions,
         cache_hints={
             "server/discover": CacheHint(_LIST_TTL_MS),
             "tools/list": CacheHint(_LIST_TTL_MS),
@@ -132,7 +140,7 @@ def build_server(
         on_list_tools=_unreached,
         on_call_tool=_unreached,
         on_list_resources=_no_resources,
-        on_list_resource_templates=_templates,
+        on_list_resource_templates=adapter.templates,
         on_read_resource=adapter.read_resource,
         on_list_prompts=_no_prompts,
         on_get_prompt=_no_prompt,
@@ -154,7 +162,7 @@ def _own_results(adapter: _Adapter, server: Server[Any]) -> ServerMiddleware[Any
         if ctx.method == "tools/call":
             own = await adapter.call_tool(ctx, params)
         else:
-            own = _tools_list(params)
+            own = _tools_list(adapter.surface, params)
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
         raw = own + (endings[ctx.method] if modern else "}")
         return handed_over(raw, ctx.request.scope if ctx.request is not None else None)
@@ -169,10 +177,10 @@ def _ending(method: str, server: Server[Any]) -> str:
     return f",{dumps({**cached, 'resultType': 'complete', '_meta': stamp})[1:]}"
 
 
-def _tools_list(params: Mapping[str, Any]) -> str:
+def _tools_list(surface: Surface, params: Mapping[str, Any]) -> str:
     if params.get("cursor") is not None:
         raise MCPError(code=types.INVALID_PARAMS, message="Invalid cursor: the list has one page")
-    return _LISTED
+    return surface.listed
 
 
 def _success(result: Result) -> str:
@@ -208,16 +216,9 @@ async def _no_resources(_ctx: Context, _params: Any) -> types.ListResourcesResul
     return types.ListResourcesResult(resources=[])
 
 
-async def _templates(_ctx: Context, _params: Any) -> types.ListResourceTemplatesResult:
-    return types.ListResourceTemplatesResult(resource_templates=resources.TEMPLATES)
-
-
 async def _no_prompts(_ctx: Context, _params: Any) -> types.ListPromptsResult:
     return types.ListPromptsResult(prompts=[])
 
 
 async def _no_prompt(_ctx: Context, _params: Any) -> types.GetPromptResult:
     raise MCPError(code=types.INVALID_PARAMS, message="Unknown prompt: this server has none")
-
-
-_LISTED = dumps({"tools": [tool.listing() for tool in TOOLS.values()]})[:-1]

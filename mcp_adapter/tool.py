@@ -1,7 +1,7 @@
 """What a tool is: a name, what it says of itself, its arguments, and one function that runs it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ from mcp_adapter.errors import from_rest
 from mcp_adapter.json_text import dumps
 from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestAnswer
 
-_READ_ONLY = {
+READ_ONLY: Mapping[str, bool] = {
     "readOnlyHint": True,
     "destructiveHint": False,
     "idempotentHint": True,
@@ -32,6 +32,10 @@ class Call:
     ) -> RestAnswer:
         """The answer, whatever its status."""
         return self.rest.get(path, params, self.authority, headers=headers)
+
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> RestAnswer:
+        """The answer to a request that changes something, whatever its status."""
+        return self.rest.send(method, path, body, self.authority)
 
     def get(self, path: str, params: Params = ()) -> dict[str, Any]:
         """The body of a successful answer; raises `ToolError` with the refusal unchanged."""
@@ -65,13 +69,14 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A read-only tool. `run` raises `ToolError` for what is refused."""
+    """`run` raises `ToolError` for what is refused; `hints` are those of a read-only tool."""
 
     name: str
     title: str
     description: str
     arguments: Sequence[arguments.Argument]
     run: Callable[[Call], Result]
+    hints: Mapping[str, bool] = field(default_factory=lambda: READ_ONLY)
 
     def listing(self) -> dict[str, Any]:
         """The tool as `tools/list` shows it."""
@@ -80,7 +85,7 @@ class Tool:
             "title": self.title,
             "description": self.description,
             "inputSchema": arguments.input_schema(self.arguments),
-            "annotations": _READ_ONLY,
+            "annotations": dict(self.hints),
         }
 
     def __call__(

@@ -1,4 +1,4 @@
-"""`/mcp` over HTTP: who may speak, in what form, and then the SDK's stateless transport.
+"""`/mcp` and `/mcp/events` over HTTP: who may speak, in what form, and then the SDK's stateless transport.
 
 The order is fixed: Host and Origin, then the bearer, then the method. So a probe without a token
 learns where to sign in whatever method it tried, and no request reaches the SDK unauthenticated.
@@ -20,12 +20,15 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from mcp_adapter.http_answers import RETRY_SECONDS, Answer, Utf8Sender, unauthorized
+from mcp_adapter.registry import READ
 from mcp_adapter.rest import Authenticate, Refused, Rest
 from mcp_adapter.server import Context, Identity, Offload, build_server
+from mcp_adapter.surface import Surface
 
 _log = logging.getLogger(__name__)
 _AUTHORITY = "mcp_adapter.authority"
 PATHS = frozenset({"/mcp", "/mcp/"})
+EVENT_PATHS = frozenset({"/mcp/events", "/mcp/events/"})
 
 
 def threads(count: int) -> Offload:
@@ -49,12 +52,13 @@ class TransportSettings:
     allowed_origins: tuple[str, ...] = ()
     max_body_bytes: int = 1_048_576
     scope: str = "pdpp:read"
+    surface: Surface = READ
     offload: Offload = field(default_factory=functools.partial(threads, 4))
 
 
 @dataclass(frozen=True, slots=True)
 class McpEndpoint:
-    """The ASGI application for `/mcp` and `/mcp/`; it answers only inside `lifespan()`."""
+    """The ASGI application of one endpoint; it answers only inside `lifespan()`."""
 
     authenticate: Authenticate
     settings: TransportSettings
@@ -121,7 +125,11 @@ class McpEndpoint:
 def build(rest: Rest, authenticate: Authenticate, *, settings: TransportSettings) -> McpEndpoint:
     """The endpoint over a resource server; enter its `lifespan()` before it serves."""
     server = build_server(
-        rest, authority_of=_authority, offload=settings.offload, identity=settings.identity
+        rest,
+        authority_of=_authority,
+        offload=settings.offload,
+        identity=settings.identity,
+        surface=settings.surface,
     )
     manager = StreamableHTTPSessionManager(
         server,

@@ -9,4 +9,6 @@ from pdpp_site.wsgi import application as django_application  # isort: skip - se
 from pdpp_site import mcp
 from pdpp_site.site import Site
 
-application = Site(application=django_application, endpoint=mcp.endpoint())
+application = Site(
+    application=django_application, endpoint=mcp.endpoint(), events=mcp.events_endpoint()
+)

@@ -12,9 +12,10 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from evidence.access.bookmarks import forget_bookmarks
-from evidence.access.refused import forget_refused
 from evidence.consent import attempts
 from evidence.embedding.embedder import chosen
+from evidence.events.announcing import announce, forget_settled
+from evidence.events.tasks import forget_lost
 from evidence.ledger.checkpoints import checkpoint
 from evidence.models.owners import the_owner
 from evidence.operating.erasing import go_on_with_all, retain
@@ -55,6 +56,16 @@ def words() -> Iterator[int]:
         began = time.monotonic()
 
 
+def events() -> Iterator[object]:
+    """What subscribers have to be told, handed to whatever workers there are."""
+    yield from announce()
+
+
+def lost_events() -> Iterator[object]:
+    """What workers that were killed have left behind."""
+    yield forget_lost()
+
+
 def upkeep() -> Iterator[object]:
     """What ``manage.py prune`` does, what is older than it is kept, and a signature under all chain
     ends of the ledger."""
@@ -64,8 +75,8 @@ def upkeep() -> Iterator[object]:
     yield prune_changes(kept_since=kept_since)
     yield forget_bookmarks(unused_since=kept_since)
     yield attempts.forget(now=now)
-    yield forget_refused(now)
     yield prune_orphans(unused_since=now - ORPHAN_AGE)
+    yield forget_settled(now=now)
     yield checkpoint(the_owner(now).owner_id, now=now)
 
 

@@ -1,5 +1,6 @@
-"""How the MCP endpoint is wired to this installation."""
+"""How the MCP endpoints are wired to this installation."""
 
+import functools
 import secrets
 
 from django.conf import settings
@@ -9,24 +10,38 @@ from django.utils import timezone
 from evidence.access import tokens
 from evidence.access.scope import Scope
 from evidence.api import errors
-from evidence.api.noting import note_unlet
 from evidence.refusals import AuthenticationRequired, Refusal
+from mcp_adapter.event_registry import EVENTS
 from mcp_adapter.inprocess import InProcessRest, releasing
+from mcp_adapter.registry import READ
 from mcp_adapter.rest import Refused
 from mcp_adapter.server import Identity
+from mcp_adapter.surface import Surface
 from mcp_adapter.transport import McpEndpoint, TransportSettings, build
 
 RESOURCE = "/mcp"
+EVENTS_RESOURCE = "/mcp/events"
+METADATA = "/.well-known/oauth-protected-resource"
 
 
 def endpoint() -> McpEndpoint:
     """The endpoint over this process's own REST API; good for one run of its lifespan."""
+    return _endpoint(RESOURCE, READ)
+
+
+def events_endpoint() -> McpEndpoint:
+    """Likewise the advanced one, whose tools subscribe to events and read nothing."""
+    return _endpoint(EVENTS_RESOURCE, EVENTS)
+
+
+def _endpoint(resource: str, surface: Surface) -> McpEndpoint:
     return build(
         InProcessRest(),
-        authenticate,
+        functools.partial(authenticate, resource=resource),
         settings=TransportSettings(
             identity=identity(),
-            resource_metadata_url=f"{settings.PDPP_PUBLIC_URL}/.well-known/oauth-protected-resource/mcp",
+            surface=surface,
+            resource_metadata_url=f"{settings.PDPP_PUBLIC_URL}{METADATA}{resource}",
             allowed_hosts=tuple(settings.ALLOWED_HOSTS),
             allowed_origins=tuple(settings.CSRF_TRUSTED_ORIGINS),
         ),
@@ -37,16 +52,14 @@ def identity() -> Identity:
     return Identity(public_url=settings.PDPP_PUBLIC_URL)
 
 
-def authenticate(bearer: str | None) -> Scope:
-    """The authority behind a bearer at ``/mcp``; raises ``Refused``. One query, its connection
+def authenticate(bearer: str | None, *, resource: str = RESOURCE) -> Scope:
+    """The authority behind a bearer at an MCP endpoint; raises ``Refused``. One query, its connection
     returned."""
     try:
         if bearer is None:
             raise AuthenticationRequired
-        return releasing(lambda: tokens.authenticate(bearer, resource=RESOURCE, now=timezone.now()))
+        return releasing(lambda: tokens.authenticate(bearer, resource=resource, now=timezone.now()))
     except (Refusal, DatabaseError) as error:
         refusal = errors.as_refusal(error)
-        request_id = f"req_{secrets.token_hex(10)}"
-        releasing(lambda: note_unlet(refusal, route="mcp", request_id=request_id))
-        body = errors.body(refusal, request_id=request_id)
+        body = errors.body(refusal, request_id=f"req_{secrets.token_hex(10)}")
         raise Refused(errors.STATUS[refusal.code], body["error"]) from error

@@ -36,11 +36,23 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 class Server(uvicorn.Server):
-    """Calls ``ready`` once requests are answered."""
+    """Calls ``ready`` once requests are answered, and ``ending`` before it waits for the last."""
 
-    def __init__(self, config: uvicorn.Config, *, ready: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        *,
+        ready: Callable[[], None],
+        ending: Callable[[], None] = lambda: None,
+    ) -> None:
         super().__init__(config)
         self._ready = ready
+        self._ending = ending
+
+    @override
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
 
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -76,4 +88,5 @@ def serve(bound: socket.socket, *, ready: Callable[[], None]) -> None:
     # work left is to stop the database, which a second signal must not cut short.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    Server(configured(application), ready=ready).run(sockets=[bound])
+    server = Server(configured(application), ready=ready, ending=application.stop_waiting)
+    server.run(sockets=[bound])

@@ -32,6 +32,7 @@ PDPP_SHUTDOWN_SECONDS = env.int("PDPP_SHUTDOWN_SECONDS", default=30)
 PDPP_CHANGES_DAYS = env.int("PDPP_CHANGES_DAYS", default=90)
 PDPP_INTROSPECTION_SECRET = env.str("PDPP_INTROSPECTION_SECRET", default="")
 PDPP_EMBEDDER = env.str("PDPP_EMBEDDER", default="evidence.embedding.wordllama.WordLlama")
+PDPP_LOCAL_RECEIVERS = env.bool("PDPP_LOCAL_RECEIVERS", default=False)
 PDPP_WATCH = env.str("PDPP_WATCH", default="")
 PDPP_WATCH_SECONDS = env.int("PDPP_WATCH_SECONDS", default=300)
 PDPP_LOG_LEVEL = env.str("PDPP_LOG_LEVEL", default="INFO").upper()
@@ -73,6 +74,7 @@ INSTALLED_APPS = [
     "evidence",
     "mcp_adapter",
     "oauth2_provider",
+    "procrastinate.contrib.django",
     "rest_framework",
     "drf_spectacular_sidecar",
     # Simple: nothing is registered with it but what evidence.admin registers with its own site.
@@ -186,6 +188,9 @@ OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "evidence.RefreshToken"  # noqa: S105 the 
 OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = OAUTH2_PROVIDER_ID_TOKEN_MODEL = "evidence.AccessToken"  # noqa: S105
 MIGRATION_MODULES = {"oauth2_provider": None}  # it has no tables of its own left
 OAUTH2_PROVIDER = oauth_library.SETTINGS
+
+# --- the queue of events on their way (evidence.events) -------------------------------------------
+PROCRASTINATE_IMPORT_PATHS = ["evidence.events.tasks"]
 
 # --- logging: no bodies, queries, tokens or names of records --------------------------------------
 LOGGING = logs.configuration(level=PDPP_LOG_LEVEL, debug=DEBUG, form=PDPP_LOG_FORMAT)

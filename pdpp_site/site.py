@@ -1,6 +1,6 @@
 """One process, one port: who answers which request.
 
-``/mcp`` goes to the MCP transport, everything else to Django's WSGI application in a pool of
+``/mcp`` and ``/mcp/events`` go to the MCP transport, everything else to Django's WSGI application in a pool of
 threads. ``/healthz`` says that the process runs, ``/readyz`` that it can serve.
 """
 
@@ -19,9 +19,10 @@ from django.http.request import split_domain_port, validate_host
 from evidence import limits
 from evidence.api import errors
 from evidence.refusals import MisdirectedRequest, Refusal
+from mcp_adapter.transport import EVENT_PATHS, McpEndpoint
 from mcp_adapter.transport import PATHS as MCP_PATHS
-from mcp_adapter.transport import McpEndpoint
 from pdpp_site import access_log, headers, health
+from pdpp_site.waits import Waits, asks_to_wait
 from pdpp_site.wsgi_bridge import Message, Receive, Scope, Send, WsgiApplication, WsgiBridge
 
 logger = logging.getLogger(__name__)
@@ -35,9 +36,16 @@ IMPORTS = "/admin/evidence/importrun/"
 class Site:
     """The ASGI application. Its lifespan can run once: build another for another run."""
 
-    def __init__(self, *, application: WsgiApplication, endpoint: McpEndpoint) -> None:
+    def __init__(
+        self,
+        *,
+        application: WsgiApplication,
+        endpoint: McpEndpoint,
+        events: McpEndpoint | None = None,
+    ) -> None:
         self._django = WsgiBridge(application, threads=settings.PDPP_THREADS)
-        self._endpoint = endpoint
+        self._endpoint, self._events = endpoint, events
+        self._waits = Waits()
         self._probe = ThreadPoolExecutor(1, thread_name_prefix="readyz")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -76,11 +84,28 @@ class Site:
             await _refuse(send, MisdirectedRequest())
         elif path in MCP_PATHS:
             await self._endpoint.app(scope, receive, send)
+        elif self._events is not None and path in EVENT_PATHS:
+            await self._events.app(scope, receive, send)
         else:
-            limit = limits.INGEST_MAX_BYTES if _may_be_large(scope) else FORM_BYTES
-            refusal = await self._django(scope, receive, send, body_limit=limit)
+            wait = asks_to_wait(scope)
+            answer = (
+                self._waits.answer(self._run, scope, receive, send)
+                if wait
+                else (self._run(scope, receive, send, {}))
+            )
+            refusal = await answer
             if refusal is not None:
                 await _refuse(send, refusal)
+
+    async def _run(
+        self, scope: Scope, receive: Receive, send: Send, extras: Mapping[str, object]
+    ) -> Refusal | None:
+        limit = limits.INGEST_MAX_BYTES if _may_be_large(scope) else FORM_BYTES
+        return await self._django(scope, receive, send, body_limit=limit, extras=extras)
+
+    def stop_waiting(self) -> None:
+        """Answers every request that waits for changes, before the server waits for them."""
+        self._waits.end()
 
     async def _answer_ready(self, send: Send) -> None:
         loop = asyncio.get_running_loop()
@@ -111,9 +136,12 @@ class Site:
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
         try:
-            async with self._endpoint.lifespan():
+            async with contextlib.AsyncExitStack() as living:
+                for endpoint in filter(None, (self._endpoint, self._events)):
+                    await living.enter_async_context(endpoint.lifespan())
                 yield
         finally:
+            self._waits.close()
             self._django.close()
             self._probe.shutdown(wait=False, cancel_futures=True)
 

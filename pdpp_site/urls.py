@@ -1,4 +1,4 @@
-"""Every URL that Django answers; ``site.py`` answers /mcp, /healthz and /readyz before it."""
+"""Every URL that Django answers; ``site.py`` answers /mcp, /mcp/events, /healthz and /readyz before it."""
 
 from django.urls import include, path
 
@@ -16,6 +16,7 @@ urlpatterns = [
     path("v1/", include("evidence.api.urls")),
     path(METADATA, ProtectedResourceView.as_view()),
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
+    path(f"{METADATA}/mcp/events", ProtectedResourceView.as_view(path="/mcp/events")),
     path("", include("evidence.consent.authorizing.urls")),
     path("", include("evidence.consent.connecting.urls")),
     path("set-up/<str:token>/", views.set_up, name="set-up"),

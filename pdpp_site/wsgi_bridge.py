@@ -14,8 +14,9 @@ import asyncio
 import sys
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import IO, Any
 from urllib.parse import unquote_to_bytes
 
@@ -49,16 +50,23 @@ class WsgiBridge:
         self._running = 0
 
     async def __call__(
-        self, scope: Scope, receive: Receive, send: Send, *, body_limit: int
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        body_limit: int,
+        extras: Mapping[str, object] = MappingProxyType({}),
     ) -> Refusal | None:
-        """Answer one request, or return the refusal that the caller answers it with."""
+        """Answer one request, or return the refusal that the caller answers it with. ``extras`` stand
+        in the environment of the application."""
         if self._running >= self._most:
             return ServiceUnavailable(message="Too many requests wait here. Try again shortly.")
         self._running += 1
         try:
             with tempfile.SpooledTemporaryFile(BODY_IN_MEMORY_BYTES) as body:
                 length = await _read_body(scope, receive, into=body, limit=body_limit)
-                environ = build_environ(scope, body=body, length=length)
+                environ = build_environ(scope, body=body, length=length) | dict(extras)
                 await self._exchange(environ, receive, send)
         except Refusal as refusal:
             return refusal

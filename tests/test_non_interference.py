@@ -110,6 +110,8 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "/v1/streams", {}
     yield "/v1/streams/messages", {}
     yield "/v1/connectors", {}
+    yield "/v1/event-subscriptions", {}
+    yield "/v1/event-subscriptions/sub_none", {}
     yield "/v1/streams/threads/records", {}
     yield "/v1/streams/transactions/records", {}
     base = "/v1/streams/messages"

@@ -22,6 +22,7 @@ UNSCOPED = (
     "evidence/ledger/",
     "evidence/admin/",
     "evidence/consent/",
+    "evidence/events/",  # subscriptions and what is on its way to them
     "evidence/importing/runs.py",  # runs, their receipts, and connections by name
     "evidence/management/granting.py",  # connections and clients by name
     "pdpp_site/demo_life.py",  # which connections are the demo's

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
-REST, MCP = "/v1", "/mcp"
+REST, MCP, EVENTS = "/v1", "/mcp", "/mcp/events"
 WHERE = {
     MCP: "for AI agents, over MCP",
     REST: "for programs, over REST",
+    EVENTS: "for AI agents that subscribe to changes, over MCP",
 }
 
 
@@ -23,24 +24,27 @@ class Recipe:
 
 def recipes(bearer: str, *, resource: str, url: str) -> tuple[Recipe, ...]:
     """How to use ``bearer`` at ``resource`` of the server that answers at ``url``."""
-    if resource == MCP:
-        return (_claude_code(bearer, url), _codex(bearer, url))
+    if resource in (MCP, EVENTS):
+        name = "pdpp" if resource == MCP else "pdpp-events"
+        address = f"{url}{resource}"
+        return (_claude_code(bearer, name, address), _codex(bearer, name, address))
     return (_curl(bearer, url),)
 
 
-def _claude_code(bearer: str, url: str) -> Recipe:
+def _claude_code(bearer: str, name: str, address: str) -> Recipe:
     line = (
-        f'claude mcp add --transport http pdpp {url}{MCP} --header "Authorization: Bearer {bearer}"'
+        f"claude mcp add --transport http {name} {address}"
+        f' --header "Authorization: Bearer {bearer}"'
     )
     return Recipe("Claude Code", (line,))
 
 
-def _codex(bearer: str, url: str) -> Recipe:
+def _codex(bearer: str, name: str, address: str) -> Recipe:
     return Recipe(
         "Codex",
         (
             f"export PDPP_TOKEN={bearer}",
-            f"codex mcp add pdpp --url {url}{MCP} --bearer-token-env-var PDPP_TOKEN",
+            f"codex mcp add {name} --url {address} --bearer-token-env-var PDPP_TOKEN",
         ),
     )
 

@@ -110,7 +110,7 @@ def hold_sources(owner_id: str) -> None:
 def mint_token(
     package: Package, *, resource: str, now: datetime, expires_at: datetime | None = None
 ) -> str:
-    """A bearer for ``package`` at ``resource`` (``/v1`` or ``/mcp``); shown here and never again."""
+    """A bearer for ``package`` at ``resource`` (``/v1``, ``/mcp`` or ``/mcp/events``); shown here and never again."""
     bearer = new_bearer(ACCESS_PREFIX)
     keep_token(bearer, package=package, resource=resource, now=now, expires_at=expires_at)
     return bearer

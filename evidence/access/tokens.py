@@ -21,11 +21,10 @@ from evidence.refusals import (
     GrantExpired,
     GrantPaused,
     GrantRevoked,
-    Refusal,
     WrongTokenKind,
 )
 
-LOOK_UP = """
+RIGHTS = """
 SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t.revoked_at,
     p.client_id, p.revoked_at,
     (SELECT jsonb_agg(jsonb_build_array(g.grant_id, g.source_id, g.streams::text,
@@ -43,9 +42,17 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
             s.display_name, s.current_declaration_id) ORDER BY s.connector_key)::text
         FROM evidence_source s
         WHERE s.owner_id = t.owner_id AND s.current_declaration_id IS NOT NULL)
+"""
+LOOK_UP = f"""{RIGHTS}
 FROM evidence_accesstoken t
 LEFT JOIN evidence_package p ON p.package_id = t.package_id
 WHERE t.digest = %s
+"""
+STANDING = f"""{RIGHTS}
+FROM (SELECT package_id AS token_id, 'client' AS kind, '' AS resource, owner_id, package_id,
+        NULL::timestamptz AS expires_at, NULL::timestamptz AS revoked_at
+    FROM evidence_package WHERE package_id = %s) t
+JOIN evidence_package p ON p.package_id = t.package_id
 """
 
 
@@ -60,27 +67,38 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
     found = _found(bearer, now)
     if found is None:
         raise AuthenticationRequired(message="The bearer token is not known.")
-    try:
-        _check(found, resource, now)
-        grants = None if found.kind == TokenKind.OWNER else _usable(found.grants)
-    except Refusal as refusal:
-        if found.client_id is not None:
-            refusal.caller = (found.owner_id, found.client_id, found.token_id)
-        raise
+    _check(found, resource, now)
+    return _scope(found, token_id=found.token_id)
+
+
+def standing(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope:
+    """The rights of a package where the server itself acts for its client, without a bearer.
+
+    ``on_behalf_of`` stands in the ledger where a token would. Raises ``GrantRevoked``,
+    ``GrantExpired`` and ``GrantPaused`` as ``authenticate`` does.
+    """
+    found = _fetched(STANDING, (now, VERSION, package_id))
+    if found is None or found.package_revoked_at is not None:
+        raise GrantRevoked
+    return _scope(found, token_id=on_behalf_of)
+
+
+def _scope(found: "Found", *, token_id: str) -> Scope:
     sources = {row[0]: SourceFacts(*row) for row in found.sources}
     connections = {
         row[0]: ConnectionFacts(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), row[5])
         for row in found.connections
         if row[3] in sources
     }
+    owns = found.kind == TokenKind.OWNER
     return Scope(
         kind=TokenKind(found.kind),
-        token_id=found.token_id,
+        token_id=token_id,
         owner_id=found.owner_id,
         client_id=found.client_id,
         package_id=found.package_id,
         expires_at=found.expires_at,
-        grants=everything(sources, connections) if grants is None else grants,
+        grants=everything(sources, connections) if owns else _usable(found.grants),
         sources=sources,
         connections=connections,
     )
@@ -124,7 +142,11 @@ def _check(found: Found, resource: str, now: datetime) -> None:
 def _found(bearer: str, now: datetime) -> Found | None:
     if len(bearer) > LONGEST_BEARER:
         return None
-    rows = fetched_by_one_plan(Fragment(LOOK_UP, (now, VERSION, bearer_digest(bearer))))
+    return _fetched(LOOK_UP, (now, VERSION, bearer_digest(bearer)))
+
+
+def _fetched(statement: str, values: tuple[object, ...]) -> Found | None:
+    rows = fetched_by_one_plan(Fragment(statement, values))
     if not rows:
         return None
     *facts, grants, connections, sources = rows[0]

@@ -115,8 +115,7 @@ def one(request: HttpRequest) -> HttpResponse:
         "emitted_at": when(record.emitted_at),
         "values": values_of(visible, record, longest=None if "whole" in request.GET else LONGEST),
         "whole_url": f"{_url_of(visible, record)}&whole=1",
-        "seen_url": _about(visible, record, view="disclosures"),
-        "who_url": _about(visible, record, view="record_who"),
+        "seen_url": _seen_url(visible, record),
         "erase_url": erasing.url(
             Of.RECORD,
             connection_id=record.connection.connection_id,
@@ -135,7 +134,7 @@ def looked_at(gate: Gate, visible: VisibleRecords, key: str) -> VisibleRecord:
     return record
 
 
-def _about(visible: VisibleRecords, record: VisibleRecord, *, view: str) -> str:
+def _seen_url(visible: VisibleRecords, record: VisibleRecord) -> str:
     query = urlencode(
         {
             "connection": record.connection.connection_id,
@@ -143,7 +142,7 @@ def _about(visible: VisibleRecords, record: VisibleRecord, *, view: str) -> str:
             "key": record.record_key,
         }
     )
-    return f"{reverse(f'admin:evidence_{view}')}?{query}"
+    return f"{reverse('admin:evidence_disclosures')}?{query}"
 
 
 def owners_gate() -> Gate:

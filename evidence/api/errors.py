@@ -60,6 +60,7 @@ STATUS: Mapping[Code, int] = {
     Code.AMBIGUOUS_CONNECTION: 409,
     Code.AMBIGUOUS_SCHEMA_DETAIL: 409,
     Code.CONNECTION_NOT_WRITABLE: 409,
+    Code.INVALID_STATE: 409,
     Code.CURSOR_EXPIRED: 410,
     Code.RESOURCE_LIMIT: 413,
     Code.RANGE_NOT_SATISFIABLE: 416,
@@ -150,7 +151,6 @@ def error_type(code: Code) -> str:
 def handle(error: Exception, context: Mapping[str, Any]) -> Response:
     """DRF's exception handler for every view under ``/v1``."""
     refusal = as_refusal(error)
-    context["view"].refusal = refusal
     request_id = getattr(context["view"], "request_id", "")
     response = Response(body(refusal, request_id=request_id), status=STATUS[refusal.code])
     if response.status_code == 429:

@@ -6,6 +6,11 @@ from evidence.api.openapi.views import OpenApiView
 from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.blobs import BlobsView, BlobView
 from evidence.api.views.connectors import ConnectorsView
+from evidence.api.views.event_subscriptions import (
+    EventSubscriptionsView,
+    EventSubscriptionView,
+    EventTestView,
+)
 from evidence.api.views.field_window import FieldWindowView
 from evidence.api.views.ingest import IngestView
 from evidence.api.views.owner_connections import OwnerConnectionsView, OwnerConnectionView
@@ -32,6 +37,9 @@ urlpatterns = [
     path("search/semantic", SemanticSearchView.as_view()),
     path("search/hybrid", HybridSearchView.as_view()),
     path("connectors", ConnectorsView.as_view()),
+    path("event-subscriptions", EventSubscriptionsView.as_view()),
+    path("event-subscriptions/<str:subscription_id>", EventSubscriptionView.as_view()),
+    path("event-subscriptions/<str:subscription_id>/test-event", EventTestView.as_view()),
     path("ingest/<str:stream>", IngestView.as_view()),
     path("owner/connections", OwnerConnectionsView.as_view()),
     path("owner/connections/<str:connection_id>", OwnerConnectionView.as_view()),

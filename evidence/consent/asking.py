@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 RegisteredBy = Literal["dynamic", "metadata_document", "owner"]
-Resource = Literal["/mcp", "/v1"]
+Resource = Literal["/mcp", "/mcp/events", "/v1"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from evidence.access.describing import quoted
-from evidence.access.handing_over import MCP, REST
+from evidence.access.handing_over import EVENTS, MCP, REST
 from evidence.consent.asking import Asked, RequestedAccess
 from evidence.consent.choosing import Choice, SourceChoice
 from evidence.consent.offers import readable_connections
@@ -18,7 +18,11 @@ from evidence.consent.previews import Previews, StreamPreview, previews
 from evidence.consent.stream_form import StreamForm
 from evidence.models.owners import OWNER_ID
 
-WORKS = {MCP: "As an AI agent, over MCP", REST: "As a program, over REST"}
+WORKS = {
+    MCP: "As an AI agent, over MCP",
+    REST: "As a program, over REST",
+    EVENTS: "As an AI agent that is told of changes and reads nothing, over MCP",
+}
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 CLAIMS: Mapping[str, str] = {
     "client_uri": "Its address",

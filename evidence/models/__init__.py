@@ -32,6 +32,9 @@ from evidence.models import (
     erasures as erasures,
 )
 from evidence.models import (
+    events as events,
+)
+from evidence.models import (
     grants as grants,
 )
 from evidence.models import (
@@ -48,9 +51,6 @@ from evidence.models import (
 )
 from evidence.models import (
     records as records,
-)
-from evidence.models import (
-    refused as refused,
 )
 from evidence.models import (
     registrations as registrations,

@@ -70,6 +70,12 @@ def beginning(visible: VisibleRecords) -> Standing:
     return _joined(Standing({}, time_mark(visible)), visible)
 
 
+def from_now(visible: VisibleRecords, latest: Mapping[str, int], *, now: datetime) -> Standing:
+    """Everything up to the ``latest`` change of each of these connections is known."""
+    reaches = {connection_id: Reach(seq, known=seq) for connection_id, seq in latest.items()}
+    return Standing(reaches, time_mark(visible), since_at=now)
+
+
 def page(visible: VisibleRecords, standing: Standing, *, limit: int, now: datetime) -> ChangesPage:
     """At most ``limit`` records and tombstones.
 

@@ -47,6 +47,7 @@ class Code(StrEnum):
     # 409
     AMBIGUOUS_CONNECTION = "ambiguous_connection"
     AMBIGUOUS_SCHEMA_DETAIL = "ambiguous_schema_detail"
+    INVALID_STATE = "invalid_state"
     CONNECTION_NOT_WRITABLE = "connector_instance_not_writable"
     # 410
     CURSOR_EXPIRED = "cursor_expired"

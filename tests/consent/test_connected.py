@@ -10,9 +10,11 @@ from evidence.access.issuing import GrantRequest
 from evidence.access.narrowing import narrow
 from evidence.access.resolving import StreamRequest
 from evidence.consent.connecting.apps import ago
+from evidence.models.events import Subscription
 from evidence.models.grants import Grant
 from evidence.refusals import GrantRevoked, InvalidRequest
 from tests.admin.browser import Browser, Form, Page
+from tests.events.receiving import SUBSCRIPTIONS, ask
 from tests.world import BANK, PERSONAL, WORK, World
 
 CONNECTED = "/connected"
@@ -56,6 +58,17 @@ def test_every_page_is_for_the_owner_alone(world: World, page: str) -> None:
             assert "login" in answer.headers.get("Location", "login")
 
     assert world.get(MESSAGES).status == 200
+
+
+def test_each_app_says_where_it_is_told_of_changes(world: World, alice: Browser) -> None:
+    ask(world, "POST", SUBSCRIPTIONS, callback_url="https://receiver.example/hook?key=geheim")
+    assert "receiver.example" not in alice.open(CONNECTED).text
+    Subscription.unscoped.update(status=Subscription.Status.ACTIVE)
+
+    page = alice.open(CONNECTED)
+
+    assert "without what it says, at receiver.example." in page.text
+    assert "geheim" not in page.text
 
 
 def test_each_app_says_what_it_reads_and_how_much(world: World, alice: Browser) -> None:

@@ -14,6 +14,7 @@ def test_the_ways_in_are_these() -> None:
         "v1/",
         ".well-known/oauth-protected-resource",
         ".well-known/oauth-protected-resource/mcp",
+        ".well-known/oauth-protected-resource/mcp/events",
         "",  # evidence.consent.authorizing.urls, below
         "",  # evidence.consent.connecting.urls, below
         "set-up/<str:token>/",
@@ -47,7 +48,7 @@ def test_what_is_not_there_is_not_found(client: Client, path: str) -> None:
     assert client.head(path).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["", "/mcp"])
+@pytest.mark.parametrize("path", ["", "/mcp", "/mcp/events"])
 def test_what_a_token_is_for_can_be_read_without_one(client: Client, path: str) -> None:
     answer = client.get(f"/.well-known/oauth-protected-resource{path}")
 

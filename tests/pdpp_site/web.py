@@ -4,7 +4,7 @@ import contextlib
 import http.client
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pdpp_site import serving
@@ -39,11 +39,16 @@ def free_port() -> int:
 
 
 @contextlib.contextmanager
-def served(application: serving.Application, *, port: int = 0) -> Iterator[Web]:
+def served(
+    application: serving.Application,
+    *,
+    port: int = 0,
+    ending: Callable[[], None] = lambda: None,
+) -> Iterator[Web]:
     """The application as production serves it, until the block ends; 0 is any free port."""
     bound = serving.bind("127.0.0.1", port)
     ready = threading.Event()
-    server = serving.Server(serving.configured(application), ready=ready.set)
+    server = serving.Server(serving.configured(application), ready=ready.set, ending=ending)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:

@@ -10,8 +10,8 @@ SCENARIOS = (
     ),
     Scenario(
         "D2",
-        "No guidance on connection_id is repeated from tool to tool, and nothing of events is said "
-        "here. (What the event surface says of signing comes with the trust issue.)",
+        "No guidance on connection_id is repeated from tool to tool, nothing of events is said there, "
+        "and on the surface for events one tool alone speaks of signing and delivery.",
     ),
     Scenario(
         "D3",

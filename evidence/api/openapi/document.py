@@ -5,11 +5,17 @@ from functools import lru_cache
 from typing import Any
 
 from evidence.api.errors import STATUS
+from evidence.api.openapi.event_schemas import EVENT_SCHEMAS
 from evidence.api.openapi.parameters import described, in_path
 from evidence.api.openapi.schemas import SCHEMAS, ref
 from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.blobs import BlobsView, BlobView
 from evidence.api.views.connectors import ConnectorsView
+from evidence.api.views.event_subscriptions import (
+    EventSubscriptionsView,
+    EventSubscriptionView,
+    EventTestView,
+)
 from evidence.api.views.field_window import FieldWindowView
 from evidence.api.views.ingest import IngestView
 from evidence.api.views.owner_connections import OwnerConnectionsView, OwnerConnectionView
@@ -32,7 +38,7 @@ MEANINGS = {
     403: "The grant or the kind of token does not allow it.",
     404: "Nothing of that name is visible to this token.",
     406: "Only application/json is spoken.",
-    409: "Several connections match; available_connections names them.",
+    409: "Several connections match, which available_connections names; or it is in no state for that.",
     410: "The cursor is older than what is kept.",
     413: "Too large.",
     416: "The range lies outside the blob.",
@@ -53,6 +59,7 @@ RECORD = in_path("record_id", "The id of a record, percent-encoded.")
 BLOB = in_path("blob_id", "The id in a record's blob_ref.")
 CONNECTOR = in_path("connector_id", "The key of a connector.")
 CONNECTION_ID = in_path("connection_id", "The id of a connection.")
+SUBSCRIPTION = in_path("subscription_id", "The id of a subscription.")
 
 
 @lru_cache(maxsize=1)
@@ -71,14 +78,14 @@ def document() -> Json:
         "security": [{"bearer": []}],
         "paths": _paths(),
         "components": {
-            "schemas": SCHEMAS,
+            "schemas": SCHEMAS | EVENT_SCHEMAS,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }
 
 
 def _paths() -> Json:
-    return _stream_paths() | _record_paths() | _other_paths() | _owner_paths()
+    return _stream_paths() | _record_paths() | _other_paths() | _event_paths() | _owner_paths()
 
 
 def _stream_paths() -> Json:
@@ -153,6 +160,31 @@ def _other_paths() -> Json:
     }  # fmt: skip
 
 
+def _event_paths() -> Json:
+    one, json = "/event-subscriptions/{subscription_id}", "application/json"
+    return {
+        "/event-subscriptions": {
+            "get": _read("listSubscriptions", "Who is told of changes.", EventSubscriptionsView,
+                         "SubscriptionList"),
+            "post": _write("subscribe", "Be told of changes.", EventSubscriptionsView,
+                           "SubscriptionCreated", json, 201, takes="SubscriptionRequest"),
+        },
+        one: _at(
+            [SUBSCRIPTION],
+            get=_read("getSubscription", "One of them.", EventSubscriptionView, "Subscription"),
+            patch=_write("changeSubscription", "Switch it, or give it a new secret.",
+                         EventSubscriptionView, "SubscriptionChanged", json, 200, 409,
+                         takes="SubscriptionChange"),
+            delete=_delete("unsubscribe", "Be told no more.", EventSubscriptionView),
+        ),
+        f"{one}/test-event": _at(
+            [SUBSCRIPTION],
+            post=_write("sendTestEvent", "A message that tells of nothing.", EventTestView,
+                        "EventAccepted", json, 202, 409),
+        ),
+    }  # fmt: skip
+
+
 def _owner_paths() -> Json:
     return {
         "/owner/connections": {
@@ -208,7 +240,7 @@ def _delete(name: str, summary: str, view: Any) -> Json:
     return {
         "operationId": name,
         "summary": summary,
-        "parameters": described(view.owner_methods["DELETE"]),
+        "parameters": described(view.owner_methods.get("DELETE", view.parameters)),
         "responses": {"204": {"description": "It is not there any more."}, **responses},
     }
 
@@ -221,12 +253,13 @@ def _write(
     media: str,
     *statuses: int,
     required: Iterable[str] = (),
+    takes: str | None = None,
 ) -> Json:
     return {
         "operationId": name,
         "summary": summary,
         "parameters": described(view.parameters, required=required),
-        "requestBody": {"content": {media: {"schema": BODIES[media]}}},
+        "requestBody": {"content": {media: {"schema": ref(takes) if takes else BODIES[media]}}},
         "responses": _responses(statuses, schema),
     }
 

@@ -35,6 +35,11 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
     ),
     "cursor": (TEXT, "next_cursor of the page before, unchanged, with the same query."),
     "changes_since": (TEXT, "beginning, or next_changes_since of an earlier answer."),
+    "wait": (
+        _integer(1),
+        "With changes_since: if there is nothing to tell, wait so many seconds for it, at most "
+        f"{limits.WAIT_SECONDS}. One request of a token waits at a time; the later one counts.",
+    ),
     "order": (_one_of("asc", "desc"), "Oldest or newest first; desc if omitted."),
     "sort": (TEXT, "The cursor field with an optional sign; on search -time for newest first."),
     "fields": (NAMES, "Only these fields, and those of the primary key."),

@@ -7,9 +7,10 @@ from rest_framework.response import Response
 
 from evidence import limits
 from evidence.access.rows import VisibleRecord, VisibleRecords
-from evidence.api import budget, envelopes
+from evidence.api import budget, envelopes, waiting
 from evidence.api.base import GrantedView
 from evidence.reading import changes, records
+from evidence.reading.changes import ChangesPage, Standing
 from evidence.reading.following import BEGINNING, Followed
 from evidence.refusals import CursorExpired, InvalidExpand, InvalidRequest
 
@@ -20,25 +21,21 @@ bookmark only hashes are kept, so it cannot be told whether a filter chose it th
 
 def answer(view: GrantedView, stream: str) -> Response:
     """One page. ``fields`` and ``view`` cut what is shown; what counts as changed is all that the
-    grant shows. Every page has a bookmark, with which the next one, or the next session, begins."""
+    grant shows. Every page has a bookmark, with which the next one, or the next session, begins.
+    With ``wait`` it may take that long until there is something to tell."""
     query = view.query
     _check_combination(view)
+    seconds = waiting.asked(view)
     visible = view.gate.stream(stream, connection_id=query.connection_id())
     followed = Followed(view.scope, visible, query.connection_id())
     fields = records.selected(visible, fields=query.names("fields"), view=query.text("view"))
-    limit = query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX)
     bounds = budget.asked(query)
-    try:
-        standing = followed.opened(query.text("changes_since") or "")
-        page = changes.page(visible, standing, limit=limit, now=timezone.now())
-    except CursorExpired as refusal:
-        restart = query.link(changes_since=BEGINNING)
-        refusal.param = "changes_since"
-        refusal.extra["next_step"] = f"Read everything anew: GET {restart}"
-        raise
+    standing, page = _read(view, followed)
+    if waiting.waits(view, standing, page, seconds=seconds):
+        return Response({})
     rows = [_row(visible, each, fields) for each in page.told]
-    cursor = followed.longest(page.standing, told=page.told)
-    shown = budget.fitted(rows, bounds, budget.frame(query, cursor=cursor), more=True)
+    frame = budget.frame(query, cursor=followed.longest(page.standing, told=page.told))
+    shown = budget.fitted(rows, bounds, frame, more=True)
     sealed = followed.sealed(page.standing_after(len(shown)), now=timezone.now())
     has_more = page.has_more or len(shown) < len(page.told)
     body = {
@@ -56,6 +53,20 @@ def answer(view: GrantedView, stream: str) -> Response:
             warnings=query.warnings,
         )
     )
+
+
+def _read(view: GrantedView, followed: Followed) -> tuple[Standing, ChangesPage]:
+    """Where the client stood, and what there is since; says how to begin anew where that is gone."""
+    query = view.query
+    limit = query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX)
+    try:
+        standing = followed.opened(query.text("changes_since") or "")
+        return standing, changes.page(followed.visible, standing, limit=limit, now=timezone.now())
+    except CursorExpired as refusal:
+        restart = query.link(changes_since=BEGINNING)
+        refusal.param = "changes_since"
+        refusal.extra["next_step"] = f"Read everything anew: GET {restart}"
+        raise
 
 
 def _check_combination(view: GrantedView) -> None:

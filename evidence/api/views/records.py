@@ -8,7 +8,7 @@ from rest_framework.response import Response
 from evidence import limits
 from evidence.access import cursors
 from evidence.access.rows import Position, VisibleRecord, VisibleRecords
-from evidence.api import budget, envelopes, expansions
+from evidence.api import budget, envelopes, expansions, waiting
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, PROJECTION
 from evidence.api.views import changes, deleting
@@ -31,13 +31,14 @@ class RecordsView(GrantedView):
             "max_bytes",
             "max_line_bytes",
         }
-        | {"changes_since"}
+        | {"changes_since", "wait"}
         | expansions.PARAMETERS
     )
 
     def get(self, request: Request, stream: str) -> Response:
         if self.query.has("changes_since"):
             return changes.answer(self, stream)
+        waiting.asked(self)
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         where = records.chosen(visible, self.query.nested("filter"))
         order = self.query.choice("order", "asc", "desc", default="") or None

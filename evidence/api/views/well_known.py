@@ -9,6 +9,7 @@ from rest_framework.response import Response
 from evidence import limits
 from evidence.api.base import PublicView
 from evidence.declarations.types import BLOB_REFERENCE
+from evidence.events.capability import capability
 from evidence.reading.following import BEGINNING
 
 RESOURCE_NAME = "PDPP personal records"
@@ -16,7 +17,7 @@ PROVIDER_CONNECT_VERSION = "0.1.0"
 
 
 class ProtectedResourceView(PublicView):
-    """RFC 9728 for the resource at ``path``: ``/v1`` at the root document, ``/mcp`` at its own."""
+    """RFC 9728 for the resource at ``path``: ``/v1`` at the root document, the others at their own."""
 
     path = ""
 
@@ -59,7 +60,10 @@ class ProtectedResourceView(PublicView):
                     "filter_requires_single_stream": True,
                 },
             },
-            "capabilities": {"lexical_retrieval": _lexical()},
+            "capabilities": {
+                "lexical_retrieval": _lexical(),
+                "client_event_subscriptions": capability(),
+            },
         }
 
 

@@ -20,7 +20,7 @@ from evidence.consent.authorizing.answers import for_the_owner, refused, said, s
 from evidence.consent.authorizing.clients import asking
 from evidence.consent.authorizing.parties import NotRecognisedError, recognised
 from evidence.consent.authorizing.questions import claims
-from evidence.consent.authorizing.resources import the_one
+from evidence.consent.authorizing.resources import known, the_one
 from evidence.consent.authorizing.server import DEVICE_GRANT
 from evidence.consent.deciding import Approved, Denied, decided, review
 from evidence.consent.owners_only import fenced
@@ -118,7 +118,7 @@ def _asked(row: "PendingRequest") -> Asked:
     parameters = dict(parse_qsl(row.parameters))
     return Asked(
         client=asking(row.registration),
-        resource="/v1" if row.resource == "/v1" else "/mcp",
+        resource=known(row.resource),
         redirect_host=None,
         details=details.parsed(parameters.get("authorization_details")),
         claims=claims(row.registration),

@@ -20,6 +20,8 @@ def named(indicator: str) -> Resource | None:
     asked = indicator.removesuffix("/")
     if asked == url_of("/mcp"):
         return "/mcp"
+    if asked == url_of("/mcp/events"):
+        return "/mcp/events"
     if asked in (url_of("/v1"), url_of("/v1") + "/v1"):
         return "/v1"
     return None
@@ -32,3 +34,12 @@ def the_one(indicators: Sequence[str], *, default: Resource) -> Resource | None:
     if not meant:
         return default
     return meant.pop() if len(meant) == 1 else None
+
+
+def known(resource: str) -> Resource:
+    """A resource that was kept, as one of ours."""
+    match resource:
+        case "/v1" | "/mcp/events":
+            return resource
+        case _:
+            return "/mcp"

@@ -8,6 +8,7 @@ from itertools import groupby
 from evidence.access.describing import StreamInWords
 from evidence.access.held import State, connection_labels, grants_with_state, state_of, terms_of
 from evidence.consent.wording import when, worded
+from evidence.events.looking import receivers_by_client
 from evidence.ledger.looking import use_by_client
 from evidence.models.grants import Grant
 
@@ -34,7 +35,8 @@ class HeldGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """One client with all that it holds. ``calls`` are those of the last 30 days."""
+    """One client with all that it holds. ``calls`` are those of the last 30 days, ``receivers`` the
+    hosts that are told of changes for it."""
 
     client_id: str
     name: str
@@ -42,6 +44,7 @@ class App:
     grants: list[HeldGrant]
     last_used: str
     calls: int
+    receivers: list[str]
 
     @property
     def is_standing(self) -> bool:
@@ -58,7 +61,7 @@ class App:
 
 
 def connected(owner_id: str, *, now: datetime) -> list[App]:
-    """Every client that was ever given something, those that can read first; some five queries."""
+    """Every client that was ever given something, those that can read first; some six queries."""
     rows = (
         grants_with_state(now)
         .filter(package__owner_id=owner_id)
@@ -66,8 +69,16 @@ def connected(owner_id: str, *, now: datetime) -> list[App]:
     )
     labels = connection_labels(owner_id)
     used = use_by_client(since=now - MONTH)
+    receivers = receivers_by_client(owner_id)
     apps = [
-        _app(client_id, list(group), labels=labels, used=used, now=now)
+        _app(
+            client_id,
+            list(group),
+            labels=labels,
+            used=used,
+            receivers=receivers.get(client_id, []),
+            now=now,
+        )
         for client_id, group in groupby(rows, key=lambda grant: grant.package.client_id)
     ]
     return sorted(apps, key=lambda app: not app.is_standing)
@@ -106,6 +117,7 @@ def _app(
     *,
     labels: Mapping[str, str],
     used: Mapping[str, tuple[datetime, int]],
+    receivers: list[str],
     now: datetime,
 ) -> App:
     last_at, calls = used.get(client_id, (None, 0))
@@ -117,6 +129,7 @@ def _app(
         grants=sorted(shown, key=lambda each: not each.is_standing),
         last_used="never" if last_at is None else ago(last_at, now=now),
         calls=calls,
+        receivers=receivers,
     )
 
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.access.describing import through_day
-from evidence.access.handing_over import MCP, REST
+from evidence.access.handing_over import EVENTS, MCP, REST
 from evidence.access.held import connection_labels, held_grants
 from evidence.access.issuing import issue, mint_token, revoke_grant, revoke_package
 from evidence.management import printing
@@ -18,7 +18,12 @@ from evidence.management.granting import FLAGS, Named, Wish, client_named, reque
 from evidence.models.owners import the_owner
 from evidence.refusals import Refusal
 
-RESOURCES = {"mcp": (MCP,), "rest": (REST,), "both": (MCP, REST)}
+RESOURCES = {
+    "mcp": (MCP,),
+    "rest": (REST,),
+    "both": (MCP, REST),
+    "events": (MCP, EVENTS),
+}
 DAYS = 90
 
 
@@ -60,7 +65,8 @@ class Command(BaseCommand):
             dest="resources",
             choices=RESOURCES,
             default="both",
-            help="Tokens for agents (mcp), programs (rest) or both (default).",
+            help="Tokens for agents (mcp), programs (rest), both (default), or agents that also"
+            " subscribe to changes (events).",
         )
         parser.add_argument("--json", action="store_true", help="Print JSON.")
 

@@ -16,7 +16,17 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.importing.background import Imports
-from pdpp_site import background, demo_life, health, serving, setup_links, telling, turns, welcome
+from pdpp_site import (
+    background,
+    demo_life,
+    health,
+    serving,
+    setup_links,
+    telling,
+    turns,
+    welcome,
+    workers,
+)
 from pdpp_site.management.commands.setup_link import address
 
 OLDEST_POSTGRES = 15
@@ -59,6 +69,7 @@ class Command(BaseCommand):
             contextlib.closing(turn),
             _working(turn),
             background.going_on(imports.job),
+            workers.at_work(),
             contextlib.closing(imports),
         ):
             serving.serve(

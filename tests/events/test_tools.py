@@ -1,0 +1,236 @@
+"""The advanced surface `/mcp/events`: seven tools, a resource of its own, and nothing of it at `/mcp`."""
+
+import json
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import httpx2
+import pytest
+from asgiref.sync import async_to_sync
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+
+from evidence import limits
+from evidence.access.issuing import mint_token
+from mcp_adapter.event_registry import EVENTS, INSTRUCTIONS
+from mcp_adapter.inprocess import InProcessRest
+from mcp_adapter.server import Identity
+from mcp_adapter.transport import McpEndpoint, TransportSettings, build
+from pdpp_site import mcp
+from tests.events.receiving import Receiver, work
+from tests.mcp_adapter.real import LEGACY, MODERN, ORIGIN, in_the_test
+from tests.mcp_adapter.test_listing import NEVER
+from tests.scenarios import scenario
+from tests.world import NOW, World
+
+URL = f"{ORIGIN}/mcp/events"
+TOOLS = [
+    "discover_event_subscription_capabilities",
+    "create_event_subscription",
+    "list_event_subscriptions",
+    "get_event_subscription",
+    "update_event_subscription",
+    "delete_event_subscription",
+    "send_test_event",
+]
+DETAILS = ("hmac", "webhook-", "signature", "whsec_", "retry", "cloudevents", "at least once")
+"""What only the tool about capabilities may speak of."""
+
+
+def endpoint() -> McpEndpoint:
+    return build(
+        InProcessRest(),
+        partial(mcp.authenticate, resource="/mcp/events"),
+        settings=TransportSettings(
+            identity=Identity(public_url=ORIGIN, version="1"),
+            surface=EVENTS,
+            resource_metadata_url=f"{ORIGIN}/.well-known/oauth-protected-resource/mcp/events",
+            allowed_hosts=("records.example",),
+            offload=in_the_test,
+        ),
+    )
+
+
+def ask(bearer: str, work_: Callable[[Client], Awaitable[Any]], *, era: str = MODERN) -> Any:
+    async def main() -> Any:
+        served = endpoint()
+        async with (
+            served.lifespan(),
+            httpx2.AsyncClient(
+                transport=httpx2.ASGITransport(app=served.app),
+                headers={"Authorization": f"Bearer {bearer}"},
+            ) as http,
+            Client(streamable_http_client(URL, http_client=http), mode=era) as client,
+        ):
+            return await work_(client)
+
+    return async_to_sync(main)()
+
+
+@pytest.fixture
+def bob(world: World) -> str:
+    return mint_token(world.packages["bob"], resource="/mcp/events", now=NOW)
+
+
+def call(bearer: str, tool: str, **arguments: Any) -> Any:
+    """The structured output; both channels say the same."""
+    result = ask(bearer, lambda client: client.call_tool(tool, arguments))
+    assert json.loads(result.content[0].text) == result.structured_content
+    return result
+
+
+def listed(bearer: str, era: str = MODERN) -> list[dict[str, Any]]:
+    result = ask(bearer, lambda client: client.list_tools(), era=era)
+    return [tool.model_dump(by_alias=True, exclude_none=True) for tool in result.tools]
+
+
+@pytest.mark.parametrize("era", [MODERN, LEGACY])
+def test_the_tools_are_exactly_the_seven(bob: str, era: str) -> None:
+    assert [tool["name"] for tool in listed(bob, era)] == TOOLS
+
+
+def test_none_of_them_is_at_the_normal_endpoint() -> None:
+    assert set(TOOLS) <= NEVER
+
+
+@scenario("D2")
+def test_signing_and_delivery_are_explained_by_one_tool_alone(bob: str) -> None:
+    for tool in listed(bob):
+        text = json.dumps(tool).lower()
+        found = [word for word in DETAILS if word in text]
+        if tool["name"] == "discover_event_subscription_capabilities":
+            assert "webhook-signature" in text
+        else:
+            assert found == [], tool["name"]
+    assert [word for word in DETAILS if word in INSTRUCTIONS.lower()] == []
+
+
+def test_each_says_what_it_does_whether_it_changes_anything_and_where(bob: str) -> None:
+    for tool in listed(bob):
+        description, hints = tool["description"], tool["annotations"]
+        reads = "(read-only; " in description
+        assert reads or "(mutating; " in description
+        assert hints["readOnlyHint"] is reads
+        assert "/v1/event-subscriptions" in description or "oauth-protected-resource" in description
+        assert len(description) <= limits.DESCRIPTION_CHARS
+        assert tool["inputSchema"]["additionalProperties"] is False
+    assert len(json.dumps({"tools": listed(bob)}).encode()) <= limits.TOOLS_LIST_BYTES
+
+
+def test_the_instructions_name_the_posture_and_the_preflight_at_once() -> None:
+    lead = INSTRUCTIONS[: limits.INSTRUCTIONS_LEAD_CHARS]
+
+    for word in ("grant", "schema", "connection_id", "filters", "bounded", TOOLS[0]):
+        assert word in lead
+    assert len(INSTRUCTIONS) <= limits.INSTRUCTIONS_CHARS
+
+
+def test_a_subscription_lives_through_the_tools(world: World, bob: str, receiver: Receiver) -> None:
+    made = call(bob, "create_event_subscription", callback_url=receiver.url, streams=["messages"])
+    one = {"subscription_id": made.structured_content["subscription_id"]}
+    work()
+
+    assert call(bob, "get_event_subscription", **one).structured_content["status"] == "active"
+    rows = call(bob, "list_event_subscriptions").structured_content["data"]
+    assert [row["subscription_id"] for row in rows] == [one["subscription_id"]]
+    assert call(bob, "send_test_event", **one).structured_content["event_id"].startswith("evt_")
+    work()
+    [arrived] = receiver.of("pdpp.subscription.test")
+    assert arrived.verified(made.structured_content["secret"])
+    changed = call(bob, "update_event_subscription", enabled=False, rotate_secret=True, **one)
+    assert changed.structured_content["subscription"]["status"] == "disabled"
+    assert changed.structured_content["secret"].startswith("whsec_")
+    assert call(bob, "delete_event_subscription", **one).structured_content == {"done": True}
+    gone = call(bob, "get_event_subscription", **one)
+    assert gone.is_error
+    assert gone.structured_content["error"]["code"] == "not_found"
+    assert "list_event_subscriptions" in gone.structured_content["next_step"]
+
+
+def test_the_capabilities_are_those_of_rest(world: World, bob: str) -> None:
+    told = call(bob, "discover_event_subscription_capabilities").structured_content
+
+    metadata = world.get("/.well-known/oauth-protected-resource", None).body
+    assert told["capabilities"] == metadata["capabilities"]["client_event_subscriptions"]
+    assert "webhook-signature" in told["guidance"]
+
+
+def test_what_was_made_at_one_resource_is_the_clients_at_the_others(
+    world: World, bob: str, receiver: Receiver
+) -> None:
+    made = call(bob, "create_event_subscription", callback_url=receiver.url).structured_content
+
+    seen = world.get(f"/v1/event-subscriptions/{made['subscription_id']}")
+
+    assert seen.body["subscription_id"] == made["subscription_id"]
+
+
+@pytest.mark.parametrize("tool", ["schema", "search", "query_records"])
+def test_nothing_is_read_here(bob: str, tool: str) -> None:
+    async def refused(client: Client) -> None:
+        with pytest.raises(MCPError, match="Unknown tool"):
+            await client.call_tool(tool, {})
+
+    ask(bob, refused)
+
+
+def test_no_resource_is_read_here(bob: str) -> None:
+    async def refused(client: Client) -> None:
+        with pytest.raises(MCPError, match="No resources"):
+            await client.read_resource("pdpp://stream/messages")
+
+    ask(bob, refused)
+    templates = ask(bob, lambda client: client.list_resource_templates())
+    assert templates.resource_templates == []
+
+
+@pytest.mark.parametrize("who", ["bob", "bob@mcp", "alice"])
+def test_tokens_for_other_resources_open_nothing(world: World, who: str) -> None:
+    answer = _post(world.tokens[who])
+
+    assert answer.status_code in {401, 403}
+    assert answer.json()["error"]["code"] in {"authentication_error", "permission_error"}
+
+
+def test_a_token_for_events_opens_neither_rest_nor_the_normal_endpoint(
+    world: World, bob: str
+) -> None:
+    assert world.get("/v1/schema", bob).status == 401
+    with pytest.raises(mcp.Refused):
+        mcp.authenticate(bob)
+
+
+def test_without_a_token_one_is_told_where_to_get_one(world: World) -> None:
+    answer = _post(None)
+
+    assert answer.status_code == 401
+    named = f'resource_metadata="{ORIGIN}/.well-known/oauth-protected-resource/mcp/events"'
+    assert named in answer.headers["www-authenticate"]
+
+
+def test_unknown_and_wrong_arguments_are_refused_by_name(bob: str) -> None:
+    for arguments, param in (
+        ({"url": "https://a.example"}, "url"),
+        ({}, "callback_url"),
+        ({"callback_url": "https://a.example", "streams": "messages"}, "streams"),
+    ):
+        refused = call(bob, "create_event_subscription", **arguments).structured_content
+        assert refused["error"]["param"] == param
+    refused = call(bob, "update_event_subscription", subscription_id="sub_1", enabled="yes")
+    assert refused.structured_content["error"]["param"] == "enabled"
+
+
+def _post(bearer: str | None) -> httpx2.Response:
+    async def main() -> httpx2.Response:
+        served = endpoint()
+        transport = httpx2.ASGITransport(app=served.app)
+        headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
+        async with served.lifespan(), httpx2.AsyncClient(transport=transport) as http:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
+            return await http.post(
+                URL, json=body, headers={"Accept": "application/json", **headers}
+            )
+
+    return async_to_sync(main)()
