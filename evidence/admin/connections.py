@@ -160,12 +160,13 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        connection = self.get_object(request, unquote(object_id))
+        connection_id = unquote(object_id)
+        connection = self.get_object(request, connection_id)
         lines = [] if connection is None else stream_lines(connection)
         context = {
             "stream_lines": lines,
-            "erase_url": erasing.url(Of.CONNECTION, connection_id=object_id),
-            "keep_url": keeping.url(object_id),
+            "erase_url": erasing.url(Of.CONNECTION, connection_id=connection_id),
+            "keep_url": keeping.url(connection_id),
             **named(connection),
         }
         return super().change_view(request, object_id, form_url, context)

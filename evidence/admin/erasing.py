@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from django import forms
+from django.contrib.admin.utils import quote
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -168,7 +169,7 @@ def _name(of: Of, where: Mapping[str, str]) -> str:
 def _back(of: Of, where: Mapping[str, str]) -> str:
     if of == Of.OWNER:
         return reverse("admin:evidence_erasures")
-    return reverse("admin:evidence_connection_change", args=[where["connection_id"]])
+    return reverse("admin:evidence_connection_change", args=[quote(where["connection_id"])])
 
 
 def _known(erasure_id: str) -> Erasure:

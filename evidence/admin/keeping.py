@@ -5,6 +5,7 @@ from typing import Any
 
 from django import forms
 from django.contrib import messages
+from django.contrib.admin.utils import quote
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
@@ -57,7 +58,7 @@ def keep(request: HttpRequest) -> HttpResponse:
         raise Http404
     data = request.POST if request.method == "POST" else None
     form = KeepForm(data, streams=_streams(connection), kept=kept_for(connection.pk))
-    back = reverse("admin:evidence_connection_change", args=[connection.pk])
+    back = reverse("admin:evidence_connection_change", args=[quote(connection.pk)])
     if data is not None and form.is_valid():
         for stream, days in form.days.items():
             keep_for(connection.pk, stream=stream, days=days, now=timezone.now())
