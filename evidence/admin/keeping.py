@@ -65,7 +65,9 @@ def keep(request: HttpRequest) -> HttpResponse:
         messages.success(request, "What is older is erased within the hour, and every hour after.")
         return redirect(back)
     context = {"form": form, "connection": connection, "back": back}
-    return page(request, "keep", title=f"How long {connection} is kept", context=context)
+    return page(
+        request, "keep", title=f"How long {connection.display_name} is kept", context=context
+    )
 
 
 def _streams(connection: Connection) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """What an erasure takes and what it leaves, in sentences: before it is done, and on its receipt."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
@@ -9,6 +10,7 @@ from evidence.models.erasures import Erasure
 from evidence.storing.erasures import Of
 from evidence.storing.holdings import everything, holdings
 
+ENDING = re.compile(r"(ies|s)(?= in | of | \(|$)")
 ORDER = (
     "records", "files", "search texts", "vectors", "history entries", "names in the ledger",
     "imports", "import receipts", "connections", "grants", "tokens", "clients", "accounts",
@@ -63,7 +65,12 @@ def counts(numbers: Mapping[str, int]) -> list[str]:
     found = {kind: number for kind, number in numbers.items() if kind != "pieces of files"}
     ranks = {kind: rank for rank, kind in enumerate(ORDER)}
     kinds = sorted(found, key=lambda kind: (ranks.get(kind, len(ranks)), kind))
-    return [f"{found[kind]:,} {kind}" for kind in kinds]
+    return [f"{found[kind]:,} {_one(kind) if found[kind] == 1 else kind}" for kind in kinds]
+
+
+def _one(kind: str) -> str:
+    """``names in the ledger`` -> ``name in the ledger``."""
+    return ENDING.sub(lambda found: "y" if found[1] == "ies" else "", kind, count=1)
 
 
 def receipt_lines(erasure: Erasure) -> Iterator[str]:

@@ -38,9 +38,12 @@ SUPPRESS = """
 INSERT INTO evidence_suppression (connection_id, stream, key_digest, erased_at)
 SELECT %s, %s, k.digest, %s FROM unnest(%s::bytea[]) AS k(digest) ON CONFLICT DO NOTHING
 """
-# Nobody who was never shown a record waits to hear that it is gone.
+# Whoever was never shown a record does not wait to hear that it is gone; what the owner looked at on
+# their own pages (token ``signed-in``) nobody else has.
 HEARD_OF = f"""
-SELECT record_key FROM evidence_pseudonym {OF_THESE}
+SELECT p.record_key FROM evidence_pseudonym p {OF_THESE} AND EXISTS (
+    SELECT FROM evidence_disclosure d
+    WHERE d.pseudonyms @> ARRAY[p.pseudonym] AND d.token_id <> 'signed-in')
 UNION SELECT record_key FROM evidence_recordchange {OF_THESE} AND kind = 'd'
 """  # noqa: S608 - a constant
 COUNTS = {

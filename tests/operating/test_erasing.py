@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from io import StringIO
+from itertools import zip_longest
 from typing import Any
 
 import pytest
@@ -89,7 +90,7 @@ def test_the_marker_is_where_a_record_leaves_traces(marked: World) -> None:
 def test_a_record_nobody_was_shown_is_in_no_table_any_more(marked: World) -> None:
     said = run("record", PERSONAL, "messages", KEY, "--yes")
     assert places_of(MARK) == []
-    assert "1 records, 1 files, 1 search texts" in said
+    assert "1 record, 1 file, 1 search text" in said
     assert MARK not in said
     assert stored.counts() == stored.true_counts()
     again = marked.put((PERSONAL, "messages", mail(KEY, None)))
@@ -186,7 +187,7 @@ def tables_with_rows() -> set[str]:
 def test_a_dry_run_counts_and_erases_nothing(marked: World) -> None:
     before = places_of(MARK)
     said = run("connection", PERSONAL, "--dry-run")
-    assert "To be erased: 7 records, 1 files" in said
+    assert "To be erased: 7 records, 1 file" in said
     assert "The ledger stays" in said
     assert places_of(MARK) == before
     assert not Erasure.unscoped.exists()
@@ -221,6 +222,19 @@ def test_what_was_interrupted_is_completed_and_counted_once(
     assert done.finished_at == NOW
     assert list(go_on_with_all(now=NOW)) == []
     assert json.dumps(done.removed).count(MARK) == 0
+
+
+def test_two_runs_of_one_erasure_share_the_work_and_count_it_once(
+    marked: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evidence.storing.whole_streams.RECORDS_AT_ONCE", 1)
+    made = order(Of.STREAM, owner_id=marked.owner_id, by="a test", now=NOW,
+                 connection_id=PERSONAL, stream="messages")  # fmt: skip
+    seen = [each.removed["records"] for pair in zip_longest(go_on(made, now=NOW), go_on(made, now=NOW))
+            for each in pair if each is not None]  # fmt: skip
+    assert seen[:6] == [1, 2, 3, 4, 5, 6]
+    assert set(seen[6:]) == {6}
+    assert places_of(MARK) == []
 
 
 def cut_short(made: Erasure) -> Iterator[Erasure]:
