@@ -4,7 +4,8 @@ and a job is asked for in the very transaction that says why."""
 from datetime import timedelta
 
 from asgiref.sync import async_to_sync
-from django.db import transaction
+from django.db.models import Exists, OuterRef
+from django.db.models.fields.json import KT
 from django.utils import timezone
 from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
@@ -30,20 +31,18 @@ def deliver(event_id: str) -> None:
 
 
 def forget_lost() -> int:
-    """Gives back the events of workers that were killed in the middle of an attempt; how many.
+    """Gives back the events that a worker was killed with in the middle of an attempt, and those whose
+    jobs are not there, as after a restored backup; how many.
 
     Nobody knows whether the receiver has got them: they are sent again, under the same id.
     """
     manager = app.job_manager
-    stalled = async_to_sync(manager.get_stalled_jobs)(task_name=deliver.name)
-    # Asked of the model: over Django's connection the library does not read the arguments.
-    lost = ProcrastinateJob.objects.filter(id__in=[job.id for job in stalled])
-    jobs = list(lost.values_list("id", "args"))
-    for job_id, arguments in jobs:
-        with transaction.atomic():
+    for job in async_to_sync(manager.get_stalled_jobs)(task_name=deliver.name):
+        if job.id is not None:
             async_to_sync(manager.finish_job_by_id_async)(
-                job_id, status=Status.FAILED, delete_job=True
+                job.id, status=Status.FAILED, delete_job=True
             )
-            event = Event.unscoped.filter(event_id=arguments["event_id"])
-            event.filter(status=Event.Status.QUEUED).update(enqueued=False)
-    return len(jobs)
+    waiting = Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True)
+    jobs = ProcrastinateJob.objects.annotate(event_id=KT("args__event_id"))
+    job_of = jobs.filter(event_id=OuterRef("event_id"))
+    return waiting.filter(~Exists(job_of)).update(enqueued=False)

@@ -21,6 +21,11 @@ LEFT_OUT = frozenset(
         "evidence_passage",
         "evidence_pendingrequest",
         "evidence_setuplink",
+        # The queue: what has to be delivered stands in evidence_event, and is queued anew.
+        "procrastinate_events",
+        "procrastinate_jobs",
+        "procrastinate_periodic_defers",
+        "procrastinate_workers",
     }
 )
 PLAIN = (

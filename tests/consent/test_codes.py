@@ -13,6 +13,7 @@ from django.utils import timezone
 from evidence import limits
 from evidence.models.authorizations import AuthorizationCode
 from evidence.models.grants import AccessToken, Package
+from pdpp_site import mcp
 from tests.consent.client import CALLBACK, CHALLENGE, MCP, ORIGIN, Asking, answered, told
 from tests.mcp_adapter.real import post
 from tests.world import World
@@ -56,6 +57,15 @@ def test_a_token_for_rest_is_none_for_mcp(world: World, asking: Asking, indicato
 
     assert world.get("/v1/schema", who=bearer["access_token"]).status == 200
     assert post(bearer["access_token"]).status_code == 401
+
+
+def test_a_token_for_events_is_good_for_them_alone(world: World, asking: Asking) -> None:
+    events = f"{ORIGIN}/mcp/events"
+    bearer = asking.exchange(asking.code(resource=events), resource=events).json()["access_token"]
+
+    assert mcp.authenticate(bearer, resource="/mcp/events").package_id is not None
+    assert world.get("/v1/schema", who=bearer).status == 401
+    assert post(bearer).status_code == 401
 
 
 def test_the_refusal_of_the_owner_is_told_to_the_client(asking: Asking) -> None:

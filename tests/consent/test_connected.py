@@ -67,7 +67,7 @@ def test_each_app_says_where_it_is_told_of_changes(world: World, alice: Browser)
 
     page = alice.open(CONNECTED)
 
-    assert "without what it says, at receiver.example." in page.text
+    assert "without what it says, at receiver.example" in page.text
     assert "geheim" not in page.text
 
 

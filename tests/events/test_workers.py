@@ -124,6 +124,22 @@ def test_an_attempt_that_fails_here_does_not_lose_the_event(
     assert event.due_at > timezone.now()
 
 
+def test_an_event_without_a_job_is_queued_anew(committed: World, receiver: Receiver) -> None:
+    """So it is after a restored backup, which has no queue."""
+    ask(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    list(announce())
+    assert forget_lost() == 0
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM procrastinate_jobs")
+
+    assert forget_lost() == 1
+    list(announce())
+
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM procrastinate_jobs")
+        assert cursor.fetchone() == (1,)
+
+
 def test_an_event_and_the_job_for_it_are_committed_together(
     committed: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
