@@ -3,15 +3,20 @@
 import json
 import os
 import re
+import subprocess
+import sys
 import threading
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connection, transaction
+from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from evidence.access.issuing import resume_client
@@ -25,13 +30,15 @@ from evidence.operating.backup.restoring import Backup
 from evidence.operating.backup.sealing import Secret
 from evidence.storing import loading
 from evidence.storing.blobs import put_blob
-from evidence.storing.dumping import kept_tables
+from evidence.storing.dumping import Table, kept_tables
+from evidence.storing.scratch import scratch_database
 from pdpp_site import migrating
-from tests.storing import processes
+from tests.storing import processes, stored
 from tests.world import NOW, PERSONAL, World, mail
 
 LIST = "/v1/streams/messages/records"
 NASTY = "tab\t line\nback\\slash \\N \\. \u2028 \U0001f600 'quote' \"q\" {curly} NULL \r end"
+OLDER = ("evidence", "0015_quotas")
 SUSPENDED = {"evidence_grant", "evidence_accesstoken"}
 
 
@@ -288,6 +295,42 @@ def test_a_drill_proves_it_in_a_database_made_for_it_and_leaves_nothing(
         cursor.execute("SELECT count(*) FROM pg_database WHERE datname LIKE 'pdpp\\_drill%'")
         assert cursor.fetchone() == (0,)
     assert filled.get(LIST, "bob").status == 200
+
+
+def of_an_older_version() -> list[Table]:
+    """The tables and columns that are kept, as far as OLDER had them."""
+    state = MigrationLoader(connection).project_state([OLDER]).apps
+    had = {model._meta.db_table: {field.column for field in model._meta.local_concrete_fields}
+           for model in state.get_models(include_auto_created=True)}  # fmt: skip
+    return [
+        Table(table.name, tuple(name for name in table.columns if name in had[table.name]))
+        for table in kept_tables()
+        if table.name in had
+    ]
+
+
+def test_an_older_backup_comes_back_in_the_tables_of_this_version(
+    filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into a database that was never migrated: first to where the backup was, then on."""
+    file, secret = tmp_path / "older", Secret("file", key_file.read_bytes())
+    older = {each for each in migrating.applied() if each[0] != OLDER[0] or each <= OLDER}
+    monkeypatch.setattr(making, "kept_tables", of_an_older_version)
+    making.back_up(file, secret, migrations=older, with_keys=False, now=NOW)
+    with scratch_database(now=NOW) as name:
+        url = urlunsplit(urlsplit(processes._database_url())._replace(path=f"/{name}"))
+        done = subprocess.run(
+            [sys.executable, str(settings.BASE_DIR / "manage.py"), "restore", str(file),
+             "--key-file", str(key_file)],
+            env=os.environ | {"DATABASE_URL": url, "PDPP_SECRET_KEY": settings.SECRET_KEY},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        assert "no fault" in done.stdout
+        with psycopg.connect(url) as other:
+            rows = other.execute("SELECT count(*) FROM evidence_record").fetchone()
+            assert rows == (sum(stored.true_counts().values()),)
+            assert other.execute("SELECT count(*) FROM evidence_erasure").fetchone() == (0,)
 
 
 BIG = """
