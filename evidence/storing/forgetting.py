@@ -32,6 +32,8 @@ TABLES: Mapping[str, str] = {
     "evidence_importrun": "imports",
     "evidence_retention": "retention periods",
     "evidence_streamstate": "stream counters",
+    "evidence_watchedstream": "followed streams",
+    "evidence_event": "events",
 }
 ROWS_AT_ONCE = 5_000
 PIECES_AT_ONCE = 200

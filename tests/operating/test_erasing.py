@@ -16,6 +16,8 @@ from evidence.importing import uploads
 from evidence.ledger.verifying import verify
 from evidence.models.connections import Connection
 from evidence.models.erasures import Erasure
+from evidence.models.events import Event, Subscription, WatchedStream
+from evidence.models.grants import Package
 from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.models.ledger import Disclosure
 from evidence.operating import erasing
@@ -142,14 +144,28 @@ def test_a_connection_goes_with_exports_and_ends_what_only_it_was_for(marked: Wo
     upload.save(runs=["imp_1"], phase="wanted")
     dora, bob = (marked.get(LIST, who, connection_id=PERSONAL) for who in ("dora", "bob"))
     assert dora.status == bob.status == 200
+    followed(marked.packages["dora"])
     said = run("connection", PERSONAL, "--yes")
     assert places_of(MARK) == []
     assert not upload.folder.exists()
+    assert places_of(PERSONAL) == [
+        "evidence_disclosure.covered", "evidence_erasure.connection_id", "evidence_grant.streams",
+    ]  # fmt: skip
     assert "7 records" in said
     assert marked.get(LIST, "dora", connection_id=WORK).status == 200
     run("connection", BANK, "--yes")
     assert marked.get("/v1/schema", "charlie").error["code"] == "grant_revoked"
     assert verify(marked.owner_id).faults == []
+
+
+def followed(package: Package) -> None:
+    """A client that is told of changes of PERSONAL."""
+    subscription = Subscription.unscoped.create(subscription_id="sub_1", package=package,
+        callback_url="https://example.org/", secret=b"", created_at=NOW, updated_at=NOW)  # fmt: skip
+    where = {"subscription": subscription, "stream": "messages", "connection_id": PERSONAL}
+    WatchedStream.unscoped.create(**where, standing={}, seen_seq=0)
+    Event.unscoped.create(**where, event_id="evt_1", type="pdpp.records.changed", created_at=NOW,
+                          due_at=NOW)  # fmt: skip
 
 
 def test_everything_goes_but_the_ledger_and_the_receipts(marked: World) -> None:
@@ -159,6 +175,7 @@ def test_everything_goes_but_the_ledger_and_the_receipts(marked: World) -> None:
     Owner.unscoped.update(user=owner, display_name=MARK)
     for who in ("alice", "bob", "dora"):
         marked.get(LIST, who, connection_id=PERSONAL)
+    followed(marked.packages["dora"])
     rows = verify(marked.owner_id).rows
     said = run("owner", "--yes")
     # She was shown a field whose very name was the record's own word; the ledger keeps names.

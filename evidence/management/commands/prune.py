@@ -12,13 +12,17 @@ from typing_extensions import override
 from evidence.access.authorizations.families import forget_families
 from evidence.access.authorizations.registrations import forget_unused
 from evidence.access.bookmarks import forget_bookmarks
+from evidence.operating.erasing import retain
 from evidence.storing.pruning import ORPHAN_AGE, prune_changes, prune_orphans
 
 
 class Command(BaseCommand):
     """What ``manage.py run`` does every hour; running it again changes nothing."""
 
-    help = "Forget changes older than they are kept, and blobs that no record names."
+    help = (
+        "Forget changes older than they are kept, blobs that no record names, and records that are"
+        " older than 'keep' says."
+    )
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
@@ -33,6 +37,8 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         now = timezone.now()
+        finished = [each for each in retain(now=now) if each.finished_at is not None]
+        records = sum(each.removed.get("records", 0) for each in finished)
         kept_since = now - timedelta(days=options["keep_days"])
         changes = prune_changes(kept_since=kept_since)
         bookmarks = forget_bookmarks(unused_since=kept_since)
@@ -42,7 +48,7 @@ class Command(BaseCommand):
             f"Forgot {changes} changes and {bookmarks} bookmarks from before"
             f" {kept_since:%Y-%m-%d %H:%M} UTC, and {blobs} blobs that no record names."
             f" Also {programs} programs that nobody signed in with, and what was left of {sign_ins}"
-            " sign-ins."
+            f" sign-ins. Erased {records} records that were older than they are kept."
         )
 
 
