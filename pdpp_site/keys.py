@@ -7,6 +7,7 @@ because several processes must agree on it.
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
@@ -30,7 +31,7 @@ def _write_once(path: Path) -> None:
     """Write to the side and link into place: two processes that start together agree."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".keys-{os.getpid()}-{secrets.token_hex(4)}")
-    _write(draft, secrets.token_urlsafe(50))
+    _write(draft, {"secret_key": secrets.token_urlsafe(50)})
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -39,19 +40,19 @@ def _write_once(path: Path) -> None:
         draft.unlink()
 
 
-def replace(var: Path, secret_key: str) -> Path:
-    """Puts another key in place of the one that is there; where it is."""
+def replace(var: Path, kept: Mapping[str, object]) -> Path:
+    """Puts other keys in place of those that are there, at once; where they are."""
     var.mkdir(parents=True, exist_ok=True)
     path = var / "keys.json"
     draft = path.with_name(f".keys-{os.getpid()}-{secrets.token_hex(4)}")
-    _write(draft, secret_key)
+    _write(draft, kept)
     draft.replace(path)
     return path
 
 
-def _write(path: Path, secret_key: str) -> None:
+def _write(path: Path, kept: Mapping[str, object]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        json.dump({"secret_key": secret_key}, file)
+        json.dump(kept, file)
         file.flush()
         os.fsync(file.fileno())

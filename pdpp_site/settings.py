@@ -7,7 +7,7 @@ import django_stubs_ext
 import environ
 from django.http.request import split_domain_port
 
-from pdpp_site import embedded_postgres, keys, logs, oauth_library
+from pdpp_site import embedded_postgres, keys, logs, oauth_library, rotating
 
 # Lets ModelAdmin[Grant] and the like be written as the types have it.
 django_stubs_ext.monkeypatch()
@@ -52,6 +52,7 @@ HTTPS = PDPP_PUBLIC_URL.startswith("https://")
 
 DEBUG = PDPP_DEBUG
 SECRET_KEY = PDPP_SECRET_KEY or keys.installation_key(PDPP_VAR, embedded=EMBEDDED)
+PDPP_ROTATED_KEYS = rotating.rotated(PDPP_VAR)
 ALLOWED_HOSTS = [
     *dict.fromkeys(
         [

@@ -7,6 +7,7 @@ only. Every misuse is told apart (contract 3.3, issue of the REST API).
 
 import base64
 import binascii
+import contextlib
 import hashlib
 import os
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from evidence.access.scope import Scope
-from evidence.access.secrets import key_for
+from evidence.access.secrets import key_for, keys_for
 from evidence.refusals import CursorExpired, InvalidCursor
 
 BLOCK = 32
@@ -101,8 +102,15 @@ def _opened(cursor: str, param: str) -> dict[str, Any]:
         raise not_ours
     try:
         sealed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        content = AESGCM(key_for("cursor")).decrypt(sealed[:NONCE], sealed[NONCE:], None)
+        opened: dict[str, Any] = orjson.loads(_decrypted(sealed))
     except (binascii.Error, InvalidTag, ValueError) as error:
         raise not_ours from error
-    opened: dict[str, Any] = orjson.loads(content)
     return opened
+
+
+def _decrypted(sealed: bytes) -> bytes:
+    """Raises ``InvalidTag`` and ``ValueError``."""
+    for key in keys_for("cursor"):
+        with contextlib.suppress(InvalidTag):
+            return AESGCM(key).decrypt(sealed[:NONCE], sealed[NONCE:], None)
+    raise InvalidTag

@@ -6,7 +6,7 @@ from typing import Any
 from evidence.access.authorizations.families import is_in_ended_family
 from evidence.access.held import usable_until
 from evidence.access.rights import as_detail, usable_grants
-from evidence.access.secrets import LONGEST_BEARER, bearer_digest
+from evidence.access.secrets import LONGEST_BEARER, bearer_digests
 from evidence.models.grants import AccessToken, Grant, Package
 
 CONTEXT = "oauth_rar_0_1"
@@ -17,7 +17,7 @@ def introspected(bearer: str, *, origin: str, now: datetime) -> dict[str, Any]:
     if len(bearer) > LONGEST_BEARER:
         return {"active": False}
     rows = AccessToken.unscoped.select_related("package__client")
-    token = rows.filter(digest=bearer_digest(bearer)).first()
+    token = rows.filter(digest__in=bearer_digests(bearer)).first()
     if token is None:
         return {"active": False}
     reason = _why_not(token, now)

@@ -16,7 +16,14 @@ from evidence import limits
 from evidence.access.resolving import StreamRequest as StreamRequest
 from evidence.access.resolving import resolved
 from evidence.access.scope import StreamTerms, TokenKind
-from evidence.access.secrets import ACCESS_PREFIX, OWNER_PREFIX, bearer_digest, new_bearer, new_id
+from evidence.access.secrets import (
+    ACCESS_PREFIX,
+    OWNER_PREFIX,
+    bearer_digest,
+    bearer_digests,
+    new_bearer,
+    new_id,
+)
 from evidence.access.terms import frozen
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
@@ -178,7 +185,7 @@ def revoke_package(package_id: str, *, now: datetime) -> bool:
 
 def revoke_token(bearer: str, *, now: datetime) -> bool:
     """Ends one bearer; the grants behind it stay."""
-    return _end(AccessToken.unscoped.filter(digest=bearer_digest(bearer)), now)
+    return _end(AccessToken.unscoped.filter(digest__in=bearer_digests(bearer)), now)
 
 
 def revoke_token_id(token_id: str, *, now: datetime) -> bool:

@@ -1,7 +1,9 @@
 """Ids, bearers and the keys that guard them.
 
 Every key is derived from ``settings.SECRET_KEY`` for one purpose, so that a hash made for one
-cannot be looked up as another. Losing the secret ends every token and cursor, and nothing else.
+cannot be looked up as another; some are derived from a secret of their own once they have been
+rotated (``manage.py keys``, docs/keys.md). Then what was made with an earlier one is still known,
+until that is retired.
 """
 
 import hashlib
@@ -32,17 +34,44 @@ def _derived(secret: str, purpose: str) -> bytes:
     return hmac.digest(secret.encode(), b"pdpp/" + purpose.encode(), hashlib.sha256)
 
 
+ROTATED = {
+    "bearer": "tokens",
+    "refresh token": "tokens",
+    "client secret": "tokens",
+    "cursor": "cursors",
+    "ledger checkpoints": "signing",
+}
+"""By which name the keys of a purpose are rotated. The others are as long-lived as the secret."""
+
+
 def key_for(purpose: str, secret_key: str | None = None) -> bytes:
-    """32 bytes, the same for the same purpose until the secret changes; or those of another
+    """32 bytes, the same for the same purpose until its secret changes; or those of another
     secret."""
-    return _derived(settings.SECRET_KEY if secret_key is None else secret_key, purpose)
+    return keys_for(purpose)[0] if secret_key is None else _derived(secret_key, purpose)
+
+
+def keys_for(purpose: str) -> list[bytes]:
+    """The one to make things with, and those whose work is still known. An empty secret in the
+    place of one stands for the installation's."""
+    known = settings.PDPP_ROTATED_KEYS.get(ROTATED.get(purpose, "")) or [""]
+    return [_derived(secret or settings.SECRET_KEY, purpose) for secret in known]
 
 
 def bearer_digest(bearer: str) -> bytes:
-    """What is stored and looked up in place of a bearer."""
+    """What is stored in place of a bearer."""
     return hmac.digest(key_for("bearer"), bearer.encode(), hashlib.sha256)
+
+
+def bearer_digests(bearer: str) -> list[bytes]:
+    """What may be stored in place of it, and is looked up: one, but while keys overlap."""
+    return digests_for("bearer", bearer)
 
 
 def digest_for(purpose: str, secret: str) -> bytes:
     """The same for other secrets; one kind of secret is never found as another."""
     return hmac.digest(key_for(purpose), secret.encode(), hashlib.sha256)
+
+
+def digests_for(purpose: str, secret: str) -> list[bytes]:
+    """Likewise of other secrets."""
+    return [hmac.digest(key, secret.encode(), hashlib.sha256) for key in keys_for(purpose)]

@@ -12,7 +12,7 @@ import orjson
 
 from evidence.access.owning import everything
 from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, TokenKind, Used
-from evidence.access.secrets import LONGEST_BEARER, bearer_digest
+from evidence.access.secrets import LONGEST_BEARER, bearer_digests
 from evidence.access.statements import Fragment, fetched_by_one_plan
 from evidence.access.terms import parsed_terms
 from evidence.analyser import VERSION
@@ -142,7 +142,8 @@ def _check(found: Found, resource: str, now: datetime) -> None:
 def _found(bearer: str, now: datetime) -> Found | None:
     if len(bearer) > LONGEST_BEARER:
         return None
-    return _fetched(LOOK_UP, (now, VERSION, bearer_digest(bearer)))
+    found = (_fetched(LOOK_UP, (now, VERSION, digest)) for digest in bearer_digests(bearer))
+    return next((each for each in found if each is not None), None)
 
 
 def _fetched(statement: str, values: tuple[object, ...]) -> Found | None:

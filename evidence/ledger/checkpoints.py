@@ -13,6 +13,7 @@ from datetime import datetime
 import orjson
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from django.conf import settings
 from django.db import transaction
 
 from evidence.access.secrets import key_for
@@ -24,14 +25,23 @@ ED25519 = b"\x01"
 
 
 def public_key() -> bytes:
-    """32 bytes, good for checking every note of this installation."""
+    """32 bytes, good for checking the notes that are signed now."""
     return _private_key().public_key().public_bytes_raw()
 
 
-def key_line(owner_id: str) -> str:
-    """The public key as verifiers of signed notes take it: name, hash and key."""
-    key = ED25519 + public_key()
-    return f"{_origin(owner_id)}+{_key_hash(owner_id).hex()}+{base64.b64encode(key).decode()}"
+def public_keys() -> list[bytes]:
+    """Those of every note of this installation: today's, and those it signed with before."""
+    return [public_key(), *map(bytes.fromhex, settings.PDPP_ROTATED_KEYS.get("verifying", ()))]
+
+
+def key_lines(owner_id: str) -> list[str]:
+    """The public keys as verifiers of signed notes take them: name, hash and key; today's first."""
+    return [_key_line(owner_id, key) for key in public_keys()]
+
+
+def _key_line(owner_id: str, key: bytes) -> str:
+    shown = base64.b64encode(ED25519 + key).decode()
+    return f"{_origin(owner_id)}+{_key_hash(owner_id, key).hex()}+{shown}"
 
 
 def checkpoint(owner_id: str, *, now: datetime) -> Checkpoint | None:
@@ -61,7 +71,7 @@ def signed_note(owner_id: str, ends: Sequence[Head]) -> str:
     size = sum(end.seq for end in ends)
     root = base64.b64encode(_root(ends)).decode()
     text = f"{_origin(owner_id)}\n{size}\n{root}\n"
-    signature = _key_hash(owner_id) + _private_key().sign(text.encode())
+    signature = _key_hash(owner_id, public_key()) + _private_key().sign(text.encode())
     return f"{text}\n— {_origin(owner_id)} {base64.b64encode(signature).decode()}\n"
 
 
@@ -72,8 +82,15 @@ def is_signed(note: str, *, owner_id: str, ends: Sequence[Head]) -> bool:
         return False
     try:
         raw = base64.b64decode(signature.rpartition(" ")[2])
-        Ed25519PublicKey.from_public_bytes(public_key()).verify(raw[4:], f"{text}\n".encode())
-    except (InvalidSignature, ValueError):
+    except ValueError:
+        return False
+    return any(_has_signed(key, raw[4:], f"{text}\n".encode()) for key in public_keys())
+
+
+def _has_signed(key: bytes, signature: bytes, text: bytes) -> bool:
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, text)
+    except InvalidSignature:
         return False
     return True
 
@@ -94,6 +111,6 @@ def _origin(owner_id: str) -> str:
     return f"pdpp-ledger/{owner_id}"
 
 
-def _key_hash(owner_id: str) -> bytes:
-    named = _origin(owner_id).encode() + b"\n" + ED25519 + public_key()
+def _key_hash(owner_id: str, key: bytes) -> bytes:
+    named = _origin(owner_id).encode() + b"\n" + ED25519 + key
     return hashlib.sha256(named).digest()[:4]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from evidence.ledger.checkpoints import heads_in, key_line
+from evidence.ledger.checkpoints import heads_in, key_lines
 from evidence.models.ledger import Chain, Checkpoint, Disclosure
 
 Json = dict[str, Any]
@@ -12,10 +12,12 @@ AT_ONCE = 1_000
 
 def lines(owner_id: str) -> Iterator[Json]:
     """First how to check it, then rows by chain and number, then the checkpoints."""
+    today, *earlier = key_lines(owner_id)
     yield {
         "object": "ledger",
         "owner_id": owner_id,
-        "public_key": key_line(owner_id),
+        "public_key": today,
+        "earlier_public_keys": earlier,
         "hash": "sha256 of each part as <length>:<bytes> - previous, chain, seq, at in microseconds"
         " since 1970, client_id, token_id, request_id, route, covered, record_count, size_bytes,"
         " then each pseudonym as 16 bytes; numbers as decimal text",

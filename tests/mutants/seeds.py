@@ -394,4 +394,13 @@ MUTANTS = (
     Mutant("a backup is restored over what is there", "evidence/operating/backup/restoring.py",
         "if occupied := loading.occupied():", "if occupied := []:",
         by="tests/pdpp_site/test_backup.py"),
+    Mutant("the keys of tokens that are retired stay good", ACCESS + "secrets.py",
+        'or [""]\n', 'or [""]\n    known = [*known, ""]\n',
+        by="tests/consent/test_rotated_keys.py"),
+    Mutant("any key has signed the ledger", "evidence/ledger/checkpoints.py",
+        "    except InvalidSignature:\n        return False\n", "    except InvalidSignature:\n        return True\n",
+        by="tests/consent/test_rotated_keys.py"),
+    Mutant("keys are written for everybody to read", "pdpp_site/keys.py",
+        "os.O_EXCL, 0o600", "os.O_EXCL, 0o644",
+        by="tests/consent/test_rotated_keys.py"),
 )  # fmt: skip

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from evidence import limits
 from evidence.access.held import may_go_on
 from evidence.access.issuing import keep_token
-from evidence.access.secrets import bearer_digest, digest_for, new_id
+from evidence.access.secrets import bearer_digests, digest_for, digests_for, new_id
 from evidence.models.authorizations import FamilyMember, RefreshFamily, RefreshToken
 from evidence.models.grants import AccessToken, Grant, Package
 from evidence.models.registrations import Registration
@@ -53,15 +53,15 @@ def present(refresh_token: str, *, registration: Registration, now: datetime) ->
 
     Raises ``Ended``, and ``Replayed`` once all that came of the sign-in has been ended.
     """
-    digest = digest_for("refresh token", refresh_token)
+    digests = digests_for("refresh token", refresh_token)
     families = RefreshFamily.unscoped.select_for_update(of=("self",)).select_related("package")
     family = families.filter(
         registration=registration,
-        family_id__in=RefreshToken.unscoped.filter(digest=digest).values("family_id"),
+        family_id__in=RefreshToken.unscoped.filter(digest__in=digests).values("family_id"),
     ).first()
     if family is None:
         raise Ended
-    link = RefreshToken.unscoped.get(digest=digest)
+    link = RefreshToken.unscoped.get(digest__in=digests)
     if link.replaced_at is not None:
         end_family(family.family_id, now=now)
         raise Replayed
@@ -109,14 +109,14 @@ def end_family(family_id: str, *, now: datetime) -> None:
 
 def end_by_token(token: str, *, registration: Registration, now: datetime) -> None:
     """Ends the family of a refresh or access token of that client; nothing for any other."""
-    of_refresh = RefreshToken.unscoped.filter(digest=digest_for("refresh token", token))
-    of_access = FamilyMember.unscoped.filter(token__digest=bearer_digest(token))
+    of_refresh = RefreshToken.unscoped.filter(digest__in=digests_for("refresh token", token))
+    of_access = FamilyMember.unscoped.filter(token__digest__in=bearer_digests(token))
     families = RefreshFamily.unscoped.filter(registration=registration)
     for rows in (of_refresh, of_access):
         for family in families.filter(family_id__in=rows.values("family_id")):
             end_family(family.family_id, now=now)
     AccessToken.unscoped.filter(
-        digest=bearer_digest(token),
+        digest__in=bearer_digests(token),
         revoked_at=None,
         package__client_id=registration.client_id,
     ).update(revoked_at=now)

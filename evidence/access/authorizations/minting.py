@@ -8,7 +8,7 @@ from evidence import limits
 from evidence.access.authorizations import codes, families
 from evidence.access.issuing import keep_token
 from evidence.access.rights import as_detail, held_by, usable_grants
-from evidence.access.secrets import ACCESS_PREFIX, bearer_digest, digest_for
+from evidence.access.secrets import ACCESS_PREFIX, bearer_digests, digest_for
 from evidence.models.authorizations import AuthorizationCode, PendingRequest, RefreshFamily
 from evidence.models.grants import AccessToken, Package
 from evidence.models.registrations import Registration
@@ -66,7 +66,7 @@ def keep_once(
     bearer: str, package: Package, *, resource: str, now: datetime, expires_at: datetime
 ) -> None:
     """The row of a bearer that may have been handed out before. Call it with the attempt held."""
-    if not AccessToken.unscoped.filter(digest=bearer_digest(bearer)).exists():
+    if not AccessToken.unscoped.filter(digest__in=bearer_digests(bearer)).exists():
         keep_token(bearer, package=package, resource=resource, now=now, expires_at=expires_at)
 
 

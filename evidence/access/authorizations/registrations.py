@@ -9,7 +9,7 @@ from typing import Any
 from django.db.models import Exists, OuterRef, Q
 
 from evidence import limits
-from evidence.access.secrets import digest_for, new_id
+from evidence.access.secrets import digest_for, digests_for, new_id
 from evidence.models.authorizations import PendingRequest
 from evidence.models.grants import Package
 from evidence.models.registrations import Registration
@@ -77,7 +77,8 @@ def found(client_id: str | None) -> Registration | None:
 
 def is_secret(secret: str, digest: bytes) -> bool:
     """Whether ``digest`` was made of it."""
-    return secrets.compare_digest(digest, _secret_digest(secret))
+    known = digests_for("client secret", secret)
+    return any(secrets.compare_digest(digest, each) for each in known)
 
 
 def note_use(row: Registration, *, now: datetime) -> None:

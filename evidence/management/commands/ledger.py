@@ -9,7 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.ledger.checkpoints import checkpoint, key_line
+from evidence.ledger.checkpoints import checkpoint, key_lines
 from evidence.ledger.exporting import lines
 from evidence.ledger.looking import Disclosed, read, to_client, to_owner
 from evidence.ledger.verifying import Fault, verify
@@ -30,7 +30,9 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         actions.add_parser("verify", help="Check every row, chain end and checkpoint.")
         actions.add_parser("checkpoint", help="Sign all chain ends together, now.")
-        actions.add_parser("key", help="Print the public key that checks the signatures.")
+        actions.add_parser(
+            "key", help="Print the public keys that check the signatures, today's first."
+        )
         actions.add_parser("export", help="Print everything as JSON lines.")
         show = actions.add_parser("show", help="What a client was shown, latest first.")
         show.add_argument("client", help=f"Its name or id, or {OWNER!r} for your own reads.")
@@ -64,7 +66,8 @@ class Command(BaseCommand):
         self.stdout.write(made.note if made is not None else "Nothing new to sign.")
 
     def _key(self, owner_id: str, options: Mapping[str, Any]) -> None:
-        self.stdout.write(key_line(owner_id))
+        for line in key_lines(owner_id):
+            self.stdout.write(line)
 
     def _export(self, owner_id: str, options: Mapping[str, Any]) -> None:
         for line in lines(owner_id):

@@ -69,8 +69,13 @@ def _manifest(
         "migrations": sorted(list(each) for each in migrations),
         "tables": {table.name: list(table.columns) for table in tables},
         "fingerprint": fingerprint(),
-        "keys": {"secret_key": settings.SECRET_KEY} if with_keys else None,
+        "keys": _keys() if with_keys else None,
     }
+
+
+def _keys() -> dict[str, object]:
+    """As they stand in ``keys.json``."""
+    return {"secret_key": settings.SECRET_KEY, "rotated": settings.PDPP_ROTATED_KEYS}
 
 
 def _copied(writer: FrameWriter, table: Table, on_table: OnTable) -> int:

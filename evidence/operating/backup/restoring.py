@@ -39,6 +39,7 @@ class Manifest:
     tables: dict[str, Table]
     fingerprint: str
     secret_key: str | None
+    rotated_keys: dict[str, list[str]]
 
     @classmethod
     def read(cls, frame: Frame) -> "Manifest":
@@ -51,6 +52,7 @@ class Manifest:
             tables={name: Table(name, tuple(each)) for name, each in said["tables"].items()},
             fingerprint=said["fingerprint"],
             secret_key=(said["keys"] or {}).get("secret_key"),
+            rotated_keys=(said["keys"] or {}).get("rotated", {}),
         )
 
 

@@ -72,6 +72,7 @@ class Command(BaseCommand):
         backup.require_secret(with_keys=options["with_keys"], without=options["without_the_key"])
         if options["with_keys"]:
             settings.SECRET_KEY = backup.manifest.secret_key
+            settings.PDPP_ROTATED_KEYS = backup.manifest.rotated_keys
         if not applied:
             migrating.migrate_to(backup.manifest.migrations)
         restored = backup.restore(now=timezone.now(), on_table=self._show)
@@ -91,7 +92,8 @@ class Command(BaseCommand):
         self.stdout.write(SUSPENDED.format(paused=restored.paused, ended=restored.ended))
 
     def _keep_key(self) -> None:
-        path = keys.replace(settings.PDPP_VAR, settings.SECRET_KEY)
+        kept = {"secret_key": settings.SECRET_KEY, "rotated": settings.PDPP_ROTATED_KEYS}
+        path = keys.replace(settings.PDPP_VAR, kept)
         set_it = "" if settings.EMBEDDED else SET_IT
         self.stderr.write(KEY_KEPT.format(path=path, set_it=set_it))
 
