@@ -212,10 +212,12 @@ def test_another_secret_is_noticed_before_anything_is_written(
 ) -> None:
     plain, keyed, ours = tmp_path / "plain", tmp_path / "keyed", settings.SECRET_KEY
     settings.PDPP_VAR = tmp_path / "var"
+    rotated = settings.PDPP_ROTATED_KEYS = {"cursors": ["a-key-of-its-own", ""]}
     back_up(plain, key_file)
     assert "whoever opens this file can make tokens" in back_up(keyed, key_file, with_keys=True)
     lose_everything()
     settings.SECRET_KEY = "another-secret-key-that-nothing-was-made-under"
+    settings.PDPP_ROTATED_KEYS = {}
     for file in (plain, keyed):
         with pytest.raises(CommandError, match="another PDPP_SECRET_KEY"):
             restore(file, key_file)
@@ -227,7 +229,10 @@ def test_another_secret_is_noticed_before_anything_is_written(
     assert filled.get(LIST, "bob").status == 401
     lose_everything()
     assert "no fault" in restore(keyed, key_file, with_keys=True)
-    assert json.loads((tmp_path / "var" / "keys.json").read_text()) == {"secret_key": ours}
+    assert json.loads((tmp_path / "var" / "keys.json").read_text()) == {
+        "secret_key": ours,
+        "rotated": rotated,
+    }
 
 
 def test_a_backup_never_replaces_a_file_and_leaves_none_when_interrupted(
