@@ -12,6 +12,7 @@ from django.db import DatabaseError, connection
 from django.utils import timezone
 
 from evidence.access.bookmarks import forget_bookmarks
+from evidence.access.refused import forget_refused
 from evidence.consent import attempts
 from evidence.embedding.embedder import chosen
 from evidence.events.announcing import announce, forget_settled
@@ -75,6 +76,7 @@ def upkeep() -> Iterator[object]:
     yield prune_changes(kept_since=kept_since)
     yield forget_bookmarks(unused_since=kept_since)
     yield attempts.forget(now=now)
+    yield forget_refused(now)
     yield prune_orphans(unused_since=now - ORPHAN_AGE)
     yield forget_settled(now=now)
     yield checkpoint(the_owner(now).owner_id, now=now)

@@ -10,6 +10,7 @@ from django.utils import timezone
 from evidence.access import tokens
 from evidence.access.scope import Scope
 from evidence.api import errors
+from evidence.api.noting import note_unlet
 from evidence.refusals import AuthenticationRequired, Refusal
 from mcp_adapter.event_registry import EVENTS
 from mcp_adapter.inprocess import InProcessRest, releasing
@@ -61,5 +62,7 @@ def authenticate(bearer: str | None, *, resource: str = RESOURCE) -> Scope:
         return releasing(lambda: tokens.authenticate(bearer, resource=resource, now=timezone.now()))
     except (Refusal, DatabaseError) as error:
         refusal = errors.as_refusal(error)
-        body = errors.body(refusal, request_id=f"req_{secrets.token_hex(10)}")
+        request_id = f"req_{secrets.token_hex(10)}"
+        releasing(lambda: note_unlet(refusal, route="mcp", request_id=request_id))
+        body = errors.body(refusal, request_id=request_id)
         raise Refused(errors.STATUS[refusal.code], body["error"]) from error

@@ -178,6 +178,14 @@ class VisibleRecords(VisibleStream):
             branches.append(branch)
         return joined(" UNION ALL ", branches)
 
+    def beyond(self) -> Fragment:
+        """A condition on rows ``r`` of the same stream: those that are not among these."""
+        condition = Fragment("")
+        for group in self.groups:
+            among = Fragment("r.connection_id = ANY(%s)", (group.connection_ids,)) + group.condition
+            condition += Fragment(" AND NOT (") + among + Fragment(")")
+        return condition
+
     def cut(self, row: tuple[Any, ...]) -> VisibleRecord:
         """A row of the columns ``SHOWN``, without whatever the grant does not show."""
         connection_id, record_key, sort_key, emitted_at, field_emitted, data = row

@@ -21,6 +21,7 @@ from evidence.refusals import (
     GrantExpired,
     GrantPaused,
     GrantRevoked,
+    Refusal,
     WrongTokenKind,
 )
 
@@ -67,8 +68,13 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
     found = _found(bearer, now)
     if found is None:
         raise AuthenticationRequired(message="The bearer token is not known.")
-    _check(found, resource, now)
-    return _scope(found, token_id=found.token_id)
+    try:
+        _check(found, resource, now)
+        return _scope(found, token_id=found.token_id)
+    except Refusal as refusal:
+        if found.client_id is not None:
+            refusal.caller = (found.owner_id, found.client_id, found.token_id)
+        raise
 
 
 def standing(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope:
@@ -84,13 +90,13 @@ def standing(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope:
 
 
 def _scope(found: "Found", *, token_id: str) -> Scope:
+    grants = None if found.kind == TokenKind.OWNER else _usable(found.grants)
     sources = {row[0]: SourceFacts(*row) for row in found.sources}
     connections = {
         row[0]: ConnectionFacts(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), row[5])
         for row in found.connections
         if row[3] in sources
     }
-    owns = found.kind == TokenKind.OWNER
     return Scope(
         kind=TokenKind(found.kind),
         token_id=token_id,
@@ -98,7 +104,7 @@ def _scope(found: "Found", *, token_id: str) -> Scope:
         client_id=found.client_id,
         package_id=found.package_id,
         expires_at=found.expires_at,
-        grants=everything(sources, connections) if owns else _usable(found.grants),
+        grants=everything(sources, connections) if grants is None else grants,
         sources=sources,
         connections=connections,
     )

@@ -1,4 +1,5 @@
-"""What a grant would show if it were issued: a scope for the owner to look through, never for a token.
+"""What a grant would show if it were issued, or shows: a scope for the owner to look through, never
+for a token.
 
 The terms go through the very document that issuing freezes and authentication reads back, so that
 what is previewed is what will be enforced.
@@ -11,7 +12,8 @@ import orjson
 
 from evidence.access.owning import owner_scope
 from evidence.access.scope import GrantTerms, Scope, StreamTerms, TokenKind
-from evidence.access.terms import frozen, thawed
+from evidence.access.terms import frozen, parsed_terms, thawed
+from evidence.models.grants import Grant
 
 NOT_ISSUED = "not-issued"
 
@@ -27,6 +29,18 @@ def tried_scope(grants: Iterable[tuple[int, Sequence[StreamTerms]]], *, owner_id
             GrantTerms(f"{NOT_ISSUED}-{number}", source_pk, _as_enforced(terms))
             for number, (source_pk, terms) in enumerate(grants)
         ),
+    )
+
+
+def held_scope(grant: Grant, *, owner_id: str) -> Scope:
+    """The scope of one grant alone, as the token reads it, for the owner to look through. The caller
+    has made sure that the owner asks, and that the grant is theirs."""
+    terms = parsed_terms(grant.grant_id, orjson.dumps(grant.streams).decode())
+    return replace(
+        owner_scope(owner_id),
+        kind=TokenKind.CLIENT,
+        token_id=NOT_ISSUED,
+        grants=(GrantTerms(grant.grant_id, grant.source_id, terms),),
     )
 
 

@@ -4,11 +4,12 @@ A field is usable here only where every grant concerned agrees; a request over c
 one hides the field is refused, so that what it hides can neither choose, order nor count rows.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Self
 
+from evidence.access.clauses import fields_clause, filters_clause
 from evidence.access.scope import ConnectionFacts, Only, SourceFacts, StreamTerms
 from evidence.declarations.layout import StreamLayout
 from evidence.declarations.types import Field, StreamDeclaration
@@ -107,7 +108,7 @@ class VisibleStream:
                 message=f"The field {name!r} is outside the grant.",
                 param=param,
                 next_step=f"GET /v1/schema?stream={self.stream.name} lists what is granted.",
-            )
+            ).because(" ".join(self._hidden_by(name)))
         return field
 
     def filter_field(self, name: str, *, param: str) -> Field:
@@ -118,8 +119,18 @@ class VisibleStream:
                 message=f"The grant shows the field {name!r} but does not let rows be chosen by it.",
                 param=param,
                 next_step=f"GET /v1/schema?stream={self.stream.name} lists what is granted.",
-            )
+            ).because(" ".join(self._not_chosen_by(name)))
         return field
+
+    def _hidden_by(self, name: str) -> Iterator[str]:
+        for sight in self.sights:
+            if not sight.terms.fields.allows(name):
+                yield fields_clause(sight.grant_id, sight.terms.fields, name)
+
+    def _not_chosen_by(self, name: str) -> Iterator[str]:
+        for sight in self.sights:
+            if not sight.terms.filters.allows(name):
+                yield filters_clause(sight.grant_id, sight.terms.filters, name)
 
     @cached_property
     def in_time_order(self) -> bool:

@@ -18,7 +18,7 @@ from django.utils.safestring import SafeString
 from typing_extensions import override
 
 from evidence import limits
-from evidence.admin import disclosures, erasing, keeping, records
+from evidence.admin import disclosures, erasing, keeping, records, refused, who_can_see
 from evidence.admin.base import OwnerAdmin, named
 from evidence.admin.languages import choices
 from evidence.admin.site import owner_site
@@ -105,8 +105,10 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
         ours: list[tuple[str, Callable[..., HttpResponseBase], str]] = [
             ("record/look-up/", records.look_up, "record_lookup"),
             ("record/list/", records.key_list, "record_list"),
+            ("record/who/", who_can_see.who_can_see, "record_who"),
             ("record/", records.one, "record"),
             ("disclosures/", disclosures.disclosures, "disclosures"),
+            ("refused/", refused.refused, "refused"),
             ("disclosures.csv", disclosures.as_csv, "disclosures_csv"),
             ("erase/", erasing.ask, "erase"),
             ("erasures/", erasing.receipts_page, "erasures"),

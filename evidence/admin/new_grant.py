@@ -13,14 +13,19 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 
+from evidence.access.gate import Gate
+from evidence.access.held import State, grants_with_state, in_state
 from evidence.access.issuing import issue, register_client
 from evidence.access.limiting import set_limits, set_share
+from evidence.access.trying import held_scope, tried_scope
 from evidence.admin.base import owner, page
 from evidence.admin.minting import mint, shown_once
 from evidence.admin.terms_form import GivingForm
 from evidence.admin.who_form import WhoForm
+from evidence.consent.differences import Difference, gains
 from evidence.consent.drafts import Draft, source_draft, with_view_ticked
 from evidence.consent.offers import readable_connections, whole_offers
+from evidence.consent.previews import previews
 from evidence.consent.wording import when
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
@@ -116,6 +121,8 @@ def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]
         "draft": draft,
         "client_name": chosen.client_name,
         "is_new": chosen.known_client is None,
+        "previews": [*previews(draft.sources).values()],
+        "gains": _gains(chosen, draft),
         "tokens": draft.terms.tokens_in_words,
         "limits": draft.terms.limits_in_words,
         "ends": when(draft.terms.ends_at(timezone.now())),
@@ -123,6 +130,17 @@ def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]
         "form_id": _opens(request),
     }
     return page(request, "grant_review", title="Is this right?", context=context)
+
+
+def _gains(chosen: WhoForm, draft: Draft[GivingForm]) -> list[Difference] | None:
+    """What a known client would read more than it does; None for a new one, to which all is more."""
+    if chosen.known_client is None:
+        return None
+    rows = grants_with_state(timezone.now()).filter(package__client=chosen.known_client)
+    held = [*in_state(rows, State.ACTIVE), *in_state(rows, State.PAUSED)]
+    before = [Gate(held_scope(each, owner_id=owner().pk)) for each in held]
+    wanted = [(each.offer.source.pk, each.terms) for each in draft.sources]
+    return gains(before, Gate(tried_scope(wanted, owner_id=owner().pk)))
 
 
 def _opens(request: HttpRequest) -> str:

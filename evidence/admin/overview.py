@@ -65,6 +65,11 @@ WHO_MAY_READ = (
         "Every answer that anybody got, with the records in it.",
         "evidence_disclosures",
     ),
+    Entry(
+        "What was refused",
+        "Calls of agents and programs that got no answer, and which clause decided.",
+        "evidence_refused",
+    ),
 )
 YOUR_RECORDS = (
     Entry(

@@ -115,7 +115,8 @@ def one(request: HttpRequest) -> HttpResponse:
         "emitted_at": when(record.emitted_at),
         "values": values_of(visible, record, longest=None if "whole" in request.GET else LONGEST),
         "whole_url": f"{_url_of(visible, record)}&whole=1",
-        "seen_url": _seen_url(visible, record),
+        "seen_url": _about(visible, record, view="disclosures"),
+        "who_url": _about(visible, record, view="record_who"),
         "erase_url": erasing.url(
             Of.RECORD,
             connection_id=record.connection.connection_id,
@@ -134,7 +135,7 @@ def looked_at(gate: Gate, visible: VisibleRecords, key: str) -> VisibleRecord:
     return record
 
 
-def _seen_url(visible: VisibleRecords, record: VisibleRecord) -> str:
+def _about(visible: VisibleRecords, record: VisibleRecord, *, view: str) -> str:
     query = urlencode(
         {
             "connection": record.connection.connection_id,
@@ -142,7 +143,7 @@ def _seen_url(visible: VisibleRecords, record: VisibleRecord) -> str:
             "key": record.record_key,
         }
     )
-    return f"{reverse('admin:evidence_disclosures')}?{query}"
+    return f"{reverse(f'admin:evidence_{view}')}?{query}"
 
 
 def owners_gate() -> Gate:

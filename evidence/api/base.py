@@ -30,6 +30,7 @@ from evidence.access.scope import Scope, TokenKind
 from evidence.access.tokens import authenticate
 from evidence.api import errors
 from evidence.api.disclosing import shown
+from evidence.api.noting import note_refused, note_unlet
 from evidence.api.params import Parameters
 from evidence.api.rendering import OrjsonRenderer
 from evidence.ledger.entries import Shown
@@ -96,6 +97,8 @@ class PublicView(APIView):
     owner_methods: ClassVar[Mapping[str, frozenset[str]]] = {}
     """Methods for the owner alone, where others are not, and the parameters that each takes."""
     request_id = ""
+    refusal: Refusal | None = None
+    """What the answer refuses, where it does."""
 
     @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -150,12 +153,19 @@ class GrantedView(PublicView):
     owner_only = False
     conditional = False
     withheld: Refusal | None = None
+    caller: Scope | None = None
     is_let_in = False
     unspoken = False
     """Set where the answer reaches nobody, because the request goes on waiting."""
 
     @override
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        response = self._answered(request, *args, **kwargs)
+        if self.refusal is not None and 400 <= response.status_code < 500:
+            self._note(self.refusal, str(kwargs.get("stream", "")))
+        return response
+
+    def _answered(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if request.method not in READS:
             return super().dispatch(request, *args, **kwargs)
         try:
@@ -166,6 +176,26 @@ class GrantedView(PublicView):
             logger.exception("An answer could not be written to the ledger and was withheld.")
             self.withheld = _unwritten(error)
         return response if self.withheld is None else super().dispatch(request, *args, **kwargs)
+
+    def _note(self, refusal: Refusal, stream: str) -> None:
+        """For the owner, who may ask why."""
+        if self.caller is None:
+            note_unlet(refusal, route=self._route, request_id=self.request_id)
+            return
+        note_refused(
+            self.caller,
+            refusal,
+            route=self._route,
+            request_id=self.request_id,
+            stream=stream,
+            known=self.parameters,
+        )
+
+    @property
+    def _route(self) -> str:
+        handed_over = hasattr(self.request._request, "pdpp_scope")  # noqa: SLF001
+        name = _WORDS.sub(" ", type(self).__name__.removesuffix("View")).lower()
+        return f"{'mcp' if handed_over else 'rest'} {name}"
 
     def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
         """The records and fields that an answer lets the caller see."""
@@ -186,10 +216,8 @@ class GrantedView(PublicView):
             self.withheld = refusal
 
     def _write_down(self, response: HttpResponseBase) -> None:
-        handed_over = hasattr(self.request._request, "pdpp_scope")  # noqa: SLF001
-        name = _WORDS.sub(" ", type(self).__name__.removesuffix("View")).lower()
         answer = Answer(
-            route=f"{'mcp' if handed_over else 'rest'} {name}",
+            route=self._route,
             request_id=self.request_id,
             shown=self.shown_in(response),
             size_bytes=_size(response),
@@ -197,12 +225,18 @@ class GrantedView(PublicView):
         record(self.scope, answer, now=timezone.now())
 
     @override
+    def perform_authentication(self, request: Request) -> None:
+        super().perform_authentication(request)
+        if isinstance(request.auth, Scope):
+            self.caller = request.auth
+
+    @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if self.withheld is not None:
             raise self.withheld
         super().initial(request, *args, **kwargs)
-        scope = request.auth
-        if not isinstance(scope, Scope):
+        scope = self.caller
+        if scope is None:
             raise AuthenticationRequired
         if (
             self.owner_only or request.method in self.owner_methods

@@ -151,6 +151,7 @@ def error_type(code: Code) -> str:
 def handle(error: Exception, context: Mapping[str, Any]) -> Response:
     """DRF's exception handler for every view under ``/v1``."""
     refusal = as_refusal(error)
+    context["view"].refusal = refusal
     request_id = getattr(context["view"], "request_id", "")
     response = Response(body(refusal, request_id=request_id), status=STATUS[refusal.code])
     if response.status_code == 429:

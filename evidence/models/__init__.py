@@ -53,6 +53,9 @@ from evidence.models import (
     records as records,
 )
 from evidence.models import (
+    refused as refused,
+)
+from evidence.models import (
     registrations as registrations,
 )
 from evidence.models import (

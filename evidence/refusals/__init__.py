@@ -6,7 +6,7 @@ it is written for the reader of the error: one sentence, and never record text.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from evidence import limits
 from evidence.refusals.codes import Code as Code
@@ -20,6 +20,10 @@ class Refusal(Exception):  # noqa: N818 it is a correct answer, not an error
     """
 
     code: ClassVar[Code] = Code.INTERNAL_ERROR
+    clause: str = ""
+    """What of a grant decided, for the owner alone: never in an answer."""
+    caller: tuple[str, str, str] | None = None
+    """Owner, client and token where a client's known bearer was not let in; never in an answer."""
 
     def __init__(
         self, *, message: str | None = None, param: str | None = None, **extra: object
@@ -28,6 +32,11 @@ class Refusal(Exception):  # noqa: N818 it is a correct answer, not an error
         self.param = param
         self.extra: dict[str, object] = extra
         super().__init__(self.message)
+
+    def because(self, clause: str) -> Self:
+        """The same refusal with what decided."""
+        self.clause = clause
+        return self
 
     @classmethod
     def _sentence(cls) -> str:

@@ -25,6 +25,7 @@ PAGES = "evidence/consent/"
 REVIEW = "tests/consent/test_review.py::"
 WHOLE_RUN = "tests/pdpp_site/test_nothing_personal_in_the_log.py"
 TRIPWIRE = "tests/ledger/test_tripwire.py::"
+REFUSED = "tests/api/test_refused_calls.py::"
 LIMITS = "tests/api/test_limits.py::"
 CONNECTED = "tests/consent/test_connected.py::"
 EVENTS = "evidence/events/"
@@ -403,4 +404,23 @@ MUTANTS = (
     Mutant("keys are written for everybody to read", "pdpp_site/keys.py",
         "os.O_EXCL, 0o600", "os.O_EXCL, 0o644",
         by="tests/consent/test_rotated_keys.py"),
+    Mutant("the note of a refusal keeps whatever was sent", "evidence/api/noting.py",
+        "named = stream if stream in declared else \"\"", "named = stream",
+        by=REFUSED + "test_nothing_that_was_sent_is_kept"),
+    Mutant("the note of a refusal keeps unknown names", "evidence/api/noting.py",
+        "param=base if base in known | OF_PATHS else \"\",", "param=base,",
+        by=REFUSED + "test_nothing_that_was_sent_is_kept"),
+    Mutant("the client is told the clause", "evidence/api/errors.py",
+        '"message": refusal.message,', '"message": f"{refusal.message} {refusal.clause}",',
+        by=REFUSED + "test_each_refusal_is_kept_with_the_clause_that_decided"),
+    Mutant("refusals fill the table", ACCESS + "refused.py",
+        " FROM hasty, lately WHERE lately.calls < %s", " FROM hasty, lately WHERE lately.calls < 10 * %s",
+        by=REFUSED + "test_a_client_that_is_refused_all_the_time_fills_no_table"),
+    Mutant("a difference forgets the time range", ACCESS + "rows.py",
+        'among = Fragment("r.connection_id = ANY(%s)", (group.connection_ids,)) + group.condition',
+        'among = Fragment("r.connection_id = ANY(%s)", (group.connection_ids,))',
+        by="tests/consent/test_differences.py::test_a_preview_is_what_the_token_then_reads"),
+    Mutant("who can see a record is told without its grant", ACCESS + "trying.py",
+        "grants=(GrantTerms(grant.grant_id, grant.source_id, terms),),", "",
+        by="tests/admin/test_who_can_see.py::test_the_page_says_what_the_tokens_are_shown"),
 )  # fmt: skip

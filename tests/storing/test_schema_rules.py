@@ -23,12 +23,12 @@ SPREAD_ALREADY = {"evidence_record", "evidence_recordchange", "evidence_searchte
 SMALL_NUMBERS = frozenset(
     f"evidence_{name}"
     for name in (
-        "checkpoint", "collectorstate", "embeddedstream", "importchoice", "importreceipt", "quota",
-        "retention", "source", "sourcedeclaration", "streamstate",
+        "alert", "checkpoint", "collectorstate", "embeddedstream", "importchoice", "importreceipt",
+        "quota", "refusedcall", "retention", "source", "sourcedeclaration", "streamstate", "watch",
     )
 )  # fmt: skip
-"""Tables whose rows have a number from a sequence. They hang on a source, a connection or a grant, and no
-number is ever shown; a table that comes to be here must say why it has no key of its own."""
+"""Tables whose rows have a number from a sequence. They hang on a source, a connection, a grant or
+an owner, and no number is ever shown but to the owner; a table that comes to be here must say why it has no key of its own."""
 
 NOBODYS = {
     "evidence_attempts": "of strangers who guess, by address",

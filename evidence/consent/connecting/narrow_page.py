@@ -8,11 +8,14 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
+from evidence.access.gate import Gate
 from evidence.access.held import grants_with_state, state_of
 from evidence.access.narrowing import narrow
+from evidence.access.trying import held_scope, tried_scope
 from evidence.consent import revisions
 from evidence.consent.choosing import Choice
 from evidence.consent.connecting.apps import STANDING
+from evidence.consent.differences import Difference, differences
 from evidence.consent.offers import narrowing_offer
 from evidence.consent.owners_only import owners_page
 from evidence.consent.previews import previews
@@ -88,12 +91,20 @@ def _page(request: HttpRequest, grant: Grant, choice: Choice, error: str) -> Htt
         "terms": choice.terms,
         "sentences": [each.words for each in found.values()],
         "unseen": unseen(choice, found),
+        "changes": None if choice.is_empty else _changes(grant, choice),
         "ends": choice.terms.in_words if choice.terms.is_valid() else "",
         "mark": mark,
         "revision": _revision(request, grant, choice, mark) if complete else "",
     }
     status = 422 if error else 200
     return render(request, "evidence/connecting/narrow.html", context, status=status)
+
+
+def _changes(grant: Grant, choice: Choice) -> list[Difference]:
+    """What it reads now and would not any more."""
+    [source] = choice.draft.sources
+    after = tried_scope([(source.offer.source.pk, source.terms)], owner_id=OWNER_ID)
+    return differences([Gate(held_scope(grant, owner_id=OWNER_ID))], Gate(after))
 
 
 def _revision(request: HttpRequest, grant: Grant, choice: Choice, mark: str) -> str:

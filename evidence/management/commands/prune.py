@@ -12,6 +12,7 @@ from typing_extensions import override
 from evidence.access.authorizations.families import forget_families
 from evidence.access.authorizations.registrations import forget_unused
 from evidence.access.bookmarks import forget_bookmarks
+from evidence.access.refused import forget_refused
 from evidence.operating.erasing import retain
 from evidence.storing.pruning import ORPHAN_AGE, prune_changes, prune_orphans
 
@@ -44,11 +45,13 @@ class Command(BaseCommand):
         bookmarks = forget_bookmarks(unused_since=kept_since)
         blobs = prune_orphans(unused_since=now - ORPHAN_AGE)
         programs, sign_ins = forget_unused(now), forget_families(now)
+        refused = forget_refused(now)
         self.stdout.write(
             f"Forgot {changes} changes and {bookmarks} bookmarks from before"
             f" {kept_since:%Y-%m-%d %H:%M} UTC, and {blobs} blobs that no record names."
-            f" Also {programs} programs that nobody signed in with, and what was left of {sign_ins}"
-            f" sign-ins. Erased {records} records that were older than they are kept."
+            f" Also {programs} programs that nobody signed in with, what was left of {sign_ins}"
+            f" sign-ins, and {refused} refused calls."
+            f" Erased {records} records that were older than they are kept."
         )
 
 

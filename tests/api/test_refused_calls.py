@@ -1,0 +1,166 @@
+"""The owner can be told why a call was refused; nothing is kept of what it asked for in words."""
+
+import json
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.utils import timezone
+
+from evidence.access import refused
+from evidence.access.issuing import pause_client, revoke_client
+from evidence.access.limiting import set_limits
+from evidence.models.refused import RefusedCall
+from tests.mcp_adapter import real
+from tests.mcp_adapter.hosts import refusal
+from tests.world import PERSONAL, World
+
+LIST = "/v1/streams/messages/records"
+
+
+def last() -> RefusedCall:
+    return RefusedCall.unscoped.latest("pk")
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "code", "clause"),
+    [
+        (LIST, {"fields": "id,from_email"}, "field_not_granted",
+         "Grant {} freezes the fields body_text, from_name, id, received_at, subject, thread_id; "
+         "“from_email” is not among them."),
+        (LIST, {"filter__size_bytes__gte": "1"}, "field_not_granted",
+         "Grant {} freezes the fields body_text, from_name, id, received_at, subject, thread_id; "
+         "“size_bytes” is not among them."),
+        ("/v1/streams/threads/records", {}, "grant_stream_not_allowed",
+         "Grant {} freezes the streams messages; “threads” is not among them."),
+        ("/v1/streams/transactions/records", {}, "not_found",
+         "The sources that are granted declare messages and threads, and nothing of the name asked for."),
+        (LIST, {"connection_id": "cin_bank"}, "connection_not_found",
+         "The grants of this token lead to the connections Personal mail and Work mail; the one asked "
+         "for is not among them, or does not have that stream."),
+        (f"{LIST}/m0", {"connection_id": PERSONAL}, "not_found",
+         "Grant {} shows the records of messages from 1 January 2026 on. Nothing of the id asked for is "
+         "among them: hidden, or not there."),
+        (f"{LIST}/m1", {}, "ambiguous_connection",
+         "The call fits several connections that are granted and names none."),
+        (LIST, {"limit": "-1"}, None, "No clause of a grant: the call itself could not be answered."),
+    ],
+)  # fmt: skip
+def test_each_refusal_is_kept_with_the_clause_that_decided(
+    world: World, path: str, query: dict[str, str], code: str | None, clause: str
+) -> None:
+    refused_call = world.get(path, **query)
+
+    row = last()
+    assert (row.code, row.request_id) == (
+        code or refused_call.error["code"],
+        refused_call.error["request_id"],
+    )
+    assert row.clause == clause.format(world.grants["bob"][0].pk)
+    assert row.client_id == world.packages["bob"].client_id
+    assert row.clause not in json.dumps(refused_call.body, ensure_ascii=False)
+
+
+def test_hidden_and_missing_are_told_alike(world: World) -> None:
+    told = []
+    for key in ("m0", "nothing"):
+        world.get(f"{LIST}/{key}", connection_id=PERSONAL)
+        told.append((last().clause, last().stream, last().param))
+    assert told[0] == told[1]
+
+
+def test_nothing_that_was_sent_is_kept(world: World) -> None:
+    secret = "heimlich"
+    for path, query in (
+        (LIST, {secret: "1"}),
+        (LIST, {"fields": secret}),
+        (LIST, {f"filter__{secret}": secret}),
+        (f"/v1/streams/{secret}/records", {}),
+        (f"{LIST}/{secret}", {}),
+        (LIST, {"cursor": secret}),
+        ("/v1/search", {"q": secret, "connection_id": secret}),
+        (f"/v1/{secret}", {}),
+    ):
+        assert 400 <= world.get(path, **query).status < 500
+
+    kept = json.dumps(list(RefusedCall.unscoped.values()), default=str)
+
+    assert RefusedCall.unscoped.count() == 7, "a route that is none asks nobody who they are"
+    assert secret not in kept
+    assert all(token not in kept for token in world.tokens.values())
+
+
+def test_a_tool_that_is_refused_is_found_by_its_request_id(world: World) -> None:
+    result = real.call(world.tokens["bob@mcp"], "query_records", stream="threads")
+
+    row = RefusedCall.unscoped.filter(request_id=refusal(result)["request_id"]).get()
+
+    assert (row.route, row.stream, row.code) == (
+        "mcp records",
+        "threads",
+        "grant_stream_not_allowed",
+    )
+
+
+def test_what_is_not_let_in_is_kept_where_the_client_is_known(world: World) -> None:
+    pause_client(world.packages["bob"].client_id, now=timezone.now())
+    assert world.get(LIST).status == 403
+    assert (last().code, last().clause) == (
+        "grant_paused", "Everything that this token stands for is paused.",
+    )  # fmt: skip
+    assert real.post(world.tokens["bob@mcp"]).status_code in (401, 403)
+    assert (last().route, last().code) == ("mcp", "grant_paused")
+    revoke_client(world.packages["bob"].client_id, now=timezone.now())
+    world.get(LIST)
+    assert last().code == "grant_revoked"
+    world.get(LIST, "bob@mcp")
+    assert last().clause == "The bearer token was issued for /mcp, not for /v1."
+    before = RefusedCall.unscoped.count()
+    for stranger in ("pdpp_at_unknown", None, "alice"):
+        world.get("/v1/streams/nothing/records", stranger)
+    assert RefusedCall.unscoped.count() == before, (
+        "nobody's calls, and the owner's own, are not kept"
+    )
+
+
+def test_a_limit_is_a_reason_too(world: World) -> None:
+    set_limits(world.grants["bob"][0].pk, {("records", "day"): 1}, now=timezone.now())
+    world.get(LIST)
+    assert last().code == "rate_limit_exceeded"
+    assert "1 records per day" in last().clause
+
+
+def test_what_is_answered_leaves_nothing(world: World) -> None:
+    assert world.get(LIST).status == 200
+    assert not RefusedCall.unscoped.exists()
+
+
+def test_a_client_that_is_refused_all_the_time_fills_no_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refused, "MOST_AN_HOUR", 3)
+    for _ in range(5):
+        assert world.get("/v1/streams/threads/records").status == 403
+    world.get("/v1/streams/nothing/records", "charlie")
+    assert RefusedCall.unscoped.count() == 4
+    RefusedCall.unscoped.update(at=timezone.now() - timedelta(hours=2))
+    world.get("/v1/streams/threads/records")
+    assert RefusedCall.unscoped.count() == 5
+
+
+def test_pruning_forgets_what_is_old_and_what_is_too_much(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refused, "MOST", 2)
+    for _ in range(5):
+        world.get("/v1/streams/threads/records")
+    newest: list[Any] = list(RefusedCall.unscoped.order_by("-pk").values_list("pk", flat=True))
+    RefusedCall.unscoped.filter(pk=newest[0]).update(at=timezone.now() - timedelta(days=31))
+    out = StringIO()
+
+    call_command("prune", stdout=out)
+
+    assert "3 refused calls" in out.getvalue()
+    assert [*RefusedCall.unscoped.order_by("-pk").values_list("pk", flat=True)] == newest[1:3]
