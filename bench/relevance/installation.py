@@ -23,6 +23,7 @@ def demo_life(kept_at: Path | None) -> Iterator[str]:
         os.environ |= {
             "DATABASE_URL": url(home / "pg"),
             "PDPP_DATABASE_POOL": "0",
+            "PDPP_TRIPWIRE_SHARE": "0",  # whoever is judged reads a lot
             "PDPP_VAR": str(home),
             "PDPP_SECRET_KEY": secrets.token_urlsafe(50),
         }

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from django.db import transaction
 
@@ -19,37 +19,53 @@ Limits: TypeAlias = Mapping[tuple[str, str], int]
 @transaction.atomic
 def set_limits(grant_id: str, wanted: Limits, *, now: datetime) -> None:
     """From the next request on exactly these limits hold. What was counted for one that stays, goes
-    on to count; a new one counts from now."""
-    Grant.unscoped.select_for_update(of=("self",)).get(pk=grant_id)
+    on to count; a new one counts from now.
+
+    Limits are taken hold of in the order in which reads do, and the grant not at all.
+    """
     rows = Quota.unscoped.filter(grant_id=grant_id)
-    standing = {(row.measure, row.period): row for row in rows.select_for_update().order_by("pk")}
-    gone = [row.pk for key, row in standing.items() if key not in wanted]
+    standing = list(rows.select_for_update().order_by("pk"))
+    gone = [row.pk for row in standing if (row.measure, row.period) not in wanted]
     rows.filter(pk__in=gone).delete()
-    for (measure, period), most in sorted(wanted.items()):
-        if (measure, period) in standing:
-            rows.filter(pk=standing[measure, period].pk).update(most=most)
-        else:
-            Quota.unscoped.create(
+    Quota.unscoped.bulk_create(
+        [
+            Quota(
                 grant_id=grant_id,
                 measure=measure,
                 period=period,
                 most=most,
                 since=_start(period, now),
             )
+            for (measure, period), most in sorted(wanted.items())
+        ],
+        update_conflicts=True,
+        unique_fields=["grant", "measure", "period"],
+        update_fields=["most"],
+    )
 
 
 @transaction.atomic
 def set_share(grant_id: str, share: int | None) -> None:
     """From the next answer on the grant is paused by itself at this percent of a stream, at 0 never,
     at None as all others are. What was read before counts."""
-    grant = Grant.unscoped.select_for_update(of=("self",)).get(pk=grant_id)
     if share == own_share_of(grant_id):
         return
-    Tripwire.unscoped.filter(grant=grant).delete()
-    if share is not None:
-        Tripwire.unscoped.create(grant=grant, share=share)
-    for stream in sorted(each["name"] for each in grant.streams):
-        Watch.unscoped.update_or_create(grant=grant, stream=stream, defaults={"slack": 0})
+    if share is None:
+        Tripwire.unscoped.filter(grant_id=grant_id).delete()
+    else:
+        Tripwire.unscoped.update_or_create(grant_id=grant_id, defaults={"share": share})
+    streams: list[dict[str, Any]] = Grant.unscoped.values_list("streams", flat=True).get(
+        pk=grant_id
+    )
+    Watch.unscoped.bulk_create(
+        [
+            Watch(grant_id=grant_id, stream=stream, slack=0)
+            for stream in sorted(each["name"] for each in streams)
+        ],
+        update_conflicts=True,
+        unique_fields=["grant", "stream"],
+        update_fields=["slack"],
+    )
 
 
 def own_share_of(grant_id: str) -> int | None:
@@ -81,7 +97,7 @@ def hand_on_limits(grant_id: str, *, to: str) -> None:
                 used=row.used,
                 since=row.since,
             )
-            for row in rows.select_for_update()
+            for row in rows
         ]
     )
 

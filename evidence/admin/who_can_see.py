@@ -57,6 +57,7 @@ def who_can_see(request: HttpRequest) -> HttpResponse:
     if connection is None or not _named(gate, place):
         raise Http404
     rows = grants_with_state(timezone.now()).filter(package__owner=owner())
+    rows = rows.order_by("package__client__display_name", "grant_id")
     standing = [*in_state(rows, State.ACTIVE), *in_state(rows, State.PAUSED)]
     found = [(grant, seen_through(grant, place)) for grant in standing]
     labels = connection_labels(owner().pk)
