@@ -24,6 +24,10 @@ def installation_key(var: Path, *, embedded: bool) -> str:
     if not path.exists():
         _write_once(path)
     kept = json.loads(path.read_text())
+    if "secret_key" not in kept:
+        raise ImproperlyConfigured(
+            f"{path} has no secret: it was made beside a PDPP_SECRET_KEY. Set that."
+        )
     return str(kept["secret_key"])
 
 

@@ -77,8 +77,7 @@ def alone(name: str) -> Iterator[None]:
 
 def _taken(key: int, *, quiet: bool = True) -> BaseDatabaseWrapper | None:
     """A connection whose open transaction holds the lock, None where another's does."""
-    own = connections.create_connection(DEFAULT_DB_ALIAS)
-    own.inc_thread_sharing()
+    own = _connection()
     try:
         own.set_autocommit(False)
         if _answer(own, TAKE, [key]):
@@ -88,6 +87,17 @@ def _taken(key: int, *, quiet: bool = True) -> BaseDatabaseWrapper | None:
             raise
     _end(own)
     return None
+
+
+def _connection() -> BaseDatabaseWrapper:
+    """One beside the pool: it is kept for long, and requests shall not wait for it."""
+    own = connections.create_connection(DEFAULT_DB_ALIAS)
+    options = {
+        name: value for name, value in own.settings_dict["OPTIONS"].items() if name != "pool"
+    }
+    own.settings_dict = own.settings_dict | {"OPTIONS": options}
+    own.inc_thread_sharing()
+    return own
 
 
 def _answer(own: BaseDatabaseWrapper, question: str, values: list[int]) -> object:

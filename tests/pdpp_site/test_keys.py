@@ -25,6 +25,15 @@ def test_two_installations_do_not_share_a_key(tmp_path: Path) -> None:
     assert one != other
 
 
+def test_keys_that_were_rotated_beside_a_secret_elsewhere_do_not_get_another(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "keys.json").write_text('{"rotated": {}}')
+
+    with pytest.raises(ImproperlyConfigured, match="PDPP_SECRET_KEY"):
+        keys.installation_key(tmp_path, embedded=True)
+
+
 def test_whoever_brings_a_database_must_bring_the_key(tmp_path: Path) -> None:
     with pytest.raises(ImproperlyConfigured, match="PDPP_SECRET_KEY"):
         keys.installation_key(tmp_path, embedded=False)

@@ -2,9 +2,10 @@
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections
 
 from pdpp_site import background, turns
 from pdpp_site.turns import Turn
@@ -73,6 +74,19 @@ def test_a_turn_keeps_nobody_waiting_and_no_old_rows(one: Turn) -> None:
     [(_, state, xmin, xid)] = holders()
 
     assert (state, xmin, xid) == ("idle in transaction", None, None)
+
+
+def test_a_turn_takes_no_connection_from_requests(
+    one: Turn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = connections.settings["default"]["OPTIONS"]
+    monkeypatch.setitem(options, "pool", {"min_size": 1, "max_size": 1})
+
+    assert one.is_ours()
+
+    held: Any = one._held
+    assert held.pool is None
+    assert holders()
 
 
 def test_a_turn_whose_connection_is_lost_goes_to_another(one: Turn, other: Turn) -> None:
