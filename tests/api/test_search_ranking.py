@@ -8,6 +8,8 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from evidence.access.issuing import GrantRequest
+from evidence.access.resolving import StreamRequest
 from evidence.analyser.lexemes import tier
 from tests.world import PERSONAL, WORK, World
 
@@ -110,6 +112,15 @@ def test_a_record_with_more_of_the_words_comes_before_one_that_says_one_loudly(
     answer = world.get("/v1/search", q="quokka zephyr unheardof")
     assert answer.ids == ["both", "loud"]
     assert answer.body["meta"]["match"] == "any_word"
+
+
+def test_equal_hits_come_newest_first_only_where_their_time_is_shown(world: World) -> None:
+    for key, day in (("a", DAYS[0]), ("b", DAYS[1])):
+        world.put((WORK, "messages", {"id": key, "received_at": day, "subject": "quokka"}))
+    subjects = StreamRequest(name="messages", fields=("id", "subject"))
+    world.grant("gina", GrantRequest(connection_ids=[WORK], streams=[subjects]))
+    assert world.get("/v1/search", "alice", q="quokka").ids == ["b", "a"]
+    assert world.get("/v1/search", "gina", q="quokka").ids == ["a", "b"]
 
 
 @pytest.mark.parametrize("q", ["when is the lease", "Wann ist die lease", "lease, with the or of"])
