@@ -4,8 +4,8 @@
 # make check  run every static check
 # make coverage  run the tests and say which lines they do not reach
 # make semantic  install what semantic and hybrid search need: a model that runs without a network
-# make mutants  plant faults in the wall; each must turn a test red. ARGS=--quick takes the few that
-#             name their test, ARGS="--lines evidence/access/rows.py" each line of a module
+# make mutants  plant faults in the wall; each must turn a test red. ARGS="some words" takes those of
+#             that description, ARGS="--lines evidence/access/rows.py" each line of a module
 # make conformance  run the official MCP conformance suite against a demo installation
 # make sign-in  install Node and the TypeScript SDK, so that make test signs in with that, too
 # make relevance  put the judged queries to search; ARGS="--json FILE" keeps the figures

@@ -1,23 +1,23 @@
 """Plant faults in a copy of the tree and see that a test fails: ``make mutants``.
 
 ``python -m tests.mutants [WORD…]`` plants the seeds, or only those whose description has one of the
-words. With ``--lines`` the words are modules (all of ``evidence/access`` without any), and the
-faults are their lines, each taken away alone. ``--quick`` plants the few seeds that name the test
-which finds them, and needs no run of all tests first.
+words; each names the test that finds it. With ``--lines`` the words are modules (all of
+``evidence/access`` without any), and the faults are their lines, each taken away alone: all tests
+run once first, to know which of them reach a line.
 """
 
 import argparse
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pdpp_site.embedded_postgres import EmbeddedPostgres, url
 from tests.mutants.faults import Fault, NotPlantable, deleted, seeded
-from tests.mutants.reaching import measured
+from tests.mutants.reaching import Reached, measured
 from tests.mutants.seeds import MUTANTS
-from tests.mutants.trying import copied
+from tests.mutants.trying import Tree, copied
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONTROLLED = 20
@@ -29,13 +29,12 @@ def main(arguments: Sequence[str]) -> int:
     """0 where each fault turned a test red."""
     parser = argparse.ArgumentParser(prog="make mutants ARGS=…")
     parser.add_argument("--lines", action="store_true", help="take lines away")
-    parser.add_argument("--quick", action="store_true", help="only seeds that name their test")
     parser.add_argument("words", nargs="*")
     asked = parser.parse_args(arguments)
-    faults, faulty = _lines(asked.words) if asked.lines else _seeds(asked.words, quick=asked.quick)
+    faults, faulty = _lines(asked.words) if asked.lines else _seeds(asked.words)
     for complaint in faulty:
         _say(f"NOT PLANTED  {complaint}")
-    survivors = _survivors(faults, quick=asked.quick)
+    survivors = _survivors(faults, named=not asked.lines)
     _say(f"{len(faults) - survivors} killed, {survivors} survived, {len(faulty)} not planted")
     return 1 if survivors or faulty else 0
 
@@ -47,10 +46,10 @@ def _lines(words: Sequence[str]) -> tuple[list[Fault], list[str]]:
     return list(deleted(modules, root=ROOT)), []
 
 
-def _seeds(words: Sequence[str], *, quick: bool) -> tuple[list[Fault], list[str]]:
+def _seeds(words: Sequence[str]) -> tuple[list[Fault], list[str]]:
     faults, faulty = [], []
     for seed in MUTANTS:
-        if (words and not any(word in seed.wrong for word in words)) or (quick and not seed.quick):
+        if words and not any(word in seed.wrong for word in words):
             continue
         try:
             faults.append(seeded(seed, root=ROOT))
@@ -59,25 +58,32 @@ def _seeds(words: Sequence[str], *, quick: bool) -> tuple[list[Fault], list[str]
     return faults, faulty
 
 
-def _survivors(faults: Sequence[Fault], *, quick: bool) -> int:
+def _survivors(faults: Sequence[Fault], *, named: bool) -> int:
     home = Path(tempfile.mkdtemp(prefix="pdpp-mutants-"))
     server = EmbeddedPostgres(home / "pg", scratch=True)
     server.start()
     try:
         tree = copied(ROOT, home, name="faulty", database=url(home / "pg"))
-        reached = None if quick else measured(tree.path, tree.environment, where=WATCHED)
-        survivors = 0
-        for number, fault in enumerate(faults):
-            if number % (CONTROLLED if reached else 1) == 0 and not tree.is_sound(reached, fault):
-                raise RuntimeError(f"The sound tree fails before {fault.wrong}")
-            killed = tree.kills(fault, reached, root=ROOT)
-            survivors += not killed
-            _say(f"{'killed  ' if killed else 'SURVIVED'}  {fault.wrong}")
-        tree.nursery.terminate()
-        return survivors
+        with tree.nursery:
+            reached = None if named else measured(tree.path, tree.environment, where=WATCHED)
+            return sum(not killed for killed in _tried(tree, faults, reached))
     finally:
         server.stop()
         shutil.rmtree(home, ignore_errors=True)
+
+
+def _tried(tree: Tree, faults: Sequence[Fault], reached: Reached | None) -> Iterator[bool]:
+    """Whether each was killed; raises ``RuntimeError`` where its tests fail without it, too."""
+    sound = set[tuple[str, ...]]()
+    for number, fault in enumerate(faults):
+        if number % CONTROLLED == 0:
+            sound.clear()
+        if fault.first not in sound and not tree.is_sound(reached, fault):
+            raise RuntimeError(f"The sound tree fails before {fault.wrong}")
+        sound.add(fault.first)
+        killed = tree.kills(fault, reached, root=ROOT)
+        _say(f"{'killed  ' if killed else 'SURVIVED'}  {fault.wrong}")
+        yield killed
 
 
 def _say(line: str) -> None:

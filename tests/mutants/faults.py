@@ -34,7 +34,7 @@ def seeded(seed: Mutant, *, root: Path) -> Fault:
         raise NotPlantable(f"{seed.wrong}: {seed.path} has no {seed.old!r}")
     line = before.count("\n") + 1 + (len(seed.old) - len(seed.old.lstrip("\n")))
     wrong = sound.replace(seed.old, seed.new, 1)
-    return Fault(seed.wrong, seed.path, line, wrong, (seed.by,) if seed.by else ())
+    return Fault(seed.wrong, seed.path, line, wrong, (seed.by,))
 
 
 def deleted(paths: Iterable[str], *, root: Path) -> Iterator[Fault]:

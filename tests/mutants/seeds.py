@@ -8,13 +8,8 @@ class Mutant(NamedTuple):
     path: str
     old: str
     new: str
-    by: str = ""
-    """The test to begin with, where somebody knows it."""
-
-    @property
-    def quick(self) -> bool:
-        """Whether it belongs to the short form: found at once, by a test that it names."""
-        return self.by != ""
+    by: str
+    """The test that finds it, or the file of tests."""
 
 
 ACCESS = "evidence/access/"
