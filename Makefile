@@ -2,10 +2,12 @@
 # make test   run the tests, on a database of their own unless DATABASE_URL is set; ARGS goes to
 #             pytest: make test ARGS="-n0 -k set_up"
 # make check  run every static check
+# make audit  ask what is known against the installed packages, where pip-audit's service can be reached
 # make coverage  run the tests and say which lines they do not reach
 # make semantic  install what semantic and hybrid search need: a model that runs without a network
 # make mutants  plant faults in the wall; each must turn a test red. ARGS="some words" takes those of
 #             that description, ARGS="--lines evidence/access/rows.py" each line of a module
+# make faults  kill, restart, fill, starve and slow down real servers under load; some minutes
 # make conformance  run the official MCP conformance suite against a demo installation
 # make sign-in  install Node and the TypeScript SDK, so that make test signs in with that, too
 # make relevance  put the judged queries to search; ARGS="--json FILE" keeps the figures
@@ -21,7 +23,10 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-.PHONY: screenshots agent-eval bench conformance coverage import-large mutants relevance semantic run sign-in test check format clean
+# Where no key and no password may stand; tests make up theirs.
+TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench demo deploy docs evidence manage.py mcp_adapter pdpp_site
+
+.PHONY: screenshots agent-eval audit bench conformance coverage faults import-large mutants relevance semantic run sign-in test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -41,12 +46,19 @@ check: .venv/development
 	PDPP_SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(50))') \
 	$(BIN)/python manage.py check --deploy --fail-level WARNING
 	$(BIN)/deptry .
+	find $(TREE) -type f -not -name '*.pyc' -exec $(BIN)/detect-secrets-hook --baseline .secrets.baseline {} +
+
+audit: .venv/audit
+	.ci/audit
 
 coverage: .venv/development
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n auto $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
+
+faults: .venv/development
+	$(BIN)/python -m pytest -n0 -p no:randomly -m faults tests/faults $(ARGS)
 
 mutants: .venv/development
 	$(BIN)/python -m tests.mutants $(ARGS)
@@ -97,6 +109,10 @@ clean:
 
 .venv/development: pyproject.toml .venv/semantic
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	touch $@
+
+.venv/audit: pyproject.toml .venv/runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group audit
 	touch $@
 
 .venv/conformance: pyproject.toml .venv/runtime

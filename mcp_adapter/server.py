@@ -17,14 +17,15 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcp_adapter import resources
+from mcp_adapter import measures, resources
 from mcp_adapter.errors import AdapterError, ToolError
 from mcp_adapter.json_text import dumps
+from mcp_adapter.measures import Outcome
 from mcp_adapter.raw_results import handed_over
 from mcp_adapter.registry import READ
 from mcp_adapter.rest import Refused, Rest
 from mcp_adapter.surface import Surface
-from mcp_adapter.tool import Result
+from mcp_adapter.tool import Result, Tool
 
 Answered = TypeVar("Answered")
 Context: TypeAlias = ServerRequestContext[Any, Any]
@@ -61,10 +62,16 @@ class _Adapter:
         tools = self.surface.tools
         tool = tools.get(params["name"])
         if tool is None:
+            measures.CALLS.labels(measures.UNKNOWN, "refused").inc()
             raise MCPError(
                 code=types.INVALID_PARAMS, message=f"Unknown tool. Tools: {', '.join(tools)}"
             )
-        arguments = params.get("arguments") or {}
+        with measures.measured(tool.name) as outcome:
+            return await self._called(ctx, tool, params.get("arguments") or {}, outcome)
+
+    async def _called(
+        self, ctx: Context, tool: Tool, arguments: Mapping[str, Any], outcome: Outcome
+    ) -> str:
         try:
             result = await self.offload(
                 lambda: tool(
@@ -75,10 +82,13 @@ class _Adapter:
                 )
             )
         except Refused as refused:
+            outcome.word = "refused"
             return _failure(ToolError({"error": refused.error}))
         except ToolError as error:
+            outcome.word = "refused"
             return _failure(error)
         except Exception:  # noqa: BLE001 - the model gets an answer, the log the reason
+            outcome.word = "failed"
             # The traceback goes to the log; the model learns that it was not its fault.
             _log.exception("tool %s failed", tool.name)
             return _failure(_internal(tool.name))

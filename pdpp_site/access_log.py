@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Iterator
 
+from pdpp_site import metrics
 from pdpp_site.routes import route
 from pdpp_site.wsgi_bridge import Message, Scope, Send
 
@@ -17,8 +18,10 @@ logger = logging.getLogger("pdpp.access")
 
 @contextlib.contextmanager
 def noted(scope: Scope, send: Send) -> Iterator[Send]:
-    """A ``send`` that remembers the status; the line is written when the block ends."""
+    """A ``send`` that remembers the status; the line is written, and the request counted, when the
+    block ends."""
     began = time.perf_counter()
+    metrics.RUNNING.inc()
     status = 0
 
     async def noting(message: Message) -> None:
@@ -31,7 +34,9 @@ def noted(scope: Scope, send: Send) -> Iterator[Send]:
         yield noting
     finally:
         took = (time.perf_counter() - began) * 1000
+        metrics.RUNNING.dec()
         where = route(scope["path"])
+        metrics.note(method=scope["method"], route=where, status=status, seconds=took / 1000)
         logger.info(
             "%s %s %s %.0f ms",
             scope["method"],

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import connection
 from django.utils import timezone
 
 from evidence.access.bookmarks import forget_bookmarks
@@ -24,7 +24,7 @@ from evidence.storing.embedding import embed_missing
 from evidence.storing.passages import prepare
 from evidence.storing.pruning import ORPHAN_AGE, prune_changes, prune_orphans
 from evidence.storing.reindexing import pending, reindex
-from pdpp_site import turns
+from pdpp_site import metrics, turns
 
 logger = logging.getLogger(__name__)
 
@@ -108,16 +108,20 @@ def going_on(
 
 
 def _again(job: Job, stop: threading.Event, pause: float, may: Callable[[], bool]) -> None:
+    name = getattr(job, "__name__", "job")
     while not stop.is_set():
-        if not may():
-            stop.wait(turns.ASK_SECONDS)
-            continue
         try:
+            if not may():
+                stop.wait(turns.ASK_SECONDS)
+                continue
             for _ in job():
                 if stop.is_set() or not may():
                     break
-        except DatabaseError as error:
+            metrics.BACKGROUND.labels(name, "succeeded").inc()
+            metrics.SUCCEEDED.labels(name).set_to_current_time()
+        except Exception as error:  # noqa: BLE001 - no failure ends this work for good
             # Without its text, which may quote a record.
+            metrics.BACKGROUND.labels(name, "failed").inc()
             logger.warning("background work failed and goes on later: %s", type(error).__name__)
         finally:
             connection.close()

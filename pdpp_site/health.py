@@ -1,6 +1,6 @@
 """Whether this installation can serve: the database answers, and its tables are today's."""
 
-from django.db import DatabaseError, connection
+from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 
 
@@ -12,7 +12,7 @@ def unready() -> str | None:
     try:
         executor = MigrationExecutor(connection)
         behind = executor.migration_plan(executor.loader.graph.leaf_nodes())
-    except DatabaseError:
+    except Error:
         return "The database does not answer."
     finally:
         connection.close()

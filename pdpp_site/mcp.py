@@ -4,7 +4,7 @@ import functools
 import secrets
 
 from django.conf import settings
-from django.db import DatabaseError
+from django.db import Error
 from django.utils import timezone
 
 from evidence.access import tokens
@@ -60,7 +60,7 @@ def authenticate(bearer: str | None, *, resource: str = RESOURCE) -> Scope:
         if bearer is None:
             raise AuthenticationRequired
         return releasing(lambda: tokens.authenticate(bearer, resource=resource, now=timezone.now()))
-    except (Refusal, DatabaseError) as error:
+    except (Refusal, Error) as error:
         refusal = errors.as_refusal(error)
         request_id = f"req_{secrets.token_hex(10)}"
         releasing(lambda: note_unlet(refusal, route="mcp", request_id=request_id))

@@ -8,9 +8,10 @@ import re
 from django.conf import settings
 from django.urls import Resolver404, resolve
 
+from mcp_adapter.transport import EVENT_PATHS
 from mcp_adapter.transport import PATHS as MCP_PATHS
 
-OWN = frozenset({"/healthz", "/readyz", "/metrics", *MCP_PATHS})
+OWN = frozenset({"/healthz", "/readyz", "/metrics", *MCP_PATHS, *EVENT_PATHS})
 """What the site answers before Django."""
 ELSE = "/…"
 _CONVERTER = re.compile(r"<(?:\w+:)?(\w+)>")

@@ -42,6 +42,7 @@ PDPP_TRIPWIRE_HOURS = env.int("PDPP_TRIPWIRE_HOURS", default=24)
 PDPP_TRIPWIRE_RECORDS = env.int("PDPP_TRIPWIRE_RECORDS", default=1000)
 PDPP_MAIL_URL = env.str("PDPP_MAIL_URL", default="")
 PDPP_MAIL_TO = env.str("PDPP_MAIL_TO", default="")
+PDPP_METRICS_TOKEN = env.str("PDPP_METRICS_TOKEN", default="")
 PDPP_DEBUG = env.bool("PDPP_DEBUG", default=False)
 
 # --- modes -------------------------------------------------------------------------------------
@@ -53,16 +54,9 @@ HTTPS = PDPP_PUBLIC_URL.startswith("https://")
 DEBUG = PDPP_DEBUG
 SECRET_KEY = PDPP_SECRET_KEY or keys.installation_key(PDPP_VAR, embedded=EMBEDDED)
 PDPP_ROTATED_KEYS = rotating.rotated(PDPP_VAR)
+_PUBLIC_HOST = split_domain_port(urlsplit(PDPP_PUBLIC_URL).netloc)[0]
 ALLOWED_HOSTS = [
-    *dict.fromkeys(
-        [
-            split_domain_port(urlsplit(PDPP_PUBLIC_URL).netloc)[0],
-            *PDPP_ALLOWED_HOSTS,
-            "127.0.0.1",
-            "localhost",
-            "[::1]",
-        ]
-    )
+    *dict.fromkeys([_PUBLIC_HOST, *PDPP_ALLOWED_HOSTS, "127.0.0.1", "localhost", "[::1]"])
 ]
 CSRF_TRUSTED_ORIGINS = [PDPP_PUBLIC_URL, *([] if HTTPS else [f"http://localhost:{PDPP_PORT}"])]
 
@@ -77,6 +71,9 @@ INSTALLED_APPS = [
     "oauth2_provider",
     "procrastinate.contrib.django",
     "rest_framework",
+    "django_otp",
+    "django_otp.plugins.otp_static",
+    "django_otp.plugins.otp_totp",
     "drf_spectacular_sidecar",
     # Simple: nothing is registered with it but what evidence.admin registers with its own site.
     "django.contrib.admin.apps.SimpleAdminConfig",
@@ -95,6 +92,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django_otp.middleware.OTPMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
 ]
@@ -145,6 +143,9 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 LOGIN_URL = "login"
+OTP_TOTP_ISSUER = "PDPP"
+# How often one may try is counted by evidence.consent.attempts, for every step of signing in alike.
+OTP_TOTP_THROTTLE_FACTOR = OTP_STATIC_THROTTLE_FACTOR = 0
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
 TIME_ZONE = "UTC"

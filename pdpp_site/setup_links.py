@@ -14,7 +14,7 @@ from django.contrib.auth import get_user_model
 from django.db import transaction
 
 from evidence.access.secrets import key_for
-from evidence.consent import attempts
+from evidence.consent import attempts, second_factor
 from evidence.models.owners import SetupLink, the_owner
 
 if TYPE_CHECKING:
@@ -56,7 +56,8 @@ def owner_account(now: datetime) -> "User | None":
 
 @transaction.atomic
 def use(token: str, *, username: str, password: str, now: datetime) -> "User":
-    """Set the owner's user name and password, which signs out every session. Works once.
+    """Set the owner's user name and password, which signs out every session and ends the second
+    factor: who has the link has the server. Works once.
 
     Raises ``LinkEndedError``.
     """
@@ -70,6 +71,7 @@ def use(token: str, *, username: str, password: str, now: datetime) -> "User":
     user.is_active = user.is_staff = user.is_superuser = True
     user.set_password(password)
     user.save()
+    second_factor.forget(user)
     owner.user = user
     owner.save(update_fields=["user"])
     link.used_at = now

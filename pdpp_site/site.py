@@ -1,7 +1,8 @@
 """One process, one port: who answers which request.
 
 ``/mcp`` and ``/mcp/events`` go to the MCP transport, everything else to Django's WSGI application in a pool of
-threads. ``/healthz`` says that the process runs, ``/readyz`` that it can serve.
+threads. ``/healthz`` says that the process runs, ``/readyz`` that it can serve,
+``/metrics`` how it fares.
 """
 
 import asyncio
@@ -18,10 +19,10 @@ from django.http.request import split_domain_port, validate_host
 
 from evidence import limits
 from evidence.api import errors
-from evidence.refusals import MisdirectedRequest, Refusal
+from evidence.refusals import Code, MisdirectedRequest, Refusal
 from mcp_adapter.transport import EVENT_PATHS, McpEndpoint
 from mcp_adapter.transport import PATHS as MCP_PATHS
-from pdpp_site import access_log, headers, health
+from pdpp_site import access_log, headers, health, metrics
 from pdpp_site.waits import Waits, asks_to_wait
 from pdpp_site.wsgi_bridge import Message, Receive, Scope, Send, WsgiApplication, WsgiBridge
 
@@ -31,6 +32,12 @@ READY_SECONDS = 3
 # Whoever shows no token has nothing to upload but a form.
 FORM_BYTES = 2 * 1024 * 1024
 IMPORTS = "/admin/evidence/importrun/"
+
+
+class NotForYou(Refusal):
+    """Metrics are for programs on this machine, or for whoever holds PDPP_METRICS_TOKEN."""
+
+    code = Code.PERMISSION_ERROR
 
 
 class Site:
@@ -82,6 +89,8 @@ class Site:
             await self._answer_ready(send)
         elif not _host_allowed(scope):
             await _refuse(send, MisdirectedRequest())
+        elif path == "/metrics":
+            await self._answer_metrics(scope, send)
         elif path in MCP_PATHS:
             await self._endpoint.app(scope, receive, send)
         elif self._events is not None and path in EVENT_PATHS:
@@ -119,6 +128,13 @@ class Site:
             await _send_json(send, status=200, body={"status": "ready"})
         else:
             await _send_json(send, status=503, body={"status": "unready", "reason": reason})
+
+    async def _answer_metrics(self, scope: Scope, send: Send) -> None:
+        if metrics.may_ask(scope):
+            content, kind = await asyncio.to_thread(metrics.written)
+            await _send(send, status=200, content=content, kind=kind)
+        else:
+            await _refuse(send, NotForYou())
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
@@ -179,9 +195,19 @@ async def _refuse(send: Send, refusal: Refusal) -> None:
 async def _send_json(
     send: Send, *, status: int, body: Any, more: Mapping[str, str] | None = None
 ) -> None:
-    content = orjson.dumps(body)
+    await _send(send, status=status, content=orjson.dumps(body), more=more)
+
+
+async def _send(
+    send: Send,
+    *,
+    status: int,
+    content: bytes,
+    kind: str = "application/json",
+    more: Mapping[str, str] | None = None,
+) -> None:
     sent = {
-        "content-type": "application/json",
+        "content-type": kind,
         "content-length": str(len(content)),
         "cache-control": "no-store",
     } | dict(more or {})

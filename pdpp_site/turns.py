@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from django.db import DEFAULT_DB_ALIAS, DatabaseError, connections
+from django.db import DEFAULT_DB_ALIAS, Error, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class Turn:
         if self._held is not None:
             try:
                 _answer(self._held, STILL_THERE, [])
-            except DatabaseError:
+            except Error:
                 self._let_go()
         if self._held is None:
             self._held = _taken(_key(self._name))
@@ -82,7 +82,7 @@ def _taken(key: int, *, quiet: bool = True) -> BaseDatabaseWrapper | None:
         own.set_autocommit(False)
         if _answer(own, TAKE, [key]):
             return own
-    except DatabaseError:
+    except Error:
         if not quiet:
             raise
     _end(own)
@@ -107,7 +107,7 @@ def _answer(own: BaseDatabaseWrapper, question: str, values: list[int]) -> objec
 
 
 def _end(own: BaseDatabaseWrapper) -> None:
-    with contextlib.suppress(DatabaseError):
+    with contextlib.suppress(Error):
         own.rollback()
     own.close()
 

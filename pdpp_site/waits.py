@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl
 
-from django.db import DatabaseError
+from django.db import Error
 
 from evidence import limits
 from evidence.access.heads import latest_changes
@@ -112,7 +112,7 @@ class Waits:
         loop = asyncio.get_running_loop()
         while self._waiting and not self._ended:
             wanted = {each for waiting in self._waiting.values() for each in waiting.wish.seen}
-            with contextlib.suppress(DatabaseError):
+            with contextlib.suppress(Error):
                 latest = await loop.run_in_executor(self._thread, _latest, wanted)
                 self._wake(latest)
             await asyncio.sleep(self._poll)

@@ -101,6 +101,11 @@ YOUR_ACCOUNT = (
         "evidence_erasures",
     ),
     Entry("Change password", "A new password for these pages.", "password_change"),
+    Entry(
+        "Second factor",
+        "Ask for a code of your phone as well, so that a password alone opens nothing.",
+        "second_factor",
+    ),
     Entry("Accounts", "Who can sign in here.", "auth_user_changelist"),
 )
 SECTIONS = (

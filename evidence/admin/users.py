@@ -5,9 +5,11 @@ from typing import Any
 from django.contrib.admin import register
 from django.contrib.auth.models import User
 from django.http import HttpRequest
+from django.urls import URLPattern, path
 from typing_extensions import override
 
 from evidence.admin.base import OwnerAdmin
+from evidence.admin.second_factor_page import second_factor_page
 from evidence.admin.site import owner_site
 from evidence.consent.wording import with_code
 
@@ -20,12 +22,17 @@ class AccountAdmin(OwnerAdmin[User]):
     fields = ("username", "is_active", "is_superuser", "last_login", "date_joined")
 
     @override
+    def get_urls(self) -> list[URLPattern]:
+        own = self.admin_site.admin_view(second_factor_page)
+        return [path("second-factor/", own, name="second_factor"), *super().get_urls()]
+
+    @override
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
         about = with_code(
             "Who can sign in here. Only accounts that are marked as superuser see anything."
-            " For a lost password run {} on the server.",
+            " For a lost password or a lost phone run {} on the server.",
             "manage.py setup-link",
         )
         return super().changelist_view(request, {"title": "Accounts", "about": about})

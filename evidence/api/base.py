@@ -18,6 +18,7 @@ from django.db import DatabaseError, InterfaceError, transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
+from prometheus_client import Counter
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -45,6 +46,8 @@ from evidence.refusals import (
 )
 
 logger = logging.getLogger(__name__)
+
+WITHHELD = Counter("pdpp_answers_withheld", "Answers that could not be written to the ledger")
 
 READS = frozenset({"GET", "HEAD"})
 PDPP_VERSION = "2026-04-06"
@@ -174,6 +177,7 @@ class GrantedView(PublicView):
                 self._account_for(response)
         except Exception as error:
             logger.exception("An answer could not be written to the ledger and was withheld.")
+            WITHHELD.inc()
             self.withheld = _unwritten(error)
         return response if self.withheld is None else super().dispatch(request, *args, **kwargs)
 

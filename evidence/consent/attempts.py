@@ -18,7 +18,7 @@ from django.db import transaction
 from evidence.access.secrets import digest_for
 from evidence.models.attempts import Attempts
 
-FREE = {"account": 5, "browser": 10, "address": 30}
+FREE = {"account": 5, "second factor": 5, "browser": 10, "address": 30}
 """So many failures of each cost nothing; the next one makes the one after it wait."""
 FIRST_WAIT = timedelta(seconds=30)
 LONGEST_WAIT = timedelta(minutes=15)

@@ -11,14 +11,14 @@ from django.core import signing
 from django.http import HttpRequest, HttpResponseBase
 
 from evidence.access.secrets import digest_for
-from evidence.consent.attempts import Subject, account, address
+from evidence.consent.attempts import Subject, address
 
 LIFETIME_SECONDS = 365 * 24 * 3600
 SALT = "pdpp/known browser"
 
 
-def subjects(request: HttpRequest, name: str) -> tuple[Subject, ...]:
-    """Whose failure it is when somebody fails to sign in as ``name``."""
+def subjects(request: HttpRequest, name: str, *, kind: str = "account") -> tuple[Subject, ...]:
+    """Whose failure it is when somebody fails to sign in as ``name``; ``kind`` says at which step."""
     try:
         known, whose = signing.loads(
             request.COOKIES.get(_cookie_name(), ""), salt=SALT, max_age=LIFETIME_SECONDS
@@ -27,7 +27,7 @@ def subjects(request: HttpRequest, name: str) -> tuple[Subject, ...]:
         known, whose = "", ""
     if known and whose == _mark(name):
         return (Subject("browser", str(known)),)
-    return (account(name), address(request.META.get("REMOTE_ADDR", "")))
+    return (Subject(kind, name.casefold()), address(request.META.get("REMOTE_ADDR", "")))
 
 
 def remember(response: HttpResponseBase, name: str) -> None:

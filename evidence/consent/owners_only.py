@@ -9,6 +9,8 @@ from django.contrib.auth.models import AnonymousUser, User
 from django.contrib.auth.views import redirect_to_login
 from django.http import HttpRequest, HttpResponseBase
 
+from evidence.consent import second_factor
+
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 
 # Records are shown here, so whatever one of them might smuggle in has nowhere to load from.
@@ -26,9 +28,16 @@ POLICY = "; ".join(
 )
 
 
-def is_owner(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether somebody may see everything here. Being staff is not enough."""
+def is_owners_account(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Whether an account is one of the owner's. Being staff is not enough."""
     return isinstance(user, User) and user.is_active and user.is_staff and user.is_superuser
+
+
+def is_owner(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Whether somebody may see everything here: with the second factor, where there is one."""
+    if not isinstance(user, User) or not is_owners_account(user):
+        return False
+    return second_factor.has_passed(user) or not second_factor.is_enrolled(user)
 
 
 def fenced(view: View) -> View:

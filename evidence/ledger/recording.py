@@ -9,16 +9,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 import orjson
+from django.db import transaction
+from prometheus_client import Counter as Metric
 
 from evidence.access.charging import Amount, charge
 from evidence.access.scope import Scope
 from evidence.access.statements import Fragment, fetched_by_one_plan
 from evidence.ledger.entries import GENESIS, Entry, Head, Shown, by_chain, seal
 from evidence.ledger.tripwire import first_slack, look_into
+
+ROWS = Metric("pdpp_ledger_rows", "Rows of the ledger that were written")
 
 Key = tuple[str, str, str]
 
@@ -120,6 +125,8 @@ def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
         for pseudonyms in [_named(chains[head.chain], names)]
     ]
     look_into(scope, _add(entries, _by_stream(scope, chains)), now=now)
+    # What is rolled back was not shown either.
+    transaction.on_commit(partial(ROWS.inc, len(entries)))
 
 
 def _take_hold(

@@ -66,14 +66,13 @@ class Written:
 def failures_told() -> Iterator[None]:
     """Turns what the database cannot do into ``IngestStorageError``.
 
-    The error itself may quote a record, so only its class and first sentence are logged.
+    The words of the error may quote a record, so only its code is logged.
     """
     try:
         yield
     except DatabaseError as error:
-        first = str(error).partition("\n")[0]
         # Without the traceback, which would quote what this leaves out.
-        logger.error("a batch was not stored: SQLSTATE %s, %s", _sqlstate(error), first)  # noqa: TRY400
+        logger.error("a batch was not stored: SQLSTATE %s", _sqlstate(error))  # noqa: TRY400
         raise IngestStorageError from None
 
 

@@ -18,6 +18,7 @@ SIGN_INS = ACCESS + "authorizations/"
 READING = "evidence/reading/"
 PAGES = "evidence/consent/"
 REVIEW = "tests/consent/test_review.py::"
+SECOND = "tests/consent/test_second_factor.py"
 WHOLE_RUN = "tests/pdpp_site/test_nothing_personal_in_the_log.py"
 TRIPWIRE = "tests/ledger/test_tripwire.py::"
 REFUSED = "tests/api/test_refused_calls.py::"
@@ -344,6 +345,26 @@ MUTANTS = (
     Mutant("a paused grant goes on", ACCESS + "tokens.py",
         "reading = [row for row in alive if not row[6]]", "reading = alive",
         by=CONNECTED + "test_a_paused_app_reads_nothing_from_the_next_request_until_it_is_resumed"),
+    Mutant("a password alone opens the pages", PAGES + "owners_only.py",
+        "return second_factor.has_passed(user) or not second_factor.is_enrolled(user)", "return True",
+        by=SECOND),
+    Mutant("a phone that was not finished signs in", PAGES + "second_factor.py",
+        "filter(user=user, confirmed=True).first()\n    return device", "filter(user=user).first()\n    return device",
+        by=SECOND),
+    Mutant("the session keeps its name at the second step", PAGES + "authorizing/second_step.py",
+        "    request.session.cycle_key()\n", "", by=SECOND),
+    Mutant("recovery codes are kept as they are", PAGES + "second_factor.py",
+        'return base64.b32encode(digest_for("recovery code", _plain(code))[:10]).decode().lower()',
+        "return _plain(code)", by=SECOND),
+    Mutant("the second factor can be guessed for ever", PAGES + "authorizing/second_step.py",
+        'raise ValidationError(str(refusal), code="throttled") from None', "attempt = attempts.Attempt(())",
+        by=SECOND),
+    Mutant("a set-up link leaves the lost phone in charge", "pdpp_site/setup_links.py",
+        "    second_factor.forget(user)\n", "", by=SECOND),
+    Mutant("metrics are for everybody behind a proxy", "pdpp_site/metrics.py",
+        " and not FORWARDED & headers.keys()", "", by="tests/pdpp_site/test_metrics.py"),
+    Mutant("metrics name what a stranger typed", "pdpp_site/metrics.py",
+        'method if method in METHODS else "other"', "method", by="tests/pdpp_site/test_metrics.py"),
     Mutant("nobody waits who guesses passwords", PAGES + "attempts.py",
         "if wait > timedelta(0):", "if False:",
         by="tests/consent/test_attempts.py"),

@@ -3,7 +3,6 @@
 import contextlib
 import http.client
 import os
-import socket
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pdpp_site.embedded_postgres import EmbeddedPostgres
+from tests.pdpp_site.web import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 # Far more than it takes; a busy machine shall not fail the test.
@@ -93,12 +93,9 @@ class Running:
 
 
 @contextlib.contextmanager
-def installed() -> Iterator[Installation]:
-    with tempfile.TemporaryDirectory(prefix="pdpp-") as directory:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        yield Installation(Path(directory) / "var", port)
+def installed(within: Path | None = None) -> Iterator[Installation]:
+    with tempfile.TemporaryDirectory(prefix="pdpp-", dir=within) as directory:
+        yield Installation(Path(directory) / "var", free_port())
 
 
 @contextlib.contextmanager

@@ -41,6 +41,7 @@ class Run:
     cast: Cast
     marks: Marks
     link: str
+    metrics: list[str] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +56,7 @@ def run() -> Iterator[Run]:
             _pages_and_consent(run)
             _malformed(run)
             _failures(run)
+            run.metrics.append(httpx2.get(f"{cast.origin}/metrics").text)
         yield run
 
 
@@ -204,6 +206,20 @@ def test_no_line_has_anything_that_anybody_sent_or_was_given(run: Run) -> None:
 
     assert len(secrets) > 50
     assert [each for each in secrets if each in printed] == []
+
+
+def test_metrics_have_nothing_of_it_either(run: Run) -> None:
+    [metrics] = run.metrics
+    secrets = [*run.marks.made, *run.cast.tokens.values(), "messages", "cin_personal", "alice"]
+
+    assert [each for each in secrets if each in metrics] == []
+    assert 'pdpp_mcp_tool_calls_total{outcome="refused",tool="unknown"} 1.0' in metrics
+    assert 'pdpp_mcp_tool_calls_total{outcome="succeeded",tool="search"}' in metrics
+    assert 'route="/v1/streams/{stream}/records/{record_id}",status="2xx"' in metrics
+    assert 'pdpp_background_runs_total{job="upkeep",outcome="succeeded"} 1.0' in metrics
+    assert re.search(r"^pdpp_database_pool_max 16.0$", metrics, re.MULTILINE)
+    assert re.search(r"^pdpp_ledger_rows_total [1-9]", metrics, re.MULTILINE)
+    assert re.search(r"^pdpp_answers_withheld_total [1-9]", metrics, re.MULTILINE)
 
 
 def test_the_log_of_the_database_has_nothing_either(run: Run) -> None:

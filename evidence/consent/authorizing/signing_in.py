@@ -7,13 +7,15 @@ from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.models import User
 from django.contrib.auth.views import LoginView
 from django.core.exceptions import ValidationError
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.urls import reverse_lazy
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.consent import attempts, known_browsers
-from evidence.consent.owners_only import fenced, is_owner
+from evidence.consent import attempts, known_browsers, second_factor
+from evidence.consent.authorizing.second_step import second_step
+from evidence.consent.owners_only import fenced, is_owner, is_owners_account
 
 
 class OwnersForm(AdminAuthenticationForm):
@@ -40,7 +42,7 @@ class OwnersForm(AdminAuthenticationForm):
     @override
     def confirm_login_allowed(self, user: User) -> None:
         super().confirm_login_allowed(user)
-        if not is_owner(user):
+        if not is_owners_account(user):
             raise self.get_invalid_login_error()
 
 
@@ -55,8 +57,17 @@ class SignIn(LoginView):
         return super().get_context_data(**kwargs) | {"stranger": stranger}
 
     @override
+    def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        user = request.user
+        if is_owners_account(user) and not is_owner(user):
+            return redirect(second_step(self.get_success_url()))
+        return super().get(request, *args, **kwargs)
+
+    @override
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_valid(form)
+        if second_factor.is_enrolled(form.get_user()):
+            return redirect(second_step(self.get_success_url()))
         known_browsers.remember(response, form.get_user().get_username())
         return response
 

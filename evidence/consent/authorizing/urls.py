@@ -9,12 +9,14 @@ from evidence.consent.authorizing.introspect import introspect
 from evidence.consent.authorizing.metadata import authorization_server
 from evidence.consent.authorizing.pushed import push
 from evidence.consent.authorizing.register import register
+from evidence.consent.authorizing.second_step import second
 from evidence.consent.authorizing.signing_in import sign_in
 from evidence.consent.authorizing.token import revoke, token
 
 urlpatterns = [
     path(".well-known/oauth-authorization-server", authorization_server),
     path("login", sign_in, name="login"),
+    path("login/second", second, name="login-second"),
     path("oauth/authorize", authorize, name="authorize"),
     path("oauth/token", token),
     path("oauth/revoke", revoke),

@@ -20,6 +20,7 @@ from pdpp_site import (
     background,
     demo_life,
     health,
+    reviving,
     serving,
     setup_links,
     telling,
@@ -66,6 +67,7 @@ class Command(BaseCommand):
             may_watch=turn.is_ours,
         )
         with (
+            _kept_alive(),
             contextlib.closing(turn),
             _working(turn),
             background.going_on(imports.job),
@@ -84,6 +86,14 @@ class Command(BaseCommand):
             raise CommandError(
                 f"PostgreSQL {OLDEST_POSTGRES} or later is needed; DATABASE_URL has {version}."
             )
+
+
+def _kept_alive() -> contextlib.AbstractContextManager[None]:
+    """Whose database comes from elsewhere has somebody else to keep it running."""
+    if not settings.EMBEDDED:
+        return contextlib.nullcontext()
+    job = reviving.reviving(settings.PDPP_VAR / "postgres")
+    return background.going_on(job, pause=reviving.PAUSE_SECONDS)
 
 
 @contextlib.contextmanager

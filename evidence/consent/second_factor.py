@@ -1,0 +1,121 @@
+"""The owner's second factor: codes of a phone, and recovery codes for when it is lost.
+
+The library keeps the devices and judges the codes; a recovery code stands there as a keyed hash.
+Who has both lost makes a set-up link on the server, which ends the second factor.
+"""
+
+import base64
+import re
+import secrets
+from typing import TYPE_CHECKING
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser
+from django.db import transaction
+from django_otp.models import Device
+from django_otp.plugins.otp_static.models import StaticDevice
+from django_otp.plugins.otp_totp.models import TOTPDevice
+
+from evidence.access.secrets import digest_for
+
+if TYPE_CHECKING:
+    from django.contrib.auth.models import User
+
+RECOVERY_CODES = 10
+LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+PHONE_CODE = re.compile(r"\d{6}")
+_ENROLLED = "_pdpp_enrolled"
+
+
+def is_enrolled(user: AbstractBaseUser) -> bool:
+    """Whether a password alone does not open this account. Asks once for each ``user``."""
+    if not hasattr(user, _ENROLLED):
+        found = TOTPDevice.objects.filter(user_id=user.pk, confirmed=True).exists()
+        setattr(user, _ENROLLED, found)
+    return bool(getattr(user, _ENROLLED))
+
+
+def has_passed(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Whether the session of this request has shown the second factor."""
+    device = getattr(user, "otp_device", None)
+    return isinstance(device, Device) and device.confirmed
+
+
+def begun(user: "User") -> TOTPDevice | None:
+    """The device that is being set up, which opens nothing yet."""
+    found: TOTPDevice | None = TOTPDevice.objects.filter(user=user, confirmed=False).first()
+    return found
+
+
+@transaction.atomic
+def begin(user: "User") -> None:
+    """A new secret; one that was not finished ends."""
+    TOTPDevice.objects.filter(user=user, confirmed=False).delete()
+    TOTPDevice.objects.create(user=user, name="phone", confirmed=False)
+
+
+@transaction.atomic
+def finish(user: "User", code: str) -> TOTPDevice | None:
+    """The device, from now on needed to sign in, if ``code`` is its own."""
+    device = TOTPDevice.objects.select_for_update().filter(user=user, confirmed=False).first()
+    if device is None or not _is_phone_code(code) or not device.verify_token(_plain(code)):
+        return None
+    TOTPDevice.objects.filter(user=user, confirmed=True).delete()
+    device.confirmed = True
+    device.save()
+    setattr(user, _ENROLLED, True)
+    found: TOTPDevice = device
+    return found
+
+
+@transaction.atomic
+def shown_by(user: "User", code: str) -> Device | None:
+    """The device that ``code`` is of; a phone's code and a recovery code work once."""
+    kind, given = (
+        (TOTPDevice, _plain(code)) if _is_phone_code(code) else (StaticDevice, _hashed(code))
+    )
+    device = kind.objects.select_for_update().filter(user=user, confirmed=True).first()
+    return device if device is not None and device.verify_token(given) else None
+
+
+@transaction.atomic
+def renew_recovery(user: "User") -> list[str]:
+    """New recovery codes, to be shown once; those before them end."""
+    StaticDevice.objects.filter(user=user).delete()
+    device = StaticDevice.objects.create(user=user, name="recovery codes")
+    codes = [_new_code() for _ in range(RECOVERY_CODES)]
+    for code in codes:
+        device.token_set.create(token=_hashed(code))
+    return codes
+
+
+def recovery_left(user: "User") -> int:
+    device = StaticDevice.objects.filter(user=user).first()
+    return 0 if device is None else int(device.token_set.count())
+
+
+@transaction.atomic
+def forget(user: "User") -> None:
+    """The password alone opens the account again."""
+    TOTPDevice.objects.filter(user=user).delete()
+    StaticDevice.objects.filter(user=user).delete()
+    setattr(user, _ENROLLED, False)
+
+
+def _is_phone_code(code: str) -> bool:
+    return PHONE_CODE.fullmatch(_plain(code)) is not None
+
+
+def _plain(code: str) -> str:
+    """Without what people type between groups."""
+    return re.sub(r"[\s-]", "", code).lower()
+
+
+def _new_code() -> str:
+    """74 random bits in three groups, without letters that look like digits."""
+    return "-".join("".join(secrets.choice(LETTERS) for _ in range(5)) for _ in range(3))
+
+
+def _hashed(code: str) -> str:
+    """80 bits, as many as the library has room for."""
+    return base64.b32encode(digest_for("recovery code", _plain(code))[:10]).decode().lower()
