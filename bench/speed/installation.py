@@ -54,6 +54,7 @@ class Installation:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("PDPP_")}
         inherited.pop("DATABASE_URL", None)
         own = {"PDPP_VAR": str(self.var), "PDPP_DEMO": "false", "PDPP_PORT": str(port)}
+        own["PDPP_TRIPWIRE_SHARE"] = "0"  # the export reads everything
         own["PDPP_EMBEDDER"] = "none"  # or it makes vectors meanwhile, where their packages are
         return inherited | own | more
 
