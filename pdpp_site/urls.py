@@ -5,6 +5,7 @@ from django.urls import include, path
 from evidence.admin.record_page import record_page
 from evidence.admin.site import owner_site
 from evidence.api.openapi.views import OpenApiPageView
+from evidence.api.views.connectors import ConnectorsView, ConnectorView
 from evidence.api.views.well_known import ProtectedResourceView
 from pdpp_site import failures, views
 
@@ -14,6 +15,9 @@ urlpatterns = [
     path("", views.front, name="front"),
     path("docs/", OpenApiPageView.as_view()),
     path("v1/", include("evidence.api.urls")),
+    # Where the reference takes and shows declarations; the same as under /v1.
+    path("connectors", ConnectorsView.as_view()),
+    path("connectors/<path:connector_id>", ConnectorView.as_view()),
     path(METADATA, ProtectedResourceView.as_view()),
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
     path(f"{METADATA}/mcp/events", ProtectedResourceView.as_view(path="/mcp/events")),

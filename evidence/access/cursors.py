@@ -96,7 +96,7 @@ def _opened(cursor: str, param: str) -> dict[str, Any]:
     not_ours = InvalidCursor(
         message="The cursor is not one of ours, or was changed.",
         param=param,
-        next_step="Pass next_cursor exactly as it was given, or start again without a cursor.",
+        next_step=f"Pass next_{param} exactly as it was given, or start again without it.",
     )
     if len(cursor) > LONGEST:
         raise not_ours

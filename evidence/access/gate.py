@@ -27,16 +27,24 @@ class VisibleSource:
 
 
 class Gate:
-    """Opens what ``scope`` allows. Costs one query the first time a declaration is needed."""
+    """Opens what ``scope`` allows. Costs one query the first time a declaration is needed.
 
-    def __init__(self, scope: Scope) -> None:
+    With ``connector_id``, the key or the absolute id of a source, only what is of that source.
+    """
+
+    def __init__(self, scope: Scope, *, connector_id: str | None = None) -> None:
         self.scope = scope
+        self._connector_id = connector_id
 
     @cached_property
     def sources(self) -> tuple[VisibleSource, ...]:
-        """Every source with something to see, in the order of the connector keys."""
-        pks = {grant.source_pk for grant in self.scope.grants}
-        facts = [facts for pk, facts in self.scope.sources.items() if pk in pks]
+        """Every granted source, in the order of the connector keys.
+
+        Raises ``NotFound`` where the one that was named is not among them.
+        """
+        facts = list(self._wanted())
+        if self._connector_id is not None and not facts:
+            raise NotFound(param="connector_id", next_step="GET /v1/schema lists the connectors.")
         documents = declared(source.declaration_pk for source in facts)
         return tuple(
             VisibleSource(
@@ -44,6 +52,12 @@ class Gate:
             )
             for source in facts
         )
+
+    def _wanted(self) -> Iterator[SourceFacts]:
+        pks = {grant.source_pk for grant in self.scope.grants}
+        for pk, facts in self.scope.sources.items():
+            if pk in pks and (self._connector_id is None or facts.is_called(self._connector_id)):
+                yield facts
 
     def streams(
         self, *, names: Sequence[str] | None = None, connection_id: str | None = None

@@ -18,6 +18,7 @@ from evidence.declarations.types import StreamDeclaration
 from evidence.models.connections import Connection
 from evidence.models.declared import declared
 from evidence.models.grants import AccessToken, Grant
+from evidence.refusals import NotFound
 
 Row = TypeVar("Row", Grant, AccessToken)
 
@@ -112,6 +113,16 @@ def standing_packages(package_ids: Iterable[str], *, now: datetime) -> frozenset
     states = [State.ACTIVE.value, State.PAUSED.value]
     rows = grants_with_state(now).filter(Q(state__in=states), package_id__in=list(package_ids))
     return frozenset(rows.order_by().values_list("package_id", flat=True))
+
+
+def granted_streams(grant_id: str, *, connector_id: str, owner_id: str) -> frozenset[str]:
+    """The streams that a grant of that source names, whatever became of it. Raises ``NotFound``."""
+    called = Q(source__connector_key=connector_id) | Q(source__source_id=connector_id)
+    grants = Grant.unscoped.filter(called, grant_id=grant_id, package__owner_id=owner_id)
+    named = grants.values_list("streams", flat=True).first()
+    if named is None:
+        raise NotFound(message="No such grant is of this source.", param="grant_id")
+    return frozenset(terms["name"] for terms in named)
 
 
 def connection_labels(owner_id: str) -> Mapping[str, str]:

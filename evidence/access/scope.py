@@ -133,6 +133,10 @@ class SourceFacts:
     display_name: str
     declaration_pk: int
 
+    def is_called(self, connector_id: str) -> bool:
+        """Whether a caller means this source: by its key or by its absolute id."""
+        return connector_id in (self.connector_key, self.source_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Scope:

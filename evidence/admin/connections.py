@@ -176,6 +176,16 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
     @override
     def save_model(self, request: HttpRequest, obj: Connection, form: Any, change: bool) -> None:
         obj.updated_at = timezone.now()
-        obj.save(update_fields=["display_name", "identities", "status", "updated_at"])
+        if "display_name" in form.changed_data:
+            obj.labelled_by_owner = True
+        obj.save(
+            update_fields=[
+                "display_name",
+                "labelled_by_owner",
+                "identities",
+                "status",
+                "updated_at",
+            ]
+        )
         if "languages" in form.changed_data:
             set_languages(obj.pk, languages=obj.languages, now=obj.updated_at)

@@ -249,7 +249,7 @@ class GrantedView(PublicView):
         self.scope = scope
         named = self.query.text("connection_id") or self.query.text("connector_instance_id")
         refuse_used_up(scope, connection_id=named, now=timezone.now())
-        self.gate = Gate(scope)
+        self.gate = Gate(scope, connector_id=self.query.text("connector_id"))
         self.is_let_in = True
 
     @override

@@ -25,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 STATUS: Mapping[Code, int] = {
     Code.CONNECTOR_INVALID: 400,
+    Code.CONNECTOR_MISMATCH: 400,
     Code.INVALID_ARGUMENT: 400,
     Code.INVALID_CURSOR: 400,
     Code.INVALID_EXPAND: 400,

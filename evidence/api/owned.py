@@ -2,22 +2,33 @@
 
 from evidence.access.scope import Scope
 from evidence.api.params import Parameters
-from evidence.refusals import AmbiguousConnection, ConnectionNotFound, InvalidRequest
+from evidence.refusals import (
+    AmbiguousConnection,
+    ConnectionNotFound,
+    ConnectorMismatch,
+    InvalidRequest,
+)
 
 
 def owned_connection(scope: Scope, query: Parameters) -> str:
     """The connection named, or the only one of the connector.
 
-    Raises ``InvalidRequest``, ``ConnectionNotFound`` and ``AmbiguousConnection``.
+    Raises ``InvalidRequest``, ``ConnectorMismatch``, ``ConnectionNotFound`` and
+    ``AmbiguousConnection``.
     """
-    named = query.connection_id()
+    named, connector = query.connection_id(), query.text("connector_id")
     if named is not None:
+        _check_same(scope, named, connector)
         return named
-    connector = connector_id(query)
+    if not connector:
+        raise InvalidRequest(
+            message="Name the connector with connector_id, or a connection with connection_id.",
+            param="connector_id",
+        )
     found = [
         facts
         for facts in scope.connections.values()
-        if scope.sources[facts.source_pk].connector_key == connector
+        if scope.sources[facts.source_pk].is_called(connector)
     ]
     if not found:
         raise ConnectionNotFound(
@@ -26,19 +37,21 @@ def owned_connection(scope: Scope, query: Parameters) -> str:
     if len(found) > 1:
         raise AmbiguousConnection(
             [
-                {"connection_id": facts.connection_id, "display_name": facts.display_name}
+                {
+                    "connection_id": facts.connection_id,
+                    "display_name": facts.display_name,
+                    "connector_key": scope.sources[facts.source_pk].connector_key,
+                }
                 for facts in found
             ]
         )
     return found[0].connection_id
 
 
-def connector_id(query: Parameters) -> str:
-    """The connector key, given as such or at the end of the absolute id."""
-    given = query.text("connector_id")
-    if not given:
-        raise InvalidRequest(
-            message="Name the connector with connector_id, or a connection with connection_id.",
-            param="connector_id",
-        )
-    return given.rstrip("/").rpartition("/")[2]
+def _check_same(scope: Scope, connection_id: str, connector: str | None) -> None:
+    """One that is not there is refused by whoever writes to it."""
+    facts = scope.connections.get(connection_id)
+    if connector is None or facts is None:
+        return
+    if not scope.sources[facts.source_pk].is_called(connector):
+        raise ConnectorMismatch(param="connector_id")

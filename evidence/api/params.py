@@ -144,7 +144,8 @@ class Parameters:
         return alias
 
 
-CONNECTION = frozenset({"connection_id", "connector_instance_id"})
+CONNECTION = frozenset({"connection_id", "connector_instance_id", "connector_id"})
+"""Which connections are meant, on every route that has to do with any."""
 PROJECTION = frozenset({"fields", "view"})
 
 

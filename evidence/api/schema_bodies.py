@@ -119,7 +119,11 @@ def stream_metadata(row: StreamCapability) -> Json:
 
 def freshness(row: StreamCapability) -> Json:
     status = "current" if row.captured_at is not None else "unknown"
-    body: Json = {"status": status, "captured_at": instant(row.captured_at)}
+    body: Json = {
+        "status": status,
+        "captured_at": instant(row.captured_at),
+        "last_attempted_at": None,  # whoever brings records does not say when it tried in vain
+    }
     return body | maintenance(row.visible, row.visible.connections)
 
 

@@ -5,7 +5,7 @@ from django.urls import path, re_path
 from evidence.api.openapi.views import OpenApiView
 from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.blobs import BlobsView, BlobView
-from evidence.api.views.connectors import ConnectorsView
+from evidence.api.views.connectors import ConnectorsView, ConnectorView
 from evidence.api.views.event_subscriptions import (
     EventSubscriptionsView,
     EventSubscriptionView,
@@ -37,13 +37,14 @@ urlpatterns = [
     path("search/semantic", SemanticSearchView.as_view()),
     path("search/hybrid", HybridSearchView.as_view()),
     path("connectors", ConnectorsView.as_view()),
+    path("connectors/<path:connector_id>", ConnectorView.as_view()),
     path("event-subscriptions", EventSubscriptionsView.as_view()),
     path("event-subscriptions/<str:subscription_id>", EventSubscriptionView.as_view()),
     path("event-subscriptions/<str:subscription_id>/test-event", EventTestView.as_view()),
     path("ingest/<str:stream>", IngestView.as_view()),
     path("owner/connections", OwnerConnectionsView.as_view()),
     path("owner/connections/<str:connection_id>", OwnerConnectionView.as_view()),
-    path("state/<str:connector_id>", StateView.as_view()),
+    path("state/<path:connector_id>", StateView.as_view()),
     # Everything else, line breaks too, which a dot would not match.
     re_path(r"^[\s\S]*$", UnknownRouteView.as_view()),
 ]

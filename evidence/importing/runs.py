@@ -32,6 +32,7 @@ class Target:
     connection_id: str | None
     owner_id: str
     languages: tuple[str, ...] = ()
+    labelled_by_owner: bool = False
 
 
 class Said(NamedTuple):
@@ -66,7 +67,7 @@ def target(
     if found:
         known = found[0]
         return Target(kind, known.display_name, known.connection_id, owner_id, languages)
-    return Target(kind, wanted, None, owner_id, languages)
+    return Target(kind, wanted, None, owner_id, languages, labelled_by_owner=name is not None)
 
 
 def made(wanted: Target, *, now: datetime) -> str:
@@ -78,6 +79,7 @@ def made(wanted: Target, *, now: datetime) -> str:
         display_name=wanted.name,
         owner_id=wanted.owner_id,
         languages=wanted.languages,
+        labelled_by_owner=wanted.labelled_by_owner,
         now=now,
     )
 

@@ -21,6 +21,8 @@ class Connection(models.Model):
     owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
     source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="+")
     display_name = models.TextField("label")
+    # Whether the owner chose that label, or whatever made the connection.
+    labelled_by_owner = models.BooleanField(default=False, db_default=False, editable=False)
     status = models.TextField(choices=Status.choices, default=Status.ACTIVE)
     languages = ArrayField(
         models.TextField(),

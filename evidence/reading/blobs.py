@@ -1,10 +1,14 @@
 """One blob, and which of its bytes a request means. Ranges are those of RFC 9110, one at a time."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from evidence.access.blobs import VisibleBlob, blobs_of_id
 from evidence.access.gate import Gate
+from evidence.access.rows import VisibleRecord, VisibleRecords
+from evidence.declarations.types import BLOB_REFERENCE
 from evidence.refusals import AmbiguousConnection, BlobNotFound, RangeNotSatisfiable
 
 LONGEST_ID = 200
@@ -42,6 +46,20 @@ def one(gate: Gate, blob_id: str, *, connection_id: str | None) -> VisibleBlob:
             ]
         )
     return found[0]
+
+
+def kept_for(
+    visible: VisibleRecords, record: VisibleRecord, shown: Mapping[str, Any]
+) -> VisibleBlob | None:
+    """The blob that a record points at in what is ``shown`` of it, if its bytes are here; no query
+    where it points at none."""
+    reference = shown.get(BLOB_REFERENCE)
+    blob_id = reference.get("blob_id") if isinstance(reference, dict) else None
+    if not isinstance(blob_id, str):
+        return None
+    place = (record.connection.connection_id, record.record_key)
+    found = blobs_of_id([visible], blob_id)
+    return next((b for b in found if (b.connection.connection_id, b.record_key) == place), None)
 
 
 def part(blob: VisibleBlob, wanted: str | None) -> Part | None:

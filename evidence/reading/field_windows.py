@@ -23,7 +23,13 @@ from evidence.declarations.authorship import Origin, origin
 from evidence.declarations.types import Field
 from evidence.declarations.values import field_text
 from evidence.reading.quotes import Expectation, Verdict, judged
-from evidence.refusals import AmbiguousConnection, FieldNotFound, NotFound, QueryNotFound
+from evidence.refusals import (
+    AmbiguousConnection,
+    FieldNotFound,
+    NotFound,
+    QueryNotFound,
+    UnknownField,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,7 +92,7 @@ class FieldWindow:
 
 def read(visible: VisibleRecords, record_key: str, request: WindowRequest) -> FieldWindow:
     """The window, in one query; raises the typed refusals of contract 3.6."""
-    field = visible.shown_field(request.field, param="field")
+    field = _declared(visible, request.field)
     whole = request.q is not None or request.expected is not None
     found = _found(visible, record_key, field, request, whole=whole)
     match = None
@@ -103,6 +109,14 @@ def read(visible: VisibleRecords, record_key: str, request: WindowRequest) -> Fi
 def sha256_of(text: str) -> str:
     """What names a state of a field, in evidence and in ``expect_sha256``."""
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _declared(visible: VisibleRecords, name: str) -> Field:
+    try:
+        return visible.shown_field(name, param="field")
+    except UnknownField as refusal:  # here a field is read, so one that is not there is not found
+        found = FieldNotFound(message=refusal.message, param="field", **refusal.extra)
+        raise found from refusal
 
 
 def _found(

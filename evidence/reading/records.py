@@ -86,7 +86,8 @@ def direction(visible: VisibleRecords, *, order: str | None, sort: str | None) -
     if sort is None:
         return descending
     name = sort.lstrip("+-")
-    visible.filter_field(name, param="sort")
+    if name in visible.stream.fields:
+        visible.filter_field(name, param="sort")
     if name != visible.stream.cursor_field:
         allowed = visible.stream.cursor_field or "none"
         raise InvalidSort(

@@ -13,7 +13,7 @@ from evidence.reading import hybrid, lexical, records, semantic
 from evidence.reading.asked import Found, SearchRequest
 from evidence.reading.branches import languages_of, searchable_fields
 from evidence.reading.modes import HYBRID, SEMANTIC, meanings
-from evidence.refusals import InvalidRequest
+from evidence.refusals import InvalidRequest, NotFound, StreamNotGranted
 
 
 def search(gate: Gate, request: SearchRequest) -> Found:
@@ -39,7 +39,7 @@ def _reindexing(visible: Sequence[VisibleRecords]) -> Iterator[Scoped]:
 
 
 def _chosen(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
-    visible = gate.streams(names=request.streams, connection_id=request.connection_id)
+    visible = _named(gate, request)
     if not request.filters:
         return visible
     if len(visible) != 1 or request.streams is None:
@@ -49,6 +49,15 @@ def _chosen(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
             next_step="Add streams[]=NAME, and connection_id where several sources have it.",
         )
     return [visible[0].chosen(records.chosen(visible[0], request.filters))]
+
+
+def _named(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
+    try:
+        return gate.streams(names=request.streams, connection_id=request.connection_id)
+    except (NotFound, StreamNotGranted) as refusal:
+        if refusal.param == "stream":
+            refusal.param = "streams"
+        raise
 
 
 def _parsed(q: str, visible: Sequence[VisibleRecords]) -> Query:

@@ -254,6 +254,12 @@ class MisdirectedRequest(Refusal):
 # Writing
 
 
+class ConnectorMismatch(Refusal):
+    """The connection is one of another connector."""
+
+    code = Code.CONNECTOR_MISMATCH
+
+
 class ConnectorInvalid(Refusal):
     """The source declaration is not valid."""
 

@@ -8,6 +8,7 @@ class Code(StrEnum):
 
     # 400
     CONNECTOR_INVALID = "connector_invalid"
+    CONNECTOR_MISMATCH = "connector_instance_connector_mismatch"
     INVALID_ARGUMENT = "invalid_argument"
     INVALID_CURSOR = "invalid_cursor"
     INVALID_EXPAND = "invalid_expand"

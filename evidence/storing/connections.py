@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from django.db import IntegrityError, transaction
+from django.db.models import Q
 
 from evidence import limits
 from evidence.analyser import VERSION
 from evidence.declarations.authorship import known_as
 from evidence.models.connections import Connection
-from evidence.models.sources import Source
-from evidence.refusals import ConnectionNotFound, InvalidRequest, NotFound
+from evidence.refusals import ConnectionNotFound, InvalidRequest
 from evidence.storing.locking import hold_one
+from evidence.storing.sources import declared_source
 
 ID_GRAMMAR = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LANGUAGE = re.compile(r"[a-z]{2,3}")
@@ -28,20 +29,21 @@ def connect(
     languages: Iterable[str] = (),
     identities: Iterable[str] = (),
     connection_id: str | None = None,
+    labelled_by_owner: bool = False,
     demo: bool = False,
 ) -> str:
     """A new connection of a declared source; its id, ``cin_`` and 24 hex digits unless given.
 
     ``identities`` are how the source calls the owner, so that what the owner wrote can be told from
-    what others did. Raises ``NotFound`` for a source that is not declared, ``InvalidRequest`` for a
-    label, language, identity or id that will not do.
+    what others did. Raises ``NotFound`` for a source, ``InvalidRequest`` for what will not do.
     """
     spoken = _checked_languages(languages)
     new = Connection(
         connection_id=_checked_id(connection_id),
         owner_id=owner_id,
-        source=_declared_source(connector_key, owner_id),
+        source=declared_source(connector_key, owner_id=owner_id, param="connector_key"),
         display_name=_checked_label(display_name),
+        labelled_by_owner=labelled_by_owner,
         languages=spoken,
         indexed_languages=spoken,
         indexed_analyser=VERSION,
@@ -60,20 +62,14 @@ def connect(
     return new.connection_id
 
 
-def _declared_source(connector_key: str, owner_id: str) -> Source:
-    source = Source.unscoped.filter(owner_id=owner_id, connector_key=connector_key).first()
-    if source is None or source.current_declaration_id is None:
-        raise NotFound(message=f"No source {connector_key!r} is declared.", param="connector_key")
-    return source
-
-
 def owned(
-    owner_id: str, *, connector_key: str | None = None, status: str | None = None
+    owner_id: str, *, connector_id: str | None = None, status: str | None = None
 ) -> Sequence[Connection]:
     """The owner's connections by label, of one connector or in one status where asked."""
     rows = Connection.unscoped.filter(owner_id=owner_id).select_related("source")
-    if connector_key is not None:
-        rows = rows.filter(source__connector_key=connector_key)
+    if connector_id is not None:
+        called = Q(source__connector_key=connector_id) | Q(source__source_id=connector_id)
+        rows = rows.filter(called)
     if status is not None:
         rows = rows.filter(status=status)
     return list(rows.order_by("display_name", "connection_id"))
@@ -85,8 +81,8 @@ def rename(connection_id: str, *, display_name: object, owner_id: str, now: date
         raise InvalidRequest(message="display_name takes a text.", param="display_name")
     label = _checked_label(display_name)
     row = owned_row(connection_id, owner_id=owner_id)
-    row.display_name, row.updated_at = label, now
-    row.save(update_fields=["display_name", "updated_at"])
+    row.display_name, row.labelled_by_owner, row.updated_at = label, True, now
+    row.save(update_fields=["display_name", "labelled_by_owner", "updated_at"])
     return row
 
 

@@ -5,7 +5,7 @@ share of. Readers go on under the present declaration until the next one is ther
 that is killed has changed nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -20,11 +20,14 @@ from evidence.declarations.validation import accept
 from evidence.models.connections import Connection
 from evidence.models.declared import declared
 from evidence.models.sources import Source, SourceDeclaration
-from evidence.refusals import ConnectorInvalid
+from evidence.refusals import ConnectorInvalid, InvalidRequest
 from evidence.storing.destinations import target_of
 from evidence.storing.rederiving import rederive
+from evidence.storing.sources import declared_source
 
 OnProgress = Callable[[int], object]
+NAMES = frozenset({"connector_key", "connector_id", "source"})
+"""Members that say of which source a document is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +52,12 @@ def declare(
 ) -> Accepted:
     """Makes ``document`` the current declaration of its source; the same once more does nothing.
 
-    Raises ``ConnectorInvalid`` with all ``faults`` of {code, path, message}. ``on_progress`` is
-    told how many records have been derived anew, batch by batch.
+    Raises ``ConnectorInvalid`` with all ``faults`` of {code, path, message}, ``InvalidRequest``
+    where it does not even say of which connector it is. ``on_progress`` is told how many records
+    have been derived anew, batch by batch.
     """
     snapshot, node = _read(document)
+    _check_named(node)
     declaration = accept(node)
     with transaction.atomic():
         source = _hold_source(declaration, owner_id)
@@ -74,6 +79,12 @@ def declare(
     return _accepted(source, row, changed=True)
 
 
+def declaration(connector_id: str, *, owner_id: str) -> Any:
+    """What is declared of a source now. Raises ``NotFound``."""
+    current = declared_source(connector_id, owner_id=owner_id).current_declaration
+    return None if current is None else orjson.loads(current.snapshot)
+
+
 def _read(document: str | bytes) -> tuple[str, Any]:
     """The exact text and what it says. Raises ``ConnectorInvalid`` for what is not JSON."""
     try:
@@ -81,6 +92,14 @@ def _read(document: str | bytes) -> tuple[str, Any]:
         return text, orjson.loads(text)
     except (UnicodeDecodeError, orjson.JSONDecodeError) as error:
         raise _invalid(FaultCode.INVALID_TEXT, "$", "Is not JSON in UTF-8.") from error
+
+
+def _check_named(node: object) -> None:
+    if isinstance(node, Mapping) and not node.keys() & NAMES:
+        raise InvalidRequest(
+            message="The declaration names no connector: give connector_key or connector_id.",
+            param="connector_key",
+        )
 
 
 def _invalid(code: FaultCode, path: str, message: str) -> ConnectorInvalid:

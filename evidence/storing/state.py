@@ -10,9 +10,10 @@ from django.db import transaction
 from evidence.models.connections import CollectorState
 from evidence.models.declared import declared
 from evidence.models.sources import Source
-from evidence.refusals import InvalidRequest, NotFound, StreamNotDeclared
+from evidence.refusals import InvalidRequest, StreamNotDeclared
 from evidence.storing.parsing import refuse_nul
 from evidence.storing.receipts import MEANINGS, Rejected
+from evidence.storing.sources import declared_source
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,30 +26,37 @@ class Remembered:
     updated_at: datetime | None
 
 
-def get_state(connector_key: str, *, owner_id: str, grant_id: str | None = None) -> Remembered:
+def get_state(connector_id: str, *, owner_id: str, grant_id: str | None = None) -> Remembered:
     """What was put last, or nothing. Raises ``NotFound`` for a source that is not declared."""
-    source = _source(connector_key, owner_id)
+    source = declared_source(connector_id, owner_id=owner_id)
     row = CollectorState.unscoped.filter(source=source, grant_id=grant_id or "").first()
     if row is None:
-        return Remembered(connector_key, grant_id, {}, None)
-    return Remembered(connector_key, grant_id, row.state, row.updated_at)
+        return Remembered(source.connector_key, grant_id, {}, None)
+    return Remembered(source.connector_key, grant_id, row.state, row.updated_at)
 
 
 def put_state(
-    connector_key: str,
+    connector_id: str,
     *,
     state: Mapping[str, Any],
     owner_id: str,
     now: datetime,
     grant_id: str | None = None,
+    within: frozenset[str] | None = None,
 ) -> Remembered:
     """Puts the streams named in ``state`` and leaves the others as they were (contract 5.4).
 
-    Raises ``NotFound`` for a source that is not declared, ``StreamNotDeclared`` for a stream that
-    it does not declare, ``InvalidRequest`` for what is no JSON object.
+    ``within`` are the streams of the grant that it is kept for. Raises ``NotFound`` for a source
+    that is not declared, ``StreamNotDeclared`` for a stream that it does not declare,
+    ``InvalidRequest`` for one that is not within and for what is no JSON object.
     """
-    source = _source(connector_key, owner_id)
+    source = declared_source(connector_id, owner_id=owner_id)
     _check(state, source)
+    outside = set() if within is None else state.keys() - within
+    if outside:
+        raise InvalidRequest(
+            message=f"The grant does not cover the stream {min(outside)!r}.", param="state"
+        )
     with transaction.atomic():
         row, made = CollectorState.unscoped.select_for_update().get_or_create(
             source=source,
@@ -59,14 +67,7 @@ def put_state(
             row.state = {**row.state, **state}
             row.updated_at = now
             row.save(update_fields=["state", "updated_at"])
-    return Remembered(connector_key, grant_id, row.state, row.updated_at)
-
-
-def _source(connector_key: str, owner_id: str) -> Source:
-    source = Source.unscoped.filter(owner_id=owner_id, connector_key=connector_key).first()
-    if source is None or source.current_declaration_id is None:
-        raise NotFound(message=f"No source {connector_key!r} is declared.", param="connector_id")
-    return source
+    return Remembered(source.connector_key, grant_id, row.state, row.updated_at)
 
 
 def _check(state: object, source: Source) -> None:

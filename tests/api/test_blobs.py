@@ -116,6 +116,17 @@ def test_the_record_says_where_its_blob_is(files: World) -> None:
     assert ask(files, "ruth", record["data"]["blob_ref"]["fetch_url"])[0] == 200
 
 
+def test_one_record_says_how_large_its_blob_is(files: World) -> None:
+    path = "/v1/streams/attachments/records/a1"
+    assert files.get(path, "ruth").body["data"]["blob_ref"]["size_bytes"] == len(CONTENT)
+    assert "blob_ref" not in files.get(path, "ruth", fields="filename").body["data"]
+
+    data = {"id": "a9", "added_at": "2026-02-01T00:00:00Z", "blob_ref": {"blob_id": "blb_1"}}
+    files.put((ONE, "attachments", data))
+    pointing = files.get("/v1/streams/attachments/records/a9", "ruth").body["data"]["blob_ref"]
+    assert "size_bytes" not in pointing, "the blob is kept for another record"
+
+
 def test_head_tells_the_same_without_the_bytes(files: World) -> None:
     status, content, headers = ask(files, "ruth", method="HEAD", Range="bytes=0-1")
     assert (status, content) == (200, b"")

@@ -66,7 +66,7 @@ def test_occurrence_finds_the_next_match(world: World) -> None:
 
 REFUSED = [
     ({"field": ""}, 400, "invalid_field_path"),
-    ({"field": "nonsense"}, 400, "unknown_field"),
+    ({"field": "nonsense"}, 404, "field_not_found"),
     ({"field": "size_bytes"}, 403, "field_not_granted"),
     ({"offset_chars": "-1"}, 400, "invalid_window"),
     ({"offset_chars": "x"}, 400, "invalid_window"),

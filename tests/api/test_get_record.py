@@ -55,9 +55,15 @@ def test_absent_and_hidden_take_the_same_queries(
 def test_a_record_under_two_connections_asks_which(world: World) -> None:
     answer = world.get(RECORD + "m1")
     assert (answer.status, answer.error["code"]) == (409, "ambiguous_connection")
-    assert [each["connection_id"] for each in answer.error["available_connections"]] == [
-        PERSONAL,
-        WORK,
+    assert answer.error["available_connections"] == [
+        {
+            "connection_id": connection_id,
+            "display_name": label,
+            "connector_key": "mail",
+            "grant_id": world.grants["bob"][0].grant_id,
+            "stream": "messages",
+        }
+        for connection_id, label in ((PERSONAL, "Personal mail"), (WORK, "Work mail"))
     ]
     assert world.get(RECORD + "m1", connection_id=WORK).body["data"]["subject"] == "Budget review"
 

@@ -9,7 +9,7 @@ from pytest_django import DjangoAssertNumQueries
 from evidence.access.issuing import GrantRequest, revoke_grant
 from evidence.access.resolving import StreamRequest
 from evidence.models.connections import Connection
-from tests.world import BANK, LEDGER, NOW, PERSONAL, WORK, World
+from tests.world import BANK, CHAT, LEDGER, NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"
 
@@ -165,7 +165,7 @@ BAD = [
     ({"order": "up"}, "invalid_request", "order"),
     ({"sort": "subject"}, "invalid_sort", "sort"),
     ({"sort": "-received_at", "order": "asc"}, "invalid_sort", "sort"),
-    ({"sort": "nonsense"}, "unknown_field", "sort"),
+    ({"sort": "nonsense"}, "invalid_sort", "sort"),
     ({"count": "many"}, "invalid_request", "count"),
     ({"fields": "nonsense"}, "unknown_field", "fields"),
     ({"fields": "id", "view": "envelope"}, "invalid_request", "view"),
@@ -182,9 +182,35 @@ BAD = [
     ({"max_line_bytes": "4000"}, "invalid_request", "max_line_bytes"),
     ({"max_bytes": "4000", "max_line_bytes": "999"}, "invalid_request", "max_line_bytes"),
     ({"max_bytes": "50001"}, "invalid_request", "max_bytes"),
-    ({"subject_id": "x"}, "invalid_request", "subject_id"),
+    ({"subject_id": "x"}, "invalid_argument", "subject_id"),
     ({"connection_id": "a\x00b"}, "invalid_request", "connection_id"),
 ]
+
+
+@pytest.mark.parametrize("name", ["mail", "https://registry.example/connectors/mail"])
+def test_one_connector_can_be_named(world: World, name: str) -> None:
+    assert {each["connection_id"] for each in records(world, connector_id=name)} == {PERSONAL, WORK}
+    assert world.get(LIST, "alice").error["code"] == "ambiguous_connection"
+
+
+def test_a_connector_outside_the_grant_does_not_exist(world: World) -> None:
+    hidden = world.get(LIST, connector_id="account")
+    missing = world.get(LIST, connector_id="nothing")
+
+    assert (hidden.status, hidden.error["code"], hidden.error["param"]) == (
+        404, "not_found", "connector_id")  # fmt: skip
+    assert hidden.error | {"request_id": ""} == missing.error | {"request_id": ""}
+    other = world.get(LIST, "dora", connector_id="mail", connection_id=CHAT)
+    assert other.error["code"] == "connection_not_found"
+
+
+def test_the_owner_may_be_named_and_nobody_else(world: World) -> None:
+    assert world.get(LIST, subject_id=world.owner_id).ids == world.get(LIST).ids
+
+
+def records(world: World, **query: str) -> list[dict[str, Any]]:
+    listed: list[dict[str, Any]] = world.get(LIST, "alice", **query).body["data"]
+    return listed
 
 
 @pytest.mark.parametrize(("query", "code", "param"), BAD)

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from tests.world import BANK, CHAT, PERSONAL, WORK, Answer, World
@@ -24,6 +25,8 @@ def test_the_owner_lists_connections_by_connector_and_status(world: World) -> No
 
     assert set(ids()) == {PERSONAL, WORK, CHAT, BANK}
     assert ids(connector_id="mail") == [PERSONAL, WORK]
+    assert ids(connector_id="https://registry.example/connectors/mail") == [PERSONAL, WORK]
+    assert ids(connector_id="nothing") == []
     assert ids(connector_id="mail", status="revoked") == []
     assert world.get(LIST, "alice", status="gone").error["param"] == "status"
 
@@ -34,6 +37,18 @@ def test_a_new_label_is_seen_by_clients_at_once(world: World) -> None:
     assert (answer.status, answer.body["display_name"]) == (200, "Savings")
     [row] = world.get("/v1/streams", "charlie").body["data"]
     assert row["display_name"] == "Savings"
+
+
+def test_it_is_told_whether_the_owner_chose_the_label(world: World) -> None:
+    def labels() -> dict[str, str]:
+        rows = world.get(LIST, "alice").body["data"]
+        return {row["connection_id"]: row["label_status"] for row in rows}
+
+    call_command("connect", "account", "--name", "Savings", "--id", "cin_named")
+    assert labels()["cin_named"] == "owner_set"
+    assert labels()[BANK] == "fallback"
+    assert patch(world, BANK, {"display_name": "Bank account"}).body["label_status"] == "owner_set"
+    assert labels()[BANK] == "owner_set"
 
 
 @pytest.mark.parametrize(

@@ -142,6 +142,7 @@ def test_freshness_is_told_only_where_no_field_is_hidden(world: World) -> None:
     assert stream(world.get("/v1/schema", who="dora", connection_id=WORK).body)["freshness"] == {
         "status": "current",
         "captured_at": "2026-10-01T00:00:00Z",
+        "last_attempted_at": None,
     }
     world.grant(
         "kim",

@@ -80,7 +80,16 @@ def test_it_narrows_to_streams_and_a_connection(world: World) -> None:
     assert hits(world, who="dora", q="budget", connection_id=CHAT) == [(CHAT, "c1")]
     assert hits(world, who="dora", q="deposit", **{"streams[]": "transactions"}) != []
     assert world.get(SEARCH, q="a", streams="threads").error["code"] == "grant_stream_not_allowed"
-    assert world.get(SEARCH, q="a", streams="nonsense").error["code"] == "not_found"
+    unknown = world.get(SEARCH, q="a", streams="nonsense").error
+    assert (unknown["code"], unknown["param"]) == ("not_found", "streams")
+    assert hits(world, who="dora", q="budget", connector_id="workspace") == [(CHAT, "c1")]
+
+
+def test_a_cursor_of_one_connector_is_not_one_of_another(world: World) -> None:
+    query = {"q": "lease OR deposit OR canal OR budget", "limit": 1}
+    cursor = world.get(SEARCH, "dora", **query, connector_id="mail").body["next_cursor"]
+    other = world.get(SEARCH, "dora", **query, connector_id="workspace", cursor=cursor)
+    assert (other.status, other.error["code"]) == (400, "invalid_cursor")
 
 
 def test_newest_first_is_an_alternative(world: World) -> None:
@@ -135,7 +144,7 @@ def test_ties_fall_to_the_newer_record(world: World) -> None:
         ({"q": "-only"}, "q"),
         ({"q": "x" * 2_000}, "q"),
         ({"q": "a", "mode": "semantic"}, "mode"),
-        ({"q": "a", "connector_id": "mail"}, "connector_id"),
+        ({"q": "a", "subject_id": "owner"}, "subject_id"),
         ({"q": "a", "sort": "time"}, "sort"),
         ({"q": "a", "cursor": "x"}, "cursor"),
     ],

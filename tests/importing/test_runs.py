@@ -130,6 +130,7 @@ def test_records_go_to_the_connection_that_is_named(tmp_path: Path) -> None:
     run(mbox(tmp_path / "c.mbox", 3), connection="Private")
 
     assert connection("Private").languages == ["de"]
+    assert connection("Private").labelled_by_owner
     assert stored.counts() == {
         (connection("Private").connection_id, "messages"): 2,
         (connection("Work").connection_id, "messages"): 1,
@@ -140,6 +141,7 @@ def test_what_was_erased_stays_erased_and_is_said() -> None:
     run(MBOX)
     mail = one("messages", internet_message_id="plain@example.org")
     where = connection("Mail").connection_id
+    assert not connection("Mail").labelled_by_owner, "nobody named it"
     erase(where, stream="messages", record_key=mail["id"], suppress=True, now=timezone.now())
 
     run(MBOX)

@@ -12,6 +12,8 @@ def test_the_ways_in_are_these() -> None:
         "",
         "docs/",
         "v1/",
+        "connectors",
+        "connectors/<path:connector_id>",
         ".well-known/oauth-protected-resource",
         ".well-known/oauth-protected-resource/mcp",
         ".well-known/oauth-protected-resource/mcp/events",

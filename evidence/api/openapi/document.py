@@ -10,7 +10,7 @@ from evidence.api.openapi.parameters import described, in_path
 from evidence.api.openapi.schemas import SCHEMAS, ref
 from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.blobs import BlobsView, BlobView
-from evidence.api.views.connectors import ConnectorsView
+from evidence.api.views.connectors import ConnectorsView, ConnectorView
 from evidence.api.views.event_subscriptions import (
     EventSubscriptionsView,
     EventSubscriptionView,
@@ -57,7 +57,7 @@ BODIES: Json = {
 STREAM = in_path("stream", "The name of a stream, as the schema lists it.")
 RECORD = in_path("record_id", "The id of a record, percent-encoded.")
 BLOB = in_path("blob_id", "The id in a record's blob_ref.")
-CONNECTOR = in_path("connector_id", "The key of a connector.")
+CONNECTOR = in_path("connector_id", "The key of a connector, or its absolute id, percent-encoded.")
 CONNECTION_ID = in_path("connection_id", "The id of a connection.")
 SUBSCRIPTION = in_path("subscription_id", "The id of a subscription.")
 
@@ -157,6 +157,11 @@ def _other_paths() -> Json:
             "post": _write("declareConnector", "Declare a source.", ConnectorsView, "Connector",
                            "application/json", 200, 201),
         },
+        "/connectors/{connector_id}": _at(
+            [CONNECTOR],
+            get=_read("getConnector", "What was declared, by the owner.", ConnectorView,
+                      "Declaration"),
+        ),
     }  # fmt: skip
 
 

@@ -259,6 +259,7 @@ SCHEMAS: dict[str, Json] = {
     ),
     "ConnectorList": obj({"object": {"const": "list"}, "data": array(ANY_OBJECT)}),
     "Connector": obj({"connector_id": STRING, "connector_key": STRING, "version": STRING}),
+    "Declaration": ANY_OBJECT,
     "IngestReceipt": obj(
         {
             "stream": STRING,
@@ -270,7 +271,9 @@ SCHEMAS: dict[str, Json] = {
             ),
         }
     ),
-    "OwnerConnection": obj({"connection_id": STRING, "display_name": STRING, "status": STRING}),
+    "OwnerConnection": obj(
+        {"connection_id": STRING, "display_name": STRING, "label_status": STRING, "status": STRING}
+    ),
     "OwnerConnectionList": listing(ref("OwnerConnection")),
     "CollectorState": obj(
         {

@@ -71,7 +71,7 @@ class BlobsView(GrantedView):
     """Takes the bytes of a record's blob; the record names it by ``blob_ref.blob_id``."""
 
     owner_only = True
-    parameters = CONNECTION | {"connector_id", "stream", "record_key", "json_path", "mime_type"}
+    parameters = CONNECTION | {"stream", "record_key", "json_path", "mime_type"}
 
     def post(self, request: Request) -> Response:
         stream = _required(self.query, "stream")

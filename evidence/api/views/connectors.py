@@ -1,32 +1,39 @@
 """``/v1/connectors``: what is declared, and declaring (contract 3.2 and 5.1)."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar
 from urllib.parse import quote
 
+from django.http.response import HttpResponseBase
 from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
+from typing_extensions import override
 
-from evidence.access.scope import TokenKind
 from evidence.api import schema_bodies
 from evidence.api.base import GrantedView
 from evidence.api.bodies import read_body
+from evidence.api.params import CONNECTION
+from evidence.ledger.entries import Shown
 from evidence.reading import schema
-from evidence.refusals import WrongTokenKind
-from evidence.storing.declarations import declare
+from evidence.storing.declarations import declaration, declare
 
 DECLARATION_BYTES = 1024 * 1024
 
 
 class ConnectorsView(GrantedView):
+    owner_methods: ClassVar = {"POST": frozenset()}
+    parameters = CONNECTION
+
     def get(self, request: Request) -> Response:
-        found = schema.capabilities(self.gate)
-        return Response({"object": "list", "data": [_connector(each) for each in found]})
+        found = schema.capabilities(self.gate, connection_id=self.query.connection_id())
+        response = Response({"object": "list", "data": [_connector(each) for each in found]})
+        for notice in self.query.warnings:  # the contract gives this list no meta
+            response["PDPP-Warning"] = notice.code
+        return response
 
     def post(self, request: Request) -> Response:
         """Declare a source; posting the same document again changes nothing."""
-        if self.scope.kind is not TokenKind.OWNER:
-            raise WrongTokenKind(message="Only the owner's own token may declare a source.")
         accepted = declare(
             read_body(request, most=DECLARATION_BYTES),
             owner_id=self.scope.owner_id,
@@ -41,6 +48,19 @@ class ConnectorsView(GrantedView):
             "changed": accepted.changed,
         }
         return Response(body, status=201 if accepted.changed else 200)
+
+
+class ConnectorView(GrantedView):
+    """What was declared, as it was posted."""
+
+    owner_only = True
+
+    def get(self, request: Request, connector_id: str) -> Response:
+        return Response(declaration(connector_id, owner_id=self.scope.owner_id))
+
+    @override
+    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+        return []
 
 
 def _connector(source: schema.SourceCapability) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from evidence.api.params import CONNECTION
 from evidence.refusals import NotFound
 from evidence.storing.erasing import erase, erase_stream
 
-PARAMETERS = CONNECTION | {"connector_id", "suppress"}
+PARAMETERS = CONNECTION | {"suppress"}
 
 
 def delete_record(view: GrantedView, stream: str, record_id: str) -> Response:

@@ -22,7 +22,7 @@ class IngestView(GrantedView):
     """Every line is answered for: accepted, or a receipt without its content."""
 
     owner_only = True
-    parameters = CONNECTION | {"connector_id", "run_id", "replace"}
+    parameters = CONNECTION | {"run_id", "replace"}
 
     def post(self, request: Request, stream: str) -> Response:
         body = request._request  # noqa: SLF001 - the lines are read as they come

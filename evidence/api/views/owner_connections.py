@@ -9,7 +9,6 @@ from rest_framework.response import Response
 from evidence.api import envelopes
 from evidence.api.base import GrantedView
 from evidence.api.bodies import read_object
-from evidence.api.owned import connector_id
 from evidence.models.connections import Connection
 from evidence.refusals import InvalidRequest
 from evidence.storing.connections import owned, rename
@@ -24,9 +23,10 @@ class OwnerConnectionsView(GrantedView):
     parameters = frozenset({"connector_id", "status"})
 
     def get(self, request: Request) -> Response:
-        key = connector_id(self.query) if self.query.has("connector_id") else None
         status = self.query.choice("status", *Connection.Status.values, default="") or None
-        rows = owned(self.scope.owner_id, connector_key=key, status=status)
+        rows = owned(
+            self.scope.owner_id, connector_id=self.query.text("connector_id"), status=status
+        )
         body = {"object": "list", "has_more": False, "data": [_body(row) for row in rows]}
         return Response(envelopes.finished(body, self_link=self.query.path))
 
@@ -61,7 +61,7 @@ def _body(row: Connection) -> dict[str, Any]:
         "connector_id": row.source.connector_key,
         "connector_key": row.source.connector_key,
         "display_name": row.display_name,
-        "label_status": "owner_set",
+        "label_status": "owner_set" if row.labelled_by_owner else "fallback",
         "status": row.status,
         "source_kind": row.source.kind,
         "source_binding": {"kind": row.source.kind, "id": row.source.source_id},

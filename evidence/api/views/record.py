@@ -10,7 +10,8 @@ from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, PROJECTION
 from evidence.api.sizes import size
 from evidence.api.views import deleting
-from evidence.reading import records
+from evidence.declarations.types import BLOB_REFERENCE
+from evidence.reading import blobs, records
 
 
 class RecordView(GrantedView):
@@ -24,7 +25,12 @@ class RecordView(GrantedView):
         )
         wanted = expansions.asked(self.query, self.gate, visible)
         record = records.one(visible, record_id)
-        body = envelopes.record(visible, record, records.projected(record, fields))
+        data = records.projected(record, fields)
+        blob = blobs.kept_for(visible, record, data)
+        if blob is not None:
+            reference = data[BLOB_REFERENCE] | {"size_bytes": blob.size_bytes}
+            data = {**data, BLOB_REFERENCE: reference}
+        body = envelopes.record(visible, record, data)
         whole = size(body["data"])
         bodies = expansions.beside([body], [record], wanted)
         body = budget.fitted_alone(bodies[0], budget.asked(self.query))

@@ -13,6 +13,7 @@ from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, PROJECTION
 from evidence.api.views import changes, deleting
 from evidence.reading import records
+from evidence.refusals import InvalidArgument
 
 
 class RecordsView(GrantedView):
@@ -30,12 +31,14 @@ class RecordsView(GrantedView):
             "window",
             "max_bytes",
             "max_line_bytes",
+            "subject_id",
         }
         | {"changes_since", "wait"}
         | expansions.PARAMETERS
     )
 
     def get(self, request: Request, stream: str) -> Response:
+        self._check_subject()
         if self.query.has("changes_since"):
             return changes.answer(self, stream)
         waiting.asked(self)
@@ -77,6 +80,12 @@ class RecordsView(GrantedView):
 
     def delete(self, request: Request, stream: str) -> Response:
         return deleting.delete_stream(self, stream)
+
+    def _check_subject(self) -> None:
+        if self.query.text("subject_id") not in (None, self.scope.owner_id):
+            raise InvalidArgument(
+                message="The token speaks for another owner than that.", param="subject_id"
+            )
 
     def _body(
         self,

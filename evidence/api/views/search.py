@@ -96,6 +96,7 @@ class SearchView(GrantedView):
             "filter": sorted(self.query.nested("filter")),
             "connection_id": self.query.text("connection_id")
             or self.query.text("connector_instance_id"),
+            "connector_id": self.query.text("connector_id"),
             "sort": self.query.text("sort"),
         }
 

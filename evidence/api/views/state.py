@@ -6,6 +6,7 @@ from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from evidence.access.held import granted_streams
 from evidence.api.base import GrantedView
 from evidence.api.bodies import read_object
 from evidence.api.envelopes import instant
@@ -20,6 +21,7 @@ class StateView(GrantedView):
     parameters = frozenset({"grant_id"})
 
     def get(self, request: Request, connector_id: str) -> Response:
+        self._within(connector_id)
         remembered = get_state(
             connector_id, owner_id=self.scope.owner_id, grant_id=self.query.text("grant_id")
         )
@@ -36,8 +38,17 @@ class StateView(GrantedView):
             owner_id=self.scope.owner_id,
             now=timezone.now(),
             grant_id=self.query.text("grant_id"),
+            within=self._within(connector_id),
         )
         return Response(_body(remembered))
+
+    def _within(self, connector_id: str) -> frozenset[str] | None:
+        """The streams of the grant that the state is kept for, where it is for one."""
+        grant_id = self.query.text("grant_id")
+        if grant_id is None:
+            return None
+        owner_id = self.scope.owner_id
+        return granted_streams(grant_id, connector_id=connector_id, owner_id=owner_id)
 
 
 def _body(remembered: Remembered) -> dict[str, Any]:

@@ -80,6 +80,7 @@ class IndexView(PublicView):
                     "well_known": "/.well-known/oauth-protected-resource",
                     "schema": "/v1/schema",
                     "core_query_base": "/v1",
+                    "connectors": "/v1/connectors",
                     "mcp": "/mcp",
                 },
             }

@@ -46,6 +46,7 @@ class Command(BaseCommand):
                 languages=options["language"],
                 identities=options["identity"],
                 connection_id=options["id"],
+                labelled_by_owner=True,
                 now=now,
             )
         except Refusal as refusal:
