@@ -55,6 +55,9 @@ def test_a_shown_field_need_not_choose_rows(world: World) -> None:
     assert answer.status == 400
     refused = world.get(LIST, who="dora", connection_id=PERSONAL, filter__labels="home")
     assert (refused.status, refused.error["code"]) == (403, "field_not_granted")
+    assert refused.error["param"] == "filter[labels]"
+    assert "does not let rows be chosen by it" in refused.error["message"]
+    assert "stream=messages" in refused.error["next_step"]
 
 
 def test_fields_that_differ_between_connections_are_usable_where_granted(world: World) -> None:
@@ -225,7 +228,16 @@ def test_bad_input_names_the_parameter(
 def test_an_ungranted_field_is_forbidden_wherever_it_is_named(world: World, name: str) -> None:
     answer = world.get(LIST, **{name: "from_email"})
     assert (answer.status, answer.error["code"]) == (403, "field_not_granted")
+    assert answer.error["message"] == "The field 'from_email' is outside the grant."
+    assert "stream=messages" in answer.error["next_step"]
     assert world.get(LIST, who="alice", connection_id=WORK, **{name: "id"}).status in (200, 400)
+
+
+def test_a_field_that_does_not_exist_is_named_with_where_fields_are_listed(world: World) -> None:
+    error = world.get(LIST, fields="x" * 100).error
+
+    assert error["message"] == f"The stream 'messages' declares no field {'x' * 64!r}."
+    assert "stream=messages" in error["next_step"]
 
 
 def test_fields_narrow_to_those_named_and_the_key(world: World) -> None:

@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 from django.db import IntegrityError, transaction
 from django.test import Client
+from pytest_django import DjangoAssertNumQueries
 
 from evidence.access.issuing import (
     GrantRequest,
@@ -42,6 +43,13 @@ def test_an_unknown_token_is_an_invalid_one(world: World, bearer: str) -> None:
     answer = world.get(LIST, who=bearer.encode().decode("latin-1"))
     assert (answer.status, answer.error["code"]) == (401, "authentication_error")
     assert 'error="invalid_token"' in answer.headers["WWW-Authenticate"]
+
+
+def test_what_is_longer_than_any_token_is_not_looked_up(
+    world: World, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    with django_assert_num_queries(0):
+        assert world.get(LIST, who="x" * 201).status == 401
 
 
 def test_the_scheme_is_exactly_bearer(world: World) -> None:
