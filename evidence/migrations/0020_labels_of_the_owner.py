@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("evidence", "0018_event_subscriptions"),
+        ("evidence", "0019_refused_calls"),
     ]
 
     operations = [
