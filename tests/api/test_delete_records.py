@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
+from evidence.storing.erasures import receipts
 from evidence.storing.receipts import Code
 from tests.world import CHAT, PERSONAL, WORK, World, mail
 
@@ -111,3 +112,13 @@ def test_what_is_not_clear_deletes_nothing(
         answer = world.call("DELETE", target, "alice", **query)
         assert (answer.status, answer.error["param"]) == (status, param)
     assert len(world.get(LIST, "alice", connection_id=PERSONAL).ids) == 5
+
+
+def test_a_deletion_has_a_receipt_that_does_not_say_what_it_was(world: World) -> None:
+    path = "/v1/streams/messages/records"
+    assert world.call("DELETE", f"{path}/m1", "alice", connection_id=PERSONAL).status == 204
+    assert world.call("DELETE", path, "alice", connection_id=WORK).status == 204
+    stream, record = receipts(world.owner_id, most=9)
+    assert (record.of, record.removed["records"]) == ("record", 1)
+    assert (stream.of, stream.removed["records"]) == ("stream", 2)
+    assert {each.by for each in (stream, record)} == {"a program with an owner token"}

@@ -60,6 +60,18 @@ def test_any_end_that_is_missing_is_noticed(
         opened(file[: data.draw(st.integers(0, len(file) - 1))])
 
 
+@pytest.mark.parametrize(
+    "line",
+    [b"", b"[]", b"1", b"{}", b'{"salt":"00","key":"file"}', b'{"salt":1,"key":"file","log_n":16}',
+     b'{"salt":"0g","key":"file","log_n":16}', b'{"salt":"00","key":"file","log_n":16.0}',
+     b'{"salt":"00","key":"file","log_n":true}', b'{"salt":"00","key":"file","log_n":60}',
+     b'{"salt":"00","key":["file"],"log_n":16}', b"\xff"],
+)  # fmt: skip
+def test_whatever_a_file_says_of_its_key_is_not_believed(line: bytes) -> None:
+    with pytest.raises(WrongKey):
+        opened(b"pdpp backup 1\n" + line + b"\n" + bytes(100))
+
+
 def test_pieces_keep_their_places() -> None:
     import random
 

@@ -10,7 +10,7 @@ made of a passphrase (scrypt) or of a key file, and of a salt, so that no two fi
 import hashlib
 import secrets
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, NamedTuple
 
 import orjson
 from cryptography.exceptions import InvalidTag
@@ -55,12 +55,25 @@ class Secret:
             raise BadKey
 
 
+class Described(NamedTuple):
+    """How the key of a file is made."""
+
+    kind: str
+    salt: bytes
+    log_n: int
+
+    @property
+    def line(self) -> bytes:
+        said = {"key": self.kind, "salt": self.salt.hex(), "log_n": self.log_n}
+        return orjson.dumps(said) + b"\n"
+
+
 class Sealer:
     """Writes to ``file``; nothing of it can be read back before ``close``."""
 
     def __init__(self, file: IO[bytes], secret: Secret) -> None:
-        described = {"key": secret.kind, "salt": secrets.token_hex(16), "log_n": LOG_N}
-        head = NAME + b"%d\n" % FORMAT + orjson.dumps(described) + b"\n"
+        described = Described(secret.kind, secrets.token_bytes(16), LOG_N)
+        head = NAME + b"%d\n" % FORMAT + described.line
         file.write(head)
         self._file = file
         self._cipher = ChaCha20Poly1305(_key(secret, described, head))
@@ -136,25 +149,23 @@ def _line(file: IO[bytes]) -> bytes:
     return line
 
 
-def _described(line: bytes) -> dict[str, object]:
+def _described(line: bytes) -> Described:
+    """What a file says of its key. It is not sealed, and so may say anything."""
     try:
-        described = orjson.loads(line)
-        bytes.fromhex(described["salt"])
-        known = described["log_n"] in LOG_N_ALLOWED
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        said = orjson.loads(line)
+        salt, kind, log_n = bytes.fromhex(said["salt"]), said["key"], said["log_n"]
+    except (KeyError, TypeError, ValueError):
         raise WrongKey from None
-    if not known:
+    if type(log_n) is not int or log_n not in LOG_N_ALLOWED:
         raise WrongKey
-    return dict(described)
+    return Described(kind, salt, log_n)
 
 
-def _key(secret: Secret, described: dict[str, object], head: bytes) -> bytes:
-    salt = bytes.fromhex(str(described["salt"]))
-    material = secret.content
-    if described["key"] != secret.kind:
-        raise WrongKey(f"It was made with a {described['key']}."[:80])
+def _key(secret: Secret, described: Described, head: bytes) -> bytes:
+    material, salt = secret.content, described.salt
+    if described.kind != secret.kind:
+        raise WrongKey
     if secret.kind == "passphrase":
-        log_n = int(str(described["log_n"]))
-        material = Scrypt(salt=salt, length=32, n=2**log_n, r=8, p=1).derive(material)
+        material = Scrypt(salt=salt, length=32, n=2**described.log_n, r=8, p=1).derive(material)
     told = b"pdpp backup" + hashlib.sha256(head).digest()
     return HKDF(algorithm=SHA256(), length=32, salt=salt, info=told).derive(material)
