@@ -49,7 +49,7 @@ check: .venv/development
 	find $(TREE) -type f -not -name '*.pyc' -exec $(BIN)/detect-secrets-hook --baseline .secrets.baseline {} +
 
 audit: .venv/audit
-	.ci/audit
+	$(BIN)/python -m bench.audit
 
 coverage: .venv/development
 	$(BIN)/coverage erase
