@@ -1,8 +1,10 @@
 """One request to a receiver: to the address that was judged, within ten seconds, and no further."""
 
 import asyncio
+import ssl
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import SplitResult
 
 import httpx2
@@ -37,6 +39,12 @@ async def _within_time(url: str, headers: Mapping[str, str], body: bytes) -> Ans
         return Answered(None)
 
 
+@lru_cache(maxsize=1)
+def trusted() -> ssl.SSLContext:
+    """Whose certificates are believed; to load them takes longer than many a delivery."""
+    return httpx2.create_ssl_context(trust_env=False)
+
+
 async def _first(
     parts: SplitResult,
     port: int,
@@ -61,7 +69,10 @@ async def _sent(
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     # No proxy and no credentials of this machine's environment, no redirect.
     async with httpx2.AsyncClient(
-        trust_env=False, follow_redirects=False, timeout=limits.EVENT_TIMEOUT
+        verify=trusted(),
+        trust_env=False,
+        follow_redirects=False,
+        timeout=limits.EVENT_TIMEOUT,
     ) as client:
         request = client.build_request(
             "POST",

@@ -34,7 +34,7 @@ def test_an_event_is_made_for_each_visible_change_and_for_no_other(world: World)
         if stream == "messages" and "channel" not in data
     }
 
-    @settings(max_examples=25, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=12, suppress_health_check=list(HealthCheck))
     @given(terms=grants, written=writes)
     def check(terms: Terms, written: list[tuple[str, dict[str, Any]]]) -> None:
         with transaction.atomic():

@@ -48,6 +48,7 @@ MEANINGS = {
     503: "Not ready to answer.",
 }
 
+EVENT_TYPE = "application/cloudevents+json"
 BODIES: Json = {
     "application/json": {"type": "object"},
     "application/x-ndjson": {"type": "string", "description": "A JSON object a line."},
@@ -77,6 +78,7 @@ def document() -> Json:
         "servers": [{"url": "/v1"}],
         "security": [{"bearer": []}],
         "paths": _paths(),
+        "webhooks": {"event": {"post": _event()}},
         "components": {
             "schemas": SCHEMAS | EVENT_SCHEMAS,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
@@ -188,6 +190,17 @@ def _event_paths() -> Json:
                         "EventAccepted", json, 202, 409),
         ),
     }  # fmt: skip
+
+
+def _event() -> Json:
+    """What is sent to a callback_url (docs/events.md)."""
+    return {
+        "operationId": "receiveEvent",
+        "summary": "What a receiver is sent, signed as Standard Webhooks says.",
+        "security": [],
+        "requestBody": {"content": {EVENT_TYPE: {"schema": ref("Event")}}},
+        "responses": {"2XX": {"description": "Received; the challenge in it is echoed as JSON."}},
+    }
 
 
 def _owner_paths() -> Json:
