@@ -59,7 +59,9 @@ def delivering(*, concurrency: int = CONCURRENCY) -> Iterator[None]:
     try:
         yield
     finally:
-        loop.call_soon_threadsafe(stop.set)
+        # Should it have ended by itself, its loop is closed.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(stop.set)
         thread.join()
 
 
@@ -79,7 +81,7 @@ async def _until(stop: asyncio.Event, concurrency: int) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             try:
                 await work
-            except (ConnectorException, psycopg.Error) as error:
+            except (ConnectorException, psycopg.Error, OSError) as error:
                 logger.warning("a worker stopped and goes on later: %s", type(error).__name__)
         await asyncio.wait({stopped}, timeout=AGAIN_SECONDS)
 
