@@ -32,7 +32,7 @@ def answer(view: GrantedView, stream: str) -> Response:
     bounds = budget.asked(query)
     standing, page = _read(view, followed)
     if waiting.waits(view, standing, page, seconds=seconds):
-        return Response({})
+        return Response({"object": "list", "data": []})
     rows = [_row(visible, each, fields) for each in page.told]
     frame = budget.frame(query, cursor=followed.longest(page.standing, told=page.told))
     shown = budget.fitted(rows, bounds, frame, more=True)
