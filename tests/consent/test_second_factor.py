@@ -103,6 +103,7 @@ def test_a_wrong_first_code_turns_nothing_on(owner: User) -> None:
 
     assert answer.status_code == 422
     assert "That is not a code of yours" in answer.content.decode()
+    assert "000000" not in answer.content.decode()
     assert is_in(sign_in())
 
 

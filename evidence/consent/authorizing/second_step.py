@@ -28,13 +28,21 @@ WRONG = (
 )
 
 
+class OnceInput(forms.TextInput):
+    """What was typed is not written back: it is a secret, or wrong."""
+
+    @override
+    def format_value(self, value: Any) -> None:
+        return None
+
+
 class CodeForm(forms.Form):
     """One code, of the phone or one of the recovery codes. ``device`` is whose it was."""
 
     code = forms.CharField(
         label="Code",
         max_length=40,
-        widget=forms.TextInput(
+        widget=OnceInput(
             attrs={"autocomplete": "one-time-code", "autofocus": True, "spellcheck": "false"}
         ),
     )
