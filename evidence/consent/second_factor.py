@@ -7,6 +7,7 @@ Who has both lost makes a set-up link on the server, which ends the second facto
 import base64
 import re
 import secrets
+from string import ascii_lowercase, digits
 from typing import TYPE_CHECKING
 
 from django.contrib.auth.base_user import AbstractBaseUser
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 RECOVERY_CODES = 10
-LETTERS = "abcdefghjkmnpqrstuvwxyz23456789"
+LETTERS = "".join(each for each in ascii_lowercase + digits if each not in "il1o0")
 PHONE_CODE = re.compile(r"\d{6}")
 _ENROLLED = "_pdpp_enrolled"
 
