@@ -1,6 +1,7 @@
 """Keys with successors: what overlaps, what ends, and what is never shown."""
 
 import json
+import os
 import stat
 from pathlib import Path
 from typing import Any
@@ -105,8 +106,12 @@ def test_what_was_signed_before_is_still_proven(world: World, keys: Any, setting
 
 
 def test_the_file_stays_private_and_keeps_the_secret(keys: Any, var: Path, settings: Any) -> None:
-    for name in ("tokens", "cursors", "signing", "tokens"):
-        keys("rotate", name)
+    before = os.umask(0)  # which would hide what mode was asked for
+    try:
+        for name in ("tokens", "cursors", "signing", "tokens"):
+            keys("rotate", name)
+    finally:
+        os.umask(before)
 
     file = var / "keys.json"
     kept = json.loads(file.read_text())

@@ -6,6 +6,7 @@ import os
 import secrets
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -42,6 +43,14 @@ def database() -> Iterator[str]:
     finally:
         with psycopg.connect(server, autocommit=True) as connection:
             connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(quoted))
+
+
+@contextlib.contextmanager
+def own_var() -> Iterator[Path]:
+    """For what has an embedded database. Not pytest's directory, which every other run of it closes
+    to the account of the database, where this one is root's."""
+    with tempfile.TemporaryDirectory(prefix="pdpp-") as directory:
+        yield Path(directory) / "var"
 
 
 def named(url: str, *, database: str) -> str:

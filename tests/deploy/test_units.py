@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pdpp_site.embedded_postgres import EmbeddedPostgres
-from tests.deploy.servers import started
+from tests.deploy.servers import own_var, started
 from tests.deploy.shipped import DEPLOY, environment_file, parsed, unit, unit_text
 from tests.pdpp_site.web import free_port
 
@@ -17,19 +17,20 @@ MOST_EXPOSED = 20
 """Tenths, as systemd-analyze counts: a service without any hardening has 96."""
 
 
-def test_the_service_starts_with_its_own_database_and_stops_it(tmp_path: Path) -> None:
-    service = unit("pdpp.service", var=tmp_path)
+def test_the_service_starts_with_its_own_database_and_stops_it() -> None:
     given = environment_file("pdpp.env.example")
     assert given == {"PDPP_DEMO": "false"}
 
-    with started(service, port=free_port(), **given) as server:
-        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
-        connection.request("GET", "/readyz")
-        assert connection.getresponse().status == 200
-        connection.close()
+    with own_var() as var:
+        service = unit("pdpp.service", var=var)
+        with started(service, port=free_port(), **given) as server:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+            connection.request("GET", "/readyz")
+            assert connection.getresponse().status == 200
+            connection.close()
 
-    assert server.process.returncode == 0
-    assert not any(EmbeddedPostgres(tmp_path / "postgres")._server_processes())
+        assert server.process.returncode == 0, server.printed
+        assert not any(EmbeddedPostgres(var / "postgres")._server_processes())
 
 
 @pytest.mark.parametrize("name", UNITS)

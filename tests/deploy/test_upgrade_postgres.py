@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx2
@@ -14,7 +15,7 @@ from pdpp_site.embedded_postgres import EmbeddedPostgres, url
 from pdpp_site.postgres_upgrade import upgrade
 from pdpp_site.postgres_versions import major_of_data, programs_of
 from pdpp_site.server_account import EmbeddedPostgresError
-from tests.deploy.servers import SECRET_KEY, environment, started
+from tests.deploy.servers import SECRET_KEY, environment, own_var, started
 from tests.deploy.shipped import ROOT, unit
 from tests.deploy.test_upgrade import FIRST, TOKENS
 from tests.pdpp_site.web import free_port
@@ -40,33 +41,37 @@ def manage(var: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     )  # fmt: skip
 
 
-def test_an_older_database_is_refused_then_upgraded_in_one_command_and_served(
-    tmp_path: Path,
-) -> None:
-    home = tmp_path / "postgres"
+@pytest.fixture
+def var() -> Iterator[Path]:
+    with own_var() as directory:
+        yield directory
+
+
+def test_an_older_database_is_refused_then_upgraded_in_one_command_and_served(var: Path) -> None:
+    home = var / "postgres"
     earlier = Earlier(home, scratch=True, programs=programs_of(OLD))
     earlier.start()
     with psycopg.connect(url(home)) as connection:
         connection.execute(FIRST.read_text().encode())
-    busy = manage(tmp_path, "upgrade-postgres")
+    busy = manage(var, "upgrade-postgres")
     assert (busy.returncode, busy.stderr) == (1, "CommandError: The server runs; stop it first.\n")
     earlier.stop()
 
-    refused = manage(tmp_path, "run")
+    refused = manage(var, "run")
     assert refused.returncode == 1
     assert f"written by PostgreSQL {OLD}" in refused.stderr
     assert "manage.py upgrade-postgres" in refused.stderr
 
-    done = manage(tmp_path, "upgrade-postgres")
+    done = manage(var, "upgrade-postgres")
     assert done.returncode == 0, done.stderr
     assert f"PostgreSQL {OLD} -> {NEW}" in done.stdout
     assert major_of_data(home / "data") == NEW
     assert major_of_data(home / f"data.{OLD}") == OLD
-    assert manage(tmp_path, "upgrade-postgres").stdout == "There is nothing to upgrade.\n"
+    assert manage(var, "upgrade-postgres").stdout == "There is nothing to upgrade.\n"
 
     port = free_port()
     given = {"PDPP_DEMO": "false", "PDPP_SECRET_KEY": SECRET_KEY}
-    with started(unit("pdpp.service", var=tmp_path), port=port, **given):
+    with started(unit("pdpp.service", var=var), port=port, **given):
         answer = httpx2.get(
             f"http://127.0.0.1:{port}/v1/search?q=lindenstraße",
             headers={"Authorization": f"Bearer {TOKENS['bob']}"},
