@@ -14,7 +14,7 @@ from evidence.models.owners import the_owner
 logger = logging.getLogger(__name__)
 
 SECONDS = 20.0
-SUBJECT = "PDPP: an app was paused by itself"
+SUBJECT = "PDPP: an app was paused automatically"
 
 
 def tell_owner() -> Iterator[None]:

@@ -89,7 +89,7 @@ def _told(row: Alert) -> Told:
         alert_id=row.pk,
         at=row.at,
         client=client,
-        sentence=f"{client} was paused by itself: within {row.hours} hours it has read"
-        f" {row.seen:,} of the {row.total:,} records that it may read of {grant.source.display_name},"
-        f" {label}.",
+        sentence=f"What {client} reads of {grant.source.display_name} was paused automatically: within"
+        f" {row.hours} hours it has read {row.seen:,} of the {row.total:,} records of {label} that it"
+        " may see.",
     )

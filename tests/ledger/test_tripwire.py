@@ -74,8 +74,8 @@ def test_half_of_what_it_may_read_pauses_it_and_hidden_records_do_not_count(
     assert (refused.status, refused.error["code"]) == (403, "grant_paused")
     (told,) = standing_alerts(watched.owner_id)
     assert told.sentence == (
-        "Bob was paused by itself: within 24 hours it has read 20 of the 40 records that it may"
-        " read of Mail, Your messages."
+        "What Bob reads of Mail was paused automatically: within 24 hours it has read 20 of the 40"
+        " records of Your messages that it may see."
     )
 
 
@@ -160,7 +160,7 @@ def test_the_owner_is_told_by_mail_once(
 
     (sent,) = mailoutbox
     assert (sent.to, sent.from_email) == (["alice@home.example"], "alice@home.example")
-    assert "Bob was paused by itself" in str(sent.body)
+    assert "What Bob reads of Mail was paused automatically" in str(sent.body)
     assert f"{settings.PDPP_PUBLIC_URL}/connected" in str(sent.body)
     assert "Lease" not in str(sent.body)
 
