@@ -12,6 +12,7 @@ from django.utils import timezone
 from evidence.access import refused
 from evidence.access.issuing import pause_client, revoke_client
 from evidence.access.limiting import set_limits
+from evidence.models.grants import Grant
 from evidence.models.refused import RefusedCall
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import refusal
@@ -123,6 +124,13 @@ def test_what_is_not_let_in_is_kept_where_the_client_is_known(world: World) -> N
     assert RefusedCall.unscoped.count() == before, (
         "nobody's calls, and the owner's own, are not kept"
     )
+
+
+def test_a_grant_that_is_paused_beside_others_is_named(world: World) -> None:
+    bank = world.grants["dora"][2]
+    Grant.unscoped.filter(pk=bank.pk).update(paused_at=timezone.now())
+    assert world.get("/v1/streams/transactions/records", "dora").status == 404
+    assert last().clause.endswith(f" Paused: grant {bank.pk} of Bank.")
 
 
 def test_a_limit_is_a_reason_too(world: World) -> None:
