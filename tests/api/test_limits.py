@@ -61,11 +61,16 @@ def test_a_call_too_many_is_refused_with_the_limit_and_the_time_it_begins_anew(
     assert rows_of(world) == 2
 
 
-def test_a_tool_says_in_both_channels_when_to_go_on(world: World) -> None:
+@pytest.mark.parametrize("era", [real.MODERN, real.LEGACY])
+def test_a_tool_says_in_both_channels_when_to_go_on(world: World, era: str) -> None:
     limit(world, calls_day=1)
     world.get(LIST)
 
-    result = real.call(world.tokens["bob@mcp"], "query_records", stream="messages")
+    result = real.ask(
+        world.tokens["bob@mcp"],
+        lambda client: client.call_tool("query_records", {"stream": "messages"}),
+        era=era,
+    )
 
     error = refusal(result)
     assert error["code"] == "rate_limit_exceeded"
