@@ -56,7 +56,7 @@ def test_clients_are_led_to_https_at_the_public_address(reached: Reached) -> Non
         assert plain.status_code in {301, 308}
         assert plain.headers["location"].startswith("https://")
         issuer = client.get("/.well-known/oauth-authorization-server").json()["issuer"]
-        signing_in = client.get("/admin/login/")
+        signing_in = client.get("/admin/login/", follow_redirects=True)
 
     assert issuer.rstrip("/") == way.url
     assert signing_in.status_code == 200
