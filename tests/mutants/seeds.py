@@ -468,7 +468,7 @@ MUTANTS = (
         by="tests/consent/test_rotated_keys.py"),
     Mutant("keys are written for everybody to read", "pdpp_site/keys.py",
         "os.O_EXCL, 0o600", "os.O_EXCL, 0o644",
-        by="tests/consent/test_rotated_keys.py"),
+        by="tests/pdpp_site/test_settings.py::test_at_home_it_is_an_embedded_database_and_a_key_of_its_own"),
     Mutant("the note of a refusal keeps whatever was sent", "evidence/api/noting.py",
         "named = stream if stream in declared else \"\"", "named = stream",
         by=REFUSED + "test_nothing_that_was_sent_is_kept"),

@@ -4,6 +4,7 @@ import ast
 import json
 import os
 import re
+import stat
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,7 @@ def test_at_home_it_is_an_embedded_database_and_a_key_of_its_own(tmp_path: Path)
     assert said["EMBEDDED"] is True
     assert said["DATABASES"]["default"]["OPTIONS"]["host"].startswith(str(tmp_path))
     assert said["SECRET_KEY"] == json.loads((tmp_path / "keys.json").read_text())["secret_key"]
+    assert stat.S_IMODE((tmp_path / "keys.json").stat().st_mode) == 0o600
     assert set(said["ALLOWED_HOSTS"]) == {"127.0.0.1", "localhost", "[::1]"}
 
 
