@@ -59,7 +59,7 @@ class StreamPreview:
         parts = [counted(self.hidden, "record")] if self.hidden > 0 else []
         if self.hidden_fields:
             parts.append(f"the {_plural(self.hidden_fields)} {joined(self.hidden_fields)}")
-        return joined(parts)
+        return joined(parts) if parts else ""
 
 
 Previews = Mapping[str, StreamPreview]

@@ -134,7 +134,9 @@ def test_a_preview_is_what_the_token_then_reads(
 
 def test_the_page_that_narrows_says_what_it_hides(world: World, alice: Browser) -> None:
     form = alice.open(f"/connected/narrow?grant={world.grants['bob'][0].pk}").form
-    assert "Compared with now Nothing changes." in alice.press(form, "decision", "review").text
+    whole = alice.press(form, "decision", "review")
+    assert "Compared with now Nothing changes." in whole.text
+    assert "nothing" not in whole.text.split("It will not see")[1].split("Compared")[0]
     form.untick("Work mail")
     form.untick("Body text")
 
