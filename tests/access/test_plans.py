@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from pytest_django.fixtures import Settings
 
 from evidence.access import changed_rows, children
 from evidence.access.statements import Fragment
@@ -18,8 +19,9 @@ RECORDS, TO_A_THREAD = 4_000, 8
 
 
 @pytest.fixture
-def mailbox(world: World) -> World:
+def mailbox(world: World, settings: Settings) -> World:
     """Threads of eight messages each; the planner knows how many there are."""
+    settings.PDPP_TRIPWIRE_SHARE = 0  # A feed is read to its end here.
     world.put(
         *(
             (PERSONAL, "messages", mail(f"k{n:05}", f"2026-0{1 + n % 9}-03T00:00:00Z",

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import orjson
+import psycopg
 import pytest
 from django.db import OperationalError, connection
 
@@ -121,13 +122,14 @@ def test_a_failure_of_the_database_is_told_without_what_it_quotes(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object, **__: object) -> None:
-        raise OperationalError("disk full\nDETAIL: Failing row contains (xylophone)")
+        text = "disk full\nDETAIL: Failing row contains (xylophone)"
+        raise OperationalError(text) from psycopg.errors.DiskFull(text)
 
     before = stored.everything()
     monkeypatch.setattr("evidence.storing.changes.save_counts", fail)
     with pytest.raises(IngestStorageError) as failed:
         send(world, {"data": {"id": "a"}})
     assert failed.value.__cause__ is None
-    assert "disk full" in caplog.text
+    assert "SQLSTATE 53100" in caplog.text
     assert "xylophone" not in caplog.text
     assert stored.everything() == before
