@@ -19,7 +19,7 @@ from procrastinate.contrib.django.utils import connector_params
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition
 
-from evidence.events.tasks import QUEUE
+from evidence.events.tasks import QUEUE, SILENT_SECONDS
 from pdpp_site import background
 
 logger = logging.getLogger(__name__)
@@ -35,7 +35,8 @@ LAST_SECONDS = 12.0
 """So long a delivery under way may take when the worker is to stop."""
 
 LOOK_SECONDS = 1.0
-LOST_SECONDS = 30.0
+LOST_SECONDS = 3.0
+HEARTBEAT_SECONDS = 3.0
 
 
 @contextlib.contextmanager
@@ -96,6 +97,8 @@ async def _work(concurrency: int) -> None:
             listen_notify=not settings.PDPP_PGBOUNCER,
             delete_jobs=DeleteJobCondition.ALWAYS,
             shutdown_graceful_timeout=LAST_SECONDS,
+            update_heartbeat_interval=HEARTBEAT_SECONDS,
+            stalled_worker_timeout=SILENT_SECONDS,
             install_signal_handlers=False,
         )
 

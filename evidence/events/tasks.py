@@ -16,6 +16,9 @@ from evidence.models.events import Event
 
 QUEUE = "events"
 AFTER_FAILURE = timedelta(minutes=5)
+SILENT_SECONDS = 15.0
+"""A worker not heard of for so long is dead. One that is to stop says nothing more while it ends its
+last attempt, which takes ``EVENT_TIMEOUT`` at most."""
 
 
 @app.task(name="evidence.events.deliver", queue=QUEUE)
@@ -37,7 +40,10 @@ def forget_lost() -> int:
     Nobody knows whether the receiver has got them: they are sent again, under the same id.
     """
     manager = app.job_manager
-    for job in async_to_sync(manager.get_stalled_jobs)(task_name=deliver.name):
+    stalled = async_to_sync(manager.get_stalled_jobs)(
+        task_name=deliver.name, seconds_since_heartbeat=SILENT_SECONDS
+    )
+    for job in stalled:
         if job.id is not None:
             async_to_sync(manager.finish_job_by_id_async)(
                 job.id, status=Status.FAILED, delete_job=True

@@ -3,7 +3,7 @@
 import json
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -48,13 +48,18 @@ class Received:
 
 @dataclass
 class Receiver:
-    """Echoes challenges and answers everything else with ``status`` and ``headers``."""
+    """Echoes challenges and answers everything else with ``status`` and ``headers``, once it is
+    ``willing``."""
 
     url: str
     received: list[Received] = field(default_factory=list)
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     echoes: bool = True
+    willing: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self.willing.set()
 
     def of(self, kind: str) -> list[Received]:
         return [each for each in self.received if each.type == kind]
@@ -68,6 +73,7 @@ class Receiver:
         self.received.append(message)
         if message.type == "pdpp.subscription.verify" and self.echoes:
             return 200, json.dumps({"challenge": message.data["challenge"]}).encode()
+        self.willing.wait()
         return self.status, b"{}"
 
 
@@ -82,8 +88,10 @@ def receiving() -> Iterator[Receiver]:
             for name, value in receiver.headers.items():
                 self.send_header(name, value)
             self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+            # A server that was killed meanwhile does not hear it.
+            with suppress(ConnectionError):
+                self.end_headers()
+                self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             pass

@@ -32,9 +32,9 @@ def committed(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
         cursor.execute("TRUNCATE procrastinate_jobs, procrastinate_workers CASCADE")
 
 
-def until(true: Callable[[], object]) -> None:
+def until(true: Callable[[], object], *, seconds: float = PATIENCE) -> None:
     """Waits for what another thread does, and no longer than that takes."""
-    ends = time.monotonic() + PATIENCE
+    ends = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < ends, "it did not happen"
         time.sleep(0.02)
