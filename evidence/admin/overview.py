@@ -93,13 +93,13 @@ YOUR_RECORDS = (
         "What each kind of connection is able to hold.",
         "evidence_source_changelist",
     ),
-)
-YOUR_ACCOUNT = (
     Entry(
         "What was erased",
         "Receipts of what is gone; and erasing everything.",
         "evidence_erasures",
     ),
+)
+YOUR_ACCOUNT = (
     Entry("Change password", "A new password for these pages.", "password_change"),
     Entry(
         "Second factor",
