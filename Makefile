@@ -5,6 +5,7 @@
 # make audit  ask what is known against the installed packages, where pip-audit's service can be reached
 # make coverage  run the tests and say which lines they do not reach
 # make semantic  install what semantic and hybrid search need: a model that runs without a network
+# make telemetry  install what telling spans to a collector of OpenTelemetry needs (PDPP_TELEMETRY)
 # make mutants  plant faults in the wall; each must turn a test red. ARGS="some words" takes those of
 #             that description, ARGS="--lines evidence/access/rows.py" each line of a module
 # make faults  kill, restart, fill, starve and slow down real servers under load; some minutes
@@ -26,7 +27,7 @@ PIP := 26.3
 # Where no key and no password may stand; tests make up theirs.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench demo deploy docs evidence manage.py mcp_adapter pdpp_site
 
-.PHONY: screenshots agent-eval audit bench conformance coverage faults import-large mutants relevance semantic run sign-in test check format clean
+.PHONY: screenshots agent-eval audit bench conformance coverage faults import-large mutants relevance semantic run sign-in telemetry test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -82,6 +83,8 @@ bench: .venv/runtime
 
 semantic: .venv/semantic
 
+telemetry: .venv/telemetry
+
 screenshots: .venv/development
 	$(BIN)/python -m tests.browser.screenshots docs
 
@@ -107,7 +110,11 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-semantic.txt
 	touch $@
 
-.venv/development: pyproject.toml .venv/semantic
+.venv/telemetry: requirements-telemetry.txt .venv/runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-telemetry.txt
+	touch $@
+
+.venv/development: pyproject.toml .venv/semantic .venv/telemetry
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
 	touch $@
 

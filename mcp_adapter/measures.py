@@ -1,7 +1,8 @@
 """How often each tool was called, how that ended and how long it took."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TypeAlias
 
 from prometheus_client import Counter, Histogram
 
@@ -19,14 +20,29 @@ UNKNOWN = "unknown"
 class Outcome:
     """Succeeded, unless somebody says otherwise in time."""
 
-    def __init__(self) -> None:
-        self.word = "succeeded"
+    def __init__(self, word: str = "succeeded") -> None:
+        self.word = word
+
+
+Spanned: TypeAlias = Callable[[str, Outcome], AbstractContextManager[None]]
+"""Goes around one call of a tool; at its end the outcome is known."""
+
+
+def unspanned(_tool: str, _outcome: Outcome) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
+def unknown(spanned: Spanned) -> None:
+    """One call of a tool that is not there."""
+    CALLS.labels(UNKNOWN, "refused").inc()
+    with spanned(UNKNOWN, Outcome("refused")):
+        pass
 
 
 @contextmanager
-def measured(tool: str) -> Iterator[Outcome]:
+def measured(tool: str, spanned: Spanned) -> Iterator[Outcome]:
     """One call of a tool that is there."""
     outcome = Outcome()
-    with SECONDS.labels(tool).time():
+    with spanned(tool, outcome), SECONDS.labels(tool).time():
         yield outcome
     CALLS.labels(tool, outcome.word).inc()

@@ -20,7 +20,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from mcp_adapter import measures, resources
 from mcp_adapter.errors import AdapterError, ToolError
 from mcp_adapter.json_text import dumps
-from mcp_adapter.measures import Outcome
+from mcp_adapter.measures import Outcome, Spanned, unspanned
 from mcp_adapter.raw_results import handed_over
 from mcp_adapter.registry import READ
 from mcp_adapter.rest import Refused, Rest
@@ -56,17 +56,18 @@ class _Adapter:
     offload: Offload
     identity: Identity
     surface: Surface
+    spanned: Spanned
 
     async def call_tool(self, ctx: Context, params: Mapping[str, Any]) -> str:
         """The members of the result, as JSON without the closing brace."""
         tools = self.surface.tools
         tool = tools.get(params["name"])
         if tool is None:
-            measures.CALLS.labels(measures.UNKNOWN, "refused").inc()
+            measures.unknown(self.spanned)
             raise MCPError(
                 code=types.INVALID_PARAMS, message=f"Unknown tool. Tools: {', '.join(tools)}"
             )
-        with measures.measured(tool.name) as outcome:
+        with measures.measured(tool.name, self.spanned) as outcome:
             return await self._called(ctx, tool, params.get("arguments") or {}, outcome)
 
     async def _called(
@@ -129,9 +130,10 @@ def build_server(
     offload: Offload,
     identity: Identity,
     surface: Surface = READ,
+    spanned: Spanned = unspanned,
 ) -> Server[Any]:
     """The server of a surface, for HTTP and stdio alike."""
-    adapter = _Adapter(rest, authority_of, offload, identity, surface)
+    adapter = _Adapter(rest, authority_of, offload, identity, surface, spanned)
     server: Server[Any] = Server(
         identity.name,
         version=identity.version,

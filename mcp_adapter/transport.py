@@ -20,6 +20,7 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
 from mcp_adapter.http_answers import RETRY_SECONDS, Answer, Utf8Sender, unauthorized
+from mcp_adapter.measures import Spanned, unspanned
 from mcp_adapter.registry import READ
 from mcp_adapter.rest import Authenticate, Refused, Rest
 from mcp_adapter.server import Context, Identity, Offload, build_server
@@ -54,6 +55,7 @@ class TransportSettings:
     scope: str = "pdpp:read"
     surface: Surface = READ
     offload: Offload = field(default_factory=functools.partial(threads, 4))
+    spanned: Spanned = unspanned
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ def build(rest: Rest, authenticate: Authenticate, *, settings: TransportSettings
         offload=settings.offload,
         identity=settings.identity,
         surface=settings.surface,
+        spanned=settings.spanned,
     )
     manager = StreamableHTTPSessionManager(
         server,

@@ -11,17 +11,16 @@ from collections.abc import Iterator
 
 from pdpp_site import metrics
 from pdpp_site.routes import route
+from pdpp_site.telemetry import Spans
 from pdpp_site.wsgi_bridge import Message, Scope, Send
 
 logger = logging.getLogger("pdpp.access")
 
 
 @contextlib.contextmanager
-def noted(scope: Scope, send: Send) -> Iterator[Send]:
+def noted(scope: Scope, send: Send, *, spans: Spans) -> Iterator[Send]:
     """A ``send`` that remembers the status; the line is written, and the request counted, when the
-    block ends."""
-    began = time.perf_counter()
-    metrics.RUNNING.inc()
+    block ends. The block is a span."""
     status = 0
 
     async def noting(message: Message) -> None:
@@ -30,23 +29,27 @@ def noted(scope: Scope, send: Send) -> Iterator[Send]:
             status = message["status"]
         await send(message)
 
-    try:
-        yield noting
-    finally:
-        took = (time.perf_counter() - began) * 1000
-        metrics.RUNNING.dec()
-        where = route(scope["path"])
-        metrics.note(method=scope["method"], route=where, status=status, seconds=took / 1000)
-        logger.info(
-            "%s %s %s %.0f ms",
-            scope["method"],
-            where,
-            status or "-",
-            took,
-            extra={
-                "method": scope["method"],
-                "route": where,
-                "status": status or None,
-                "milliseconds": round(took, 1),
-            },
-        )
+    with spans.request(scope["headers"]) as answered:
+        began = time.perf_counter()
+        metrics.RUNNING.inc()
+        try:
+            yield noting
+        finally:
+            took = (time.perf_counter() - began) * 1000
+            metrics.RUNNING.dec()
+            where = route(scope["path"])
+            answered(method=scope["method"], route=where, status=status)
+            metrics.note(method=scope["method"], route=where, status=status, seconds=took / 1000)
+            logger.info(
+                "%s %s %s %.0f ms",
+                scope["method"],
+                where,
+                status or "-",
+                took,
+                extra={
+                    "method": scope["method"],
+                    "route": where,
+                    "status": status or None,
+                    "milliseconds": round(took, 1),
+                },
+            )

@@ -126,6 +126,8 @@ def _loggers(level: str) -> dict[str, Any]:
         "mcp": {"level": "ERROR"},
         "oauth2_provider": {"level": "ERROR"},
         "oauthlib": {"level": "ERROR"},
+        # Each attempt to reach a collector that is away would be a line.
+        "opentelemetry": {"level": "ERROR"},
     }
 
 

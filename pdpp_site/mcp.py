@@ -19,29 +19,31 @@ from mcp_adapter.rest import Refused
 from mcp_adapter.server import Identity
 from mcp_adapter.surface import Surface
 from mcp_adapter.transport import McpEndpoint, TransportSettings, build
+from pdpp_site import telemetry
 
 RESOURCE = "/mcp"
 EVENTS_RESOURCE = "/mcp/events"
 METADATA = "/.well-known/oauth-protected-resource"
 
 
-def endpoint() -> McpEndpoint:
+def endpoint(*, spans: telemetry.Spans = telemetry.NONE) -> McpEndpoint:
     """The endpoint over this process's own REST API; good for one run of its lifespan."""
-    return _endpoint(RESOURCE, READ)
+    return _endpoint(RESOURCE, READ, spans=spans)
 
 
-def events_endpoint() -> McpEndpoint:
+def events_endpoint(*, spans: telemetry.Spans = telemetry.NONE) -> McpEndpoint:
     """Likewise the advanced one, whose tools subscribe to events and read nothing."""
-    return _endpoint(EVENTS_RESOURCE, EVENTS)
+    return _endpoint(EVENTS_RESOURCE, EVENTS, spans=spans)
 
 
-def _endpoint(resource: str, surface: Surface) -> McpEndpoint:
+def _endpoint(resource: str, surface: Surface, *, spans: telemetry.Spans) -> McpEndpoint:
     return build(
         InProcessRest(),
         functools.partial(authenticate, resource=resource),
         settings=TransportSettings(
             identity=identity(),
             surface=surface,
+            spanned=spans.tool,
             resource_metadata_url=f"{settings.PDPP_PUBLIC_URL}{METADATA}{resource}",
             allowed_hosts=tuple(settings.ALLOWED_HOSTS),
             allowed_origins=tuple(settings.CSRF_TRUSTED_ORIGINS),

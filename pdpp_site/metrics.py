@@ -62,10 +62,15 @@ class Pool(Collector):
 REGISTRY.register(Pool())
 
 
+def named(method: str) -> str:
+    """The method itself where it is one of few, whatever a stranger types."""
+    return method if method in METHODS else "other"
+
+
 def note(*, method: str, route: str, status: int, seconds: float) -> None:
     """One request that was answered; status 0 is one that was not."""
     kind = f"{status // 100}xx" if status else "none"
-    REQUESTS.labels(method if method in METHODS else "other", route, kind).inc()
+    REQUESTS.labels(named(method), route, kind).inc()
     SECONDS.labels(route).observe(seconds)
 
 

@@ -43,6 +43,7 @@ PDPP_TRIPWIRE_RECORDS = env.int("PDPP_TRIPWIRE_RECORDS", default=1000)
 PDPP_MAIL_URL = env.str("PDPP_MAIL_URL", default="")
 PDPP_MAIL_TO = env.str("PDPP_MAIL_TO", default="")
 PDPP_METRICS_TOKEN = env.str("PDPP_METRICS_TOKEN", default="")
+PDPP_TELEMETRY = env.str("PDPP_TELEMETRY", default="")
 PDPP_DEBUG = env.bool("PDPP_DEBUG", default=False)
 
 # --- modes -------------------------------------------------------------------------------------

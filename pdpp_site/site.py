@@ -22,7 +22,7 @@ from evidence.api import errors
 from evidence.refusals import Code, MisdirectedRequest, Refusal
 from mcp_adapter.transport import EVENT_PATHS, McpEndpoint
 from mcp_adapter.transport import PATHS as MCP_PATHS
-from pdpp_site import access_log, headers, health, metrics
+from pdpp_site import access_log, headers, health, metrics, telemetry
 from pdpp_site.waits import Waits, asks_to_wait
 from pdpp_site.wsgi_bridge import Message, Receive, Scope, Send, WsgiApplication, WsgiBridge
 
@@ -49,9 +49,11 @@ class Site:
         application: WsgiApplication,
         endpoint: McpEndpoint,
         events: McpEndpoint | None = None,
+        spans: telemetry.Spans = telemetry.NONE,
     ) -> None:
         self._django = WsgiBridge(application, threads=settings.PDPP_THREADS)
         self._endpoint, self._events = endpoint, events
+        self._spans = spans
         self._waits = Waits()
         self._probe = ThreadPoolExecutor(1, thread_name_prefix="readyz")
 
@@ -59,7 +61,7 @@ class Site:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
-            with access_log.noted(scope, send) as noting:
+            with access_log.noted(scope, send, spans=self._spans) as noting:
                 await self._answer_anyway(scope, receive, headers.fenced(noting))
         else:
             await send({"type": "websocket.close", "code": 1000})
@@ -160,6 +162,7 @@ class Site:
             self._waits.close()
             self._django.close()
             self._probe.shutdown(wait=False, cancel_futures=True)
+            await asyncio.to_thread(self._spans.close)
 
 
 def _host_allowed(scope: Scope) -> bool:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.admin.browser import Page
 from tests.consent.client import pressed
+from tests.pdpp_site.collecting import Collected, collecting
 from tests.pdpp_site.installation import Running, installed
 from tests.pdpp_site.living import Cast, living
 
@@ -41,16 +42,18 @@ class Run:
     cast: Cast
     marks: Marks
     link: str
+    spans: Collected
     metrics: list[str] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
 def run() -> Iterator[Run]:
     """A server that has answered everything below and has stopped again."""
-    with installed() as installation:
-        with living(installation, PDPP_LOG_LEVEL="DEBUG", PDPP_LOG_FORMAT="json") as (server, cast):
+    with installed() as installation, collecting() as spans:
+        chosen = {"PDPP_LOG_LEVEL": "DEBUG", "PDPP_LOG_FORMAT": "json"}
+        with living(installation, PDPP_TELEMETRY=spans.address, **chosen) as (server, cast):
             link = next(line.strip() for line in server.lines if "/set-up/" in line)
-            run = Run(server, cast, Marks(), link)
+            run = Run(server, cast, Marks(), link, spans)
             _records(run)
             _tools(run)
             _pages_and_consent(run)
@@ -220,6 +223,20 @@ def test_metrics_have_nothing_of_it_either(run: Run) -> None:
     assert re.search(r"^pdpp_database_pool_max 16.0$", metrics, re.MULTILINE)
     assert re.search(r"^pdpp_ledger_rows_total [1-9]", metrics, re.MULTILINE)
     assert re.search(r"^pdpp_answers_withheld_total [1-9]", metrics, re.MULTILINE)
+
+
+def test_spans_have_nothing_of_it_either(run: Run) -> None:
+    secrets = [*run.marks.made, *run.cast.tokens.values(), "messages", "cin_personal", "alice"]
+
+    assert [each for each in secrets if each.encode() in run.spans.told] == []
+    for name in (
+        "GET /v1/streams/{stream}/records/{record_id}",
+        "POST /mcp",
+        "GET /admin/evidence/grant/",
+    ):
+        assert name.encode() in run.spans.told
+    for tool in ("search", "unknown"):
+        assert f"tools/call {tool}".encode() in run.spans.told
 
 
 def test_the_log_of_the_database_has_nothing_either(run: Run) -> None:

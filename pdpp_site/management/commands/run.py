@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
@@ -18,6 +19,7 @@ from typing_extensions import override
 from evidence.importing.background import Imports
 from pdpp_site import (
     background,
+    collector,
     demo_life,
     health,
     reviving,
@@ -50,6 +52,7 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         began = time.monotonic()
+        _check_telemetry()
         try:
             bound = serving.bind(settings.PDPP_BIND, settings.PDPP_PORT)
         except serving.PortBusyError as error:
@@ -86,6 +89,13 @@ class Command(BaseCommand):
             raise CommandError(
                 f"PostgreSQL {OLDEST_POSTGRES} or later is needed; DATABASE_URL has {version}."
             )
+
+
+def _check_telemetry() -> None:
+    try:
+        collector.check()
+    except ImproperlyConfigured as error:
+        raise CommandError(str(error)) from error
 
 
 def _kept_alive() -> contextlib.AbstractContextManager[None]:
