@@ -91,9 +91,10 @@ def test_uploads_of_fifty_megabytes_pass_and_larger_ones_are_refused(
         assert kept.status_code in {200, 201}, kept.text
         refused = client.post(route, headers=owner, content=bytes(limits.BLOB_MAX_BYTES + MEGABYTE))
 
-    # The server refuses by the announced length and closes; a proxy that still sends then may say so
-    # with a status of its own.
-    assert refused.status_code in {413, 502}
+    # The server refuses by the announced length and hangs up; Caddy, if it still sends then, answers
+    # with a status of its own before it has counted to its own limit.
+    told = {413, 502} if refused.headers["server"].startswith("Caddy") else {413}
+    assert refused.status_code in told
 
 
 class Slow(BaseHTTPRequestHandler):
