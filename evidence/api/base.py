@@ -10,11 +10,12 @@ import logging
 import re
 import secrets
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import orjson
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError, transaction
+from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
@@ -35,7 +36,7 @@ from evidence.api.noting import note_refused, note_unlet
 from evidence.api.params import Parameters
 from evidence.api.rendering import OrjsonRenderer
 from evidence.ledger.entries import Shown
-from evidence.ledger.recording import Answer, record
+from evidence.ledger.recording import Answer, in_one_transaction, record
 from evidence.refusals import (
     AuthenticationRequired,
     RateLimitExceeded,
@@ -169,17 +170,16 @@ class GrantedView(PublicView):
         return response
 
     def _answered(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        answer = partial(super().dispatch, request, *args, **kwargs)
         if request.method not in READS:
-            return super().dispatch(request, *args, **kwargs)
+            return answer()
         try:
-            with transaction.atomic(savepoint=False):
-                response = super().dispatch(request, *args, **kwargs)
-                self._account_for(response)
+            response = in_one_transaction(answer, self._account_for)
         except Exception as error:
             logger.exception("An answer could not be written to the ledger and was withheld.")
             WITHHELD.inc()
             self.withheld = _unwritten(error)
-        return response if self.withheld is None else super().dispatch(request, *args, **kwargs)
+        return response if self.withheld is None else answer()
 
     def _note(self, refusal: Refusal, stream: str) -> None:
         """For the owner, who may ask why."""

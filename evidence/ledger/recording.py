@@ -6,30 +6,33 @@ wait for each other in a circle; the second adds the rows and moves the ends.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import orjson
-from django.db import transaction
+from django.db import OperationalError, transaction
 from prometheus_client import Counter as Metric
 
 from evidence.access.charging import Amount, charge
 from evidence.access.scope import Scope
 from evidence.access.statements import Fragment, fetched_by_one_plan
+from evidence.access.still_there import GONE, SHARED
 from evidence.ledger.entries import GENESIS, Entry, Head, Shown, by_chain, seal
 from evidence.ledger.tripwire import first_slack, look_into
 
 ROWS = Metric("pdpp_ledger_rows", "Rows of the ledger that were written")
 
 Key = tuple[str, str, str]
+R = TypeVar("R")
+ATTEMPTS = 3
 
 # The commit waits for the disk whatever the server was told: an answer without its row must not be
 # possible, not even after a power cut.
-TAKE_HOLD = """
+TAKE_HOLD = f"""
 WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true)),
 shown AS MATERIALIZED (
     SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS s(connection_id, stream, record_key)
@@ -37,11 +40,17 @@ shown AS MATERIALIZED (
 known AS MATERIALIZED (
     SELECT p.* FROM shown s JOIN evidence_pseudonym p USING (connection_id, stream, record_key)
 ),
+unnamed AS MATERIALIZED (
+    SELECT * FROM shown WHERE (connection_id, stream, record_key) NOT IN
+        (SELECT connection_id, stream, record_key FROM known)
+),
+shared AS MATERIALIZED (
+    {SHARED} FROM (SELECT DISTINCT connection_id FROM unnamed ORDER BY 1) AS c
+),
 new AS (
     INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym)
-    SELECT connection_id, stream, record_key, gen_random_uuid() FROM shown
-    WHERE (connection_id, stream, record_key) NOT IN
-        (SELECT connection_id, stream, record_key FROM known)
+    SELECT connection_id, stream, record_key, gen_random_uuid() FROM unnamed
+    WHERE (SELECT count(*) FROM shared) > 0
     ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING
     RETURNING connection_id, stream, record_key, pseudonym
 ),
@@ -50,10 +59,10 @@ held AS (
     SELECT c, %s, 0, %s, '' FROM unnest(%s::text[]) AS n(c), durable ORDER BY c
     ON CONFLICT (chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
 )
-SELECT connection_id, stream, record_key, pseudonym, NULL::bigint, NULL::bytea FROM known
-UNION ALL SELECT connection_id, stream, record_key, pseudonym, NULL, NULL FROM new
-UNION ALL SELECT chain, NULL, NULL, NULL, seq, digest FROM held
-"""
+SELECT connection_id, stream, record_key, pseudonym, true, NULL::bigint, NULL::bytea FROM known
+UNION ALL SELECT connection_id, stream, record_key, pseudonym, false, NULL, NULL FROM new
+UNION ALL SELECT chain, NULL, NULL, NULL, NULL, seq, digest FROM held
+"""  # noqa: S608 - of constants
 # Somebody else named the same record at the same moment.
 NAMES = """
 SELECT p.connection_id, p.stream, p.record_key, p.pseudonym
@@ -81,6 +90,19 @@ watched AS (
 )
 SELECT grant_id, stream FROM watched WHERE slack <= 0
 """
+IF_GONE = f"UNION ALL SELECT NULL, NULL WHERE EXISTS ({GONE})"
+
+
+class ErasedMeanwhileError(OperationalError):
+    """A record that an answer shows for the first time was taken away after it was read."""
+
+
+class Taken(NamedTuple):
+    """What the records are called, those of them that had no name before, and the chains' ends."""
+
+    names: Mapping[Key, UUID]
+    unnamed: Sequence[Key]
+    heads: Sequence[Head]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,17 +115,35 @@ class Answer:
     size_bytes: int
 
 
+def in_one_transaction(read: Callable[[], R], write_down: Callable[[R], None]) -> R:
+    """What ``read`` returns, once it is written down; read anew where a record of it was taken away
+    before that."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return _once(read, write_down)
+        except ErasedMeanwhileError:
+            pass
+    return _once(read, write_down)
+
+
+@transaction.atomic(savepoint=False)
+def _once(read: Callable[[], R], write_down: Callable[[R], None]) -> R:
+    answer = read()
+    write_down(answer)
+    return answer
+
+
 def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
     """Charges each grant that the answer draws on, then adds a row to the chain of each.
 
-    Inside the transaction of the read. Raises ``RateLimitExceeded`` before anything is written, or
-    what the database raises; the caller then has nothing to give out.
+    Inside the transaction of the read. Raises ``RateLimitExceeded`` before anything is written,
+    ``ErasedMeanwhileError``, or what the database raises; the caller then has nothing to give out.
     """
     chains = by_chain(scope, answer.shown)
     sizes = dict(zip(chains, _shares(answer.size_bytes, [*map(len, chains.values())]), strict=True))
     charge(scope, {chain: _amount(chains[chain], sizes[chain]) for chain in chains}, now=now)
     keys = sorted(_keys(answer.shown))
-    names, heads = _take_hold(keys, sorted(chains), owner_id=scope.owner_id)
+    taken = _take_hold(keys, sorted(chains), owner_id=scope.owner_id)
     entries = [
         (
             head.digest,
@@ -121,36 +161,41 @@ def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
                 pseudonyms=pseudonyms,
             ),
         )
-        for head in heads
-        for pseudonyms in [_named(chains[head.chain], names)]
+        for head in taken.heads
+        for pseudonyms in [_named(chains[head.chain], taken.names)]
     ]
-    look_into(scope, _add(entries, _by_stream(scope, chains)), now=now)
+    used_up = _add(entries, _by_stream(scope, chains), unnamed=taken.unnamed)
+    look_into(scope, used_up, now=now)
     # What is rolled back was not shown either.
     transaction.on_commit(partial(ROWS.inc, len(entries)))
 
 
-def _take_hold(
-    keys: Sequence[Key], chains: Sequence[str], *, owner_id: str
-) -> tuple[Mapping[Key, UUID], list[Head]]:
+def _take_hold(keys: Sequence[Key], chains: Sequence[str], *, owner_id: str) -> Taken:
     names: dict[Key, UUID] = {}
+    known: set[Key] = set()
     heads: list[Head] = []
     columns = _columns(keys)
     values = (*columns, owner_id, GENESIS, list(chains))
-    for one, stream, key, pseudonym, seq, digest in fetched_by_one_plan(
+    for one, stream, key, pseudonym, was_known, seq, digest in fetched_by_one_plan(
         Fragment(TAKE_HOLD, values)
     ):
         if pseudonym is None:
             heads.append(Head(one, seq, bytes(digest)))
-        else:
-            names[one, stream, key] = pseudonym
+            continue
+        names[one, stream, key] = pseudonym
+        if was_known:
+            known.add((one, stream, key))
     if len(names) < len(keys):
         found = fetched_by_one_plan(Fragment(NAMES, tuple(columns)))
         names |= {(one, stream, key): name for one, stream, key, name in found}
-    return names, heads
+    return Taken(names, [key for key in keys if key not in known], heads)
 
 
 def _add(
-    entries: Sequence[tuple[bytes, Entry]], shown: Sequence[tuple[str, str, int]]
+    entries: Sequence[tuple[bytes, Entry]],
+    shown: Sequence[tuple[str, str, int]],
+    *,
+    unnamed: Sequence[Key],
 ) -> Sequence[tuple[str, str]]:
     """The (grant, stream) of which so much was shown that the tripwire has to look."""
     values: list[Any] = []
@@ -172,9 +217,13 @@ def _add(
     ]
     first = first_slack()
     values += [first, *([row[at] for row in shown] for at in range(3)), first]
-    return [
-        (one, stream) for one, stream in fetched_by_one_plan(Fragment(statement, tuple(values)))
-    ]
+    if unnamed:
+        statement += IF_GONE
+        values += _columns(unnamed)
+    found = fetched_by_one_plan(Fragment(statement, tuple(values)))
+    if (None, None) in found:
+        raise ErasedMeanwhileError
+    return [(one, stream) for one, stream in found]
 
 
 def _by_stream(scope: Scope, chains: Mapping[str, Sequence[Shown]]) -> list[tuple[str, str, int]]:

@@ -6,6 +6,10 @@ from typing_extensions import override
 from evidence.models.connections import Connection
 from evidence.models.owners import Owner
 
+NAMING = "hashtextextended(connection_id, 2026)"
+"""The advisory lock of a connection, in SQL: whoever erases there holds it, and whoever names a
+record of it in the ledger shares it."""
+
 
 class Erasure(models.Model):
     """One erasure: an order while it goes on, a receipt once ``finished_at`` is set.

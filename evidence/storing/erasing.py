@@ -16,7 +16,7 @@ from evidence.models.keyed import key_digest
 from evidence.storing import passages, rows
 from evidence.storing.changes import Changes
 from evidence.storing.forgetting import forget_connection, forget_some
-from evidence.storing.locking import Held, hold_one
+from evidence.storing.locking import Held, hold_to_erase
 from evidence.storing.rows import Ref
 
 RECORDS_AT_ONCE = 200
@@ -71,7 +71,7 @@ def erase(
     """
     ref = Ref(connection_id, stream, record_key)
     with transaction.atomic():
-        held = hold_one(connection_id)
+        held = hold_to_erase(connection_id)
         existed = bool(_delete(held, [ref], now=now))
         if suppress:
             _forget_values(held, stream, [record_key])
@@ -86,7 +86,7 @@ def erase_stream(connection_id: str, *, stream: str, now: datetime, suppress: bo
     erased = 0
     while True:
         with transaction.atomic():
-            held = hold_one(connection_id)
+            held = hold_to_erase(connection_id)
             refs = rows.names(connection_id, stream, limit=RECORDS_AT_ONCE)
             if not refs:
                 return erased
@@ -113,7 +113,7 @@ def take_away(
     transaction. Without ``tombstones`` nobody who was shown one is told that it is gone, and not
     even its key stays. Raises ``ConnectionNotFound``."""
     refs = [Ref(connection_id, stream, key) for key in keys]
-    held = hold_one(connection_id)
+    held = hold_to_erase(connection_id)
     tally = Tally(_counted(connection_id, stream, keys))
     told = _heard_of(connection_id, stream, keys) if tombstones else set()
     existing = _delete(held, refs, now=now, tally=tally)

@@ -14,7 +14,7 @@ from evidence.models.embedded import EmbeddedStream
 from evidence.models.owners import Owner, SetupLink
 from evidence.models.sources import Source, SourceDeclaration
 from evidence.storing import passages
-from evidence.storing.locking import hold_one
+from evidence.storing.locking import hold_to_erase
 
 # In this order: what points at a row goes before it. All of them have a connection_id, by which
 # they are partitioned where they are, so that a row's place in its table names it.
@@ -123,5 +123,5 @@ def forget_owner(owner_id: str) -> Counter[str]:
 
 
 def _end(connection_id: str) -> None:
-    hold_one(connection_id)
+    hold_to_erase(connection_id)
     Connection.unscoped.filter(connection_id=connection_id).update(status=Connection.Status.REVOKED)

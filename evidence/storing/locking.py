@@ -2,7 +2,8 @@
 
 Every writer of personal rows holds the rows of its connections first, in the order of their ids,
 and with them the right to number changes; and a share of their sources, so that no declaration
-changes meanwhile. So nothing here races, and no reader ever waits.
+changes meanwhile. So nothing here races, and no reader ever waits for a writer; for whoever
+erases, only one that shows a record for the first time does, until the batch has gone.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 
 from django.db import connection
 
+from evidence.models.erasures import NAMING
 from evidence.refusals import ConnectionNotFound
 
 HOLD = """
@@ -20,6 +22,9 @@ WHERE c.connection_id = ANY(%s)
 ORDER BY c.connection_id
 FOR KEY SHARE OF s FOR UPDATE OF c
 """
+ERASING = f"""
+SELECT pg_advisory_xact_lock({NAMING}) FROM unnest(ARRAY[%s]) AS n(connection_id)
+"""  # noqa: S608 - a constant
 
 
 @dataclass(slots=True)
@@ -50,6 +55,15 @@ def hold_one(connection_id: str) -> Held:
     held = hold([connection_id]).get(connection_id)
     if held is None:
         raise ConnectionNotFound(param="connection_id")
+    return held
+
+
+def hold_to_erase(connection_id: str) -> Held:
+    """Locks one connection and waits for answers that are being written down; raises
+    ``ConnectionNotFound``."""
+    held = hold_one(connection_id)
+    with connection.cursor() as cursor:
+        cursor.execute(ERASING, [connection_id])
     return held
 
 
