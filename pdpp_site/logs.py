@@ -32,7 +32,9 @@ class RouteOnly(logging.Filter):
 
         path = getattr(getattr(record, "request", None), "path", None)
         if isinstance(path, str) and isinstance(record.args, tuple):
-            record.args = tuple(route(path) if each == path else each for each in record.args)
+            # Django escapes whatever is not plain ASCII before it comes here.
+            said = (path, path.encode("unicode_escape").decode("ascii"))
+            record.args = tuple(route(path) if each in said else each for each in record.args)
         return True
 
 
