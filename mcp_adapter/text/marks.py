@@ -28,16 +28,18 @@ def marked(excerpt: dict[str, Any], *, room: int) -> str:
 
 
 def _plain(excerpt: dict[str, Any]) -> tuple[str, int, int]:
-    """The text without tags, and where the match stands in it."""
+    """The text without tags, and where the match stands in it. The offsets are those of the field;
+    where the excerpt begins within it, an ellipsis stands before."""
     plain = excerpt.get("plain_text")
-    offsets = [excerpt.get(name) for name in ("start_chars", *_MATCH)]
+    offsets = [excerpt.get(name) for name in _OFFSETS]
     if isinstance(plain, str) and all(isinstance(offset, int) for offset in offsets):
-        base, start, end = (int(str(offset)) for offset in offsets)
+        base, until, start, end = (int(str(offset)) for offset in offsets)
+        base -= base > 0 and len(plain) > until - base
         return plain, min(max(start - base, 0), len(plain)), min(max(end - base, 0), len(plain))
     return _untagged(str(excerpt.get("preview_text") or excerpt.get("text") or ""))
 
 
-_MATCH = ("match_start_chars", "match_end_chars")
+_OFFSETS = ("start_chars", "end_chars", "match_start_chars", "match_end_chars")
 
 
 def _untagged(tagged: str) -> tuple[str, int, int]:

@@ -429,8 +429,10 @@ def window_of(text: str, given: Mapping[str, str]) -> dict[str, Any] | None:
 def excerpt(text: str, name: str, at: int, length: int) -> dict[str, Any]:
     """An evidence descriptor with up to 60 characters on either side of the match."""
     start, end = max(0, at - 60), min(len(text), at + length + 60)
-    plain = text[start:end]
+    lead, trail = "…" if start else "", "…" if end < len(text) else ""
+    plain = f"{lead}{text[start:end]}{trail}"
     marked = f"{text[start:at]}<mark>{text[at : at + length]}</mark>{text[at + length : end]}"
+    marked = f"{lead}{marked}{trail}"
     return {
         "object": "evidence_excerpt",
         "field_path": name,

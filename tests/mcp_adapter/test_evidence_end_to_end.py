@@ -37,6 +37,22 @@ def test_the_text_shows_the_match_among_its_words_and_how_to_read_around_it(bear
     assert window["text"][window["match_start_chars"] : window["match_end_chars"]] == "euros"
 
 
+@scenario("B1", "B2")
+@pytest.mark.parametrize("after", ["", " and so on" * 60])
+def test_what_is_marked_far_inside_a_field_is_the_match(
+    world: World, bearer: str, after: str
+) -> None:
+    text = f"{'Once upon a time ' * 60}there sat a quokka by the lake{after}"
+    world.put((CHAT, "messages", {"id": "c9", "text": text, "sent_at": "2026-03-01T00:00:00Z"}))
+
+    result = real.call(bearer, "search", q="quokka")
+
+    (hit,) = seen(result)["results"]
+    for shown in (hit["match"], structured(result)["results"][0]["snippet"]):
+        assert "sat a <mark>quokka</mark> by the lake" in shown
+        assert shown.replace("<mark>", "").replace("</mark>", "").strip("…") in text
+
+
 @scenario("B2")
 def test_a_field_that_is_nothing_but_the_match_is_shown_as_it_is(world: World, bearer: str) -> None:
     world.put((CHAT, "messages", {"id": "c9", "text": "Quokka", "sent_at": "2026-03-01T00:00:00Z"}))
