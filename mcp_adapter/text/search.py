@@ -103,11 +103,9 @@ def _sources(results: list[dict[str, Any]]) -> dict[str, Any]:
 def _next(results: list[dict[str, Any]], *, by_meaning: bool) -> str:
     if not results:
         return "No hit. Search other words or prefix*, or call schema and query_records."
-    apart = any(_apart(result) for result in results)
-    alone = ", with connection_id only where it is shown separately" if apart else ""
     near = ", or with near's arguments what is near in meaning" if by_meaning else ""
     return (
-        f"fetch(id): pass an id as shown{alone}. "
+        "fetch(id): pass an id as shown, with connection_id only where it is shown separately. "
         "read_record_field(id, field_path=field) reads the text around a match"
         f"{near}."
     )
@@ -116,6 +114,6 @@ def _next(results: list[dict[str, Any]], *, by_meaning: bool) -> str:
 EMPTY = {
     "has_more": False,
     "results": [],
-    "next": _next([{"id": "", "connection_id": "x"}], by_meaning=True),
+    "next": _next([{}], by_meaning=True),
 }
 """A page without any hit but with the longest of what else it may say."""

@@ -133,7 +133,9 @@ def test_the_text_shows_what_is_known_of_each_hit_and_how_to_open_it(world: Worl
     assert hit["source"] == "Personal mail (mail)"
     assert hit["field"] == "body_text"
     assert "<mark>deposit</mark>" in hit["match"]
-    assert "pass an id as shown" in text["next"]
+    assert (
+        "pass an id as shown, with connection_id only where it is shown separately" in text["next"]
+    )
 
 
 @scenario("A7")
