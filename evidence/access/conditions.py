@@ -74,7 +74,8 @@ def _coerced(field: Field, text: str, param: str) -> Value:
 
 
 def _json(value: Value, text: str) -> str:
-    if isinstance(value, Decimal):
+    # A number may have more digits than 64 bits hold.
+    if isinstance(value, int | Decimal) and not isinstance(value, bool):
         return str(value)
     if isinstance(value, datetime):
         return orjson.dumps(text).decode()

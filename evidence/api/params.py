@@ -121,7 +121,12 @@ class Parameters:
 
     def nested(self, name: str) -> list[tuple[tuple[str, ...], str]]:
         """The bracketed values of ``filter`` and ``expand_limit``, as (keys, value)."""
-        return self._values.get(name, [])
+        values = self._values.get(name, [])
+        if len(values) > limits.QUERY_ARRAY_MAX:
+            raise InvalidRequest(
+                message=f"{name} is given at most {limits.QUERY_ARRAY_MAX} times.", param=name
+            )
+        return values
 
     def connection_id(self) -> str | None:
         """``connection_id`` or its deprecated alias; both only when they agree."""

@@ -265,6 +265,31 @@ def test_filters_narrow_by_declared_type(world: World) -> None:
     assert world.get(LIST, filter__size_bytes="abc", **ask).status == 400
 
 
+def test_a_filter_takes_numbers_that_no_record_can_hold(world: World) -> None:
+    largest = 2**64 - 1
+    world.put((PERSONAL, "messages", {"id": "big", "size_bytes": largest}))
+    for value, found in ((largest, ["big"]), (largest + 1, []), (-largest, []), (10**39, [])):
+        answer = world.get(LIST, "alice", connection_id=PERSONAL, filter__size_bytes=str(value))
+        assert (answer.status, answer.ids) == (200, found)
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        (LIST, {}),
+        ("/v1/streams/messages/aggregate", {"metric": "count"}),
+        ("/v1/search", {"q": "lease", "streams": "messages", "connection_id": PERSONAL}),
+    ],
+)
+def test_only_so_many_filters_are_taken_at_once(
+    world: World, path: str, query: dict[str, str]
+) -> None:
+    """Planning a statement costs more than in proportion to its conditions."""
+    name = ["Eva Lang"] * 65
+    assert world.get(path, filter__from_name=name[1:], **query).status == 200
+    assert world.get(path, filter__from_name=name, **query).error["param"] == "filter"
+
+
 def test_count_is_exact_and_counts_visible_rows_only(world: World) -> None:
     assert world.get(LIST, count="exact").body["meta"]["count"] == {"kind": "exact", "value": 5}
     assert world.get(LIST, count="estimated", connection_id=WORK).body["meta"]["count"] == {
