@@ -1,8 +1,9 @@
 """Requests that wait for changes: no thread and no database connection each, but a place in a table.
 
-One task asks, for all of them together, which connections have changed. A request whose connections
-have is run again from the start, bearer and gate included; if there is still nothing that its grant
-shows, it goes on waiting. So what is hidden wakes nobody, and who lost the grant is told so.
+One task asks, for all of them together, which connections have changed and which grants still hold. A
+request whose connections or grants have changed is run again from the start, bearer and gate included; if
+there is still nothing that its grant shows, it goes on waiting. So what is hidden wakes nobody, and
+who lost the grant is told so at once.
 """
 
 import asyncio
@@ -15,9 +16,11 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from django.db import Error
+from django.utils import timezone
 
 from evidence import limits
 from evidence.access.heads import latest_changes
+from evidence.access.held import read_through
 from evidence.api.waiting import KEY, Held, Wish
 from evidence.refusals import Refusal
 from mcp_adapter.inprocess import releasing
@@ -113,14 +116,17 @@ class Waits:
         while self._waiting and not self._ended:
             wanted = {each for waiting in self._waiting.values() for each in waiting.wish.seen}
             with contextlib.suppress(Error):
-                latest = await loop.run_in_executor(self._thread, _latest, wanted)
-                self._wake(latest)
+                latest, grants = await loop.run_in_executor(
+                    self._thread, _now, wanted, set(self._waiting)
+                )
+                self._wake(latest, grants)
             await asyncio.sleep(self._poll)
 
-    def _wake(self, latest: Mapping[str, int]) -> None:
+    def _wake(self, latest: Mapping[str, int], grants: Mapping[str, frozenset[str]]) -> None:
         for waiting in list(self._waiting.values()):
-            seen = waiting.wish.seen
-            if any(each in latest and latest[each] != seq for each, seq in seen.items()):
+            wish = waiting.wish
+            moved = any(each in latest and latest[each] != seq for each, seq in wish.seen.items())
+            if moved or grants.get(wish.token_id) != wish.grants:
                 waiting.wake()
 
     def end(self) -> None:
@@ -142,8 +148,13 @@ def asks_to_wait(scope: Scope) -> bool:
     return "wait" in query and any(name == "wait" for name, _ in parse_qsl(query))
 
 
-def _latest(connection_ids: set[str]) -> Mapping[str, int]:
-    return releasing(lambda: latest_changes(connection_ids))
+def _now(
+    connection_ids: set[str], token_ids: set[str]
+) -> tuple[Mapping[str, int], Mapping[str, frozenset[str]]]:
+    """The latest change of each connection, and what each token reads through."""
+    return releasing(
+        lambda: (latest_changes(connection_ids), read_through(token_ids, now=timezone.now()))
+    )
 
 
 def _unless_waiting(send: Send, held: Held) -> Send:

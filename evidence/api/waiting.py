@@ -20,12 +20,14 @@ KEY = "pdpp.held"
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Call again when the latest change of one of these connections is another than ``seen``, or
-    when so many seconds are over since the first call. One wish counts for a token."""
+    """Call again when the latest change of one of these connections is another than ``seen``, when
+    the token reads through other ``grants``, or when so many seconds are over since the first call.
+    One wish counts for a token."""
 
     token_id: str
     seconds: int
     seen: Mapping[str, int]
+    grants: frozenset[str]
 
 
 @dataclass(slots=True)
@@ -56,7 +58,8 @@ def waits(view: GrantedView, began: Standing, page: ChangesPage, *, seconds: int
     held = view.request._request.META.get(KEY)  # noqa: SLF001 - DRF's own name
     if isinstance(held, Held) and held.open:
         seen = {each: reach.since or 0 for each, reach in page.ended.reaches.items()}
-        held.wish = Wish(view.scope.token_id, seconds, seen)
+        grants = frozenset(each.grant_id for each in view.scope.grants if each.grant_id)
+        held.wish = Wish(view.scope.token_id, seconds, seen, grants)
         view.unspoken = True
         return True
     if not isinstance(held, Held) or held.full:

@@ -13,7 +13,8 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from evidence.access.issuing import revoke_package
+from evidence.access.issuing import pause_client, revoke_package
+from evidence.models.grants import Package
 from evidence.models.ledger import Disclosure
 from pdpp_site import mcp
 from pdpp_site.site import Site
@@ -144,14 +145,23 @@ def test_only_what_is_answered_is_in_the_ledger(committed: World) -> None:
         assert Disclosure.unscoped.count() == rows + 1
 
 
-def test_who_lost_the_grant_while_waiting_is_told_nothing_else(committed: World) -> None:
+@pytest.mark.parametrize(
+    ("ending", "code"),
+    [
+        (lambda bob: revoke_package(bob.package_id, now=timezone.now()), "grant_revoked"),
+        (lambda bob: pause_client(bob.client_id, now=timezone.now()), "grant_paused"),
+    ],
+)
+def test_who_lost_the_grant_while_waiting_is_told_so_at_once(
+    committed: World, ending: Callable[[Package], object], code: str
+) -> None:
     with serving(committed, _poll=0.02) as site:
-        waited = site.ask(site.now())
-        revoke_package(committed.packages["bob"].package_id, now=timezone.now())
+        waited, goes_on = site.ask(site.now()), site.ask(site.now("alice"), who="alice")
 
-        committed.put(new())
+        ending(committed.packages["bob"])
 
-        assert waited.body()["error"]["code"] == "grant_revoked"
+        assert waited.body()["error"]["code"] == code
+        assert not goes_on.is_answered
 
 
 def test_of_one_token_the_later_request_waits(committed: World) -> None:
