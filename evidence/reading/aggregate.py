@@ -131,4 +131,5 @@ def _key(key: Any, by: Field | Buckets) -> Any:
 
 @lru_cache(maxsize=1)
 def _zones() -> frozenset[str]:
-    return frozenset(available_timezones()) | {ZoneInfo("UTC").key}
+    # Some machines call their own zone by a name that no database knows.
+    return frozenset(available_timezones()) - {"localtime"} | {ZoneInfo("UTC").key}

@@ -80,6 +80,9 @@ def test_filters_narrow_first(world: World) -> None:
             {"metric": "count", "group_by_time": "received_at", "granularity": "day",
              "time_zone": "Mars/Base"}, 400, "time_zone"),
         (
+            {"metric": "count", "group_by_time": "received_at", "granularity": "day",
+             "time_zone": "localtime"}, 400, "time_zone"),
+        (
             {"metric": "count", "group_by": "from_name", "group_by_time": "received_at",
              "granularity": "day"}, 400, "group_by_time"),
     ],
