@@ -181,6 +181,7 @@ REST_FRAMEWORK: dict[str, object] = {
     "DEFAULT_AUTHENTICATION_CLASSES": [],
     "DEFAULT_PERMISSION_CLASSES": [],
     "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,  # ``format`` is a parameter that nobody knows, as any other
 }
 
 # --- signing in (evidence.consent.authorizing): the library's protocol over our own rows ---------

@@ -32,6 +32,7 @@ HOSTILE = [
     pytest.param("connection_id=%E2%80%AE..%2F..%2Fetc", id="bidi and dots"),
     pytest.param("=1", id="no name"),
     pytest.param("__proto__[x]=1", id="another language's trick"),
+    pytest.param("format=xml", id="the framework's own"),
 ]
 
 
@@ -57,6 +58,8 @@ def test_every_route_refuses_it_by_name(world: World, query: str) -> None:
         ("GET", "/v1//schema"),
         ("GET", "/v1/streams/messages/records/a%0Ab"),
         ("GET", "/v1/streams/messages/records/a%0Ab/field-window"),
+        ("GET", "/v1/event-subscriptions/a%00b"),
+        ("DELETE", "/v1/event-subscriptions/a%00b"),
         ("PATCH", "/v1/schema"),
         ("TRACE", "/v1/schema"),
         ("BREW", "/v1/search"),
@@ -66,6 +69,11 @@ def test_hostile_paths_and_methods_are_refused(world: World, method: str, path: 
     answer: Any = world.call(method, path)
     assert 400 <= answer.status < 500
     assert answer.error["request_id"]
+
+
+@pytest.mark.parametrize("path", ["/v1/connectors/a%00b", "/v1/state/a%00b", "/v1/ingest/a%00b"])
+def test_hostile_paths_of_the_owner_are_refused(world: World, path: str) -> None:
+    assert world.call("GET", path, "alice").status in (404, 405)
 
 
 def test_nothing_secret_is_logged(world: World, caplog: pytest.LogCaptureFixture) -> None:
