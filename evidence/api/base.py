@@ -249,6 +249,8 @@ class GrantedView(PublicView):
         self.scope = scope
         named = self.query.text("connection_id") or self.query.text("connector_instance_id")
         refuse_used_up(scope, connection_id=named, now=timezone.now())
+        if request.method not in READS:  # those are charged with what they have shown
+            charge_call(scope, now=timezone.now())
         self.gate = Gate(scope, connector_id=self.query.text("connector_id"))
         self.is_let_in = True
 

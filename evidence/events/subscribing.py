@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from evidence import limits
 from evidence.access.gate import Gate
@@ -80,7 +81,8 @@ def subscriptions(scope: Scope) -> list[Subscription]:
 def found(scope: Scope, subscription_id: str) -> Subscription:
     """One of them. Raises ``NotFound``, for another's just as for none."""
     rows = Subscription.unscoped.filter(package_id=_package(scope))
-    row = rows.filter(subscription_id=subscription_id).first()
+    # No id has a NUL character, and no column can be compared with one.
+    row = rows.filter(subscription_id=subscription_id.replace("\0", " ")).first()
     if row is None:
         raise NotFound(message="No such subscription.")
     return row
@@ -120,14 +122,15 @@ def unsubscribe(scope: Scope, subscription_id: str) -> None:
 
 @transaction.atomic
 def send_test(scope: Scope, subscription_id: str, *, now: datetime) -> str:
-    """The id of a test event that is on its way. Raises ``NotFound`` and ``InvalidState``."""
+    """The id of the test event that is on its way. Raises ``NotFound`` and ``InvalidState``."""
     subscription = _held(scope, subscription_id)
     if subscription.status not in {Status.ACTIVE, Status.PENDING}:
         raise InvalidState(
             message=f"The subscription is {subscription.status}; it sends nothing.",
             next_step="Switch it on with PATCH {enabled: true}.",
         )
-    return _queue(subscription, Event.Type.TEST, now=now).event_id
+    waiting = _on_its_way(subscription, Event.Type.TEST).first()
+    return (waiting or _queue(subscription, Event.Type.TEST, now=now)).event_id
 
 
 def _held(scope: Scope, subscription_id: str) -> Subscription:
@@ -150,10 +153,7 @@ def _switch(subscription: Subscription, *, on: bool, now: datetime) -> None:
 
 
 def _ask_to_verify(subscription: Subscription, *, now: datetime) -> None:
-    earlier = Event.unscoped.filter(
-        subscription=subscription, type=Event.Type.VERIFY, status=Event.Status.QUEUED
-    )
-    earlier.update(status=Event.Status.DROPPED, settled_at=now)
+    _on_its_way(subscription, Event.Type.VERIFY).delete()
     challenge = secrets.token_urlsafe(32)
     _queue(subscription, Event.Type.VERIFY, now=now, challenge=challenge)
 
@@ -169,6 +169,11 @@ def _queue(
         created_at=now,
         due_at=now,
     )
+
+
+def _on_its_way(subscription: Subscription, kind: Event.Type) -> QuerySet[Event]:
+    """At most one; so whoever asks again and again fills no table."""
+    return Event.unscoped.filter(subscription=subscription, type=kind, status=Event.Status.QUEUED)
 
 
 def _package(scope: Scope) -> str:

@@ -12,8 +12,10 @@ from django.utils import timezone
 from evidence.access.limiting import limits_of, set_limits
 from evidence.access.narrowing import narrow
 from evidence.access.resolving import StreamRequest
+from evidence.models.events import Subscription
 from evidence.models.ledger import Disclosure
 from evidence.models.quotas import Quota
+from tests.events.receiving import ask
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import refusal, seen, structured
 from tests.world import BANK, LEDGER, PERSONAL, WORK, Answer, World, mail
@@ -59,6 +61,17 @@ def test_a_call_too_many_is_refused_with_the_limit_and_the_time_it_begins_anew(
     assert error["resets_at"] in error["message"]
     assert error["resets_at"] in error["next_step"]
     assert rows_of(world) == 2
+
+
+def test_what_changes_something_is_a_call_and_is_not_done_beyond_the_limit(world: World) -> None:
+    limit(world, calls_day=2)
+    path = "/v1/event-subscriptions"
+
+    made = [ask(world, "POST", path, callback_url="https://receiver.example") for _ in range(3)]
+
+    assert [answer.status for answer in made] == [201, 201, 429]
+    assert used(world) == {"calls_day": 2}
+    assert Subscription.unscoped.count() == 2
 
 
 @pytest.mark.parametrize("era", [real.MODERN, real.LEGACY])

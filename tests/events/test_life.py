@@ -240,6 +240,18 @@ def test_a_test_event_waits_for_the_verification(world: World, receiver: Receive
     assert receiver.of("pdpp.subscription.test") == []
 
 
+def test_whoever_asks_again_and_again_fills_no_table(world: World, receiver: Receiver) -> None:
+    path, _ = subscribed(world, receiver)
+    for _ in range(3):
+        ask(world, "PATCH", path, enabled=False)
+        ask(world, "PATCH", path, enabled=True)
+    tests = {ask(world, "POST", f"{path}/test-event").body["event_id"] for _ in range(3)}
+
+    assert len(tests) == 1
+    assert Event.unscoped.filter(type=Event.Type.TEST).count() == 1
+    assert Event.unscoped.filter(type=Event.Type.VERIFY).count() == 2  # the first is answered
+
+
 def test_a_new_secret_is_shown_once_and_the_old_one_is_good_for_a_day(
     world: World, receiver: Receiver
 ) -> None:
