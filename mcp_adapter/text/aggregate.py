@@ -35,5 +35,6 @@ def _grouped(said: dict[str, Any], groups: list[dict[str, Any]], *, shown: int) 
     more = (
         f"aggregate with limit={max(shown, 1)} or a filter shows fewer groups; " if left_out else ""
     )
-    pairs = [[group.get("key"), group.get("count")] for group in groups[:shown]]
+    # What was asked of each group; a count where nothing else was.
+    pairs = [[group.get("key"), group.get("value", group.get("count"))] for group in groups[:shown]]
     return {**said, "groups": pairs, **rest, "next": f"{more}{_NEXT}"}

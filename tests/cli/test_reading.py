@@ -120,6 +120,9 @@ def test_aggregates_are_numbers_and_groups(pdpp: Shell) -> None:
     assert pdpp("aggregate", "transactions", "sum", "--field", "amount").out == "586000\n"
     grouped = pdpp("aggregate", "transactions", "--by", "name").out.splitlines()
     assert grouped[1].split() == ["Acme", "GmbH", "2"]
+    summed = pdpp("aggregate", "transactions", "sum", "--field", "amount", "--by", "name").out
+    assert summed.splitlines()[0].split() == ["NAME", "SUM", "OF", "AMOUNT", "COUNT"]
+    assert summed.splitlines()[1].split() == ["Acme", "GmbH", "820000", "2"]
 
 
 def test_changes_go_on_from_their_bookmark(pdpp: Shell, world: World) -> None:

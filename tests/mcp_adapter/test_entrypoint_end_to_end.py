@@ -101,6 +101,17 @@ def test_the_summary_is_enough_to_write_valid_calls(bearer: str) -> None:
     assert ["Alice", 2] in seen(grouped)["groups"]
 
 
+@scenario("C9")
+def test_each_group_shows_what_was_asked_of_it(bearer: str) -> None:
+    result = real.call(
+        bearer, "aggregate", stream="transactions", metric="sum", field="amount", group_by="name"
+    )
+
+    groups = structured(result)["data"]["groups"]
+    assert seen(result)["groups"] == [[each["key"], each["value"]] for each in groups]
+    assert all(each["value"] != each["count"] for each in groups)
+
+
 @scenario("C10")
 def test_schema_of_a_stream_and_a_connection_has_all_that_the_next_read_needs(
     bearer: str,

@@ -55,7 +55,13 @@ def _people(body: dict[str, Any]) -> Iterator[str]:
     if groups is None:
         yield line(body.get("value"))
         return
-    heads = [str(body.get("group_by") or body.get("group_by_time")).upper(), "COUNT"]
-    yield from table(heads, [(group.get("key"), group.get("count")) for group in groups])
+    names = ["key", "count"] if body.get("metric") == "count" else ["key", "value", "count"]
+    heads = {
+        "key": str(body.get("group_by") or body.get("group_by_time")),
+        "value": f"{body.get('metric')} of {body.get('field')}",
+        "count": "count",
+    }
+    rows = [tuple(group.get(name) for name in names) for group in groups]
+    yield from table([heads[name].upper() for name in names], rows)
     if body.get("other_count"):
         yield f"and {body['other_count']} in further groups"
