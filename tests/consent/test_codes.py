@@ -43,6 +43,19 @@ def test_the_owner_allows_and_the_client_reads(world: World, asking: Asking) -> 
     assert post(body["access_token"]).status_code == 200
 
 
+def test_a_client_within_a_browser_has_its_tokens_and_pages_elsewhere_do_not(
+    asking: Asking,
+) -> None:
+    asking.program.defaults["HTTP_ORIGIN"] = "https://host.example"
+
+    tokens = asking.exchange(asking.code())
+    again = asking.refresh(tokens.json()["refresh_token"])
+
+    for answer in (tokens, again):
+        assert answer.status_code == 200
+        assert "Access-Control-Allow-Origin" not in answer
+
+
 def test_a_token_for_mcp_is_none_for_rest(world: World, asking: Asking) -> None:
     bearer = asking.tokens()["access_token"]
 

@@ -52,6 +52,13 @@ class Validator(OAuth2Validator):
         return registrations.is_secret(provided_secret, stored_secret)
 
     @override
+    def is_origin_allowed(
+        self, client_id: str, origin: str, request: Request, *args: Any, **kwargs: Any
+    ) -> bool:
+        """A browser that names itself is answered, but no page of another site reads the tokens."""
+        return False
+
+    @override
     def validate_grant_type(
         self,
         client_id: str,
