@@ -75,12 +75,12 @@ class Export:
 
 
 def open_export(path: Path) -> Export:
-    """Raises ``UnreadableError`` for what is not there or is no archive."""
-    if path.is_dir():
-        return _named(path, _folder(path))
-    if not path.is_file():
-        raise UnreadableError(Code.CANNOT_OPEN)
+    """Raises ``UnreadableError`` for what is not there, may not be read or is no archive."""
     try:
+        if path.is_dir():
+            return _folder(path)
+        if not path.is_file():
+            raise UnreadableError(Code.CANNOT_OPEN)
         if zips.is_zip(path):
             return _archive(path)
         return _named(path, [_file(path, path.name)])
@@ -111,9 +111,23 @@ def each(entries: Iterable[Entry], read: Callable[[Entry], Pieces]) -> Pieces:
             yield Piece(entry.name, "", 0, said([error.remark]))
 
 
-def _folder(root: Path) -> Iterator[Entry]:
+def _folder(root: Path) -> Export:
+    """A folder in it that may not be read is a fault; raises ``OSError`` for itself."""
+    faults: list[tuple[str, Remark]] = []
+
+    def cannot(error: OSError) -> None:
+        folder = Path(error.filename)
+        if folder == root:
+            raise error
+        faults.append((_shown(folder.relative_to(root).as_posix()), Remark(Code.CANNOT_OPEN)))
+
+    entries = list(_files(root, cannot))
+    return _named(root, entries, tuple(faults))
+
+
+def _files(root: Path, cannot: Callable[[OSError], None]) -> Iterator[Entry]:
     """Hidden files are left out, and links, which may lead anywhere."""
-    for folder, folders, names in os.walk(root):
+    for folder, folders, names in os.walk(root, onerror=cannot):
         folders[:] = sorted(each for each in folders if not _is_hidden(Path(folder, each)))
         for name in sorted(names):
             path = Path(folder, name)

@@ -1,7 +1,9 @@
 """Runs: said first, resumed, repeated, brought up to date, and never ended by what they read."""
 
+import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from django.core.management.base import CommandError
@@ -231,5 +233,28 @@ def test_what_nobody_knows_is_said_and_fails(tmp_path: Path) -> None:
         run(tmp_path / "photo.raw")
     with pytest.raises(CommandError, match="No kind is called 'sheep'"):
         run(tmp_path / "photo.raw", kind="sheep")
+    for name in ("nothing.mbox", "longer than any name " * 20):
+        with pytest.raises(CommandError, match="cannot be opened"):
+            run(tmp_path / name)
+
+
+def test_folders_that_are_closed_to_the_server_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = tmp_path / "export" / "closed"
+    closed.mkdir(parents=True)
+    (closed.parent / "a.mbox").write_bytes((TORTURE / "mail.mbox").read_bytes())
+    looked = os.scandir
+
+    # Tests run as root, to whom nothing is closed.
+    def scandir(path: str) -> Any:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return looked(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    run(closed.parent)
+
+    assert ("cannot_open", "closed") in receipts()
     with pytest.raises(CommandError, match="cannot be opened"):
-        run(tmp_path / "nothing.mbox")
+        run(closed)
