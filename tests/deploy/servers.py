@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TextIO
 from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
@@ -80,8 +81,9 @@ def cast(url: str) -> dict[str, str]:
 class Served:
     """A server that has said that it answers, and all that it prints."""
 
-    process: "subprocess.Popen[str]"
+    process: "subprocess.Popen[bytes]"
     port: int
+    journal: TextIO
     lines: list[str] = field(default_factory=list)
     answering: threading.Event = field(default_factory=threading.Event)
     ended: threading.Event = field(default_factory=threading.Event)
@@ -92,8 +94,7 @@ class Served:
         self.watched.append((words, said))
 
     def follow(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+        for line in self.journal:
             self.lines.append(line)
             if "PDPP answers" in line:
                 self.answering.set()
@@ -111,17 +112,24 @@ class Served:
 @contextlib.contextmanager
 def started(service: Unit, *, port: int, **more: str) -> Iterator[Served]:
     """The server of a unit until the block ends, when it gets what systemd sends."""
-    chosen = {**service.environment, "PDPP_PORT": str(port), **more}
+    reading, writing = os.pipe()
+    journal = os.fstat(writing)
+    chosen = {
+        **service.environment,
+        "JOURNAL_STREAM": f"{journal.st_dev}:{journal.st_ino}",
+        "PDPP_PORT": str(port),
+        **more,
+    }
     process = subprocess.Popen(
         service.command,
         cwd=service.one("WorkingDirectory"),
         env=environment(**chosen),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=writing,
         stderr=subprocess.STDOUT,
-        text=True,
     )
-    server = Served(process, port)
+    os.close(writing)
+    server = Served(process, port, os.fdopen(reading))
     reader = threading.Thread(target=server.follow)
     reader.start()
     try:
@@ -132,8 +140,7 @@ def started(service: Unit, *, port: int, **more: str) -> Iterator[Served]:
         process.terminate()
         process.wait(float(service.one("TimeoutStopSec")))
         reader.join()
-        assert process.stdout is not None
-        process.stdout.close()
+        server.journal.close()
 
 
 @contextlib.contextmanager

@@ -30,6 +30,9 @@ def test_the_service_starts_with_its_own_database_and_stops_it() -> None:
             connection.close()
 
         assert server.process.returncode == 0, server.printed
+        # Whoever has the link has the account, and the journal has more readers than the owner.
+        assert "setup-link" in server.printed
+        assert "/set-up/" not in server.printed
         assert not any(EmbeddedPostgres(var / "postgres")._server_processes())
 
 

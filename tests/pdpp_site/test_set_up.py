@@ -137,6 +137,7 @@ def test_the_page_loads_nothing_from_elsewhere_and_is_kept_nowhere(client: Clien
     assert answer["X-Frame-Options"] == "DENY"
 
 
+@pytest.mark.django_db(transaction=True)
 def test_the_command_prints_a_link_that_works(client: Client) -> None:
     printed = StringIO()
     call_command("setup_link", stdout=printed)

@@ -2,6 +2,8 @@
 
 import contextlib
 import importlib
+import os
+import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
@@ -19,9 +21,9 @@ from typing_extensions import override
 from evidence.importing.background import Imports
 from pdpp_site import (
     background,
+    bringing_up,
     collector,
     demo_life,
-    health,
     reviving,
     serving,
     setup_links,
@@ -115,10 +117,7 @@ def _working(turn: turns.Turn) -> Iterator[None]:
 
 
 def _prepare() -> None:
-    """What one process does while others that start with it wait."""
-    with turns.alone("starting"):
-        if health.unready() is not None:
-            call_command("migrate", verbosity=0, interactive=False)
+    with bringing_up.alone():
         if settings.EMBEDDED and settings.PDPP_DEMO and not demo_life.was_loaded():
             call_command("demo", "load")
 
@@ -137,4 +136,11 @@ def _welcome() -> welcome.Welcome:
 
 def _set_up(now: datetime) -> str:
     """A secret goes to a person's terminal, not to the log of a server somewhere."""
-    return address(setup_links.make(now)) if settings.EMBEDDED else "manage.py setup-link"
+    is_logged = not settings.EMBEDDED or _journal_reads()
+    return "manage.py setup-link" if is_logged else address(setup_links.make(now))
+
+
+def _journal_reads() -> bool:
+    """Whether systemd keeps what is printed; terminals that it started inherit the variable."""
+    printed = os.fstat(sys.stdout.fileno())
+    return os.environ.get("JOURNAL_STREAM") == f"{printed.st_dev}:{printed.st_ino}"

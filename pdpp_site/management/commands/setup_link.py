@@ -8,17 +8,21 @@ from django.urls import reverse
 from django.utils import timezone
 from typing_extensions import override
 
-from pdpp_site import setup_links
+from pdpp_site import bringing_up, setup_links
 
 
 class Command(BaseCommand):
-    """Prints the link. The one before it, if it is still open, ends."""
+    """Prints the link. The one before it, if it is still open, ends.
+
+    It is asked for as soon as the service is enabled, which may not have made its tables by then.
+    """
 
     help = "Print a one-time link with which the owner sets a user name and password."
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        self.stdout.write(address(setup_links.make(timezone.now())))
+        with bringing_up.alone():
+            self.stdout.write(address(setup_links.make(timezone.now())))
 
 
 def address(token: str) -> str:
