@@ -1,13 +1,17 @@
 """Keys that can be changed one by one, in the same file as the installation's secret.
 
 ``keys.json`` has under ``rotated`` the secrets of each name, the newest first; an empty one stands
-for the installation's own secret. Under ``verifying`` are public keys that signed before.
+for the installation's own secret, and under ``secret`` are those that it had before. Under
+``verifying`` are public keys that signed before. Under ``marks`` is, once the secret has a
+successor, the first one, for what can never be made anew: the marks of erased records.
 """
 
 import json
 import secrets
 from pathlib import Path
 from typing import Any
+
+from django.core.exceptions import ImproperlyConfigured
 
 from pdpp_site import keys
 
@@ -18,7 +22,9 @@ NAMES = {
     "signing": "signs the ends of the ledger",
 }
 INSTALLATIONS = ""
+SECRET = "secret"  # noqa: S105 - its name
 VERIFYING = "verifying"
+MARKS = "marks"
 
 
 class NothingToRetireError(Exception):
@@ -29,6 +35,37 @@ def rotated(var: Path) -> dict[str, list[str]]:
     """What was ever rotated; empty for most."""
     kept: dict[str, list[str]] = _read(var).get("rotated", {})
     return kept
+
+
+def earlier_secrets(var: Path, *, given: list[str]) -> list[str]:
+    """The secrets of the installation before today's, the newest first; ``given`` by the
+    environment.
+
+    Raises ``ImproperlyConfigured`` where the marks of erased records are not kept apart from them:
+    they would go with the last one, and nobody would notice.
+    """
+    known = rotated(var)
+    if given and MARKS not in known:
+        raise ImproperlyConfigured(
+            f"PDPP_SECRET_KEY_FALLBACKS is set, but {var / FILE} does not keep what is made with the"
+            " first secret for good. Set PDPP_SECRET_KEY as it was, without fallbacks, and say:"
+            " manage.py keys rotate secret"
+        )
+    return [*given, *known.get(SECRET, [])]
+
+
+def rotate_secret(var: Path, *, so_far: str, public_key: bytes, is_ours: bool) -> None:
+    """Keeps what must outlive the installation's secret and, where that is ``is_ours`` to choose,
+    makes another. ``public_key`` belongs to what signs now."""
+    known = rotated(var)
+    known = known | {MARKS: known.get(MARKS) or [so_far]}
+    if "signing" not in known:
+        known[VERIFYING] = [*dict.fromkeys([public_key.hex(), *known.get(VERIFYING, [])])]
+    if not is_ours:
+        _keep(var, known)
+        return
+    known[SECRET] = [so_far, *known.get(SECRET, [])]
+    keys.replace(var, _read(var) | {"secret_key": secrets.token_urlsafe(50), "rotated": known})
 
 
 def rotate(var: Path, name: str) -> None:
@@ -52,6 +89,11 @@ def retire(var: Path, name: str) -> None:
     if not earlier:
         raise NothingToRetireError
     _keep(var, known | {name: [newest]})
+
+
+def retire_secret(var: Path) -> None:
+    """Forgets the secrets before today's, those of the environment apart."""
+    _keep(var, {name: each for name, each in rotated(var).items() if name != SECRET})
 
 
 def _read(var: Path) -> dict[str, Any]:

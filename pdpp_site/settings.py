@@ -24,6 +24,7 @@ PDPP_PUBLIC_URL = env.str("PDPP_PUBLIC_URL", default=f"http://127.0.0.1:{PDPP_PO
 PDPP_ALLOWED_HOSTS = env.list("PDPP_ALLOWED_HOSTS", default=[])
 PDPP_TRUSTED_PROXIES = env.list("PDPP_TRUSTED_PROXIES", default=["127.0.0.1", "::1"])
 PDPP_SECRET_KEY = env.str("PDPP_SECRET_KEY", default="")
+PDPP_SECRET_KEY_FALLBACKS = env.list("PDPP_SECRET_KEY_FALLBACKS", default=[])
 PDPP_DATABASE_POOL = env.int("PDPP_DATABASE_POOL", default=16)
 PDPP_PGBOUNCER = env.bool("PDPP_PGBOUNCER", default=False)
 PDPP_DEMO = env.bool("PDPP_DEMO", default=True)
@@ -54,6 +55,7 @@ HTTPS = PDPP_PUBLIC_URL.startswith("https://")
 
 DEBUG = PDPP_DEBUG
 SECRET_KEY = PDPP_SECRET_KEY or keys.installation_key(PDPP_VAR, embedded=EMBEDDED)
+SECRET_KEY_FALLBACKS = rotating.earlier_secrets(PDPP_VAR, given=PDPP_SECRET_KEY_FALLBACKS)
 PDPP_ROTATED_KEYS = rotating.rotated(PDPP_VAR)
 _PUBLIC_HOST = split_domain_port(urlsplit(PDPP_PUBLIC_URL).netloc)[0]
 ALLOWED_HOSTS = [
@@ -118,20 +120,16 @@ DATABASES = {
 }
 DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = PDPP_PGBOUNCER
-DATABASES["default"].setdefault("OPTIONS", {})
+_OPTIONS = DATABASES["default"].setdefault("OPTIONS", {})
 # Behind PgBouncer in transaction mode a prepared statement may meet another server.
 # Elsewhere the first use prepares it: to plan a search takes longer than to run it.
-DATABASES["default"]["OPTIONS"]["prepare_threshold"] = None if PDPP_PGBOUNCER else 0
+_OPTIONS["prepare_threshold"] = None if PDPP_PGBOUNCER else 0
 if PDPP_DATABASE_POOL and not PDPP_PGBOUNCER:
-    DATABASES["default"]["OPTIONS"]["pool"] = {
-        "min_size": 1,
-        "max_size": PDPP_DATABASE_POOL,
-        "timeout": 10,
-    }
+    _OPTIONS["pool"] = {"min_size": 1, "max_size": PDPP_DATABASE_POOL, "timeout": 10}
 if not PDPP_PGBOUNCER:
     # Statements that hang on their values carry them in their text; those whose values travel
     # apart ask to be planned once (evidence.access.statements).
-    DATABASES["default"]["OPTIONS"].setdefault("options", "-c plan_cache_mode=force_generic_plan")
+    _OPTIONS.setdefault("options", "-c plan_cache_mode=force_generic_plan")
 
 # --- accounts, pages, language -----------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [

@@ -4,8 +4,6 @@ A link is 256 random bits and stands in the table as a keyed hash. Making one en
 using one ends it, and 24 hours end it, so at most one works at any moment.
 """
 
-import hashlib
-import hmac
 import secrets
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -13,7 +11,7 @@ from typing import TYPE_CHECKING
 from django.contrib.auth import get_user_model
 from django.db import transaction
 
-from evidence.access.secrets import key_for
+from evidence.access.secrets import digest_for, digests_for
 from evidence.consent import attempts, second_factor
 from evidence.models.owners import SetupLink, the_owner
 
@@ -21,6 +19,7 @@ if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 LIFETIME = timedelta(hours=24)
+PURPOSE = "setup link"
 
 
 class LinkEndedError(Exception):
@@ -38,15 +37,17 @@ def make(now: datetime) -> str:
         attempts.release()
         SetupLink.unscoped.filter(owner=owner).delete()
         SetupLink.unscoped.create(
-            digest=_digest(token), owner=owner, created_at=now, expires_at=now + LIFETIME
+            digest=digest_for(PURPOSE, token),
+            owner=owner,
+            created_at=now,
+            expires_at=now + LIFETIME,
         )
     return token
 
 
 def is_open(token: str, *, now: datetime) -> bool:
-    return SetupLink.unscoped.filter(
-        digest=_digest(token), used_at=None, expires_at__gt=now
-    ).exists()
+    known = digests_for(PURPOSE, token)
+    return SetupLink.unscoped.filter(digest__in=known, used_at=None, expires_at__gt=now).exists()
 
 
 def owner_account(now: datetime) -> "User | None":
@@ -62,7 +63,7 @@ def use(token: str, *, username: str, password: str, now: datetime) -> "User":
     Raises ``LinkEndedError``.
     """
     open_links = SetupLink.unscoped.select_for_update().filter(used_at=None, expires_at__gt=now)
-    link = open_links.filter(digest=_digest(token)).first()
+    link = open_links.filter(digest__in=digests_for(PURPOSE, token)).first()
     if link is None:
         raise LinkEndedError
     owner = link.owner
@@ -77,7 +78,3 @@ def use(token: str, *, username: str, password: str, now: datetime) -> "User":
     link.used_at = now
     link.save(update_fields=["used_at"])
     return user
-
-
-def _digest(token: str) -> bytes:
-    return hmac.digest(key_for("setup link"), token.encode(), hashlib.sha256)

@@ -2,8 +2,8 @@
 
 Every key is derived from ``settings.SECRET_KEY`` for one purpose, so that a hash made for one
 cannot be looked up as another; some are derived from a secret of their own once they have been
-rotated (``manage.py keys``, docs/keys.md). Then what was made with an earlier one is still known,
-until that is retired.
+rotated (``manage.py keys``, docs/keys.md). What was made with an earlier one, or with an earlier
+secret of the installation, is still known, until that is retired.
 """
 
 import hashlib
@@ -41,20 +41,25 @@ ROTATED = {
     "cursor": "cursors",
     "ledger checkpoints": "signing",
 }
-"""By which name the keys of a purpose are rotated. The others are as long-lived as the secret."""
+"""By which name the keys of a purpose are rotated. The others go with the installation's secret."""
 
 
-def key_for(purpose: str, secret_key: str | None = None) -> bytes:
-    """32 bytes, the same for the same purpose until its secret changes; or those of another
-    secret."""
-    return keys_for(purpose)[0] if secret_key is None else _derived(secret_key, purpose)
+def key_for(purpose: str) -> bytes:
+    """32 bytes, the same for the same purpose until its secret changes."""
+    return keys_for(purpose)[0]
 
 
 def keys_for(purpose: str) -> list[bytes]:
     """The one to make things with, and those whose work is still known. An empty secret in the
-    place of one stands for the installation's."""
+    place of one stands for the installation's, today's and those before."""
     known = settings.PDPP_ROTATED_KEYS.get(ROTATED.get(purpose, "")) or [""]
-    return [_derived(secret or settings.SECRET_KEY, purpose) for secret in known]
+    return [
+        _derived(secret, purpose) for each in known for secret in ([each] if each else _secrets())
+    ]
+
+
+def _secrets() -> list[str]:
+    return [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
 
 
 def bearer_digest(bearer: str) -> bytes:

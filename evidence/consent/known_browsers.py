@@ -10,7 +10,7 @@ from django.conf import settings
 from django.core import signing
 from django.http import HttpRequest, HttpResponseBase
 
-from evidence.access.secrets import digest_for
+from evidence.access.secrets import digests_for
 from evidence.consent.attempts import Subject, address
 
 LIFETIME_SECONDS = 365 * 24 * 3600
@@ -25,7 +25,7 @@ def subjects(request: HttpRequest, name: str, *, kind: str = "account") -> tuple
         )
     except (signing.BadSignature, ValueError, TypeError):
         known, whose = "", ""
-    if known and whose == _mark(name):
+    if known and whose in _marks(name):
         return (Subject("browser", str(known)),)
     return (Subject(kind, name.casefold()), address(request.META.get("REMOTE_ADDR", "")))
 
@@ -34,7 +34,7 @@ def remember(response: HttpResponseBase, name: str) -> None:
     """The next failures in this browser are its own."""
     response.set_cookie(
         _cookie_name(),
-        signing.dumps([secrets.token_urlsafe(16), _mark(name)], salt=SALT),
+        signing.dumps([secrets.token_urlsafe(16), _marks(name)[0]], salt=SALT),
         max_age=LIFETIME_SECONDS,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
@@ -46,5 +46,5 @@ def _cookie_name() -> str:
     return "__Host-known" if settings.SESSION_COOKIE_SECURE else "pdpp-known"
 
 
-def _mark(name: str) -> str:
-    return digest_for("known browser", name.casefold()).hex()[:16]
+def _marks(name: str) -> list[str]:
+    return [digest.hex()[:16] for digest in digests_for("known browser", name.casefold())]

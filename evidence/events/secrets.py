@@ -5,12 +5,16 @@ database signs nothing and a row moved to another subscription opens nothing.
 """
 
 import base64
+import contextlib
 import os
 import secrets
 
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from django.db import transaction
 
-from evidence.access.secrets import key_for
+from evidence.access.secrets import key_for, keys_for
+from evidence.models.events import Subscription
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32
@@ -30,8 +34,31 @@ def sealed(secret: str, *, subscription_id: str) -> bytes:
 
 def opened(kept: bytes, *, subscription_id: str) -> str:
     """Raises ``cryptography.exceptions.InvalidTag`` where it is not ours, or of another one."""
-    cipher = AESGCM(key_for("webhook-secret"))
-    return cipher.decrypt(kept[:NONCE], kept[NONCE:], _bound_to(subscription_id)).decode()
+    for key in keys_for("webhook-secret"):
+        with contextlib.suppress(InvalidTag):
+            content = AESGCM(key).decrypt(kept[:NONCE], kept[NONCE:], _bound_to(subscription_id))
+            return content.decode()
+    raise InvalidTag
+
+
+@transaction.atomic
+def seal_anew() -> int:
+    """Seals all of them with today's key; of how many subscriptions. One that cannot be opened
+    stays as it is."""
+    count = 0
+    for row in Subscription.unscoped.select_for_update().order_by("pk"):
+        with contextlib.suppress(InvalidTag):
+            row.secret = _anew(row.secret, row.pk)
+            row.old_secret = None if row.old_secret is None else _anew(row.old_secret, row.pk)
+            row.save(update_fields=["secret", "old_secret"])
+            count += 1
+    return count
+
+
+def _anew(kept: bytes | memoryview, subscription_id: str) -> bytes:
+    return sealed(
+        opened(bytes(kept), subscription_id=subscription_id), subscription_id=subscription_id
+    )
 
 
 def _bound_to(subscription_id: str) -> bytes:

@@ -31,7 +31,8 @@ def public_key() -> bytes:
 
 def public_keys() -> list[bytes]:
     """Those of every note of this installation: today's, and those it signed with before."""
-    return [public_key(), *map(bytes.fromhex, settings.PDPP_ROTATED_KEYS.get("verifying", ()))]
+    before = map(bytes.fromhex, settings.PDPP_ROTATED_KEYS.get("verifying", ()))
+    return [*dict.fromkeys([public_key(), *before])]
 
 
 def key_lines(owner_id: str) -> list[str]:

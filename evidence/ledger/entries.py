@@ -14,7 +14,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from evidence.access.scope import Scope
-from evidence.access.secrets import key_for
+from evidence.access.secrets import keys_for
 
 GENESIS = bytes(32)
 """What the first entry of a chain follows."""
@@ -83,8 +83,17 @@ class Entry:
 
 def seal(head: Head) -> bytes:
     """The mark of this installation on the end of a chain."""
+    return _seals(head)[0]
+
+
+def is_sealed(head: Head, mark: bytes) -> bool:
+    """Whether the mark is of this installation, with today's key or one that is still known."""
+    return any(hmac.compare_digest(mark, each) for each in _seals(head))
+
+
+def _seals(head: Head) -> list[bytes]:
     told = b"%d:%s%d:%s" % (len(head.chain), head.chain.encode(), head.seq, head.digest)
-    return hmac.digest(key_for("ledger"), told, hashlib.sha256)
+    return [hmac.digest(key, told, hashlib.sha256) for key in keys_for("ledger")]
 
 
 def own_chain(owner_id: str) -> str:

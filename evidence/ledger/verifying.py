@@ -7,7 +7,7 @@ from django.db.models import F, Min, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 
 from evidence.ledger.checkpoints import heads_in, is_signed
-from evidence.ledger.entries import GENESIS, Entry, Head, seal
+from evidence.ledger.entries import GENESIS, Entry, Head, is_sealed
 from evidence.models.ledger import Chain, Checkpoint, Disclosure
 
 AT_ONCE = 2_000
@@ -125,7 +125,7 @@ def _end_faults(end: Chain, seq: int, digest: bytes, wanted: dict[int, bytes]) -
         yield Fault(end.chain, seq + 1, f"Rows {seq + 1} to {end.seq} are missing at the end.")
     elif digest != bytes(end.digest):
         yield Fault(end.chain, seq, "The end of the chain is not its last row.")
-    if end.seq and bytes(end.seal) != seal(Head(end.chain, end.seq, bytes(end.digest))):
+    if end.seq and not is_sealed(Head(end.chain, end.seq, bytes(end.digest)), bytes(end.seal)):
         yield Fault(end.chain, end.seq, "The end of the chain was not sealed here.")
     if wanted and max(wanted) > end.seq:
         missing = f"Rows {end.seq + 1} to {max(wanted)} are missing: a signed checkpoint saw them."

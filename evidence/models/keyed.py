@@ -30,8 +30,14 @@ def _key(secret: str, purpose: str) -> bytes:
 
 
 def _digest(purpose: str, content: bytes) -> bytes:
-    key = _key(settings.SECRET_KEY, purpose)
+    key = _key(_secret(), purpose)
     return hashlib.blake2b(content, digest_size=DIGEST_BYTES, key=key).digest()
+
+
+def _secret() -> str:
+    """The first that the installation had: whatever is kept of a record, it cannot be made anew."""
+    first: list[str] = settings.PDPP_ROTATED_KEYS.get("marks") or [settings.SECRET_KEY]
+    return first[0]
 
 
 def _canonical(value: object) -> bytes:

@@ -11,7 +11,7 @@ from typing import IO
 
 from django.conf import settings
 
-from evidence.access.secrets import key_for
+from evidence.access.secrets import keys_for
 from evidence.models.owners import OWNER_ID
 from evidence.operating.backup.faults import FileExists
 from evidence.operating.backup.frames import FrameWriter, Kind
@@ -55,9 +55,10 @@ def back_up(
         return Made(counts, file.tell(), len(asked), len(heads))
 
 
-def fingerprint(secret_key: str | None = None) -> str:
-    """By it a restore knows whether the server's secret is the one that a backup was made under."""
-    return key_for("backups", secret_key).hex()[:32]
+def fingerprints() -> list[str]:
+    """By them a restore knows whether a secret of the server's, today's first, is the one that a
+    backup was made under."""
+    return [key.hex()[:32] for key in keys_for("backups")]
 
 
 def _manifest(
@@ -68,14 +69,16 @@ def _manifest(
         "server_version": server_version(),
         "migrations": sorted(list(each) for each in migrations),
         "tables": {table.name: list(table.columns) for table in tables},
-        "fingerprint": fingerprint(),
+        "fingerprint": fingerprints()[0],
         "keys": _keys() if with_keys else None,
     }
 
 
 def _keys() -> dict[str, object]:
-    """As they stand in ``keys.json``."""
-    return {"secret_key": settings.SECRET_KEY, "rotated": settings.PDPP_ROTATED_KEYS}
+    """As they stand in ``keys.json``, where there is no environment beside it."""
+    earlier = {"secret": settings.SECRET_KEY_FALLBACKS} if settings.SECRET_KEY_FALLBACKS else {}
+    rotated = settings.PDPP_ROTATED_KEYS | earlier
+    return {"secret_key": settings.SECRET_KEY, "rotated": rotated}
 
 
 def _copied(writer: FrameWriter, table: Table, on_table: OnTable) -> int:

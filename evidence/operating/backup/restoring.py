@@ -20,7 +20,7 @@ from evidence.operating.backup.faults import (
     SomebodyRestores,
 )
 from evidence.operating.backup.frames import Frame, Kind, frames
-from evidence.operating.backup.making import fingerprint
+from evidence.operating.backup.making import fingerprints
 from evidence.operating.backup.sampling import answers, ledger_heads
 from evidence.operating.backup.sealing import Opener, Secret
 from evidence.storing import loading
@@ -104,7 +104,7 @@ class Backup:
         """Raises ``OtherSecret`` and ``NoKeys``."""
         if with_keys and self.manifest.secret_key is None:
             raise NoKeys
-        if not with_keys and not without and self.manifest.fingerprint != fingerprint():
+        if not with_keys and not without and self.manifest.fingerprint not in fingerprints():
             raise OtherSecret
 
     def restore(self, *, now: datetime, on_table: OnTable = lambda name, rows: None) -> Restored:

@@ -19,7 +19,7 @@ from evidence.operating.backup.faults import BackupFault
 from evidence.operating.backup.restoring import Proof, worded
 from evidence.operating.backup.sealing import Secret
 from evidence.storing.scratch import scratch_database
-from pdpp_site import backup_keys, embedded_postgres
+from pdpp_site import backup_keys, embedded_postgres, keys
 from pdpp_site.management.commands.restore import proved
 
 
@@ -66,6 +66,7 @@ def _restored(file: Path, secret: Secret, options: dict[str, Any], *, database: 
     if options["with_keys"]:
         arguments.append("--with-keys")
     with tempfile.TemporaryDirectory(prefix="pdpp-drill-") as var:
+        keys.replace(Path(var), {"rotated": settings.PDPP_ROTATED_KEYS})
         done = subprocess.run(
             [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments],
             env=os.environ

@@ -6,19 +6,29 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from typing_extensions import override
 
+from evidence.events import secrets as event_secrets
+from evidence.ledger import resealing
 from evidence.ledger.checkpoints import public_key
 from pdpp_site import rotating
 
-SECRET = "secret"  # noqa: S105 - its name
+SECRET = rotating.SECRET
 LIST = "{name:8} {what}; {state}."
 RESTART = "Restart the server now: until then it goes on with the keys it has."
 EVERYWHERE = "Then put {path} where the other servers of this database have theirs."
 OVERLAP = "What was made before stays good until you say: manage.py keys retire {name}"
 SIGNED = "What was signed before is checked by the public key so far, which is kept."
+CHOOSE = (
+    "Now make another PDPP_SECRET_KEY, and set PDPP_SECRET_KEY_FALLBACKS to the one so far, before"
+    " those that stand there already, separated by commas. Make one with:"
+    " python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
+)
+LEAVE_OUT = "Now leave out PDPP_SECRET_KEY_FALLBACKS."
+SEAL_ANEW = (resealing.seal_anew, event_secrets.seal_anew)
+"""What is in the database and can be carried over to today's secret, by each."""
 
 
 class Command(BaseCommand):
-    """Asks no database. Prints no key."""
+    """Asks no database, but to retire the secret. Prints no key."""
 
     help = "List the installation's keys, give one of them a successor, or end what came before it."
     requires_system_checks = []  # noqa: RUF012 - Django's own shape; they ask the database
@@ -28,9 +38,9 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         actions.add_parser("list", help="Name them, and say what each is for.")
         rotate = actions.add_parser("rotate", help="Make a new key.")
-        rotate.add_argument("name", choices=list(rotating.NAMES))
+        rotate.add_argument("name", choices=[SECRET, *rotating.NAMES])
         retire = actions.add_parser("retire", help="End what was made with earlier keys.")
-        retire.add_argument("name", choices=["tokens", "cursors"])
+        retire.add_argument("name", choices=[SECRET, "tokens", "cursors"])
 
     @override
     def handle(self, *args: Any, action: str, name: str = "", **options: Any) -> None:
@@ -39,6 +49,8 @@ class Command(BaseCommand):
             return
         if action == "retire":
             self._retire(name)
+        elif name == SECRET:
+            self._rotate_secret()
         elif name == "signing":
             rotating.rotate_signing(settings.PDPP_VAR, public_key=public_key())
             self.stdout.write(SIGNED)
@@ -52,17 +64,41 @@ class Command(BaseCommand):
     def _list(self) -> None:
         place = "PDPP_SECRET_KEY" if settings.PDPP_SECRET_KEY else settings.PDPP_VAR / rotating.FILE
         everything = "keys all that has no key of its own below"
-        self.stdout.write(LIST.format(name=SECRET, what=everything, state=f"in {place}"))
+        state = f"in {place}, {len(settings.SECRET_KEY_FALLBACKS)} earlier still known"
+        self.stdout.write(LIST.format(name=SECRET, what=everything, state=state))
         known = rotating.rotated(settings.PDPP_VAR)
         for name, what in rotating.NAMES.items():
             self.stdout.write(LIST.format(name=name, what=what, state=_state(known, name)))
 
+    def _rotate_secret(self) -> None:
+        rotating.rotate_secret(
+            settings.PDPP_VAR,
+            so_far=settings.SECRET_KEY,
+            public_key=public_key(),
+            is_ours=not settings.PDPP_SECRET_KEY,
+        )
+        if settings.PDPP_SECRET_KEY:
+            self.stdout.write(CHOOSE)
+        self.stdout.write(OVERLAP.format(name=SECRET))
+
+    def _retire_secret(self) -> None:
+        if not settings.SECRET_KEY_FALLBACKS:
+            raise rotating.NothingToRetireError
+        for seal_anew in SEAL_ANEW:
+            seal_anew()
+        rotating.retire_secret(settings.PDPP_VAR)
+        if settings.PDPP_SECRET_KEY_FALLBACKS:
+            self.stdout.write(LEAVE_OUT)
+
     def _retire(self, name: str) -> None:
         try:
-            rotating.retire(settings.PDPP_VAR, name)
+            if name == SECRET:
+                self._retire_secret()
+            else:
+                rotating.retire(settings.PDPP_VAR, name)
         except rotating.NothingToRetireError:
             raise CommandError("There is no earlier key in use.") from None
-        self.stdout.write(f"After the restart the {name} from before the last rotation are over.")
+        self.stdout.write(f"After the restart what earlier {name} keys have made is over.")
 
 
 def _state(known: dict[str, list[str]], name: str) -> str:

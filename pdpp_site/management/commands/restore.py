@@ -73,6 +73,7 @@ class Command(BaseCommand):
         if options["with_keys"]:
             settings.SECRET_KEY = backup.manifest.secret_key
             settings.PDPP_ROTATED_KEYS = backup.manifest.rotated_keys
+            settings.SECRET_KEY_FALLBACKS = backup.manifest.rotated_keys.get("secret", [])
         if not applied:
             migrating.migrate_to(backup.manifest.migrations)
         restored = backup.restore(now=timezone.now(), on_table=self._show)
