@@ -126,10 +126,12 @@ class Site:
             )
         except TimeoutError:
             reason = f"The database did not answer within {READY_SECONDS} seconds."
-        if reason is None:
-            await _send_json(send, status=200, body={"status": "ready"})
-        else:
+        if reason is not None:
             await _send_json(send, status=503, body={"status": "unready", "reason": reason})
+            return
+        warning = await loop.run_in_executor(self._probe, health.idle)
+        body = {"status": "ready"} | ({"warning": warning} if warning else {})
+        await _send_json(send, status=200, body=body)
 
     async def _answer_metrics(self, scope: Scope, send: Send) -> None:
         if metrics.may_ask(scope):

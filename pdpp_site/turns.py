@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-from django.db import DEFAULT_DB_ALIAS, Error, connections
+from django.db import DEFAULT_DB_ALIAS, Error, connection, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 logger = logging.getLogger(__name__)
@@ -22,6 +22,13 @@ logger = logging.getLogger(__name__)
 # being built concurrently, which would wait for it in turn.
 TAKE = "SELECT pg_try_advisory_xact_lock(%s)"
 STILL_THERE = "SELECT 1"
+IS_TAKEN = """
+SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+    WHERE d.datname = current_database() AND l.locktype = 'advisory' AND l.granted
+        AND ((l.classid::bigint << 32) | l.objid::bigint) = %s)
+"""
+BACKGROUND = "background work"
+"""The turn of whoever does what goes on beside requests."""
 ASK_SECONDS = 2.0
 
 
@@ -73,6 +80,13 @@ def alone(name: str) -> Iterator[None]:
         yield
     finally:
         _end(held)
+
+
+def is_taken(name: str) -> bool:
+    """Whether it is anybody's turn, of whatever process."""
+    with connection.cursor() as cursor:
+        cursor.execute(IS_TAKEN, [_key(name)])
+        return bool(cursor.fetchone()[0])
 
 
 def _taken(key: int, *, quiet: bool = True) -> BaseDatabaseWrapper | None:

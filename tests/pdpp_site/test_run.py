@@ -1,10 +1,12 @@
 """``manage.py run`` as a process of its own, on a directory of its own."""
 
 import contextlib
+import json
 import signal
 import socket
 import time
 
+from pdpp_site import health
 from tests.pdpp_site.installation import installed, running
 
 
@@ -30,10 +32,15 @@ def test_it_serves_at_once_and_stops_cleanly() -> None:
         assert link.rpartition("/set-up/")[2] not in server.printed.replace(link, "")
 
 
-def test_a_request_that_has_begun_is_finished() -> None:
+def test_a_request_that_has_begun_is_finished_also_where_the_server_does_nothing_else() -> None:
     body = b"0123456789"
     with installed() as installation:
-        with running(installation) as server, contextlib.closing(installation.connect()) as line:
+        with (
+            running(installation, PDPP_BACKGROUND="false") as server,
+            contextlib.closing(installation.connect()) as line,
+        ):
+            status, ready = installation.get("/readyz")
+            assert (status, json.loads(ready)["warning"]) == (200, health.NOBODY)
             line.putrequest("POST", "/v1/schema")
             line.putheader("Content-Length", str(len(body)))
             line.endheaders(body[:5])

@@ -98,6 +98,18 @@ def test_readiness_tells_why_not(
     assert (answer.status, json.loads(answer.content)) == (status, body)
 
 
+def test_readiness_warns_of_work_that_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "unready", lambda: None)
+    monkeypatch.setattr(health, "idle", lambda: health.NOBODY)
+
+    with served(site()) as web:
+        answer = web.get("/readyz")
+
+    assert (answer.status, json.loads(answer.content)) == (
+        200, {"status": "ready", "warning": health.NOBODY}
+    )  # fmt: skip
+
+
 def test_a_database_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdpp_site.site.READY_SECONDS", 0.05)
     monkeypatch.setattr(health, "unready", partial(time.sleep, 0.3))

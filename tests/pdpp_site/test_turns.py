@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection, connections
 
-from pdpp_site import background, turns
+from pdpp_site import background, health, turns
 from pdpp_site.turns import Turn
 
 pytestmark = pytest.mark.django_db
@@ -65,6 +65,21 @@ def test_different_turns_do_not_meet(one: Turn) -> None:
     assert one.is_ours()
     another = Turn("another test")
     assert another.is_ours()
+    another.close()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_whoever_leaves_the_work_to_others_knows_whether_one_does_it(settings: Any) -> None:
+    settings.PDPP_BACKGROUND = False
+    another, worker = Turn("another test"), Turn(turns.BACKGROUND)
+    assert another.is_ours()
+    assert health.idle() == health.NOBODY
+    assert worker.is_ours()
+    assert health.idle() is None
+    worker.close()
+    assert health.idle() == health.NOBODY
+    settings.PDPP_BACKGROUND = True
+    assert health.idle() is None
     another.close()
 
 

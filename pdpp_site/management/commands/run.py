@@ -64,21 +64,8 @@ class Command(BaseCommand):
         greeting = _welcome()
         # Before there are threads: two that import each other's modules would wait in a circle.
         importlib.import_module("pdpp_site.asgi")
-        turn = turns.Turn("background work")
-        imports = Imports(
-            settings.PDPP_VAR / "imports",
-            watch=Path(settings.PDPP_WATCH) if settings.PDPP_WATCH else None,
-            seconds=settings.PDPP_WATCH_SECONDS,
-            may_watch=turn.is_ours,
-        )
-        with (
-            _kept_alive(),
-            contextlib.closing(turn),
-            _working(turn),
-            background.going_on(imports.job),
-            workers.at_work(),
-            contextlib.closing(imports),
-        ):
+        beside = _beside_requests() if settings.PDPP_BACKGROUND else contextlib.nullcontext()
+        with _kept_alive(), beside:
             serving.serve(
                 bound, ready=lambda: welcome.show(greeting, seconds=time.monotonic() - began)
             )
@@ -106,6 +93,26 @@ def _kept_alive() -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()
     job = reviving.reviving(settings.PDPP_VAR / "postgres")
     return background.going_on(job, pause=reviving.PAUSE_SECONDS)
+
+
+@contextlib.contextmanager
+def _beside_requests() -> Iterator[None]:
+    """All that this process does or, where one at a time does it, is ready to take over."""
+    turn = turns.Turn(turns.BACKGROUND)
+    imports = Imports(
+        settings.PDPP_VAR / "imports",
+        watch=Path(settings.PDPP_WATCH) if settings.PDPP_WATCH else None,
+        seconds=settings.PDPP_WATCH_SECONDS,
+        may_watch=turn.is_ours,
+    )
+    with (
+        contextlib.closing(turn),
+        _working(turn),
+        background.going_on(imports.job),
+        workers.at_work(),
+        contextlib.closing(imports),
+    ):
+        yield
 
 
 @contextlib.contextmanager
