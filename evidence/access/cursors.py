@@ -7,24 +7,20 @@ only. Every misuse is told apart (contract 3.3, issue of the REST API).
 
 import base64
 import binascii
-import contextlib
 import hashlib
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import orjson
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from evidence.access.scope import Scope
-from evidence.access.secrets import key_for, keys_for
+from evidence.access.sealing import NONCE, TAG, opened, sealed
 from evidence.refusals import CursorExpired, InvalidCursor
 
+PURPOSE = "cursor"
 BLOCK = 32
-NONCE = 12
 LONGEST = 4_096
-TAG = 16
 MARK_BYTES = 3
 NO_MARK = "0" * 2 * MARK_BYTES
 
@@ -35,9 +31,7 @@ def seal(kind: str, *, scope: Scope, query: Mapping[str, Any], place: Mapping[st
         kind, owner=_mark(_holder(scope)), binding=_mark(scope.binding), query=query, place=place
     )
     content += b" " * (-len(content) % BLOCK)
-    nonce = os.urandom(NONCE)
-    sealed = nonce + AESGCM(key_for("cursor")).encrypt(nonce, content, None)
-    return base64.urlsafe_b64encode(sealed).rstrip(b"=").decode()
+    return base64.urlsafe_b64encode(sealed(content, purpose=PURPOSE)).rstrip(b"=").decode()
 
 
 def length(kind: str, *, query: Mapping[str, Any], place: object) -> int:
@@ -101,16 +95,8 @@ def _opened(cursor: str, param: str) -> dict[str, Any]:
     if len(cursor) > LONGEST:
         raise not_ours
     try:
-        sealed = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        opened: dict[str, Any] = orjson.loads(_decrypted(sealed))
+        kept = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+        content: dict[str, Any] = orjson.loads(opened(kept, purpose=PURPOSE))
     except (binascii.Error, InvalidTag, ValueError) as error:
         raise not_ours from error
-    return opened
-
-
-def _decrypted(sealed: bytes) -> bytes:
-    """Raises ``InvalidTag`` and ``ValueError``."""
-    for key in keys_for("cursor"):
-        with contextlib.suppress(InvalidTag):
-            return AESGCM(key).decrypt(sealed[:NONCE], sealed[NONCE:], None)
-    raise InvalidTag
+    return content

@@ -19,7 +19,7 @@ from django_otp.plugins.otp_totp.models import TOTPDevice
 from typing_extensions import override
 
 from evidence.admin.base import page
-from evidence.consent import second_factor
+from evidence.consent import phones, second_factor
 from evidence.consent.authorizing.second_step import CodeForm, passed, slowed
 
 TITLE = "Second factor"
@@ -77,7 +77,8 @@ def _codes(request: HttpRequest, codes: list[str]) -> HttpResponse:
 
 
 def _stand(request: HttpRequest, user: User, form: CodeForm, *, status: int = 200) -> HttpResponse:
-    begun = second_factor.begun(user)
+    device = second_factor.begun(user)
+    begun = None if device is None else phones.shown(device)
     context = {
         "form": form,
         "enrolled": second_factor.is_enrolled(user),

@@ -1,6 +1,7 @@
 """The owner's second factor: codes of a phone, and recovery codes for when it is lost.
 
-The library keeps the devices and judges the codes; a recovery code stands there as a keyed hash.
+The library keeps the devices; a phone's secret is sealed there (``phones``), and a recovery code
+stands there as a keyed hash.
 Who has both lost makes a set-up link on the server, which ends the second factor.
 """
 
@@ -18,6 +19,7 @@ from django_otp.plugins.otp_static.models import StaticDevice
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
 from evidence.access.secrets import digests_for
+from evidence.consent import phones
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
@@ -45,21 +47,21 @@ def has_passed(user: AbstractBaseUser | AnonymousUser) -> bool:
 def begun(user: "User") -> TOTPDevice | None:
     """The device that is being set up, which opens nothing yet."""
     found: TOTPDevice | None = TOTPDevice.objects.filter(user=user, confirmed=False).first()
-    return found
+    return found if found is not None and phones.is_readable(found) else None
 
 
 @transaction.atomic
 def begin(user: "User") -> None:
     """A new secret; one that was not finished ends."""
     TOTPDevice.objects.filter(user=user, confirmed=False).delete()
-    TOTPDevice.objects.create(user=user, name="phone", confirmed=False)
+    phones.new(user)
 
 
 @transaction.atomic
 def finish(user: "User", code: str) -> TOTPDevice | None:
     """The device, from now on needed to sign in, if ``code`` is its own."""
     device = TOTPDevice.objects.select_for_update().filter(user=user, confirmed=False).first()
-    if device is None or not _is_phone_code(code) or not device.verify_token(_plain(code)):
+    if device is None or not _is_phone_code(code) or not phones.verify(device, _plain(code)):
         return None
     TOTPDevice.objects.filter(user=user, confirmed=True).delete()
     device.confirmed = True
@@ -72,11 +74,15 @@ def finish(user: "User", code: str) -> TOTPDevice | None:
 @transaction.atomic
 def shown_by(user: "User", code: str) -> Device | None:
     """The device that ``code`` is of; a phone's code and a recovery code work once."""
-    kind, given = (
-        (TOTPDevice, [_plain(code)]) if _is_phone_code(code) else (StaticDevice, _hashes(code))
-    )
+    kind = TOTPDevice if _is_phone_code(code) else StaticDevice
     device = kind.objects.select_for_update().filter(user=user, confirmed=True).first()
-    return device if device is not None and any(map(device.verify_token, given)) else None
+    return device if device is not None and _is_of(device, code) else None
+
+
+def _is_of(device: TOTPDevice | StaticDevice, code: str) -> bool:
+    if isinstance(device, TOTPDevice):
+        return phones.verify(device, _plain(code))
+    return any(device.verify_token(each) for each in _hashes(code))
 
 
 @transaction.atomic

@@ -6,19 +6,17 @@ database signs nothing and a row moved to another subscription opens nothing.
 
 import base64
 import contextlib
-import os
 import secrets
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from django.db import transaction
 
-from evidence.access.secrets import key_for, keys_for
+from evidence.access import sealing
 from evidence.models.events import Subscription
 
 PREFIX = "whsec_"
 SECRET_BYTES = 32
-NONCE = 12
+PURPOSE = "webhook-secret"
 
 
 def new_secret() -> str:
@@ -27,18 +25,12 @@ def new_secret() -> str:
 
 
 def sealed(secret: str, *, subscription_id: str) -> bytes:
-    nonce = os.urandom(NONCE)
-    cipher = AESGCM(key_for("webhook-secret"))
-    return nonce + cipher.encrypt(nonce, secret.encode(), _bound_to(subscription_id))
+    return sealing.sealed(secret.encode(), purpose=PURPOSE, bound_to=subscription_id)
 
 
 def opened(kept: bytes, *, subscription_id: str) -> str:
     """Raises ``cryptography.exceptions.InvalidTag`` where it is not ours, or of another one."""
-    for key in keys_for("webhook-secret"):
-        with contextlib.suppress(InvalidTag):
-            content = AESGCM(key).decrypt(kept[:NONCE], kept[NONCE:], _bound_to(subscription_id))
-            return content.decode()
-    raise InvalidTag
+    return sealing.opened(kept, purpose=PURPOSE, bound_to=subscription_id).decode()
 
 
 @transaction.atomic
@@ -59,7 +51,3 @@ def _anew(kept: bytes | memoryview, subscription_id: str) -> bytes:
     return sealed(
         opened(bytes(kept), subscription_id=subscription_id), subscription_id=subscription_id
     )
-
-
-def _bound_to(subscription_id: str) -> bytes:
-    return subscription_id.encode()

@@ -1,11 +1,14 @@
 """Once the owner has a second factor, a password alone opens nothing."""
 
+import base64
+import importlib
 import re
 import time
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+from django.apps import apps
 from django.contrib.auth.models import User
 from django.core.management import call_command
 from django.test import Client
@@ -16,7 +19,7 @@ from django_otp.plugins.otp_static.models import StaticToken
 from django_otp.plugins.otp_totp.models import TOTPDevice
 from time_machine import Traveller
 
-from evidence.consent import attempts, second_factor
+from evidence.consent import attempts, phones, second_factor
 from pdpp_site import setup_links
 from tests.admin.browser import Page
 from tests.consent.client import Asking
@@ -43,8 +46,7 @@ def owner(clock: Traveller) -> User:
 
 def phone(user: User, *, later: int = 0) -> str:
     """What the phone shows; ``later`` counts in steps of 30 seconds."""
-    device = TOTPDevice.objects.get(user=user)
-    totp = TOTP(device.bin_key)
+    totp = TOTP(phones.shown(TOTPDevice.objects.get(user=user)).bin_key)
     totp.time = time.time() + 30 * later
     return f"{totp.token():06}"
 
@@ -85,7 +87,7 @@ def test_the_page_draws_the_code_itself_and_shows_the_secret_of_this_account(own
 
     answer = browser.get(PAGE)
 
-    device = TOTPDevice.objects.get(user=owner)
+    device = phones.shown(TOTPDevice.objects.get(user=owner))
     address = urlsplit(device.config_url)
     assert "<svg" in answer.content.decode()
     secret = parse_qs(address.query)["secret"][0]
@@ -186,6 +188,51 @@ def test_recovery_codes_are_kept_as_hashes_and_shown_once(owner: User, clock: Tr
         assert code not in browser.get(PAGE).content.decode()
 
 
+def test_the_secret_of_a_phone_is_kept_sealed_and_for_its_account_alone(
+    owner: User, clock: Traveller
+) -> None:
+    enrol(owner, clock)
+    device = TOTPDevice.objects.get(user=owner)
+    secret = phones.shown(device).bin_key
+    assert secret.hex() not in device.key
+    assert secret not in base64.b64decode(device.key)
+    other = User.objects.create_superuser("mallory")
+    TOTPDevice.objects.create(user=other, name="phone", confirmed=True, key=device.key)
+    assert second_factor.shown_by(other, phone(owner)) is None
+    assert second_factor.shown_by(owner, phone(owner)) is not None
+
+
+def test_a_secret_that_stands_in_clear_is_sealed_by_the_migration_and_opens_nothing_before(
+    owner: User, clock: Traveller
+) -> None:
+    enrol(owner, clock)
+    device, code = TOTPDevice.objects.get(user=owner), phone(owner)
+    device.key = phones.shown(device).key
+    device.save()
+    assert second_factor.shown_by(owner, code) is None
+    migration = importlib.import_module("evidence.migrations.0021_phones_are_sealed")
+    for _ in range(2):
+        migration.seal(apps, None)
+    assert device.key not in TOTPDevice.objects.get(user=owner).key
+    assert second_factor.shown_by(owner, code) is not None
+
+
+def test_a_phone_outlives_the_secret_it_was_sealed_with(
+    owner: User, clock: Traveller, settings: Any
+) -> None:
+    enrol(owner, clock)
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "another-secret-of-this-installation"
+    assert second_factor.shown_by(owner, phone(owner)) is not None
+    clock.shift(30)
+    assert phones.seal_anew() == 1
+    settings.SECRET_KEY_FALLBACKS = []
+    assert second_factor.shown_by(owner, phone(owner)) is not None
+    clock.shift(30)
+    code, settings.SECRET_KEY = phone(owner), "a-secret-that-sealed-nothing"
+    assert second_factor.shown_by(owner, code) is None
+
+
 def test_new_recovery_codes_end_the_old_ones(owner: User, clock: Traveller) -> None:
     browser, codes = enrol(owner, clock)
     assert browser.post(PAGE, {"deed": "renew", "code": codes[0]}).status_code == 422
@@ -240,7 +287,7 @@ def test_another_phone_takes_over_once_it_has_shown_a_code(owner: User, clock: T
     new = TOTPDevice.objects.get(user=owner, confirmed=False)
     assert not is_in(sign_in())
 
-    totp = TOTP(new.bin_key)
+    totp = TOTP(phones.shown(new).bin_key)
     totp.time = time.time()
     assert browser.post(PAGE, {"deed": "finish", "code": f"{totp.token():06}"}).status_code == 200
 

@@ -6,6 +6,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from typing_extensions import override
 
+from evidence.consent import phones
 from evidence.events import secrets as event_secrets
 from evidence.ledger import resealing
 from evidence.ledger.checkpoints import public_key
@@ -23,7 +24,7 @@ CHOOSE = (
     " python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
 )
 LEAVE_OUT = "Now leave out PDPP_SECRET_KEY_FALLBACKS."
-SEAL_ANEW = (resealing.seal_anew, event_secrets.seal_anew)
+SEAL_ANEW = (resealing.seal_anew, event_secrets.seal_anew, phones.seal_anew)
 """What is in the database and can be carried over to today's secret, by each."""
 
 
