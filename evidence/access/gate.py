@@ -3,7 +3,7 @@
 Readers get a ``VisibleRecords`` for a stream, or a typed refusal, and nothing else; there is no
 way to a row that does not start here. A name that is not granted and a name that does not exist
 are told apart only where the declaration, which is no secret, tells them apart
-(design, decision 11).
+(design, decision 11), or where a grant of the caller's own that is paused names it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,14 @@ from evidence.access.rows import VisibleRecords
 from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, StreamTerms
 from evidence.access.visible import Sight
 from evidence.models.declared import Declared, declared
-from evidence.refusals import AmbiguousConnection, ConnectionNotFound, NotFound, StreamNotGranted
+from evidence.refusals import (
+    AmbiguousConnection,
+    ConnectionNotFound,
+    GrantPaused,
+    NotFound,
+    Refusal,
+    StreamNotGranted,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,9 @@ class Gate:
         """
         facts = list(self._wanted())
         if self._connector_id is not None and not facts:
-            raise NotFound(param="connector_id", next_step="GET /v1/schema lists the connectors.")
+            raise self._missing(
+                NotFound(param="connector_id", next_step="GET /v1/schema lists the connectors.")
+            )
         documents = declared(source.declaration_pk for source in facts)
         return tuple(
             VisibleSource(
@@ -88,9 +97,10 @@ class Gate:
 
     def _require_connection(self, connection_id: str | None) -> None:
         if connection_id is not None and connection_id not in self._connection_ids:
-            raise ConnectionNotFound(
+            refusal = ConnectionNotFound(
                 param="connection_id", next_step="GET /v1/schema lists the connections."
             )
+            raise self._missing(refusal, connection_id=connection_id)
 
     @cached_property
     def _connection_ids(self) -> frozenset[str]:
@@ -111,9 +121,31 @@ class Gate:
             for visible in source.streams:
                 if visible.stream.name == name and visible.narrowed_to(connection_id).sights:
                     return
-        if declares:
-            raise StreamNotGranted(param="stream", next_step="GET /v1/schema lists the streams.")
-        raise NotFound(param="stream", next_step="GET /v1/schema lists the streams.")
+        kind = StreamNotGranted if declares else NotFound
+        refusal = kind(param="stream", next_step="GET /v1/schema lists the streams.")
+        raise self._missing(refusal, stream=name, connection_id=connection_id)
+
+    def _missing(
+        self, refusal: Refusal, *, stream: str | None = None, connection_id: str | None = None
+    ) -> Refusal:
+        """``refusal``, unless a paused grant leads to what was named: its own client knows of it."""
+        for grant in self.scope.paused:
+            if self._leads_to(grant, stream, connection_id):
+                step = "GET /v1/schema lists what can be read until the owner resumes it."
+                paused = GrantPaused(param=refusal.param, next_step=step)
+                return paused.because(f"Grant {grant.grant_id} leads there, and is paused.")
+        return refusal
+
+    def _leads_to(self, grant: GrantTerms, stream: str | None, connection_id: str | None) -> bool:
+        facts = self.scope.sources.get(grant.source_pk)
+        if facts is None or not (self._connector_id is None or facts.is_called(self._connector_id)):
+            return False
+        return any(
+            connection_id in (None, each.connection_id)
+            for terms in grant.streams
+            if stream in (None, terms.name)
+            for each in self._connections(terms, grant.source_pk, set())
+        )
 
     def _streams_of(
         self, source: SourceFacts, documents: dict[int, Declared]

@@ -10,7 +10,6 @@ from datetime import datetime, timedelta
 from django.db.models import QuerySet
 
 from evidence.access.statements import Fragment, fetched_by_one_plan
-from evidence.models.grants import Grant
 from evidence.models.refused import RefusedCall
 
 KEPT = timedelta(days=30)
@@ -55,15 +54,6 @@ def write_refused(call: Call, *, now: datetime) -> None:
         call.param, call.stream, call.clause, MOST_AN_HOUR,
     )  # fmt: skip
     fetched_by_one_plan(Fragment(WRITE, values))
-
-
-def paused_beside(package_id: str | None) -> str:
-    """The grants of a package that are paused while others stand, in words; empty where none is. What
-    they show looks to the client as if it were not there."""
-    rows = Grant.unscoped.filter(package_id=package_id, revoked_at=None, superseded_by=None)
-    paused = rows.exclude(paused_at=None).order_by("grant_id")
-    named = [f"{pk} of {source}" for pk, source in paused.values_list("pk", "source__display_name")]
-    return f" Paused: grant {', grant '.join(named)}." if named else ""
 
 
 def refused_calls(

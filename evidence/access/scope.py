@@ -140,7 +140,8 @@ class SourceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Who asks, and everything that this caller may be told about."""
+    """Who asks, and everything that this caller may be told about. ``paused`` are grants of theirs
+    that show nothing until the owner resumes them."""
 
     kind: TokenKind
     token_id: str
@@ -151,6 +152,7 @@ class Scope:
     grants: tuple[GrantTerms, ...]
     sources: Mapping[int, SourceFacts]
     connections: Mapping[str, ConnectionFacts]
+    paused: tuple[GrantTerms, ...] = ()
 
     @property
     def binding(self) -> str:

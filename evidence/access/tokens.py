@@ -4,7 +4,7 @@ The answer is read afresh for every request, so a revocation or an expiry holds 
 one. What a grant says never changes, so its parsed terms are kept by grant id.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -90,7 +90,8 @@ def standing(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope:
 
 
 def _scope(found: "Found", *, token_id: str) -> Scope:
-    grants = None if found.kind == TokenKind.OWNER else _usable(found.grants)
+    is_owner = found.kind == TokenKind.OWNER
+    grants, paused = (None, ()) if is_owner else _usable(found.grants)
     sources = {row[0]: SourceFacts(*row) for row in found.sources}
     connections = {
         row[0]: ConnectionFacts(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), row[5])
@@ -107,6 +108,7 @@ def _scope(found: "Found", *, token_id: str) -> Scope:
         grants=everything(sources, connections) if grants is None else grants,
         sources=sources,
         connections=connections,
+        paused=paused,
     )
 
 
@@ -160,8 +162,12 @@ def _fetched(statement: str, values: tuple[object, ...]) -> Found | None:
     return Found(*facts, *(orjson.loads(each or "[]") for each in (grants, connections, sources)))
 
 
-def _usable(rows: Sequence[Sequence[Any]]) -> tuple[GrantTerms, ...]:
-    """The grants that hold now; one that was replaced is neither usable nor a reason to refuse."""
+Grants = tuple[GrantTerms, ...]
+
+
+def _usable(rows: Sequence[Sequence[Any]]) -> tuple[Grants, Grants]:
+    """The grants that hold now, and those that are paused beside them; one that was replaced is
+    neither usable nor a reason to refuse."""
     standing = [row for row in rows if not row[4]]
     alive = [row for row in standing if not row[3] and not row[5]]
     if not alive:
@@ -171,8 +177,12 @@ def _usable(rows: Sequence[Sequence[Any]]) -> tuple[GrantTerms, ...]:
     reading = [row for row in alive if not row[6]]
     if not reading:
         raise GrantPaused
+    return _terms(reading), _terms(row for row in alive if row[6])
+
+
+def _terms(rows: Iterable[Sequence[Any]]) -> Grants:
     return tuple(
-        GrantTerms(row[0], row[1], parsed_terms(row[0], row[2]), _limits(row[7])) for row in reading
+        GrantTerms(row[0], row[1], parsed_terms(row[0], row[2]), _limits(row[7])) for row in rows
     )
 
 

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from evidence.access.clauses import BY_CODE, clause_of
 from evidence.access.gate import Gate
-from evidence.access.refused import Call, paused_beside, write_refused
+from evidence.access.refused import Call, write_refused
 from evidence.access.scope import Scope
 from evidence.refusals import Code, Refusal
 
@@ -47,19 +47,11 @@ def note_refused(
                 code=refusal.code,
                 param=base if base in known | OF_PATHS else "",
                 stream=named,
-                clause=clause_of(refusal, scope, stream=named, declared=declared)
-                + (paused_beside(scope.package_id) if _is_of_names(refusal, named) else ""),
+                clause=clause_of(refusal, scope, stream=named, declared=declared),
             )
         )
     except Error as error:
         logger.warning("a refusal was not written down: %s", type(error).__name__)
-
-
-def _is_of_names(refusal: Refusal, stream: str) -> bool:
-    """Whether a name was not known or not allowed, which a pause of its grant may have done."""
-    if refusal.code is Code.NOT_FOUND:
-        return not stream
-    return refusal.code in (Code.CONNECTION_NOT_FOUND, Code.GRANT_STREAM_NOT_ALLOWED)
 
 
 def note_unlet(refusal: Refusal, *, route: str, request_id: str) -> None:

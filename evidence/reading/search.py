@@ -13,7 +13,7 @@ from evidence.reading import hybrid, lexical, records, semantic
 from evidence.reading.asked import Found, SearchRequest
 from evidence.reading.branches import languages_of, searchable_fields
 from evidence.reading.modes import HYBRID, SEMANTIC, meanings
-from evidence.refusals import InvalidRequest, NotFound, StreamNotGranted
+from evidence.refusals import GrantPaused, InvalidRequest, NotFound, StreamNotGranted
 
 
 def search(gate: Gate, request: SearchRequest) -> Found:
@@ -54,7 +54,7 @@ def _chosen(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
 def _named(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
     try:
         return gate.streams(names=request.streams, connection_id=request.connection_id)
-    except (NotFound, StreamNotGranted) as refusal:
+    except (GrantPaused, NotFound, StreamNotGranted) as refusal:
         if refusal.param == "stream":
             refusal.param = "streams"
         raise

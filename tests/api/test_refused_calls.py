@@ -129,8 +129,8 @@ def test_what_is_not_let_in_is_kept_where_the_client_is_known(world: World) -> N
 def test_a_grant_that_is_paused_beside_others_is_named(world: World) -> None:
     bank = world.grants["dora"][2]
     Grant.unscoped.filter(pk=bank.pk).update(paused_at=timezone.now())
-    assert world.get("/v1/streams/transactions/records", "dora").status == 404
-    assert last().clause.endswith(f" Paused: grant {bank.pk} of Bank.")
+    assert world.get("/v1/streams/transactions/records", "dora").status == 403
+    assert last().clause == f"Grant {bank.pk} leads there, and is paused."
 
 
 def test_a_limit_is_a_reason_too(world: World) -> None:
