@@ -22,7 +22,7 @@ from evidence.access.limiting import limits_of, own_share_of, set_limits, set_sh
 from evidence.admin.base import owner, page
 from evidence.admin.confirming import Question, confirmation, is_confirmed
 from evidence.admin.grant_lines import grant_lines, grant_url
-from evidence.admin.limits_form import LimitsForm, filled_in, used_in_words
+from evidence.admin.limits_form import ReadingForm, filled_in, used_in_words
 from evidence.admin.token_lines import token_lines
 from evidence.consent.wording import counted, mark, when, worded
 from evidence.models.grants import Grant
@@ -35,7 +35,7 @@ ALL = "all"
 
 
 def detail(
-    request: HttpRequest, grant: Grant, *, limits_form: LimitsForm | None = None
+    request: HttpRequest, grant: Grant, *, limits_form: ReadingForm | None = None
 ) -> HttpResponse:
     """The grant in sentences, with what came with it."""
     now = timezone.now()
@@ -50,7 +50,7 @@ def detail(
         "others": grant_lines(package.exclude(pk=grant.pk)),
         "tokens": token_lines(tokens_with_state(now).filter(package=grant.package)),
         "limits_form": limits_form
-        or LimitsForm(initial=filled_in(used, share=own_share_of(grant.pk))),
+        or ReadingForm(initial=filled_in(used, share=own_share_of(grant.pk))),
         "used": used_in_words(used),
         "limits_url": grant_url("limits", grant.pk),
         "revoke_url": grant_url("revoke", grant.pk),
@@ -63,7 +63,7 @@ def detail(
 
 def limit(request: HttpRequest, grant: Grant) -> HttpResponse:
     """Sets the limits of a grant, and shows the page again where a number is none."""
-    form = LimitsForm(request.POST)
+    form = ReadingForm(request.POST)
     if not form.is_valid():
         return detail(request, grant, limits_form=form)
     with transaction.atomic():

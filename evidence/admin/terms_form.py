@@ -4,7 +4,7 @@ from django import forms
 
 from evidence.access.describing import joined
 from evidence.access.handing_over import MCP, REST
-from evidence.admin.limits_form import LimitsForm
+from evidence.admin.limits_form import ReadingForm
 from evidence.consent.terms_form import TermsForm
 
 TOKENS = (
@@ -23,7 +23,7 @@ class TokensForm(forms.Form):
     )
 
 
-class GivingForm(TermsForm, TokensForm, LimitsForm):
+class GivingForm(TermsForm, TokensForm, ReadingForm):
     """What holds for all that is given here."""
 
     field_order = ("purpose", "ends", "tokens")

@@ -9,11 +9,13 @@ from django import forms
 from django.http import QueryDict
 
 from evidence.consent.drafts import Draft, SourceDraft, source_draft, with_view_ticked
+from evidence.consent.limits_form import LimitsForm
 from evidence.consent.offering import offer as offer_choices
 from evidence.consent.offers import SourceOffer
 from evidence.consent.terms_form import EndsForm
 
 TERMS_PREFIX = "terms"
+LIMITS_PREFIX = "limits"
 
 
 class ConnectionsForm(forms.Form):
@@ -66,16 +68,17 @@ class Choice:
             data = with_view_ticked(data, str(data["pick"]), forms=everything)
         self.sources = _choices(offers, data)
         self.terms = EndsForm(data, prefix=TERMS_PREFIX, at_most=at_most)
+        self.limits = LimitsForm(data, prefix=LIMITS_PREFIX)
         chosen = [each.draft for each in self.sources if each.is_chosen]
         self.draft = Draft(chosen, terms=self.terms)
 
     def check(self) -> bool:
         """Whether it could be given as it stands."""
-        return bool(self.draft.sources) and self.draft.check()
+        return bool(self.draft.sources) and self.limits.is_valid() and self.draft.check()
 
     @property
     def has_errors(self) -> bool:
-        return self.draft.has_errors
+        return self.draft.has_errors or bool(self.limits.errors)
 
     @property
     def is_empty(self) -> bool:
@@ -89,7 +92,7 @@ class Choice:
 
 def is_answer(offers: Iterable[SourceOffer], name: str) -> bool:
     """Whether the form of a page over these offers has a field of that name."""
-    prefixes = [*(offer.prefix for offer in offers), TERMS_PREFIX]
+    prefixes = [*(offer.prefix for offer in offers), TERMS_PREFIX, LIMITS_PREFIX]
     return any(name.startswith(f"{prefix}-") for prefix in prefixes)
 
 

@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from evidence.access.issuing import approved_before, hold_sources, holder, issue
+from evidence.access.limiting import set_limits
 from evidence.consent import revisions
 from evidence.consent.asking import Asked
 from evidence.consent.choosing import Choice, is_answer
@@ -130,7 +131,10 @@ class _Question:
             return Approved(before)
         client = self._asked.client
         held_by = holder(client.client_id, display_name=client.name, owner_id=OWNER_ID, now=now)
-        package, _ = issue(self._choice.draft.requests(now), client=held_by, now=now, approval=mark)
+        requests, limits = self._choice.draft.requests(now), self._choice.limits.limits
+        package, grants = issue(requests, client=held_by, now=now, approval=mark)
+        for grant in grants if limits else ():
+            set_limits(grant.pk, limits, now=now)
         return Approved(package.pk)
 
     @property
@@ -152,6 +156,7 @@ class _Question:
             self._choice.draft.sources,
             question=[*question, sorted(asked.claims.items())],
             ends=self._choice.ends,
+            at_most=self._choice.limits.limits_in_words,
             mark=mark,
             user_pk=self._request.user.pk,
         )

@@ -74,6 +74,8 @@ def review_page(request: HttpRequest, shown: Review) -> HttpResponse:
         "claims": [*_claims(asked)],
         "rows": source_rows(shown.choice.sources, found),
         "terms": shown.choice.terms,
+        "limits": shown.choice.limits,
+        "at_most": shown.choice.limits.limits_in_words if shown.choice.limits.has_any else "",
         "sentences": [each.words for each in found.values()],
         "unseen": [*unseen(shown.choice, found)],
         "ends": shown.choice.terms.in_words if shown.choice.terms.is_valid() else "",

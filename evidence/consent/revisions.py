@@ -1,7 +1,7 @@
 """Names what the owner was shown, so that nothing else is approved in its place.
 
-A revision covers the question, every right that an approval would give and how long it holds: not
-how many records there are just now, for a grant covers those that come later as well, and says so.
+A revision covers the question, every right that an approval would give, how long it holds and how
+much may be read: not how many records there are just now, for a grant covers those that come later as well, and says so.
 """
 
 import hashlib
@@ -16,13 +16,20 @@ from evidence.consent.drafts import SourceDraft
 
 
 def revision(
-    sources: Sequence[SourceDraft], *, question: object, ends: str, mark: str, user_pk: object
+    sources: Sequence[SourceDraft],
+    *,
+    question: object,
+    ends: str,
+    at_most: str,
+    mark: str,
+    user_pk: object,
 ) -> str:
     """``question`` is any JSON; ``mark`` stands for one rendering of the form, and ``user_pk`` for
     the only one who can approve it."""
     shown = {
         "question": question,
         "ends": ends,
+        "at_most": at_most,
         "mark": mark,
         "user": user_pk,
         "sources": [_rights(source) for source in sources],

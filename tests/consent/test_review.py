@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.db import connection
 
 from evidence.access.issuing import mint_token
+from evidence.access.limiting import limits_of
 from evidence.consent.asking import AskingClient, RequestedStream
 from evidence.models.grants import Grant, Package
 from evidence.models.records import Record
@@ -173,6 +174,43 @@ def world_label(connection_id: str, label: str) -> None:
             "UPDATE evidence_connection SET display_name = %s WHERE connection_id = %s",
             [label, connection_id],
         )
+
+
+@pytest.mark.usefixtures("anything")
+def test_what_may_be_read_at_most_is_chosen_shown_and_held(world: World, alice: Browser) -> None:
+    form = the_form(alice.open(ASK))
+    form.tick("Bank account")
+    shown = the_form(again(alice, form))
+    before = packages()
+    shown.fill("limits-most_records_day", "3")
+    shown.fill("limits-most_calls_minute", "100")
+
+    page = allow(alice, shown)
+    assert (page.status, packages()) == (422, before)
+    assert "not what you were shown last" in page.text
+    assert "at most 100 calls a minute and 3 records a day" in page.text
+    approved = allow(alice, the_form(page))
+    token = token_of(Package.unscoped.get(pk=approved.text.split()[1]))
+    listed = [world.get("/v1/streams/transactions/records", token).status for _ in range(2)]
+    assert listed == [200, 429]
+
+
+@pytest.mark.usefixtures("anything")
+def test_without_a_number_nothing_is_limited_and_a_wrong_one_allows_nothing(alice: Browser) -> None:
+    form = the_form(alice.open(ASK))
+    form.tick("Bank account")
+    shown = the_form(again(alice, form))
+    shown.fill("limits-most_records_day", "0")
+    before = packages()
+    page = allow(alice, shown)
+    assert (page.status, packages(), len(page.errors)) == (422, before, 1)
+    assert ("details", {"class": "limits", "open": None}) in page.elements
+
+    corrected = the_form(page)
+    corrected.fill("limits-most_records_day", "")
+    package = seen_and_allowed(alice, corrected)
+    (grant,) = Grant.unscoped.filter(package=package)
+    assert limits_of(grant.pk, now=NOW) == []
 
 
 @pytest.mark.usefixtures("anything")

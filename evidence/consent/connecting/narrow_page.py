@@ -112,6 +112,7 @@ def _revision(request: HttpRequest, grant: Grant, choice: Choice, mark: str) -> 
         choice.draft.sources,
         question=["narrow", grant.pk],
         ends=choice.ends,
+        at_most="",  # what limits there are go on
         mark=mark,
         user_pk=request.user.pk,
     )
