@@ -34,7 +34,7 @@ run: .venv/runtime
 	$(BIN)/python manage.py run
 
 test: .venv/development
-	$(BIN)/python -m pytest -n auto $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 check: .venv/development
 	$(BIN)/ruff format --check .
@@ -54,7 +54,7 @@ audit: .venv/audit
 
 coverage: .venv/development
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto $(ARGS)
+	$(BIN)/coverage run -m pytest -n auto --dist worksteal $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

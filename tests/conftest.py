@@ -7,15 +7,56 @@ from typing import TYPE_CHECKING
 import pytest
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
+from django.test import override_settings
 from hypothesis import settings
+from pytest_django import DjangoDbBlocker
+from whitenoise.middleware import WhiteNoiseMiddleware
+from whitenoise.responders import StaticFile
 
 if TYPE_CHECKING:
+    from tests.arranged import Arranged
     from tests.world import World
 
 # A property is about answers; on a busy machine a deadline would only find the other tests. CI draws
 # the same examples every time: a new find belongs to whoever runs the tests, not to whoever lands.
 settings.register_profile("pdpp", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("pdpp")
+
+
+ASKING = {"db", "transactional_db", "live_server"}
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
+    """Mark what asks the database; in any order, what is long comes first."""
+    for item in items:
+        if ASKING & {*getattr(item, "fixturenames", ())} or item.get_closest_marker("django_db"):
+            item.add_marker("database")
+    yield
+    items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _static_files_are_looked_up_once() -> Iterator[None]:
+    """WhiteNoise reads about two hundred files wherever a client is made, which is for each request."""
+    known: dict[str, StaticFile] = {}
+    look = WhiteNoiseMiddleware.add_files_from_finders
+
+    def remember(middleware: WhiteNoiseMiddleware) -> None:
+        if not known:
+            look(middleware)
+            known.update(middleware.files)
+        middleware.files = known
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(WhiteNoiseMiddleware, "add_files_from_finders", remember)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _passwords_are_hashed_quickly() -> Iterator[None]:
+    with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
+        yield
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +89,23 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
-@pytest.fixture
-def world(db: None) -> "World":
-    """The cast of ``tests.world``, in the transaction of the test."""
+@pytest.fixture(scope="session")
+def _cast(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> "Arranged[World]":
+    """Before a test changes any setting that the rows depend on."""
+    from tests.arranged import Arranged
     from tests.world import World  # models can be imported once Django is set up
 
-    return World.build()
+    with django_db_blocker.unblock():
+        return Arranged.by(World.build)
+
+
+@pytest.fixture
+def world(_cast: "Arranged[World]", db: None) -> "World":
+    """The cast of ``tests.world``, in the transaction of the test."""
+    from evidence.access import remembering
+
+    remembering._known.clear()  # what holds of these rows as another test has left them
+    return _cast.again()
 
 
 @pytest.fixture

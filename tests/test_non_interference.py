@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
+import pytest
 from django.db import transaction
 from django.urls import resolve
 from hypothesis import HealthCheck, given, settings
@@ -229,6 +230,7 @@ def told(
     return answers
 
 
+@pytest.mark.long
 @settings(
     max_examples=8,
     deadline=None,

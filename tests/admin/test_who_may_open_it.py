@@ -1,7 +1,6 @@
 """Every page of the site, found by walking its routes, opens for the owner alone."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
@@ -82,12 +81,6 @@ def test_staff_with_every_permission_are_strangers_too(world: World) -> None:
     assert "not authorized" in page.text
 
 
-@pytest.fixture
-def quick_passwords(settings: Any) -> None:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-
-
-@pytest.mark.usefixtures("quick_passwords")
 def test_staff_cannot_even_sign_in(db: None) -> None:
     User.objects.create_user("mallory", password="correct horse", is_staff=True)
     browser = Browser()
@@ -186,7 +179,6 @@ def test_the_first_page_offers_what_an_owner_needs(world: World, alice: Browser)
     assert page.text.index("Give access") < page.text.index("Look up a record")
 
 
-@pytest.mark.usefixtures("quick_passwords")
 def test_the_owner_changes_the_password(world: World) -> None:
     user = User.objects.create_superuser("owner", password="correct horse battery")
     browser = Browser().sign_in(user)

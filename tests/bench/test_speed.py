@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench.speed import __main__ as bench
-from bench.speed import generator, report, targets
+from bench.speed import agents, generator, report, targets
 from bench.speed.corpus import prepared_under
 
 VALUES = (
@@ -24,7 +24,10 @@ VALUES = (
 
 
 @pytest.fixture
-def reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[str, object], str]:
+def reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> tuple[dict[str, object], str]:
+    monkeypatch.setattr(agents, "TIMES", 1)
     home = tmp_path / "home"
     generator.generate(tmp_path / "corpora" / "tiny", size=400)
     asked = {"CORPUS": str(tmp_path / "corpora"), "BENCH_HOME": str(home), "SECONDS": "0.03"}
@@ -34,6 +37,7 @@ def reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[dict[s
     return json.loads((home / "speed.json").read_text()), printed
 
 
+@pytest.mark.long
 def test_the_report_has_every_row(reported: tuple[dict[str, object], str]) -> None:
     document, printed = reported
     run = document["runs"]["400"]  # type: ignore[index]

@@ -22,8 +22,7 @@ FREE = attempts.FREE["account"]
 
 
 @pytest.fixture(autouse=True)
-def owner(settings: Any) -> User:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+def owner() -> User:
     return User.objects.create_superuser("alice", password=RIGHT)
 
 

@@ -4,7 +4,6 @@ import base64
 import importlib
 import re
 import time
-from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
@@ -33,8 +32,7 @@ START = "2026-11-22T12:00:00Z"
 
 
 @pytest.fixture(autouse=True)
-def clock(settings: Any, time_machine: Traveller) -> Traveller:
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+def clock(time_machine: Traveller) -> Traveller:
     time_machine.move_to(START, tick=False)
     return time_machine
 

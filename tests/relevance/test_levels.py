@@ -25,6 +25,7 @@ def token(db: None, settings: Settings, tmp_path: Path) -> str:
     return tokens.rest
 
 
+@pytest.mark.long
 def test_search_reaches_its_levels_in_every_mode(token: str) -> None:
     queries = judged.load()
     modes = engines.modes(token)
