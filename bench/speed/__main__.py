@@ -166,10 +166,12 @@ def _granted(installation: Installation, corpus: Corpus, *more: str) -> dict[str
 
 
 def _effort(seconds: str | None) -> Effort:
-    """Two rounds of so many seconds; where less than one is allowed, a single one."""
+    """Two rounds of so many seconds; where less than one is allowed, a single one, and no ado."""
     if not seconds:
         return Effort()
-    return Effort(seconds=float(seconds), rounds=1 if float(seconds) < 1 else Effort.rounds)
+    if float(seconds) < 1:
+        return Effort(seconds=float(seconds), rounds=1, warm=1)
+    return Effort(seconds=float(seconds))
 
 
 def _size(text: str) -> int:

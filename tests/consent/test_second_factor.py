@@ -4,6 +4,7 @@ import base64
 import importlib
 import re
 import time
+from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest

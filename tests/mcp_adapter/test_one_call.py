@@ -17,14 +17,14 @@ pytestmark = pytest.mark.django_db
 
 BOX = "cin_" + "b" * 24
 # What grows most between one form and the next: keys that no id carries, letters that nobody sees,
-# characters that JSON escapes twice, a body of a megabyte.
+# characters that JSON escapes twice, a body of several times the most that a result may have.
 HOSTILE = [
     ("k" * 200, "A long key", "lease"),
     ("/".join("abc" * 30) + "/..\\", "A key of separators", "lease"),
     ("日本" * 30, "\u202e\U000e0041\u3164" * 200, "lease \u200b" + "\u2066" * 2_000),
     ("quotes", '"\\"' * 300, 'lease "' + '\\"\t' * 3_000),
     ("family", "👩‍👩‍👧‍👦" * 100, "lease " + "👩‍👩‍👧‍👦" * 2_000),
-    ("large", "A megabyte", "lease " + "x y " * 260_000),
+    ("large", "A quarter of a megabyte", "lease " + "x y " * 65_000),
     *((f"plain{n}", f"Subject {n}", "the lease " * 30) for n in range(30)),
 ]
 
