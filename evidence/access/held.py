@@ -108,6 +108,11 @@ def may_go_on(package_id: str, *, now: datetime) -> bool:
     return any(in_state(rows, state).exists() for state in (State.ACTIVE, State.PAUSED))
 
 
+def is_partly_paused(package_id: str, *, now: datetime) -> bool:
+    """Whether something of a package reads nothing until the owner resumes it."""
+    return in_state(grants_with_state(now).filter(package_id=package_id), State.PAUSED).exists()
+
+
 def standing_packages(package_ids: Iterable[str], *, now: datetime) -> frozenset[str]:
     """Those of which anything can be used now or once the owner ends a pause; one query."""
     states = [State.ACTIVE.value, State.PAUSED.value]

@@ -13,6 +13,7 @@ from cryptography.exceptions import InvalidTag
 from django.db import transaction
 
 from evidence.access.gate import Gate
+from evidence.access.held import is_partly_paused
 from evidence.access.scope import Scope
 from evidence.access.tokens import standing
 from evidence.events.ending import LIVE, SENT_WHILE, Status, become, end, held, put_back
@@ -89,9 +90,13 @@ def _allowed(event: Event, subscription: Subscription, *, now: datetime) -> Atte
 def _of_changes(
     event: Event, subscription: Subscription, scope: Scope, *, now: datetime
 ) -> Attempt | None:
-    """Dropped where the grant shows nothing of it any more; it waits where its limits are used up."""
+    """Dropped where the grant shows nothing of it any more; it waits where its limits are used up, and
+    while a grant that may show it is paused beside others."""
     gate = Gate(scope)
     following = followed(gate, stream=event.stream, connection_id=event.connection_id)
+    if following is None and is_partly_paused(subscription.package_id, now=now):
+        put_back(event, until=now + PAUSE)
+        return None
     data = None if following is None else _data(event, following, now=now)
     if data is None:
         event.status, event.settled_at = Event.Status.DROPPED, now

@@ -11,6 +11,7 @@ from datetime import datetime
 from evidence import limits
 from evidence.access.gate import Gate
 from evidence.access.heads import latest_changes
+from evidence.access.held import is_partly_paused
 from evidence.access.history import Reach
 from evidence.access.rows import VisibleRecords
 from evidence.access.secrets import new_id
@@ -60,8 +61,10 @@ def notice(watched: WatchedStream, gate: Gate, *, head: int, now: datetime) -> E
 
     ``head`` is a number of changes of the connection that was the latest before this was called.
     """
-    watched.seen_seq = head
     following = followed(gate, stream=watched.stream, connection_id=watched.connection_id)
+    if following is None and is_partly_paused(str(gate.scope.package_id), now=now):
+        return None  # it is looked at again until the owner resumes the grant
+    watched.seen_seq = head
     event = None
     if following is not None:
         try:

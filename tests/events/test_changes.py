@@ -15,6 +15,7 @@ from evidence.events.delivering import attempt
 from evidence.events.posting import Answered
 from evidence.models.connections import Connection
 from evidence.models.events import Event, Subscription
+from evidence.models.grants import Grant
 from evidence.models.ledger import Disclosure
 from evidence.storing.pruning import prune_changes
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, ask, look, subscribed, work
@@ -238,6 +239,30 @@ def test_what_is_paused_waits_until_it_is_resumed(world: World, receiver: Receiv
     work(timezone.now() + timedelta(seconds=31))
 
     assert len(receiver.changes) == 1
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+def test_what_is_paused_beside_other_grants_waits_as_well(
+    world: World, receiver: Receiver, noticed: bool
+) -> None:
+    """The tripwire pauses one grant of a package alone."""
+    subscribed(world, receiver, "dora")
+    [paused] = Grant.unscoped.filter(
+        package=world.packages["dora"], streams__contains=[{"instance_ids": [PERSONAL]}]
+    )
+    world.put(new())
+    late = look() if noticed else []
+
+    Grant.unscoped.filter(pk=paused.pk).update(paused_at=timezone.now())
+    for event_id in late:
+        attempt(event_id)
+    work()
+    assert receiver.changes == []
+    Grant.unscoped.filter(pk=paused.pk).update(paused_at=None)
+    work(timezone.now() + timedelta(seconds=31))
+
+    [told] = receiver.changes
+    assert (told["connection_id"], told["change_count_hint"]) == (PERSONAL, 1)
 
 
 def test_an_ended_connection_is_not_told_of(world: World, receiver: Receiver) -> None:
