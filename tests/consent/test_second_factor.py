@@ -294,6 +294,9 @@ def test_another_phone_takes_over_once_it_has_shown_a_code(owner: User, clock: T
     assert is_in(browser)
 
 
+@pytest.mark.django_db(
+    transaction=True
+)  # the command waits for its turn over a connection of its own
 def test_a_set_up_link_helps_when_phone_and_codes_are_lost(owner: User, clock: Traveller) -> None:
     from evidence.models.owners import the_owner
 
