@@ -276,10 +276,10 @@ def _unwritten(error: Exception) -> Refusal:
 
 
 def _size(response: HttpResponseBase) -> int:
-    """Bytes of the answer: of its JSON, or as many as a stream announces."""
+    """Bytes of the answer: of its JSON, or as many as a stream announces; a HEAD streams nothing."""
     if isinstance(response, Response):
         return len(orjson.dumps(response.data))
-    return int(response.get("Content-Length", "0"))
+    return int(response.get("Content-Length", "0")) if response.streaming else 0
 
 
 def entity_tag(body: object) -> str:

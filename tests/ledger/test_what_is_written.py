@@ -145,6 +145,8 @@ def test_bytes_of_a_blob_are_written_down(world: World) -> None:
     [row] = rows_of(world, "alice")
     assert keys_in(row) == [(PERSONAL, "messages", "m1")]
     assert row.size_bytes == 100
+    world.call("HEAD", f"/v1/blobs/{blob.blob_id}", "alice")
+    assert [row.size_bytes for row in rows_of(world, "alice")] == [0, 100]
 
 
 def test_one_can_ask_who_saw_a_record_until_it_is_erased(world: World) -> None:
