@@ -143,6 +143,7 @@ def test_the_cookie_of_one_account_counts_for_no_other() -> None:
     assert sign_in(eve, RIGHT).status_code == 429
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_new_set_up_link_ends_every_wait(capsys: pytest.CaptureFixture[str]) -> None:
     fail(FREE + 1)
     call_command("setup_link")
