@@ -22,7 +22,7 @@ class Output:
             write(json_text(json.dumps(body, ensure_ascii=False, indent=2)))
         else:
             for each in people:
-                write(each)
+                write(plain(each))
 
     def note(self, text: str) -> None:
         """A word to whoever watches; programs are left in peace."""

@@ -24,6 +24,7 @@ from evidence.cli.credentials import Credentials
 from evidence.cli.failures import usage
 from evidence.cli.output import Output
 from evidence.cli.provider import Json, Params, Provider
+from evidence.cli.shown import plain
 from evidence.cli.urls import normalized
 
 ProviderUrl = Annotated[
@@ -63,7 +64,21 @@ class Session:
 
     def line(self, *words: str) -> str:
         """A `pdpp` command line that can be pasted into a shell."""
-        return shlex.join(["pdpp", *words, *self.said])
+        return " ".join(map(_quoted, ["pdpp", *words, *self.said]))
+
+
+def _quoted(word: str) -> str:
+    """For a shell. What must not reach the terminal as it is stands there as bytes that bash and zsh
+    read back."""
+    if plain(word) == word:
+        return shlex.quote(word)
+    safe = {"\\": "\\\\", "'": "\\'"}
+    said = (safe.get(each, each) if plain(each) == each else _bytes(each) for each in word)
+    return f"$'{''.join(said)}'"
+
+
+def _bytes(char: str) -> str:
+    return "".join(f"\\x{byte:02x}" for byte in char.encode())
 
 
 def command(run: Callable[..., Ran]) -> Callable[..., Ran]:

@@ -1,9 +1,11 @@
 """`pdpp search` shows evidence and the command that reads on."""
 
 import shlex
+import subprocess
 
 import pytest
 
+from evidence.cli.output import Output, table
 from tests.cli.conftest import Shell, answering
 from tests.scenarios import scenario
 from tests.world import World
@@ -96,6 +98,30 @@ def test_a_server_without_offsets_is_asked_to_find_the_marked_words(
     said = shell("search", "lease")
 
     assert commands(said.out)[0] == ["field", "messages:m_9", "body", "--find", "lease"]
+
+
+def test_nothing_that_a_server_sends_steers_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Names and times, too: a server elsewhere may send anything."""
+    Output(as_json=False).body({}, [*table(["KIND\x1b[2J"], []), "from \u202e to"])
+
+    assert capsys.readouterr().out == "KIND\\u001b[2J\nfrom \\u202e to\n"
+
+
+def test_a_command_for_a_key_that_cannot_be_shown_names_it_all_the_same(
+    pdpp: Shell, world: World
+) -> None:
+    key = "a\u202e'b \u2066c"
+    world.put(("cin_personal", "messages", {"id": key, "subject": "A zebra"}))
+
+    said = pdpp("search", "zebra").out.splitlines()
+
+    command = next(each.strip() for each in said if " fetch " in each)
+    assert command.isprintable()
+    split = ["bash", "-c", f"pdpp() {{ printf '%s\\0' \"$@\"; }}; {command}"]
+    words = subprocess.run(split, capture_output=True, check=True).stdout.decode().split("\0")
+    assert words[:-1] == ["fetch", f"cin_personal/messages:{key}"]
 
 
 def test_control_characters_of_a_record_do_not_reach_the_terminal(
