@@ -23,7 +23,7 @@ def main() -> None:
     # Commands are modules, so their names have underscores; people type hyphens.
     command = arguments[0].replace("-", "_") if arguments and arguments[0][0:1] != "-" else ""
     with contextlib.ExitStack() as running:
-        if command not in WITHOUT_DATABASE:
+        if command not in WITHOUT_DATABASE or arguments[:2] == ["keys", "retire"]:
             _start_database(running)
         execute_from_command_line([program, *([command] if command else []), *arguments[1:]])
 

@@ -29,6 +29,10 @@ def test_it_serves_at_once_and_stops_cleanly() -> None:
 
         assert server.process.returncode == 0
         assert not installation.database_runs()
+        # What is carried over to another secret is in the database, which is started for it.
+        assert installation.say("keys", "rotate", "secret").code == 0
+        retired = installation.say("keys", "retire", "secret")
+        assert (retired.code, installation.database_runs()) == (0, False), retired.err
         assert link.rpartition("/set-up/")[2] not in server.printed.replace(link, "")
 
 

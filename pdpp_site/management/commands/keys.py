@@ -4,12 +4,14 @@ from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
 from typing_extensions import override
 
 from evidence.consent import phones
 from evidence.events import secrets as event_secrets
 from evidence.ledger import resealing
 from evidence.ledger.checkpoints import public_key
+from evidence.operating.backup.restoring import worded
 from pdpp_site import rotating
 
 SECRET = rotating.SECRET
@@ -99,6 +101,8 @@ class Command(BaseCommand):
                 rotating.retire(settings.PDPP_VAR, name)
         except rotating.NothingToRetireError:
             raise CommandError("There is no earlier key in use.") from None
+        except DatabaseError as error:
+            raise CommandError(f"Nothing was retired. {worded(error)}") from error
         self.stdout.write(f"After the restart what earlier {name} keys have made is over.")
 
 
