@@ -36,8 +36,8 @@ class Arranged(Generic[Cast]):
         return cls({table: rows for table, rows in after.items() if not before[table]}, cast)
 
     def again(self) -> Cast:
-        """The rows are in the transaction of the test, and end with it."""
-        with connection.cursor() as cursor:
+        """The rows are in the transaction of the test, and end with it, where it has one."""
+        with transaction.atomic(), connection.cursor() as cursor:
             for table, rows in self.rows.items():
                 with cursor.copy(f"COPY {table} FROM STDIN") as copy:
                     copy.write(rows)

@@ -102,10 +102,20 @@ def _cast(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> "Arrange
 @pytest.fixture
 def world(_cast: "Arranged[World]", db: None) -> "World":
     """The cast of ``tests.world``, in the transaction of the test."""
+    return _as_arranged(_cast)
+
+
+@pytest.fixture
+def committed(_cast: "Arranged[World]", transactional_db: None) -> "World":
+    """The same where other connections see it, too."""
+    return _as_arranged(_cast)
+
+
+def _as_arranged(cast: "Arranged[World]") -> "World":
     from evidence.access import remembering
 
     remembering._known.clear()  # what holds of these rows as another test has left them
-    return _cast.again()
+    return cast.again()
 
 
 @pytest.fixture

@@ -225,11 +225,6 @@ def test_the_owner_is_never_limited(world: World) -> None:
     assert [world.get(LIST, "alice", connection_id=PERSONAL).status for _ in range(3)] == [200] * 3
 
 
-@pytest.fixture
-def committed(transactional_db: None) -> World:
-    return World.build()
-
-
 def test_many_at_once_never_pass_a_limit(committed: World) -> None:
     """Real connections: a count kept beside the rows, or read before it is written, would let some
     more through."""

@@ -31,12 +31,10 @@ def browser(_browser: Chrome) -> Chrome:
 
 
 @pytest.fixture
-def served(transactional_db: None, live_server: Any, settings: Any) -> "World":
+def served(committed: "World", live_server: Any, settings: Any) -> "World":
     """The cast's records, behind ``live_server``, with an owner who has a password."""
     from django.contrib.auth.models import User
 
-    from tests.world import World
-
     settings.PDPP_PUBLIC_URL = live_server.url
     User.objects.create_superuser("alice", password=PASSWORD)
-    return World.build()
+    return committed

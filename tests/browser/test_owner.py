@@ -28,6 +28,8 @@ from tests.browser.chromium import (
 from tests.browser.conftest import PASSWORD
 from tests.world import BANK, World
 
+pytestmark = pytest.mark.long  # and on one worker, with one Chromium
+
 CHALLENGE = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 MESSAGES = "/v1/streams/messages/records"
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx2
 import psycopg
+import pytest
 
 from tests.deploy.fronts import Front, front, nginx, ports
 from tests.deploy.pooling import FEW, pgbouncer
@@ -44,6 +45,7 @@ class Several:
     url: str
 
 
+@pytest.mark.long
 def test_several_servers_share_a_database_and_outlive_one_another(tmp_path: Path) -> None:
     """One test, as it takes three servers to begin with."""
     with running(tmp_path) as several:

@@ -24,10 +24,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture
-def committed(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+def committed(committed: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(workers, "POLL_SECONDS", 0.02)
     monkeypatch.setattr(workers, "LOOK_SECONDS", 0.02)
-    yield World.build()
+    yield committed
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE procrastinate_jobs, procrastinate_workers CASCADE")
 

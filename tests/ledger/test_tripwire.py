@@ -190,10 +190,9 @@ def test_an_alert_of_somebody_else_is_not_acknowledged(watched: World) -> None:
     assert len(standing_alerts(watched.owner_id)) == 1
 
 
-@pytest.mark.django_db(transaction=True)
-def test_two_at_once_are_counted_together_and_told_of_once(settings: Any) -> None:
+def test_two_at_once_are_counted_together_and_told_of_once(committed: World, settings: Any) -> None:
     """Two connections that each read less than the share."""
-    world = filled(World.build(), settings)
+    world = filled(committed, settings)
     keys = [f"n{number}" for number in range(TOTAL - 5)]
 
     def ask(key: str) -> int:

@@ -169,11 +169,6 @@ def test_verify_ends_with_a_failure_that_a_schedule_notices(kept: World) -> None
     assert "row 5: Rows 5 to 5 are missing at the end." in err.getvalue()
 
 
-@pytest.fixture
-def committed(transactional_db: None) -> World:
-    return World.build()
-
-
 def test_two_at_once_make_one_chain(committed: World) -> None:
     def ask(_: int) -> int:
         try:

@@ -20,8 +20,8 @@ ONE = f"/v1/streams/messages/records/{KEY}"
 
 
 @pytest.fixture
-def marked(transactional_db: None) -> World:
-    world = World.build()
+def marked(committed: World) -> World:
+    world = committed
     world.put((PERSONAL, "messages", mail(KEY, "2026-02-02T08:00:00Z", subject="A lease")))
     return world
 

@@ -45,9 +45,9 @@ def key_file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def filled(transactional_db: None) -> World:
+def filled(committed: World) -> World:
     """The cast, some reads on the ledger, a file, vectors where there can be any, and nasty texts."""
-    world = World.build()
+    world = committed
     world.put((PERSONAL, "messages", mail(NASTY[:12].replace("\t", "/"), None, body_text=NASTY)))
     world.embed()
     put_blob(PERSONAL, stream="messages", record_key="m1", media_type="image/png",

@@ -39,9 +39,7 @@ def fresh() -> Iterator[Path]:
         yield home
         for process in postgres_processes(home):
             process.kill()
-        deadline = time.monotonic() + 10
-        while postgres_processes(home) and time.monotonic() < deadline:
-            time.sleep(0.01)
+        none_is_left(home)
 
 
 @pytest.fixture
@@ -58,6 +56,14 @@ def copied(stopped: Path, to: Path) -> Path:
 
 def postgres_processes(home: Path) -> list[psutil.Process]:
     return list(EmbeddedPostgres(home)._server_processes())
+
+
+def none_is_left(home: Path) -> bool:
+    """The first process ends last, but a busy machine may take its time to clear away the others."""
+    deadline = time.monotonic() + 10
+    while postgres_processes(home) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not postgres_processes(home)
 
 
 def ask(home: Path, query: str) -> object:
@@ -79,10 +85,10 @@ def test_it_keeps_its_data_from_one_start_to_the_next(home: Path) -> None:
     with embedded_postgres.running(home, scratch=True):
         tell(home, "CREATE TABLE kept AS SELECT 7 AS value")
 
-    assert postgres_processes(home) == []
+    assert none_is_left(home)
     with embedded_postgres.running(home, scratch=True):
         assert ask(home, "SELECT value FROM kept") == 7
-    assert postgres_processes(home) == []
+    assert none_is_left(home)
 
 
 def test_it_serves_one_private_socket_and_no_port_and_is_no_superuser(home: Path) -> None:
@@ -118,7 +124,7 @@ def test_the_last_of_several_users_stops_it(home: Path) -> None:
     assert ask(home, "SELECT 1") == 1
     other.stop()
 
-    assert postgres_processes(home) == []
+    assert none_is_left(home)
 
 
 def test_a_server_that_was_left_behind_is_taken_over_and_stopped(home: Path) -> None:
@@ -137,7 +143,7 @@ def test_a_server_that_was_left_behind_is_taken_over_and_stopped(home: Path) -> 
         assert postmaster(home) == left_behind
         assert ask(home, "SELECT 1") == 1
 
-    assert postgres_processes(home) == []
+    assert none_is_left(home)
 
 
 def test_it_recovers_when_the_server_itself_was_killed(home: Path) -> None:

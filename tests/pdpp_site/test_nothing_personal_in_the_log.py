@@ -21,6 +21,8 @@ from tests.pdpp_site.collecting import Collected, collecting
 from tests.pdpp_site.installation import Running, installed
 from tests.pdpp_site.living import Cast, living
 
+pytestmark = pytest.mark.long
+
 PASSWORD = "kept-password-marked"
 VERIFIER = "kept-verifier-of-more-than-forty-three-characters-0123456789"
 

@@ -28,11 +28,6 @@ PATIENCE = 20.0
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def committed(transactional_db: None) -> World:
-    return World.build()
-
-
 class Waited:
     """A request that runs in a thread of its own."""
 
