@@ -2,8 +2,8 @@
 
 ``python -m tests.mutants [WORD…]`` plants the seeds, or only those whose description has one of the
 words; each names the test that finds it. With ``--lines`` the words are modules (all of
-``evidence/access`` without any), and the faults are their lines, each taken away alone: all tests
-run once first, to know which of them reach a line.
+``evidence/access`` without any), and the faults are their lines, each taken away alone: at first from
+the loaded modules of one long session of tests, and where that finds nothing from the file itself.
 """
 
 import argparse
@@ -11,18 +11,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from pdpp_site.embedded_postgres import EmbeddedPostgres, url
-from tests.mutants.faults import Fault, NotPlantable, deleted, seeded
-from tests.mutants.reaching import Reached, measured
+from tests.mutants.faults import Fault, NotPlantable, seeded
 from tests.mutants.seeds import MUTANTS
 from tests.mutants.trying import Tree, copied
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONTROLLED = 20
 """After so many faults it is made sure that the sound tree still passes."""
-WATCHED = ("evidence/access", "evidence/reading", "evidence/api")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,19 +30,28 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--lines", action="store_true", help="take lines away")
     parser.add_argument("words", nargs="*")
     asked = parser.parse_args(arguments)
-    faults, faulty = _lines(asked.words) if asked.lines else _seeds(asked.words)
+    faults, faulty = ([], []) if asked.lines else _seeds(asked.words)
     for complaint in faulty:
         _say(f"NOT PLANTED  {complaint}")
-    survivors = _survivors(faults, named=not asked.lines)
-    _say(f"{len(faults) - survivors} killed, {survivors} survived, {len(faulty)} not planted")
+    with _tree() as tree:
+        killed = list(_of_lines(tree, asked.words) if asked.lines else _tried(tree, faults))
+    survivors = killed.count(False)
+    _say(f"{len(killed) - survivors} killed, {survivors} survived, {len(faulty)} not planted")
     return 1 if survivors or faulty else 0
 
 
-def _lines(words: Sequence[str]) -> tuple[list[Fault], list[str]]:
+def _of_lines(tree: Tree, words: Sequence[str]) -> Iterator[bool]:
     modules = words or [
-        str(path.relative_to(ROOT)) for path in sorted((ROOT / "evidence/access").glob("*.py"))
+        str(path.relative_to(ROOT)) for path in sorted((ROOT / "evidence/access").rglob("*.py"))
     ]
-    return list(deleted(modules, root=ROOT)), []
+    left: list[Fault] = []
+    for fault, killed in tree.tried_in_forks(modules):
+        if killed:
+            _say(f"killed    {fault.wrong}")
+            yield True
+        else:
+            left.append(fault)
+    yield from _tried(tree, left)
 
 
 def _seeds(words: Sequence[str]) -> tuple[list[Fault], list[str]]:
@@ -58,30 +66,30 @@ def _seeds(words: Sequence[str]) -> tuple[list[Fault], list[str]]:
     return faults, faulty
 
 
-def _survivors(faults: Sequence[Fault], *, named: bool) -> int:
+@contextmanager
+def _tree() -> Iterator[Tree]:
     home = Path(tempfile.mkdtemp(prefix="pdpp-mutants-"))
     server = EmbeddedPostgres(home / "pg", scratch=True)
     server.start()
     try:
         tree = copied(ROOT, home, name="faulty", database=url(home / "pg"))
         with tree.nursery:
-            reached = None if named else measured(tree.path, tree.environment, where=WATCHED)
-            return sum(not killed for killed in _tried(tree, faults, reached))
+            yield tree
     finally:
         server.stop()
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _tried(tree: Tree, faults: Sequence[Fault], reached: Reached | None) -> Iterator[bool]:
+def _tried(tree: Tree, faults: Sequence[Fault]) -> Iterator[bool]:
     """Whether each was killed; raises ``RuntimeError`` where its tests fail without it, too."""
     sound = set[tuple[str, ...]]()
     for number, fault in enumerate(faults):
         if number % CONTROLLED == 0:
             sound.clear()
-        if fault.first not in sound and not tree.is_sound(reached, fault):
+        if fault.first not in sound and not tree.is_sound(fault):
             raise RuntimeError(f"The sound tree fails before {fault.wrong}")
         sound.add(fault.first)
-        killed = tree.kills(fault, reached, root=ROOT)
+        killed = tree.kills(fault)
         _say(f"{'killed  ' if killed else 'SURVIVED'}  {fault.wrong}")
         yield killed
 

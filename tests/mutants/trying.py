@@ -5,20 +5,17 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 
 import psycopg
 
-from tests.mutants.faults import Fault
-from tests.mutants.reaching import PLAIN, Reached
+from tests.mutants.faults import Fault, deleted
+from tests.mutants.session import PLAIN
 
 LEFT_OUT = (".git", ".venv", "var", ".mypy_cache", ".ruff_cache", ".pytest_cache", "__pycache__")
-QUICKEST = 12
-"""So many tests are tried at first; the others only if those saw nothing."""
-SECONDS_OF_TESTS = 90.0
 NOTHING_RAN = 5
 
 
@@ -31,25 +28,37 @@ class Tree:
     nursery: "subprocess.Popen[str]"
     ticks: "count[int]"
 
-    def kills(self, fault: Fault, reached: Reached | None, *, root: Path) -> bool:
+    def kills(self, fault: Fault) -> bool:
         """Whether a test fails; a run that finds no test is no proof."""
         target = self.path / fault.path
         sound = target.read_text()
         self._write(target, fault.text)
         try:
-            return any(self._fails(tests) for tests in _rounds(fault, reached, root=root) if tests)
+            return self._fails(fault.first)
         finally:
             self._write(target, sound)
 
-    def is_sound(self, reached: Reached | None, fault: Fault) -> bool:
+    def is_sound(self, fault: Fault) -> bool:
         """Whether the tests for a fault pass where nothing is planted: else what is called killed
         may only have met a database that an earlier fault has broken."""
-        path = fault.path
-        if reached is None:
-            return not self._fails(fault.first)
-        tests = {each for found in reached.tests.get(path, {}).values() for each in found}
-        quickest = sorted(tests, key=lambda test: reached.seconds[test])[:QUICKEST]
-        return not self._fails(quickest)
+        return not self._fails(fault.first)
+
+    def tried_in_forks(self, modules: Sequence[str]) -> Iterator[tuple[Fault, bool]]:
+        """Each line of the modules taken away in a fork of one session, and whether a test failed;
+        a fault that none did comes with the tests that reach it. Raises `RuntimeError`."""
+        faults = {(each.path, each.line): each for each in deleted(modules, root=self.path)}
+        log = self.path / "session.log"
+        with log.open("w") as complaints, subprocess.Popen(
+            [sys.executable, "-m", "tests.mutants.session", *modules], cwd=self.path,
+            env=self.environment, stdout=subprocess.PIPE, stderr=complaints, text=True,
+        ) as session:  # fmt: skip
+            assert session.stdout is not None
+            for line in session.stdout:
+                told = json.loads(line)
+                fault = faults.pop((told["path"], told["line"]))
+                yield replace(fault, first=tuple(told.get("tests", ()))), told["killed"]
+        if faults:
+            raise RuntimeError(f"The tests do not run:\n{log.read_text()[-3000:]}")
 
     def _write(self, target: Path, text: str) -> None:
         """Python tells stale bytecode by the time of the file, which has to differ each time."""
@@ -58,6 +67,8 @@ class Tree:
         os.utime(target, (at, at))
 
     def _fails(self, tests: Sequence[str]) -> bool:
+        if not tests:
+            return False
         assert self.nursery.stdin is not None
         assert self.nursery.stdout is not None
         self.nursery.stdin.write(json.dumps(["-x", *PLAIN, *tests]) + "\n")
@@ -83,17 +94,3 @@ def copied(root: Path, home: Path, *, name: str, database: str) -> Tree:
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     return Tree(path, environment, nursery, count())
-
-
-def _rounds(fault: Fault, reached: Reached | None, *, root: Path) -> list[list[str]]:
-    """The tests to try, a few first and then as many as there is time for."""
-    if reached is None:
-        return [list(fault.first)]
-    tests = reached.of(fault.path, fault.line, root=root)
-    rest: list[str] = []
-    left = SECONDS_OF_TESTS
-    for test in tests[QUICKEST:]:
-        left -= reached.seconds.get(test, 0.0)
-        if left > 0:
-            rest.append(test)
-    return [list(fault.first), tests[:QUICKEST], rest]
