@@ -4,6 +4,7 @@
 words; each names the test that finds it. With ``--lines`` the words are modules (all of
 ``evidence/access`` without any), and the faults are their lines, each taken away alone: at first from
 the loaded modules of one long session of tests, and where that finds nothing from the file itself.
+``--by`` takes the tests of one folder, file or function in place of all that could see it.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from pathlib import Path
 from pdpp_site.embedded_postgres import EmbeddedPostgres, url
 from tests.mutants.faults import Fault, NotPlantable, seeded
 from tests.mutants.seeds import MUTANTS
+from tests.mutants.session import TESTS
 from tests.mutants.trying import Tree, copied
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -28,24 +30,31 @@ def main(arguments: Sequence[str]) -> int:
     """0 where each fault turned a test red."""
     parser = argparse.ArgumentParser(prog="make mutants ARGS=…")
     parser.add_argument("--lines", action="store_true", help="take lines away")
+    parser.add_argument(
+        "--by", metavar="TEST", action="append", help="with --lines: look only here"
+    )
     parser.add_argument("words", nargs="*")
     asked = parser.parse_args(arguments)
     faults, faulty = ([], []) if asked.lines else _seeds(asked.words)
     for complaint in faulty:
         _say(f"NOT PLANTED  {complaint}")
     with _tree() as tree:
-        killed = list(_of_lines(tree, asked.words) if asked.lines else _tried(tree, faults))
+        killed = list(
+            _of_lines(tree, asked.words, by=asked.by or TESTS)
+            if asked.lines
+            else _tried(tree, faults)
+        )
     survivors = killed.count(False)
     _say(f"{len(killed) - survivors} killed, {survivors} survived, {len(faulty)} not planted")
     return 1 if survivors or faulty else 0
 
 
-def _of_lines(tree: Tree, words: Sequence[str]) -> Iterator[bool]:
+def _of_lines(tree: Tree, words: Sequence[str], *, by: Sequence[str]) -> Iterator[bool]:
     modules = words or [
         str(path.relative_to(ROOT)) for path in sorted((ROOT / "evidence/access").rglob("*.py"))
     ]
     left: list[Fault] = []
-    for fault, killed in tree.tried_in_forks(modules):
+    for fault, killed in tree.tried_in_forks(modules, by=by):
         if killed:
             _say(f"killed    {fault.wrong}")
             yield True

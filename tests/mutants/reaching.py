@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SECONDS_OF_TESTS = 20.0
+SECONDS_OF_TESTS = 10.0
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Faults tried in forks of one session of tests: `python -m tests.mutants.session MODULE…`.
+"""Faults tried in forks of one session of tests: `python -m tests.mutants.session MODULE… --by TEST…`.
 
 All tests run once, to know which of them reach a line. Then, for each line of the modules that can be
 taken away, a fork of this very process loses it, where that can be done to what is loaded, and runs the
@@ -27,7 +27,7 @@ from tests.mutants.swapping import Loaded, NotSwappable, functions_loaded, swap
 WATCHED = ("evidence/access/*",)
 TESTS = (
     "tests/access", "tests/admin", "tests/api", "tests/consent", "tests/events", "tests/ledger",
-    "tests/management", "tests/mcp_adapter", "tests/operating", "tests/storing",
+    "tests/management", "tests/operating", "tests/storing",
     "tests/test_non_interference.py",
 )  # fmt: skip
 # Generated requests, long pagings and many processes take minutes and look for other faults.
@@ -42,7 +42,9 @@ CONTROLLED = 20
 """After so many faults it is made sure that the tests still pass without one."""
 
 
-def main(modules: Sequence[str]) -> int:
+def main(arguments: Sequence[str]) -> int:
+    at = arguments.index("--by")
+    modules, tests = arguments[:at], arguments[at + 1 :]
     root = Path.cwd()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what pytest says is nobody's answer
@@ -51,7 +53,7 @@ def main(modules: Sequence[str]) -> int:
     faults = deleted(modules, root=root)
     session = Session(root, coverage, list(faults), out)
     ignored = [f"--ignore={each}" for each in SLOW]
-    return int(pytest.main([*PLAIN, *ignored, *TESTS], plugins=[session]))
+    return int(pytest.main([*PLAIN, *ignored, *tests], plugins=[session]))
 
 
 @dataclass(eq=False)
@@ -67,20 +69,20 @@ class Session:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test that fails without any fault proves nothing."""
         if report.failed:
-            self.failed.add(report.nodeid)
+            self.failed.add(report.nodeid.partition("[")[0])
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        items = {item.nodeid: item for item in session.items if not _commits(item)}
+        items = _one_a_function(session.items)
         reached = self._reached(list(items.values()))
         _let_go()
         loaded = functions_loaded(self.root / "evidence")
         for number, fault in enumerate(self.faults):
             names = reached.of(fault.path, fault.line, root=self.root)
             tests = [items[name] for name in names]
-            if number % CONTROLLED == 0 and _in_a_fork(lambda: _fails(tests)):  # noqa: B023 - waited for
+            if number % CONTROLLED == 0 and _in_a_fork(lambda: _fails(tests)) is not False:  # noqa: B023 - waited for
                 raise RuntimeError(f"The sound tree fails before {fault.wrong}")
-            killed = _in_a_fork(lambda: self._is_killed(loaded, fault, tests))  # noqa: B023
+            killed = _in_a_fork(lambda: self._is_killed(loaded, fault, tests)) is True  # noqa: B023
             told = {"path": fault.path, "line": fault.line, "killed": killed}
             self.out.write(json.dumps(told | ({} if killed else {"tests": names})) + "\n")
         return True
@@ -89,10 +91,10 @@ class Session:
         """Run every test, each as a context of its own; its fixtures are part of it."""
         seconds: dict[str, float] = {}
         for item, following in _with_next(items):
-            self.coverage.switch_context(item.nodeid)
+            self.coverage.switch_context(_function(item))
             began = perf_counter()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            seconds[item.nodeid] = perf_counter() - began
+            seconds[_function(item)] = perf_counter() - began
         self.coverage.stop()
         data = self.coverage.get_data()
         tests = {
@@ -114,8 +116,9 @@ class Session:
         return _fails(tests)
 
 
-def _in_a_fork(question: Callable[[], bool]) -> bool:
-    """The answer of a process that is this one until then. One that takes too long says yes."""
+def _in_a_fork(question: Callable[[], bool]) -> bool | None:
+    """The answer of a process that is this one until then; one that takes too long says yes, and one
+    that ends over the question nothing."""
     child = os.fork()
     if child == 0:
         signal.alarm(SECONDS)
@@ -126,10 +129,7 @@ def _in_a_fork(question: Callable[[], bool]) -> bool:
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return True
-    code = os.waitstatus_to_exitcode(status)
-    if code == BROKEN:
-        raise RuntimeError("A fork did not come to an answer.")
-    return code == YES
+    return {YES: True, NO: False}.get(os.waitstatus_to_exitcode(status))
 
 
 def _with_next(
@@ -146,6 +146,19 @@ def _fails(items: Sequence[pytest.Item]) -> bool:
         if item.session.testsfailed:
             return True
     return False
+
+
+def _one_a_function(items: Sequence[pytest.Item]) -> dict[str, pytest.Item]:
+    """The first parameters of each test; where these see nothing, all of them are tried later."""
+    found: dict[str, pytest.Item] = {}
+    for item in items:
+        if not _commits(item):
+            found.setdefault(_function(item), item)
+    return found
+
+
+def _function(item: pytest.Item) -> str:
+    return item.nodeid.partition("[")[0]
 
 
 def _commits(item: pytest.Item) -> bool:

@@ -43,13 +43,15 @@ class Tree:
         may only have met a database that an earlier fault has broken."""
         return not self._fails(fault.first)
 
-    def tried_in_forks(self, modules: Sequence[str]) -> Iterator[tuple[Fault, bool]]:
+    def tried_in_forks(
+        self, modules: Sequence[str], *, by: Sequence[str]
+    ) -> Iterator[tuple[Fault, bool]]:
         """Each line of the modules taken away in a fork of one session, and whether a test failed;
         a fault that none did comes with the tests that reach it. Raises `RuntimeError`."""
         faults = {(each.path, each.line): each for each in deleted(modules, root=self.path)}
         log = self.path / "session.log"
         with log.open("w") as complaints, subprocess.Popen(
-            [sys.executable, "-m", "tests.mutants.session", *modules], cwd=self.path,
+            [sys.executable, "-m", "tests.mutants.session", *modules, "--by", *by], cwd=self.path,
             env=self.environment, stdout=subprocess.PIPE, stderr=complaints, text=True,
         ) as session:  # fmt: skip
             assert session.stdout is not None
