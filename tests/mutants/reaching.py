@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SECONDS_OF_TESTS = 10.0
+AT_LEAST = 3
 
 
 @dataclass(frozen=True)
@@ -28,15 +29,16 @@ class Reached:
 
     def _first(self, tests: list[str]) -> Iterator[str]:
         left = SECONDS_OF_TESTS
-        for test in tests:
+        for number, test in enumerate(tests):
             left -= self.seconds[test]
-            if left < 0:
+            if left < 0 and number >= AT_LEAST:
                 return
             yield test
 
 
 def _lines_to_ask(source: str, line: int) -> list[int]:
-    """Where the line's statement begins; for a constant, where the module mentions its name."""
+    """Where the line's statement begins; for a constant, where the module mentions its name. None
+    for what a class is made of."""
     tree = ast.parse(source)
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and _holds(node, line):
@@ -48,7 +50,9 @@ def _lines_to_ask(source: str, line: int) -> list[int]:
                 if isinstance(each, ast.Name) and each.id in names and not _holds(node, each.lineno)
             ]
     inside = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _holds(node, line)]
-    return [max(node.lineno for node in inside), line] if inside else [line]
+    if not any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in inside):
+        return []  # whoever imported it first says nothing about who needs it
+    return [max(node.lineno for node in inside), line]
 
 
 def _holds(node: ast.stmt, line: int) -> bool:
