@@ -129,7 +129,8 @@ class Load:
         with self._lock:
             number = self._next
             self._next += 1
-        if number >= self._plan.most or time.perf_counter() >= self._until:
+        late = number > 0 and time.perf_counter() >= self._until
+        if number >= self._plan.most or late:
             return None
         return self._requests[number % len(self._requests)]
 

@@ -25,8 +25,11 @@ def test_a_killed_erasure_is_completed_and_counted_once(committed: World) -> Non
     committed.put(*[(PERSONAL, "messages", each) for each in data])
     with processes.python(PROGRAM, committed.owner_id) as process:
         assert process.stdout is not None
-        while int(process.stdout.readline()) < 60:
-            pass
+        removed = 0
+        while removed < 60:
+            told = process.stdout.readline()
+            assert told, f"it ended with {process.wait()} after {removed}"
+            removed = int(told)
         process.kill()
         process.stdout.read()
     erased = Erasure.unscoped.get().removed["records"]
