@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from django.core.signals import request_finished, request_started
@@ -23,6 +23,8 @@ settings.register_profile("pdpp", deadline=None, derandomize=os.environ.get("CI"
 settings.load_profile("pdpp")
 
 
+_DECLARED: dict[int, Any] = {}
+"""What the cast of the tests has declared, by the numbers that its rows have."""
 ASKING = {"db", "transactional_db", "live_server"}
 
 
@@ -60,6 +62,16 @@ def _passwords_are_hashed_quickly() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _nothing_is_known_of_rows_that_another_test_has_made() -> None:
+    """What is kept by the number of a row holds for ever in a database, but not over its tests."""
+    from evidence.access import remembering
+    from evidence.models import declared
+
+    remembering._known.clear()
+    declared._known.clear()
+
+
+@pytest.fixture(autouse=True)
 def _requests_keep_the_connection_of_the_test() -> Iterator[None]:
     """A request in the middle of a test would close the connection that holds its transaction.
 
@@ -92,11 +104,15 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.fixture(scope="session")
 def _cast(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> "Arranged[World]":
     """Before a test changes any setting that the rows depend on."""
+    from evidence.models import declared
     from tests.arranged import Arranged
     from tests.world import World  # models can be imported once Django is set up
 
     with django_db_blocker.unblock():
-        return Arranged.by(World.build)
+        declared._known.clear()
+        arranged = Arranged.by(World.build)
+        _DECLARED.update(declared._known)
+        return arranged
 
 
 @pytest.fixture
@@ -112,9 +128,9 @@ def committed(_cast: "Arranged[World]", transactional_db: None) -> "World":
 
 
 def _as_arranged(cast: "Arranged[World]") -> "World":
-    from evidence.access import remembering
+    from evidence.models import declared
 
-    remembering._known.clear()  # what holds of these rows as another test has left them
+    declared._known.update(_DECLARED)
     return cast.again()
 
 
