@@ -33,6 +33,7 @@ SELECT jsonb_object_agg(k.connection_id, jsonb_build_array(k.change_seq, k.prune
     NULL::text AS data, NULL::bigint AS change_seq
 FROM evidence_connection k WHERE k.connection_id = ANY(%s)
 """
+SHOWS = "g.due AND (g.seen OR r.record_key IS NOT NULL)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +104,9 @@ def _branches(
     if fresh:
         branches.append(_lateral(fresh, reaches, after, _all_of(alone, sight, limit)))
     if known:
-        for near in (True, False):
-            inner = _changed(alone, sight, limit, near=near)
-            way = f" WHERE k.change_seq - c.since {'<=' if near else '>'} {NEAR}"
-            branches.append(_lateral(known, reaches, after, inner) + Fragment(way))
+        for inner, reach in ((_few_changed, "<="), (_many_changed, ">")):
+            way = Fragment(f" WHERE k.change_seq - c.since {reach} {NEAR}")
+            branches.append(_lateral(known, reaches, after, inner(alone, sight, limit)) + way)
     return [Fragment("(") + branch + Fragment(")") for branch in branches]
 
 
@@ -157,61 +157,105 @@ def _all_of(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
     )
 
 
-def _changed(alone: VisibleRecords, sight: Sight, limit: int, *, near: bool) -> Fragment:
-    """Records with a change that could show, visible at some time since or now."""
+def _few_changed(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
+    """Records with a change that could show, visible at some time since or now: by number, sorted."""
     [group] = alone.groups
+    # Numbers beyond the statistics look rare, so a choice of index by cost is no choice: the fence
+    # leaves the index by number as the only way in.
     return (
-        Fragment(f"SELECT g.record_key, g.history::text, {COLUMNS} FROM (")
-        + _histories(alone, sight, near=near)
+        Fragment(f"SELECT g.record_key, g.history::text, {COLUMNS} FROM (SELECT x.record_key, ")
+        + _history(sight)
         + Fragment(
-            ") g LEFT JOIN evidence_record r"
+            " FROM (SELECT * FROM evidence_recordchange x WHERE x.connection_id = k.connection_id"
+            " AND x.seq > c.since OFFSET 0) x WHERE x.stream = %s AND x.record_key > c.start",
+            (alone.stream.name,),
+        )
+        + _could_show(alone, sight)
+        + Fragment(
+            " GROUP BY x.record_key) g LEFT JOIN evidence_record r"
             " ON r.connection_id = k.connection_id AND r.record_key = g.record_key"
         )
         + group.condition
-        + Fragment(
-            " WHERE g.due AND (g.seen OR r.record_key IS NOT NULL)"
-            f" ORDER BY g.record_key LIMIT {int(limit)}"
-        )
+        + Fragment(f" WHERE {SHOWS} ORDER BY g.record_key LIMIT {int(limit)}")
     )
 
 
-def _histories(alone: VisibleRecords, sight: Sight, *, near: bool) -> Fragment:
-    seen = Fragment("(x.kind <> 'c'") + _in_range("x.consent_time_before", sight) + Fragment(")")
-    # Numbers beyond the statistics look rare, so a choice of index by cost is no choice: the fence
-    # leaves the index by number as the only way in, the sum leaves the one by key.
-    source = (
-        "evidence_recordchange x WHERE x.connection_id = k.connection_id AND x.seq + 0 > c.since"
-    )
-    if near:
-        source = (
-            "(SELECT * FROM evidence_recordchange x WHERE x.connection_id = k.connection_id"
-            " AND x.seq > c.since OFFSET 0) x WHERE true"
-        )
+def _many_changed(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
+    """The same by key: one probe for the next key that changed, then its history and its record.
+
+    A statement that leaves the order of the keys to the planner may have all changes sorted for each
+    page, where statistics are old. The sums, and an order that is of no other use, leave the indexes
+    by key as the only way in.
+    """
+    [group] = alone.groups
     return (
-        Fragment("SELECT x.record_key, jsonb_agg(jsonb_build_array(x.seq, x.kind, x.before, ")
+        Fragment(f"SELECT g.record_key, g.history::text, {COLUMNS} FROM (WITH RECURSIVE w AS ((")
+        + _next_changed(alone, sight, after="c.start")
+        + Fragment(") UNION ALL SELECT u.record_key FROM w CROSS JOIN LATERAL (")
+        + _next_changed(alone, sight, after="w.record_key")
+        + Fragment(
+            ") u) SELECT w.record_key, h.* FROM w CROSS JOIN LATERAL (SELECT ",
+        )
+        + _history(sight)
+        + Fragment(
+            " FROM evidence_recordchange x WHERE x.connection_id = k.connection_id AND x.stream = %s"
+            " AND x.record_key = w.record_key AND x.seq + 0 > c.since",
+            (alone.stream.name,),
+        )
+        + _could_show(alone, sight)
+        + Fragment(
+            ") h) g LEFT JOIN LATERAL (SELECT * FROM (SELECT * FROM evidence_record r"
+            " WHERE r.connection_id = k.connection_id AND r.stream = %s"
+            " AND r.record_key BETWEEN g.record_key AND g.record_key"
+            " ORDER BY r.record_key LIMIT 1) r WHERE true",
+            (alone.stream.name,),
+        )
+        + group.condition
+        + Fragment(f") r ON true WHERE {SHOWS} LIMIT {int(limit)}")
+    )
+
+
+def _next_changed(alone: VisibleRecords, sight: Sight, *, after: str) -> Fragment:
+    return (
+        Fragment(
+            "SELECT x.record_key FROM evidence_recordchange x"
+            " WHERE x.connection_id = k.connection_id AND x.stream = %s"
+            f" AND x.record_key > {after} AND x.seq + 0 > c.since",
+            (alone.stream.name,),
+        )
+        + _only_named(sight)
+        + Fragment(" ORDER BY x.record_key LIMIT 1")
+    )
+
+
+def _history(sight: Sight) -> Fragment:
+    """The columns of a record's changes: all of them, whether one came in time, whether one was seen."""
+    seen = Fragment("(x.kind <> 'c'") + _in_range("x.consent_time_before", sight) + Fragment(")")
+    return (
+        Fragment("jsonb_agg(jsonb_build_array(x.seq, x.kind, x.before, ")
         + seen
         + Fragment(", x.recorded_at) ORDER BY x.seq) AS history,")
         + Fragment(" bool_or(x.seq <= c.until) AS due, bool_or(")
         + seen
-        + Fragment(f") AS seen FROM {source}")
-        + Fragment(" AND x.stream = %s AND x.record_key > c.start", (alone.stream.name,))
-        + _could_show(alone, sight)
-        + Fragment(" GROUP BY x.record_key")
+        + Fragment(") AS seen")
     )
 
 
 def _could_show(alone: VisibleRecords, sight: Sight) -> Fragment:
     """Changes that come or go, touch a granted field or move the record in time where that counts."""
-    condition = Fragment("")
-    if isinstance(sight.terms.records, Only):
-        names = sorted(sight.terms.records.names)
-        condition += Fragment(" AND x.record_key = ANY(%s)", (names,))
+    condition = _only_named(sight)
     if isinstance(sight.terms.fields, Only):
         told = set(sight.terms.fields.names)
         if sight.terms.time is not None and alone.stream.consent_time_field is not None:
             told.add(alone.stream.consent_time_field)
         condition += Fragment(" AND (x.kind <> 'u' OR x.before ?| %s)", (sorted(told),))
     return condition
+
+
+def _only_named(sight: Sight) -> Fragment:
+    if not isinstance(sight.terms.records, Only):
+        return Fragment("")
+    return Fragment(" AND x.record_key = ANY(%s)", (sorted(sight.terms.records.names),))
 
 
 def _in_range(column: str, sight: Sight) -> Fragment:
