@@ -1,12 +1,24 @@
-"""Whether this installation can serve: the database answers, and its tables are today's."""
+"""Whether this installation can serve: the database answers, and its tables are today's. And whether
+what goes on beside requests does go on."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
 from django.conf import settings
 from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
+from django.db.models import Max, Min
 
+from evidence.events.announcing import SENDABLE
+from evidence.importing import uploads
+from evidence.models.erasures import Erasure
+from evidence.models.events import Event
 from pdpp_site import turns
 
 NOBODY = "This server leaves the work beside requests to others, and no other does it just now."
+WAITS = "Some of the work beside requests has waited since {since:%Y-%m-%d %H:%M} UTC."
+LONG = timedelta(hours=1)
+"""Nothing waits so long where somebody is at work, but for what is behind something very large."""
 
 
 def unready() -> str | None:
@@ -24,14 +36,28 @@ def unready() -> str | None:
     return f"{len(behind)} migrations have not been applied." if behind else None
 
 
-def idle() -> str | None:
-    """What nobody does although it should be done, or None. A query where this process leaves it to
-    others, else none."""
-    if settings.PDPP_BACKGROUND:
-        return None
+def idle(now: datetime) -> str | None:
+    """What is not done although it should be, or None. Three queries at most; as public as why
+    requests cannot be served."""
     try:
-        return None if turns.is_taken(turns.BACKGROUND) else NOBODY
-    except Error:
+        nobody = not settings.PDPP_BACKGROUND and not turns.is_taken(turns.BACKGROUND)
+        since = min(_waiting(), default=now)
+    except (Error, OSError):
         return None  # which then is all that is known
     finally:
         connection.close()
+    waits = now - since > LONG
+    return " ".join([NOBODY] * nobody + [WAITS.format(since=since)] * waits) or None
+
+
+def _waiting() -> Iterator[datetime]:
+    """Since when: the next message to a subscriber, any erasure, any upload."""
+    messages = Event.unscoped.filter(SENDABLE, status=Event.Status.QUEUED)
+    erasures = Erasure.unscoped.filter(finished_at=None)
+    uploaded = uploads.at_rest_since(settings.PDPP_VAR / "imports" / "uploads")
+    found = [
+        messages.aggregate(at=Min("due_at"))["at"],
+        erasures.aggregate(at=Max("updated_at"))["at"],
+        None if uploaded is None else datetime.fromtimestamp(uploaded, UTC),
+    ]
+    return filter(None, found)

@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
+from django.utils import timezone
 
 from evidence import limits
 from evidence.api import errors
@@ -129,7 +130,7 @@ class Site:
         if reason is not None:
             await _send_json(send, status=503, body={"status": "unready", "reason": reason})
             return
-        warning = await loop.run_in_executor(self._probe, health.idle)
+        warning = await loop.run_in_executor(self._probe, health.idle, timezone.now())
         body = {"status": "ready"} | ({"warning": warning} if warning else {})
         await _send_json(send, status=200, body=body)
 

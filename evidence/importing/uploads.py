@@ -121,6 +121,13 @@ def wanted(root: Path) -> list[Upload]:
     return [upload for upload in found if upload and upload.state.phase == "wanted"]
 
 
+def at_rest_since(root: Path) -> float | None:
+    """When something was last done about what is wanted, in seconds; None where nothing is."""
+    folders = [upload.folder for upload in wanted(root)]
+    marks = (mark for each in folders for mark in (each / "state.json", *each.glob("claim")))
+    return max((mark.stat().st_mtime for mark in marks), default=None)
+
+
 def remove_old(root: Path, *, now: float) -> None:
     """What nobody wanted imported, and what is done, after a week."""
     for folder in root.glob("upl_*"):

@@ -73,7 +73,7 @@ def test_a_sound_installation_passes_every_step_that_needs_no_token(walk: Walk) 
 
     assert [each.step for each in findings if each.outcome is Outcome.WORKS] == [
         "challenge", "bearer", "get", "bodies", "answers", "metadata", "server", "address",
-        "registration", "consent", "token",
+        "registration", "consent", "token", "beside",
     ]  # fmt: skip
     skipped = [each for each in findings if each.outcome is Outcome.SKIPPED]
     assert [each.step for each in skipped] == ["tools", "search", "fetch"]
@@ -86,7 +86,7 @@ def test_with_a_token_it_reads_and_shows_nothing_of_what_it_read(walk: Walk) -> 
     findings = walk(bearer=token)
 
     assert {each.outcome for each in findings} == {Outcome.WORKS}
-    assert len(findings) == 14
+    assert len(findings) == 15
     told = json.dumps([dataclasses.asdict(each) for each in findings])
     assert token not in told
     assert "cin_" not in told
@@ -311,6 +311,26 @@ def test_headers_for_browsers_are_no_matter(walk: Walk) -> None:
         return forward(request).with_header("access-control-allow-origin", "https://x.example")
 
     assert Outcome.FAILS not in {each.outcome for each in walk(cors)}
+
+
+def test_work_that_nobody_does_is_said_with_what_to_do(walk: Walk, settings: Any) -> None:
+    settings.PDPP_BACKGROUND = False
+
+    found = failed(walk())
+
+    assert (found.code, found.outcome) == ("work_waits", Outcome.WARNS)
+    assert "no other does it" in found.seen
+    assert "manage.py run" in found.change
+
+
+def test_a_server_whose_own_word_is_kept_back_is_not_blamed_for_it(walk: Walk) -> None:
+    def kept_back(request: Request, forward: Forward) -> Reply:
+        return page(404, "nginx") if request.path == "/readyz" else forward(request)
+
+    beside = next(each for each in walk(kept_back) if each.step == "beside")
+
+    assert beside.outcome is Outcome.SKIPPED
+    assert "/readyz" in beside.seen
 
 
 def test_every_host_has_a_walk_of_its_own() -> None:

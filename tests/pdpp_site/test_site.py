@@ -91,6 +91,7 @@ def test_readiness_tells_why_not(
     reason: str | None, status: int, body: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health, "unready", lambda: reason)
+    monkeypatch.setattr(health, "idle", lambda now: None)
 
     with served(site()) as web:
         answer = web.get("/readyz")
@@ -100,7 +101,7 @@ def test_readiness_tells_why_not(
 
 def test_readiness_warns_of_work_that_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "unready", lambda: None)
-    monkeypatch.setattr(health, "idle", lambda: health.NOBODY)
+    monkeypatch.setattr(health, "idle", lambda now: health.NOBODY)
 
     with served(site()) as web:
         answer = web.get("/readyz")

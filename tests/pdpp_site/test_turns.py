@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.db import connection, connections
+from django.utils import timezone
 
 from pdpp_site import background, health, turns
 from pdpp_site.turns import Turn
@@ -73,13 +74,13 @@ def test_whoever_leaves_the_work_to_others_knows_whether_one_does_it(settings: A
     settings.PDPP_BACKGROUND = False
     another, worker = Turn("another test"), Turn(turns.BACKGROUND)
     assert another.is_ours()
-    assert health.idle() == health.NOBODY
+    assert health.idle(timezone.now()) == health.NOBODY
     assert worker.is_ours()
-    assert health.idle() is None
+    assert health.idle(timezone.now()) is None
     worker.close()
-    assert health.idle() == health.NOBODY
+    assert health.idle(timezone.now()) == health.NOBODY
     settings.PDPP_BACKGROUND = True
-    assert health.idle() is None
+    assert health.idle(timezone.now()) is None
     another.close()
 
 

@@ -57,6 +57,10 @@ class Wrong(Exception):  # noqa: N818 - named for what was found
         self.diagnosis = diagnosis
 
 
+class Unseen(Exception):  # noqa: N818 - likewise
+    """A step that cannot be taken from here; its words say why."""
+
+
 def wrong(code: str, side: Side, *, seen: str, change: str) -> Wrong:
     """To raise: the step fails."""
     return Wrong(Diagnosis(code, side, seen, change))

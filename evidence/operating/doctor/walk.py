@@ -6,14 +6,14 @@ from typing import TypeAlias
 
 import httpx2
 
-from evidence.operating.doctor import discovery, sign_in, tools, way
+from evidence.operating.doctor import beside, discovery, sign_in, tools, way
 from evidence.operating.doctor.asking import Asking
-from evidence.operating.doctor.findings import Finding, Outcome, Wrong
+from evidence.operating.doctor.findings import Finding, Outcome, Unseen, Wrong
 from evidence.operating.doctor.hosts import ANY, HOSTS
 from evidence.operating.doctor.state import State
 
 Try: TypeAlias = Callable[[State], str]
-"""Tries something; gives what it saw, or raises `Wrong`."""
+"""Tries something; gives what it saw, or raises `Wrong` or `Unseen`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,7 @@ STEPS = (
     Step("registration", "Register as the host", sign_in.registration, ("server",)),
     Step("consent", "Open the page of the owner", sign_in.owners_page, ("registration",)),
     Step("token", "Redeem a made-up code", sign_in.token, ("registration",)),
+    Step("beside", "Ask what goes on beside requests", beside.goes_on, ("challenge",)),
     Step("tools", "List the tools", tools.listed, ("bearer",)),
     Step("search", "Search", tools.searched, ("tools",)),
     Step("fetch", "Fetch what was found", tools.fetched, ("search",)),
@@ -76,6 +77,8 @@ def _taken(step: Step, state: State, before: Sequence[Finding]) -> Finding:
         return _skipped(step, "It needs a token of a grant, and none was given.")
     try:
         seen = step.run(state)
+    except Unseen as why:
+        return _skipped(step, str(why))
     except Wrong as found:
         diagnosis = found.diagnosis
         return Finding(
