@@ -151,7 +151,7 @@ def _line(each: Disclosed, names: _Names) -> Line:
         how=each.route,
         what=[
             f"{names.connections.get(covered.connection_id, covered.connection_id)}:"
-            f" {covered.stream} ({', '.join(covered.fields) or 'how much there is'})"
+            f" {covered.stream} ({plain(', '.join(covered.fields)) or 'how much there is'})"
             for covered in each.covered
         ],
         records=[
@@ -194,18 +194,22 @@ def _csv(rows: Rows, names: _Names) -> Iterator[str]:
     yield str(write(["at", "client", "grant_id", "route", "request_id", "connection_id", "stream",
                      "record_key", "fields"]))  # fmt: skip
     for each in read(rows):
-        fields = {(one.connection_id, one.stream): " ".join(one.fields) for one in each.covered}
-        head = [_utc(each.at), names.who(each), each.grant_id or "", each.route, each.request_id]
-        records = named(each.pseudonyms).values()
-        for record in records:
-            place = (record.connection_id, record.stream)
-            told = [*head, *place, record.record_key, fields.get(place, "")]
-            yield str(write([_harmless(cell) for cell in told]))
-        if not each.pseudonyms:
-            for place, names_of in fields.items() or [(("", ""), "")]:
-                yield str(write([_harmless(cell) for cell in (*head, *place, "", names_of)]))
-        for _ in range(len(each.pseudonyms) - len(records)):
-            yield str(write([*head, "", "", "(erased)", ""]))
+        for cells in _cells(each, names):
+            yield str(write([_harmless(cell) for cell in cells]))
+
+
+def _cells(each: Disclosed, names: _Names) -> Iterator[Sequence[str]]:
+    fields = {(one.connection_id, one.stream): " ".join(one.fields) for one in each.covered}
+    head = [_utc(each.at), names.who(each), each.grant_id or "", each.route, each.request_id]
+    records = named(each.pseudonyms).values()
+    for record in records:
+        place = (record.connection_id, record.stream)
+        yield [*head, *place, record.record_key, fields.get(place, "")]
+    if not each.pseudonyms:
+        for place, names_of in fields.items() or [(("", ""), "")]:
+            yield [*head, *place, "", names_of]
+    for _ in range(len(each.pseudonyms) - len(records)):
+        yield [*head, "", "", "(erased)", ""]
 
 
 def _harmless(cell: str) -> str:

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from uuid import UUID
 
 import orjson
-from django.db.models import Count, Max, Min, QuerySet, Sum
+from django.db.models import Count, Func, Max, Min, QuerySet, Sum, TextField
 from django.db.models.functions import TruncDate
 
 from evidence.ledger.entries import own_chain
@@ -59,6 +59,9 @@ class Named:
 
 
 Rows: TypeAlias = "QuerySet[Disclosure]"
+
+ANSWERS = Count(Func("request_id", "at", function="ROW", output_field=TextField()), distinct=True)
+"""One answer has a row for each grant. Its id alone may be the client's choice, and the same again."""
 
 
 def to_client(client_id: str) -> Rows:
@@ -134,7 +137,7 @@ def calendar(rows: Rows, *, since: datetime) -> list[Day]:
         .order_by()
         .annotate(day=TruncDate("at"))
         .values("day")
-        .annotate(answers=Count("request_id", distinct=True), records=Sum("record_count"))
+        .annotate(answers=ANSWERS, records=Sum("record_count"))
         .order_by("day")
     )
     return [Day(row["day"], row["answers"], row["records"]) for row in days]
@@ -150,7 +153,7 @@ def use_by_client(*, since: datetime) -> dict[str, tuple[datetime, int]]:
     """client_id -> its last answer ever, and how many it was given since; two queries."""
     rows = Disclosure.unscoped.exclude(client_id="").order_by().values("client_id")
     last = rows.annotate(last=Max("at")).values_list("client_id", "last")
-    lately = rows.filter(at__gte=since).annotate(answers=Count("request_id", distinct=True))
+    lately = rows.filter(at__gte=since).annotate(answers=ANSWERS)
     answers = dict(lately.values_list("client_id", "answers"))
     return {client_id: (at, answers.get(client_id, 0)) for client_id, at in last}
 

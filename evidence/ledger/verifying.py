@@ -12,6 +12,9 @@ from evidence.models.ledger import Chain, Checkpoint, Disclosure
 
 AT_ONCE = 2_000
 
+Wanted = dict[int, set[bytes]]
+"""Number -> hashes; more than one where signatures contradict each other."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fault:
@@ -52,8 +55,10 @@ def verify(owner_id: str) -> Verdict:
     """Reads the whole ledger of an owner once, in constant memory. Rows that are added meanwhile
     are beyond the ends that were read first, and are left for the next time."""
     verdict = Verdict()
+    wanted = _wanted(
+        owner_id, verdict
+    )  # first: what is signed later may be of rows beyond the ends
     ends = {row.chain: row for row in Chain.unscoped.filter(owner_id=owner_id)}
-    wanted = _wanted(owner_id, verdict)
     for chain, end in sorted(ends.items()):
         verdict.chains += 1
         verdict.faults += _chain_faults(end, wanted.pop(chain, {}), verdict)
@@ -75,9 +80,9 @@ def _beyond_the_ends() -> Iterator[Fault]:
         yield Fault(row["chain"], row["first"], message)
 
 
-def _wanted(owner_id: str, verdict: Verdict) -> dict[str, dict[int, bytes]]:
-    """The rows that checkpoints vouch for: chain -> number -> hash."""
-    wanted: dict[str, dict[int, bytes]] = {}
+def _wanted(owner_id: str, verdict: Verdict) -> dict[str, Wanted]:
+    """The rows that checkpoints vouch for, by chain."""
+    wanted: dict[str, Wanted] = {}
     for row in Checkpoint.unscoped.filter(owner_id=owner_id).order_by("pk").iterator(AT_ONCE):
         verdict.checkpoints += 1
         ends = heads_in(row.heads)
@@ -86,11 +91,11 @@ def _wanted(owner_id: str, verdict: Verdict) -> dict[str, dict[int, bytes]]:
             verdict.faults.append(Fault("", None, message))
             continue
         for end in ends:
-            wanted.setdefault(end.chain, {})[end.seq] = end.digest
+            wanted.setdefault(end.chain, {}).setdefault(end.seq, set()).add(end.digest)
     return wanted
 
 
-def _chain_faults(end: Chain, wanted: dict[int, bytes], verdict: Verdict) -> Iterator[Fault]:
+def _chain_faults(end: Chain, wanted: Wanted, verdict: Verdict) -> Iterator[Fault]:
     """At most one fault of each kind: what follows a broken row says nothing more."""
     previous, seq = GENESIS, 0
     rows = Disclosure.unscoped.filter(chain=end.chain, seq__lte=end.seq).order_by("seq")
@@ -108,19 +113,19 @@ def _chain_faults(end: Chain, wanted: dict[int, bytes], verdict: Verdict) -> Ite
     yield from _end_faults(end, seq, previous, wanted)
 
 
-def _row_fault(row: Disclosure, previous: bytes, wanted: dict[int, bytes]) -> Fault | None:
+def _row_fault(row: Disclosure, previous: bytes, wanted: Wanted) -> Fault | None:
     digest = bytes(row.digest)
     if bytes(row.previous) != previous:
         return Fault(row.chain, row.seq, "It does not follow the row before it: the chain forks.")
     if entry_of(row).digest(previous) != digest:
         return Fault(row.chain, row.seq, "Its content is not what was written.")
-    if wanted.get(row.seq, digest) != digest:
+    if wanted.get(row.seq, {digest}) != {digest}:
         message = "A signed checkpoint saw another row here: the chain was written anew."
         return Fault(row.chain, row.seq, message)
     return None
 
 
-def _end_faults(end: Chain, seq: int, digest: bytes, wanted: dict[int, bytes]) -> Iterator[Fault]:
+def _end_faults(end: Chain, seq: int, digest: bytes, wanted: Wanted) -> Iterator[Fault]:
     if seq < end.seq:
         yield Fault(end.chain, seq + 1, f"Rows {seq + 1} to {end.seq} are missing at the end.")
     elif digest != bytes(end.digest):

@@ -4,7 +4,11 @@ import csv
 from io import StringIO
 from urllib.parse import urlencode
 
+from django.core.management import call_command
+from django.test import Client as HttpClient
+
 from evidence.ledger.looking import of_record, read
+from evidence.models.clients import Client
 from evidence.storing.erasing import erase
 from tests.admin.browser import Browser
 from tests.world import NOW, PERSONAL, WORK, World
@@ -80,6 +84,38 @@ def test_a_cell_is_never_a_formula(world: World, alice: Browser) -> None:
     world.put((PERSONAL, "messages", {"id": "=1+1", "received_at": "2026-09-01T00:00:00Z"}))
     world.get("/v1/streams/messages/records/%3D1%2B1", connection_id=PERSONAL)
     assert [row["record_key"] for row in table(alice)] == ["'=1+1"]
+
+
+def test_a_client_cannot_make_many_answers_look_like_one(world: World, alice: Browser) -> None:
+    headers = {"Authorization": f"Bearer {world.tokens['bob']}", "Request-Id": "same"}
+    for _ in range(3):
+        assert (
+            HttpClient(headers=headers).get(RECORD, {"connection_id": PERSONAL}).status_code == 200
+        )
+    world.get("/v1/search", "dora", q="lease OR deposit OR budget", limit=100)
+    assert "4 answers, " in alice.open(PAGE).text
+    assert "3 calls in 30 days" in alice.open("/connected").text
+
+
+def test_a_name_of_a_client_is_no_formula_even_beside_what_is_erased(
+    world: World, alice: Browser
+) -> None:
+    Client.unscoped.update(display_name="=1+1")
+    world.get(RECORD, connection_id=PERSONAL)
+    erase(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
+    assert [row["client"] for row in table(alice)] == ["'=1+1"]
+
+
+def test_names_of_fields_that_do_something_are_spelled_out(world: World, alice: Browser) -> None:
+    hostile = "\x1b[2J\u202egnp"
+    world.put(
+        (PERSONAL, "messages", {"id": "h", "received_at": "2026-09-01T00:00:00Z", hostile: "x"})
+    )
+    world.get("/v1/streams/messages/records/h", "alice", connection_id=PERSONAL)
+    shown = StringIO()
+    call_command("ledger", "show", "owner", stdout=shown)
+    assert "⟨U+001B⟩[2J⟨U+202E⟩gnp" in shown.getvalue()
+    assert "⟨U+001B⟩[2J⟨U+202E⟩gnp" in alice.open(PAGE).text
 
 
 def test_only_the_owner_sees_it(world: World) -> None:

@@ -1,6 +1,8 @@
 """Whoever can write to the database cannot change, drop, add or rewrite a row unnoticed."""
 
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from io import StringIO
 from typing import Any
 
@@ -9,6 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from evidence.ledger.checkpoints import checkpoint
+from evidence.ledger.exporting import lines
 from evidence.ledger.verifying import verify
 from tests.world import NOW, World
 
@@ -153,7 +156,56 @@ def test_rows_smuggled_in_at_the_end_are_not_counted(kept: World) -> None:
     assert faults(kept) == [(6, "The end of the chain does not count this row.")]
 
 
-@pytest.mark.parametrize("change", ["heads = '[]'", "note = replace(note, E'\\n3\\n', E'\\n2\\n')",
+def test_of_two_signatures_that_contradict_each_other_both_hold(world: World) -> None:
+    """Taken back under an old seal, and grown again to the same number before the next signature."""
+    world.get(LIST)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT seq, digest, seal FROM evidence_chain")
+        old = cursor.fetchone()
+    world.get(LIST)
+    checkpoint(world.owner_id, now=NOW)
+    tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
+    tamper("UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s", *old)
+    world.get(LIST)
+    checkpoint(world.owner_id, now=NOW)
+    message = "A signed checkpoint saw another row here: the chain was written anew."
+    assert faults(world) == [(2, message)]
+
+
+@contextmanager
+def after_statement(number: int, do: Callable[[], object]) -> Iterator[None]:
+    """What happens elsewhere between two statements."""
+    seen = iter(range(1, 1_000))
+
+    def count(execute: Callable[..., Any], *args: Any) -> Any:
+        found, now = execute(*args), next(seen)
+        if now == number:
+            do()
+        return found
+
+    with connection.execute_wrapper(count):
+        yield
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_what_is_read_and_signed_meanwhile_is_no_fault_and_not_half_exported(
+    kept: World, number: int
+) -> None:
+    def meanwhile() -> None:
+        kept.get(LIST)
+        checkpoint(kept.owner_id, now=NOW)
+
+    with after_statement(number, meanwhile):
+        assert faults(kept) == []
+    with after_statement(number, meanwhile):
+        told = list(lines(kept.owner_id))
+    rows = {(row["chain"], row["seq"]) for row in told if row["object"] == "disclosure"}
+    signed = {(chain, seq) for each in told if each["object"] == "checkpoint"
+              for chain, seq, _ in each["heads"]}  # fmt: skip
+    assert signed <= rows
+
+
+@pytest.mark.parametrize("change", ["heads = '[]'", "heads = left(heads, -9)", "heads = '[[1, 2, \"x\"]]'", "note = replace(note, E'\\n3\\n', E'\\n2\\n')",
                                     "note = left(note, -8)"])  # fmt: skip
 def test_a_forged_checkpoint_is_named(kept: World, change: str) -> None:
     tamper(f"UPDATE evidence_checkpoint SET {change}")  # noqa: S608 - from above

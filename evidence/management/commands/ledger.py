@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.consent.plain_text import plain
 from evidence.ledger.checkpoints import checkpoint, key_lines
 from evidence.ledger.exporting import lines
 from evidence.ledger.looking import Disclosed, read, to_client, to_owner
@@ -78,7 +79,7 @@ class Command(BaseCommand):
         rows = to_owner(owner_id) if name == OWNER else to_client(_client_id(name, owner_id))
         shown = list(islice(read(rows), options["limit"]))
         for each in shown:
-            self.stdout.write(_line(each))
+            self.stdout.write(plain(_line(each)))
         if not shown:
             self.stdout.write("Nothing was shown.")
 

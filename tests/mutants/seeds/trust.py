@@ -6,6 +6,7 @@ ACCESS = "evidence/access/"
 TRIPWIRE = "tests/ledger/test_tripwire.py::"
 REFUSED = "tests/api/test_refused_calls.py::"
 LIMITS = "tests/api/test_limits.py::"
+WHOLE = "tests/ledger/test_whole_or_not.py::"
 
 SEEDS = (
     Mutant("a limit is only written down", ACCESS + "charging.py",
@@ -137,4 +138,13 @@ SEEDS = (
     Mutant("who can see a record is told without its grant", ACCESS + "trying.py",
         "grants=(GrantTerms(grant.grant_id, grant.source_id, terms),),", "",
         by="tests/admin/test_who_can_see.py::test_the_page_says_what_the_tokens_are_shown"),
+    Mutant("of two signatures that contradict each other the later one holds",
+        "evidence/ledger/verifying.py", ".setdefault(end.seq, set()).add(end.digest)", "[end.seq] = {end.digest}",
+        by=WHOLE + "test_of_two_signatures_that_contradict_each_other_both_hold"),
+    Mutant("an export has signatures of rows that it lacks", "evidence/ledger/exporting.py",
+        "made_before.filter(pk__lte=last)", "made_before",
+        by=WHOLE + "test_what_is_read_and_signed_meanwhile_is_no_fault_and_not_half_exported"),
+    Mutant("a client counts its own answers", "evidence/ledger/looking.py",
+        'Func("request_id", "at", function="ROW", output_field=TextField())', '"request_id"',
+        by="tests/admin/test_what_was_read.py::test_a_client_cannot_make_many_answers_look_like_one"),
 )  # fmt: skip
