@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Literal
+from zoneinfo import available_timezones
 
 from evidence.access.conditions import typed_column
 from evidence.access.rows import VisibleRecords
@@ -38,6 +40,18 @@ class Totals:
 
     rows: list[tuple[Any, Any, int]]
     records: int
+
+
+def is_time_zone(name: str) -> bool:
+    """Whether periods can begin in a zone of that IANA name: the database must know it, too."""
+    return name == "UTC" or name in _time_zones()
+
+
+@lru_cache(maxsize=1)
+def _time_zones() -> frozenset[str]:
+    known = {name for (name,) in fetched(Fragment("SELECT name FROM pg_timezone_names"))}
+    # Some machines call their own zone by that name, which says nothing to whoever reads the answer.
+    return frozenset(known & available_timezones() - {"localtime"})
 
 
 def total(

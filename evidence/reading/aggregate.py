@@ -4,11 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from functools import lru_cache
 from typing import Any
-from zoneinfo import ZoneInfo, available_timezones
 
-from evidence.access.aggregates import Buckets, Metric, Totals, grouped, total
+from evidence.access.aggregates import Buckets, Metric, Totals, grouped, is_time_zone, total
 from evidence.access.rows import VisibleRecords
 from evidence.access.statements import Fragment
 from evidence.declarations.types import Field
@@ -83,7 +81,7 @@ def _grouping(visible: VisibleRecords, request: AggregateRequest) -> Field | Buc
         return None
     if request.granularity is None:
         raise InvalidRequest(message="group_by_time needs a granularity.", param="granularity")
-    if request.time_zone not in _zones():
+    if not is_time_zone(request.time_zone):
         raise InvalidRequest(
             message="time_zone takes an IANA name, such as Europe/Berlin.", param="time_zone"
         )
@@ -127,9 +125,3 @@ def _key(key: Any, by: Field | Buckets) -> Any:
     if isinstance(by, Field) and by.kind == "number" and key is not None:
         return _json(Decimal(key), by, "min")
     return key
-
-
-@lru_cache(maxsize=1)
-def _zones() -> frozenset[str]:
-    # Some machines call their own zone by a name that no database knows.
-    return frozenset(available_timezones()) - {"localtime"} | {ZoneInfo("UTC").key}

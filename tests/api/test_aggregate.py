@@ -1,9 +1,13 @@
 """``GET /v1/streams/{stream}/aggregate``."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from zoneinfo import TZPATH, reset_tzpath
 
 import pytest
 
+from evidence.access import aggregates
 from tests.world import BANK, PERSONAL, World
 
 MAIL = "/v1/streams/messages/aggregate"
@@ -92,6 +96,27 @@ def test_bad_aggregates_name_the_parameter(
 ) -> None:
     answer = world.get(MAIL, **query)
     assert (answer.status, answer.error["param"]) == (status, param)
+
+
+@pytest.fixture
+def newly_named_zone(tmp_path: Path) -> Iterator[str]:
+    """A zone that this machine has heard of, and its database has not."""
+    aggregates._time_zones.cache_clear()
+    (tmp_path / "Mars").mkdir()
+    (tmp_path / "Mars/Base").write_bytes(b"TZif")
+    reset_tzpath([tmp_path, *TZPATH])
+    yield "Mars/Base"
+    reset_tzpath()
+    aggregates._time_zones.cache_clear()
+
+
+def test_a_zone_that_the_database_does_not_know_is_refused(
+    world: World, newly_named_zone: str
+) -> None:
+    daily = {"metric": "count", "group_by_time": "received_at", "granularity": "day"}
+    answer = world.get(MAIL, **daily, time_zone=newly_named_zone)
+    assert (answer.status, answer.error["param"]) == (400, "time_zone")
+    assert world.get(MAIL, **daily, time_zone="Europe/Berlin").status == 200
 
 
 def test_strangers_see_nothing(world: World) -> None:
