@@ -17,6 +17,7 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from evidence.access import changed_rows
 from evidence.access.issuing import GrantRequest
 from evidence.access.resolving import StreamRequest
 from tests.world import World
@@ -55,6 +56,13 @@ SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 EARLY, IN_RANGE = "2025-05-05T00:00:00Z", ("2026-02-02T00:00:00Z", "2026-03-03T00:00:00Z")
 KEYS = ("a", "b", "c", "d")
 HIDDEN_KEYS = ("h1", "h2")
+
+
+@pytest.fixture(autouse=True)
+def _both_walks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some connections have few changes, which are read by number, and some more, read by key."""
+    monkeypatch.setattr(changed_rows, "NEAR", 2)
+
 
 Data = dict[str, Any]
 Name = tuple[str, str]

@@ -153,7 +153,7 @@ SEEDS = (
         "return within(column, time) if isinstance(time, TimeRange) else", "return",
         by="tests/api/test_changes.py"),
     Mutant("a feed tells of other single records", ACCESS + "changed_rows.py",
-        "if isinstance(sight.terms.records, Only):", "if False:",
+        "if not isinstance(sight.terms.records, Only):", "if True:",
         by="tests/api/test_changes.py"),
     Mutant("a feed misses what leaves the range", ACCESS + "changed_rows.py",
         "told.add(alone.stream.consent_time_field)", "pass",
