@@ -10,6 +10,8 @@ from django.db import connection
 from pytest_django.fixtures import Settings
 
 from evidence.access import changed_rows, children
+from evidence.access.issuing import GrantRequest
+from evidence.access.resolving import StreamRequest
 from evidence.access.statements import Fragment
 from tests.world import PERSONAL, World, mail
 
@@ -106,6 +108,25 @@ def test_a_feed_of_many_changes_reads_what_it_shows(
     assert counts[-1] <= 6 * 51
 
 
+def test_a_feed_by_key_steps_over_what_it_does_not_show(
+    unanalysed: World, touched: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records that have not changed cost their place in the index, and others nothing."""
+    some = StreamRequest(name="messages", resources=["k00001", "k00002"])
+    unanalysed.grant("ivan", GrantRequest(connection_ids=[PERSONAL], streams=[some]))
+    since = {who: _to_the_end(unanalysed, "beginning", who) for who in ("bob", "ivan")}
+    unanalysed.put(
+        *((PERSONAL, "threads", {"id": f"t{n}", "topic": "New"}) for n in range(500)),
+        (PERSONAL, "messages", mail("k00001", "2026-03-03T00:00:00Z", subject="New")),
+    )
+    monkeypatch.setattr(changed_rows, "NEAR", -1)
+    counts = touched(changed_rows)
+    for who in since:
+        assert unanalysed.get(LIST, who, changes_since=since[who]).ids == ["k00001"]
+    assert counts[0] <= RECORDS + 50
+    assert counts[1] <= 20
+
+
 def test_expanding_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
     counts = touched(children)
     asked = {"connection_id": PERSONAL, "limit": 25}
@@ -117,9 +138,9 @@ def test_expanding_reads_what_it_shows(mailbox: World, touched: Callable[..., li
     assert counts[1] <= 25
 
 
-def _to_the_end(world: World, since: str) -> str:
+def _to_the_end(world: World, since: str, who: str = "bob") -> str:
     more = True
     while more:
-        answer = world.get(LIST, changes_since=since, limit=100)
+        answer = world.get(LIST, who, changes_since=since, limit=100)
         since, more = answer.body["next_changes_since"], answer.body["has_more"]
     return since

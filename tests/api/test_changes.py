@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
 from evidence.access import changed_rows
@@ -131,6 +133,18 @@ def test_a_change_of_a_hidden_field_shows_nothing(world: World) -> None:
     assert told(feed(world, owners, "alice", connection_id=PERSONAL)) == [
         (PERSONAL, "m3", "Dinner on Friday?")
     ]
+
+
+def test_changes_of_hidden_fields_take_no_further_query(world: World) -> None:
+    since = bookmark(world)
+    with CaptureQueriesContext(connection) as before:
+        feed(world, since, limit=1)
+    world.put(*((PERSONAL, "messages", mail(f"m{n}", None, is_seen=True)) for n in range(6, 12)))
+    since = bookmark(world)
+    world.put(*((PERSONAL, "messages", mail(f"m{n}", None, is_seen=False)) for n in range(6, 12)))
+    with CaptureQueriesContext(connection) as after:
+        assert feed(world, since, limit=1).body["data"] == []
+    assert len(after) == len(before)
 
 
 def test_a_change_that_was_taken_back_shows_nothing(world: World) -> None:
