@@ -181,7 +181,7 @@ def _few_changed(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
 
 
 def _many_changed(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
-    """The same by key: one probe for the next key that changed, then its history and its record.
+    """The same by key, one after the other: its history, and its record.
 
     A statement that leaves the order of the keys to the planner may have all changes sorted for each
     page, where statistics are old. The sums, and an order that is of no other use, leave the indexes
@@ -189,13 +189,9 @@ def _many_changed(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
     """
     [group] = alone.groups
     return (
-        Fragment(f"SELECT g.record_key, g.history::text, {COLUMNS} FROM (WITH RECURSIVE w AS ((")
-        + _next_changed(alone, sight, after="c.start")
-        + Fragment(") UNION ALL SELECT u.record_key FROM w CROSS JOIN LATERAL (")
-        + _next_changed(alone, sight, after="w.record_key")
-        + Fragment(
-            ") u) SELECT w.record_key, h.* FROM w CROSS JOIN LATERAL (SELECT ",
-        )
+        Fragment(f"SELECT g.record_key, g.history::text, {COLUMNS} FROM (")
+        + _keys(alone, sight)
+        + Fragment(" CROSS JOIN LATERAL (SELECT ")
         + _history(sight)
         + Fragment(
             " FROM evidence_recordchange x WHERE x.connection_id = k.connection_id AND x.stream = %s"
@@ -215,16 +211,25 @@ def _many_changed(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
     )
 
 
-def _next_changed(alone: VisibleRecords, sight: Sight, *, after: str) -> Fragment:
-    return (
-        Fragment(
-            "SELECT x.record_key FROM evidence_recordchange x"
-            " WHERE x.connection_id = k.connection_id AND x.stream = %s"
-            f" AND x.record_key > {after} AND x.seq + 0 > c.since",
-            (alone.stream.name,),
+def _keys(alone: VisibleRecords, sight: Sight) -> Fragment:
+    """``SELECT w.record_key, h.*`` over keys ``w`` in their order: those that changed, each found
+    by a probe of its own, or those that the grant names."""
+    if isinstance(sight.terms.records, Only):
+        return Fragment(
+            'SELECT w.record_key, h.* FROM (SELECT n.name COLLATE "C" AS record_key'
+            ' FROM unnest(%s::text[]) AS n(name) WHERE n.name COLLATE "C" > c.start) w',
+            (sorted(sight.terms.records.names),),
         )
-        + _only_named(sight)
-        + Fragment(" ORDER BY x.record_key LIMIT 1")
+    probe = (
+        "SELECT x.record_key FROM evidence_recordchange x"
+        " WHERE x.connection_id = k.connection_id AND x.stream = %s"
+        " AND x.record_key > {} AND x.seq + 0 > c.since ORDER BY x.record_key LIMIT 1"
+    )
+    return Fragment(
+        f"WITH RECURSIVE w AS (({probe.format('c.start')})"
+        f" UNION ALL SELECT u.record_key FROM w CROSS JOIN LATERAL ({probe.format('w.record_key')}) u)"
+        " SELECT w.record_key, h.* FROM w",
+        (alone.stream.name, alone.stream.name),
     )
 
 
@@ -243,19 +248,15 @@ def _history(sight: Sight) -> Fragment:
 
 def _could_show(alone: VisibleRecords, sight: Sight) -> Fragment:
     """Changes that come or go, touch a granted field or move the record in time where that counts."""
-    condition = _only_named(sight)
+    condition = Fragment("")
+    if isinstance(sight.terms.records, Only):
+        condition += Fragment(" AND x.record_key = ANY(%s)", (sorted(sight.terms.records.names),))
     if isinstance(sight.terms.fields, Only):
         told = set(sight.terms.fields.names)
         if sight.terms.time is not None and alone.stream.consent_time_field is not None:
             told.add(alone.stream.consent_time_field)
         condition += Fragment(" AND (x.kind <> 'u' OR x.before ?| %s)", (sorted(told),))
     return condition
-
-
-def _only_named(sight: Sight) -> Fragment:
-    if not isinstance(sight.terms.records, Only):
-        return Fragment("")
-    return Fragment(" AND x.record_key = ANY(%s)", (sorted(sight.terms.records.names),))
 
 
 def _in_range(column: str, sight: Sight) -> Fragment:

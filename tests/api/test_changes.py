@@ -139,9 +139,19 @@ def test_changes_of_hidden_fields_take_no_further_query(world: World) -> None:
     since = bookmark(world)
     with CaptureQueriesContext(connection) as before:
         feed(world, since, limit=1)
-    world.put(*((PERSONAL, "messages", mail(f"m{n}", None, is_seen=True)) for n in range(6, 12)))
+    world.put(
+        *(
+            (PERSONAL, "messages", mail(f"h{n}", "2026-03-03T00:00:00Z", is_seen=True))
+            for n in range(6, 12)
+        )
+    )
     since = bookmark(world)
-    world.put(*((PERSONAL, "messages", mail(f"m{n}", None, is_seen=False)) for n in range(6, 12)))
+    world.put(
+        *(
+            (PERSONAL, "messages", mail(f"h{n}", "2026-03-03T00:00:00Z", is_seen=False))
+            for n in range(6, 12)
+        )
+    )
     with CaptureQueriesContext(connection) as after:
         assert feed(world, since, limit=1).body["data"] == []
     assert len(after) == len(before)
