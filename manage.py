@@ -62,3 +62,9 @@ if __name__ == "__main__":
         main()
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)
+    except Exception as error:
+        from pdpp_site import endings
+
+        if (words := endings.in_words(error)) is None:
+            raise
+        sys.exit(words)

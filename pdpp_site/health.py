@@ -7,12 +7,10 @@ from datetime import UTC, datetime, timedelta
 from django.conf import settings
 from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
-from django.db.models import Max, Min
 
-from evidence.events.announcing import SENDABLE
+from evidence.events import announcing
 from evidence.importing import uploads
-from evidence.models.erasures import Erasure
-from evidence.models.events import Event
+from evidence.storing import erasures
 from pdpp_site import turns
 
 NOBODY = "This server leaves the work beside requests to others, and no other does it just now."
@@ -52,12 +50,10 @@ def idle(now: datetime) -> str | None:
 
 def _waiting() -> Iterator[datetime]:
     """Since when: the next message to a subscriber, any erasure, any upload."""
-    messages = Event.unscoped.filter(SENDABLE, status=Event.Status.QUEUED)
-    erasures = Erasure.unscoped.filter(finished_at=None)
     uploaded = uploads.at_rest_since(settings.PDPP_VAR / "imports" / "uploads")
     found = [
-        messages.aggregate(at=Min("due_at"))["at"],
-        erasures.aggregate(at=Max("updated_at"))["at"],
+        announcing.waiting_since(),
+        erasures.at_rest_since(),
         None if uploaded is None else datetime.fromtimestamp(uploaded, UTC),
     ]
     return filter(None, found)

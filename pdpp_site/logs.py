@@ -8,7 +8,6 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 import orjson
-from django.core.exceptions import ImproperlyConfigured
 from typing_extensions import override
 
 ExceptionInfo: TypeAlias = (
@@ -81,6 +80,7 @@ class DiscreetJson(Discreet):
 
 
 OURS = ("evidence", "mcp_adapter", "pdpp", "pdpp_site")
+LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FORMATTERS = {"text": "pdpp_site.logs.Discreet", "json": "pdpp_site.logs.DiscreetJson"}
 
 
@@ -89,8 +89,6 @@ def configuration(*, level: str, debug: bool, form: str = "text") -> dict[str, A
 
     What libraries say below a warning is left out as well: at DEBUG they quote what they handle.
     """
-    if form not in FORMATTERS:
-        raise ImproperlyConfigured(f"PDPP_LOG_FORMAT is {' or '.join(FORMATTERS)}.")
     return {
         "version": 1,
         "disable_existing_loggers": False,

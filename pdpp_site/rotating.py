@@ -6,16 +6,14 @@ for the installation's own secret, and under ``secret`` are those that it had be
 successor, the first one, for what can never be made anew: the marks of erased records.
 """
 
-import json
 import secrets
 from pathlib import Path
-from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
 from pdpp_site import keys
 
-FILE = "keys.json"
+FILE = keys.FILE
 NAMES = {
     "tokens": "hashes bearers, refresh tokens and secrets of clients, which are never stored",
     "cursors": "encrypts the cursors of pages and feeds",
@@ -33,7 +31,7 @@ class NothingToRetireError(Exception):
 
 def rotated(var: Path) -> dict[str, list[str]]:
     """What was ever rotated; empty for most."""
-    kept: dict[str, list[str]] = _read(var).get("rotated", {})
+    kept: dict[str, list[str]] = keys.read(var).get("rotated", {})
     return kept
 
 
@@ -65,7 +63,7 @@ def rotate_secret(var: Path, *, so_far: str, public_key: bytes, is_ours: bool) -
         _keep(var, known)
         return
     known[SECRET] = [so_far, *known.get(SECRET, [])]
-    keys.replace(var, _read(var) | {"secret_key": secrets.token_urlsafe(50), "rotated": known})
+    keys.replace(var, keys.read(var) | {"secret_key": secrets.token_urlsafe(50), "rotated": known})
 
 
 def rotate(var: Path, name: str) -> None:
@@ -96,11 +94,5 @@ def retire_secret(var: Path) -> None:
     _keep(var, {name: each for name, each in rotated(var).items() if name != SECRET})
 
 
-def _read(var: Path) -> dict[str, Any]:
-    path = var / FILE
-    kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
-    return kept
-
-
 def _keep(var: Path, known: dict[str, list[str]]) -> None:
-    keys.replace(var, _read(var) | {"rotated": known})
+    keys.replace(var, keys.read(var) | {"rotated": known})

@@ -16,12 +16,12 @@ Application = Callable[[Any, Any, Any], Awaitable[None]]
 KEEP_ALIVE_SECONDS = 75
 
 
-class PortBusyError(Exception):
-    """Another program listens there."""
+class NotBoundError(Exception):
+    """Nobody can be served there; says why and what to do."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound socket; nobody can connect before the server listens. Raises ``PortBusyError``."""
+    """A bound socket; nobody can connect before the server listens. Raises ``NotBoundError``."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -30,8 +30,10 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:
-            raise PortBusyError(f"Port {port} on {host} is busy.") from None
-        raise
+            what = f"Port {port} on {host} is busy. Stop what runs there, or set PDPP_PORT."
+        else:
+            what = f"Port {port} on {host}: {error.strerror}. Set PDPP_BIND or PDPP_PORT otherwise."
+        raise NotBoundError(what) from None
     return bound
 
 

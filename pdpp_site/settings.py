@@ -4,49 +4,48 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import django_stubs_ext
-import environ
 from django.http.request import split_domain_port
 
-from pdpp_site import embedded_postgres, keys, logs, oauth_library, rotating
+from pdpp_site import embedded_postgres, environment, keys, logs, oauth_library, rotating
 
 # Lets ModelAdmin[Grant] and the like be written as the types have it.
 django_stubs_ext.monkeypatch()
 
 BASE_DIR = Path(__file__).resolve().parent.parent
-env = environ.Env()
+env = environment.Environment()
 
 # --- the environment ---------------------------------------------------------------------------
-DATABASE_URL = env.str("DATABASE_URL", default="")
-PDPP_VAR = Path(env.str("PDPP_VAR", default=str(BASE_DIR / "var"))).resolve()
-PDPP_PORT = env.int("PDPP_PORT", default=8000)
-PDPP_BIND = env.str("PDPP_BIND", default="127.0.0.1")
-PDPP_PUBLIC_URL = env.str("PDPP_PUBLIC_URL", default=f"http://127.0.0.1:{PDPP_PORT}").rstrip("/")
-PDPP_ALLOWED_HOSTS = env.list("PDPP_ALLOWED_HOSTS", default=[])
-PDPP_TRUSTED_PROXIES = env.list("PDPP_TRUSTED_PROXIES", default=["127.0.0.1", "::1"])
-PDPP_SECRET_KEY = env.str("PDPP_SECRET_KEY", default="")
-PDPP_SECRET_KEY_FALLBACKS = env.list("PDPP_SECRET_KEY_FALLBACKS", default=[])
-PDPP_DATABASE_POOL = env.int("PDPP_DATABASE_POOL", default=16)
-PDPP_PGBOUNCER = env.bool("PDPP_PGBOUNCER", default=False)
-PDPP_DEMO = env.bool("PDPP_DEMO", default=True)
-PDPP_BACKGROUND = env.bool("PDPP_BACKGROUND", default=True)
-PDPP_THREADS = env.int("PDPP_THREADS", default=8)
-PDPP_SHUTDOWN_SECONDS = env.int("PDPP_SHUTDOWN_SECONDS", default=30)
-PDPP_CHANGES_DAYS = env.int("PDPP_CHANGES_DAYS", default=90)
-PDPP_INTROSPECTION_SECRET = env.str("PDPP_INTROSPECTION_SECRET", default="")
-PDPP_EMBEDDER = env.str("PDPP_EMBEDDER", default="evidence.embedding.wordllama.WordLlama")
-PDPP_LOCAL_RECEIVERS = env.bool("PDPP_LOCAL_RECEIVERS", default=False)
-PDPP_WATCH = env.str("PDPP_WATCH", default="")
-PDPP_WATCH_SECONDS = env.int("PDPP_WATCH_SECONDS", default=300)
-PDPP_LOG_LEVEL = env.str("PDPP_LOG_LEVEL", default="INFO").upper()
-PDPP_LOG_FORMAT = env.str("PDPP_LOG_FORMAT", default="text")
-PDPP_TRIPWIRE_SHARE = env.int("PDPP_TRIPWIRE_SHARE", default=50)
-PDPP_TRIPWIRE_HOURS = env.int("PDPP_TRIPWIRE_HOURS", default=24)
-PDPP_TRIPWIRE_RECORDS = env.int("PDPP_TRIPWIRE_RECORDS", default=1000)
-PDPP_MAIL_URL = env.str("PDPP_MAIL_URL", default="")
-PDPP_MAIL_TO = env.str("PDPP_MAIL_TO", default="")
-PDPP_METRICS_TOKEN = env.str("PDPP_METRICS_TOKEN", default="")
-PDPP_TELEMETRY = env.str("PDPP_TELEMETRY", default="")
-PDPP_DEBUG = env.bool("PDPP_DEBUG", default=False)
+DATABASE_URL = env.text("DATABASE_URL")
+PDPP_VAR = Path(env.text("PDPP_VAR", default=str(BASE_DIR / "var"))).resolve()
+PDPP_PORT = env.whole("PDPP_PORT", default=8000, least=1, most=65_535)
+PDPP_BIND = env.text("PDPP_BIND", default="127.0.0.1")
+PDPP_PUBLIC_URL = env.address("PDPP_PUBLIC_URL", default=f"http://127.0.0.1:{PDPP_PORT}")
+PDPP_ALLOWED_HOSTS = env.names("PDPP_ALLOWED_HOSTS")
+PDPP_TRUSTED_PROXIES = env.networks("PDPP_TRUSTED_PROXIES", default=["127.0.0.1", "::1"])
+PDPP_SECRET_KEY = env.text("PDPP_SECRET_KEY")
+PDPP_SECRET_KEY_FALLBACKS = env.names("PDPP_SECRET_KEY_FALLBACKS")
+PDPP_DATABASE_POOL = env.whole("PDPP_DATABASE_POOL", default=16)
+PDPP_PGBOUNCER = env.switch("PDPP_PGBOUNCER", default=False)
+PDPP_DEMO = env.switch("PDPP_DEMO", default=True)
+PDPP_BACKGROUND = env.switch("PDPP_BACKGROUND", default=True)
+PDPP_THREADS = env.whole("PDPP_THREADS", default=8, least=1)
+PDPP_SHUTDOWN_SECONDS = env.whole("PDPP_SHUTDOWN_SECONDS", default=30)
+PDPP_CHANGES_DAYS = env.whole("PDPP_CHANGES_DAYS", default=90)
+PDPP_INTROSPECTION_SECRET = env.text("PDPP_INTROSPECTION_SECRET")
+PDPP_EMBEDDER = env.text("PDPP_EMBEDDER", default="evidence.embedding.wordllama.WordLlama")
+PDPP_LOCAL_RECEIVERS = env.switch("PDPP_LOCAL_RECEIVERS", default=False)
+PDPP_WATCH = env.text("PDPP_WATCH")
+PDPP_WATCH_SECONDS = env.whole("PDPP_WATCH_SECONDS", default=300, least=1)
+PDPP_LOG_LEVEL = env.one_of("PDPP_LOG_LEVEL", logs.LEVELS, default="INFO")
+PDPP_LOG_FORMAT = env.one_of("PDPP_LOG_FORMAT", logs.FORMATTERS, default="text")
+PDPP_TRIPWIRE_SHARE = env.whole("PDPP_TRIPWIRE_SHARE", default=50)
+PDPP_TRIPWIRE_HOURS = env.whole("PDPP_TRIPWIRE_HOURS", default=24)
+PDPP_TRIPWIRE_RECORDS = env.whole("PDPP_TRIPWIRE_RECORDS", default=1000)
+PDPP_MAIL_URL = env.text("PDPP_MAIL_URL")
+PDPP_MAIL_TO = env.text("PDPP_MAIL_TO")
+PDPP_METRICS_TOKEN = env.text("PDPP_METRICS_TOKEN")
+PDPP_TELEMETRY = env.text("PDPP_TELEMETRY")
+PDPP_DEBUG = env.switch("PDPP_DEBUG", default=False)
 
 # --- modes -------------------------------------------------------------------------------------
 # Without a DATABASE_URL this is somebody's own machine: an embedded server, and keys made once.
@@ -117,7 +116,7 @@ TEMPLATES = [
 
 # --- database ----------------------------------------------------------------------------------
 DATABASES = {
-    "default": env.db_url_config(DATABASE_URL or embedded_postgres.url(PDPP_VAR / "postgres"))
+    "default": environment.database(DATABASE_URL or embedded_postgres.url(PDPP_VAR / "postgres"))
 }
 DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = PDPP_PGBOUNCER
@@ -156,7 +155,7 @@ WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # --- mail: only to the owner, and only where somebody has said through which server ---------------
-globals().update(environ.Env.email_url_config(PDPP_MAIL_URL or "dummymail://"))
+globals().update(environment.mail_server(PDPP_MAIL_URL))
 EMAIL_TIMEOUT = 10
 
 # --- security ----------------------------------------------------------------------------------

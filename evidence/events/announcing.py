@@ -10,7 +10,7 @@ from functools import reduce
 from operator import or_
 
 from django.db import transaction
-from django.db.models import Exists, F, OuterRef, Q, QuerySet, Subquery
+from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from evidence.access.gate import Gate
@@ -80,6 +80,13 @@ def enqueue_due(*, now: datetime) -> int:
             lock = target(event.subscription.callback_url)
             deliver.configure(lock=lock).defer(event_id=event.event_id)
     return len(due)
+
+
+def waiting_since() -> datetime | None:
+    """When the next message should go out, or should have gone."""
+    queued = Event.unscoped.filter(SENDABLE, status=Event.Status.QUEUED)
+    found: datetime | None = queued.aggregate(at=Min("due_at"))["at"]
+    return found
 
 
 def forget_settled(*, now: datetime) -> int:

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import Max
 
 from evidence.models.erasures import Erasure
 from evidence.storing.erasing import Tally
@@ -70,6 +71,13 @@ def count(row: Erasure, tally: Tally) -> None:
 
 def unfinished() -> list[Erasure]:
     return list(Erasure.unscoped.filter(finished_at=None).order_by("wanted_at", "erasure_id"))
+
+
+def at_rest_since() -> datetime | None:
+    """When something was last erased of what is to be; None where nothing is."""
+    unfinished_ones = Erasure.unscoped.filter(finished_at=None)
+    found: datetime | None = unfinished_ones.aggregate(at=Max("updated_at"))["at"]
+    return found
 
 
 def receipt(erasure_id: str, *, owner_id: str) -> Erasure | None:

@@ -57,8 +57,8 @@ class Command(BaseCommand):
         _check_telemetry()
         try:
             bound = serving.bind(settings.PDPP_BIND, settings.PDPP_PORT)
-        except serving.PortBusyError as error:
-            raise CommandError(f"{error} Stop what runs there, or set PDPP_PORT.") from None
+        except serving.NotBoundError as error:
+            raise CommandError(str(error)) from None
         self._check_version()
         _prepare()
         greeting = _welcome()
