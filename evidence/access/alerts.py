@@ -37,8 +37,10 @@ class Reading:
 
 
 def pause_by_itself(grant_id: str, reading: Reading, *, now: datetime) -> None:
-    """From the next request on nothing is read through the grant, until its owner resumes it."""
-    paused = Grant.unscoped.filter(pk=grant_id, paused_at=None).update(paused_at=now)
+    """From the next request on nothing is read through the grant, until its owner resumes it. One that
+    was replaced meanwhile shows nothing any more."""
+    standing = Grant.unscoped.filter(pk=grant_id, paused_at=None, superseded_by=None)
+    paused = standing.update(paused_at=now)
     if paused:
         Alert.unscoped.create(
             grant_id=grant_id,

@@ -24,6 +24,7 @@ from evidence.access.secrets import (
     new_bearer,
     new_id,
 )
+from evidence.access.succession import hold_latest, hold_packages
 from evidence.access.terms import frozen
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
@@ -154,18 +155,24 @@ def mint_owner_token(*, owner_id: str, now: datetime, expires_at: datetime | Non
     return bearer
 
 
+@transaction.atomic
 def revoke_grant(grant_id: str, *, now: datetime) -> bool:
-    """Ends one grant from the next request on; False when it had ended before or is not there."""
-    return _end(Grant.unscoped.filter(grant_id=grant_id), now)
+    """Ends one grant, or what it has become, from the next request on; False when it had ended before
+    or is not there."""
+    return _end(Grant.unscoped.filter(grant_id=hold_latest(grant_id)), now)
 
 
+@transaction.atomic
 def pause_client(client_id: str, *, now: datetime) -> int:
     """Nothing is read through any grant of the client until it is resumed; how many are paused."""
+    hold_packages(client_id=client_id)
     return _standing(client_id).filter(paused_at=None).update(paused_at=now)
 
 
+@transaction.atomic
 def resume_client(client_id: str) -> int:
     """Ends every pause of the client."""
+    hold_packages(client_id=client_id)
     return _standing(client_id).exclude(paused_at=None).update(paused_at=None)
 
 

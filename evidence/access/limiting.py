@@ -1,13 +1,15 @@
 """The owner's limits of a grant: set, looked at, handed on to a successor."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 from django.db import transaction
+from django.db.models import F
 
 from evidence.access.charging import PERIODS
 from evidence.access.scope import Used
+from evidence.access.succession import hold_latest
 from evidence.models.grants import Grant
 from evidence.models.quotas import Quota, Tripwire, Watch
 
@@ -21,10 +23,12 @@ def set_limits(grant_id: str, wanted: Limits, *, now: datetime) -> None:
     """From the next request on exactly these limits hold. What was counted for one that stays, goes
     on to count; a new one counts from now.
 
-    Limits are taken hold of in the order in which reads do, and the grant not at all.
+    Limits are taken hold of in the order in which reads do, and the grant not at all. They are those of
+    what the grant has become.
     """
+    grant_id = hold_latest(grant_id)
     rows = Quota.unscoped.filter(grant_id=grant_id)
-    standing = list(rows.select_for_update().order_by("pk"))
+    standing = hold_limits(grant_id)
     gone = [row.pk for row in standing if (row.measure, row.period) not in wanted]
     rows.filter(pk__in=gone).delete()
     Quota.unscoped.bulk_create(
@@ -48,6 +52,7 @@ def set_limits(grant_id: str, wanted: Limits, *, now: datetime) -> None:
 def set_share(grant_id: str, share: int | None) -> None:
     """From the next answer on the grant is paused by itself at this percent of a stream, at 0 never,
     at None as all others are. What was read before counts."""
+    grant_id = hold_latest(grant_id)
     if share == own_share_of(grant_id):
         return
     if share is None:
@@ -83,10 +88,15 @@ def watch_again(grant_id: str, stream: str, *, slack: int) -> None:
     Watch.unscoped.filter(grant_id=grant_id, stream=stream).update(slack=slack)
 
 
-def hand_on_limits(grant_id: str, *, to: str) -> None:
-    """A successor has what is left of the limits of the grant that it replaces."""
+def hold_limits(grant_id: str) -> list[Quota]:
+    """The limits, once every answer that was charged has been given, in the order of reads."""
+    return list(Quota.unscoped.select_for_update().filter(grant_id=grant_id).order_by("pk"))
+
+
+def hand_on_limits(grant_id: str, held: Sequence[Quota], *, to: str, now: datetime) -> None:
+    """A successor has what is left of the limits of the grant that it replaces, and what is on its way
+    through that one has nothing."""
     set_share(to, own_share_of(grant_id))
-    rows = Quota.unscoped.filter(grant_id=grant_id).order_by("pk")
     Quota.unscoped.bulk_create(
         [
             Quota(
@@ -97,9 +107,10 @@ def hand_on_limits(grant_id: str, *, to: str) -> None:
                 used=row.used,
                 since=row.since,
             )
-            for row in rows
+            for row in held
         ]
     )
+    Quota.unscoped.filter(grant_id=grant_id).update(used=F("most"), since=now)
 
 
 def limits_of(grant_id: str, *, now: datetime) -> list[Used]:

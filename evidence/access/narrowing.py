@@ -13,10 +13,11 @@ from django.db import transaction
 
 from evidence.access.held import State, grants_with_state, state_of, terms_of
 from evidence.access.issuing import one_source
-from evidence.access.limiting import hand_on_limits
+from evidence.access.limiting import hand_on_limits, hold_limits
 from evidence.access.resolving import StreamRequest, resolved
 from evidence.access.scope import Allowed, Everything, Only, StreamTerms, TimeRange
 from evidence.access.secrets import new_id
+from evidence.access.succession import hold_packages
 from evidence.access.terms import frozen
 from evidence.models.declared import declared
 from evidence.models.grants import Grant
@@ -37,6 +38,8 @@ def narrow(
     Raises ``GrantRevoked`` where there is nothing left to narrow, ``InvalidRequest`` for anything
     wider, and what issuing raises.
     """
+    hold_packages(pk__in=Grant.unscoped.filter(pk=grant_id).values("package"))
+    limits = hold_limits(grant_id)
     old = grants_with_state(now).select_for_update(of=("self",)).filter(pk=grant_id).first()
     if old is None or state_of(old) not in (State.ACTIVE, State.PAUSED):
         raise GrantRevoked
@@ -58,7 +61,7 @@ def narrow(
         paused_at=old.paused_at,
     )
     Grant.unscoped.filter(pk=old.pk).update(superseded_by=successor)
-    hand_on_limits(old.pk, to=successor.pk)
+    hand_on_limits(old.pk, limits, to=successor.pk, now=now)
     return successor
 
 

@@ -2,6 +2,7 @@
 
 from evidence.access.limiting import limits_of
 from evidence.models.grants import Grant
+from tests.access.test_narrowed_meanwhile import narrow_bobs
 from tests.admin.browser import Browser, Form, Page
 from tests.admin.giving import at, bearers, give, what
 from tests.world import NOW, World
@@ -33,6 +34,18 @@ def test_a_limit_set_on_the_page_of_a_grant_holds_from_the_next_request(
     emptied.fill("most_calls_day", "")
     alice.press(emptied)
     assert world.get(LIST).status == 200
+
+
+def test_a_page_that_is_out_of_date_limits_what_the_grant_has_become(
+    world: World, alice: Browser
+) -> None:
+    form = limits_form(alice.open(at("grant", world.grants["bob"][0].pk, "change")))
+    form.fill("most_calls_day", "1")
+    narrow_bobs(world)
+
+    alice.press(form)
+
+    assert [world.get(LIST).status for _ in range(2)] == [200, 429]
 
 
 def test_a_limit_that_is_no_number_is_marked_and_changes_nothing(

@@ -3,6 +3,7 @@
 import pytest
 
 from evidence.models.grants import AccessToken, Grant
+from tests.access.test_narrowed_meanwhile import narrow_bobs
 from tests.admin.browser import Browser
 from tests.admin.giving import at
 from tests.world import World
@@ -31,6 +32,17 @@ def test_an_ended_grant_reads_nothing_from_the_next_request_on(
     assert "1 grant ended." in done.text
     assert "Revoked" in done.text
     assert not done.has_link("End this grant")
+
+
+def test_a_question_that_is_out_of_date_ends_what_the_grant_has_become(
+    world: World, alice: Browser
+) -> None:
+    question = alice.open(alice.open(grant_page(world, "bob", "mail")).link("End this grant"))
+    narrow_bobs(world)
+    assert world.get(MESSAGES, "bob").status == 200
+
+    assert "1 grant ended." in alice.press(question.form).text
+    assert world.get(MESSAGES, "bob").error["code"] == "grant_revoked"
 
 
 def test_ending_one_grant_of_a_package_leaves_the_others(world: World, alice: Browser) -> None:

@@ -6,6 +6,7 @@ ACCESS = "evidence/access/"
 TRIPWIRE = "tests/ledger/test_tripwire.py::"
 REFUSED = "tests/api/test_refused_calls.py::"
 LIMITS = "tests/api/test_limits.py::"
+NARROWED = "tests/access/test_narrowed_meanwhile.py::"
 WHOLE = "tests/ledger/test_whole_or_not.py::"
 
 SEEDS = (
@@ -147,4 +148,13 @@ SEEDS = (
     Mutant("a client counts its own answers", "evidence/ledger/looking.py",
         'Func("request_id", "at", function="ROW", output_field=TextField())', '"request_id"',
         by="tests/admin/test_what_was_read.py::test_a_client_cannot_make_many_answers_look_like_one"),
+    Mutant("a page that is out of date ends what has ended", ACCESS + "issuing.py",
+        "grant_id=hold_latest(grant_id)", "grant_id=grant_id",
+        by="tests/admin/test_revoke.py::test_a_question_that_is_out_of_date_ends_what_the_grant_has_become"),
+    Mutant("a pause is lost while the grant is narrowed", ACCESS + "succession.py",
+        "    list(rows.values_list(\"pk\"))\n", "",
+        by=NARROWED + "test_what_the_owner_does_while_it_is_narrowed_holds_for_what_it_becomes"),
+    Mutant("what is on its way through a narrowed grant is read beyond its limit", ACCESS + "limiting.py",
+        "update(used=F(\"most\"), since=now)", "count()",
+        by=NARROWED + "test_an_answer_on_its_way_while_it_is_narrowed_is_not_given_beyond_the_limit"),
 )  # fmt: skip
