@@ -1,7 +1,7 @@
 """Which tests reach a line."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,16 +16,17 @@ class Reached:
     tests: dict[str, dict[int, list[str]]]
     seconds: dict[str, float]
 
-    def of(self, path: str, line: int, *, root: Path) -> list[str]:
-        """The tests to try, the quickest first, as many as there is time for; those of the whole
-        module for its constants."""
+    def of(self, path: str, line: int, *, root: Path, before: Collection[str] = ()) -> list[str]:
+        """The tests to try, those of `before` first, the quickest next, as many as there is time
+        for; those of the whole module for its constants."""
         lines = self.tests.get(path, {})
         found: set[str] = set()
         for number in _lines_to_ask((root / path).read_text(), line):
             found.update(lines.get(number, ()))
         if not found:
             found = {test for tests in lines.values() for test in tests}
-        return list(self._first(sorted(found, key=lambda test: self.seconds[test])))
+        order = sorted(found, key=lambda test: (test not in before, self.seconds[test]))
+        return list(self._first(order))
 
     def _first(self, tests: list[str]) -> Iterator[str]:
         left = SECONDS_OF_TESTS

@@ -8,21 +8,24 @@ One JSON line a fault on standard output: `path`, `line`, `killed` and, where it
 """
 
 import json
+import multiprocessing
 import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.synchronize import Lock
 from pathlib import Path
 from time import perf_counter
 from typing import TextIO
 
+import psycopg
 import pytest
 from coverage import Coverage
 
 from tests.mutants.faults import Fault, deleted
 from tests.mutants.reaching import Reached
-from tests.mutants.swapping import Loaded, NotSwappable, functions_loaded, swap
+from tests.mutants.swapping import Loaded, NotSwappable, forget, functions_loaded, swap
 
 WATCHED = ("evidence/access/*",)
 TESTS = (
@@ -37,9 +40,10 @@ SLOW = (
 )  # fmt: skip
 PLAIN = ("-q", "-n0", "-p", "no:cacheprovider", "-p", "no:randomly", "--reuse-db")
 SECONDS = 60
-NO, YES, BROKEN = 0, 1, 2
+AT_ONCE = 2
+NONE, TOO_LATE = "none", "too late"
 CONTROLLED = 20
-"""After so many faults it is made sure that the tests still pass without one."""
+"""After so many faults each test that finds one must have passed again without any."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -65,6 +69,10 @@ class Session:
     faults: Sequence[Fault]
     out: TextIO
     failed: set[str] = field(default_factory=set)
+    killers: dict[str, set[str]] = field(default_factory=dict)
+    """For each module the tests that found a line of it missing: they may find the next one, too."""
+    sound: set[str] = field(default_factory=set)
+    one_at_a_time: Lock = field(default_factory=multiprocessing.Lock)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test that fails without any fault proves nothing."""
@@ -72,20 +80,55 @@ class Session:
             self.failed.add(report.nodeid.partition("[")[0])
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self) -> None:
+        """What an earlier test made a function remember is asked of it again, with or without a fault."""
+        forget(self.root / "evidence/access")
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         items = _one_a_function(session.items)
         reached = self._reached(list(items.values()))
-        _let_go()
+        database = _let_go()
         loaded = functions_loaded(self.root / "evidence")
-        for number, fault in enumerate(self.faults):
-            names = reached.of(fault.path, fault.line, root=self.root)
+        copies = [_copied(database, number) for number in range(AT_ONCE)]
+        children = []
+        for number, copy in enumerate(copies):
+            child = os.fork()
+            if child:
+                children.append(child)
+                continue
+            _use(copy)
+            try:
+                self._try(self.faults[number::AT_ONCE], items=items, reached=reached, loaded=loaded)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        return sum(os.waitpid(child, 0)[1] for child in children) == 0
+
+    def _try(
+        self,
+        faults: Sequence[Fault],
+        *,
+        items: dict[str, pytest.Item],
+        reached: Reached,
+        loaded: Loaded,
+    ) -> None:
+        """Tell of each; raises `RuntimeError` where a test fails without any."""
+        for number, fault in enumerate(faults):
+            if number % CONTROLLED == 0:
+                self.sound.clear()
+            before = self.killers.setdefault(fault.path, set())
+            names = reached.of(fault.path, fault.line, root=self.root, before=before)
             tests = [items[name] for name in names]
-            if number % CONTROLLED == 0 and _in_a_fork(lambda: _fails(tests)) is not False:  # noqa: B023 - waited for
-                raise RuntimeError(f"The sound tree fails before {fault.wrong}")
-            killed = _in_a_fork(lambda: self._is_killed(loaded, fault, tests)) is True  # noqa: B023
-            told = {"path": fault.path, "line": fault.line, "killed": killed}
-            self.out.write(json.dumps(told | ({} if killed else {"tests": names})) + "\n")
-        return True
+            answer = _in_a_fork(lambda: self._killer(loaded, fault, tests))  # noqa: B023 - waited for
+            killed = answer in {*names, TOO_LATE}
+            if answer in names:
+                self._control(items[answer], before=fault)
+                before.add(answer)
+            told = {"path": fault.path, "line": fault.line, "killed": killed, "answer": answer}
+            line = json.dumps(told | ({} if killed else {"tests": names}))
+            with self.one_at_a_time:
+                self.out.write(f"{line}\n")
 
     def _reached(self, items: Sequence[pytest.Item]) -> Reached:
         """Run every test, each as a context of its own; its fixtures are part of it."""
@@ -106,30 +149,38 @@ class Session:
         }
         return Reached(tests, seconds)
 
-    def _is_killed(self, loaded: Loaded, fault: Fault, tests: Sequence[pytest.Item]) -> bool:
-        """Also false where the fault cannot be put into what is loaded."""
+    def _killer(self, loaded: Loaded, fault: Fault, tests: Sequence[pytest.Item]) -> str:
+        """The test that fails, or why there is none."""
         file = self.root / fault.path
         try:
             swap(loaded, file=file, sound=file.read_text(), faulty=fault.text)
-        except NotSwappable:
-            return False
-        return _fails(tests)
+        except NotSwappable as reason:
+            return f"not swapped: {reason}"
+        return _failing(tests)
+
+    def _control(self, test: pytest.Item, *, before: Fault) -> None:
+        """A test proves something as long as it passes without a fault."""
+        name = _function(test)
+        if name not in self.sound and _in_a_fork(lambda: _failing([test])) != NONE:
+            raise RuntimeError(f"{name} fails without {before.wrong}")
+        self.sound.add(name)
 
 
-def _in_a_fork(question: Callable[[], bool]) -> bool | None:
-    """The answer of a process that is this one until then; one that takes too long says yes, and one
-    that ends over the question nothing."""
+def _in_a_fork(question: Callable[[], str]) -> str:
+    """The answer of a process that is this one until then, if it gives one in time."""
+    ear, mouth = os.pipe()
     child = os.fork()
     if child == 0:
         signal.alarm(SECONDS)
         try:
-            os._exit(YES if question() else NO)
-        except BaseException:  # noqa: BLE001 - a fork must not come back from here
-            os._exit(BROKEN)
+            os.write(mouth, question().encode())
+        finally:
+            os._exit(0)  # a fork must not come back from here
+    os.close(mouth)
+    with os.fdopen(ear) as heard:
+        answer = heard.read()
     _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        return True
-    return {YES: True, NO: False}.get(os.waitstatus_to_exitcode(status))
+    return TOO_LATE if os.WIFSIGNALED(status) else answer
 
 
 def _with_next(
@@ -139,13 +190,14 @@ def _with_next(
     return zip(items, [*items[1:], *(each.session for each in items[-1:])], strict=True)
 
 
-def _fails(items: Sequence[pytest.Item]) -> bool:
+def _failing(items: Sequence[pytest.Item]) -> str:
+    """The first test that fails, or `NONE`."""
     for item, following in _with_next(items):
         item.session.testsfailed = 0
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if item.session.testsfailed:
-            return True
-    return False
+            return _function(item)
+    return NONE
 
 
 def _one_a_function(items: Sequence[pytest.Item]) -> dict[str, pytest.Item]:
@@ -170,11 +222,27 @@ def _commits(item: pytest.Item) -> bool:
     )
 
 
-def _let_go() -> None:
-    """No fork may speak on a connection of this process."""
-    from django.db import connections
+def _let_go() -> str:
+    """The name of the database; no fork may speak on a connection of this process."""
+    from django.db import connection, connections
 
     connections.close_all()
+    return str(connection.settings_dict["NAME"])
+
+
+def _copied(database: str, number: int) -> str:
+    """Forks that run at the same time would wait for each other's rows."""
+    copy = f"{database}_{number}"
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE IF EXISTS {copy}")  # type: ignore[call-overload] # our own name
+        connection.execute(f"CREATE DATABASE {copy} TEMPLATE {database}")  # type: ignore[call-overload]
+    return copy
+
+
+def _use(database: str) -> None:
+    from django.db import connection
+
+    connection.settings_dict["NAME"] = database
 
 
 if __name__ == "__main__":

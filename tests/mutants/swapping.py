@@ -5,6 +5,7 @@ import gc
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
+from functools import _lru_cache_wrapper
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 
@@ -24,6 +25,15 @@ def functions_loaded(folder: Path) -> Loaded:
         if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(str(folder)):
             found.setdefault(_place(each.__code__), []).append(each)
     return found
+
+
+def forget(folder: Path) -> None:
+    """Empty the caches of the functions that were written in `folder`."""
+    for module in _modules():
+        if str(module.__file__).startswith(str(folder)):
+            for each in vars(module).values():
+                if isinstance(each, _lru_cache_wrapper):
+                    each.cache_clear()
 
 
 def swap(loaded: Loaded, *, file: Path, sound: str, faulty: str) -> None:
