@@ -1,6 +1,8 @@
 """Grants in words."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -96,3 +98,29 @@ def test_fields_say_what_they_are() -> None:
     assert field_detail(TRANSACTIONS.fields["amount"]) == "number"
     assert humanised("received_at") == "Received at"
     assert joined(["a", "b", "c"]) == "a, b and c"
+
+
+@pytest.mark.parametrize(
+    ("of", "words"),
+    [
+        ({}, "text"),
+        ({"types": ("number",)}, "number"),
+        ({"format": "date-time"}, "date and time"),
+        ({"format": "date"}, "date"),
+        ({"types": ("boolean",)}, "yes or no"),
+        ({"types": ("array",)}, "list"),
+        ({"types": ("object",)}, "several values"),
+        ({"types": ("string", "array")}, "anything"),
+        ({"role": "primary-title"}, "the title; text"),
+        ({"role": "actor"}, "who did it; text"),
+        ({"role": "actor-id"}, "who did it; text"),
+        ({"role": "direction"}, "sent or received; text"),
+        ({"role": "secondary"}, "more about it; text"),
+        ({"role": "of-its-own"}, "of its own; text"),
+        ({"schema": {"description": "The first line."}}, "The first line; text"),
+    ],
+)
+def test_kinds_and_roles_have_words(of: dict[str, Any], words: str) -> None:
+    plain: dict[str, Any] = {"types": ("string",), "format": None, "role": None, "schema": {}}
+
+    assert field_detail(replace(MESSAGES.fields["subject"], **(plain | of))) == words

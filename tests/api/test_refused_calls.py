@@ -1,7 +1,7 @@
 """The owner can be told why a call was refused; nothing is kept of what it asked for in words."""
 
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from io import StringIO
 from typing import Any
 
@@ -10,15 +10,18 @@ from django.core.management import call_command
 from django.utils import timezone
 
 from evidence.access import refused
-from evidence.access.issuing import pause_client, revoke_client
+from evidence.access.issuing import GrantRequest, pause_client, revoke_client
 from evidence.access.limiting import set_limits
+from evidence.access.resolving import StreamRequest
 from evidence.models.grants import Grant
 from evidence.models.refused import RefusedCall
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import refusal
-from tests.world import PERSONAL, World
+from tests.world import BANK, NOW, PERSONAL, World
 
 LIST = "/v1/streams/messages/records"
+BANKING = StreamRequest(name="transactions")
+JANUARY, MAY = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 5, 1, tzinfo=UTC)
 
 
 def last() -> RefusedCall:
@@ -62,6 +65,55 @@ def test_each_refusal_is_kept_with_the_clause_that_decided(
     assert row.clause == clause.format(world.grants["bob"][0].pk)
     assert row.client_id == world.packages["bob"].client_id
     assert row.clause not in json.dumps(refused_call.body, ensure_ascii=False)
+
+
+def test_what_no_single_clause_decides_is_told_in_general(world: World) -> None:
+    past = GrantRequest(connection_ids=[BANK], streams=[BANKING], expires_at=NOW + timedelta(1))
+    world.grant("erin", past)
+
+    world.call("DELETE", f"{LIST}/m1", connection_id=PERSONAL)
+    assert last().clause == "Only the owner's own token may do this."
+    world.get("/v1/schema", "dora", stream="messages", detail="full")
+    assert last().clause == "The call fits several sources that are granted and names none."
+    world.get(LIST, "erin")
+    assert last().clause == "Everything that this token stands for has expired."
+    revoke_client(world.packages["erin"].client_id, now=timezone.now())
+    world.get(LIST, "erin")
+    assert last().clause == "Everything that this token stands for was ended."
+
+
+@pytest.mark.parametrize(
+    ("terms", "extent"),
+    [
+        ({"resources": ["m1", "m2"]}, "2 single records of messages"),
+        ({}, "the records of messages, whatever their time"),
+        ({"until": MAY}, "the records of messages until before 1 May 2026"),
+        ({"since": JANUARY, "until": MAY},
+         "the records of messages from 1 January 2026 on until before 1 May 2026"),
+    ],
+)  # fmt: skip
+def test_the_extent_of_a_grant_is_told(world: World, terms: dict[str, Any], extent: str) -> None:
+    of_mail = GrantRequest(
+        connection_ids=[PERSONAL], streams=[StreamRequest(name="messages", **terms)]
+    )
+    world.grant("erin", of_mail, GrantRequest(connection_ids=[BANK], streams=[BANKING]))
+    [grant, _] = world.grants["erin"]
+    world.get(f"{LIST}/nothing", "erin", connection_id=PERSONAL)
+    assert last().clause == (
+        f"Grant {grant.pk} shows {extent}. Nothing of the id asked for is among them:"
+        " hidden, or not there."
+    )
+
+
+def test_a_field_that_is_shown_but_not_chosen_by_is_told(world: World) -> None:
+    fields = ["id", "labels", "subject"]
+    of_mail = StreamRequest(name="messages", fields=fields)
+    world.grant("erin", GrantRequest(connection_ids=[PERSONAL], streams=[of_mail]))
+    world.get(LIST, "erin", filter__labels="home")
+    assert last().clause == (
+        f"Grant {world.grants['erin'][0].pk} shows “labels”, but lets rows be chosen and ordered only by"
+        " id, subject."
+    )
 
 
 def test_hidden_and_missing_are_told_alike(world: World) -> None:

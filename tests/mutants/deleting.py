@@ -2,7 +2,8 @@
 
 Lines are physical, so that a clause of a long condition, a line of SQL or one argument of a call goes
 alone. Where that leaves no program, the statement that begins there gives way to `pass`. What says
-nothing at run time stays: imports, docstrings, comments, headers of functions and classes.
+nothing at run time stays: imports, docstrings, comments, headers of functions and classes, and what
+is for the type checker only.
 """
 
 import ast
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 
 _SILENT = (ast.Import, ast.ImportFrom, ast.Pass)
 _NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_FOR_TYPES = ("override", "overload")
 
 
 def deletions(source: str) -> Iterator[tuple[int, str]]:
@@ -56,8 +58,12 @@ def _silent_lines(tree: ast.Module) -> set[int]:
     silent: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, _NAMED):
-            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
-            silent.update(range(first, node.body[0].lineno))
+            silent.update(range(node.lineno, node.body[0].lineno))
+            silent.update(
+                each.lineno
+                for each in node.decorator_list
+                if isinstance(each, ast.Name) and each.id in _FOR_TYPES
+            )
         elif isinstance(node, _SILENT) or _is_docstring(node):
             assert isinstance(node, ast.stmt)
             silent.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))

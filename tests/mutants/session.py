@@ -12,8 +12,10 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from multiprocessing.synchronize import Lock
 from pathlib import Path
 from time import perf_counter
@@ -86,8 +88,8 @@ class Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        items = _one_a_function(session.items)
-        reached = self._reached(list(items.values()))
+        items = _by_function(session.items)
+        reached = self._reached(list(chain.from_iterable(items.values())))
         database = _let_go()
         loaded = functions_loaded(self.root / "evidence")
         copies = [_copied(database, number) for number in range(AT_ONCE)]
@@ -109,7 +111,7 @@ class Session:
         self,
         faults: Sequence[Fault],
         *,
-        items: dict[str, pytest.Item],
+        items: Mapping[str, Sequence[pytest.Item]],
         reached: Reached,
         loaded: Loaded,
     ) -> None:
@@ -119,12 +121,12 @@ class Session:
                 self.sound.clear()
             before = self.killers.setdefault(fault.path, set())
             names = reached.of(fault.path, fault.line, root=self.root, before=before)
-            tests = [items[name] for name in names]
-            answer = _in_a_fork(lambda: self._killer(loaded, fault, tests))  # noqa: B023 - waited for
-            killed = answer in {*names, TOO_LATE}
-            if answer in names:
-                self._control(items[answer], before=fault)
-                before.add(answer)
+            tests = {each.nodeid: each for name in names for each in items[name]}
+            answer = _in_a_fork(lambda: self._killer(loaded, fault, list(tests.values())))  # noqa: B023 - waited for
+            killed = answer in {*tests, TOO_LATE}
+            if answer in tests:
+                self._control(tests[answer], before=fault)
+                before.add(_function(tests[answer]))
             told = {"path": fault.path, "line": fault.line, "killed": killed, "answer": answer}
             line = json.dumps(told | ({} if killed else {"tests": names}))
             with self.one_at_a_time:
@@ -132,12 +134,12 @@ class Session:
 
     def _reached(self, items: Sequence[pytest.Item]) -> Reached:
         """Run every test, each as a context of its own; its fixtures are part of it."""
-        seconds: dict[str, float] = {}
+        seconds: dict[str, float] = defaultdict(float)
         for item, following in _with_next(items):
             self.coverage.switch_context(_function(item))
             began = perf_counter()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            seconds[_function(item)] = perf_counter() - began
+            seconds[_function(item)] += perf_counter() - began
         self.coverage.stop()
         data = self.coverage.get_data()
         tests = {
@@ -160,10 +162,9 @@ class Session:
 
     def _control(self, test: pytest.Item, *, before: Fault) -> None:
         """A test proves something as long as it passes without a fault."""
-        name = _function(test)
-        if name not in self.sound and _in_a_fork(lambda: _failing([test])) != NONE:
-            raise RuntimeError(f"{name} fails without {before.wrong}")
-        self.sound.add(name)
+        if test.nodeid not in self.sound and _in_a_fork(lambda: _failing([test])) != NONE:
+            raise RuntimeError(f"{test.nodeid} fails without {before.wrong}")
+        self.sound.add(test.nodeid)
 
 
 def _in_a_fork(question: Callable[[], str]) -> str:
@@ -196,16 +197,16 @@ def _failing(items: Sequence[pytest.Item]) -> str:
         item.session.testsfailed = 0
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
         if item.session.testsfailed:
-            return _function(item)
+            return item.nodeid
     return NONE
 
 
-def _one_a_function(items: Sequence[pytest.Item]) -> dict[str, pytest.Item]:
-    """The first parameters of each test; where these see nothing, all of them are tried later."""
-    found: dict[str, pytest.Item] = {}
+def _by_function(items: Sequence[pytest.Item]) -> dict[str, list[pytest.Item]]:
+    """Each test with all of its parameters, but for those that leave something behind."""
+    found: dict[str, list[pytest.Item]] = {}
     for item in items:
         if not _commits(item):
-            found.setdefault(_function(item), item)
+            found.setdefault(_function(item), []).append(item)
     return found
 
 

@@ -22,7 +22,8 @@ def functions_loaded(folder: Path) -> Loaded:
     """Every function that lives now and was written in `folder`."""
     found: Loaded = {}
     for each in gc.get_objects():
-        if isinstance(each, FunctionType) and each.__code__.co_filename.startswith(str(folder)):
+        # To ask a lazy object what it is an instance of is to ask what stands behind it.
+        if type(each) is FunctionType and each.__code__.co_filename.startswith(str(folder)):
             found.setdefault(_place(each.__code__), []).append(each)
     return found
 
@@ -32,13 +33,15 @@ def forget(folder: Path) -> None:
     for module in _modules():
         if str(module.__file__).startswith(str(folder)):
             for each in vars(module).values():
-                if isinstance(each, _lru_cache_wrapper):
+                if type(each) is _lru_cache_wrapper:
                     each.cache_clear()
 
 
 def swap(loaded: Loaded, *, file: Path, sound: str, faulty: str) -> None:
     """Make of the loaded `sound` text of a file the `faulty` one; raises `NotSwappable`."""
     before, after = ast.parse(sound), ast.parse(faulty)
+    if _decorators(before) != _decorators(after):
+        raise NotSwappable("a function is decorated otherwise")
     changed = _changed(_functions(before), _functions(after))
     old, new = (_codes(compile(text, str(file), "exec")) for text in (sound, faulty))
     if len(changed) != len(old) or len(old) != len(new):
@@ -96,15 +99,19 @@ def _changed(before: Sequence[ast.AST], after: Sequence[ast.AST]) -> list[bool]:
     return [ast.dump(old) != ast.dump(new) for old, new in zip(before, after, strict=True)]
 
 
-def _functions(tree: ast.AST) -> list[ast.AST]:
+def _functions(tree: ast.AST) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
     """Those of the module and of its classes, as they are written."""
-    found: list[ast.AST] = []
+    found: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found.append(node)
         elif isinstance(node, ast.stmt):
             found += _functions(node)
     return found
+
+
+def _decorators(tree: ast.AST) -> list[str]:
+    return [ast.dump(each) for function in _functions(tree) for each in function.decorator_list]
 
 
 def _codes(code: CodeType) -> list[CodeType]:

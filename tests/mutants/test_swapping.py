@@ -78,6 +78,7 @@ def test_methods_change_in_objects_that_are_there(loaded: ModuleType) -> None:
     assert teller.told == "quiet"
 
 
-def test_what_a_class_is_made_of_is_not_swapped(loaded: ModuleType) -> None:
+@pytest.mark.parametrize("line", ["    calm = True", "    @property"])
+def test_what_is_made_at_import_is_not_swapped(loaded: ModuleType, line: str) -> None:
     with pytest.raises(NotSwappable):
-        put(without("    calm = True"), into=loaded)
+        put(without(line), into=loaded)
