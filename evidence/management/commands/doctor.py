@@ -10,6 +10,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandParser
 from typing_extensions import override
 
+from evidence.management.arguments import server
 from evidence.operating.doctor import HOSTS, Finding, Outcome, diagnose
 
 MARKS = {
@@ -29,7 +30,9 @@ class Command(BaseCommand):
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("url", nargs="?", default=settings.PDPP_PUBLIC_URL, metavar="URL")
+        parser.add_argument(
+            "url", nargs="?", type=server, default=settings.PDPP_PUBLIC_URL, metavar="URL"
+        )
         parser.add_argument("--as", dest="host", default="", choices=sorted(HOSTS))
         parser.add_argument("--json", action="store_true", help="For programs.")
 

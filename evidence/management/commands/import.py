@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
@@ -77,8 +77,15 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, paths: list[Path], **options: Any) -> None:
-        if not paths and options["watch"] is None:
+        watch: Path | None = options["watch"]
+        if not paths and watch is None:
             raise CommandError("Name what to import, or a folder to --watch.")
+        if watch is not None and not watch.is_dir():
+            raise CommandError(f"--watch: {watch} is no folder. Make it first, or name another.")
+        with _report(options["report"]) as report:
+            self._all(paths, options, report)
+
+    def _all(self, paths: list[Path], options: dict[str, Any], report: IO[str] | None) -> None:
         now = timezone.now()
         try:
             wish = _wish(options)
@@ -92,8 +99,8 @@ class Command(BaseCommand):
             raise CommandError(
                 "Stopped. What was stored stays; the same command goes on from here."
             ) from None
-        if options["report"] is not None:
-            _write_report(options["report"], runs)
+        if report is not None:
+            _write_report(report, runs)
         open_questions = sum(part.needed is not None for each in surveys for part in each.parts)
         if open_questions or not all(each.parts for each in surveys):
             raise CommandError("Not everything could be imported; see above.")
@@ -177,11 +184,22 @@ def _progress(part: Part) -> Iterator[OnProgress]:
         yield lambda run: progress.update(task, completed=run.bytes_done, items=run.items_done)
 
 
-def _write_report(path: Path, runs: list[ImportRun]) -> None:
-    with path.open("w", encoding="utf-8") as report:
-        for run in runs:
-            report.write(f"{run.kind} of {run.label}\n")
-            report.writelines(f"{line}\n" for line in reporting.finished(run) if line[2] != " ")
-            report.writelines(
-                f"- {reporting.receipt_line(each)}\n" for each in receipts_of(run.run_id)
-            )
+@contextmanager
+def _report(path: Path | None) -> Iterator[IO[str] | None]:
+    """Opened before anything is imported: what came of it shall not be lost at the end."""
+    if path is None:
+        yield None
+        return
+    try:
+        report = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--report: {error.filename}: {error.strerror}.") from error
+    with report:
+        yield report
+
+
+def _write_report(report: IO[str], runs: list[ImportRun]) -> None:
+    for run in runs:
+        report.write(f"{run.kind} of {run.label}\n")
+        report.writelines(f"{line}\n" for line in reporting.finished(run) if line[2] != " ")
+        report.writelines(f"- {reporting.receipt_line(each)}\n" for each in receipts_of(run.run_id))

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from typing_extensions import override
 
-from evidence.management import exports
+from evidence.management import arguments, exports
 from evidence.models.owners import the_owner
 from evidence.refusals import Refusal
 from evidence.storing.indexes import a_thread_beside
@@ -63,7 +63,7 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--longest",
-            type=int,
+            type=arguments.count,
             default=LONGEST_MIB,
             metavar="MIB",
             help="The longest line to read, in MiB (default: %(default)s). Memory grows with it.",

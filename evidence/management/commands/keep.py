@@ -31,6 +31,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, connection_id: str | None, **options: Any) -> None:
         now = timezone.now()
         owner_id = the_owner(now).owner_id
+        if connection_id is None and (options["days"] is not None or options["for_good"]):
+            raise CommandError("Of which connection? Without anything, keep lists them.")
         if connection_id is None:
             for row in owned(owner_id):
                 self._say(row.connection_id)

@@ -14,6 +14,7 @@ from evidence.ledger.checkpoints import checkpoint, key_lines
 from evidence.ledger.exporting import lines
 from evidence.ledger.looking import Disclosed, read, to_client, to_owner
 from evidence.ledger.verifying import Fault, verify
+from evidence.management.arguments import count
 from evidence.management.granting import client_of_name
 from evidence.models.owners import the_owner
 
@@ -37,7 +38,7 @@ class Command(BaseCommand):
         actions.add_parser("export", help="Print everything as JSON lines.")
         show = actions.add_parser("show", help="What a client was shown, latest first.")
         show.add_argument("client", help=f"Its name or id, or {OWNER!r} for your own reads.")
-        show.add_argument("--limit", type=int, default=SHOWN, help="How many (%(default)s).")
+        show.add_argument("--limit", type=count, default=SHOWN, help="How many (%(default)s).")
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:

@@ -37,8 +37,10 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
+        if options["make_key"] and options["key_file"] is None:
+            raise CommandError("--make-key makes the file that --key-file names; name it, too.")
         try:
-            if options["make_key"] and options["key_file"] is not None:
+            if options["make_key"]:
                 backup_keys.make_key_file(options["key_file"])
             made = back_up(
                 file,

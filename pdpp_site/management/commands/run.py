@@ -60,6 +60,7 @@ class Command(BaseCommand):
         except serving.NotBoundError as error:
             raise CommandError(str(error)) from None
         self._check_version()
+        self._check_watched()
         _prepare()
         greeting = _welcome()
         # Before there are threads: two that import each other's modules would wait in a circle.
@@ -68,6 +69,14 @@ class Command(BaseCommand):
         with _kept_alive(), beside:
             serving.serve(
                 bound, ready=lambda: welcome.show(greeting, seconds=time.monotonic() - began)
+            )
+
+    def _check_watched(self) -> None:
+        """No reason not to serve: a disk may come later."""
+        if settings.PDPP_WATCH and not Path(settings.PDPP_WATCH).is_dir():
+            self.stderr.write(
+                f"PDPP_WATCH is {settings.PDPP_WATCH}, which is no folder now. Nothing is imported"
+                " from there until it is one."
             )
 
     def _check_version(self) -> None:
