@@ -74,26 +74,32 @@ def charge(scope: Scope, amounts: Mapping[str, Amount], *, now: datetime) -> Non
         raise _refusal(scope, [_passed(row) for row in rows], now)
 
 
-def charge_call(scope: Scope, *, now: datetime) -> None:
-    """A call that disclosed nothing: it stands on the first grant, as in the ledger."""
-    if scope.package_id is not None:
-        charge(scope, {str(scope.grants[0].grant_id): Amount()}, now=now)
+def charge_call(scope: Scope, grants: Iterable[GrantTerms], *, now: datetime) -> None:
+    """A call that disclosed nothing, to each of the grants that it was asked of, as in the ledger."""
+    charge(scope, {str(grant.grant_id): Amount() for grant in grants}, now=now)
 
 
-def refuse_used_up(scope: Scope, *, connection_id: str | None, now: datetime) -> None:
+def concerned(
+    scope: Scope, *, stream: str | None, connection_id: str | None
+) -> Sequence[GrantTerms]:
+    """The grants that a call is about; all where it names neither."""
+    return [
+        grant for grant in scope.grants
+        if any(
+            stream in (None, each.name)
+            and (connection_id is None or connection_id in each.connection_ids)
+            for each in grant.streams
+        )
+    ]  # fmt: skip
+
+
+def refuse_used_up(scope: Scope, concerned: Iterable[GrantTerms], *, now: datetime) -> None:
     """Refuses before anything is read where no grant concerned has a call left, by what was looked
     up with the bearer: no statement. ``charge`` decides what this lets through."""
-    concerned = [grant for grant in scope.grants if _covers(grant, connection_id)]
     used_up = [list(_calls_used_up(grant, now)) for grant in concerned]
     if used_up and all(used_up):
         soonest = min(used_up, key=lambda each: max(one.resets_at for one in each))
         raise _refusal(scope, soonest, now)
-
-
-def _covers(grant: GrantTerms, connection_id: str | None) -> bool:
-    return connection_id is None or any(
-        connection_id in stream.connection_ids for stream in grant.streams
-    )
 
 
 def _calls_used_up(grant: GrantTerms, now: datetime) -> Iterable[Passed]:

@@ -26,9 +26,9 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 from typing_extensions import override
 
-from evidence.access.charging import charge_call, refuse_used_up
+from evidence.access.charging import charge_call, concerned, refuse_used_up
 from evidence.access.gate import Gate
-from evidence.access.scope import Scope, TokenKind
+from evidence.access.scope import GrantTerms, Scope, TokenKind
 from evidence.access.tokens import authenticate
 from evidence.api import errors
 from evidence.api.disclosing import shown
@@ -156,6 +156,8 @@ class GrantedView(PublicView):
     authentication_classes = (BearerAuthentication,)
     owner_only = False
     conditional = False
+    asks_all = False
+    """Whether each grant was asked of that it is about, and not merely what there is."""
     withheld: Refusal | None = None
     caller: Scope | None = None
     is_let_in = False
@@ -204,7 +206,21 @@ class GrantedView(PublicView):
     def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
         """The records and fields that an answer lets the caller see."""
         body = response.data  # type: ignore[attr-defined] # DRF's own; streams override this
-        return shown(body, gate=self.gate, connection_id=self.query.connection_id())
+        return shown(
+            body,
+            gate=self.gate,
+            connection_id=self.query.connection_id(),
+            by=self.filtered_by,
+        )
+
+    @property
+    def filtered_by(self) -> frozenset[str]:
+        return frozenset(name for keys, _ in self.query.nested("filter") for name in keys[:1])
+
+    @property
+    def _asked_of(self) -> Sequence[GrantTerms]:
+        """The grants that an answer stands on which shows nothing of any."""
+        return (self.concerned if self.asks_all else ()) or self.scope.grants[:1]
 
     def _account_for(self, response: HttpResponseBase) -> None:
         """What is answered is written down; what is refused counts as a call all the same, so that
@@ -215,7 +231,7 @@ class GrantedView(PublicView):
             if 200 <= response.status_code < 300:
                 self._write_down(response)
             elif response.status_code < 500 and response.status_code != 429 and self.is_let_in:
-                charge_call(self.scope, now=timezone.now())
+                charge_call(self.scope, self._asked_of, now=timezone.now())
         except RateLimitExceeded as refusal:
             self.withheld = refusal
 
@@ -224,6 +240,7 @@ class GrantedView(PublicView):
             route=self._route,
             request_id=self.request_id,
             shown=self.shown_in(response),
+            asked_of=[str(grant.grant_id) for grant in self._asked_of],
             size_bytes=_size(response),
         )
         record(self.scope, answer, now=timezone.now())
@@ -248,9 +265,11 @@ class GrantedView(PublicView):
             raise WrongTokenKind(message="Only the owner's own token may do this.")
         self.scope = scope
         named = self.query.text("connection_id") or self.query.text("connector_instance_id")
-        refuse_used_up(scope, connection_id=named, now=timezone.now())
+        self.concerned = concerned(scope, stream=kwargs.get("stream"), connection_id=named)
+        self.asks_all = self.asks_all or "stream" in kwargs or named is not None
+        refuse_used_up(scope, self.concerned, now=timezone.now())
         if request.method not in READS:  # those are charged with what they have shown
-            charge_call(scope, now=timezone.now())
+            charge_call(scope, self._asked_of, now=timezone.now())
         self.gate = Gate(scope, connector_id=self.query.text("connector_id"))
         self.is_let_in = True
 

@@ -5,6 +5,7 @@ go out unrecorded.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from evidence.access.gate import Gate
@@ -23,19 +24,26 @@ class UnknownBody(Exception):  # noqa: N818 - a view without an entry here, not 
     """An answer of a kind that nobody has said how to record."""
 
 
-def shown(body: Json, *, gate: Gate, connection_id: str | None) -> list[Shown]:
-    """The records and fields in ``body``. ``connection_id`` is the one that was asked for."""
+def shown(body: Json, *, gate: Gate, connection_id: str | None, by: frozenset[str]) -> list[Shown]:
+    """The records and fields in ``body``. ``connection_id`` is the one that was asked for; ``by`` are
+    the fields of filters, whose values an answer tells of."""
     if body["object"] == "aggregation":
         visible = gate.stream(body["stream"], connection_id=connection_id)
-        return _told_in_numbers(body, visible)
-    return list(_shown(body, gate))
+        return told_in_numbers(visible, fields=by | _of_numbers(body))
+    return list(_found(body, gate, by=by) if body["object"] == "list" else _shown(body, gate))
+
+
+def _found(body: Json, gate: Gate, *, by: frozenset[str]) -> Iterator[Shown]:
+    for row in body["data"]:
+        for related, each in enumerate(_shown(row, gate)):
+            yield each if related else replace(each, fields=each.fields | by)
 
 
 def _shown(body: Json, gate: Gate) -> Iterator[Shown]:
     kind = body["object"]
     if kind == "list":
-        for each in body["data"]:
-            yield from _shown(each, gate)
+        for row in body["data"]:
+            yield from _shown(row, gate)
     elif kind == "record":
         yield _record(body)
         for related in (body.get("expanded") or {}).values():
@@ -51,12 +59,16 @@ def _shown(body: Json, gate: Gate) -> Iterator[Shown]:
         raise UnknownBody(kind)
 
 
-def _told_in_numbers(body: Json, visible: VisibleRecords) -> list[Shown]:
-    fields = {body[name] for name in ("field", "group_by", "group_by_time")} - {None}
+def told_in_numbers(visible: VisibleRecords, *, fields: frozenset[str]) -> list[Shown]:
+    """How much there is, or that there is nothing."""
     return [
-        Shown(facts.connection_id, body["stream"], None, frozenset(fields))
+        Shown(facts.connection_id, visible.stream.name, None, fields)
         for facts in visible.connections
     ]
+
+
+def _of_numbers(body: Json) -> frozenset[str]:
+    return frozenset(body[name] for name in ("field", "group_by", "group_by_time")) - {None}
 
 
 def _record(body: Json) -> Shown:

@@ -101,16 +101,18 @@ def own_chain(owner_id: str) -> str:
     return f"own:{owner_id}"
 
 
-def by_chain(scope: Scope, shown: Sequence[Shown]) -> dict[str, list[Shown]]:
+def by_chain(
+    scope: Scope, shown: Sequence[Shown], *, asked_of: Sequence[str]
+) -> dict[str, list[Shown]]:
     """What was shown, under the grant that showed it. Where nothing was, the answer still counts
-    as one: it stands on the chain of the first grant."""
+    as one, for each grant that was asked; for the first where none was."""
     if scope.package_id is None:
         return {own_chain(scope.owner_id): list(shown)}
     grants = _grants(scope)
     found: dict[str, list[Shown]] = {}
     for each in shown:
         found.setdefault(grants[each.connection_id, each.stream], []).append(each)
-    return found or {str(scope.grants[0].grant_id): []}
+    return found or {grant_id: [] for grant_id in asked_of or [str(scope.grants[0].grant_id)]}
 
 
 def _grants(scope: Scope) -> dict[tuple[str, str], str]:

@@ -107,12 +107,14 @@ class Taken(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """An answer that is about to be given. ``size_bytes`` is all of it."""
+    """An answer that is about to be given. ``size_bytes`` is all of it, ``asked_of`` the grants that it
+    stands on where it shows nothing."""
 
     route: str
     request_id: str
     shown: Sequence[Shown]
     size_bytes: int
+    asked_of: Sequence[str] = ()
 
 
 def in_one_transaction(read: Callable[[], R], write_down: Callable[[R], None]) -> R:
@@ -139,7 +141,7 @@ def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
     Inside the transaction of the read. Raises ``RateLimitExceeded`` before anything is written,
     ``ErasedMeanwhileError``, or what the database raises; the caller then has nothing to give out.
     """
-    chains = by_chain(scope, answer.shown)
+    chains = by_chain(scope, answer.shown, asked_of=answer.asked_of)
     sizes = dict(zip(chains, _shares(answer.size_bytes, [*map(len, chains.values())]), strict=True))
     charge(scope, {chain: _amount(chains[chain], sizes[chain]) for chain in chains}, now=now)
     keys = sorted(_keys(answer.shown))

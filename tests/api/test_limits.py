@@ -18,9 +18,10 @@ from evidence.models.quotas import Quota
 from tests.events.receiving import ask
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import refusal, seen, structured
-from tests.world import BANK, LEDGER, PERSONAL, WORK, Answer, World, mail
+from tests.world import BANK, CHAT, LEDGER, PERSONAL, WORK, Answer, World, mail
 
 LIST = "/v1/streams/messages/records"
+PAID = "/v1/streams/transactions/records"
 
 
 def limit(world: World, who: str = "bob", *, number: int = 0, **most: int) -> str:
@@ -129,6 +130,28 @@ def test_what_shows_nothing_counts_as_a_call_and_so_does_a_guess(world: World) -
     assert world.get(LIST, no_such="parameter").status == 400
     assert used(world) == {"calls_day": 3, "records_day": 0}, "a faulty request is not let in"
     assert [world.get(f"{LIST}/{key}").status for key in ("x", "m0")] == [404, 429]
+
+
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [
+        (f"{PAID}/nothing", {}),
+        (PAID, {"filter__amount__gte": 10**9}),
+        (PAID, {"connection_id": BANK, "filter__amount__gte": 10**9}),
+        ("/v1/search", {"q": "zqvx", "connection_id": BANK}),
+        ("/v1/search", {"q": "zqvx"}),
+        ("/v1/schema", {"connection_id": BANK}),
+    ],
+)
+def test_what_shows_nothing_counts_for_the_grant_that_it_was_asked_of(
+    world: World, path: str, query: dict[str, Any]
+) -> None:
+    limit(world, "dora", number=2, calls_day=2)
+    answers = [world.get(path, "dora", **query).status for _ in range(3)]
+    assert answers[-1] == 429
+    assert used(world, "dora", 2) == {"calls_day": 2}
+    going_on = world.get("/v1/schema", "dora", connection_id=CHAT)
+    assert going_on.status == 200, "as the refusal says"
 
 
 def test_hidden_records_move_no_count(world: World) -> None:

@@ -11,9 +11,10 @@ from evidence.api.disclosing import UnknownBody
 from evidence.ledger.looking import Disclosed, named, of_record, read, to_client, to_owner
 from evidence.storing.blobs import put_blob
 from evidence.storing.erasing import erase
-from tests.world import BANK, NOW, PERSONAL, WORK, World
+from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"
+PAID = "/v1/streams/transactions"
 
 
 def rows_of(world: World, who: str = "bob") -> list[Disclosed]:
@@ -97,6 +98,35 @@ def test_numbers_are_disclosures_of_a_stream_and_no_record(world: World) -> None
         "transactions",
         ("name",),
     )
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "fields"),
+    [
+        (f"{PAID}/aggregate", {"metric": "count", "filter__amount__gte": 0}, ("amount",)),
+        (f"{PAID}/records", {"fields": "id", "filter__amount__gte": 0}, ("amount", "id")),
+        (f"{PAID}/records", {"filter__amount__gte": 10**9}, ("amount",)),
+        ("/v1/search", {"q": "salary", "streams": "transactions", "filter__amount__gte": 0},
+         ("amount", "date", "memo", "name")),
+    ],
+)  # fmt: skip
+def test_a_filter_tells_of_its_field(
+    world: World, path: str, query: dict[str, Any], fields: tuple[str, ...]
+) -> None:
+    """Asked often enough, it tells a value that no answer has."""
+    assert world.get(path, "dora", **query).status == 200
+    [row] = rows_of(world, "dora")
+    assert row.grant_id == world.grants["dora"][2].pk
+    assert [(each.connection_id, each.stream, each.fields) for each in row.covered] == [
+        (BANK, "transactions", fields)
+    ]
+
+
+def test_nothing_found_stands_on_the_grant_that_was_asked(world: World) -> None:
+    world.get(LIST, "dora", connection_id=CHAT, changes_since="beginning", limit=100)
+    world.get(f"{PAID}/records", "dora", filter__date__gte="2030-01-01")
+    grants = [row.grant_id for row in rows_of(world, "dora")]
+    assert grants == [world.grants["dora"][number].pk for number in (2, 1)]
 
 
 def test_an_expanded_record_is_written_down_with_its_relations(world: World) -> None:

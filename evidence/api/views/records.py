@@ -1,17 +1,22 @@
 """``GET`` and ``DELETE /v1/streams/{stream}/records``."""
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
+from typing_extensions import override
 
 from evidence import limits
 from evidence.access import cursors
 from evidence.access.rows import Position, VisibleRecord, VisibleRecords
 from evidence.api import budget, envelopes, expansions, waiting
 from evidence.api.base import GrantedView
+from evidence.api.disclosing import told_in_numbers
 from evidence.api.params import CONNECTION, PROJECTION
 from evidence.api.views import changes, deleting
+from evidence.ledger.entries import Shown
 from evidence.reading import records
 from evidence.refusals import InvalidArgument
 
@@ -77,6 +82,11 @@ class RecordsView(GrantedView):
                 meta=extent,
             )
         )
+
+    @override
+    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+        visible = self.gate.stream(self.kwargs["stream"], connection_id=self.query.connection_id())
+        return super().shown_in(response) or told_in_numbers(visible, fields=self.filtered_by)
 
     def delete(self, request: Request, stream: str) -> Response:
         return deleting.delete_stream(self, stream)

@@ -21,6 +21,7 @@ COMMON = CONNECTION | {"q", "limit", "cursor", "streams", "filter", "sort"} | bu
 
 
 class SearchView(GrantedView):
+    asks_all = True
     parameters = COMMON | {"mode"}
 
     @property

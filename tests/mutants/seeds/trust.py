@@ -157,4 +157,10 @@ SEEDS = (
     Mutant("what is on its way through a narrowed grant is read beyond its limit", ACCESS + "limiting.py",
         "update(used=F(\"most\"), since=now)", "count()",
         by=NARROWED + "test_an_answer_on_its_way_while_it_is_narrowed_is_not_given_beyond_the_limit"),
+    Mutant("guessing in one grant counts for another", "evidence/api/base.py",
+        "(self.concerned if self.asks_all else ()) or self.scope", "self.scope",
+        by=LIMITS + "test_what_shows_nothing_counts_for_the_grant_that_it_was_asked_of"),
+    Mutant("a filter tells values of a field that the ledger does not name", "evidence/api/base.py",
+        "for name in keys[:1])", "for name in keys[:0])",
+        by="tests/ledger/test_what_is_written.py::test_a_filter_tells_of_its_field"),
 )  # fmt: skip
