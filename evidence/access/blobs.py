@@ -20,9 +20,14 @@ COLUMNS = Fragment(
     "b.connection_id, b.record_key, b.media_type, b.size_bytes, encode(b.sha256, 'hex')"
 )
 
+PIECES = (
+    "evidence_blobchunk c JOIN evidence_blob b USING (connection_id, blob_id)"
+    " WHERE c.connection_id = %s AND c.blob_id = %s AND encode(b.sha256, 'hex') = %s"
+)
+
 
 class BlobGone(Exception):  # noqa: N818 - the owner took it away, nobody erred
-    """The blob was taken away while it was being read; the answer cannot be completed."""
+    """The blob was taken away or replaced while it was being read; the answer cannot be completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,25 +64,27 @@ def blobs_of_id(streams: Iterable[VisibleRecords], blob_id: str) -> list[Visible
 
 def pieces(blob: VisibleBlob, *, start: int, end: int) -> Iterator[bytes]:
     """The bytes from ``start`` up to ``end``; a query for where they lie and one a piece, so that
-    no more than a piece is ever in memory."""
-    name = (blob.connection.connection_id, blob.blob_id)
+    no more than a piece is ever in memory. Raises ``BlobGone`` where they are others by now."""
+    name = (blob.connection.connection_id, blob.blob_id, blob.sha256)
     places = Fragment(
         "SELECT c.position, c.starts, c.size FROM (SELECT c.position, octet_length(c.content) AS size,"
         " sum(octet_length(c.content)) OVER (ORDER BY c.position) - octet_length(c.content) AS starts"
-        " FROM evidence_blobchunk c WHERE c.connection_id = %s AND c.blob_id = %s) c"
+        f" FROM {PIECES}) c"
         " WHERE c.starts < %s AND c.starts + c.size > %s ORDER BY c.position",
         (*name, end, start),
     )
-    for position, starts, size in fetched(places):
+    found = fetched(places)
+    if not found and start < end:
+        raise BlobGone
+    for position, starts, size in found:
         first, last = max(start - int(starts), 0), min(end - int(starts), size)
         yield _piece(name, position, first=first, last=last)
 
 
-def _piece(name: tuple[str, str], position: int, *, first: int, last: int) -> bytes:
+def _piece(name: tuple[str, str, str], position: int, *, first: int, last: int) -> bytes:
     rows = fetched(
         Fragment(
-            "SELECT substring(c.content FROM %s FOR %s) FROM evidence_blobchunk c"
-            " WHERE c.connection_id = %s AND c.blob_id = %s AND c.position = %s",
+            f"SELECT substring(c.content FROM %s FOR %s) FROM {PIECES} AND c.position = %s",
             (first + 1, last - first, *name, position),
         )
     )

@@ -64,9 +64,9 @@ ANSWERS = Count(Func("request_id", "at", function="ROW", output_field=TextField(
 """One answer has a row for each grant. Its id alone may be the client's choice, and the same again."""
 
 
-def to_client(client_id: str) -> Rows:
-    """What a client was shown, latest first."""
-    return Disclosure.unscoped.filter(client_id=client_id).order_by("-at", "chain", "-seq")
+def to_client(*client_ids: str) -> Rows:
+    """What these clients were shown, latest first."""
+    return Disclosure.unscoped.filter(client_id__in=client_ids).order_by("-at", "chain", "-seq")
 
 
 def to_owner(owner_id: str) -> Rows:
@@ -88,7 +88,7 @@ def of_record(connection_id: str, stream: str, record_key: str) -> Rows:
         ).values_list("pseudonym", flat=True)
     )
     found = Disclosure.unscoped.filter(pseudonyms__overlap=names) if names else None
-    return (Disclosure.unscoped.none() if found is None else found).order_by("-at", "chain")
+    return (Disclosure.unscoped.none() if found is None else found).order_by("-at", "chain", "-seq")
 
 
 def narrowed(

@@ -168,7 +168,7 @@ def _keys(names: Sequence[Named], *, source: str, stream: str) -> list[str] | No
     return keys or None
 
 
-def client_of_name(name: str, *, owner_id: str) -> str | None:
-    """The id of the client that is called so, or that has it for its id; the latest of several."""
+def clients_of_name(name: str, *, owner_id: str) -> list[str]:
+    """The ids of all clients that are called so, or have it for their id."""
     found = Client.unscoped.filter(Q(display_name=name) | Q(client_id=name), owner_id=owner_id)
-    return found.order_by("-created_at").values_list("client_id", flat=True).first()
+    return list(found.values_list("client_id", flat=True))

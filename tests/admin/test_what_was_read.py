@@ -118,6 +118,16 @@ def test_names_of_fields_that_do_something_are_spelled_out(world: World, alice: 
     assert "⟨U+001B⟩[2J⟨U+202E⟩gnp" in alice.open(PAGE).text
 
 
+def test_a_name_shows_what_all_have_read_that_are_called_so(world: World) -> None:
+    world.get(RECORD, connection_id=PERSONAL)
+    world.get(RECORD, "dora", connection_id=WORK)
+    Client.unscoped.update(display_name="Claude")
+    shown = StringIO()
+    call_command("ledger", "show", "Claude", stdout=shown)
+    assert "cin_personal/messages" in shown.getvalue()
+    assert "cin_work/messages" in shown.getvalue()
+
+
 def test_only_the_owner_sees_it(world: World) -> None:
     for address in (PAGE, CSV):
         answer = Browser().http.get(address)

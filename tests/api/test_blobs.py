@@ -305,6 +305,22 @@ def test_a_blob_that_goes_while_it_is_read_breaks_the_answer_off(files: World) -
 # Taking in
 
 
+@pytest.mark.parametrize("sent", [0, 1])
+def test_bytes_that_are_replaced_while_they_are_read_are_not_mixed_with_the_new_ones(
+    files: World, sent: int
+) -> None:
+    keep(files, ONE, "a2", "large", b"old" * PIECE_BYTES, media_type="image/png")
+    headers = {"Authorization": f"Bearer {files.tokens['alice']}"}
+    answer = HttpClient(headers=headers).get(f"/v1/blobs/large?connection_id={ONE}")
+    pieces = iter(answer.streaming_content)
+    assert [next(pieces)[:3] for _ in range(sent)] == [b"old"] * sent
+
+    keep(files, ONE, "a2", "large", b"new" * PIECE_BYTES, media_type="image/png")
+
+    with pytest.raises(BlobGone):
+        next(pieces)
+
+
 def post(world: World, who: str, content: bytes, headers: Any = None, **query: str) -> Answer:
     client = HttpClient(headers={"Authorization": f"Bearer {world.tokens[who]}"})
     response = client.generic(

@@ -15,7 +15,7 @@ from evidence.ledger.exporting import lines
 from evidence.ledger.looking import Disclosed, read, to_client, to_owner
 from evidence.ledger.verifying import Fault, verify
 from evidence.management.arguments import count
-from evidence.management.granting import client_of_name
+from evidence.management.granting import clients_of_name
 from evidence.models.owners import the_owner
 
 OWNER = "owner"
@@ -77,7 +77,7 @@ class Command(BaseCommand):
 
     def _show(self, owner_id: str, options: Mapping[str, Any]) -> None:
         name = options["client"]
-        rows = to_owner(owner_id) if name == OWNER else to_client(_client_id(name, owner_id))
+        rows = to_owner(owner_id) if name == OWNER else to_client(*_client_ids(name, owner_id))
         shown = list(islice(read(rows), options["limit"]))
         for each in shown:
             self.stdout.write(plain(_line(each)))
@@ -85,11 +85,11 @@ class Command(BaseCommand):
             self.stdout.write("Nothing was shown.")
 
 
-def _client_id(name: str, owner_id: str) -> str:
-    client_id = client_of_name(name, owner_id=owner_id)
-    if client_id is None:
+def _client_ids(name: str, owner_id: str) -> list[str]:
+    client_ids = clients_of_name(name, owner_id=owner_id)
+    if not client_ids:
         raise CommandError(f"No client is called {name!r}; manage.py grant --list names them.")
-    return client_id
+    return client_ids
 
 
 def _worded(fault: Fault) -> str:

@@ -163,4 +163,7 @@ SEEDS = (
     Mutant("a filter tells values of a field that the ledger does not name", "evidence/api/base.py",
         "for name in keys[:1])", "for name in keys[:0])",
         by="tests/ledger/test_what_is_written.py::test_a_filter_tells_of_its_field"),
+    Mutant("bytes of two versions of a blob come mixed", ACCESS + "blobs.py",
+        " AND encode(b.sha256, 'hex') = %s", " AND '' <> %s",
+        by="tests/api/test_blobs.py"),
 )  # fmt: skip
