@@ -13,6 +13,8 @@ class Code(StrEnum):
     ENCRYPTED = "encrypted"
     UNSAFE_NAME = "unsafe_name"
     ZIP_BOMB = "zip_bomb"
+    PACKED_OTHERWISE = "packed_otherwise"
+    NO_FILE = "no_file"
     # One item of it
     TOO_LARGE = "too_large"
     UNREADABLE = "unreadable"
@@ -63,6 +65,14 @@ MEANINGS: dict[Code, Meaning] = {
     Code.ZIP_BOMB: Meaning(
         "It would unpack to far more than any export does; it was not read.",
         "If you trust it, unpack it yourself and import the folder.",
+    ),
+    Code.PACKED_OTHERWISE: Meaning(
+        "It is packed in a way that is not read here.",
+        "Unpack it yourself and import the unpacked folder.",
+    ),
+    Code.NO_FILE: Meaning(
+        "It is a link, a pipe or a device and not a file.",
+        "Import what it leads to, if that belongs to the export.",
     ),
     Code.TOO_LARGE: Meaning(
         "It is larger than an item may be.", "Nothing else is affected; keep the original file."

@@ -1,11 +1,12 @@
 """The files of an export, whether it is a file, a folder or a zip archive."""
 
 import os
+import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from functools import cached_property
+from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -15,16 +16,18 @@ from evidence.importing.codes import Code
 from evidence.importing.items import Piece, Pieces, Remark, UnreadableError, said
 
 HEAD_BYTES = 8 * 1024
+HEADS_KEPT = 1_000
+"""Each kind looks at them again, and a Maildir has very many files."""
 _EDGE_BYTES = 64 * 1024
 
 Opener = Callable[[], AbstractContextManager[IO[bytes]]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Entry:
     """One file. ``name`` is its path within the export, with slashes; ``stamp`` is what changes
     when its content does, as far as that is known without reading it. ``export`` is the name of the
-    whole."""
+    whole, ``heads`` what it remembers of the first of its files."""
 
     name: str
     size: int
@@ -32,6 +35,7 @@ class Entry:
     stamp: str
     modified_at: datetime | None = None
     export: str = ""
+    heads: dict[tuple[str, str], bytes] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def path(self) -> PurePosixPath:
@@ -41,14 +45,20 @@ class Entry:
     def suffix(self) -> str:
         return self.path.suffix.lower()
 
-    @cached_property
+    @property
     def head(self) -> bytes:
         """The first bytes; none when it cannot be read."""
+        known = self.heads.get((self.name, self.stamp))
+        if known is not None:
+            return known
         try:
             with self.open() as stream:
-                return stream.read(HEAD_BYTES)
+                head = stream.read(HEAD_BYTES)
         except UnreadableError:
-            return b""
+            head = b""
+        if len(self.heads) < HEADS_KEPT:
+            self.heads[self.name, self.stamp] = head
+        return head
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
@@ -83,7 +93,7 @@ def open_export(path: Path) -> Export:
             raise UnreadableError(Code.CANNOT_OPEN)
         if zips.is_zip(path):
             return _archive(path)
-        return _named(path, [_file(path, path.name)])
+        return _named(path, [_file(path.resolve(), path.name)])
     except OSError:
         raise UnreadableError(Code.CANNOT_OPEN) from None
 
@@ -91,7 +101,9 @@ def open_export(path: Path) -> Export:
 def _named(
     path: Path, entries: Iterable[Entry], faults: tuple[tuple[str, Remark], ...] = ()
 ) -> Export:
-    return Export(path.name, tuple(replace(each, export=path.name) for each in entries), faults)
+    name, heads = _shown(path.name), dict[tuple[str, str], bytes]()
+    named = (replace(each, export=name, heads=heads) for each in entries)
+    return Export(name, tuple(named), faults)
 
 
 def fingerprint(entries: Iterable[Entry]) -> str:
@@ -109,6 +121,9 @@ def each(entries: Iterable[Entry], read: Callable[[Entry], Pieces]) -> Pieces:
             yield from read(entry)
         except UnreadableError as error:
             yield Piece(entry.name, "", 0, said([error.remark]))
+        except Exception as error:  # noqa: BLE001 - whatever is in one file, the others are read
+            remark = Remark(Code.UNREADABLE, type(error).__name__)
+            yield Piece(entry.name, "", 0, said([remark]))
 
 
 def _folder(root: Path) -> Export:
@@ -121,18 +136,24 @@ def _folder(root: Path) -> Export:
             raise error
         faults.append((_shown(folder.relative_to(root).as_posix()), Remark(Code.CANNOT_OPEN)))
 
-    entries = list(_files(root, cannot))
+    entries: list[Entry] = []
+    for path in _files(root, cannot):
+        name = path.relative_to(root).as_posix()
+        try:
+            entries.append(_file(path, name))
+        except UnreadableError as error:
+            faults.append((_shown(name), error.remark))
     return _named(root, entries, tuple(faults))
 
 
-def _files(root: Path, cannot: Callable[[OSError], None]) -> Iterator[Entry]:
-    """Hidden files are left out, and links, which may lead anywhere."""
+def _files(root: Path, cannot: Callable[[OSError], None]) -> Iterator[Path]:
+    """Hidden files are left out. Links, which may lead anywhere, are not followed."""
     for folder, folders, names in os.walk(root, onerror=cannot):
+        links = [each for each in folders if Path(folder, each).is_symlink()]
         folders[:] = sorted(each for each in folders if not _is_hidden(Path(folder, each)))
-        for name in sorted(names):
-            path = Path(folder, name)
-            if not name.startswith(".") and path.is_file() and not path.is_symlink():
-                yield _file(path, path.relative_to(root).as_posix())
+        for name in sorted([*names, *links]):
+            if not name.startswith("."):
+                yield Path(folder, name)
 
 
 def _is_hidden(folder: Path) -> bool:
@@ -141,9 +162,30 @@ def _is_hidden(folder: Path) -> bool:
 
 
 def _file(path: Path, name: str) -> Entry:
-    facts = path.stat()
-    modified = datetime.fromtimestamp(facts.st_mtime).astimezone()
-    return Entry(_shown(name), facts.st_size, lambda: path.open("rb"), _edges(path), modified)
+    """Raises ``UnreadableError`` for what is no file, or not any more."""
+    try:
+        facts = path.lstat()
+    except OSError:
+        raise UnreadableError(Code.CANNOT_OPEN) from None
+    if not stat.S_ISREG(facts.st_mode):
+        raise UnreadableError(Code.NO_FILE)
+    opener = partial(_opened, path)
+    return Entry(_shown(name), facts.st_size, opener, _edges(path), _moment(facts.st_mtime))
+
+
+def _moment(seconds: float) -> datetime | None:
+    """None for what a file system may say and a calendar may not."""
+    try:
+        return datetime.fromtimestamp(seconds).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
+def _opened(path: Path) -> IO[bytes]:
+    try:
+        return path.open("rb")
+    except OSError:
+        raise UnreadableError(Code.CANNOT_OPEN) from None
 
 
 def _edges(path: Path) -> str:
@@ -161,14 +203,16 @@ def _edges(path: Path) -> str:
 
 def _archive(path: Path) -> Export:
     entries, faults = [], []
-    for member in zips.members(path):
+    for member in reversed(zips.members(path)):
         name = _shown(member.name)
         if member.fault is not None:
             faults.append((name, member.fault))
         elif not any(part.startswith(".") or part == "__MACOSX" for part in name.split("/")):
             opened = Entry(name, member.size, member.open, member.stamp, member.modified_at)
             entries.append(opened)
-    return _named(path, sorted(entries, key=lambda entry: entry.name), tuple(faults))
+    # Of several under one name the last is meant, so it comes first.
+    entries.sort(key=lambda entry: entry.name)
+    return _named(path, entries, tuple(faults))
 
 
 def _shown(name: str) -> str:

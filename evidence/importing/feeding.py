@@ -3,6 +3,7 @@
 A feed is read on the thread that prepares batches; ``stored`` is called on the one that writes.
 """
 
+import contextlib
 import logging
 import threading
 from array import array
@@ -14,15 +15,18 @@ import orjson
 
 from evidence import limits
 from evidence.importing.codes import Code
-from evidence.importing.items import Item, Piece, Pieces, Remark, UnreadableError, said
+from evidence.importing.items import Item, Piece, Pieces, Remark, Row, UnreadableError, said
 from evidence.importing.key_set import KeySet, number_of
 from evidence.importing.runs import Said
 from evidence.importing.spool import Spool
+from evidence.importing.texts import plain
 from evidence.storing.lines import Line
 
 SPOOL_BYTES = 256 * 1024 * 1024
 """So many bytes of files on disk, and lines pause until the files are stored."""
 KEY_BYTES = limits.RECORD_KEY_MAX_BYTES
+
+_NUL = rb"\u0000"
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +114,10 @@ class Feed:
             if not self._seen.add(number):
                 mark.doubles += 1
                 continue
+            content = self._content(row)
+            if content is None:
+                mark.remarks.append(Remark(Code.UNREADABLE, "nested too deeply"))
+                continue
             mark.keys.append(number)
             mark.rows.append(row.stream)
             self.number += 1
@@ -117,17 +125,24 @@ class Feed:
             for file in item.files:
                 if (file.stream, file.key) == (row.stream, key):
                     self._spool.put(self.number, file)
-            yield Line(self.number, self._line(row.stream, row.data))
+            yield Line(self.number, content)
 
-    def _line(self, stream: str, data: dict[str, object]) -> bytes:
-        return orjson.dumps(
-            {
-                "connection_id": self._connection_id,
-                "stream": stream,
-                "key": data["id"],
-                "data": data,
-            }
-        )
+    def _content(self, row: Row) -> bytes | None:
+        """The row as a line; None for one that is nested as deep as no line may be."""
+        line = {
+            "connection_id": self._connection_id,
+            "stream": row.stream,
+            "key": row.data["id"],
+            "data": row.data,
+        }
+        with contextlib.suppress(TypeError):
+            content = orjson.dumps(line)
+            if _NUL not in content:
+                return content
+        try:
+            return orjson.dumps(plain(line))
+        except (TypeError, RecursionError):
+            return None
 
 
 def _made(piece: Piece) -> Item:

@@ -6,10 +6,10 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from evidence import limits
-from evidence.importing import pdf_text
+from evidence.importing import apart
 from evidence.importing.codes import Code
 from evidence.importing.items import File, Item
-from evidence.importing.texts import cut, decoded, of_html
+from evidence.importing.texts import beginning, cut, decoded, of_html
 
 FALLBACK = "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")
@@ -70,14 +70,14 @@ def text_of(
     """What can be read in it, and how many pages it has where it has pages."""
     pages = None
     if media_type == "application/pdf":
-        found, pages = pdf_text.read(content)
+        found, pages = apart.pdf(content)
         if found is None:
             item.remark(Code.NO_TEXT)
             return None, pages
     elif media_type == "text/html":
-        found = of_html(decoded(content, charset))
+        found = of_html(decoded(beginning(content), charset))
     elif media_type.startswith("text/") or media_type in _TEXTUAL:
-        found = decoded(content, charset)
+        found = decoded(beginning(content), charset)
     else:
         return None, None
     text, lost = cut(found)

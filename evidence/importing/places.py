@@ -1,19 +1,18 @@
 """Google's location history: the positions and visits of Takeout, and the timeline of a telephone."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import partial
 from hashlib import sha256
 from typing import Any
-
-import ijson
 
 from evidence.declarations.values import instant
 from evidence.importing.chat.rows import moment
 from evidence.importing.codes import Code
 from evidence.importing.exports import Entry, each
 from evidence.importing.items import Item, Piece, Pieces, Row, UnreadableError
+from evidence.importing.json_items import ITEM, walk
 from evidence.importing.kinds import Entries, Kind
 from evidence.importing.options import Options
 from evidence.importing.texts import one_line
@@ -43,17 +42,12 @@ def _file(entry: Entry) -> Pieces:
     if path is None:
         raise UnreadableError(Code.MALFORMED)
     with entry.open() as stream:
-        at = 0
-        for number, found in enumerate(_items(stream, path), 1):
-            size, at = max(0, stream.tell() - at), max(at, stream.tell())
-            yield Piece(entry.name, f"item {number:,}", size, partial(_made, found))
-
-
-def _items(stream: Any, path: str) -> Iterator[Any]:
-    try:
-        yield from ijson.items(stream, path)
-    except ijson.JSONError as error:
-        raise UnreadableError(Code.DAMAGED, detail=str(error)[:80]) from error
+        at = number = 0
+        for _, event, found in walk(stream, is_item=path.__eq__):
+            if event == ITEM:
+                number += 1
+                size, at = max(0, stream.tell() - at), max(at, stream.tell())
+                yield Piece(entry.name, f"item {number:,}", size, partial(_made, found))
 
 
 def _made(found: Any) -> Item:

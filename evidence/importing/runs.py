@@ -12,6 +12,7 @@ from evidence.importing.codes import MEANINGS
 from evidence.importing.items import Remark
 from evidence.importing.kinds import Kind
 from evidence.importing.options import Options
+from evidence.importing.texts import storable
 from evidence.models.connections import Connection
 from evidence.models.imports import ImportChoice, ImportReceipt, ImportRun
 from evidence.refusals import InvalidRequest
@@ -138,10 +139,10 @@ def _receipt(run: ImportRun, said: Said) -> ImportReceipt:
         connection_id=run.connection_id,
         run=run,
         item=said.item,
-        file=said.file,
-        place=said.place,
+        file=storable(said.file)[:1_000],
+        place=storable(said.place)[:200],
         code=said.remark.code,
-        detail=said.remark.detail.replace("\0", "\ufffd")[:200],
+        detail=storable(said.remark.detail)[:200],
     )
 
 

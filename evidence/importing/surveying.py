@@ -91,8 +91,8 @@ def _claims(
             entries = left
         if entries:
             claimed.append((kind, entries))
-            names = {each.name for each in entries}
-            left = [each for each in left if each.name not in names]
+            taken = set(map(id, entries))
+            left = [each for each in left if id(each) not in taken]
     return claimed, left
 
 

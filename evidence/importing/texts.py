@@ -2,14 +2,17 @@
 
 import codecs
 import re
+from typing import Any
 
 from charset_normalizer import from_bytes
 from selectolax.lexbor import LexborHTMLParser
 
+from evidence.importing import rough_html
+
 TEXT_CHARS = 1_000_000
 """The longest text of one field; the demo's longest letters have as many."""
+TEXT_BYTES = 8_000_000
 _GUESSED_BYTES = 16 * 1024
-_HTML_CHARS = 8_000_000
 
 # What is called so is meant so (WHATWG): plain Latin-1 hardly exists.
 _MEANT = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
@@ -39,14 +42,37 @@ def decoded(content: bytes, declared: str | None = None) -> str:
     try:
         if name is not None:
             return storable(content.decode(_MEANT.get(name, name)))
-    except (UnicodeDecodeError, ValueError):
+    except (UnicodeError, LookupError):  # also of codecs that are not for text, such as zlib
         pass
     return storable(content.decode(_guessed(content), "replace"))
+
+
+def beginning(content: bytes) -> bytes:
+    """As much of it as is read as text: several times what is kept. Ends with a whole character
+    where it is UTF-8."""
+    end = TEXT_BYTES
+    while end < len(content) and end > TEXT_BYTES - 4 and content[end] & 0xC0 == 0x80:
+        end -= 1
+    return content[:end]
 
 
 def storable(text: str) -> str:
     """Without what the store cannot keep."""
     return _UNSTORABLE.sub("\ufffd", text) if _UNSTORABLE.search(text) else text
+
+
+def plain(value: Any) -> Any:
+    """A value with nothing in it that JSON or the store cannot keep; what has no form of its own
+    there, such as a very long number, becomes text."""
+    if isinstance(value, str):
+        return storable(value)
+    if isinstance(value, dict):
+        return {storable(str(name)): plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(each) for each in value]
+    is_known = value is None or isinstance(value, bool | float)
+    is_small = isinstance(value, int) and abs(value) < 2**63
+    return value if is_known or is_small else str(value)
 
 
 def cut(text: str) -> tuple[str, bool]:
@@ -56,7 +82,9 @@ def cut(text: str) -> tuple[str, bool]:
 
 def of_html(source: str) -> str:
     """What a reader of the page would read: a line for each block, no styles, no scripts."""
-    tree = LexborHTMLParser(source[:_HTML_CHARS])
+    if source.count("<") > rough_html.TAGS_MOST:
+        return tidy(storable(rough_html.text_of(source)))
+    tree = LexborHTMLParser(source)
     for node in tree.css(_HIDDEN):
         node.decompose()
     for node in tree.css("br"):

@@ -104,7 +104,7 @@ def test_slack_names_people_and_joins_threads() -> None:
         ("bad_date", "message 3"),
         ("no_identity", "message 4"),
         ("no_identity", "message 5"),
-        ("malformed", "general/2026-02-02.json"),
+        ("damaged", "general/2026-02-02.json"),
     }
 
 

@@ -10,40 +10,19 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from evidence.importing.all_kinds import KINDS
 from evidence.importing.codes import MEANINGS, Code
 from evidence.importing.exports import open_export
-from evidence.importing.feeding import Feed
 from evidence.importing.key_set import KeySet
 from evidence.importing.mail.headers import unencoded
 from evidence.importing.mail.mailboxes import MBOX
 from evidence.importing.mail.records import Envelope, read_mail
 from evidence.importing.mail.splitting import split
-from evidence.importing.options import ChoiceNeeded, Options
-from evidence.importing.spool import Spool
+from evidence.importing.options import Options
 from evidence.importing.texts import decoded, of_html
-from tests.importing.importing import TORTURE
+from tests.importing.importing import TORTURE, read_all
 
 FILES = sorted(path for path in TORTURE.rglob("*") if path.is_file() and path.suffix != ".mbox")
 quick = settings(suppress_health_check=list(HealthCheck), max_examples=10)
-
-
-def read_all(path: Path) -> int:
-    """Reads an export with every kind that wants it; how many rows came of it."""
-    left, rows = list(open_export(path).entries), 0
-    for kind in KINDS:
-        claimed = kind.claim(left)
-        left = [entry for entry in left if entry not in claimed]
-        try:
-            options = kind.prepare(claimed, Options()) if claimed else Options()
-        except ChoiceNeeded:
-            continue
-        spool = Spool()
-        pieces = kind.read(claimed, options) if claimed else iter(())
-        feed = Feed(pieces, connection_id="cin_x", skip=0, seen=KeySet(), spool=spool)
-        rows += sum(1 for _ in feed.lines())
-        spool.close()
-    return rows
 
 
 @quick

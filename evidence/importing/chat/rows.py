@@ -55,7 +55,7 @@ def message(
     text: str,
     sent_at: str | None,
     author: str | None = None,
-    author_id: str | None = None,
+    author_id: object = None,
     edited_at: str | None = None,
     kind: str = "message",
     thread_id: str | None = None,
@@ -74,7 +74,7 @@ def message(
         "conversation": conversation.name,
         "service": conversation.service,
         "author": one_line(storable(author or "")) or None,
-        "author_id": author_id,
+        "author_id": one_line(storable(str(author_id)), most=200) if author_id else None,
         "sent_at": sent_at,
         "edited_at": edited_at,
         "kind": kind,
@@ -87,6 +87,11 @@ def message(
     item.rows.append(Row("messages", data))
     for number, each in enumerate(attached, 1):
         item.rows.append(_attachment(item, each, key=f"{key}.{number}", message=data))
+
+
+def objects(value: object) -> list[dict[str, Any]]:
+    """Those of a list; an export may have anything in its place."""
+    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
 
 
 def conversation_id(service: str, name: str) -> str:

@@ -1,23 +1,22 @@
 """Slack: the zip that a workspace's owner downloads, a file for each channel and day."""
 
+import contextlib
 import html
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
-
-import orjson
 
 from evidence.importing.chat import rows
 from evidence.importing.codes import Code
 from evidence.importing.exports import Entry, each
 from evidence.importing.items import Item, Piece, Pieces, UnreadableError
+from evidence.importing.json_items import ITEM, walk
 from evidence.importing.kinds import Entries, Kind
 from evidence.importing.options import Options
 
 SERVICE = "slack"
-FILE_BYTES = 128 * 1024 * 1024
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.json")
 _LISTS = {
     "channels.json": "channel",
@@ -53,19 +52,31 @@ def _claim(entries: Entries) -> list[Entry]:
 def _read(entries: Entries, options: Options) -> Pieces:
     workspace = Workspace(_users(entries), _conversations(entries))
     for conversation, about in workspace.conversations.values():
-        members = [workspace.users.get(each_id, each_id) for each_id in about.get("members", [])]
-        topic = (about.get("topic") or {}).get("value") or (about.get("purpose") or {}).get("value")
-        row = conversation.row(topic=topic, members=members)
-        yield Piece("", conversation.name, 0, partial(Item, [row]))
+        make = partial(_announced, conversation, about, workspace)
+        yield Piece("", conversation.name, 0, make)
     days = [entry for entry in entries if _DAY.fullmatch(entry.path.name)]
     yield from each(days, partial(_day, workspace=workspace))
+
+
+def _announced(conversation: rows.Conversation, about: Json, workspace: Workspace) -> Item:
+    stated = about.get("members")
+    members = [str(member) for member in stated] if isinstance(stated, list) else []
+    topic = _object(about, "topic").get("value") or _object(about, "purpose").get("value")
+    named = [workspace.users.get(member, member) for member in members]
+    return Item([conversation.row(topic=topic, members=named)])
+
+
+def _object(about: Json, name: str) -> Json:
+    """A member that is an object; none where it is anything else."""
+    found = about.get(name)
+    return found if isinstance(found, dict) else {}
 
 
 def _users(entries: Entries) -> dict[str, str]:
     names = {}
     for user in _list(entries, "users.json"):
-        profile = user.get("profile") or {}
-        names[user["id"]] = (
+        profile = _object(user, "profile")
+        names[user["id"]] = str(
             profile.get("display_name")
             or profile.get("real_name")
             or user.get("name")
@@ -78,7 +89,7 @@ def _conversations(entries: Entries) -> dict[str, tuple[rows.Conversation, Json]
     found = {}
     for file, kind in _LISTS.items():
         for about in _list(entries, file):
-            name = about.get("name") or about["id"]
+            name = str(about.get("name") or about["id"])
             conversation = rows.Conversation(
                 id=f"s_{about['id']}", name=name, service=SERVICE, kind=kind
             )
@@ -89,14 +100,22 @@ def _conversations(entries: Entries) -> dict[str, tuple[rows.Conversation, Json]
 
 def _list(entries: Entries, name: str) -> list[Json]:
     """What a list of the export holds; nothing where it cannot be read, for the days are the point."""
-    for entry in entries:
-        if entry.path.name == name:
-            try:
-                listed = orjson.loads(entry.read(most=FILE_BYTES))
-            except (UnreadableError, orjson.JSONDecodeError):
-                return []
-            return [each for each in listed if isinstance(each, dict) and "id" in each]
-    return []
+    listed: list[Json] = []
+    with contextlib.suppress(UnreadableError):
+        for entry in entries:
+            if entry.path.name == name:
+                listed += [about for about, _ in _items(entry) if isinstance(about, dict)]
+    return [about for about in listed if isinstance(about.get("id"), str)]
+
+
+def _items(entry: Entry) -> Iterator[tuple[Any, int]]:
+    """Each of a list, with its size."""
+    with entry.open() as stream:
+        at = 0
+        for _, event, value in walk(stream, is_item="item".__eq__):
+            if event == ITEM:
+                size, at = max(0, stream.tell() - at), max(at, stream.tell())
+                yield value, size
 
 
 def _day(entry: Entry, *, workspace: Workspace) -> Pieces:
@@ -105,16 +124,12 @@ def _day(entry: Entry, *, workspace: Workspace) -> Pieces:
     conversation = known[0] if known else rows.Conversation(
         id=rows.conversation_id(SERVICE, folder), name=folder, service=SERVICE, kind="channel"
     )  # fmt: skip
-    try:
-        listed = orjson.loads(entry.read(most=FILE_BYTES))
-    except orjson.JSONDecodeError as error:
-        raise UnreadableError(Code.MALFORMED, detail=error.msg) from error
-    if not isinstance(listed, list):
-        raise UnreadableError(Code.MALFORMED)
-    size = entry.size // max(1, len(listed))
-    for number, said in enumerate(listed, 1):
+    number = 0
+    for number, (said, size) in enumerate(_items(entry), 1):
         make = partial(_message, said, conversation, workspace)
         yield Piece(entry.name, f"message {number:,}", size, make)
+    if not number and entry.head.lstrip()[:1] != b"[":
+        raise UnreadableError(Code.MALFORMED)
 
 
 def _message(said: Any, conversation: rows.Conversation, workspace: Workspace) -> Item:
@@ -135,17 +150,20 @@ def _message(said: Any, conversation: rows.Conversation, workspace: Workspace) -
         sent_at=sent_at,
         author=_author(said, workspace),
         author_id=author_id,
-        edited_at=rows.moment((said.get("edited") or {}).get("ts")),
+        edited_at=rows.moment(_object(said, "edited").get("ts")),
         kind=said.get("subtype") or "message",
         thread_id=f"{conversation.id}.{thread}" if thread else None,
         reply_to=f"{conversation.id}.{thread}" if thread and thread != said["ts"] else None,
-        reactions=[f"{each['name']} {each.get('count', 1)}" for each in said.get("reactions", [])],
+        reactions=[
+            f"{each.get('name')} {each.get('count', 1)}"
+            for each in rows.objects(said.get("reactions"))
+        ],
         sent=[
             rows.Sent(
                 name=file.get("name") or "", media_type=file.get("mimetype"), size=file.get("size")
             )
-            for file in said.get("files", [])
-            if isinstance(file, dict) and file.get("mode") != "tombstone"
+            for file in rows.objects(said.get("files"))
+            if file.get("mode") != "tombstone"
         ],
     )
     return item
@@ -153,19 +171,17 @@ def _message(said: Any, conversation: rows.Conversation, workspace: Workspace) -
 
 def _author(said: Json, workspace: Workspace) -> str | None:
     user = said.get("user")
-    named = (said.get("user_profile") or {}).get("real_name") or said.get("username")
+    named = _object(said, "user_profile").get("real_name") or said.get("username")
     return workspace.users.get(str(user)) or named or user
 
 
 def _text(said: Json, workspace: Workspace) -> str:
-    texts = [said.get("text") or ""]
-    texts += [
-        part
-        for attached in said.get("attachments", [])
-        for part in (attached.get("title"), attached.get("text") or attached.get("fallback"))
-        if part
-    ]
-    return html.unescape(_REFERENCE.sub(partial(_shown, workspace), "\n".join(texts)))
+    texts = [said.get("text")]
+    for attached in rows.objects(said.get("attachments")):
+        texts += [attached.get("title"), attached.get("text") or attached.get("fallback")]
+    return html.unescape(
+        _REFERENCE.sub(partial(_shown, workspace), "\n".join(map(str, filter(None, texts))))
+    )
 
 
 def _shown(workspace: Workspace, found: re.Match[str]) -> str:

@@ -7,18 +7,19 @@ from decimal import Decimal
 from functools import partial
 from typing import IO, Any
 
-import ijson
-
 from evidence.importing.chat import rows
 from evidence.importing.codes import Code
 from evidence.importing.exports import Entry, each
 from evidence.importing.items import Item, Piece, Pieces, UnreadableError
+from evidence.importing.json_items import ITEM, walk
 from evidence.importing.kinds import Entries, Kind
 from evidence.importing.options import Options
+from evidence.importing.texts import one_line, storable
 
 SERVICE = "telegram"
 _MEDIA_FOLDERS = ("photos", "files", "video_files", "voice_messages", "round_video_messages",
                   "stickers", "video_messages")  # fmt: skip
+_FACTS = ("name", "type", "id")
 _OURS = re.compile(rb'"(?:messages|chats|about)"\s*:')
 
 
@@ -29,11 +30,12 @@ class Chat:
     facts: dict[str, Any] = field(default_factory=dict)
 
     def conversation(self) -> rows.Conversation:
-        name = self.facts.get("name") or self.facts.get("type") or "Chat"
+        stated_name = self.facts.get("name") or self.facts.get("type")
+        name = one_line(storable(str(stated_name or ""))) or "Chat"
         stated = self.facts.get("id")
         return rows.Conversation(
-            id=f"t_{stated}" if stated else rows.conversation_id(SERVICE, str(name)),
-            name=str(name),
+            id=f"t_{stated}" if stated else rows.conversation_id(SERVICE, name),
+            name=name,
             service=SERVICE,
             kind=str(self.facts.get("type") or "chat").replace("_", " "),
         )
@@ -79,7 +81,8 @@ def _result(entry: Entry, *, media: dict[str, Entry]) -> Pieces:
                 yield Piece(entry.name, chat.conversation().name, 0, partial(Item, [row]))
                 continue
             size, at = max(0, stream.tell() - at), max(at, stream.tell())
-            place = f"{chat.conversation().name}, message {said.get('id')}"
+            named = said.get("id") if isinstance(said, dict) else ""
+            place = f"{chat.conversation().name}, message {named}"
             make = partial(_message, said, chat.conversation(), entry, media)
             yield Piece(entry.name, place, size, make)
 
@@ -87,34 +90,23 @@ def _result(entry: Entry, *, media: dict[str, Entry]) -> Pieces:
 def _messages(stream: IO[bytes]) -> Iterator[tuple[Chat, dict[str, Any] | None]]:
     """Each chat once, then its messages, without ever holding more than one of them."""
     chat, announced = Chat(), False
-    builder: ijson.ObjectBuilder | None = None
-    inside = ""
-    try:
-        for prefix, event, value in ijson.parse(stream):
-            if builder is not None:
-                builder.event(event, value)
-                if prefix == inside and event == "end_map":
-                    yield chat, builder.value
-                    builder = None
-            elif event == "start_map" and prefix.endswith("messages.item"):
-                if not announced:
-                    yield chat, None
-                    announced = True
-                builder, inside = ijson.ObjectBuilder(), prefix
-                builder.event(event, value)
-            elif event == "start_map" and prefix.endswith("list.item"):
-                chat, announced = Chat(), False
-            elif event in ("string", "number"):
-                chat.facts.setdefault(prefix.rpartition(".")[2], value)
-    except ijson.JSONError as error:
-        raise UnreadableError(Code.DAMAGED, detail=str(error)[:80]) from error
+    for prefix, event, value in walk(stream, is_item=lambda at: at.endswith("messages.item")):
+        if event == ITEM:
+            if not announced:
+                yield chat, None
+                announced = True
+            yield chat, value
+        elif event == "start_map" and prefix.endswith("list.item"):
+            chat, announced = Chat(), False
+        elif event in ("string", "number") and (name := prefix.rpartition(".")[2]) in _FACTS:
+            chat.facts.setdefault(name, value)
 
 
 def _message(
     said: dict[str, Any], conversation: rows.Conversation, entry: Entry, media: dict[str, Entry]
 ) -> Item:
     item = Item()
-    if "id" not in said:
+    if not isinstance(said, dict) or "id" not in said:
         raise UnreadableError(Code.NO_IDENTITY)
     sent_at = rows.moment(said.get("date_unixtime"))
     if sent_at is None:
@@ -134,7 +126,7 @@ def _message(
         reply_to=f"{conversation.id}.{reply}" if reply else None,
         reactions=[
             f"{each.get('emoji') or each.get('type')} {each.get('count', 1)}"
-            for each in said.get("reactions", [])
+            for each in rows.objects(said.get("reactions"))
         ],
         sent=_sent(said, entry, media, item),
     )

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 from evidence.importing.mail.mime import Part
-from evidence.importing.texts import decoded, of_html
+from evidence.importing.texts import beginning, decoded, of_html
 
 _ALTERNATIVE = "multipart/alternative"
 _SHOWN = ("text/plain", "text/html", "text/enriched")
@@ -59,7 +59,7 @@ def _is_file(part: Part) -> bool:
 
 
 def _text(part: Part) -> tuple[str, bool]:
-    text = decoded(part.content, part.charset).replace("\r\n", "\n").strip()
+    text = decoded(beginning(part.content), part.charset).replace("\r\n", "\n").strip()
     # Some programs put their HTML under the wrong name.
     if part.media_type == "text/html" or text[:15].lower().startswith(("<!doctype html", "<html")):
         return of_html(text), True

@@ -1,16 +1,19 @@
 """The header of a mail or of a part of it, however badly written."""
 
 import binascii
+import io
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
 from email.message import Message
 from email.utils import collapse_rfc2231_value, getaddresses, parsedate_tz
+from itertools import islice
 
 from evidence.importing.texts import decoded, one_line, storable
 
 HEADER_BYTES = 4 * 1024 * 1024
 """Of a block of headers so much is read."""
+FIELDS_MOST = 5_000
 VALUE_CHARS = 64 * 1024
 ADDRESSES_MOST = 500
 
@@ -24,7 +27,7 @@ class Headers:
 
     def __init__(self, block: bytes) -> None:
         self._values: dict[str, str] = {}
-        for name, value in _fields(block[:HEADER_BYTES]):
+        for name, value in islice(_fields(block[:HEADER_BYTES]), FIELDS_MOST):
             self._values.setdefault(name, value)
 
     def raw(self, name: str) -> str:
@@ -37,7 +40,10 @@ class Headers:
     def addresses(self, name: str) -> list[tuple[str, str]]:
         """(name, address) of each; names decoded after the list is taken apart, for they may hold
         commas."""
-        found = getaddresses([self.raw(name)])[:ADDRESSES_MOST]
+        try:
+            found = getaddresses([self.raw(name)])[:ADDRESSES_MOST]
+        except RecursionError:  # comments within comments
+            found = []
         return [
             (one_line(unencoded(who)), one_line(address, most=320))
             for who, address in found
@@ -66,8 +72,8 @@ class Headers:
 def _fields(block: bytes) -> Iterator[tuple[str, str]]:
     """Names and values, continued lines joined. Lines that are neither are passed over."""
     name, parts = "", list[bytes]()
-    for line in block.split(b"\n"):
-        line = line.rstrip(b"\r")
+    for line in io.BytesIO(block):
+        line = line.rstrip(b"\r\n")
         if line[:1] in (b" ", b"\t"):
             parts.append(line)
             continue

@@ -20,7 +20,8 @@ PARTS_MOST = 1_000
 @dataclass
 class Part:
     """``raw`` is the whole mail, ``start`` and ``end`` where this part's content stands in it.
-    ``cut_short``: parts below it are not looked at."""
+    ``cut_short``: parts below it are not looked at. ``outlook_text`` is found when the files that
+    Outlook wrapped up in it are."""
 
     raw: bytes
     headers: Headers
@@ -29,6 +30,7 @@ class Part:
     depth: int
     children: list["Part"] = field(default_factory=list)
     cut_short: bool = False
+    outlook_text: str = ""
 
     @cached_property
     def media_type(self) -> str:

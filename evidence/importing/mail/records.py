@@ -43,7 +43,7 @@ def read_mail(raw: bytes, envelope: Envelope) -> Item:
     if body.cut_short:
         item.remark(Code.NESTED_TOO_DEEPLY)
     attached = list(_attachments(body, key=key, sent_at=sent_at, item=item))
-    outlook = _outlook_text(body) if not text else ""
+    outlook = "" if text else next(filter(None, (part.outlook_text for part in body.files)), "")
     item.rows.append(
         Row(
             "messages",
@@ -176,6 +176,7 @@ def _unpacked(part: Part) -> Iterable[tuple[str | None, bytes, str, str | None]]
     if winmail.is_winmail(part.media_type, name):
         found = winmail.inside(content)
         if found is not None:
+            part.outlook_text = cut(storable(found.body))[0]
             for inner, data in found.files:
                 yield inner or None, data, files.media_type_of(inner), None
             return
@@ -189,13 +190,3 @@ def _mail_text(content: bytes) -> str:
     root = parse(content)
     said = (root.headers.text("subject"), root.headers.text("from"), body_of(root).text)
     return cut(storable("\n\n".join(filter(None, said))))[0]
-
-
-def _outlook_text(body: Body) -> str:
-    """The text of a mail that is nothing but a winmail.dat."""
-    for part in body.files:
-        if winmail.is_winmail(part.media_type, part.filename):
-            found = winmail.inside(part.content)
-            if found is not None and found.body:
-                return cut(storable(found.body))[0]
-    return ""

@@ -1,15 +1,9 @@
 """The files inside a winmail.dat, which Outlook puts around what it sends (TNEF)."""
 
-import logging
-from collections.abc import Iterator
 from typing import NamedTuple
 
-from tnefparse import TNEF
-
-from evidence.importing.texts import decoded, of_html, one_line
-
-# It would speak of each attachment in the server's log.
-logging.getLogger("tnefparse").setLevel(logging.CRITICAL)
+from evidence.importing import apart
+from evidence.importing.texts import beginning, decoded, of_html, one_line, storable
 
 MEDIA_TYPE = "application/ms-tnef"
 
@@ -29,22 +23,11 @@ def is_winmail(media_type: str, filename: str | None) -> bool:
 
 def inside(content: bytes) -> Inside | None:
     """None for what is no TNEF, or a damaged one."""
-    try:
-        parsed = TNEF(content, do_checksum=False)
-        return Inside(list(_files(parsed)), _body(parsed))
-    except Exception:  # noqa: BLE001 - the parser raises whatever it stumbles over
+    answer = apart.tnef(content)
+    if answer is None:
         return None
-
-
-def _files(parsed: TNEF) -> Iterator[tuple[str, bytes]]:
-    for each in parsed.attachments:
-        yield one_line(each.long_filename() or "", most=255), bytes(each.data or b"")
-
-
-def _body(parsed: TNEF) -> str:
-    plain, html = parsed.body, parsed.htmlbody
-    if plain:
-        return decoded(plain) if isinstance(plain, bytes) else str(plain)
-    if html:
-        return of_html(decoded(html) if isinstance(html, bytes) else str(html))
-    return ""
+    said, [*parts, text] = answer
+    body = decoded(beginning(text))
+    names = (one_line(storable(name), most=255) for name in said["names"])
+    files = list(zip(names, parts, strict=True))
+    return Inside(files, of_html(body) if said["body"] == "html" else body)

@@ -1,6 +1,6 @@
-"""The text of PDF files, read by another process: what is in them can take for ever, or all memory.
+"""PDF and TNEF, read by another process: what is in them can take for ever, or all memory.
 
-The process is started with the first PDF, serves one after the other, and is replaced when it
+The process is started with the first file, serves one after the other, and is replaced when it
 takes too long, runs out of the memory that it may have, or dies.
 """
 
@@ -9,12 +9,16 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import orjson
 
-SECONDS = 20
+SECONDS = {b"pdf": 20, b"tnef": 5}
 PDF_BYTES = 50 * 1024 * 1024
-_PROGRAM = Path(__file__).with_name("pdf_worker.py")
+_PROGRAM = Path(__file__).with_name("apart_worker.py")
+_TNEF = b"\x78\x9f\x3e\x22"
+
+Answer = tuple[dict[str, Any], list[bytes]]
 
 
 class _Worker:
@@ -22,16 +26,17 @@ class _Worker:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def read(self, content: bytes) -> tuple[str | None, int | None]:
+    def ask(self, kind: bytes, content: bytes) -> Answer | None:
+        """None where it did not come back."""
         with self._lock:
             process = self._running()
-            watch = threading.Timer(SECONDS, process.kill)
+            watch = threading.Timer(SECONDS[kind], process.kill)
             watch.start()
             try:
-                return _asked(process, content)
+                return _asked(process, kind, content)
             except (OSError, ValueError):
                 self._end()
-                return None, None
+                return None
             finally:
                 watch.cancel()
 
@@ -64,24 +69,35 @@ class _Worker:
         self._process = None
 
 
-def _asked(process: "subprocess.Popen[bytes]", content: bytes) -> tuple[str | None, int | None]:
+def _asked(process: "subprocess.Popen[bytes]", kind: bytes, content: bytes) -> Answer:
     if process.stdin is None or process.stdout is None:
         raise ValueError("no pipes")
-    process.stdin.write(b"%d\n" % len(content) + content)
+    process.stdin.write(b"%s %d\n" % (kind, len(content)))
+    process.stdin.write(content)
     process.stdin.flush()
-    answer = orjson.loads(process.stdout.readline())
-    return answer["text"], answer["pages"]
+    said = orjson.loads(process.stdout.readline())
+    return said, [process.stdout.read(size) for size in said["sizes"]]
 
 
 _worker = _Worker()
 atexit.register(_worker.end)
 
 
-def read(content: bytes) -> tuple[str | None, int | None]:
+def pdf(content: bytes) -> tuple[str | None, int | None]:
     """The text, None where there is none to be had, and the number of pages where it is known."""
     if len(content) > PDF_BYTES or b"%PDF" not in content[:1024]:
         return None, None
-    return _worker.read(content)
+    answer = _worker.ask(b"pdf", content)
+    return (None, None) if answer is None else (answer[0]["text"], answer[0]["pages"])
+
+
+def tnef(content: bytes) -> Answer | None:
+    """{"names", "body"} with the bytes of the files and then of the body, which is "plain", "html"
+    or None. None for what is no TNEF, or a damaged one."""
+    if not content.startswith(_TNEF):
+        return None
+    answer = _worker.ask(b"tnef", content)
+    return None if answer is None or answer[0]["names"] is None else answer
 
 
 def end() -> None:
