@@ -16,7 +16,7 @@ from pdpp_site.views import PAGE_HEADERS
 
 TITLES = {
     400: "This request cannot be read",
-    403: "This form has ended",
+    403: "This is refused",
     404: "Nothing is here",
     500: "Something went wrong",
     503: "Try again in a moment",

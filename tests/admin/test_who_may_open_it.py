@@ -90,7 +90,7 @@ def test_staff_cannot_even_sign_in(db: None) -> None:
 
     page = browser.press(form)
 
-    assert "Please enter the correct username and password" in page.text
+    assert "do not belong together" in page.text
     assert "_auth_user_id" not in browser.http.session
 
 

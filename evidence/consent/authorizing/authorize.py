@@ -23,6 +23,7 @@ from evidence.consent.owners_only import is_owner
 
 SEALED = "question"
 SALT = "pdpp/authorize"
+AGAIN = "Nothing was given. Start again from the program that sent you here."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -34,9 +35,9 @@ def authorize(request: HttpRequest) -> HttpResponse:
             return _answer(request, now)
         return _ask(request, now)
     except documents.NotFetchedError as error:
-        return told(request, "This client cannot be recognised", str(error), status=400)
+        return told(request, "This client cannot be recognised", f"{error} {AGAIN}", status=400)
     except UnanswerableError as error:
-        return told(request, "This request cannot be answered", str(error), status=400)
+        return told(request, "This request cannot be answered", f"{error} {AGAIN}", status=400)
     except RefusedError as error:
         return sent_back(error.location)
 
@@ -72,7 +73,7 @@ def _fetch(client_id: str, now: datetime) -> None:
 
 def _answer(request: HttpRequest, now: datetime) -> HttpResponse:
     if not is_owner(request.user):
-        return told(request, "You are not signed in", "Start again from the client.", status=403)
+        return told(request, "You are not signed in", AGAIN, status=403)
     question = questions.read(_unsealed(request), now=now)
     with transaction.atomic():
         match decided(request, question.asked(now)):

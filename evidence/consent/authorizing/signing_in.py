@@ -21,6 +21,10 @@ from evidence.consent.owners_only import fenced, is_owner, is_owners_account
 class OwnersForm(AdminAuthenticationForm):
     """Signs in only whom a page would let in, and nobody who has failed too often."""
 
+    error_messages = AdminAuthenticationForm.error_messages | {
+        "invalid_login": "This user name and this password do not belong together. Capital letters"
+        " and small ones are not the same."
+    }
     retry_after: int | None = None
 
     @override

@@ -1,0 +1,142 @@
+"""Each page of the owner, for whoever does not see it, has no mouse, or has long names on it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from selenium.webdriver import Chrome
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+
+from evidence.access.issuing import GrantRequest, issue, register_client
+from evidence.access.resolving import StreamRequest
+from evidence.models.connections import Connection
+from pdpp_site import setup_links
+from tests.browser.chromium import DESKTOP, PHONE, fill, press, resize, wait_for
+from tests.browser.test_owner import question, sign_in
+from tests.world import BANK, PERSONAL, World
+
+pytestmark = pytest.mark.long
+
+RULES = Path(__file__).with_name("rules.js").read_text()
+LOOKS = ((PHONE, "dark"), (DESKTOP, "light"))
+LONG, HOSTILE = "W" * 200, "مرحبا <b>bold</b> <script>alert(1)</script>"
+OWNERS = (
+    "/connect",
+    "/connect/doctor",
+    "/connected",
+    "/connected/pause?client={client}",
+    "/connected/narrow?grant={grant}",
+    "/admin/",
+    "/admin/evidence/grant/",
+    "/admin/evidence/grant/{grant}/change/",
+    "/admin/evidence/grant/add/",
+    "/admin/evidence/grant/add/?next=1&client=&new_client=x&connections={personal}",
+    "/admin/evidence/accesstoken/",
+    "/admin/evidence/client/{client}/change/",
+    "/admin/evidence/connection/",
+    "/admin/evidence/connection/{personal}/change/",
+    "/admin/evidence/importrun/",
+    "/admin/evidence/source/",
+    "/admin/evidence/connection/record/look-up/",
+    "/admin/evidence/connection/record/list/?connection={personal}&stream=messages",
+    "/admin/evidence/connection/record/?connection={personal}&stream=messages&key=m1",
+    "/admin/evidence/connection/record/who/?connection={personal}&stream=messages&key=m1",
+    "/admin/evidence/connection/erase/?of=stream&connection={personal}&stream=messages",
+    "/admin/evidence/connection/keep/?connection={personal}",
+    "/admin/evidence/connection/disclosures/",
+    "/admin/evidence/connection/refused/",
+    "/admin/evidence/connection/erasures/",
+    "/admin/auth/user/second-factor/",
+    "/admin/password_change/",
+)
+
+
+def faults(browser: Chrome) -> list[str]:
+    """Of the page that is open, at each size and in light and dark."""
+    found = []
+    for each in browser.find_elements(By.CSS_SELECTOR, "details:not([open])"):
+        browser.execute_script("arguments[0].open = true", each)
+    for size, scheme in LOOKS:
+        resize(browser, size)
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        path = browser.current_url.partition("//")[2].partition("/")[2]
+        said = browser.execute_script(RULES)
+        found += [f"/{path.partition('?')[0]} ({size[0]}, {scheme}): {each}" for each in said]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    resize(browser, DESKTOP)
+    return found
+
+
+@pytest.fixture
+def hostile(served: World) -> dict[str, str]:
+    """Names as long and as strange as they may be; the parts of the addresses in `OWNERS`."""
+    Connection.unscoped.filter(pk=PERSONAL).update(display_name=LONG)
+    Connection.unscoped.filter(pk=BANK).update(display_name=HOSTILE)
+    client = register_client(LONG, owner_id=served.owner_id, now=timezone.now())
+    wanted = GrantRequest(connection_ids=[PERSONAL], streams=[StreamRequest(name="messages")])
+    _, [grant] = issue([wanted], client=client, now=timezone.now())
+    return {"client": client.pk, "grant": grant.pk, "personal": PERSONAL}
+
+
+def test_whoever_is_not_signed_in_finds_no_fault(
+    served: World, live_server: Any, browser: Chrome
+) -> None:
+    link = f"{live_server.url}/set-up/{setup_links.make(timezone.now())}/"
+    found = []
+    for address in (f"{live_server.url}/", f"{live_server.url}/none", link):
+        browser.get(address)
+        found += faults(browser)
+    fill(browser, "username", "bob")
+    fill(browser, "password", "short")
+    fill(browser, "again", "short")
+    press(browser, "Save and sign in")
+    wait_for(browser, "too short")
+    found += faults(browser)
+    browser.get(f"{live_server.url}/connect")
+    fill(browser, "username", "alice")
+    fill(browser, "password", "wrong")
+    press(browser, "Sign in")
+    wait_for(browser, "do not belong together")
+    found += faults(browser)
+
+    assert found == []
+
+
+def test_the_owner_finds_no_fault_however_long_and_strange_names_are(
+    hostile: dict[str, str], live_server: Any, browser: Chrome
+) -> None:
+    browser.get(question(live_server))
+    sign_in(browser)
+    wait_for(browser, "Scribe asks")
+    for each in browser.find_elements(By.CSS_SELECTOR, ".connections label"):
+        browser.execute_script("arguments[0].click()", each)
+    wait_for(browser, "It will read")
+    found = faults(browser)
+    for path in OWNERS:
+        browser.get(live_server.url + path.format(**hostile))
+        assert "Nothing is here" not in browser.title, path
+        found += faults(browser)
+
+    assert found == []
+
+
+def test_the_keyboard_alone_leads_past_the_menu_to_the_answer_and_shows_where_it_is(
+    served: World, live_server: Any, browser: Chrome
+) -> None:
+    browser.get(question(live_server))
+    sign_in(browser)
+    wait_for(browser, "Scribe asks")
+    seen = []
+    for _ in range(40):
+        browser.switch_to.active_element.send_keys(Keys.TAB)
+        at = browser.switch_to.active_element
+        seen.append(at.text or at.get_attribute("name") or "")
+        assert at.value_of_css_property("outline-style") != "none", seen
+        if at.text == "Allow":
+            break
+
+    assert seen[0] == "To the content"
+    assert seen[-1] == "Allow"
