@@ -120,6 +120,23 @@ def test_a_document_that_does_not_hold_makes_no_client(
     assert not Registration.unscoped.filter(client_id=CLIENT).exists()
 
 
+@pytest.mark.parametrize("reads", [True, False])
+def test_a_server_without_the_internet_offers_to_read_no_documents(
+    asking: Asking, serve: Serve, settings: Settings, *, reads: bool
+) -> None:
+    """A host that could have come with its document registers then, as any other does."""
+    settings.PDPP_CLIENT_DOCUMENTS = reads
+    fetched = serve(DOCUMENT)
+
+    said = asking.program.get("/.well-known/oauth-authorization-server").json()
+    answer = asking.ask(client_id=CLIENT)
+
+    assert said["client_id_metadata_document_supported"] is reads
+    assert ("client_id_metadata_document" in said["pdpp_registration_modes_supported"]) is reads
+    assert (answer.status_code, fetched) == ((200, [CLIENT]) if reads else (400, []))
+    assert asking.tokens()["access_token"]
+
+
 def test_a_document_cannot_take_over_another_kind_of_client(asking: Asking, serve: Serve) -> None:
     Registration.unscoped.filter(client_id=asking.client_id).update(client_id=CLIENT)
     fetched = serve(DOCUMENT)

@@ -7,6 +7,7 @@ and gives up after five seconds or sixteen kilobytes.
 
 from datetime import datetime, timedelta
 
+from django.conf import settings
 from oauth2_provider.cimd import CIMDError
 from oauth2_provider.settings import oauth2_settings
 
@@ -36,6 +37,8 @@ def fetch(client_id: str, *, now: datetime) -> None:
 
     Raises ``NotFetchedError``. What had been read before is kept then, and goes on to be used.
     """
+    if not settings.PDPP_CLIENT_DOCUMENTS:
+        raise NotFetchedError("This server reads no documents of clients. Connect the client anew.")
     if len(client_id) > LONGEST_ID:
         raise NotFetchedError("The client's address is too long.")
     try:
@@ -46,7 +49,11 @@ def fetch(client_id: str, *, now: datetime) -> None:
             raise NotFetchedError("The client's document holds a secret, so it is none.")
         introduction = introductions.read({**said, "token_endpoint_auth_method": "none"})
     except CIMDError as error:
-        raise NotFetchedError(f"The client's document could not be read: {error}.") from None
+        raise NotFetchedError(
+            f"The client's document could not be read: {error}. Where this server has no way to the"
+            " internet, set PDPP_CLIENT_DOCUMENTS=false and connect the client anew: then it makes"
+            " itself known without a document."
+        ) from None
     except introductions.NotAcceptedError as error:
         raise NotFetchedError(f"The client's document does not hold: {error}") from None
     if "authorization_code" not in introduction.grant_types:

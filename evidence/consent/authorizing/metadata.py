@@ -10,6 +10,7 @@ from evidence.access.rights import DATA_ACCESS
 from evidence.consent.authorizing.resources import OFFLINE, SCOPE
 from evidence.consent.authorizing.server import DEVICE_GRANT
 
+DOCUMENTS = ["client_id_metadata_document"]
 METHODS = ["none", "client_secret_basic", "client_secret_post"]
 
 
@@ -24,6 +25,7 @@ def authorization_server(request: HttpRequest) -> JsonResponse:
 
 def document(issuer: str) -> dict[str, Any]:
     """The whole document."""
+    documents: bool = settings.PDPP_CLIENT_DOCUMENTS
     return {
         "issuer": issuer,
         "authorization_endpoint": f"{issuer}/oauth/authorize",
@@ -44,8 +46,8 @@ def document(issuer: str) -> dict[str, Any]:
         "introspection_endpoint_auth_methods_supported": ["client_secret_basic"],
         "authorization_details_types_supported": [DATA_ACCESS],
         "authorization_response_iss_parameter_supported": True,
-        "client_id_metadata_document_supported": True,
-        "pdpp_registration_modes_supported": ["dynamic", "client_id_metadata_document"],
+        "client_id_metadata_document_supported": documents,
+        "pdpp_registration_modes_supported": ["dynamic", *DOCUMENTS] if documents else ["dynamic"],
         "pdpp_pre_registered_public_clients": [],
         "pdpp_authorization_details_types_supported": [DATA_ACCESS],
         "pdpp_provider_connect_capabilities": ["cli_device_connect", "third_party_client_connect"],
