@@ -70,6 +70,7 @@ def test_what_the_paused_grant_does_not_show_or_shows_no_more_is_not_there(pause
     assert paused.get("/v1/streams/nothing/records", "dora").status == 404
     assert paused.get(TRANSACTIONS, "dora", connection_id="cin_nowhere").status == 404
     assert paused.get(TRANSACTIONS, "dora", connection_id=CHAT).status == 404
+    assert paused.get(TRANSACTIONS, "dora", connector_id="mail").status == 404
     assert paused.get(MESSAGES, "dora", connection_id=BANK).error["code"] == "grant_paused"
     Connection.unscoped.filter(pk=BANK).update(status="revoked")
     assert paused.get(TRANSACTIONS, "dora").status == 404

@@ -37,9 +37,12 @@ def seeded(seed: Mutant, *, root: Path) -> Fault:
     return Fault(seed.wrong, seed.path, line, wrong, (seed.by,))
 
 
-def deleted(paths: Iterable[str], *, root: Path) -> Iterator[Fault]:
-    """One fault for each line of the modules that can be taken away."""
-    for path in paths:
+def deleted(places: Iterable[str], *, root: Path) -> Iterator[Fault]:
+    """One fault for each line that can be taken away of the modules, or of `module:line`."""
+    for place in places:
+        path, _, only = place.partition(":")
         lines = (root / path).read_text().splitlines()
         for number, text in deletions("\n".join(lines) + "\n"):
+            if only not in ("", str(number)):
+                continue
             yield Fault(f"{path}:{number}  {lines[number - 1].strip()}", path, number, text)

@@ -17,15 +17,17 @@ class Reached:
     seconds: dict[str, float]
 
     def of(self, path: str, line: int, *, root: Path, before: Collection[str] = ()) -> list[str]:
-        """The tests to try, those of `before` first, the quickest next, as many as there is time
-        for; those of the whole module for its constants."""
+        """The tests to try, as many as there is time for: first those that reach what hangs on the
+        line, then those of `before`, then the quickest. Those of the whole module for its constants."""
         lines = self.tests.get(path, {})
-        found: set[str] = set()
-        for number in _lines_to_ask((root / path).read_text(), line):
-            found.update(lines.get(number, ()))
+        asked, inside = _lines_to_ask((root / path).read_text(), line)
+        found = {test for number in asked for test in lines.get(number, ())}
+        deeper = {test for number in inside for test in lines.get(number, ())}
         if not found:
             found = {test for tests in lines.values() for test in tests}
-        order = sorted(found, key=lambda test: (test not in before, self.seconds[test]))
+        order = sorted(
+            found, key=lambda test: (test not in deeper, test not in before, self.seconds[test])
+        )
         return list(self._first(order))
 
     def _first(self, tests: list[str]) -> Iterator[str]:
@@ -37,9 +39,9 @@ class Reached:
             yield test
 
 
-def _lines_to_ask(source: str, line: int) -> list[int]:
-    """Where the line's statement begins; for a constant, where the module mentions its name. None
-    for what a class is made of."""
+def _lines_to_ask(source: str, line: int) -> tuple[list[int], list[int]]:
+    """Where the line's statement begins, and the body that goes with its header; for a constant, where
+    the module mentions its name. None for what a class is made of."""
     tree = ast.parse(source)
     for node in tree.body:
         if isinstance(node, ast.Assign | ast.AnnAssign) and _holds(node, line):
@@ -49,11 +51,13 @@ def _lines_to_ask(source: str, line: int) -> list[int]:
                 each.lineno
                 for each in ast.walk(tree)
                 if isinstance(each, ast.Name) and each.id in names and not _holds(node, each.lineno)
-            ]
+            ], []
     inside = [node for node in ast.walk(tree) if isinstance(node, ast.stmt) and _holds(node, line)]
     if not any(isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) for node in inside):
-        return []  # whoever imported it first says nothing about who needs it
-    return [max(node.lineno for node in inside), line]
+        return [], []  # whoever imported it first says nothing about who needs it
+    innermost = max(inside, key=lambda node: node.lineno)
+    body = getattr(innermost, "body", [])
+    return [innermost.lineno, line], [each.lineno for each in body]
 
 
 def _holds(node: ast.stmt, line: int) -> bool:

@@ -12,10 +12,8 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from multiprocessing.synchronize import Lock
 from pathlib import Path
 from time import perf_counter
@@ -79,7 +77,7 @@ class Session:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """A test that fails without any fault proves nothing."""
         if report.failed:
-            self.failed.add(report.nodeid.partition("[")[0])
+            self.failed.add(report.nodeid)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self) -> None:
@@ -88,8 +86,8 @@ class Session:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        items = _by_function(session.items)
-        reached = self._reached(list(chain.from_iterable(items.values())))
+        items = {each.nodeid: each for each in session.items if not _commits(each)}
+        reached = self._reached(list(items.values()))
         database = _let_go()
         loaded = functions_loaded(self.root / "evidence")
         copies = [_copied(database, number) for number in range(AT_ONCE)]
@@ -111,7 +109,7 @@ class Session:
         self,
         faults: Sequence[Fault],
         *,
-        items: Mapping[str, Sequence[pytest.Item]],
+        items: Mapping[str, pytest.Item],
         reached: Reached,
         loaded: Loaded,
     ) -> None:
@@ -121,12 +119,12 @@ class Session:
                 self.sound.clear()
             before = self.killers.setdefault(fault.path, set())
             names = reached.of(fault.path, fault.line, root=self.root, before=before)
-            tests = {each.nodeid: each for name in names for each in items[name]}
-            answer = _in_a_fork(lambda: self._killer(loaded, fault, list(tests.values())))  # noqa: B023 - waited for
-            killed = answer in {*tests, TOO_LATE}
-            if answer in tests:
-                self._control(tests[answer], before=fault)
-                before.add(_function(tests[answer]))
+            tests = [items[name] for name in names]
+            answer = _in_a_fork(lambda: self._killer(loaded, fault, tests))  # noqa: B023 - waited for
+            killed = answer in {*names, TOO_LATE}
+            if answer in names:
+                self._control(items[answer], before=fault)
+                before.add(answer)
             told = {"path": fault.path, "line": fault.line, "killed": killed, "answer": answer}
             line = json.dumps(told | ({} if killed else {"tests": names}))
             with self.one_at_a_time:
@@ -134,12 +132,12 @@ class Session:
 
     def _reached(self, items: Sequence[pytest.Item]) -> Reached:
         """Run every test, each as a context of its own; its fixtures are part of it."""
-        seconds: dict[str, float] = defaultdict(float)
+        seconds: dict[str, float] = {}
         for item, following in _with_next(items):
-            self.coverage.switch_context(_function(item))
+            self.coverage.switch_context(item.nodeid)
             began = perf_counter()
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            seconds[_function(item)] += perf_counter() - began
+            seconds[item.nodeid] = perf_counter() - began
         self.coverage.stop()
         data = self.coverage.get_data()
         tests = {
@@ -199,19 +197,6 @@ def _failing(items: Sequence[pytest.Item]) -> str:
         if item.session.testsfailed:
             return item.nodeid
     return NONE
-
-
-def _by_function(items: Sequence[pytest.Item]) -> dict[str, list[pytest.Item]]:
-    """Each test with all of its parameters, but for those that leave something behind."""
-    found: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        if not _commits(item):
-            found.setdefault(_function(item), []).append(item)
-    return found
-
-
-def _function(item: pytest.Item) -> str:
-    return item.nodeid.partition("[")[0]
 
 
 def _commits(item: pytest.Item) -> bool:
