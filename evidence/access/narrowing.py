@@ -4,7 +4,7 @@ The tokens stay, for they stand for the package. What was bound to the old grant
 of a feed, has ended with it (design, section 4).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -19,6 +19,7 @@ from evidence.access.scope import Allowed, Everything, Only, StreamTerms, TimeRa
 from evidence.access.secrets import new_id
 from evidence.access.succession import hold_packages
 from evidence.access.terms import frozen
+from evidence.declarations.types import StreamDeclaration
 from evidence.models.declared import declared
 from evidence.models.grants import Grant
 from evidence.refusals import GrantRevoked, InvalidRequest
@@ -72,14 +73,16 @@ def _narrowed(
     known = declared([declaration_id])[declaration_id].declaration.streams
     held = {terms.name: terms for terms, _ in terms_of(old)}
     terms = [
-        _within(resolved(each, streams=known, connection_ids=ids), held.get(each.name))
+        _within(
+            resolved(each, streams=known, connection_ids=ids), held.get(each.name), known[each.name]
+        )
         for each in streams
     ]
     time_fields = {name: stream.consent_time_field for name, stream in known.items()}
     return frozen(terms, time_fields=time_fields)
 
 
-def _within(new: StreamTerms, old: StreamTerms | None) -> StreamTerms:
+def _within(new: StreamTerms, old: StreamTerms | None, stream: StreamDeclaration) -> StreamTerms:
     """``new`` with no more rights of use than ``old`` froze; raises where it would show more."""
     if old is None:
         raise InvalidRequest(message=f"{new.name!r} was not granted.", param="streams")
@@ -95,8 +98,8 @@ def _within(new: StreamTerms, old: StreamTerms | None) -> StreamTerms:
     mine = new.relations if not isinstance(new.relations, Everything) else ()
     return replace(
         new,
-        filters=_shared(new.filters, old.filters),
-        views=_shared(new.views, old.views),
+        filters=_shared(new.filters, old.filters, among=stream.fields),
+        views=_shared(new.views, old.views, among=stream.views),
         relations=tuple(each for each in mine if each in kept),
     )
 
@@ -117,7 +120,5 @@ def _is_during(new: TimeRange | None, old: TimeRange | None) -> bool:
     return after and before
 
 
-def _shared(new: Allowed, old: Allowed) -> Allowed:
-    if isinstance(new, Everything):
-        return old
-    return Only(frozenset(old.of(new.names)))
+def _shared(new: Allowed, old: Allowed, *, among: Iterable[str]) -> Only:
+    return Only(frozenset(each for each in among if new.allows(each) and old.allows(each)))

@@ -123,7 +123,6 @@ class VisibleRecords(VisibleStream):
             branch
             for group in self.groups
             for bucket in self._buckets(descending)
-            if not (bucket.present and after is not None and after.sort_key is None)
             for branch in _branches(
                 group, bucket, [*where, *_beyond(after, bucket, descending)], limit
             )

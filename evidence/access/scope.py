@@ -5,7 +5,7 @@ Nothing here reads a row. A ``Scope`` is built once per request from the bearer
 that an empty list can only ever mean nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -25,9 +25,6 @@ class Everything:
     def allows(self, name: str) -> bool:
         return True
 
-    def of(self, names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(names)
-
 
 @dataclass(frozen=True, slots=True)
 class Only:
@@ -37,9 +34,6 @@ class Only:
 
     def allows(self, name: str) -> bool:
         return name in self.names
-
-    def of(self, names: Iterable[str]) -> tuple[str, ...]:
-        return tuple(name for name in names if name in self.names)
 
 
 Allowed: TypeAlias = Everything | Only

@@ -32,6 +32,7 @@ def nina(world: World) -> World:
             streams=[allowed(), StreamRequest(name="threads")],
             purpose_code="https://purpose.example/tax",
             purpose_description="For the tax return",
+            access_mode="single_use",
             retention={"max_duration": "P30D", "on_expiry": "delete"},
             expires_at=LATER,
         ),

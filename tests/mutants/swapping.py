@@ -4,6 +4,7 @@ import ast
 import gc
 import inspect
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from functools import _lru_cache_wrapper
 from pathlib import Path
@@ -43,7 +44,8 @@ def swap(loaded: Loaded, *, file: Path, sound: str, faulty: str) -> None:
     if _decorators(before) != _decorators(after):
         raise NotSwappable("a function is decorated otherwise")
     changed = _changed(_functions(before), _functions(after))
-    old, new = (_codes(compile(text, str(file), "exec")) for text in (sound, faulty))
+    with warnings.catch_warnings(action="ignore"):  # what is wrong shows when it runs
+        old, new = (_codes(compile(text, str(file), "exec")) for text in (sound, faulty))
     if len(changed) != len(old) or len(old) != len(new):
         raise NotSwappable("functions come or go")
     if not any(changed):
