@@ -1,5 +1,6 @@
 """``GET /v1/streams/{stream}/records``."""
 
+from copy import deepcopy
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,7 +10,7 @@ from pytest_django import DjangoAssertNumQueries
 from evidence.access.issuing import GrantRequest, revoke_grant
 from evidence.access.resolving import StreamRequest
 from evidence.models.connections import Connection
-from tests.world import BANK, CHAT, LEDGER, NOW, PERSONAL, WORK, World
+from tests.world import BANK, CHAT, LEDGER, MAIL, NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"
 
@@ -263,6 +264,28 @@ def test_filters_narrow_by_declared_type(world: World) -> None:
     same_moment = world.get(LIST, filter__received_at="2026-01-10T10:00:00+01:00", **ask)
     assert same_moment.ids == ["m1"]
     assert world.get(LIST, filter__size_bytes="abc", **ask).status == 400
+
+
+def test_texts_have_an_order_and_times_need_no_column(world: World) -> None:
+    document = deepcopy(MAIL) | {"version": "2.0.0"}
+    messages = document["streams"][0]
+    messages["schema"]["properties"]["sent_at"] = {"type": "string", "format": "date-time"}
+    messages["query"]["range_filters"]["subject"] = ["gte"]
+    world.declare(document)
+    sent = "2026-02-01T00:00:00Z"
+    world.put(
+        (PERSONAL, "messages", {"id": "a", "subject": "zz", "sent_at": sent}),
+        (PERSONAL, "messages", {"id": "b", "subject": "Zz"}),
+    )
+    ask = {"who": "alice", "connection_id": PERSONAL}
+    assert world.get(LIST, filter__subject__gte="z", **ask).ids == ["a"]
+    assert world.get(LIST, filter__sent_at=sent, **ask).ids == ["a"]
+    refused = world.get(LIST, filter__received_at__like="2026", **ask).error
+    assert refused["message"] == (
+        "The field 'received_at' does not declare 'like'; it declares: gte, gt, lte, lt."
+    )
+    refused = world.get(LIST, filter__id__gte="a", **ask).error
+    assert refused["message"].endswith("it declares: none.")
 
 
 def test_a_filter_takes_numbers_that_no_record_can_hold(world: World) -> None:
