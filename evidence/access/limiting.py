@@ -13,7 +13,6 @@ from evidence.access.succession import hold_latest
 from evidence.models.grants import Grant
 from evidence.models.quotas import Quota, Tripwire, Watch
 
-MEASURES = tuple(Quota.Measure.values)
 Limits: TypeAlias = Mapping[tuple[str, str], int]
 """(measure, period) -> the most; what is missing has no limit."""
 
