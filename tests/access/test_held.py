@@ -88,3 +88,15 @@ def test_a_superseded_grant_counts_no_more(eve: World) -> None:
     assert states(eve, "charlie") == [State.SUPERSEDED]
     assert token_state(eve, "charlie") == State.REVOKED
     assert eve.get(TRANSACTIONS, "charlie").error["code"] == "grant_revoked"
+
+
+def test_a_token_is_paused_with_the_last_grant_that_is_not(eve: World) -> None:
+    lasting = Grant.unscoped.filter(pk=eve.grants["eve"][1].pk)
+    lasting.update(paused_at=timezone.now())
+
+    assert states(eve, "eve") == [State.EXPIRED, State.PAUSED]
+    assert token_state(eve, "eve") == State.PAUSED
+    assert eve.get(TRANSACTIONS, "eve").error["code"] == "grant_paused"
+
+    lasting.update(paused_at=None)
+    assert token_state(eve, "eve") == State.ACTIVE

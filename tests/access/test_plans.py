@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from evidence.access import changed_rows, children
+from evidence.access import changed_rows, children, rows
 from evidence.access.issuing import GrantRequest
 from evidence.access.resolving import StreamRequest
 from evidence.access.statements import Fragment
@@ -74,6 +74,15 @@ def _rows(node: dict[str, Any]) -> Iterator[float]:
         yield read * node["Actual Loops"]
     for inner in node.get("Plans", []):
         yield from _rows(inner)
+
+
+def test_a_page_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
+    counts = touched(rows)
+    asked = {"connection_id": PERSONAL, "limit": 20}
+    first = mailbox.get(LIST, "dora", **asked)
+    second = mailbox.get(LIST, "dora", cursor=first.body["next_cursor"], **asked)
+    assert len({*first.ids, *second.ids}) == 2 * 20
+    assert max(counts) <= 2 * 21
 
 
 def test_a_feed_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
