@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 import orjson
-from django.conf import settings
 from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -29,8 +28,8 @@ from typing_extensions import override
 from evidence.access.charging import charge_call, concerned, refuse_used_up
 from evidence.access.gate import Gate
 from evidence.access.scope import GrantTerms, Scope, TokenKind
-from evidence.access.tokens import authenticate
 from evidence.api import errors
+from evidence.api.bearers import BearerAuthentication
 from evidence.api.disclosing import shown
 from evidence.api.noting import note_refused, note_unlet
 from evidence.api.params import Parameters
@@ -52,42 +51,8 @@ WITHHELD = Counter("pdpp_answers_withheld", "Answers that could not be written t
 
 READS = frozenset({"GET", "HEAD"})
 PDPP_VERSION = "2026-04-06"
-RESOURCE = "/v1"
-METADATA_PATH = "/.well-known/oauth-protected-resource"
 _WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
-
-
-class BearerAuthentication(BaseAuthentication):
-    """``Authorization: Bearer …`` or, in this process only, a scope already authenticated."""
-
-    @override
-    def authenticate(self, request: Request) -> tuple[None, Scope]:
-        handed_over = getattr(request._request, "pdpp_scope", None)  # noqa: SLF001 - DRF's own name
-        if isinstance(handed_over, Scope):
-            return None, handed_over
-        scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
-        if scheme != "Bearer" or not bearer:
-            raise AuthenticationRequired(
-                resource_metadata=metadata_url(),
-                next_step="Read the metadata document, then obtain a scoped grant.",
-            )
-        try:
-            return None, authenticate(bearer, resource=RESOURCE, now=timezone.now())
-        except AuthenticationRequired as refusal:
-            refusal.extra |= {
-                "resource_metadata": metadata_url(),
-                "next_step": "Obtain a new token for this resource.",
-            }
-            raise
-
-    @override
-    def authenticate_header(self, request: Request) -> str:
-        return f'Bearer resource_metadata="{metadata_url()}"'
-
-
-def metadata_url() -> str:
-    return f"{settings.PDPP_PUBLIC_URL}{METADATA_PATH}"
 
 
 class PublicView(APIView):

@@ -71,11 +71,13 @@ def target(
     return Target(kind, wanted, None, owner_id, languages, labelled_by_owner=name is not None)
 
 
+@transaction.atomic
 def made(wanted: Target, *, now: datetime) -> str:
     """The id of the target's connection, made where there is none, under the declaration that
-    this version of the importer brings."""
-    declare(wanted.kind.declaration, owner_id=wanted.owner_id, now=now)
-    return wanted.connection_id or connect(
+    this version of the importer brings. Two that begin at once make one."""
+    declare(wanted.kind.declaration, owner_id=wanted.owner_id, now=now)  # which holds the source
+    known = wanted if wanted.connection_id else _looked_for_again(wanted)
+    return known.connection_id or connect(
         wanted.kind.connector_key,
         display_name=wanted.name,
         owner_id=wanted.owner_id,
@@ -83,6 +85,10 @@ def made(wanted: Target, *, now: datetime) -> str:
         labelled_by_owner=wanted.labelled_by_owner,
         now=now,
     )
+
+
+def _looked_for_again(wanted: Target) -> Target:
+    return target(wanted.kind, name=wanted.name, owner_id=wanted.owner_id)
 
 
 def begin(

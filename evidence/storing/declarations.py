@@ -115,7 +115,8 @@ def _hold_source(declaration: Declaration, owner_id: str) -> Source:
         raise _invalid(
             FaultCode.INVALID_MEMBER_VALUE, "$.connector_key", "Another source has this key."
         )
-    held = Source.unscoped.select_for_update(of=("self",)).select_related("current_declaration")
+    # A declaration that is joined is the one of before the lock, or none.
+    held = Source.unscoped.select_for_update()
     source, _ = held.get_or_create(
         owner_id=owner_id,
         source_id=declaration.source_id,

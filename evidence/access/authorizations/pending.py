@@ -70,8 +70,8 @@ def by_handle(kind: PendingRequest.Kind, handle: str) -> PendingRequest | None:
 
 def by_handle_for_update(kind: PendingRequest.Kind, handle: str) -> PendingRequest | None:
     """The same, which nobody else can change until the transaction ends."""
-    rows = PendingRequest.unscoped.select_for_update(of=("self",))
-    held = rows.select_related("registration", "package")
+    # A package that is joined is the one of before the lock: none, where the owner answers meanwhile.
+    held = PendingRequest.unscoped.select_for_update()
     return held.filter(kind=kind, handle=_handle(kind, handle)).first()
 
 

@@ -1,0 +1,46 @@
+"""Who asks, as the framework wants to be told."""
+
+from django.conf import settings
+from django.utils import timezone
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+from typing_extensions import override
+
+from evidence.access.scope import Scope
+from evidence.access.tokens import authenticate
+from evidence.refusals import AuthenticationRequired
+
+RESOURCE = "/v1"
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+
+
+class BearerAuthentication(BaseAuthentication):
+    """``Authorization: Bearer …`` or, in this process only, a scope already authenticated."""
+
+    @override
+    def authenticate(self, request: Request) -> tuple[None, Scope]:
+        handed_over = getattr(request._request, "pdpp_scope", None)  # noqa: SLF001 - DRF's own name
+        if isinstance(handed_over, Scope):
+            return None, handed_over
+        scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
+        if scheme != "Bearer" or not bearer:
+            raise AuthenticationRequired(
+                resource_metadata=metadata_url(),
+                next_step="Read the metadata document, then obtain a scoped grant.",
+            )
+        try:
+            return None, authenticate(bearer, resource=RESOURCE, now=timezone.now())
+        except AuthenticationRequired as refusal:
+            refusal.extra |= {
+                "resource_metadata": metadata_url(),
+                "next_step": "Obtain a new token for this resource.",
+            }
+            raise
+
+    @override
+    def authenticate_header(self, request: Request) -> str:
+        return f'Bearer resource_metadata="{metadata_url()}"'
+
+
+def metadata_url() -> str:
+    return f"{settings.PDPP_PUBLIC_URL}{METADATA_PATH}"
