@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 from datetime import date
-from itertools import pairwise
+from itertools import groupby, islice, pairwise
 from typing import NamedTuple
 
 from evidence.importing.options import ChoiceNeeded
@@ -11,6 +11,7 @@ from evidence.importing.options import ChoiceNeeded
 NUMBERS = re.compile(r"(\d{1,4})\s*[./'-]\s*(\d{1,2})\s*[./'-]\s*(\d{1,4})(?:\D|$)")
 COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})(?:\D|$)")
 EVIDENCE_LINES = 3
+DAYS_MOST = 200_000
 _PLACES = {"dmy": (2, 1, 0), "mdy": (2, 0, 1), "ymd": (0, 1, 2)}
 
 
@@ -49,7 +50,8 @@ def order_of(
     or once in twenty. A year of two digits stands in front only where nothing else fits. ``years`` are those that can be; where the export ``ascends``, an order in which it
     would not is out. Raises ``ChoiceNeeded`` with lines that leave it open.
     """
-    triples = [found for text in texts if (found := triple(text))]
+    found_in_order = (found for text in texts if (found := triple(text)))
+    triples = [each for each, _ in islice(groupby(found_in_order), DAYS_MOST)]
     if not triples:
         return chosen or "ymd"
     if all(len(each.numbers[0]) == 4 for each in triples):

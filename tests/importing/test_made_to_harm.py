@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 
 from evidence.importing import apart, exports, files
+from evidence.importing.calendars.blocks import blocks
+from evidence.importing.calendars.events import ICALENDAR
 from evidence.importing.codes import Code
 from evidence.importing.exports import open_export
 from evidence.importing.items import Item, Remark
+from evidence.importing.options import Options
 from evidence.importing.texts import of_html
 from evidence.models.imports import ImportRun
 from tests.importing.importing import latest, one, read_all, receipts, records, run
@@ -352,3 +355,142 @@ def test_a_file_that_its_reader_stumbles_over_takes_no_other_with_it(
     assert receipts() == {("unreadable", "a.ofx")}
     assert [each["amount"] for each in records("transactions")] == [2]
     assert latest().status == ImportRun.Status.FINISHED
+
+
+def calendar(*events: str) -> str:
+    """Events of a property each line; their UIDs are their numbers."""
+    told = (
+        f"BEGIN:VEVENT\nUID:{number}\nSUMMARY:e{number}\n{event}\nEND:VEVENT\n"
+        for number, event in enumerate(events)
+    )
+    return f"BEGIN:VCALENDAR\n{''.join(told)}END:VCALENDAR\n"
+
+
+HARMFUL_EVENTS = {
+    "DTSTART:20260106T000000Z\nRRULE:FREQ=DAILY;BYWEEKNO=53;BYMONTH=6": "bad_recurrence",
+    "DTSTART:20150106T000000Z" + "\nRRULE:FREQ=DAILY" * 300: "bad_recurrence",
+    "DTSTART:20150106T000000Z\nRRULE:FREQ=YEARLY;BYHOUR=0,1,2,3,4,5;BYSECOND="
+    + ",".join(map(str, range(60))): "bad_recurrence",
+    "DTSTART:00010101T000000": "bad_date",
+    "DTSTART;TZID=America/New_York:99991231T235959": "bad_date",
+    "DTSTART:20260101T000000Z\nDURATION:P999999999D": "bad_date",
+    "DTSTART:20260101T000000Z\nDTEND:99981231T235959Z": "bad_date",
+    "DTSTART:20260101T000000Z\n" + "X:1\n" * 20_001: "too_large",
+}
+
+
+def test_calendars_made_to_harm_cost_little_and_lose_nothing_else(tmp_path: Path) -> None:
+    fine = "DTSTART:20260101T000000Z\nEXDATE:99991231T235959Z\nRRULE:FREQ=DAILY;COUNT=2"
+    zone = f"DTSTART;TZID={'a/' * 20}b:20260101T000000"
+    path = put(tmp_path / "a.ics", calendar(*HARMFUL_EVENTS, fine, zone))
+
+    said = imported(path)
+
+    assert sorted(code for code, _ in said) == sorted(
+        [*HARMFUL_EVENTS.values(), "unknown_time_zone"]
+    )
+    assert len([each for each in records("events") if each["title"] == "e8"]) == 2
+    assert {each["title"] for each in records("events")} == {f"e{n}" for n in (*range(7), 8, 9)}
+
+
+def test_a_long_text_is_not_repeated_without_end(tmp_path: Path) -> None:
+    event = "DTSTART:20150101T000000Z\nRRULE:FREQ=DAILY\nDESCRIPTION:" + "x" * 900_000
+    path = put(tmp_path / "a.ics", calendar(event))
+    (piece,) = ICALENDAR.read(open_export(path).entries, Options())
+
+    with little_memory(30_000_000):
+        item = piece.make()
+
+    assert len(item.rows) == 149
+    assert [each.code for each in item.remarks] == ["too_many_occurrences"]
+
+
+@pytest.mark.parametrize("name", ["VEVENT", "VCARD"])
+def test_entries_that_only_begin_are_cut_apart_in_one_pass(name: str) -> None:
+    found = list(blocks(b"BEGIN:%b\nX:1\n" % name.encode() * 40_000, names=frozenset({name})))
+
+    assert len(found) == 40_000
+    assert found[-1].line == 79_999
+
+
+def test_a_picture_loses_no_contact(tmp_path: Path) -> None:
+    picture = "\n ".join(["A" * 70] * 30_000)
+    path = put(
+        tmp_path / "a.vcf",
+        f"BEGIN:VCARD\nFN:Eva\nPHOTO;ENCODING=b:{picture}\nEMAIL:eva@b.example\nEND:VCARD\n"
+        "BEGIN:VCARD\nFN:Next\nEND:VCARD\n",
+    )
+
+    assert imported(path) == set()
+
+    assert one("contacts", name="Eva")["emails"] == ["eva@b.example"]
+    assert one("contacts", name="Next")
+
+
+def test_a_quote_that_never_ends_takes_no_other_booking_with_it(tmp_path: Path) -> None:
+    rows = "".join(f"2026-01-{n % 28 + 1:02},{n},x\n" for n in range(200))
+    path = put(
+        tmp_path / "a.csv", f'date,amount,memo\n2026-01-05,-7,"never\n{rows}2026-01-06,-8,"at\n'
+    )
+
+    assert imported(path) == set()
+
+    assert len(records("transactions")) == 202
+    assert one("transactions", amount=-7)["memo"] == "never"
+    assert one("transactions", amount=-8)["memo"] == "at"
+
+
+def test_a_quoted_text_may_have_lines_of_its_own(tmp_path: Path) -> None:
+    put(tmp_path / "a.csv", 'date,amount,memo\n2026-01-05,-7,"one\n""two"""\n2026-01-06,-8,x')
+
+    run(tmp_path / "a.csv")
+
+    assert one("transactions", amount=-7)["memo"] == 'one "two"'
+    assert one("transactions", amount=-8)["memo"] == "x"
+
+
+@pytest.mark.parametrize(
+    "amount", ["1e5", "1.5E-3", "1E+400", "NaN", "Infinity", "=1+1", "9" * 500]
+)
+def test_what_is_no_amount_is_not_made_into_one(tmp_path: Path, amount: str) -> None:
+    put(tmp_path / "a.csv", f"date,amount,memo\n2026-01-05,1.50,x\n2026-01-06,{amount},y\n")
+
+    run(tmp_path / "a.csv")
+
+    assert [each["amount"] for each in records("transactions")] == [1.5]
+    assert receipts() == {("bad_amount", "line 3")}
+
+
+STEPS = '<Record type="HKQuantityTypeIdentifierStepCount" sourceName="My Watch" startDate="2026-01-05 08:30:00 +0100" endDate="2026-01-05 08:31:00 +0100" value="7"/>'
+
+
+@pytest.mark.parametrize(
+    ("more", "code"),
+    [
+        ("<!DOCTYPE[" * 20_000, "damaged"),
+        (STEPS.replace("My", "Watch" * 10_000).replace(" end", f" {'x' * 50_000}='' end").replace("7", "8"), None),
+        (f'<Record value="{"x" * 2_000_000}', "too_large"),
+        ("<Record>" + "<a/>" * 600_000, "too_large"),
+        ("<a>" * 200, "malformed"),
+    ],
+)  # fmt: skip
+def test_health_made_to_harm_costs_little(tmp_path: Path, more: str, code: str | None) -> None:
+    path = put(tmp_path / "export.xml", f"<HealthData>\n{STEPS}\n{more}</HealthData>")
+
+    with little_memory(12_000_000):
+        read_all(path)
+    run(path)
+
+    assert one("measurements", value=7)
+    assert {said for said, _ in receipts()} == ({code} if code else set())
+
+
+def test_a_message_of_very_many_lines_is_cut(tmp_path: Path) -> None:
+    chat = "05.01.26, 08:30 - A: hi\n14.01.26, 08:30 - A: ho\n" + "x\n" * 300_000
+    path = put(tmp_path / "WhatsApp Chat with A.txt", chat + "15.01.26, 08:30 - A: last\n")
+
+    run(path)
+
+    assert one("messages", text="last")
+    (long,) = (each for each in records("messages") if each["text"].startswith("ho"))
+    assert 200_000 < len(long["text"]) < 400_000

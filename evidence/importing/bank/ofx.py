@@ -19,7 +19,7 @@ from evidence.importing.options import Options
 from evidence.importing.repeated import Repeated
 from evidence.importing.texts import decoded
 
-FILE_BYTES = 128 * 1024 * 1024
+FILE_BYTES = 16 * 1024 * 1024
 _TAG = re.compile(r"<(/?)([A-Za-z0-9._]+)>([^<\r\n]*)")
 _CHARSET = re.compile(rb"CHARSET:\s*([\w-]+)|encoding=[\"']([\w-]+)", re.IGNORECASE)
 _ACCOUNTS = ("BANKACCTFROM", "CCACCTFROM", "INVACCTFROM")

@@ -1,5 +1,6 @@
 """QIF: lines that begin with a letter, a caret after each booking, and dates as the program liked."""
 
+import io
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -14,7 +15,7 @@ from evidence.importing.options import Options
 from evidence.importing.repeated import Repeated
 from evidence.importing.texts import decoded
 
-FILE_BYTES = 128 * 1024 * 1024
+FILE_BYTES = 16 * 1024 * 1024
 _TYPES = ("!type:bank", "!type:ccard", "!type:cash", "!type:oth a", "!type:oth l")
 
 Booking = tuple[str, int, dict[str, str]]
@@ -30,7 +31,7 @@ def _claim(entries: Entries) -> list[Entry]:
 
 
 def _prepare(entries: Entries, options: Options) -> Options:
-    stated = [facts["D"] for entry in entries for _, _, facts in _bookings(entry) if "D" in facts]
+    stated = (facts["D"] for entry in entries for _, _, facts in _bookings(entry) if "D" in facts)
     order = dates.order_of(
         map(_written, stated),
         years=range(1970, options.horizon_year + 1),
@@ -45,11 +46,11 @@ def _read(entries: Entries, options: Options) -> Pieces:
 
 def _file(entry: Entry, *, order: str) -> Pieces:
     keys, known = Repeated("q_"), set[str]()
-    bookings = list(_bookings(entry))
-    if not bookings:
+    count = sum(1 for _ in _bookings(entry))
+    if not count:
         raise UnreadableError(Code.EMPTY)
-    size = entry.size // len(bookings)
-    for name, line, facts in bookings:
+    size = entry.size // count
+    for name, line, facts in _bookings(entry):
         account = rows.account_id("qif", name)
         if account not in known:
             known.add(account)
@@ -63,7 +64,8 @@ def _bookings(entry: Entry) -> Iterator[Booking]:
     """(account, line, values by letter) of each booking of the types that have any."""
     account, is_account, counts = entry.path.stem, False, True
     facts, began = dict[str, str](), 1
-    for number, raw in enumerate(decoded(entry.read(most=FILE_BYTES)).splitlines(), 1):
+    text = io.StringIO(decoded(entry.read(most=FILE_BYTES)), newline=None)
+    for number, raw in enumerate(text, 1):
         line = raw.strip()
         if line.startswith("!"):
             is_account = line.lower() == "!account"

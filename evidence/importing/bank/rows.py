@@ -9,6 +9,8 @@ from typing import Any
 from evidence.importing.items import Row
 from evidence.importing.texts import one_line, storable
 
+_AMOUNT_MOST = 10**15
+_EXPONENT = re.compile(r"\d[eE][+-]?\d")
 _NO_AMOUNT = re.compile(r"[^\d.,+()\u2212-]")
 
 
@@ -46,6 +48,8 @@ def amount_of(text: str, *, decimal: str | None = None) -> Decimal | None:
 
     ``decimal`` is the mark before the cents, the last one of two where it is not given.
     """
+    if _EXPONENT.search(text):
+        return None
     shown = _NO_AMOUNT.sub("", text).replace("\u2212", "-")
     is_negative = "-" in shown or shown.startswith("(")
     digits = shown.strip("+-()")
@@ -55,6 +59,8 @@ def amount_of(text: str, *, decimal: str | None = None) -> Decimal | None:
     try:
         value = Decimal(plain)
     except InvalidOperation:
+        return None
+    if abs(value) >= _AMOUNT_MOST:
         return None
     return -value if is_negative else value
 

@@ -5,13 +5,18 @@ import csv
 import io
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
+from typing import Self
 
 from evidence.importing.codes import Code
 from evidence.importing.exports import Entry
 from evidence.importing.items import UnreadableError
 from evidence.importing.texts import decoded
 
-FILE_BYTES = 128 * 1024 * 1024
+FILE_BYTES = 16 * 1024 * 1024
+ROWS_MOST = 500_000
+LINES_OF_A_ROW = 50
+LINE_CHARS = 100_000
 _MARKS = (";", ",", "\t", "|")
 _HEAD_LINES = 40
 
@@ -57,18 +62,58 @@ class Table:
 def read(entry: Entry) -> Table:
     """Raises ``UnreadableError`` where there is no line that names columns."""
     text = decoded(entry.read(most=FILE_BYTES)).replace("\0", "")
-    head = text.splitlines()[:_HEAD_LINES]
+    head = list(islice(io.StringIO(text), _HEAD_LINES))
     mark = max(_MARKS, key=lambda each: max((line.count(each) for line in head), default=0))
-    try:
-        lines = csv.reader(io.StringIO(text), delimiter=mark)
-        numbered = [(lines.line_num, row) for row in lines if any(cell.strip() for cell in row)]
-    except csv.Error as error:
-        raise UnreadableError(Code.MALFORMED, detail=str(error)) from error
+    found = (each for each in _rows(text, mark) if any(cell.strip() for cell in each[1]))
+    numbered = list(islice(found, ROWS_MOST + 1))
+    if len(numbered) > ROWS_MOST:
+        raise UnreadableError(Code.TOO_LARGE)
     at = _header_at([tuple(map(str.strip, row)) for _, row in numbered[:_HEAD_LINES]])
     if at is None:
         raise UnreadableError(Code.MALFORMED)
     header = tuple(map(str.strip, numbered[at][1]))
     return Table(header, [each for each in numbered[at + 1 :] if len(each[1]) > 1])
+
+
+def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
+    """Each row with the number of its last line. A quote that does not end within LINES_OF_A_ROW
+    would take all other rows with it, so it stands for itself."""
+    source, number = io.StringIO(text, newline=""), 0
+    while True:
+        at, taken = source.tell(), _Taken(source)
+        lines = csv.reader(taken, delimiter=mark)
+        try:
+            row = next(lines, None)
+        except csv.Error:
+            row = []
+        if row is None:
+            return
+        if taken.is_over or not row:
+            source.seek(at)
+            line = source.readline()
+            row = [cell.strip().strip('"') for cell in line[:LINE_CHARS].split(mark)]
+        number += 1 if taken.is_over else lines.line_num
+        yield number, row
+
+
+class _Taken:
+    """The lines that one row may take. ``is_over``: it wanted more."""
+
+    def __init__(self, source: io.StringIO) -> None:
+        self._source = source
+        self._left = LINES_OF_A_ROW
+        self.is_over = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> str:
+        line = self._source.readline() if self._left else ""
+        self.is_over = not line and self._left < LINES_OF_A_ROW
+        self._left -= 1
+        if not line:
+            raise StopIteration
+        return line
 
 
 def _header_at(rows: list[tuple[str, ...]]) -> int | None:

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 FILE_BYTES = 128 * 1024 * 1024
-BLOCK_BYTES = 4 * 1024 * 1024
+BLOCK_BYTES = 1024 * 1024
+BLOCK_LINES = 20_000
 
 
 class Block(NamedTuple):
-    """``line`` counts from 1; ``text`` is None for one that is too long."""
+    """``line`` counts from 1; ``text`` is without pictures and sounds, and None for one that is too
+    long all the same."""
 
     name: str
     line: int
@@ -22,6 +24,10 @@ class Block(NamedTuple):
 
 
 _BEGIN = re.compile(rb"^BEGIN:([A-Za-z0-9-]+)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
+_EMBEDDED = re.compile(
+    rb"^(?:[\w-]+\.)?(?:PHOTO|LOGO|SOUND|KEY|ATTACH)[;:][^\n]*\n(?:[ \t][^\n]*\n)*",
+    re.MULTILINE | re.IGNORECASE,
+)
 _FOLD = re.compile(rb"\r?\n[ \t]")
 
 
@@ -38,19 +44,18 @@ def blocks(content: bytes, *, names: frozenset[str]) -> Iterator[Block]:
         line += content.count(b"\n", counted, begin.start())
         counted = begin.start()
         size = end - begin.start()
-        text = content[begin.start() : end] if size <= BLOCK_BYTES else None
-        yield Block(name, line + 1, text, size)
+        text = _EMBEDDED.sub(b"", content[begin.start() : end])
+        is_short = len(text) <= BLOCK_BYTES and text.count(b"\n") <= BLOCK_LINES
+        yield Block(name, line + 1, text if is_short else None, size)
         at = end
 
 
 def _end(content: bytes, name: str, at: int) -> int:
-    closing = re.compile(rb"^END:" + name.encode() + rb"[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
-    again = re.compile(rb"^BEGIN:" + name.encode() + rb"[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
-    end = closing.search(content, at)
-    next_begin = again.search(content, at, end.start() if end else len(content))
-    if next_begin:
-        return next_begin.start()
-    return end.end() if end else len(content)
+    mark = rb"^(BEGIN|END):" + name.encode() + rb"[ \t]*\r?$"
+    found = re.compile(mark, re.MULTILINE | re.IGNORECASE).search(content, at)
+    if found is None:
+        return len(content)
+    return found.start() if found[1].upper() == b"BEGIN" else found.end()
 
 
 def value(text: bytes, name: str) -> str | None:

@@ -1,15 +1,17 @@
 """iCalendar: each event, and each occurrence of a repeating one, is a record."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta, tzinfo
+from dataclasses import dataclass, replace
+from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta, tzinfo
 from functools import partial
+from typing import Any
 
+import orjson
 from icalendar import Event, vDDDTypes
 from icalendar.prop.broken import vBroken
 
 from evidence.importing.calendars.blocks import FILE_BYTES, Block, blocks, value
-from evidence.importing.calendars.fields import When, data_of, rules_of, series_of
+from evidence.importing.calendars.fields import When, data_of, rules_of, series_of, times_of
 from evidence.importing.calendars.repeating import (
     OCCURRENCES,
     NoRuleError,
@@ -24,6 +26,10 @@ from evidence.importing.kinds import Entries, Kind
 from evidence.importing.options import Options, zone_named
 from evidence.importing.texts import one_line, storable
 from evidence.refusals import InvalidRequest
+
+LONGEST_EVENT = timedelta(days=36_600)
+SERIES_BYTES = 128 * 1024 * 1024
+"""All occurrences of an event together, each of which says all that it says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,7 @@ def _read(entries: Entries, options: Options) -> Pieces:
 
 
 def _file(entry: Entry, *, options: Options) -> Pieces:
-    content = entry.read(most=FILE_BYTES)
+    content = entry.read(most=FILE_BYTES // 2)
     found = list(blocks(content, names=frozenset({"VEVENT", "VTIMEZONE"})))
     zones = [block for block in found if block.name == "VTIMEZONE"]
     calendar = Calendar(
@@ -83,7 +89,9 @@ def _by_uid(events: Iterable[Block]) -> dict[str, list[Block]]:
 
 def _events(same: Sequence[Block], calendar: Calendar) -> Item:
     item = Item()
-    parsed = [event for block in same if (event := _parsed(block, item)) is not None]
+    if len(same) > OCCURRENCES:
+        item.remark(Code.TOO_MANY_OCCURRENCES)
+    parsed = [event for block in same[:OCCURRENCES] if (event := _parsed(block, item)) is not None]
     changed: dict[str, Row] = {}
     for event in parsed:
         if "RECURRENCE-ID" in event and (row := _exception(event, calendar, item)):
@@ -116,20 +124,37 @@ def _ended(text: str) -> str:
 
 def _when(event: Event, calendar: Calendar, item: Item) -> When | None:
     start = _moment(event, "DTSTART")
-    if start is None:
-        stated = str(event.get("DTSTART", ""))
-        item.remark(Code.BAD_DATE, detail=stated[:80])
+    if start is None or not _is_of_our_time(start):
+        item.remark(Code.BAD_DATE, detail=_written(event.get("DTSTART"))[:80])
         return None
     zone, name = _zone(event, start, calendar, item)
     is_all_day = not isinstance(start, datetime)
     begin = aware(start, zone=zone)
     end = _moment(event, "DTEND")
     length = timedelta(days=1) if is_all_day else timedelta()
-    if end is not None:
+    if end is not None and _is_of_our_time(end):
         length = aware(end, zone=zone) - begin
     elif isinstance(stated := event.get("DURATION"), vDDDTypes):
         length = stated.dt if isinstance(stated.dt, timedelta) else length
-    return When(begin, max(length, timedelta()), is_all_day, name)
+    if not timedelta() <= length <= LONGEST_EVENT:
+        stated = event.get("DTEND") or event.get("DURATION")
+        item.remark(Code.BAD_DATE, detail=_written(stated)[:80])
+        length = timedelta()
+    return When(begin, length, is_all_day, name)
+
+
+def _written(stated: Any) -> str:
+    """As it stands in the file, where that can be said."""
+    try:
+        written = stated.to_ical()
+    except (AttributeError, ValueError):
+        return str(stated or "")
+    return written.decode("utf-8", "replace") if isinstance(written, bytes) else str(written)
+
+
+def _is_of_our_time(day: date) -> bool:
+    """Whether it is the same day of some year in every zone."""
+    return MINYEAR < day.year < MAXYEAR
 
 
 def _zone(event: Event, start: date, calendar: Calendar, item: Item) -> tuple[tzinfo, str | None]:
@@ -165,13 +190,14 @@ def _occurring(event: Event, calendar: Calendar, item: Item) -> list[Row]:
     except NoRuleError:
         item.remark(Code.BAD_RECURRENCE, detail=" ".join(rules))
         starts = [when.start]
-    if len(starts) > OCCURRENCES:
+    data = data_of(event, calendar.name, when, key="", item=item)
+    most = max(1, min(OCCURRENCES, SERIES_BYTES // len(orjson.dumps(data))))
+    if len(starts) > most:
         item.remark(Code.TOO_MANY_OCCURRENCES)
     return [
-        _row(event, calendar, When(start, when.length, when.is_all_day, when.zone_name),
-             key=_key(event, start), item=item)
-        for start in starts[:OCCURRENCES]
-    ]  # fmt: skip
+        Row("events", data | {"id": _key(event, start)} | times_of(replace(when, start=start)))
+        for start in starts[:most]
+    ]
 
 
 def _starts(event: Event, calendar: Calendar, when: When, rules: tuple[str, ...]) -> list[datetime]:
@@ -193,6 +219,8 @@ def _listed(event: Event, name: str, zone: tzinfo) -> Iterable[datetime]:
     for dates in lists:
         for each_date in [] if isinstance(dates, vBroken) else dates.dts:
             moment = each_date.dt[0] if isinstance(each_date.dt, tuple) else each_date.dt
+            if not _is_of_our_time(moment):
+                continue
             is_local = bool(dates.params.get("TZID")) and isinstance(moment, datetime)
             yield aware(moment.replace(tzinfo=None) if is_local else moment, zone=zone)
 
@@ -201,7 +229,7 @@ def _exception(event: Event, calendar: Calendar, item: Item) -> Row | None:
     """One occurrence that is not as the others, under the key of the one that it replaces."""
     when = _when(event, calendar, item)
     instead_of = _moment(event, "RECURRENCE-ID")
-    if when is None or instead_of is None:
+    if when is None or instead_of is None or not _is_of_our_time(instead_of):
         return None
     zone = when.start.tzinfo or UTC
     named = event["RECURRENCE-ID"].params.get("TZID")

@@ -33,7 +33,7 @@ def data_of(
         "series_id": series_of(event),
         "calendar": calendar,
         "title": _text(event, "SUMMARY"),
-        **_times(when),
+        **times_of(when),
         "location": _text(event, "LOCATION"),
         "organizer": next(iter(_people(event, "ORGANIZER")), None),
         "attendees": _people(event, "ATTENDEE"),
@@ -45,7 +45,7 @@ def data_of(
     }
 
 
-def _times(when: When | None) -> dict[str, Any]:
+def times_of(when: When | None) -> dict[str, Any]:
     if when is None:
         names = ("starts_at", "ends_at", "start_day", "end_day", "time_zone")
         return {**dict.fromkeys(names), "is_all_day": False}

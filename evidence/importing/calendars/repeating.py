@@ -5,12 +5,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from itertools import islice
+from math import prod
 
 from dateutil.rrule import rrulestr
 
 OCCURRENCES = 5_000
 FIRST_YEAR = 1900
 LONGEST = dict(zip(range(1, 13), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
+RULES = 20
+RULE_CHARS = 500
+TIMES_OF_A_DAY = 100
 _TOO_FINE = re.compile(r"FREQ=(?:SECONDLY|MINUTELY|HOURLY)", re.IGNORECASE)
 _BOUND = re.compile(r"(?:^|;)(UNTIL|COUNT)=([^;]*)", re.IGNORECASE)
 
@@ -32,6 +36,8 @@ class NoRuleError(Exception):
 
 def occurrences(repetition: Repetition, *, horizon: datetime) -> list[datetime]:
     """The moments up to the horizon, at most OCCURRENCES and one more. Raises ``NoRuleError``."""
+    if len(repetition.rules) > RULES or any(len(rule) > RULE_CHARS for rule in repetition.rules):
+        raise NoRuleError
     found = {repetition.start.replace(tzinfo=repetition.zone)} | repetition.extra
     for rule in repetition.rules:
         found.update(_moments(rule, repetition, horizon))
@@ -42,6 +48,7 @@ def _moments(rule: str, repetition: Repetition, horizon: datetime) -> Iterator[d
     if _TOO_FINE.search(rule) or repetition.start.year < FIRST_YEAR:
         raise NoRuleError
     parts = dict(pair.split("=", 1) for pair in rule.upper().split(";") if "=" in pair)
+    _require_plain(parts)
     if _never(parts):
         return iter(())
     bounds = {name.upper(): value for name, value in _BOUND.findall(rule)}
@@ -55,6 +62,17 @@ def _moments(rule: str, repetition: Repetition, horizon: datetime) -> Iterator[d
     except (ValueError, TypeError, AttributeError, OverflowError) as error:
         raise NoRuleError from error
     return (moment.replace(tzinfo=repetition.zone) for moment in found)
+
+
+def _require_plain(parts: dict[str, str]) -> None:
+    """Raises ``NoRuleError`` for what RFC 5545 does not have, or what would take very long: days that
+    are looked for until the year 9999, and every second of an hour."""
+    of_years = parts.keys() & {"BYWEEKNO", "BYYEARDAY"}
+    if "BYEASTER" in parts or (of_years and parts.get("FREQ") != "YEARLY"):
+        raise NoRuleError
+    times = [parts.get(name, "").count(",") + 1 for name in ("BYHOUR", "BYMINUTE", "BYSECOND")]
+    if prod(times) > TIMES_OF_A_DAY:
+        raise NoRuleError
 
 
 def _never(parts: dict[str, str]) -> bool:

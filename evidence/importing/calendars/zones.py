@@ -10,6 +10,7 @@ from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
 from evidence.importing.calendars.blocks import Block, value
 
+_NAME_PARTS = 3
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])([01]?\d|2[0-3]):?([0-5]\d)?")
 
 
@@ -51,7 +52,7 @@ def _world(name: str) -> tzinfo | None:
     """Outlook has names of its own, and some programs put a path before the name."""
     name = WINDOWS_TO_OLSON.get(name, name)
     parts = name.strip("/").split("/")
-    for start in range(len(parts)):
+    for start in range(max(0, len(parts) - _NAME_PARTS), len(parts)):
         try:
             return ZoneInfo("/".join(parts[start:]))
         except (KeyError, ValueError, OSError):

@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 from evidence.importing import dates
 
+KEPT_CHARS = 8_000_000
+"""Of a message, which is then cut to what a text may have; a line counts for more than it says."""
+_LINE_CHARS = 50
 _MARKS = "\u200e\u200f\u202a\u202c\ufeff"
 _START = re.compile(
     r"[\[(]?(?P<date>\d{1,4}[./-]\s?\d{1,2}[./-]\s?\d{1,4})\.?,?\s+(?:(?P<before>[^\d\s\]]{1,6})\s?)?"
@@ -39,14 +42,15 @@ def starts(text: str) -> re.Match[str] | None:
 def messages(lines: Iterable[str]) -> Iterator[Line]:
     """Lines without a date belong to the message before them; what precedes the first is none."""
     waiting: list[str] = []
-    first = 0
+    first = kept = 0
     for number, line in enumerate(lines, 1):
         if starts(line):
             if waiting:
                 yield _message(waiting, first)
-            waiting, first = [line], number
-        elif waiting:
+            waiting, first, kept = [line], number, 0
+        elif waiting and kept <= KEPT_CHARS:
             waiting.append(line)
+            kept += len(line) + _LINE_CHARS
     if waiting:
         yield _message(waiting, first)
 

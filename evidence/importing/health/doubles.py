@@ -15,7 +15,7 @@ SUMMED = ("StepCount", "DistanceWalkingRunning", "ActiveEnergyBurned", "BasalEne
           "FlightsClimbed", "AppleExerciseTime", "DistanceCycling", "AppleStandTime")  # fmt: skip
 _WATCHED = re.compile(
     rb'<Record type="HKQuantityTypeIdentifier(' + "|".join(SUMMED).encode() + rb')" '
-    rb'sourceName="[^"]*Watch[^"]*"[^>]*? startDate="([^"]+)" endDate="([^"]+)"'
+    rb'sourceName="(?=[^"<]*Watch)[^"<]*"[^<>]*? startDate="([^"<]+)" endDate="([^"<]+)"'
 )
 _FIRST_MINUTE = int(datetime(2005, 1, 1, tzinfo=UTC).timestamp()) // 60
 _BYTES_AHEAD = 64 * 1024
