@@ -89,8 +89,9 @@ def run(app: typer.Typer, arguments: Sequence[str]) -> int:
         return failure.exit_code
     except KeyboardInterrupt:
         return exits.INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read has seen enough; nothing more can be written, not even at the end.
+    except (BrokenPipeError, SystemExit):
+        # Whoever read has seen enough, for which Typer ends the process; nothing more can be
+        # written, not even at the end.
         sys.stderr.close()
         return exits.OK
     except Exception as error:  # noqa: BLE001 - the last resort, so that nobody reads a traceback

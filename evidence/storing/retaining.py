@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from django.db import transaction
 
 from evidence.models.connections import Connection, StreamState
+from evidence.models.declared import declared
 from evidence.models.erasures import Retention
 from evidence.refusals import InvalidRequest
 from evidence.storing import rows
-from evidence.storing.locking import hold_one
+from evidence.storing.locking import Held, hold_one
 
 LONGEST_DAYS = 36_500
 
@@ -31,7 +32,9 @@ def keep_for(connection_id: str, *, days: int | None, stream: str = "", now: dat
     if days is not None and not 1 <= days <= LONGEST_DAYS:
         raise InvalidRequest(message=f"A period has 1 to {LONGEST_DAYS} days.", param="days")
     with transaction.atomic():
-        hold_one(connection_id)
+        held = hold_one(connection_id)
+        if stream and days is not None:
+            _require_stream(held, stream)
         known = Retention.unscoped.filter(connection_id=connection_id, stream=stream)
         if days is None:
             known.delete()
@@ -39,6 +42,16 @@ def keep_for(connection_id: str, *, days: int | None, stream: str = "", now: dat
             Retention.unscoped.update_or_create(
                 connection_id=connection_id, stream=stream, defaults={"days": days, "set_at": now}
             )
+
+
+def _require_stream(connection: Held, stream: str) -> None:
+    """A name that was mistyped would keep for good what its owner wants gone."""
+    current = declared([connection.declaration_id or 0]).values()
+    known = [name for each in current for name in each.declaration.streams]
+    if stream not in {*known, *kept_for(connection.connection_id)}:
+        raise InvalidRequest(
+            message=f"There is no stream {stream}; there are {', '.join(known)}.", param="stream"
+        )
 
 
 def kept_for(connection_id: str) -> dict[str, int]:

@@ -1,14 +1,17 @@
 """Whatever goes wrong is said in one typed message with an exit code, never in a traceback."""
 
+import errno
 import json
 import re
+import sys
+from io import StringIO
 from pathlib import Path
 
 import httpx2
 import pytest
 
 from evidence.cli import exits
-from evidence.cli.app import COMMANDS
+from evidence.cli.app import COMMANDS, built, run
 from tests.cli.conftest import URL, Shell, answering
 from tests.world import World
 
@@ -105,6 +108,16 @@ def test_a_fault_of_ours_is_no_traceback_either(connected: Shell) -> None:
 
     assert said.code == 70
     assert "This should not happen" in said.err
+
+
+def test_whoever_reads_no_further_has_found_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def enough() -> None:
+        raise BrokenPipeError(errno.EPIPE, "as of  pdpp enough | head")
+
+    for stream in ("stdout", "stderr"):
+        monkeypatch.setattr(sys, stream, StringIO())
+
+    assert run(built(enough), ["enough"]) == exits.OK
 
 
 @pytest.mark.parametrize(

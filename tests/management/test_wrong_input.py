@@ -13,6 +13,7 @@ from tests.world import World
     ("line", "said"),
     [
         (["keep", "--days", "5"], "Of which connection?"),
+        (["keep", "cin_personal", "--stream", "mesages", "--days", "5"], "there are messages"),
         (["keep", "--for-good"], "Of which connection?"),
         (["ledger", "show", "owner", "--limit", "-1"], "'-1' is not a number from 1 on"),
         (["ingest", "-", "--longest", "0"], "'0' is not a number from 1 on"),
@@ -33,3 +34,16 @@ def test_it_is_said_at_once(
         call_command(*given)
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_backup_that_would_replace_a_file_is_not_begun(
+    world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = tmp_path / "there"
+    there.write_bytes(b"k" * 32)
+
+    with pytest.raises(CommandError, match="never replaces one"):
+        call_command("backup", there, key_file=there)
+
+    assert there.read_bytes() == b"k" * 32
+    assert "rows" not in capsys.readouterr().err

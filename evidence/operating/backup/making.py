@@ -44,6 +44,8 @@ def back_up(
 ) -> Made:
     """Writes a new file, which is there only once it is whole. Outside of any transaction. Raises
     ``FileExists``, ``OSError`` and ``DatabaseError``."""
+    if path.exists():
+        raise FileExists(str(path))
     with _appearing(path) as file, one_moment():
         writer = FrameWriter(Sealer(file, secret))
         tables = kept_tables()

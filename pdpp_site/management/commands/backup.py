@@ -56,17 +56,18 @@ class Command(BaseCommand):
             raise CommandError(f"No backup was made: {error.strerror}: {error.filename}") from error
         except DatabaseError as error:
             raise CommandError(f"No backup was made. {worded(error)}") from error
-        self._report(file, made, with_keys=options["with_keys"])
+        self._report(file, made, options)
 
     def _show(self, name: str, rows: int) -> None:
         if rows:
             self.stderr.write(f"{name}: {rows:,} rows")
 
-    def _report(self, file: Path, made: Made, *, with_keys: bool) -> None:
+    def _report(self, file: Path, made: Made, options: dict[str, Any]) -> None:
         self.stdout.write(
             f"{file}: {sum(made.counts.values()):,} rows of {len(made.counts)} tables,"
             f" {made.size_bytes:,} bytes, with {made.answers} answers and {made.chains} ledger ends"
             " to prove it by."
         )
-        self.stdout.write(REMINDER[with_keys])
-        self.stdout.write(f"Try it: manage.py drill {file}")
+        self.stdout.write(REMINDER[options["with_keys"]])
+        key = f" --key-file {options['key_file']}" if options["key_file"] else ""
+        self.stdout.write(f"Try it: manage.py drill {file}{key}")
