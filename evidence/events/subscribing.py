@@ -15,6 +15,7 @@ from evidence import limits
 from evidence.access.gate import Gate
 from evidence.access.scope import Scope
 from evidence.access.secrets import new_id
+from evidence.access.succession import hold_packages
 from evidence.events.receivers import accepted
 from evidence.events.secrets import new_secret, sealed
 from evidence.events.watching import watch
@@ -205,6 +206,7 @@ def granted(gate: Gate, *, among: Iterable[str] = ()) -> list[str]:
 
 
 def _require_room(package_id: str) -> None:
+    hold_packages(pk=package_id)
     if (
         Subscription.unscoped.filter(package_id=package_id).count()
         >= limits.SUBSCRIPTIONS_PER_PACKAGE

@@ -8,6 +8,7 @@ from django.http import HttpResponse
 from django.test import Client as HttpClient
 from django.utils import timezone
 
+from evidence import limits
 from evidence.access.authorizations import pending
 from evidence.models.authorizations import PendingRequest
 from tests.access.test_narrowed_meanwhile import overtake
@@ -41,3 +42,18 @@ def test_who_asks_while_the_owner_says_yes_is_not_told_no(
         lambda: said.append(ask()),
     )
     assert "access_token" in said[0].json(), said[0].json()
+
+
+def test_a_client_has_only_so_many_questions_open_however_many_at_once(
+    committed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "OPEN_QUESTIONS", 1)
+    device = Asking.registered(redirect_uris=[], client_name="PDPP CLI")
+    sent, statuses = {"client_id": device.client_id}, list[int]()
+
+    def ask() -> None:
+        answer = device.program.post("/oauth/device_authorization", sent)
+        statuses.append(answer.status_code)
+
+    overtake(ask, ask)
+    assert statuses == [200, 429]

@@ -12,6 +12,7 @@ from standardwebhooks import WebhookVerificationError
 from evidence import limits
 from evidence.access.issuing import revoke_package
 from evidence.models.events import Event, Subscription
+from tests.access.test_narrowed_meanwhile import overtake
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, ask, look, subscribed, work
 from tests.world import World
 
@@ -184,6 +185,19 @@ def test_a_client_holds_a_bounded_number(world: World) -> None:
         assert ask(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS).status == 201
 
     assert ask(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS).status == 413
+
+
+def test_a_client_holds_a_bounded_number_however_many_at_once(
+    committed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SUBSCRIPTIONS_PER_PACKAGE", 1)
+    statuses = list[int]()
+
+    def subscribe() -> None:
+        statuses.append(ask(committed, "POST", SUBSCRIPTIONS, callback_url=HTTPS).status)
+
+    overtake(subscribe, subscribe)
+    assert statuses == [201, 413]
 
 
 def test_switched_on_again_it_has_to_be_verified_again(world: World, receiver: Receiver) -> None:

@@ -25,6 +25,15 @@ def test_a_source_that_is_declared_twice_at_once_has_the_later_declaration(
     assert declaration("mail", owner_id=committed.owner_id) == second
 
 
+def test_a_source_that_is_new_to_two_at_once_is_one(committed: World) -> None:
+    document = described("New.") | {
+        "connector_id": "https://registry.example/new",
+        "connector_key": "new",
+    }
+    overtake(lambda: committed.declare(document), lambda: committed.declare(document))
+    assert declaration("new", owner_id=committed.owner_id) == document
+
+
 def test_two_imports_that_begin_at_once_make_one_connection(committed: World) -> None:
     wanted = target(KINDS[0], name="Everything", owner_id=committed.owner_id)
     overtake(lambda: made(wanted, now=NOW), lambda: made(wanted, now=NOW))

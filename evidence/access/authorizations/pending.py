@@ -4,6 +4,8 @@ import secrets
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from django.db import transaction
+
 from evidence import limits
 from evidence.access.secrets import digest_for, new_id
 from evidence.models.authorizations import PendingRequest
@@ -26,6 +28,7 @@ class Opened:
     user_code: str | None
 
 
+@transaction.atomic
 def open_request(
     kind: PendingRequest.Kind,
     parameters: str,
@@ -40,6 +43,7 @@ def open_request(
     Raises ``RateLimitExceeded`` where the client has too many open.
     """
     PendingRequest.unscoped.filter(expires_at__lt=now - KEPT).delete()
+    list(Registration.unscoped.select_for_update(no_key=True).filter(pk=registration.pk))
     mine = PendingRequest.unscoped.filter(registration=registration, expires_at__gt=now)
     if mine.count() >= limits.OPEN_QUESTIONS:
         raise RateLimitExceeded(message=TOO_MANY, retry_after=limits.QUESTION_SECONDS)

@@ -170,4 +170,7 @@ SEEDS = (
         "held = PendingRequest.unscoped.select_for_update()",
         'held = PendingRequest.unscoped.select_for_update(of=("self",)).select_related("package")',
         by="tests/consent/test_answered_meanwhile.py"),
+    Mutant("many at once hold more subscriptions than one may", "evidence/events/subscribing.py",
+        "    hold_packages(pk=package_id)\n", "",
+        by="tests/events/test_life.py::test_a_client_holds_a_bounded_number_however_many_at_once"),
 )  # fmt: skip
