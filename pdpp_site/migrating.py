@@ -20,7 +20,7 @@ def known() -> frozenset[Migration]:
 
 
 def migrate_to(wanted: Collection[Migration]) -> None:
-    """Brings a database that was never migrated to exactly this state."""
+    """Brings a database that was migrated less far, or never, to exactly this state."""
     for app, name in _ends(wanted):
         call_command("migrate", app, name, verbosity=0, interactive=False)
 

@@ -122,6 +122,10 @@ def add_slice(request: HttpRequest) -> HttpResponse:
         received = upload.add(request, offset=offset)  # type: ignore[arg-type] # it can be read
     except (ValueError, InvalidRequest) as error:
         return JsonResponse({"error": str(error)}, status=400)
+    except (
+        OSError
+    ) as error:  # no room; what came before stays, and the same slice may be sent again
+        return JsonResponse({"error": error.strerror or "It was cut off."}, status=507)
     if received == size and upload.state.phase == "receiving":
         upload.save(phase="received")
     return JsonResponse(

@@ -11,6 +11,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from evidence.importing import uploads
+from evidence.importing.codes import MEANINGS
 from evidence.importing.items import UnreadableError
 from evidence.importing.running import Stopped, import_part
 from evidence.importing.surveying import Survey, survey
@@ -19,7 +20,7 @@ from evidence.importing.watching import Watched, fresh
 from evidence.importing.wishes import wish_of
 from evidence.models.imports import ImportRun
 from evidence.models.owners import the_owner
-from evidence.refusals import Refusal
+from evidence.refusals import IngestStorageError, Refusal
 
 logger = logging.getLogger(__name__)
 
@@ -69,11 +70,10 @@ class Imports:
             self._all_parts(found, now, on_run=lambda run: _note(upload, run))
         except Stopped:
             return
-        except DatabaseError:
+        except (DatabaseError, IngestStorageError):
             raise  # it is tried again
         except Exception as error:  # noqa: BLE001 - whatever it was, the next upload is imported
-            said = error.message if isinstance(error, Refusal) else type(error).__name__
-            upload.save(phase="failed", message=said)
+            upload.save(phase="failed", message=_worded(error))
             logger.warning("an upload could not be imported: %s", type(error).__name__)
             return
         upload.save(phase="done")
@@ -116,6 +116,14 @@ class Imports:
                 now=now,
                 on_progress=progress,
             )
+
+
+def _worded(error: Exception) -> str:
+    if isinstance(error, UnreadableError):
+        return MEANINGS[error.remark.code].sentence
+    if isinstance(error, Refusal):
+        return error.message
+    return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 
 def _note(upload: Upload, run: ImportRun) -> None:

@@ -1,10 +1,12 @@
 """One part of an export into the store, from where an earlier run of it stopped."""
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
+from django.db import DatabaseError
 from django.utils import timezone
 
 from evidence import limits
@@ -59,14 +61,13 @@ def import_part(
         total=part.size,
         now=now,
     )
-    if run.items_done == 0:
-        runs.save(run, [Said(-1, name, "", remark) for name, remark in left], now=now)
-    spool = Spool()
+    spool, log = Spool(), KeyLog(workspace / f"{run.run_id}.keys")
     try:
-        _Importing(part, run, spool, KeyLog(workspace / f"{run.run_id}.keys"), now, on_progress)()
+        _Importing(part, left, run, spool, log, now, on_progress)()
     except BaseException:
         run.status = ImportRun.Status.STOPPED
-        run.save(update_fields=["status"])
+        with contextlib.suppress(DatabaseError):  # it may be what ended the run
+            run.save(update_fields=["status"])
         raise
     finally:
         spool.close()
@@ -78,6 +79,7 @@ class _Importing:
     """The run in hand."""
 
     part: Part
+    left: tuple[tuple[str, Remark], ...]
     run: ImportRun
     spool: Spool
     log: KeyLog
@@ -126,7 +128,8 @@ class _Importing:
         )
 
     def _start_over(self) -> None:
-        self.run.items_done = self.run.bytes_done = 0
+        said = [Said(-1, name, "", remark) for name, remark in self.left]
+        runs.start_over(self.run, said, now=timezone.now())
         self.log.start()
 
     def _refused(self, feed: Feed, receipt: Receipt) -> None:

@@ -126,6 +126,14 @@ def finished_before(kind: Kind, *, connection_id: str | None, fingerprint: str) 
     ).exists()
 
 
+def start_over(run: ImportRun, said: Sequence[Said], *, now: datetime) -> None:
+    """From the first item; what was said before is said anew."""
+    run.items_done = run.bytes_done = run.doubles = run.left_out = run.remarked = 0
+    with transaction.atomic():
+        ImportReceipt.unscoped.filter(run=run).delete()
+        save(run, said, now=now)
+
+
 def save(run: ImportRun, said: Sequence[Said], *, now: datetime) -> None:
     """Keeps how far the run is, with what was said on the way."""
     room = max(0, RECEIPTS_KEPT - run.left_out - run.remarked)

@@ -26,7 +26,7 @@ _ID = re.compile(r"upl_[0-9a-f]{24}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """``phase``: receiving, looked at, wanted, done or failed. ``wish`` are the owner's words."""
+    """``phase``: receiving, received, wanted, done or failed. ``wish`` are the owner's words."""
 
     name: str
     size: int
@@ -63,8 +63,10 @@ class Upload:
     def add(self, stream: IO[bytes], *, offset: int) -> int:
         """Puts a slice where it belongs; how much there is now. Raises ``InvalidRequest`` for a
         slice that leaves a gap or that is more than was announced."""
+        if self.state.phase not in ("receiving", "received"):
+            raise InvalidRequest(message="The file is being imported or was.")
         size = self.path.stat().st_size
-        if offset > size:
+        if not 0 <= offset <= size:
             raise InvalidRequest(message="A part of the file before this one is missing.")
         with self.path.open("r+b") as file:
             file.seek(offset)
@@ -109,9 +111,12 @@ def begin(root: Path, *, name: str, size: int) -> Upload:
 
 
 def find(root: Path, upload_id: str) -> Upload | None:
+    """None also for one whose state a disk that was full has left behind in part."""
     upload = Upload(upload_id, root)
-    is_one = _ID.fullmatch(upload_id) and (upload.folder / "state.json").is_file()
-    return upload if is_one else None
+    try:
+        return upload if _ID.fullmatch(upload_id) and upload.state.name else None
+    except (OSError, ValueError, TypeError):
+        return None
 
 
 def wanted(root: Path) -> list[Upload]:
@@ -132,9 +137,10 @@ def remove_old(root: Path, *, now: float) -> None:
     """What nobody wanted imported, and what is done, after a week."""
     for folder in root.glob("upl_*"):
         upload = find(root, folder.name)
-        if upload is None or upload.state.phase == "wanted":
+        if upload is not None and upload.state.phase == "wanted":
             continue
-        if now - (folder / "state.json").stat().st_mtime > KEPT_SECONDS:
+        changed = folder / "state.json" if upload is not None else folder
+        if now - changed.stat().st_mtime > KEPT_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -62,6 +62,6 @@ def fresh(path: Path, *, owner_id: str, now: datetime) -> Survey:
 
 def _stamp(path: Path) -> Stamp:
     """How many files, how large, and when the latest was written."""
-    files = [each.stat() for each in (path.rglob("*") if path.is_dir() else [path])]
+    files = [each.lstat() for each in (path.rglob("*") if path.is_dir() else [path])]
     latest = max((each.st_mtime for each in files), default=path.stat().st_mtime)
     return len(files), sum(each.st_size for each in files), latest

@@ -1,15 +1,20 @@
 """An export comes through the browser: it is looked at, confirmed, imported and reported."""
 
+import errno
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import OperationalError
 
+from evidence.importing import uploads
 from evidence.importing.background import Imports
 from evidence.models.imports import ImportRun
+from evidence.refusals import IngestStorageError
 from tests.admin.browser import Browser, Page
 from tests.importing.importing import TORTURE, records
 
@@ -157,6 +162,70 @@ def test_what_fails_is_said_and_stops_nothing_else(
     work(imports)
 
     assert "Not imported ZeroDivisionError" in alice.open(address).text
+
+
+def test_an_upload_waits_while_the_database_fails(
+    world: "World", alice: Browser, imports: Imports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
+    address = alice.press(page.form, "start").address
+    with monkeypatch.context() as gone:
+        gone.setattr("evidence.storing.writing._write", Mock(side_effect=OperationalError))
+        with pytest.raises(IngestStorageError):
+            work(imports)
+    assert "Not imported" not in alice.open(address).text
+
+    work(imports)
+
+    assert "Finished: 17 new records" in alice.open(address).text
+
+
+def test_a_disk_that_is_full_is_said_and_loses_no_slice(
+    world: "World", alice: Browser, imports: Imports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (TORTURE / "calendar.ics").read_bytes()
+    token = alice.open(IMPORTS).form.values("csrfmiddlewaretoken")[0]
+
+    def put(offset: int, upload: str) -> Any:
+        asked = {"name": "c.ics", "size": str(len(content)), "offset": str(offset)}
+        return alice.http.post(
+            f"{IMPORTS}slice/",
+            content[max(0, offset) :],
+            content_type="application/octet-stream",
+            query_params=asked | {"upload": upload},
+            headers={"X-CSRFToken": token},
+        )
+
+    assert put(-1, "").status_code == 400
+    upload = uploads.begin(imports._workspace / "uploads", name="c.ics", size=len(content))
+    with monkeypatch.context() as full:
+        no_room = OSError(errno.ENOSPC, "No space left on device")
+        full.setattr(uploads.Upload, "add", Mock(side_effect=no_room))
+        answer = put(0, upload.upload_id)
+    assert (answer.status_code, answer.json()["error"]) == (507, "No space left on device")
+
+    page = alice.open(put(0, upload.upload_id).json()["next"])
+    alice.press(page.form, "start")
+    assert put(0, upload.upload_id).status_code == 400, "it is being read"
+    work(imports)
+    assert ImportRun.unscoped.get().status == "finished"
+
+
+def test_what_a_full_disk_left_of_an_upload_stops_no_other(
+    world: "World", alice: Browser, imports: Imports, tmp_path: Path
+) -> None:
+    broken = tmp_path / "imports" / "uploads" / f"upl_{'0' * 24}"
+    broken.mkdir(parents=True)
+    (broken / "state.json").write_text("")
+    page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
+    address = alice.press(page.form, "start").address
+
+    work(imports)
+
+    assert "Finished: 17 new records" in alice.open(address).text
+    os.utime(broken, (1, 1))
+    work(imports)
+    assert not broken.exists()
 
 
 def test_what_is_no_export_is_said_to_be_none(

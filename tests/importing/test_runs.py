@@ -4,16 +4,19 @@ import os
 import zipfile
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
+import psycopg
 import pytest
 from django.core.management.base import CommandError
+from django.db import connection as db
 from django.utils import timezone
 
 from evidence.importing import running
 from evidence.importing.mail import mailboxes
 from evidence.importing.running import Stopped, import_part
 from evidence.importing.surveying import Wish, survey
-from evidence.models.imports import ImportRun
+from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.models.owners import the_owner
 from evidence.storing.erasing import erase
 from tests.importing.importing import (
@@ -123,6 +126,50 @@ def test_without_its_log_a_run_starts_over_and_finds_nothing_new(tmp_path: Path)
     part = survey(path, wish=Wish(), owner_id=owner_id, now=now).parts[0]
 
     assert import_part(part, label="x", workspace=tmp_path, now=now).unchanged == 1_000
+    assert len(records("messages")) == 1_200
+
+
+def test_a_run_that_starts_over_says_everything_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "a.mbox").write_bytes(MBOX.read_bytes())
+    (folder / "what.raw").write_bytes(b"nothing anybody knows")
+    with monkeypatch.context() as full:
+        full.setattr(running.KeyLog, "append", Mock(side_effect=OSError(28, "No space left")))
+        with pytest.raises(CommandError, match=r"No space left\. What was stored stays"):
+            run(folder)
+
+    run(folder)
+
+    assert latest().status == ImportRun.Status.FINISHED
+    assert ImportRun.unscoped.count() == 1
+    assert ImportReceipt.unscoped.count() == latest().left_out + latest().remarked == 3
+    assert len(records("messages")) == 14
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_database_that_goes_away_is_said_and_the_same_command_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = mbox(tmp_path / "many.mbox", *range(1_200))
+    keep = running._Importing._keep_files
+
+    def cut_off(self: Any, *args: Any) -> None:
+        keep(self, *args)
+        with psycopg.connect(os.environ["DATABASE_URL"], dbname=db.settings_dict["NAME"]) as other:
+            other.execute("SELECT pg_terminate_backend(%s)", [db.connection.info.backend_pid])
+
+    with monkeypatch.context() as gone:
+        gone.setattr(running._Importing, "_keep_files", cut_off)
+        with pytest.raises(CommandError, match=r"The database failed\. What was stored stays"):
+            run(path)
+    db.close()
+    run(path)
+
+    assert latest().status == ImportRun.Status.FINISHED
+    assert (latest().created, latest().unchanged) == (200, 1_000)
     assert len(records("messages")) == 1_200
 
 

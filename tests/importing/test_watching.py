@@ -73,6 +73,18 @@ def test_what_is_damaged_or_leaves_a_question_stops_nothing_else(tmp_path: Path)
     run(folder / "b.csv", column=["date=Quando", "amount=Quanto"])
 
 
+def test_a_link_to_nothing_does_not_keep_its_folder_waiting_for_ever(tmp_path: Path) -> None:
+    folder = tmp_path / "watched"
+    (folder / "export").mkdir(parents=True)
+    (folder / "export" / "gone.ics").symlink_to("nowhere")
+    put(folder / "export" / "c.ics", (TORTURE / "calendar.ics").read_bytes(), seconds_ago=100)
+    os.utime(folder / "export" / "gone.ics", (1, 1), follow_symlinks=False)
+
+    look(Imports(tmp_path / "imports", watch=folder, seconds=0))
+
+    assert latest().kind == "icalendar"
+
+
 def test_a_server_that_stops_leaves_off_and_the_next_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "watched"
     folder.mkdir()

@@ -7,6 +7,7 @@ import threading
 from io import StringIO
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import psycopg
 import pytest
@@ -205,6 +206,41 @@ def test_tables_of_another_version_are_not_filled(
             backup.require_restorable(known=migrating.known(), applied=ours)
         if fault is OtherMigrations:
             backup.require_restorable(known=migrating.known(), applied=())
+
+
+def test_a_restore_that_was_killed_while_it_made_the_tables_goes_on(
+    filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, went = tmp_path / "all.backup", Mock()
+    back_up(file, key_file)
+    ours = migrating.applied()
+    latest = max(each for each in ours if each[0] == "evidence")
+    monkeypatch.setattr(migrating, "applied", lambda: ours - {latest})
+    monkeypatch.setattr(migrating, "migrate_to", went)
+
+    with pytest.raises(CommandError, match="this one holds something"):
+        restore(file, key_file)
+    went.assert_not_called()
+    lose_everything()
+
+    assert "no fault" in restore(file, key_file)
+    went.assert_called_once_with(ours)
+
+
+def test_a_disk_without_second_names_takes_a_backup_too(
+    filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(1, "Not permitted")))
+    file = tmp_path / "all.backup"
+    back_up(file, key_file)
+    content = file.read_bytes()
+
+    with pytest.raises(CommandError, match="never replaces"):
+        back_up(file, key_file)
+
+    assert file.read_bytes() == content
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.backup", "key"]
 
 
 def test_another_secret_is_noticed_before_anything_is_written(

@@ -9,6 +9,7 @@ from typing import IO, Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
 from django.utils import timezone
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -30,6 +31,7 @@ from evidence.models.owners import the_owner
 from evidence.refusals import Refusal
 
 WATCH_SECONDS = 10
+GOES_ON = "What was stored stays; the same command goes on from here."
 KINDS_HELP = ", ".join(kind.name for kind in KINDS)
 DATE_ORDER_HELP = "How 03/04/2026 is read, where the export leaves it open; remembered."
 TEXTS = (
@@ -95,10 +97,12 @@ class Command(BaseCommand):
                 self._watch(options["watch"])
         except Refusal as refusal:
             raise CommandError(f"{refusal.message} What was stored before stays.") from refusal
+        except DatabaseError as error:
+            raise CommandError(f"The database failed. {GOES_ON}") from error
+        except OSError as error:
+            raise CommandError(f"{error.strerror}. {GOES_ON}") from error
         except KeyboardInterrupt:
-            raise CommandError(
-                "Stopped. What was stored stays; the same command goes on from here."
-            ) from None
+            raise CommandError(f"Stopped. {GOES_ON}") from None
         if report is not None:
             _write_report(report, runs)
         open_questions = sum(part.needed is not None for each in surveys for part in each.parts)

@@ -94,6 +94,18 @@ def _copied(writer: FrameWriter, table: Table, on_table: OnTable) -> int:
     return total
 
 
+def _named(draft: Path, path: Path) -> None:
+    """Raises ``FileExistsError``. Where a disk has no second names for a file, as sticks have not,
+    the name is taken first."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        draft.replace(path)
+
+
 @contextmanager
 def _appearing(path: Path) -> Iterator[IO[bytes]]:
     """A file of mode 0600 that gets its name once it is whole and on the disk; else there is none."""
@@ -105,7 +117,7 @@ def _appearing(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         try:
-            os.link(draft, path)
+            _named(draft, path)
         except FileExistsError:
             raise FileExists(str(path)) from None
     finally:

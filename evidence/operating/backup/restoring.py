@@ -97,7 +97,7 @@ class Backup:
         """Raises what keeps it from being restored by this program, into this database."""
         if self.manifest.migrations - set(known):
             raise NewerFormat
-        if applied and set(applied) != self.manifest.migrations:
+        if set(applied) - self.manifest.migrations:
             raise OtherMigrations
 
     def require_secret(self, *, with_keys: bool, without: bool) -> None:
@@ -113,8 +113,7 @@ class Backup:
         with loading.alone() as is_alone:
             if not is_alone:
                 raise SomebodyRestores
-            if occupied := loading.occupied():
-                raise NotEmpty(f"It has rows in {occupied[0]}.")
+            require_empty()
             loading.make_room()
             counts = dict(self._fill(on_table))
             closing = self._closing
@@ -147,6 +146,12 @@ class Backup:
         if frame is None:
             raise Damaged
         return frame
+
+
+def require_empty() -> None:
+    """Raises ``NotEmpty``."""
+    if occupied := loading.occupied():
+        raise NotEmpty(f"It has rows in {occupied[0]}.")
 
 
 def prove(restored: Restored) -> Proof:

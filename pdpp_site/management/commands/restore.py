@@ -12,7 +12,14 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence.operating.backup.faults import BackupFault
-from evidence.operating.backup.restoring import Backup, Proof, Restored, prove, worded
+from evidence.operating.backup.restoring import (
+    Backup,
+    Proof,
+    Restored,
+    prove,
+    require_empty,
+    worded,
+)
 from evidence.storing.loading import look_around
 from pdpp_site import backup_keys, keys, migrating
 
@@ -57,11 +64,11 @@ class Command(BaseCommand):
             raise CommandError(f"{error.strerror}: {error.filename}") from error
         except DatabaseError as error:
             raise CommandError(f"Nothing was restored. {worded(error)}") from error
+        if options["with_keys"]:
+            self._keep_key()
         look_around()
         proof = prove(restored)
         self._report(restored, proof, as_json=options["json"])
-        if options["with_keys"]:
-            self._keep_key()
         if not proof.holds and not options["without_the_key"]:
             raise CommandError("It was restored, and does not answer as it did when it was made.")
 
@@ -74,7 +81,9 @@ class Command(BaseCommand):
             settings.SECRET_KEY = backup.manifest.secret_key
             settings.PDPP_ROTATED_KEYS = backup.manifest.rotated_keys
             settings.SECRET_KEY_FALLBACKS = backup.manifest.rotated_keys.get("secret", [])
-        if not applied:
+        if applied != backup.manifest.migrations:
+            if applied:  # by a restore that was killed, or by an older version
+                require_empty()
             migrating.migrate_to(backup.manifest.migrations)
         restored = backup.restore(now=timezone.now(), on_table=self._show)
         migrating.migrate_on()
