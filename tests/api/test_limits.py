@@ -9,12 +9,12 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from evidence.access.limiting import limits_of, set_limits
+from evidence.access.limiting import limits_of, own_share_of, set_limits, set_share, watch_again
 from evidence.access.narrowing import narrow
 from evidence.access.resolving import StreamRequest
 from evidence.models.events import Subscription
 from evidence.models.ledger import Disclosure
-from evidence.models.quotas import Quota
+from evidence.models.quotas import Quota, Watch
 from tests.events.receiving import ask
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import refusal, seen, structured
@@ -120,6 +120,10 @@ def test_bytes_are_those_of_the_ledger(world: World) -> None:
     limit(world, bytes_day=sum(written) + 10)
     refused = world.get(LIST)
     assert (refused.status, refused.error["limit"]["measure"]) == (429, "bytes")
+    assert refused.error["next_step"] == (
+        "Ask for at most 10 bytes at once (max_bytes, fewer fields), or call again after"
+        f" {refused.error['resets_at']}."
+    )
 
 
 def test_what_shows_nothing_counts_as_a_call_and_so_does_a_guess(world: World) -> None:
@@ -154,6 +158,18 @@ def test_what_shows_nothing_counts_for_the_grant_that_it_was_asked_of(
     assert going_on.status == 200, "as the refusal says"
 
 
+def test_a_new_limit_counts_from_the_start_of_its_period(world: World) -> None:
+    wanted = {("calls", period): 1 for period in ("minute", "hour", "day")}
+    now = datetime(2026, 11, 1, 12, 34, 56, 789, tzinfo=UTC)
+    set_limits(world.grants["bob"][0].pk, wanted, now=now)
+    since = {row.period: f"{row.since:%d %H:%M:%S.%f}" for row in Quota.unscoped.all()}
+    assert since == {
+        "minute": "01 12:34:00.000000",
+        "hour": "01 12:00:00.000000",
+        "day": "01 00:00:00.000000",
+    }
+
+
 def test_hidden_records_move_no_count(world: World) -> None:
     limit(world, records_day=100, calls_day=100, bytes_day=10**9)
     before = world.get(LIST)
@@ -178,8 +194,35 @@ def test_the_next_period_begins_at_nothing(world: World) -> None:
 
 
 def test_of_two_passed_limits_the_one_that_holds_longer_is_named(world: World) -> None:
-    limit(world, records_hour=1, records_day=1)
-    assert world.get(LIST).error["limit"]["period"] == "day"
+    grant_id = limit(world, records_hour=1, records_day=1)
+    error = world.get(LIST).error
+    assert error["limit"]["period"] == "day"
+    assert error["message"] == (
+        f"The owner lets 1 records per day be read through the grant {grant_id}. 0 are used and this"
+        " call comes to 5, so it was not answered. The count begins anew at"
+        f" {error['resets_at']}."
+    )
+
+
+def test_a_limit_that_is_not_named_again_is_none(world: World) -> None:
+    limit(world, calls_day=1, records_day=100)
+    limit(world, records_day=100)
+    assert [world.get(LIST, limit=1).status for _ in range(2)] == [200, 200]
+    assert used(world) == {"records_day": 2}
+
+
+def test_it_is_counted_anew_what_was_read_where_the_share_is_another(world: World) -> None:
+    watch = Watch.unscoped.filter(stream="messages")
+    grant_id = world.grants["bob"][0].pk
+    watch.create(grant_id=grant_id, stream="messages", slack=5)
+    set_share(grant_id, None)
+    assert watch.get().slack == 5, "as it was"
+    set_share(grant_id, 10)
+    assert (watch.get().slack, own_share_of(grant_id)) == (0, 10)
+    watch_again(grant_id, "messages", slack=7)
+    assert watch.get().slack == 7
+    set_share(grant_id, None)
+    assert (watch.get().slack, own_share_of(grant_id)) == (0, None)
 
 
 def test_each_grant_of_a_package_is_charged_with_what_was_read_through_it(world: World) -> None:

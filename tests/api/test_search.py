@@ -5,6 +5,8 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
+from evidence.access import found, matches
+from evidence.models.records import Record
 from tests.scenarios import scenario
 from tests.world import CHAT, LEDGER, PERSONAL, WORK, World
 
@@ -183,3 +185,18 @@ def test_its_queries_are_counted(
     # The token with all that hangs on it; how many hits there are; their places; their rows.
     with django_assert_num_queries(4 + LEDGER):
         hits(world, q="lease")
+
+
+def test_a_record_that_goes_while_it_is_found_is_left_out(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its place is looked up first and its row later."""
+    before = hits(world, q="lease deposit")
+    assert set(before) == {(PERSONAL, "m1"), (PERSONAL, "m2")}
+
+    def rows_of(streams: Any, places: Any) -> Any:
+        Record.unscoped.filter(record_key="m1").delete()
+        return found.rows_of(streams, places)
+
+    monkeypatch.setattr(matches, "rows_of", rows_of)
+    assert hits(world, q="lease deposit") == [(PERSONAL, "m2")]
