@@ -5,9 +5,13 @@ from dataclasses import replace
 import pytest
 from django.utils import timezone
 
+from evidence.access.children import Key, several
 from evidence.access.gate import Gate
-from evidence.access.scope import Scope
+from evidence.access.held import terms_of
+from evidence.access.scope import Only, Scope, TokenKind
 from evidence.access.tokens import authenticate
+from evidence.access.trying import NOT_ISSUED, held_scope, tried_scope
+from evidence.refusals import FieldNotGranted, UnknownField
 from tests.world import BANK, PERSONAL, WORK, World
 
 MESSAGES, THREADS = "/v1/streams/messages/records", "/v1/streams/threads/records"
@@ -35,6 +39,44 @@ def test_a_grant_that_names_a_connection_of_another_source_shows_nothing_of_it(b
     assert connections(beyond) == [PERSONAL, WORK]
 
 
+def test_a_link_that_is_hidden_leads_nowhere(bobs: Scope) -> None:
+    [grant] = bobs.grants
+    [terms] = grant.streams
+    without = replace(terms, fields=Only(frozenset({"id", "subject"})))
+    scope = replace(bobs, grants=(replace(grant, streams=(without,)),))
+    with pytest.raises(FieldNotGranted):
+        several(Gate(scope).stream("messages"), "thread_id", [Key(PERSONAL, "t1")], limit=1)
+
+
+def test_what_is_tried_or_looked_through_is_not_the_owners_own(world: World) -> None:
+    [grant] = world.grants["bob"]
+    terms = [each for each, _ in terms_of(grant)]
+    tried = tried_scope([(grant.source_id, terms)], owner_id=world.owner_id)
+    held = held_scope(grant, owner_id=world.owner_id)
+    for scope in (tried, held):
+        assert (scope.kind, scope.token_id) == (TokenKind.CLIENT, NOT_ISSUED)
+        assert [each.streams for each in scope.grants] == [tuple(terms)]
+
+
+def test_a_field_is_refused_in_the_name_of_the_grants_that_hide_it(bobs: Scope) -> None:
+    [grant] = bobs.grants
+    [terms] = grant.streams
+    here = replace(terms, connection_ids=frozenset({PERSONAL}))
+    there = replace(terms, connection_ids=frozenset({WORK}), filters=Only(frozenset({"id"})))
+    hidden = replace(there, fields=Only(frozenset({"id"})))
+    for other, refused in ((there, "shows “subject”, but"), (hidden, "freezes the fields id;")):
+        grants = (
+            replace(grant, grant_id="grt_1", streams=(here,)),
+            replace(grant, grant_id="grt_2", streams=(other,)),
+        )
+        visible = Gate(replace(bobs, grants=grants)).stream("messages")
+        with pytest.raises(FieldNotGranted) as error:
+            visible.filter_field("subject", param="filter[subject]")
+        assert error.value.param == "filter[subject]"
+        assert str(error.value.clause).startswith(f"Grant grt_2 {refused}")
+        assert "grt_1" not in str(error.value.clause)
+
+
 def test_a_stream_of_several_sources_is_not_guessed(world: World) -> None:
     error = world.get(MESSAGES, "dora").error
     assert error["code"] == "ambiguous_connection"
@@ -44,3 +86,9 @@ def test_a_stream_of_several_sources_is_not_guessed(world: World) -> None:
 def test_a_connection_decides_whose_declaration_is_meant(world: World) -> None:
     error = world.get(THREADS, "dora", connection_id=BANK).error
     assert error["code"] == "not_found", "its source has no such stream, whatever others have"
+
+
+def test_a_field_that_is_not_there_is_refused_by_the_name_it_was_asked_by(bobs: Scope) -> None:
+    with pytest.raises(UnknownField) as error:
+        Gate(bobs).stream("messages").shown_field("nothing", param="fields")
+    assert error.value.param == "fields"
