@@ -2,7 +2,12 @@
 
 import psycopg
 import pytest
+from pytest_django import DjangoAssertNumQueries
 
+from evidence.access.blobs import blobs_of_id
+from evidence.access.counts import kept_counts
+from evidence.access.embedded import waiting
+from evidence.access.found import rows_of
 from evidence.access.statements import Fragment, fetched_by_one_plan
 
 
@@ -20,3 +25,14 @@ def test_answers_come_in_binary(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(psycopg, "RawCursor", Watched)
     assert fetched_by_one_plan(Fragment("SELECT %s::text", ("a",))) == [("a",)]
     assert formats == [psycopg.pq.Format.BINARY]
+
+
+@pytest.mark.django_db
+def test_nothing_is_asked_where_there_is_nothing_to_ask_of(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    with django_assert_num_queries(0):
+        assert blobs_of_id([], "blob_1") == []
+        assert kept_counts([]) == {}
+        assert rows_of([], []) == []
+        assert waiting([], {}) == []
