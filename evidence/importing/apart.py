@@ -1,7 +1,7 @@
 """PDF and TNEF, read by another process: what is in them can take for ever, or all memory.
 
 The process is started with the first file, serves one after the other, and is replaced when it
-takes too long, runs out of the memory that it may have, or dies.
+has ended: it does so by itself when it takes too long.
 """
 
 import atexit
@@ -30,15 +30,11 @@ class _Worker:
         """None where it did not come back."""
         with self._lock:
             process = self._running()
-            watch = threading.Timer(SECONDS[kind], process.kill)
-            watch.start()
             try:
                 return _asked(process, kind, content)
             except (OSError, ValueError):
                 self._end()
                 return None
-            finally:
-                watch.cancel()
 
     def _running(self) -> "subprocess.Popen[bytes]":
         if self._process is None or self._process.poll() is not None:
@@ -72,7 +68,7 @@ class _Worker:
 def _asked(process: "subprocess.Popen[bytes]", kind: bytes, content: bytes) -> Answer:
     if process.stdin is None or process.stdout is None:
         raise ValueError("no pipes")
-    process.stdin.write(b"%s %d\n" % (kind, len(content)))
+    process.stdin.write(b"%s %f %d\n" % (kind, SECONDS[kind], len(content)))
     process.stdin.write(content)
     process.stdin.flush()
     said = orjson.loads(process.stdout.readline())

@@ -1,13 +1,15 @@
 """Reads what can take for ever, or all memory. Run as a program, with nothing of ours around it.
 
-Asked on standard input with a line, ``pdf`` or ``tnef`` and a length, and as many bytes; answers
-with a line of JSON, and for each of its "sizes" as many bytes more.
+Asked on standard input with a line, ``pdf`` or ``tnef``, seconds and a length, and as many bytes;
+answers with a line of JSON, and for each of its "sizes" as many bytes more. It ends by itself once
+the seconds are over, also when nobody is there any more who could end it.
 """
 
 import io
 import json
 import logging
 import resource
+import signal
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -26,8 +28,12 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     logging.disable(logging.CRITICAL)
     while line := sys.stdin.buffer.readline():
-        kind, size = line.split()
-        said, parts = READERS[kind](sys.stdin.buffer.read(int(size)))
+        kind, seconds, size = line.split()
+        content = sys.stdin.buffer.read(int(size))
+        # Without a handler the alarm ends the process, in the middle of whatever it does.
+        signal.setitimer(signal.ITIMER_REAL, float(seconds))
+        said, parts = READERS[kind](content)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         answer = json.dumps(said | {"sizes": [len(part) for part in parts]})
         sys.stdout.buffer.write(answer.encode("ascii") + b"\n" + b"".join(parts))
         sys.stdout.buffer.flush()

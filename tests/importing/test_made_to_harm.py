@@ -4,6 +4,8 @@ import base64
 import os
 import signal
 import struct
+import subprocess
+import sys
 import tracemalloc
 import zipfile
 from collections.abc import Iterator
@@ -258,6 +260,16 @@ def test_what_outlook_may_have_wrapped_up_is_opened_elsewhere(
 
     assert one("attachments", filename="winmail.dat")["blob_ref"]
     assert one("messages", body_text="next")
+
+
+def test_whoever_reads_elsewhere_ends_by_itself_when_nobody_is_left_to_end_it() -> None:
+    properties = struct.pack("<I", 0x7FFFFFFF) + b"\x03\x00\x01\x00" * 5
+    wrapped = struct.pack("<IHBII", 0x223E9F78, 1, 1, 0x00069003, len(properties)) + properties
+    asked = b"tnef 0.5 %d\n" % (len(wrapped) + 2) + wrapped + b"\0\0"
+
+    ended = subprocess.run([sys.executable, "-I", apart._PROGRAM], input=asked, timeout=60)
+
+    assert ended.returncode == -signal.SIGALRM
 
 
 @pytest.mark.parametrize("tag", ["<div>", "<p>", "<a><b>", "<table>", "<blockquote>x"])

@@ -1,5 +1,6 @@
 """What comes out of a sealed file is what went in, all of it, or nothing that is used."""
 
+import zlib
 from io import BytesIO
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from evidence.operating.backup.faults import BackupFault, CutShort, WrongKey
 from evidence.operating.backup.frames import Frame, FrameWriter, Kind, frames
+from evidence.operating.backup.restoring import Backup
 from evidence.operating.backup.sealing import PIECE_BYTES, TAG_BYTES, Opener, Sealer, Secret
 
 KEY = Secret("file", b"k" * 32)
@@ -70,6 +72,20 @@ def test_any_end_that_is_missing_is_noticed(
 def test_whatever_a_file_says_of_its_key_is_not_believed(line: bytes) -> None:
     with pytest.raises(WrongKey):
         opened(b"pdpp backup 1\n" + line + b"\n" + bytes(100))
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [b"no stream of zlib", zlib.compress(b"X" + bytes(4)), zlib.compress(b"R\xff\xff\xff\xff" + b"x"),
+     zlib.compress(b"M" + (2).to_bytes(4) + b"[]")],
+)  # fmt: skip
+def test_whoever_knows_the_key_can_make_no_file_that_does_harm(inside: bytes) -> None:
+    file = BytesIO()
+    sealer = Sealer(file, KEY)
+    sealer.write(inside)
+    sealer.close()
+    with pytest.raises(BackupFault):
+        Backup(BytesIO(file.getvalue()), KEY)
 
 
 def test_pieces_keep_their_places() -> None:

@@ -11,6 +11,8 @@ from evidence.operating.backup.faults import Damaged
 from evidence.operating.backup.sealing import Opener, Sealer
 
 LEVEL = 1
+FRAME_BYTES = 256 * 1024 * 1024
+"""A row or a little more; whoever knows the key could write any length."""
 
 
 class Kind(Enum):
@@ -19,6 +21,9 @@ class Kind(Enum):
     ROWS = b"R"
     TABLE_ENDS = b"E"
     CLOSING = b"C"
+
+
+_KINDS = {kind.value: kind for kind in Kind}
 
 
 class Frame(NamedTuple):
@@ -54,14 +59,22 @@ def frames(opener: Opener) -> Iterator[Frame]:
     waiting, held = bytearray(), None
     for part in _unpacked(opener):
         waiting += part
-        while len(waiting) >= 5 and len(waiting) >= (size := 5 + int.from_bytes(waiting[1:5])):
+        while len(waiting) >= 5 and len(waiting) >= (size := _size(waiting)):
             if held is not None:
                 yield held
-            held = Frame(Kind(bytes(waiting[:1])), bytes(waiting[5:size]))
+            held = Frame(_KINDS[bytes(waiting[:1])], bytes(waiting[5:size]))
             del waiting[:size]
     if waiting or held is None:
         raise Damaged
     yield held
+
+
+def _size(waiting: bytearray) -> int:
+    """Of the frame that begins here; raises ``Damaged`` for what no frame is, before it is there."""
+    size = 5 + int.from_bytes(waiting[1:5])
+    if bytes(waiting[:1]) not in _KINDS or size > FRAME_BYTES:
+        raise Damaged
+    return size
 
 
 def _unpacked(opener: Opener) -> Iterator[bytes]:
@@ -70,6 +83,10 @@ def _unpacked(opener: Opener) -> Iterator[bytes]:
         content = opener.read()
         # A piece of nothing but zeros would come to a thousand times its size.
         while content:
-            yield packer.decompress(content, 1024 * 1024)
+            try:
+                part = packer.decompress(content, 1024 * 1024)
+            except zlib.error:
+                raise Damaged from None
+            yield part
             content = packer.unconsumed_tail
     yield packer.flush()

@@ -45,7 +45,13 @@ class Manifest:
     def read(cls, frame: Frame) -> "Manifest":
         if frame.kind is not Kind.MANIFEST:
             raise Damaged
-        said = frame.told
+        try:
+            return cls._told(frame.told)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            raise Damaged from None
+
+    @classmethod
+    def _told(cls, said: Any) -> "Manifest":
         return cls(
             made_at=said["made_at"],
             migrations=frozenset((app, name) for app, name in said["migrations"]),
