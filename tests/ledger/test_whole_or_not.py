@@ -123,6 +123,26 @@ def test_rows_that_a_signature_covers_are_missed_even_under_an_old_seal(world: W
     assert faults(world) == [(2, "Rows 2 to 2 are missing: a signed checkpoint saw them.")]
 
 
+def test_what_is_taken_back_with_its_signature_contradicts_an_export_that_was_kept(
+    world: World,
+) -> None:
+    world.get(LIST)
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT seq, digest, seal FROM evidence_chain")
+        old = cursor.fetchone()
+    world.get(LIST)
+    checkpoint(world.owner_id, now=NOW)
+    *_, kept = lines(world.owner_id)
+    tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
+    tamper("DELETE FROM evidence_checkpoint")
+    tamper("UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s", *old)
+    assert faults(world) == []
+    rows = [[each["chain"], each["seq"], each["digest"]] for each in lines(world.owner_id)
+            if each["object"] == "disclosure"]  # fmt: skip
+    assert len(rows) == 1
+    assert not [end for end in kept["heads"] if end in rows]
+
+
 def test_a_chain_that_is_gone_is_missed(kept: World) -> None:
     tamper("DELETE FROM evidence_disclosure")
     tamper("DELETE FROM evidence_chain")
