@@ -61,6 +61,7 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
+        sys.stderr.write("Stopped. The same command goes on, or begins anew.\n")
         sys.exit(128 + signal.SIGINT)
     except Exception as error:
         from pdpp_site import endings

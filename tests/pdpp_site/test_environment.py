@@ -1,5 +1,6 @@
 """What the environment cannot mean is said in one line that names the variable, and nothing starts."""
 
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -118,3 +119,20 @@ def test_a_database_that_is_away_or_empty_is_said_with_what_to_do() -> None:
     assert "says nothing" in str(endings.in_words(InterfaceError()))
     assert endings.in_words(ProgrammingError("a fault of ours")) is None
     assert endings.in_words(ValueError()) is None
+
+
+def test_a_command_that_is_interrupted_says_how_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(arguments: list[str]) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("django.core.management.execute_from_command_line", interrupted)
+    monkeypatch.setattr("signal.signal", lambda number, handler: None)
+    monkeypatch.setattr("sys.argv", ["manage.py", "check"])
+
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(ROOT / "manage.py"), run_name="__main__")
+
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "Stopped. The same command goes on, or begins anew.\n"
