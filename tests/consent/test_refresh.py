@@ -137,7 +137,7 @@ def test_access_for_a_single_use_cannot_be_refreshed(world: World, asking: Askin
 
 @pytest.mark.parametrize("which", ["access_token", "refresh_token"])
 def test_a_client_can_end_its_sign_in(asking: Asking, which: str) -> None:
-    tokens = asking.tokens()
+    other, tokens = asking.tokens(), asking.tokens()
 
     ended = asking.program.post(
         "/oauth/revoke", {"token": tokens[which], "client_id": asking.client_id}
@@ -147,6 +147,7 @@ def test_a_client_can_end_its_sign_in(asking: Asking, which: str) -> None:
     assert post(tokens["access_token"]).status_code == 401
     assert asking.refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"
     assert Package.unscoped.filter(client_id=asking.client_id, revoked_at=None).exists()
+    assert post(other["access_token"]).status_code == 200, "of another sign-in"
 
 
 def test_a_client_cannot_end_the_sign_in_of_another(asking: Asking) -> None:

@@ -1,8 +1,8 @@
 """Plant faults in a copy of the tree and see that a test fails: ``make mutants``.
 
 ``python -m tests.mutants [WORD…]`` plants the seeds, or only those whose description has one of the
-words; each names the test that finds it. With ``--lines`` the words are modules (all of
-``evidence/access`` without any), and the faults are their lines, each taken away alone: at first from
+words; each names the test that finds it. With ``--lines`` the words are modules or ``module:line`` (all
+of ``evidence/access`` without any), and the faults are their lines, each taken away alone: at first from
 the loaded modules of one long session of tests, and where that finds nothing from the file itself.
 ``--by`` takes the tests of one folder, file or function in place of all that could see it.
 """

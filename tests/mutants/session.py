@@ -2,9 +2,11 @@
 
 All tests run once, to know which of them reach a line. Then, for each line of the modules that can be
 taken away, a fork of this very process loses it, where that can be done to what is loaded, and runs the
-tests that reach it, the quickest first. A fork costs a tenth of a second, a new Python some.
+tests that reach it, the likeliest first. A fork costs a tenth of a second, a new Python some. Two go on
+at once, each with a copy of the database.
 
-One JSON line a fault on standard output: `path`, `line`, `killed` and, where it was not, `tests`.
+One JSON line a fault on standard output: `path`, `line`, `killed`, the `answer` (the test that failed,
+or why there is none) and, where it was not killed, `tests`.
 """
 
 import json

@@ -132,11 +132,7 @@ def forget_families(now: datetime) -> int:
     """Deletes families whose last link has long expired; how many."""
     before = now - timedelta(seconds=limits.REFRESH_SECONDS)
     alive = RefreshToken.unscoped.filter(replaced_at=None, expires_at__gt=before)
-    gone, _ = (
-        RefreshFamily.unscoped.exclude(family_id__in=alive.values("family_id"))
-        .filter(created_at__lt=before)
-        .delete()
-    )
+    gone, _ = RefreshFamily.unscoped.exclude(family_id__in=alive.values("family_id")).delete()
     return gone
 
 
