@@ -9,10 +9,9 @@ from django.utils import timezone
 from evidence import limits
 from evidence.access.issuing import pause_client, resume_client, revoke_grant, revoke_package
 from evidence.models.authorizations import RefreshFamily
-from evidence.models.grants import Grant, Package
+from evidence.models.grants import AccessToken, Grant, Package
 from tests.consent.client import ORIGIN, Asking
 from tests.mcp_adapter.real import post
-from tests.world import World
 
 
 def test_a_refresh_token_leads_to_the_next(asking: Asking) -> None:
@@ -123,16 +122,40 @@ def test_a_refresh_token_that_nobody_uses_ends(asking: Asking) -> None:
     assert refused.json()["error"] == "invalid_grant"
 
 
-def test_access_for_a_single_use_cannot_be_refreshed(world: World, asking: Asking) -> None:
-    detail = """[{"type": "https://pdpp.dev/data-access", "access_mode": "single_use",
-        "source": {"kind": "connector", "id": "https://registry.example/connectors/mail"},
-        "streams": [{"name": "messages"}]}]"""
+SINGLE_USE = """[{"type": "https://pdpp.dev/data-access", "access_mode": "single_use",
+    "source": {"kind": "connector", "id": "https://registry.example/connectors/mail"},
+    "streams": [{"name": "messages"}]}]"""
 
-    tokens = asking.tokens(authorization_details=detail)
+
+def test_access_for_a_single_use_cannot_be_refreshed(asking: Asking) -> None:
+    tokens = asking.tokens(authorization_details=SINGLE_USE)
 
     assert "refresh_token" not in tokens
     assert tokens["expires_in"] == limits.UNREFRESHED_SECONDS
     assert post(tokens["access_token"]).status_code == 200
+
+
+def test_a_client_ends_access_that_cannot_be_refreshed_and_that_once(asking: Asking) -> None:
+    bearer = asking.tokens(authorization_details=SINGLE_USE)["access_token"]
+    ending = {"token": bearer, "client_id": asking.client_id}
+
+    asking.program.post("/oauth/revoke", ending)
+
+    [ended] = AccessToken.unscoped.filter(revoked_at__isnull=False)
+    assert post(bearer).status_code == 401
+    with time_machine.travel(timezone.now() + timedelta(seconds=9)):
+        asking.program.post("/oauth/revoke", ending)
+    assert AccessToken.unscoped.get(pk=ended.pk).revoked_at == ended.revoked_at
+
+
+def test_a_second_use_of_its_code_ends_access_that_cannot_be_refreshed(asking: Asking) -> None:
+    code = asking.code(authorization_details=SINGLE_USE)
+    bearer = asking.exchange(code).json()["access_token"]
+    assert post(bearer).status_code == 200
+
+    assert asking.exchange(code).json()["error"] == "invalid_grant"
+
+    assert post(bearer).status_code == 401
 
 
 @pytest.mark.parametrize("which", ["access_token", "refresh_token"])
