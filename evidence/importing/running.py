@@ -45,8 +45,9 @@ def import_part(
 ) -> ImportRun:
     """Reads a part into its connection; ``left`` is said once, in a run that begins.
 
-    Raises ``ChoiceNeeded`` before anything is written, ``IngestStorageError`` when the database
-    fails; ``on_progress`` may raise to stop. Then what is stored stays, and the same again goes on.
+    Raises ``ChoiceNeeded`` before anything is written, ``InvalidRequest`` while another process is
+    at the same export, ``IngestStorageError`` when the database fails; ``on_progress`` may raise to
+    stop. Then what is stored stays, and the same again goes on.
     """
     if part.needed is not None:
         raise part.needed
@@ -61,7 +62,23 @@ def import_part(
         total=part.size,
         now=now,
     )
-    spool, log = Spool(), KeyLog(workspace / f"{run.run_id}.keys")
+    log = KeyLog(workspace / f"{run.run_id}.keys")
+    with log.alone() as is_alone:
+        if not is_alone:
+            raise InvalidRequest(message="This export is being imported already.")
+        _carry_out(part, left, run, log, now, on_progress)
+    return run
+
+
+def _carry_out(
+    part: Part,
+    left: tuple[tuple[str, Remark], ...],
+    run: ImportRun,
+    log: KeyLog,
+    now: datetime,
+    on_progress: OnProgress | None,
+) -> None:
+    spool = Spool()
     try:
         _Importing(part, left, run, spool, log, now, on_progress)()
     except BaseException:
@@ -71,7 +88,6 @@ def import_part(
         raise
     finally:
         spool.close()
-    return run
 
 
 @dataclass

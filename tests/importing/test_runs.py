@@ -18,6 +18,7 @@ from evidence.importing.running import Stopped, import_part
 from evidence.importing.surveying import Wish, survey
 from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.models.owners import the_owner
+from evidence.refusals import InvalidRequest
 from evidence.storing.erasing import erase
 from tests.importing.importing import (
     TORTURE,
@@ -171,6 +172,26 @@ def test_a_database_that_goes_away_is_said_and_the_same_command_goes_on(
     assert latest().status == ImportRun.Status.FINISHED
     assert (latest().created, latest().unchanged) == (200, 1_000)
     assert len(records("messages")) == 1_200
+
+
+def test_of_two_that_import_the_same_at_once_one_is_told_so(tmp_path: Path) -> None:
+    now, owner_id = timezone.now(), the_owner(timezone.now()).owner_id
+    refused = []
+
+    def part() -> running.Part:
+        return survey(MBOX, wish=Wish(), owner_id=owner_id, now=now).parts[0]
+
+    def again(so_far: ImportRun) -> None:
+        with pytest.raises(InvalidRequest, match="being imported already"):
+            import_part(part(), label="x", workspace=tmp_path, now=now)
+        refused.append(so_far)
+
+    done = import_part(part(), label="x", workspace=tmp_path, now=now, on_progress=again)
+
+    assert refused
+    assert done.status == ImportRun.Status.FINISHED
+    assert ImportReceipt.unscoped.count() == done.remarked == 2
+    import_part(part(), label="x", workspace=tmp_path, now=now)
 
 
 def test_records_go_to_the_connection_that_is_named(tmp_path: Path) -> None:
