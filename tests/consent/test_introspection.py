@@ -10,9 +10,10 @@ from django.test import Client as HttpClient
 from django.utils import timezone
 from pytest_django import Settings
 
-from evidence.access.issuing import revoke_package
+from evidence.access.issuing import GrantRequest, revoke_grant, revoke_package
+from evidence.access.resolving import StreamRequest
 from tests.consent.client import MCP, ORIGIN, Asking
-from tests.world import NOW, World
+from tests.world import BANK, NOW, World
 
 SECRET = "the-resource-servers-own"
 
@@ -68,8 +69,36 @@ def test_a_package_token_names_its_package(world: World) -> None:
     body = ask(world.tokens["dora@mcp"]).json()
 
     assert (body["pdpp_token_kind"], body["aud"]) == ("mcp_package", MCP)
-    assert body["grant_package_id"] == body["package"]["package_id"]
+    package = world.packages["dora"]
+    assert body["grant_package_id"] == package.pk
+    assert body["package"] == {
+        "package_id": package.pk,
+        "client": {"client_id": package.client_id},
+        "subject": {"id": world.owner_id},
+    }
     assert len(body["authorization_details"]) == 3
+
+
+def test_what_was_agreed_is_told(world: World) -> None:
+    agreed: dict[str, Any] = {
+        "access_mode": "single_use",
+        "purpose_code": "https://purpose.example/tax",
+        "purpose_description": "For the tax return",
+        "retention": {"max_duration": "P30D", "on_expiry": "delete"},
+    }
+    ends = timezone.now() + timedelta(hours=1)
+    streams = [StreamRequest(name="transactions")]
+    request = GrantRequest(connection_ids=[BANK], streams=streams, expires_at=ends, **agreed)
+    world.grant("erin", request)
+
+    [detail] = ask(world.tokens["erin"]).json()["authorization_details"]
+
+    assert detail | agreed == detail
+    assert detail["type"] == "https://pdpp.dev/data-access"
+    with time_machine.travel(ends):
+        assert ask(world.tokens["erin"]).json()["inactive_reason"] == "grant_expired"
+    revoke_grant(world.grants["erin"][0].pk, now=timezone.now())
+    assert ask(world.tokens["erin"]).json()["inactive_reason"] == "grant_revoked"
 
 
 def test_an_owner_token_has_no_client(world: World) -> None:
