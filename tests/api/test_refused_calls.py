@@ -116,12 +116,13 @@ def test_a_field_that_is_shown_but_not_chosen_by_is_told(world: World) -> None:
     )
 
 
-def test_hidden_and_missing_are_told_alike(world: World) -> None:
+def test_hidden_and_missing_are_told_alike(world: World, caplog: pytest.LogCaptureFixture) -> None:
     told = []
     for key in ("m0", "nothing"):
         world.get(f"{LIST}/{key}", connection_id=PERSONAL)
         told.append((last().clause, last().stream, last().param))
     assert told[0] == told[1]
+    assert "not written down" not in caplog.text
 
 
 def test_nothing_that_was_sent_is_kept(world: World) -> None:
