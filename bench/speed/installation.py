@@ -50,7 +50,7 @@ class Installation:
     def note(self, facts: dict[str, Any]) -> None:
         (self.var / "loaded.json").write_text(json.dumps(facts))
 
-    def environment(self, *, port: int = 0, **more: str) -> dict[str, str]:
+    def environment(self, *, port: int = 8000, **more: str) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("PDPP_")}
         inherited.pop("DATABASE_URL", None)
         own = {"PDPP_VAR": str(self.var), "PDPP_DEMO": "false", "PDPP_PORT": str(port)}

@@ -48,7 +48,7 @@ def test_the_doctor_walks_through_it(reached: Reached) -> None:
         findings: list[Finding] = diagnose(way.url, client, bearer=tokens["dora@mcp"])
 
     assert {each.outcome for each in findings} == {Outcome.WORKS}, findings
-    assert len(findings) == 14
+    assert len(findings) == 15
 
 
 def test_clients_are_led_to_https_at_the_public_address(reached: Reached) -> None:

@@ -129,5 +129,5 @@ def test_a_forged_form_is_told_so() -> None:
     answer = strict.post("/login", headers=PERSON)
 
     assert answer.status_code == 403
-    assert "This form has ended" in answer.content.decode()
+    assert "Open it again" in answer.content.decode()
     assert strict.post("/login").json()["error"]["code"] == "permission_error"
