@@ -12,7 +12,7 @@ from evidence.access.scope import Only, Scope, TokenKind
 from evidence.access.tokens import authenticate
 from evidence.access.trying import NOT_ISSUED, held_scope, tried_scope
 from evidence.refusals import FieldNotGranted, UnknownField
-from tests.world import BANK, PERSONAL, WORK, World
+from tests.world import BANK, CHAT, PERSONAL, WORK, World
 
 MESSAGES, THREADS = "/v1/streams/messages/records", "/v1/streams/threads/records"
 
@@ -28,15 +28,25 @@ def connections(scope: Scope) -> list[str]:
 
 def test_a_connection_that_two_grants_name_counts_once(bobs: Scope) -> None:
     twice = replace(bobs, grants=(*bobs.grants, *bobs.grants))
+    once, again = (Gate(each).stream("messages") for each in (bobs, twice))
     assert connections(twice) == connections(bobs) == [PERSONAL, WORK]
+    assert again.page(limit=100, descending=True) == once.page(limit=100, descending=True) != []
 
 
-def test_a_grant_that_names_a_connection_of_another_source_shows_nothing_of_it(bobs: Scope) -> None:
+def test_a_grant_that_names_a_connection_of_another_source_shows_nothing_of_it(
+    bobs: Scope, world: World
+) -> None:
+    """Not even where another grant is of that source, and both have a stream of that name."""
     [grant] = bobs.grants
     [terms] = grant.streams
-    wide = replace(terms, connection_ids=terms.connection_ids | {BANK})
-    beyond = replace(bobs, grants=(replace(grant, streams=(wide,)),))
-    assert connections(beyond) == [PERSONAL, WORK]
+    wide = replace(
+        grant, streams=(replace(terms, connection_ids=terms.connection_ids | {BANK, CHAT}),)
+    )
+    doras = authenticate(world.tokens["dora"], resource="/v1", now=timezone.now())
+    [chats] = [each for each in doras.grants if CHAT in each.streams[0].connection_ids]
+    none = replace(chats, streams=(replace(chats.streams[0], connection_ids=frozenset({BANK})),))
+    for grants in ((wide,), (wide, none), (none, wide)):
+        assert connections(replace(bobs, grants=grants)) == [PERSONAL, WORK]
 
 
 def test_a_link_that_is_hidden_leads_nowhere(bobs: Scope) -> None:
