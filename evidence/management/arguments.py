@@ -17,7 +17,7 @@ def day(text: str) -> datetime:
 
 def count(text: str) -> int:
     """How many, from 1 on."""
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0
+    number = _whole(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
     return number
@@ -37,7 +37,12 @@ def server(text: str) -> str:
 
 def days(text: str) -> int:
     """A number of days from 1 on."""
-    count = int(text) if text.isascii() and text.isdecimal() and len(text) < 9 else 0
-    if not 1 <= count <= LONGEST_DAYS:
+    number = _whole(text)
+    if not 1 <= number <= LONGEST_DAYS:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number of days from 1 to 36500")
-    return count
+    return number
+
+
+def _whole(text: str) -> int:
+    """0 for what is no number, or a longer one than anybody means."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else 0

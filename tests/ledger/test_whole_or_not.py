@@ -110,8 +110,8 @@ def test_the_last_row_is_missed_even_if_the_end_moves_back(kept: World) -> None:
     assert faults(kept) == [(4, "The end of the chain was not sealed here.")]
 
 
-def test_rows_that_a_signature_covers_are_missed_even_under_an_old_seal(world: World) -> None:
-    """Putting back an old copy of everything but the checkpoints."""
+def take_back(world: World) -> None:
+    """The second of two rows, under the seal that stood before it, when a signature has seen both."""
     world.get(LIST)
     with connection.cursor() as cursor:
         cursor.execute("SELECT seq, digest, seal FROM evidence_chain")
@@ -120,6 +120,11 @@ def test_rows_that_a_signature_covers_are_missed_even_under_an_old_seal(world: W
     checkpoint(world.owner_id, now=NOW)
     tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
     tamper("UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s", *old)
+
+
+def test_rows_that_a_signature_covers_are_missed_even_under_an_old_seal(world: World) -> None:
+    """Putting back an old copy of everything but the checkpoints."""
+    take_back(world)
     assert faults(world) == [(2, "Rows 2 to 2 are missing: a signed checkpoint saw them.")]
 
 
@@ -178,14 +183,7 @@ def test_rows_smuggled_in_at_the_end_are_not_counted(kept: World) -> None:
 
 def test_of_two_signatures_that_contradict_each_other_both_hold(world: World) -> None:
     """Taken back under an old seal, and grown again to the same number before the next signature."""
-    world.get(LIST)
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT seq, digest, seal FROM evidence_chain")
-        old = cursor.fetchone()
-    world.get(LIST)
-    checkpoint(world.owner_id, now=NOW)
-    tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
-    tamper("UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s", *old)
+    take_back(world)
     world.get(LIST)
     checkpoint(world.owner_id, now=NOW)
     message = "A signed checkpoint saw another row here: the chain was written anew."
