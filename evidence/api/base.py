@@ -146,7 +146,19 @@ class GrantedView(PublicView):
             logger.exception("An answer could not be written to the ledger and was withheld.")
             WITHHELD.inc()
             self.withheld = _unwritten(error)
-        return response if self.withheld is None else answer()
+        if self.withheld is None:
+            return response
+        return self._refusing(self.withheld, request, *args, **kwargs)
+
+    def _refusing(
+        self, refusal: Refusal, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        """Render the refusal in place of an answer, without running the request again."""
+        if not isinstance(self.request, Request):  # the transaction never began
+            self.request = self.initialize_request(request, *args, **kwargs)
+            self.headers = self.default_response_headers
+        response = self.handle_exception(refusal)
+        return self.finalize_response(self.request, response, *args, **kwargs)
 
     def _note(self, refusal: Refusal, stream: str) -> None:
         """For the owner, who may ask why."""
@@ -218,8 +230,6 @@ class GrantedView(PublicView):
 
     @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        if self.withheld is not None:
-            raise self.withheld
         super().initial(request, *args, **kwargs)
         scope = self.caller
         if scope is None:

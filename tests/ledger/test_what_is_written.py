@@ -7,6 +7,7 @@ import pytest
 from django.db import InterfaceError, OperationalError, connection
 
 from evidence.access.scope import TokenKind
+from evidence.api.base import GrantedView
 from evidence.api.disclosing import UnknownBody
 from evidence.ledger.looking import Disclosed, named, of_record, read, to_client, to_owner
 from evidence.storing.blobs import put_blob
@@ -244,3 +245,41 @@ def test_what_cannot_be_written_down_is_withheld_and_said_in_the_usual_form(
     assert (answer.status, answer.error["code"]) == (status, code)
     assert ("Retry-After" in answer.headers) == (status == 503)
     assert "Lease" not in str(answer.body)
+
+
+def test_a_withheld_answer_is_rendered_without_running_the_request_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[str] = []
+    begin = GrantedView.initialize_request
+
+    def counted(view: GrantedView, *args: Any, **kwargs: Any) -> Any:
+        request = begin(view, *args, **kwargs)
+        runs.append(view.request_id)
+        return request
+
+    def fail(*args: object, **more: object) -> None:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr(GrantedView, "initialize_request", counted)
+    monkeypatch.setattr("evidence.api.base.shown", fail)
+
+    answer = world.get(LIST)
+
+    assert answer.status == 503
+    assert runs == [answer.error["request_id"]]
+    assert answer.headers["Request-Id"] == answer.error["request_id"]
+
+
+def test_an_answer_is_withheld_where_no_transaction_begins(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **more: object) -> None:
+        raise OperationalError("gone")
+
+    monkeypatch.setattr("evidence.api.base.in_one_transaction", fail)
+
+    answer = world.get(LIST)
+
+    assert (answer.status, answer.error["code"]) == (503, "service_unavailable")
+    assert answer.headers["Request-Id"] == answer.error["request_id"] != ""

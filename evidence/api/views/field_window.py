@@ -20,7 +20,6 @@ from evidence.reading.quotes import Expectation
 from evidence.refusals import InvalidFieldPath, InvalidWindow
 
 DEEPEST = 32
-_THERE = frozenset({200, 304, 409})
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
 
 
@@ -32,14 +31,13 @@ class FieldWindowView(GrantedView):
 
     @override
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        """A key may itself end like this route. A window names its field; without one it is the
-        record of that key that is asked for, where there is one."""
-        if not _names_a_field(request):
-            key = f"{kwargs['record_id']}/field-window"
-            answer = RecordView.as_view()(request, stream=kwargs["stream"], record_id=key)
-            if request.method == "DELETE" or answer.status_code in _THERE:
-                return answer
-        return super().dispatch(request, *args, **kwargs)
+        """Hand over to the record view where every parameter is one of its own: a record's key may
+        itself end like this route. Exactly one of the two views runs and is charged."""
+        if _asks_for_window(request):
+            return super().dispatch(request, *args, **kwargs)
+        view = RecordView.as_view(or_window=True)
+        key = f"{kwargs['record_id']}/field-window"
+        return view(request, stream=kwargs["stream"], record_id=key)
 
     def get(self, request: Request, stream: str, record_id: str) -> Response:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
@@ -56,9 +54,10 @@ class FieldWindowView(GrantedView):
         )
 
 
-def _names_a_field(request: HttpRequest) -> bool:
+def _asks_for_window(request: HttpRequest) -> bool:
+    known = RecordView.owner_methods.get(str(request.method), RecordView.parameters)
     try:
-        return "field" in request.GET
+        return any(name.partition("[")[0] not in known for name in request.GET)
     except SuspiciousOperation:
         return True  # too many parameters: the window refuses them like any route
 
