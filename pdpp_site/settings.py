@@ -171,8 +171,9 @@ X_FRAME_OPTIONS = "DENY"
 CSRF_FAILURE_VIEW = "pdpp_site.failures.forged"
 # Neighbouring subdomains of the owner's domain, and the browsers' preload list, are not ours.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
-# The largest body is a request to ingest; the dispatcher refuses more before Django sees it.
-DATA_UPLOAD_MAX_MEMORY_SIZE = None
+# The largest form: pdpp_site.request_bodies accepts it from the signed-in owner alone. Uploads of
+# records, blobs and exports are streams, which this limit does not concern.
+DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 # The page on which a grant is given has a box for each field of each stream of each source.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000
 

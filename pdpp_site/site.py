@@ -7,6 +7,7 @@ threads. ``/healthz`` says that the process runs, ``/readyz`` that it can serve,
 
 import asyncio
 import contextlib
+import functools
 import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
@@ -18,21 +19,27 @@ from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 from django.utils import timezone
 
-from evidence import limits
 from evidence.api import errors
+from evidence.api.bearers import metadata_url
 from evidence.refusals import Code, MisdirectedRequest, Refusal
 from mcp_adapter.transport import EVENT_PATHS, McpEndpoint
 from mcp_adapter.transport import PATHS as MCP_PATHS
 from pdpp_site import access_log, headers, health, metrics, telemetry
+from pdpp_site.request_bodies import MCP_BYTES, RequestBodies, bounded
 from pdpp_site.waits import Waits, asks_to_wait
-from pdpp_site.wsgi_bridge import Message, Receive, Scope, Send, WsgiApplication, WsgiBridge
+from pdpp_site.wsgi_bridge import (
+    DisconnectedError,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    WsgiApplication,
+    WsgiBridge,
+)
 
 logger = logging.getLogger(__name__)
 
 READY_SECONDS = 3
-# Whoever shows no token has nothing to upload but a form.
-FORM_BYTES = 2 * 1024 * 1024
-IMPORTS = "/admin/evidence/importrun/"
 
 
 class NotForYou(Refusal):
@@ -55,6 +62,7 @@ class Site:
         self._django = WsgiBridge(application, threads=settings.PDPP_THREADS)
         self._endpoint, self._events = endpoint, events
         self._spans = spans
+        self._bodies = RequestBodies()
         self._waits = Waits()
         self._probe = ThreadPoolExecutor(1, thread_name_prefix="readyz")
 
@@ -78,6 +86,12 @@ class Site:
 
         try:
             await self._answer(scope, receive, noting)
+        except DisconnectedError:
+            return  # Nobody is left to answer, and nothing has failed.
+        except Refusal as refusal:
+            if started:
+                raise
+            await _refuse(send, refusal, challenge=_challenge(scope))
         except Exception:
             logger.exception("A request failed before or beside Django.")
             if started:
@@ -95,25 +109,21 @@ class Site:
         elif path == "/metrics":
             await self._answer_metrics(scope, send)
         elif path in MCP_PATHS:
-            await self._endpoint.app(scope, receive, send)
+            await self._endpoint.app(scope, bounded(scope, receive, limit=MCP_BYTES), send)
         elif self._events is not None and path in EVENT_PATHS:
-            await self._events.app(scope, receive, send)
+            await self._events.app(scope, bounded(scope, receive, limit=MCP_BYTES), send)
         else:
-            wait = asks_to_wait(scope)
-            answer = (
-                self._waits.answer(self._run, scope, receive, send)
-                if wait
-                else (self._run(scope, receive, send, {}))
-            )
-            refusal = await answer
-            if refusal is not None:
-                await _refuse(send, refusal)
+            await self._answer_with_django(scope, receive, send)
 
-    async def _run(
-        self, scope: Scope, receive: Receive, send: Send, extras: Mapping[str, object]
-    ) -> Refusal | None:
-        limit = limits.INGEST_MAX_BYTES if _may_be_large(scope) else FORM_BYTES
-        return await self._django(scope, receive, send, body_limit=limit, extras=extras)
+    async def _answer_with_django(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._bodies.read(scope, receive) as body:
+            run = functools.partial(self._django, body=body)
+            if asks_to_wait(scope):
+                refusal = await self._waits.answer(run, scope, receive, send)
+            else:
+                refusal = await run(scope, receive, send)
+        if refusal is not None:
+            raise refusal
 
     def stop_waiting(self) -> None:
         """Answers every request that waits for changes, before the server waits for them."""
@@ -164,6 +174,7 @@ class Site:
         finally:
             self._waits.close()
             self._django.close()
+            self._bodies.close()
             self._probe.shutdown(wait=False, cancel_futures=True)
             await asyncio.to_thread(self._spans.close)
 
@@ -176,22 +187,20 @@ def _host_allowed(scope: Scope) -> bool:
     return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)
 
 
-def _may_be_large(scope: Scope) -> bool:
-    """Records come with a token, exports to their page with a session. Neither is checked here."""
-    is_import = scope["path"].startswith(IMPORTS) and _has(scope, b"cookie")
-    return is_import or _has(scope, b"authorization")
+def _challenge(scope: Scope) -> str:
+    challenge = f'Bearer resource_metadata="{metadata_url()}"'
+    token_sent = any(name == b"authorization" for name, _ in scope["headers"])
+    return f'{challenge}, error="invalid_token"' if token_sent else challenge
 
 
-def _has(scope: Scope, header: bytes) -> bool:
-    return any(name == header for name, _ in scope["headers"])
-
-
-async def _refuse(send: Send, refusal: Refusal) -> None:
+async def _refuse(send: Send, refusal: Refusal, *, challenge: str = "") -> None:
     """The same envelope as every error of the API, for what never reaches it."""
     request_id = f"req_{secrets.token_hex(10)}"
     # Part of the body may still be on its way, so the connection cannot serve another request.
     sent = {"request-id": request_id, "x-request-id": request_id, "connection": "close"}
     status = errors.STATUS[refusal.code]
+    if status == 401:
+        sent["www-authenticate"] = challenge
     if status == 503:
         sent["retry-after"] = errors.RETRY_SECONDS
     body = errors.body(refusal, request_id=request_id)

@@ -9,10 +9,10 @@ who lost the grant is told so at once.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Protocol
 from urllib.parse import parse_qsl
 
 from django.db import Error
@@ -29,8 +29,14 @@ from pdpp_site.wsgi_bridge import Message, Receive, Scope, Send
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
-Run = Callable[[Scope, Receive, Send, Mapping[str, object]], Awaitable[Refusal | None]]
-"""One run of a request, with something more in its environment."""
+
+
+class Run(Protocol):
+    """Run a complete request once, with ``extras`` in its environment."""
+
+    def __call__(
+        self, scope: Scope, receive: Receive, send: Send, *, extras: Mapping[str, object]
+    ) -> Awaitable[Refusal | None]: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -70,17 +76,18 @@ class Waits:
         self, run: Run, scope: Scope, receive: Receive, send: Send, *, full: bool
     ) -> Refusal | None:
         clock = asyncio.get_running_loop().time
-        began, last, reading = clock(), full, receive
+        began, last = clock(), full
         while True:
             held = Held(open=not (last or self._ended), full=full)
-            refusal = await run(scope, reading, _unless_waiting(send, held), {KEY: held})
+            answer = _unless_waiting(send, held)
+            refusal = await run(scope, receive, answer, extras={KEY: held})
             if refusal is not None or held.wish is None:
                 return refusal
             left = began + held.wish.seconds - clock()
             waiting = await self._wait(held.wish, receive, seconds=left)
             if waiting is None:
                 return None
-            last, reading = waiting.last, _once_more(receive)
+            last = waiting.last
 
     async def _wait(self, wish: Wish, receive: Receive, *, seconds: float) -> Waiting | None:
         """Until something has changed or time is up; None when the client has gone."""
@@ -165,16 +172,6 @@ def _unless_waiting(send: Send, held: Held) -> Send:
             await send(message)
 
     return say
-
-
-def _once_more(receive: Receive) -> Receive:
-    """The same client for another run: its request has been read, what follows is its going."""
-    empty: list[dict[str, Any]] = [{"type": "http.request", "body": b"", "more_body": False}]
-
-    async def again() -> Message:
-        return empty.pop() if empty else await receive()
-
-    return again
 
 
 async def _gone(receive: Receive) -> None:

@@ -3,8 +3,7 @@
 Django's own ASGI handler starts a thread for each request and costs several times as much. What
 this bridge promises:
 
-- A thread is taken when the whole request body is here, so a slow upload holds none. Up to 1 MiB
-  waits in memory, more in a temporary file, more than the limit is refused.
+- Only a complete request takes a place in the queue and a thread; request_bodies.py reads bodies.
 - A response is streamed: a thread that is a few chunks ahead of its client waits for it.
 - When the client has gone, or stops reading for too long, the thread is free at its next chunk.
 - When too many requests wait for a thread, the next one is told to come back.
@@ -12,15 +11,15 @@ this bridge promises:
 
 import asyncio
 import sys
-import tempfile
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import IO, Any
 from urllib.parse import unquote_to_bytes
 
-from evidence.refusals import InvalidRequest, Refusal, ResourceLimit, ServiceUnavailable
+from evidence.refusals import Refusal, ServiceUnavailable
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -29,8 +28,6 @@ Send = Callable[[Message], Awaitable[None]]
 StartResponse = Callable[..., Callable[[bytes], None]]
 WsgiApplication = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
-BODY_IN_MEMORY_BYTES = 1024 * 1024
-BODY_IDLE_SECONDS = 60
 CLIENT_IDLE_SECONDS = 60
 CHUNKS_AHEAD = 8
 WAITING_REQUESTS = 256
@@ -38,6 +35,14 @@ WAITING_REQUESTS = 256
 
 class DisconnectedError(Exception):
     """The client has closed the connection or reads no more."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestBody:
+    """A request body that has arrived in full."""
+
+    file: IO[bytes]
+    length: int
 
 
 class WsgiBridge:
@@ -55,23 +60,20 @@ class WsgiBridge:
         receive: Receive,
         send: Send,
         *,
-        body_limit: int,
+        body: RequestBody,
         extras: Mapping[str, object] = MappingProxyType({}),
     ) -> Refusal | None:
-        """Answer one request, or return the refusal that the caller answers it with. ``extras`` stand
-        in the environment of the application."""
+        """Answer one complete request, or return the refusal that the caller answers with.
+
+        ``extras`` are added to the environment of the application.
+        """
         if self._running >= self._most:
             return ServiceUnavailable(message="Too many requests wait here. Try again shortly.")
         self._running += 1
         try:
-            with tempfile.SpooledTemporaryFile(BODY_IN_MEMORY_BYTES) as body:
-                length = await _read_body(scope, receive, into=body, limit=body_limit)
-                environ = build_environ(scope, body=body, length=length) | dict(extras)
-                await self._exchange(environ, receive, send)
-        except Refusal as refusal:
-            return refusal
-        except DisconnectedError:
-            return None
+            body.file.seek(0)
+            environ = build_environ(scope, body=body) | dict(extras)
+            await self._exchange(environ, receive, send)
         finally:
             self._running -= 1
         return None
@@ -190,30 +192,7 @@ async def _await_disconnect(receive: Receive, exchange: Exchange) -> None:
     exchange.abandon()
 
 
-async def _read_body(scope: Scope, receive: Receive, *, into: IO[bytes], limit: int) -> int:
-    """The number of bytes read. Raises ``ResourceLimit``, ``InvalidRequest``, ``DisconnectedError``."""
-    declared = dict(scope["headers"]).get(b"content-length", b"")
-    if declared.isdigit() and int(declared) > limit:
-        raise ResourceLimit(message=f"The request body may have at most {limit} bytes.")
-    length, more = 0, True
-    while more:
-        try:
-            message = await asyncio.wait_for(receive(), BODY_IDLE_SECONDS)
-        except TimeoutError:
-            raise InvalidRequest(message="The request body did not arrive in time.") from None
-        if message["type"] == "http.disconnect":
-            raise DisconnectedError
-        chunk = message.get("body", b"")
-        length += len(chunk)
-        if length > limit:
-            raise ResourceLimit(message=f"The request body may have at most {limit} bytes.")
-        into.write(chunk)
-        more = message.get("more_body", False)
-    into.seek(0)
-    return length
-
-
-def build_environ(scope: Scope, *, body: IO[bytes], length: int) -> dict[str, Any]:
+def build_environ(scope: Scope, *, body: RequestBody) -> dict[str, Any]:
     """PEP 3333. ``RAW_URI`` has the path as it was sent, where ``%2F`` still differs from ``/``."""
     raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
     server = scope.get("server") or ("localhost", 80)
@@ -228,10 +207,10 @@ def build_environ(scope: Scope, *, body: IO[bytes], length: int) -> dict[str, An
         "SERVER_NAME": server[0],
         "SERVER_PORT": str(server[1] or 0),
         "REMOTE_ADDR": client[0],
-        "CONTENT_LENGTH": str(length) if length else "",
+        "CONTENT_LENGTH": str(body.length) if body.length else "",
         "wsgi.version": (1, 0),
         "wsgi.url_scheme": scope.get("scheme", "http"),
-        "wsgi.input": body,
+        "wsgi.input": body.file,
         "wsgi.errors": sys.stderr,
         "wsgi.multithread": True,
         "wsgi.multiprocess": False,

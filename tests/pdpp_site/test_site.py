@@ -14,7 +14,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from mcp_adapter.transport import McpEndpoint
 from pdpp_site import health
-from pdpp_site.site import FORM_BYTES, Site
+from pdpp_site.site import Site
 from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.web import served
 
@@ -189,24 +189,6 @@ def test_two_hosts_in_one_request_are_none() -> None:
     with served(site()) as web, web.dial() as line:
         line.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n")
         assert line.recv(4096).startswith((b"HTTP/1.1 421 ", b"HTTP/1.1 400 "))
-
-
-@pytest.mark.parametrize(("header", "status"), [("", 413), ("Authorization: Bearer x\r\n", 200)])
-def test_a_large_body_needs_a_token(header: str, status: int) -> None:
-    size = FORM_BYTES + 1
-    head = (
-        f"POST /v1/ingest/x HTTP/1.1\r\nHost: localhost\r\n{header}"
-        f"Connection: close\r\nContent-Length: {size}\r\n\r\n"
-    )
-
-    with served(site()) as web, web.dial() as line:
-        line.sendall(head.encode())
-        if status == 200:
-            line.sendall(b"x" * size)
-        answer = b"".join(iter(lambda: line.recv(4096), b"")).decode()
-
-    assert answer.startswith(f"HTTP/1.1 {status} ")
-    assert ("resource_limit" in answer) == (status == 413)
 
 
 def test_the_server_does_not_say_what_it_is_made_of() -> None:
