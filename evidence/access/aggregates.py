@@ -1,9 +1,16 @@
-"""Numbers over visible rows, grouped or not, in one statement however many connections."""
+"""Numbers over visible rows, grouped or not, in one statement however many connections.
 
-from collections.abc import Sequence
+A number over few records tells what those records say, so each statement also returns witnesses:
+the records that the ledger names. All records behind fewer than ``SMALL_GROUP`` are witnesses, one
+record of each larger group that is shown, and the record of a minimum or maximum.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, Literal
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final, Literal, NamedTuple
 from zoneinfo import available_timezones
 
 from evidence.access.conditions import typed_column
@@ -22,7 +29,64 @@ _MEASURES: Final = {
     "min": "min(u.v)",
     "max": "max(u.v)",
 }
+ROW_ID: Final = Fragment(", r.connection_id, r.record_key")
 _KEYS: Final = {"minute": 'YYYY-MM-DD"T"HH24:MI', "hour": 'YYYY-MM-DD"T"HH24:00'}
+
+
+SMALL_GROUP: Final = 5
+"""A number over fewer records than these discloses each of them."""
+
+TOTAL: Final = """
+-- One value over all matching rows, and its witnesses per connection. The rows are read a second time
+-- only where there are witnesses to find: behind few rows, or behind a minimum or maximum.
+WITH u AS NOT MATERIALIZED ({rows}),
+k AS MATERIALIZED (SELECT {measure} AS m, count(*) AS n FROM u)
+SELECT k.m, k.n, w.connection_id, w.witnesses
+FROM k LEFT JOIN LATERAL (
+    SELECT u.connection_id,
+        CASE WHEN k.n < %s THEN array_agg(u.record_key) ELSE ARRAY[min(u.record_key)] END AS witnesses
+    FROM u WHERE k.n < %s OR {extreme} GROUP BY u.connection_id
+) w ON true
+ORDER BY w.connection_id
+"""
+GROUPED: Final = """
+-- The first groups, and the witnesses of each per connection. The rows beyond the limit are one more
+-- group without a place; its records are witnesses where they are few.
+WITH u AS NOT MATERIALIZED (
+    SELECT i.v, {key} AS key, i.connection_id, i.record_key FROM ({rows}) i
+),
+k AS MATERIALIZED (
+    SELECT g.*, row_number() OVER (ORDER BY {order}) AS place FROM (
+        SELECT u.key, {measure} AS m, count(*) AS n, sum(count(*)) OVER () AS records
+        FROM u GROUP BY 1
+    ) g ORDER BY place LIMIT %s
+),
+o AS MATERIALIZED (SELECT max(k.records) - sum(k.n) AS n FROM k),
+w AS (
+    SELECT x.place, x.connection_id, bool_or(x.extreme) AS extreme,
+        coalesce(
+            array_agg(x.record_key) FILTER (WHERE x.n < %s),
+            ARRAY[coalesce(min(x.record_key) FILTER (WHERE x.extreme), min(x.record_key))]
+        ) AS witnesses
+    FROM (
+        SELECT k.place, coalesce(k.n, o.n) AS n, {extreme} AS extreme, u.connection_id, u.record_key
+        FROM u CROSS JOIN o
+        LEFT JOIN k ON (u.key IS NULL) = (k.key IS NULL)
+            AND coalesce(u.key, {null}) = coalesce(k.key, {null})
+        WHERE k.place IS NOT NULL OR o.n < %s
+    ) x GROUP BY 1, 2
+)
+SELECT k.place, {shown}, k.m, k.n, k.records, w.connection_id, w.witnesses
+FROM k FULL JOIN w ON w.place = k.place
+ORDER BY k.place NULLS LAST, w.extreme DESC NULLS LAST, w.connection_id
+"""
+
+
+class Witness(NamedTuple):
+    """A record that a number discloses."""
+
+    connection_id: str
+    record_key: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +104,7 @@ class Totals:
 
     rows: list[tuple[Any, Any, int]]
     records: int
+    witnesses: frozenset[Witness]
 
 
 def is_time_zone(name: str) -> bool:
@@ -57,11 +122,13 @@ def _time_zones() -> frozenset[str]:
 def total(
     visible: VisibleRecords, metric: Metric, field: Field | None, where: Sequence[Fragment]
 ) -> Totals:
-    """One value over all rows."""
-    inner = visible.matching(_value(visible, field, "v"), where)
-    statement = Fragment(f"SELECT {_MEASURES[metric]}, count(*) FROM (") + inner + Fragment(") u")
-    value, records = fetched(statement)[0]
-    return Totals([(None, value, records)], records)
+    """Return one value over all rows. One query."""
+    rows = visible.matching(_value(visible, field, "v") + ROW_ID, where)
+    text = TOTAL.format(rows=rows.text, measure=_MEASURES[metric], extreme=_extreme(metric))
+    found = fetched(Fragment(text, (*rows.values, SMALL_GROUP, SMALL_GROUP)))
+    value, records = found[0][:2]
+    per_connection = [(one, keys) for _, _, one, keys in found if keys]
+    return Totals([(None, value, records)], records, frozenset(_chosen(per_connection, records)))
 
 
 def grouped(
@@ -73,25 +140,58 @@ def grouped(
     *,
     limit: int,
 ) -> Totals:
-    """The first ``limit`` groups: by time for buckets, else the largest first. Null comes last."""
+    """Return the first ``limit`` groups: by time for buckets, else the largest first. Null comes
+    last. One query."""
     if isinstance(by, Buckets):
-        value, key = _value(visible, by.field, "g"), _bucket(by)
-        shown, order = _bucket_name(by), "k.key NULLS LAST"
+        value, key, shown = _value(visible, by.field, "g"), _bucket(by), _bucket_name(by)
+        order, null = "g.key NULLS LAST", "timestamp '-infinity'"
     else:
-        value, key = _value(visible, by, "g"), Fragment('u.g::text COLLATE "C"')
-        shown, order = Fragment("k.key"), "k.key IS NULL, k.n DESC, k.key"
-    inner = visible.matching(_value(visible, field, "v") + Fragment(", ") + value, where)
-    statement = Fragment("SELECT ") + shown + Fragment(", k.m, k.n, sum(k.n) OVER () FROM (SELECT ")
-    statement += key + Fragment(f" AS key, {_MEASURES[metric]} AS m, count(*) AS n FROM (")
-    statement += inner + Fragment(f") u GROUP BY 1) k ORDER BY {order} LIMIT %s", (limit,))
-    rows = fetched(statement)
-    return Totals([(key, m, n) for key, m, n, _ in rows], int(rows[0][3]) if rows else 0)
+        value, key = _value(visible, by, "g"), Fragment('i.g::text COLLATE "C"')
+        shown, order, null = Fragment("k.key"), "g.key IS NULL, g.n DESC, g.key", "''"
+    rows = visible.matching(_value(visible, field, "v") + Fragment(", ") + value + ROW_ID, where)
+    text = GROUPED.format(
+        key=key.text,
+        rows=rows.text,
+        order=order,
+        measure=_MEASURES[metric],
+        extreme=_extreme(metric),
+        null=null,
+        shown=shown.text,
+    )
+    bounds = (limit, SMALL_GROUP, SMALL_GROUP)
+    found = fetched(Fragment(text, (*key.values, *rows.values, *bounds, *shown.values)))
+    return _groups(found)
+
+
+def _groups(found: Sequence[tuple[Any, ...]]) -> Totals:
+    """Rows of ``GROUPED``: one or more for each place, then those of the groups not shown."""
+    groups, witnesses = [], set[Witness]()
+    for place, each in groupby(found, key=itemgetter(0)):
+        rows = list(each)
+        _, key, value, n = rows[0][:4]
+        if place is not None:
+            groups.append((key, value, n))
+        witnesses.update(_chosen([(row[5], row[6]) for row in rows], n or 0))
+    records = int(found[0][4]) if found else 0
+    return Totals(groups, records, frozenset(witnesses))
+
+
+def _chosen(per_connection: Sequence[tuple[str, list[str]]], records: int) -> Iterator[Witness]:
+    """Every record of a small group; of a larger one the first witness."""
+    for connection_id, keys in per_connection if records < SMALL_GROUP else per_connection[:1]:
+        for key in keys:
+            yield Witness(connection_id, key)
+
+
+def _extreme(metric: Metric) -> str:
+    """Whether a row of ``u`` has the minimum or maximum."""
+    return "coalesce(u.v = k.m, false)" if metric in ("min", "max") else "false"
 
 
 def _bucket(by: Buckets) -> Fragment:
     """The start of the bucket in its zone."""
     zone = "UTC" if by.field.kind == "date" else by.time_zone
-    return Fragment("date_trunc(%s, u.g AT TIME ZONE %s)", (by.granularity, zone))
+    return Fragment("date_trunc(%s, i.g AT TIME ZONE %s)", (by.granularity, zone))
 
 
 def _bucket_name(by: Buckets) -> Fragment:

@@ -6,7 +6,15 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from evidence.access.aggregates import Buckets, Metric, Totals, grouped, is_time_zone, total
+from evidence.access.aggregates import (
+    Buckets,
+    Metric,
+    Totals,
+    Witness,
+    grouped,
+    is_time_zone,
+    total,
+)
 from evidence.access.rows import VisibleRecords
 from evidence.access.statements import Fragment
 from evidence.declarations.types import Field
@@ -28,12 +36,14 @@ class AggregateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """``groups`` is None for one ``value``; ``other_count`` are records in groups not shown."""
+    """``groups`` is None for one ``value``; ``other_count`` are records in groups not shown;
+    ``witnesses`` are the records that the numbers disclose."""
 
     records: int
     value: Any
     groups: list[tuple[Any, Any, int]] | None
     other_count: int
+    witnesses: frozenset[Witness]
 
 
 def aggregate(
@@ -44,13 +54,15 @@ def aggregate(
     by = _grouping(visible, request)
     if by is None:
         found = total(visible, request.metric, field, where)
-        return Aggregation(found.records, _json(found.rows[0][1], field, request.metric), None, 0)
+        value = _json(found.rows[0][1], field, request.metric)
+        return Aggregation(found.records, value, None, 0, found.witnesses)
     found = grouped(visible, request.metric, field, by, where, limit=request.limit)
     return Aggregation(
         found.records,
         None,
         [(_key(key, by), _json(value, field, request.metric), n) for key, value, n in found.rows],
         _others(found),
+        found.witnesses,
     )
 
 

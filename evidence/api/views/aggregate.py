@@ -1,15 +1,19 @@
 """``GET /v1/streams/{stream}/aggregate``."""
 
+from collections.abc import Sequence
 from typing import Any, cast
 
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
+from typing_extensions import override
 
 from evidence import limits
 from evidence.access.aggregates import GRANULARITIES, METRICS, Metric
 from evidence.api import envelopes
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, Parameters
+from evidence.ledger.entries import Shown
 from evidence.reading import aggregate, records
 from evidence.refusals import InvalidRequest
 
@@ -24,6 +28,7 @@ class AggregateView(GrantedView):
         where = records.chosen(visible, self.query.nested("filter"))
         wanted = asked(self.query)
         found = aggregate.aggregate(visible, wanted, where)
+        self.witnesses = found.witnesses
         return Response(
             envelopes.finished(
                 _body(stream, wanted, found),
@@ -31,6 +36,13 @@ class AggregateView(GrantedView):
                 warnings=self.query.warnings,
             )
         )
+
+    @override
+    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+        """The connections that were counted over, and the records that the numbers disclose."""
+        counted = super().shown_in(response)
+        stream, fields = counted[0].stream, counted[0].fields
+        return [*counted, *(Shown(one, stream, key, fields) for one, key in self.witnesses)]
 
 
 def asked(query: Parameters) -> aggregate.AggregateRequest:
