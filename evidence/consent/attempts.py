@@ -23,6 +23,15 @@ FREE = {"account": 5, "second factor": 5, "browser": 10, "address": 30}
 FIRST_WAIT = timedelta(seconds=30)
 LONGEST_WAIT = timedelta(minutes=15)
 FORGOTTEN_AFTER = timedelta(hours=1)
+LOCK_ATTEMPTS = """
+-- Lock the counters of all subjects, and create those that are missing. One statement: between an
+-- insert and a select, an attempt that succeeds could delete the row.
+-- Parameters: digests in ascending order, so that two attempts cannot deadlock; the current time.
+INSERT INTO evidence_attempts AS a (digest, failures, last_at)
+SELECT digest, 0, %(now)s FROM unnest(%(digests)s::bytea[]) AS digest
+ON CONFLICT (digest) DO UPDATE SET failures = a.failures
+RETURNING a.digest, a.failures, a.last_at, a.blocked_until
+"""
 
 
 class TooManyAttempts(Exception):  # noqa: N818 - a state of affairs, not a mistake in the program
@@ -79,10 +88,7 @@ def address(remote: str) -> Subject:
 def begin(*subjects: Subject, now: datetime) -> Attempt:
     """Count an attempt of each of ``subjects``. Raises ``TooManyAttempts``, counting nothing."""
     kinds = {subject.digest: subject.kind for subject in subjects}
-    Attempts.unscoped.bulk_create(
-        [Attempts(digest=digest, last_at=now) for digest in kinds], ignore_conflicts=True
-    )
-    rows = list(Attempts.unscoped.select_for_update().filter(digest__in=kinds).order_by("digest"))
+    rows = list(Attempts.unscoped.raw(LOCK_ATTEMPTS, {"digests": sorted(kinds), "now": now}))
     wait = max(_left(row, now) for row in rows)
     if wait > timedelta(0):
         raise TooManyAttempts(wait)

@@ -1,11 +1,13 @@
 """The owner's account is made, and its password replaced, through one-time links only."""
 
 import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
 from io import StringIO
 
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.management import call_command
+from django.db import connection
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -145,3 +147,18 @@ def test_the_command_prints_a_link_that_works(client: Client) -> None:
     address = printed.getvalue().strip()
     assert address.startswith("http://127.0.0.1:8000/set-up/")
     assert client.get(address.removeprefix("http://127.0.0.1:8000")).status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_set_up_forms_at_once_are_all_answered() -> None:
+    token = setup_links.make(timezone.now())
+
+    def post(_: int) -> int:
+        try:
+            browser = Client(raise_request_exception=False)
+            return browser.post(page(token), GOOD | {"password": "short"}).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(post, range(160))) <= {422, 429}
