@@ -1,12 +1,14 @@
 """Giving access, in three pages: who and from where; what and how long; is that right?
 
 Nothing is kept between the pages but what they carry themselves, so any of them can be left,
-reloaded or gone back to. Only the last button writes.
+reloaded or gone back to. Only the last button writes. The review page carries a signed approval id,
+which is unique among packages: submitting that page twice, even at the same moment, gives access once.
 """
 
 import secrets
 
 from django.contrib import messages
+from django.core import signing
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
@@ -15,11 +17,11 @@ from django.utils import timezone
 
 from evidence.access.gate import Gate
 from evidence.access.held import State, grants_with_state, in_state
-from evidence.access.issuing import issue, register_client
+from evidence.access.issuing import approved_before, hold_sources, issue, register_client
 from evidence.access.limiting import set_limits, set_share
 from evidence.access.trying import held_scope, tried_scope
 from evidence.admin.base import owner, page
-from evidence.admin.minting import mint, shown_once
+from evidence.admin.minting import Minted, mint, shown_once
 from evidence.admin.terms_form import GivingForm
 from evidence.admin.who_form import WhoForm
 from evidence.consent.differences import Difference, gains
@@ -29,10 +31,19 @@ from evidence.consent.previews import previews
 from evidence.consent.wording import when
 from evidence.models.clients import Client
 from evidence.models.connections import Connection
+from evidence.models.grants import Package
 from evidence.refusals import Refusal
 
-OPEN_FORMS = "open_grant_forms"
-MOST_OPEN_FORMS = 20
+APPROVAL = "approval"
+ALREADY_GIVEN = (
+    "Access was already given with this form. If you did not copy the token, open the grant and choose"
+    " “Make another token”."
+)
+_approvals = signing.Signer(salt="pdpp/give-access")
+
+
+class AlreadyGivenError(Exception):
+    """The same review page was submitted before."""
 
 
 def who(request: HttpRequest) -> HttpResponse:
@@ -48,10 +59,10 @@ def who(request: HttpRequest) -> HttpResponse:
 
 def what(request: HttpRequest) -> HttpResponse:
     """Second page, and the third, which shows the answers to the second in words."""
-    # First of all: once access was given, its new client has become a known one.
-    if "issue" in request.POST and not _is_open(request):
-        messages.error(request, "Access was given already when the button was pressed before.")
-        return redirect("admin:evidence_grant_changelist")
+    approval = _approval(request)
+    # Checked before the form: once access was given, the new client's name is taken.
+    if approval is not None and approved_before(approval) is not None:
+        return _already_given(request)
     chosen = _who_form(request.GET)
     if not chosen.is_valid():
         return redirect(_url("add", request.GET))
@@ -69,8 +80,8 @@ def what(request: HttpRequest) -> HttpResponse:
         return _what_page(request, chosen, _draft(connections, picked))
     if not draft.check() or "change" in data:
         return _what_page(request, chosen, draft)
-    if "issue" in data:
-        return _issued(request, chosen, draft)
+    if approval is not None:
+        return _issued(request, chosen, draft, approval)
     return _review_page(request, chosen, draft)
 
 
@@ -81,23 +92,39 @@ def _draft(connections: list[Connection], data: QueryDict | None) -> Draft[Givin
     )
 
 
-def _issued(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> HttpResponse:
-    now = timezone.now()
+def _issued(
+    request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm], approval: str
+) -> HttpResponse:
     try:
-        with transaction.atomic():
-            client = chosen.known_client or register_client(
-                chosen.client_name, owner_id=owner().pk, now=now
-            )
-            package, grants = issue(draft.requests(now), client=client, now=now)
-            for grant in grants:
-                set_limits(grant.pk, draft.terms.limits, now=now)
-                set_share(grant.pk, draft.terms.cleaned_data["share"])
-            minted = mint(package, draft.terms.cleaned_data["tokens"])
+        package, minted = _given(chosen, draft, approval)
+    except AlreadyGivenError:
+        return _already_given(request)
     except Refusal as refusal:
         draft.error = refusal.message
         return _what_page(request, chosen, draft)
-    _close(request)
     return shown_once(request, package, minted)
+
+
+@transaction.atomic
+def _given(chosen: WhoForm, draft: Draft[GivingForm], approval: str) -> tuple[Package, Minted]:
+    """The new package and its tokens. Raises ``AlreadyGivenError`` and ``Refusal``."""
+    now = timezone.now()
+    hold_sources(owner().pk)
+    if approved_before(approval) is not None:
+        raise AlreadyGivenError
+    client = chosen.known_client or register_client(
+        chosen.client_name, owner_id=owner().pk, now=now
+    )
+    package, grants = issue(draft.requests(now), client=client, now=now, approval=approval)
+    for grant in grants:
+        set_limits(grant.pk, draft.terms.limits, now=now)
+        set_share(grant.pk, draft.terms.cleaned_data["share"])
+    return package, mint(package, draft.terms.cleaned_data["tokens"])
+
+
+def _already_given(request: HttpRequest) -> HttpResponse:
+    messages.error(request, ALREADY_GIVEN)
+    return redirect("admin:evidence_grant_changelist")
 
 
 def _what_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> HttpResponse:
@@ -110,7 +137,7 @@ def _what_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) 
 
 
 def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> HttpResponse:
-    ours = {"csrfmiddlewaretoken", "review", "issue", "change", "pick", "form"}
+    ours = {"csrfmiddlewaretoken", "review", "issue", "change", "pick", APPROVAL}
     answers = [
         (name, value)
         for name, values in request.POST.lists()
@@ -127,7 +154,7 @@ def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]
         "limits": draft.terms.limits_in_words,
         "ends": when(draft.terms.ends_at(timezone.now())),
         "answers": answers,
-        "form_id": _opens(request),
+        "approval": _approvals.sign(secrets.token_urlsafe(16)),
     }
     return page(request, "grant_review", title="Is this right?", context=context)
 
@@ -143,21 +170,14 @@ def _gains(chosen: WhoForm, draft: Draft[GivingForm]) -> list[Difference] | None
     return gains(before, Gate(tried_scope(wanted, owner_id=owner().pk)))
 
 
-def _opens(request: HttpRequest) -> str:
-    """A mark for one form, so that pressing its button twice gives access once."""
-    mark = secrets.token_urlsafe(12)
-    still_open = request.session.get(OPEN_FORMS, [])
-    request.session[OPEN_FORMS] = [*still_open, mark][-MOST_OPEN_FORMS:]
-    return mark
-
-
-def _is_open(request: HttpRequest) -> bool:
-    return request.POST.get("form") in request.session.get(OPEN_FORMS, [])
-
-
-def _close(request: HttpRequest) -> None:
-    still_open = request.session.get(OPEN_FORMS, [])
-    request.session[OPEN_FORMS] = [each for each in still_open if each != request.POST.get("form")]
+def _approval(request: HttpRequest) -> str | None:
+    """The approval id of the review page whose last button was pressed; None for any other POST."""
+    if "issue" not in request.POST:
+        return None
+    try:
+        return _approvals.unsign(request.POST.get(APPROVAL, ""))
+    except signing.BadSignature:
+        return None
 
 
 def _who_form(data: QueryDict | None) -> WhoForm:

@@ -4,13 +4,15 @@ import datetime as dt
 from urllib.parse import urlencode
 
 import pytest
+from django.contrib.auth.models import User
 from django.utils import timezone
 
 from evidence.admin import new_grant
 from evidence.models.clients import Client
 from evidence.models.grants import AccessToken, Grant, Package
 from evidence.refusals import ConnectionNotFound
-from tests.admin.browser import Browser, Form
+from tests.access.test_narrowed_meanwhile import overtake
+from tests.admin.browser import Browser, Form, Page
 from tests.admin.giving import ADD, at, bearers, give, named, what, who
 from tests.world import ACCOUNT, BANK, PERSONAL, World
 
@@ -204,7 +206,41 @@ def test_pressing_the_last_button_twice_gives_access_once(world: World, alice: B
 
     assert counts() == before
     assert bearers(again) == []
-    assert "Access was given already" in again.text
+    assert "Access was already given" in again.text
+
+
+def test_two_submits_at_the_same_moment_give_access_once(committed: World) -> None:
+    alice = Browser().sign_in(User.objects.create_superuser("alice"))
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    review = alice.press(form, "review")
+    tab = Browser()
+    tab.http.cookies = alice.http.cookies
+    packages, (grants, tokens, clients) = Package.unscoped.count(), counts()
+    pages = list[Page]()
+
+    overtake(
+        lambda: pages.append(alice.press(review.form, "issue")),
+        lambda: pages.append(tab.press(review.form, "issue")),
+    )
+
+    assert [len(bearers(each)) for each in pages] == [1, 0]
+    assert "Access was already given" in pages[1].text
+    assert Package.unscoped.count() == packages + 1
+    assert counts() == (grants + 1, tokens + 1, clients + 1)
+
+
+def test_a_form_that_no_review_page_made_gives_no_access(world: World, alice: Browser) -> None:
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    before = counts()
+
+    for mark in ("", "a\x00b", "x" * 3_000):
+        form.fill("approval", mark)
+        page = alice.press(form, "issue")
+        assert "Is this right?" in page.text
+
+    assert counts() == before
 
 
 @pytest.mark.parametrize(("choice", "days"), [(None, 90), ("1", 1), ("365", 365), ("never", None)])
