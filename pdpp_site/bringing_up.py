@@ -5,13 +5,14 @@ from collections.abc import Iterator
 
 from django.core.management import call_command
 
-from pdpp_site import health, turns
+from evidence import advisory_locks
+from pdpp_site import health
 
 
 @contextlib.contextmanager
 def alone() -> Iterator[None]:
     """The tables are of this version, and nobody else is starting."""
-    with turns.alone("starting"):
+    with advisory_locks.exclusive("starting"):
         if health.unready() is not None:
             call_command("migrate", verbosity=0, interactive=False)
         yield

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.db import Error, connection
 from django.db.migrations.executor import MigrationExecutor
 
+from evidence import advisory_locks
 from evidence.events import announcing
 from evidence.importing import uploads
 from evidence.storing import erasures
@@ -38,7 +39,7 @@ def idle(now: datetime) -> str | None:
     """What is not done although it should be, or None. Three queries at most; as public as why
     requests cannot be served."""
     try:
-        nobody = not settings.PDPP_BACKGROUND and not turns.is_taken(turns.BACKGROUND)
+        nobody = not settings.PDPP_BACKGROUND and not advisory_locks.is_locked(turns.BACKGROUND)
         since = min(_waiting(), default=now)
     except (Error, OSError):
         return None  # which then is all that is known

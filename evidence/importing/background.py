@@ -13,7 +13,7 @@ from django.utils import timezone
 from evidence.importing import uploads
 from evidence.importing.codes import MEANINGS
 from evidence.importing.items import UnreadableError
-from evidence.importing.running import Stopped, import_part
+from evidence.importing.running import BusyError, Stopped, import_part
 from evidence.importing.surveying import Survey, survey
 from evidence.importing.uploads import Upload
 from evidence.importing.watching import Watched, fresh
@@ -25,6 +25,9 @@ from evidence.refusals import IngestStorageError, Refusal
 logger = logging.getLogger(__name__)
 
 OnRun = Callable[[ImportRun], object]
+
+BUSY_SECONDS = 10.0
+"""Pause before an upload is tried again whose export another process is importing."""
 
 
 class Imports:
@@ -69,6 +72,9 @@ class Imports:
             found = survey(upload.path, wish=wish, owner_id=the_owner(now).owner_id, now=now)
             self._all_parts(found, now, on_run=lambda run: _note(upload, run))
         except Stopped:
+            return
+        except BusyError:
+            self._closed.wait(BUSY_SECONDS)  # the upload stays wanted
             return
         except (DatabaseError, IngestStorageError):
             raise  # it is tried again
@@ -127,7 +133,7 @@ def _worded(error: Exception) -> str:
 
 
 def _note(upload: Upload, run: ImportRun) -> None:
-    upload.renew_claim()
+    upload.touch()
     known = upload.state.runs
     if run.run_id not in known:
         upload.save(runs=[*known, run.run_id])

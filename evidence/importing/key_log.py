@@ -1,13 +1,12 @@
 """Which keys a run has stored, on disk beside the database, so that another can go on from there.
 
 It can be lost at any time: a run that finds no log, or one that does not reach as far as the
-database says, starts over, and the store finds nothing new in what is there already.
+database says, starts over, and the store finds nothing new in what is there already. Whoever uses
+a log holds the lock of its export (``running``).
 """
 
-import fcntl
 from array import array
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from evidence.importing.feeding import Mark
@@ -22,18 +21,6 @@ class KeyLog:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-
-    @contextmanager
-    def alone(self) -> Iterator[bool]:
-        """Whether no other process has the log; one that was killed has it no more."""
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("ab") as log:
-            try:
-                fcntl.flock(log, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield False
-                return
-            yield True
 
     def load(self, *, items: int) -> KeySet | None:
         """The keys of the first ``items``; None when the log does not have them all."""
@@ -54,6 +41,7 @@ class KeyLog:
                 yield from zip(pairs[::2], pairs[1::2], strict=True)
 
     def start(self) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._path.write_bytes(b"")
 
     def append(self, marks: Iterable[Mark], *, items: int) -> None:

@@ -10,6 +10,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 
 from evidence import limits
+from evidence.advisory_locks import try_exclusive
 from evidence.importing import runs
 from evidence.importing.codes import Code
 from evidence.importing.feeding import Feed, said_of
@@ -34,6 +35,10 @@ class Stopped(Exception):  # noqa: N818 - somebody wanted it so
     """The run was asked to stop; what is stored stays, and the next run goes on."""
 
 
+class BusyError(InvalidRequest):
+    """Another process imports the same export at the moment."""
+
+
 def import_part(
     part: Part,
     *,
@@ -45,7 +50,7 @@ def import_part(
 ) -> ImportRun:
     """Reads a part into its connection; ``left`` is said once, in a run that begins.
 
-    Raises ``ChoiceNeeded`` before anything is written, ``InvalidRequest`` while another process is
+    Raises ``ChoiceNeeded`` before anything is written, ``BusyError`` while another process is
     at the same export, ``IngestStorageError`` when the database fails; ``on_progress`` may raise to
     stop. Then what is stored stays, and the same again goes on.
     """
@@ -53,19 +58,20 @@ def import_part(
         raise part.needed
     connection_id = runs.made(part.target, now=now)
     runs.remember(connection_id, part.options)
-    run = runs.begin(
-        part.kind,
-        connection_id=connection_id,
-        owner_id=part.target.owner_id,
-        label=label,
-        fingerprint=part.fingerprint,
-        total=part.size,
-        now=now,
-    )
-    log = KeyLog(workspace / f"{run.run_id}.keys")
-    with log.alone() as is_alone:
-        if not is_alone:
-            raise InvalidRequest(message="This export is being imported already.")
+    # Before the run is looked up: two processes that start at once must not make two runs.
+    with try_exclusive(f"import {connection_id} {part.kind.name} {part.fingerprint}") as is_free:
+        if not is_free:
+            raise BusyError(message="This export is being imported already.")
+        run = runs.begin(
+            part.kind,
+            connection_id=connection_id,
+            owner_id=part.target.owner_id,
+            label=label,
+            fingerprint=part.fingerprint,
+            total=part.size,
+            now=now,
+        )
+        log = KeyLog(workspace / f"{run.run_id}.keys")
         _carry_out(part, left, run, log, now, on_progress)
     return run
 

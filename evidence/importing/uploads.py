@@ -1,24 +1,23 @@
 """Exports that came through the browser: a folder each, with what is to be done with it.
 
 They are kept as files, not as rows: an export may be larger than the database. What their owner
-decided stands beside them, so that whoever does the work finds it after a restart too.
+decided stands beside them, so that whoever does the work finds it after a restart too. One process at
+a time imports an upload: it holds an advisory lock of the database.
 """
 
 import json
 import re
 import secrets
 import shutil
-import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path, PurePath
 from typing import IO
 
+from evidence.advisory_locks import try_exclusive
 from evidence.refusals import InvalidRequest
 
-STALE_SECONDS = 60
-"""A claim that nobody has renewed for so long belongs to a process that is gone."""
 KEPT_SECONDS = 7 * 24 * 3600
 NAME_BYTES = 150
 _ID = re.compile(r"upl_[0-9a-f]{24}")
@@ -83,22 +82,17 @@ class Upload:
 
     @contextmanager
     def claimed(self) -> Iterator[bool]:
-        """Whether nobody else is at it."""
-        mark = self.folder / "claim"
-        if mark.exists() and time.time() - mark.stat().st_mtime > STALE_SECONDS:
-            mark.unlink(missing_ok=True)
-        try:
-            mark.touch(exist_ok=False)
-        except FileExistsError:
-            yield False
-            return
-        try:
-            yield True
-        finally:
-            mark.unlink(missing_ok=True)
+        """Lock the upload while the block runs, and yield whether it is to be imported.
 
-    def renew_claim(self) -> None:
-        (self.folder / "claim").touch()
+        False while another process imports it, and once one has finished it.
+        """
+        with try_exclusive(f"upload {self.upload_id}") as is_free:
+            known = find(self.root, self.upload_id) if is_free else None
+            yield known is not None and known.state.phase == "wanted"
+
+    def touch(self) -> None:
+        """Record progress, by which health knows a stalled import."""
+        (self.folder / "state.json").touch()
 
 
 def begin(root: Path, *, name: str, size: int) -> Upload:
@@ -127,10 +121,9 @@ def wanted(root: Path) -> list[Upload]:
 
 
 def at_rest_since(root: Path) -> float | None:
-    """When something was last done about what is wanted, in seconds; None where nothing is."""
-    folders = [upload.folder for upload in wanted(root)]
-    marks = (mark for each in folders for mark in (each / "state.json", *each.glob("claim")))
-    return max((mark.stat().st_mtime for mark in marks), default=None)
+    """Return when an import of a wanted upload last made progress, in seconds; None without any."""
+    states = [upload.folder / "state.json" for upload in wanted(root)]
+    return max((each.stat().st_mtime for each in states), default=None)
 
 
 def remove_old(root: Path, *, now: float) -> None:

@@ -8,6 +8,7 @@ import pytest
 from django.db import connection, connections
 from django.utils import timezone
 
+from evidence import advisory_locks
 from pdpp_site import background, health, turns
 from pdpp_site.turns import Turn
 
@@ -47,7 +48,7 @@ def asked_now(turn: Turn) -> bool:
 
 def holders() -> list[tuple[object, ...]]:
     with connection.cursor() as cursor:
-        cursor.execute(HOLDERS, [turns._key(NAME)])
+        cursor.execute(HOLDERS, [advisory_locks.key(NAME)])
         return list(cursor.fetchall())
 
 
@@ -101,7 +102,7 @@ def test_a_turn_takes_no_connection_from_requests(
     assert one.is_ours()
 
     held: Any = one._held
-    assert held.pool is None
+    assert held._own.pool is None
     assert holders()
 
 
@@ -120,7 +121,7 @@ def test_whoever_must_be_alone_waits(one: Turn) -> None:
     entered = threading.Event()
 
     def wait() -> None:
-        with turns.alone(NAME):
+        with advisory_locks.exclusive(NAME):
             entered.set()
 
     waiting = threading.Thread(target=wait)
