@@ -25,6 +25,7 @@ from evidence.storing.passages import prepare
 from evidence.storing.pruning import ORPHAN_AGE, prune_changes, prune_orphans
 from evidence.storing.reindexing import pending, reindex
 from pdpp_site import metrics, turns
+from pdpp_site.session_store import SessionStore
 
 logger = logging.getLogger(__name__)
 
@@ -76,6 +77,7 @@ def upkeep() -> Iterator[object]:
     yield prune_changes(kept_since=kept_since)
     yield forget_bookmarks(unused_since=kept_since)
     yield attempts.forget(now=now)
+    yield SessionStore.clear_expired()
     yield forget_refused(now)
     yield prune_orphans(unused_since=now - ORPHAN_AGE)
     yield forget_settled(now=now)
