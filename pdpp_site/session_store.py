@@ -10,6 +10,7 @@ from typing import Any
 from django.contrib.sessions.backends import db
 from django.contrib.sessions.backends.base import SessionBase
 from django.contrib.sessions.base_session import AbstractBaseSession
+from django.utils import timezone
 from typing_extensions import override
 
 from evidence.access.secrets import digests_for
@@ -30,18 +31,14 @@ class SessionStore(db.SessionStore):
     aload = SessionBase.aload
 
     @override
-    def _get_session_from_db(self) -> AbstractBaseSession | None:
-        # Found by its digest, a session is the one of the key in the cookie.
-        if self.session_key is None:
-            return None
-        cookie_key, self._session_key = self.session_key, self._row_key(self.session_key)
-        try:
-            found: AbstractBaseSession | None = super()._get_session_from_db()
-        finally:
-            self._session_key = cookie_key
-        if found is None:
+    def load(self) -> dict[str, Any]:
+        key = None if self.session_key is None else self._row_key(self.session_key)
+        rows = self.model.objects.filter(session_key=key, expire_date__gt=timezone.now())
+        row = rows.first()
+        if row is None:
             self._session_key = None
-        return found
+            return {}
+        return self.decode(row.session_data)
 
     @override
     def exists(self, session_key: str) -> bool:
