@@ -126,7 +126,7 @@ def _maintenance(found: Found) -> Json:
 
 def _note(found: Found) -> str:
     note = "No record has all the words; these have at least one of them, those with more first."
-    return f"{note} {_also_spelt(found)}" if found.any_word else note
+    return f"{note} {_also_spelt(found)}" if found.suggestions else note
 
 
 def _also_spelt(found: Found) -> str:

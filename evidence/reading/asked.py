@@ -7,7 +7,7 @@ from typing import Any
 from evidence.access.embedded import Scoped
 from evidence.access.rows import VisibleRecords
 from evidence.reading.hits import Hit
-from evidence.reading.spelling import Spellings
+from evidence.reading.spelling import Holder, Spellings
 
 Place = Mapping[str, Any]
 """Where a page ended, as JSON: what its cursor remembers. Each mode knows its own."""
@@ -31,7 +31,8 @@ class Found:
     whether every match can be reached, ``window`` how many of each ranking were fused.
 
     With ``any_word`` any of the words sufficed, or another spelling of one that no visible text
-    has; those are its ``suggestions`` too. ``place(n)`` is where the page ends when it is cut to
+    has; those are its ``suggestions`` too,
+    and ``holders`` the records that the suggestions disclose. ``place(n)`` is where the page ends when it is cut to
     its first ``n`` hits; ``waiting`` are streams of which some visible text has no vector yet,
     ``reindexing`` those whose words may yet be indexed as other languages or an earlier analyser
     have them.
@@ -48,5 +49,6 @@ class Found:
     lexical: bool = True
     any_word: Spellings | None = None
     suggestions: Spellings = field(default_factory=dict)
+    holders: Sequence[Holder] = ()
     waiting: Sequence[Scoped] = ()
     reindexing: Sequence[Scoped] = ()

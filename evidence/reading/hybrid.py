@@ -97,6 +97,7 @@ def _fused(
         window=WINDOW if words.has_more or len(near) == WINDOW else None,
         any_word=words.any_word,
         suggestions=words.suggestions,
+        holders=words.holders,
     )
 
 

@@ -13,7 +13,7 @@ from evidence.declarations.values import instant
 from evidence.reading.asked import Found, Place, SearchRequest
 from evidence.reading.branches import branches, languages_of, searchable_fields
 from evidence.reading.hits import Hit, judge
-from evidence.reading.spelling import Spellings, other_spellings
+from evidence.reading.spelling import Spellings, holders, other_spellings
 
 COUNTED_UP_TO = 10_000
 CANDIDATES_READ = 2_000
@@ -52,14 +52,28 @@ def settle(
 ) -> Found:
     """All words, or any of them where no record has all; ``settled`` says that any will do."""
     if settled is not None:
-        return _any_word(query, searched, page, spellings=settled)
+        found = _any_word(query, searched, page, spellings=settled)
+        return _suggesting(found, settled, searched)
     found = _found(query, searched, page)
     if found.hits or page.after is not None:
         return found
     spellings = other_spellings(query, searched)
-    if relax(query, languages=languages_of(searched)) == query:
-        return replace(found, suggestions=spellings)
-    return _any_word(query, searched, page, spellings=spellings)
+    if relax(query, languages=languages_of(searched)) != query:
+        found = _any_word(query, searched, page, spellings=spellings)
+    return _suggesting(found, spellings, searched)
+
+
+def _suggesting(found: Found, spellings: Spellings, searched: Sequence[VisibleRecords]) -> Found:
+    """The page with the suggestions that some visible record still has."""
+    held = holders(spellings, searched)
+    known = {
+        word: [each for each in others if each in held]
+        for word, others in spellings.items()
+        if any(each in held for each in others)
+    }
+    return replace(
+        found, suggestions=known, holders=[each for some in held.values() for each in some]
+    )
 
 
 def _any_word(
@@ -68,7 +82,7 @@ def _any_word(
     relaxed = relax(query, languages=languages_of(searched), spellings=spellings)
     found = _found(relaxed, searched, page)
     places = _places(found.hits, any_word=spellings)
-    return replace(found, any_word=spellings, suggestions=spellings, place=places)
+    return replace(found, any_word=spellings, place=places)
 
 
 def _found(query: Query, searched: Sequence[VisibleRecords], page: Page) -> Found:

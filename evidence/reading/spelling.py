@@ -2,7 +2,9 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
+from evidence.access.aggregates import SMALL_GROUP
 from evidence.access.matches import SCORED, Match, Matches, counted
 from evidence.access.rows import VisibleRecords
 from evidence.analyser.queries import Leaf, Or, Query
@@ -20,6 +22,17 @@ from evidence.reading.hits import texts_of
 
 Spellings = Mapping[str, Sequence[str]]
 """From a word of the query to what it may have been meant to be, the nearest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A visible record with a suggested word, and the fields that have it."""
+
+    connection_id: str
+    stream: str
+    record_key: str
+    fields: frozenset[str]
+
 
 WORDS = 4
 """So many words of a query are looked into; each costs up to six statements."""
@@ -66,6 +79,29 @@ def _like(leaf: Leaf, searched: Sequence[VisibleRecords]) -> tuple[str, ...]:
     counts = Counter(stretch for text in texts for stretch in written_like(text, leaf.text))
     order = sorted(counts, key=lambda stretch: (-counts[stretch], stretch))
     return tuple(order[:SPELLINGS_A_WORD])
+
+
+def holders(
+    spellings: Spellings, searched: Sequence[VisibleRecords]
+) -> Mapping[str, Sequence[Holder]]:
+    """Return the visible records that each suggested word discloses: its newest holder, or all
+    holders where there are fewer than ``SMALL_GROUP``. Up to three queries a word."""
+    words = dict.fromkeys(word for each in spellings.values() for word in each)
+    return {word: found for word in words if (found := _holders(word, searched))}
+
+
+def _holders(word: str, searched: Sequence[VisibleRecords]) -> Sequence[Holder]:
+    found = [
+        Holder(match.record.connection.connection_id, match.visible.stream.name, key, fields)
+        for match in _newest([Leaf(word, 0)], searched)
+        for key, fields in [(match.record.record_key, _fields_with(word, match))]
+        if fields
+    ]
+    return found if len(found) < SMALL_GROUP else found[:1]
+
+
+def _fields_with(word: str, match: Match) -> frozenset[str]:
+    return frozenset(name for name, text in texts_of(match) if word in text.lower())
 
 
 def _newest(leaves: Sequence[Leaf], searched: Sequence[VisibleRecords]) -> Sequence[Match]:

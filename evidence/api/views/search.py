@@ -1,8 +1,10 @@
 """``GET /v1/search``, and the routes of the contract for its further modes."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
 from typing_extensions import override
@@ -12,6 +14,7 @@ from evidence.access import cursors
 from evidence.api import budget, envelopes, search_bodies
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION
+from evidence.ledger.entries import Shown
 from evidence.reading.asked import Found, SearchRequest
 from evidence.reading.modes import HYBRID, LEXICAL, MODES, SEMANTIC
 from evidence.reading.search import search
@@ -29,7 +32,7 @@ class SearchView(GrantedView):
         return self.query.choice("mode", *MODES, default=LEXICAL)
 
     def get(self, request: Request) -> Response:
-        found = search(self.gate, self._asked())
+        found = self.found = search(self.gate, self._asked())
         data = [search_bodies.hit(each, mode=self.mode) for each in found.hits]
         shown = budget.fitted(
             data,
@@ -59,6 +62,15 @@ class SearchView(GrantedView):
         )
         answer["meta"] |= search_bodies.meta(found, mode=self.mode)
         return Response(answer)
+
+    @override
+    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+        """The hits, and the records that suggested words come from."""
+        suggested = (
+            Shown(each.connection_id, each.stream, each.record_key, each.fields)
+            for each in self.found.holders
+        )
+        return [*super().shown_in(response), *suggested]
 
     def _frame(self, found: Found) -> budget.Frame:
         """The page without its hits; hits named by longer keys have longer cursors."""
