@@ -1,19 +1,27 @@
 """One uvicorn in this process, on a socket that is bound before anything else is done."""
 
+import asyncio
 import errno
+import functools
 import gc
 import signal
 import socket
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 import uvicorn
 from django.conf import settings
 from typing_extensions import override
 
+from pdpp_site.connections import (
+    KEEP_ALIVE_SECONDS,
+    ClientConnection,
+    ConnectionTable,
+    raise_file_limit,
+)
+
 Application = Callable[[Any, Any, Any], Awaitable[None]]
-# Longer than what proxies keep, so that it is never we who hang up on a request under way.
-KEEP_ALIVE_SECONDS = 75
+BACKLOG = 1024
 
 
 class NotBoundError(Exception):
@@ -48,6 +56,8 @@ class Server(uvicorn.Server):
         ending: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(config)
+        self._table = connection_table()
+        config.http = cast(Any, functools.partial(ClientConnection, table=self._table))
         self._ready = ready
         self._ending = ending
 
@@ -57,12 +67,30 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
     @override
+    async def on_tick(self, counter: int) -> bool:
+        if counter % 10 == 0:  # once a second
+            self._table.close_late(asyncio.get_running_loop().time())
+        return await super().on_tick(counter)
+
+    @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         # What is loaded by now stays; to look it all through again is what makes a request slow.
         gc.collect()
         gc.freeze()
         self._ready()
+
+
+def connection_table() -> ConnectionTable:
+    """Return an empty table; at most half of the files that may be open are connections.
+
+    The other half is for the database, for uploads, and for connections that are being closed.
+    """
+    return ConnectionTable(
+        most=min(settings.PDPP_CONNECTIONS, raise_file_limit() // 2),
+        most_per_client=settings.PDPP_CLIENT_CONNECTIONS,
+        proxies=settings.PDPP_TRUSTED_PROXIES,
+    )
 
 
 def configured(application: Application) -> uvicorn.Config:
@@ -77,6 +105,7 @@ def configured(application: Application) -> uvicorn.Config:
         proxy_headers=True,
         forwarded_allow_ips=settings.PDPP_TRUSTED_PROXIES,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        backlog=BACKLOG,
         timeout_graceful_shutdown=settings.PDPP_SHUTDOWN_SECONDS,
     )
 

@@ -29,6 +29,8 @@ PDPP_PGBOUNCER = env.switch("PDPP_PGBOUNCER", default=False)
 PDPP_DEMO = env.switch("PDPP_DEMO", default=True)
 PDPP_BACKGROUND = env.switch("PDPP_BACKGROUND", default=True)
 PDPP_THREADS = env.whole("PDPP_THREADS", default=8, least=1)
+PDPP_CONNECTIONS = env.whole("PDPP_CONNECTIONS", default=1000, least=10)
+PDPP_CLIENT_CONNECTIONS = env.whole("PDPP_CLIENT_CONNECTIONS", default=100, least=1)
 PDPP_SHUTDOWN_SECONDS = env.whole("PDPP_SHUTDOWN_SECONDS", default=30)
 PDPP_CHANGES_DAYS = env.whole("PDPP_CHANGES_DAYS", default=90)
 PDPP_INTROSPECTION_SECRET = env.text("PDPP_INTROSPECTION_SECRET")
@@ -128,8 +130,7 @@ _OPTIONS["prepare_threshold"] = None if PDPP_PGBOUNCER else 0
 if PDPP_DATABASE_POOL and not PDPP_PGBOUNCER:
     _OPTIONS["pool"] = {"min_size": 1, "max_size": PDPP_DATABASE_POOL, "timeout": 10}
 if not PDPP_PGBOUNCER:
-    # Statements that hang on their values carry them in their text; those whose values travel
-    # apart ask to be planned once (evidence.access.statements).
+    # Statements that depend on their values carry them in their text (evidence.access.statements).
     _OPTIONS.setdefault("options", "-c plan_cache_mode=force_generic_plan")
 
 # --- accounts, pages, language -----------------------------------------------------------------
@@ -172,8 +173,7 @@ X_FRAME_OPTIONS = "DENY"
 CSRF_FAILURE_VIEW = "pdpp_site.failures.forged"
 # Neighbouring subdomains of the owner's domain, and the browsers' preload list, are not ours.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
-# The largest form: pdpp_site.request_bodies accepts it from the signed-in owner alone. Uploads of
-# records, blobs and exports are streams, which this limit does not concern.
+# The largest form, for the signed-in owner alone (pdpp_site.request_bodies). Uploads are streams.
 DATA_UPLOAD_MAX_MEMORY_SIZE = 2 * 1024 * 1024
 # The page on which a grant is given has a box for each field of each stream of each source.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 10_000

@@ -25,6 +25,7 @@ from evidence.refusals import Code, MisdirectedRequest, Refusal
 from mcp_adapter.transport import EVENT_PATHS, McpEndpoint
 from mcp_adapter.transport import PATHS as MCP_PATHS
 from pdpp_site import access_log, headers, health, metrics, telemetry
+from pdpp_site.connections import RunningRequests
 from pdpp_site.request_bodies import MCP_BYTES, RequestBodies, bounded
 from pdpp_site.waits import Waits, asks_to_wait
 from pdpp_site.wsgi_bridge import (
@@ -63,6 +64,10 @@ class Site:
         self._endpoint, self._events = endpoint, events
         self._spans = spans
         self._bodies = RequestBodies()
+        self._clients = RunningRequests(
+            most_per_client=settings.PDPP_CLIENT_CONNECTIONS,
+            proxies=settings.PDPP_TRUSTED_PROXIES,
+        )
         self._waits = Waits()
         self._probe = ThreadPoolExecutor(1, thread_name_prefix="readyz")
 
@@ -85,7 +90,8 @@ class Site:
             await send(message)
 
         try:
-            await self._answer(scope, receive, noting)
+            with self._clients.of(_client_address(scope)):
+                await self._answer(scope, receive, noting)
         except DisconnectedError:
             return  # Nobody is left to answer, and nothing has failed.
         except Refusal as refusal:
@@ -185,6 +191,12 @@ def _host_allowed(scope: Scope) -> bool:
         return False
     domain, _ = split_domain_port(hosts[0].decode("latin-1"))
     return bool(domain) and validate_host(domain, settings.ALLOWED_HOSTS)
+
+
+def _client_address(scope: Scope) -> str:
+    """Return the address of the client, as a trusted proxy names it."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
 
 
 def _challenge(scope: Scope) -> str:

@@ -1,0 +1,85 @@
+"""Strangers cannot fill the server's memory or slow other clients down. The figures are printed."""
+
+import pytest
+
+from pdpp_site.connections import raise_file_limit
+from tests.faults.floods import ATTACKS, Attack, Cost, Flood, asked_for, cost_of, open_files
+from tests.pdpp_site.installation import Installation, Running, installed, running
+from tests.pdpp_site.living import Cast, cast_in
+
+PATH = "/v1/streams/messages/records?connection_id=cin_personal&limit=5"
+ALONE_MB, TOGETHER_MB, AT_ONCE = 10, 100, 64
+SECONDS, SHORT_SECONDS = 120.0, 12.0
+FLOOR_SECONDS = 0.25
+"""Below this a ratio of times says nothing on a busy machine."""
+SHORT = ("a form of 49 MB with any bearer", "a header of 49 MB", "requests of 10 MB in a row")
+
+
+def figure(text: str) -> None:
+    print(f"\n{text}", end="")  # noqa: T201 - make faults shows it
+
+
+def warm_up(cast: Cast, server: Running) -> None:
+    """Let every thread of the server do some work, so that what it keeps is not counted."""
+    for attack in ATTACKS[5:9]:
+        cost_of(attack, port=cast.installation.port, pid=server.process.pid, at_once=32)
+
+
+def hold_down(attack: Attack, installation: Installation, server: Running) -> tuple[Cost, Cost]:
+    port, pid = installation.port, server.process.pid
+    alone = cost_of(attack, port=port, pid=pid)
+    together = cost_of(attack, port=port, pid=pid, at_once=AT_ONCE)
+    figure(
+        f"{attack.name}: {alone.memory:.1f} MB of memory and {alone.files:.1f} MB of files;"
+        f" {AT_ONCE} at once {together.memory:.1f} and {together.files:.1f}"
+    )
+    assert installation.get("/healthz")[0] == 200
+    return alone, together
+
+
+def assert_bounded(alone: Cost, together: Cost) -> None:
+    assert max(alone.memory, alone.files) <= ALONE_MB
+    assert max(together.memory, together.files) <= TOGETHER_MB
+
+
+def endure(cast: Cast, server: Running, *, seconds: float) -> None:
+    port, token, pid = cast.installation.port, cast.tokens["bob"], server.process.pid
+    asked_for(2, port=port, token=token, path=PATH)
+    quiet = asked_for(min(seconds, 30), port=port, token=token, path=PATH)
+    flood = Flood(port)
+    with flood.going_on():
+        asked_for(3, port=port, token=token, path=PATH)  # until all have dialled
+        flooded = asked_for(seconds, port=port, token=token, path=PATH)
+        files = open_files(pid)
+    figure(f"quiet: {quiet}")
+    figure(f"under {flood.slow} slow and {flood.idle} idle connections: {flooded}; {files} files")
+
+    assert flooded.failed == 0
+    assert flooded.p99 <= max(2 * quiet.p99, FLOOR_SECONDS)
+
+
+@pytest.mark.faults
+def test_no_request_of_a_stranger_takes_much_memory() -> None:
+    with installed() as installation, running(installation) as server:
+        warm_up(cast_in(installation), server)
+        costs = [hold_down(attack, installation, server) for attack in ATTACKS]
+        for alone, together in costs:
+            assert_bounded(alone, together)
+
+
+@pytest.mark.faults
+def test_slow_and_idle_connections_leave_other_clients_their_time() -> None:
+    raise_file_limit()
+    with installed() as installation, running(installation) as server:
+        endure(cast_in(installation), server, seconds=SECONDS)
+
+
+def test_a_short_flood_takes_neither_memory_nor_other_clients_time() -> None:
+    raise_file_limit()
+    with installed() as installation, running(installation) as server:
+        cast = cast_in(installation)
+        warm_up(cast, server)
+        for attack in ATTACKS:
+            if attack.name in SHORT:
+                assert_bounded(*hold_down(attack, installation, server))
+        endure(cast, server, seconds=SHORT_SECONDS)
