@@ -24,6 +24,28 @@ def time_bounds(
     return row[0], row[1]
 
 
+def records_at(
+    visible: VisibleRecords, times: Iterable[datetime | None], where: Sequence[Fragment] = ()
+) -> list[tuple[str, str]]:
+    """Return connection and key of one record for each of these consent times; one query."""
+    wanted = [each for each in times if each is not None]
+    at = Fragment(" AND r.consent_time = ANY(%s)", (wanted,))
+    columns = Fragment("r.connection_id, r.record_key, r.consent_time")
+    statement = Fragment("SELECT DISTINCT ON (u.consent_time) u.connection_id, u.record_key FROM (")
+    statement += visible.matching(columns, [*where, at])
+    order = Fragment(") u ORDER BY u.consent_time, u.connection_id, u.record_key")
+    return [(one, key) for one, key in fetched(statement + order)]
+
+
+def names_of(
+    visible: VisibleRecords, where: Sequence[Fragment] = (), *, limit: int
+) -> list[tuple[str, str]]:
+    """Return connection and key of up to ``limit`` visible rows; one query."""
+    rows = visible.matching(Fragment("r.connection_id, r.record_key"), where)
+    statement = Fragment("SELECT u.* FROM (") + rows + Fragment(") u LIMIT %s", (limit,))
+    return [(one, key) for one, key in fetched(statement)]
+
+
 def kept_counts(
     streams: Iterable[VisibleRecords],
 ) -> Mapping[tuple[str, str], tuple[int, datetime | None]]:

@@ -126,6 +126,8 @@ class GrantedView(PublicView):
     withheld: Refusal | None = None
     caller: Scope | None = None
     is_let_in = False
+    unchanged: Response | None = None
+    """The whole answer, where a 304 stands for it: the client learns that it still holds."""
     unspoken = False
     """Set where the answer reaches nobody, because the request goes on waiting."""
 
@@ -190,6 +192,10 @@ class GrantedView(PublicView):
             by=self.filtered_by,
         )
 
+    def told_by(self, refusal: Refusal) -> Sequence[Shown]:
+        """The records that a refusal tells something of; most tell of none."""
+        return []
+
     @property
     def filtered_by(self) -> frozenset[str]:
         return frozenset(name for keys, _ in self.query.nested("filter") for name in keys[:1])
@@ -205,18 +211,25 @@ class GrantedView(PublicView):
         try:
             if self.unspoken:
                 return
-            if 200 <= response.status_code < 300:
-                self._write_down(response)
+            if 200 <= response.status_code < 300 or response.status_code == 304:
+                self._write_down(response, self.shown_in(self.unchanged or response))
             elif response.status_code < 500 and response.status_code != 429 and self.is_let_in:
-                charge_call(self.scope, self._asked_of, now=timezone.now())
+                self._account_for_refusal(response)
         except RateLimitExceeded as refusal:
             self.withheld = refusal
 
-    def _write_down(self, response: HttpResponseBase) -> None:
+    def _account_for_refusal(self, response: HttpResponseBase) -> None:
+        told = [] if self.refusal is None else self.told_by(self.refusal)
+        if told:
+            self._write_down(response, told)
+        else:
+            charge_call(self.scope, self._asked_of, now=timezone.now())
+
+    def _write_down(self, response: HttpResponseBase, told: Sequence[Shown]) -> None:
         answer = Answer(
             route=self._route,
             request_id=self.request_id,
-            shown=self.shown_in(response),
+            shown=told,
             asked_of=[str(grant.grant_id) for grant in self._asked_of],
             size_bytes=_size(response),
         )
@@ -255,7 +268,7 @@ class GrantedView(PublicView):
         if self.conditional and response.status_code == 200:
             tag = entity_tag(response.data)
             if tag in _tags(request.headers.get("If-None-Match", "")):
-                response = Response(status=304)
+                self.unchanged, response = response, Response(status=304)
             response["ETag"] = tag
             response["Cache-Control"] = "private, no-cache"
             response["Vary"] = "Authorization"
@@ -272,6 +285,8 @@ def _unwritten(error: Exception) -> Refusal:
 def _size(response: HttpResponseBase) -> int:
     """Bytes of the answer: of its JSON, or as many as a stream announces; a HEAD streams nothing."""
     if isinstance(response, Response):
+        if response.data is None:
+            return 0
         return len(orjson.dumps(response.data))
     return int(response.get("Content-Length", "0")) if response.streaming else 0
 

@@ -4,7 +4,7 @@ Every kind of body is named here. One that is not is refused, so that a new kind
 go out unrecorded.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,7 @@ from evidence.access.gate import Gate
 from evidence.access.rows import VisibleRecords
 from evidence.declarations.types import StreamDeclaration
 from evidence.ledger.entries import Shown
+from evidence.reading.schema import SourceCapability
 
 Json = Mapping[str, Any]
 NOT_RECORDS = frozenset(
@@ -64,6 +65,17 @@ def told_in_numbers(visible: VisibleRecords, *, fields: frozenset[str]) -> list[
     return [
         Shown(facts.connection_id, visible.stream.name, None, fields)
         for facts in visible.connections
+    ]
+
+
+def counted_streams(found: Iterable[SourceCapability]) -> list[Shown]:
+    """The streams of a schema whose size or freshness it tells."""
+    return [
+        shown
+        for source in found
+        for row in source.streams
+        if row.record_count is not None or row.captured_at is not None
+        for shown in told_in_numbers(row.visible, fields=frozenset())
     ]
 
 

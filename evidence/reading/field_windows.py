@@ -98,7 +98,7 @@ def read(visible: VisibleRecords, record_key: str, request: WindowRequest) -> Fi
     match = None
     start, length = request.offset_chars or 0, request.limit_chars
     if request.q is not None:
-        match = _match(visible, found, request.q, request.occurrence)
+        match = _match(visible, record_key, found, request)
         start, length = _context(match, request)
     window = _cut(found, start, length, match, origin=_origin(visible, found))
     if request.expected is None:
@@ -136,22 +136,26 @@ def _found(
     below = request.below
     found = _one(
         visible,
+        record_key,
         field_slices(visible, record_key, field, below=below, start=start, length=length),
     )
     if found.json_type == "array" and field.lexical and not below:
-        raw = _one(visible, field_slices(visible, record_key, field))
+        raw = _one(visible, record_key, field_slices(visible, record_key, field))
         text = field_text(orjson.loads(raw.text))
         return replace(raw, text=text, total_chars=len(text), size_bytes=len(text.encode()))
     return found
 
 
-def _match(visible: VisibleRecords, found: FieldSlice, q: str, occurrence: int) -> tuple[int, int]:
+def _match(
+    visible: VisibleRecords, record_key: str, found: FieldSlice, request: WindowRequest
+) -> tuple[int, int]:
     languages = visible.facts_of[found.connection_id].languages
-    match = find(found.text, q, languages=languages, occurrence=occurrence)
+    match = find(found.text, request.q or "", languages=languages, occurrence=request.occurrence)
     if match is None:
-        raise QueryNotFound(
+        refusal = QueryNotFound(
             param="q", next_step="Read from offset_chars=0, or search with other words."
         )
+        raise refusal.telling_of(found.connection_id, record_key)
     return match
 
 
@@ -197,7 +201,7 @@ def _cut(
     )
 
 
-def _one(visible: VisibleRecords, found: list[FieldSlice]) -> FieldSlice:
+def _one(visible: VisibleRecords, record_key: str, found: list[FieldSlice]) -> FieldSlice:
     if not found:
         raise NotFound(next_step="Search, or list the stream, to find ids.")
     if len(found) > 1:
@@ -207,5 +211,6 @@ def _one(visible: VisibleRecords, found: list[FieldSlice]) -> FieldSlice:
             message="The record exists under more than one connection; name one by connection_id.",
         )
     if found[0].json_type is None:
-        raise FieldNotFound(param="field", next_step="Read the record to see its fields.")
+        refusal = FieldNotFound(param="field", next_step="Read the record to see its fields.")
+        raise refusal.telling_of(found[0].connection_id, record_key)
     return found[0]

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from evidence.access.aggregates import SMALL_GROUP
 from evidence.access.conditions import compares, equals
 from evidence.access.counts import count as count
-from evidence.access.counts import time_bounds
+from evidence.access.counts import names_of, records_at, time_bounds
 from evidence.access.rows import Position, VisibleRecord, VisibleRecords
 from evidence.access.statements import Fragment
 from evidence.refusals import AmbiguousConnection, InvalidRequest, InvalidSort, NotFound
@@ -24,11 +25,13 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The extent of a list over its consent time."""
+    """The extent of a list over its consent time. ``witnesses`` are the records that it discloses,
+    by connection and key: the earliest and the latest, or all where there are few."""
 
     total: int
     earliest_at: datetime | None
     latest_at: datetime | None
+    witnesses: Sequence[tuple[str, str]]
 
 
 def page(
@@ -131,7 +134,12 @@ def window(visible: VisibleRecords, where: Sequence[Fragment]) -> Window:
             param="window",
         )
     earliest, latest = time_bounds(visible, where)
-    return Window(count(visible, where), earliest, latest)
+    total = count(visible, where)
+    if total < SMALL_GROUP:
+        witnesses = names_of(visible, where, limit=SMALL_GROUP)
+    else:
+        witnesses = records_at(visible, (earliest, latest), where)
+    return Window(total, earliest, latest, witnesses)
 
 
 def _view_fields(visible: VisibleRecords, name: str) -> Sequence[str]:

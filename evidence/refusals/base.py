@@ -18,6 +18,10 @@ class Refusal(Exception):  # noqa: N818 it is a correct answer, not an error
     caller: tuple[str, str, str] | None = None
     """Owner, client and token where a client's known bearer was not let in; never in an answer."""
 
+    discloses: tuple[str, str] | None = None
+    """Connection and key of the visible record that the refusal tells something of, where it does;
+    the ledger names it."""
+
     def __init__(
         self, *, message: str | None = None, param: str | None = None, **extra: object
     ) -> None:
@@ -29,6 +33,11 @@ class Refusal(Exception):  # noqa: N818 it is a correct answer, not an error
     def because(self, clause: str) -> Self:
         """The same refusal with what decided."""
         self.clause = clause
+        return self
+
+    def telling_of(self, connection_id: str, record_key: str) -> Self:
+        """The same refusal, which tells something of a visible record."""
+        self.discloses = connection_id, record_key
         return self
 
     @classmethod

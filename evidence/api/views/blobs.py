@@ -24,7 +24,7 @@ from evidence.api.params import CONNECTION, Parameters
 from evidence.declarations.types import BLOB_REFERENCE
 from evidence.ledger.entries import Shown
 from evidence.reading import blobs
-from evidence.refusals import InvalidRequest, RangeNotSatisfiable, ResourceLimit
+from evidence.refusals import InvalidRequest, RangeNotSatisfiable, Refusal, ResourceLimit
 from evidence.storing.blobs import MEDIA_TYPE, put_blob
 from evidence.storing.destinations import one_of
 
@@ -65,6 +65,13 @@ class BlobView(GrantedView):
         blob = self.blob
         place = (blob.connection.connection_id, blob.visible.stream.name, blob.record_key)
         return [Shown(*place, fields=frozenset({BLOB_REFERENCE}))]
+
+    @override
+    def told_by(self, refusal: Refusal) -> Sequence[Shown]:
+        """A range beyond the blob is refused with its size."""
+        if not isinstance(refusal, RangeNotSatisfiable):
+            return []
+        return self.shown_in(Response())
 
 
 class BlobsView(GrantedView):

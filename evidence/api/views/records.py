@@ -41,6 +41,8 @@ class RecordsView(GrantedView):
         | {"changes_since", "wait"}
         | expansions.PARAMETERS
     )
+    extent: Sequence[tuple[str, str]] | None = None
+    """The records that the window discloses, where it was asked for."""
 
     def get(self, request: Request, stream: str) -> Response:
         self._check_subject()
@@ -86,7 +88,12 @@ class RecordsView(GrantedView):
     @override
     def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
         visible = self.gate.stream(self.kwargs["stream"], connection_id=self.query.connection_id())
-        return super().shown_in(response) or told_in_numbers(visible, fields=self.filtered_by)
+        shown = super().shown_in(response)
+        if self.extent is not None:
+            fields = self.filtered_by | {str(visible.stream.consent_time_field)}
+            shown = [*shown, *told_in_numbers(visible, fields=fields)]
+            shown += [Shown(one, visible.stream.name, key, fields) for one, key in self.extent]
+        return shown or told_in_numbers(visible, fields=self.filtered_by)
 
     def delete(self, request: Request, stream: str) -> Response:
         return deleting.delete_stream(self, stream)
@@ -148,6 +155,7 @@ class RecordsView(GrantedView):
         if self.query.choice("window", "none", "exact", default="none") == "none":
             return None
         extent = records.window(visible, where)
+        self.extent = extent.witnesses
         return {
             "window": {
                 "total": extent.total,

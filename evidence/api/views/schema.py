@@ -1,11 +1,17 @@
 """``GET /v1/schema``: what this token can do."""
 
+from collections.abc import Sequence
+
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
+from typing_extensions import override
 
 from evidence.api import compact_schema, envelopes, schema_bodies
 from evidence.api.base import GrantedView
+from evidence.api.disclosing import counted_streams
 from evidence.api.params import CONNECTION, Notice
+from evidence.ledger.entries import Shown
 from evidence.reading import schema
 
 TOO_MANY = Notice(
@@ -29,6 +35,7 @@ class SchemaView(GrantedView):
         found = schema.capabilities(
             self.gate, stream=stream, connection_id=self.query.connection_id()
         )
+        self.counted = [] if view == "index" else found
         if asks_full:
             schema.require_one_source(found)
         if view == "compact":
@@ -42,3 +49,7 @@ class SchemaView(GrantedView):
         return Response(
             envelopes.finished(body, self_link=self.query.path, warnings=self.query.warnings)
         )
+
+    @override
+    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+        return counted_streams(self.counted)

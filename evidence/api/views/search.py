@@ -13,6 +13,7 @@ from evidence import limits
 from evidence.access import cursors
 from evidence.api import budget, envelopes, search_bodies
 from evidence.api.base import GrantedView
+from evidence.api.disclosing import told_in_numbers
 from evidence.api.params import CONNECTION
 from evidence.ledger.entries import Shown
 from evidence.reading.asked import Found, SearchRequest
@@ -65,12 +66,18 @@ class SearchView(GrantedView):
 
     @override
     def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
-        """The hits, and the records that suggested words come from."""
+        """The hits, or that a filter leaves none, and the records that suggested words come from."""
+        hits = super().shown_in(response)
+        if not hits and self.filtered_by:
+            [searched] = self.gate.streams(
+                names=self.query.names("streams"), connection_id=self.query.connection_id()
+            )
+            hits = told_in_numbers(searched, fields=self.filtered_by)
         suggested = (
             Shown(each.connection_id, each.stream, each.record_key, each.fields)
             for each in self.found.holders
         )
-        return [*super().shown_in(response), *suggested]
+        return [*hits, *suggested]
 
     def _frame(self, found: Found) -> budget.Frame:
         """The page without its hits; hits named by longer keys have longer cursors."""

@@ -1,11 +1,17 @@
 """``GET /v1/streams`` and ``GET /v1/streams/{stream}``."""
 
+from collections.abc import Sequence
+
+from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 from rest_framework.response import Response
+from typing_extensions import override
 
 from evidence.api import envelopes, schema_bodies
 from evidence.api.base import GrantedView
+from evidence.api.disclosing import counted_streams
 from evidence.api.params import CONNECTION
+from evidence.ledger.entries import Shown
 from evidence.reading import schema, streams
 from evidence.refusals import AmbiguousConnection
 
@@ -38,6 +44,7 @@ class StreamView(GrantedView):
         found = schema.capabilities(
             self.gate, stream=stream, connection_id=self.query.connection_id()
         )
+        self.counted = found
         rows = [row for source in found for row in source.streams]
         if len(rows) > 1:
             raise AmbiguousConnection([each for row in rows for each in row.visible.candidates()])
@@ -48,3 +55,7 @@ class StreamView(GrantedView):
                 warnings=self.query.warnings,
             )
         )
+
+    @override
+    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+        return counted_streams(self.counted)
