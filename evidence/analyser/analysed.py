@@ -46,10 +46,14 @@ class Chunk(NamedTuple):
 
 
 class Hits(NamedTuple):
-    """The wanted tokens of a chunk, and how many positions the whole chunk takes."""
+    """The wanted tokens of a chunk, and how many positions the whole chunk takes.
+
+    `counted` is the same number together with the units of work, as `chunks.UNIT` describes.
+    """
 
     tokens: Sequence[Token]
     positions: int
+    counted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ Most chunks are words that were met before, and all of the cost of an analysis i
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
@@ -19,12 +20,22 @@ from evidence.analyser.dense import (
 )
 from evidence.analyser.folding import Offsets, fold
 from evidence.analyser.terms import Vocabulary, literal, remember
-from evidence.analyser.words import WORD, Segment, dense_units, segments
+from evidence.analyser.words import DENSE_RUN, Segment, dense_units, segments, words_of
 
 _CACHED_CHARS = 48
 _CACHED_CHUNKS = 131_072
 _CACHED_PARTS = 32_768
 _CACHED_HITS = 16_384
+
+UNIT = 1 << 40
+"""A unit of work (`work.WorkLimit`) in a number whose lower bits count positions."""
+POSITIONS = UNIT - 1
+
+# What work costs in units: a wanted token with the steps it takes, a segment, and so many characters
+# of a run that needs no more than cutting into words.
+_TOKEN_UNITS = 4
+_SEGMENT_UNITS = 3
+_CHARS_A_UNIT = 8
 
 # What stands around words in prose, and nowhere else means anything.
 _EDGES = "().,;:!?\"'[]"
@@ -50,17 +61,22 @@ class Chunks:
 
     def hits(self, written: str, *, wanted: Wanted) -> Hits:
         """The tokens of a chunk that have a wanted term."""
+        word = written.strip(_EDGES).lower()
+        if _is_plain(word) and not wanted.has(self._vocabulary.terms(word)):
+            return Hits((), 1, _counted(1, units=1))
         if not is_memorable(written):
             return self._hits_in_long(written, wanted=wanted)
         chunk = self.chunk(written)
-        if not wanted.has(chunk.terms):
-            return Hits((), chunk.positions)
-        return Hits([t for t in chunk.tokens if wanted.has(t.terms)], chunk.positions)
+        found: list[Token] = []
+        if wanted.has(chunk.terms):
+            found = [token for token in chunk.tokens if wanted.has(token.terms)]
+        units = _units(word, written) + _TOKEN_UNITS * len(found)
+        return Hits(found, chunk.positions, _counted(chunk.positions, units=units))
 
     def terms_once(self, written: str) -> Iterable[str]:
         """The terms and length marks of a chunk, with a short cut for the plainest."""
         word = written.strip(_EDGES).lower()
-        if word.isalnum() and word.isascii() and word != "www":
+        if _is_plain(word):
             return self._vocabulary.terms(word)
         if not is_memorable(written):
             return self._terms_of_long(written)
@@ -123,7 +139,7 @@ class Chunks:
             length += dense_length(run)
         for segment in segments(others):
             if segment.kind == "run" and is_no_name(segment.form):
-                words = WORD.findall(segment.form)
+                words = words_of(segment.form)
                 terms.extend(chain.from_iterable(map(self._vocabulary.terms, words)))
                 length += len(words)
                 continue
@@ -136,17 +152,39 @@ class Chunks:
     def _hits_in_long(self, written: str, *, wanted: Wanted) -> Hits:
         folded = fold(written)
         found: list[Token] = []
-        positions = 0
+        positions, units = 0, len(folded) // _CHARS_A_UNIT
         for segment in segments(folded):
             if segment.kind == "dense":
                 hits = dense_hits(segment.form, wanted=wanted)
+            elif segment.kind == "run" and is_no_name(segment.form):
+                hits = self._hits_in_words(segment.form, wanted=wanted)
             else:
                 part = self._part(segment)
                 tokens = [token for token in part.tokens if wanted.has(token.terms)]
                 hits = Hits(tokens, part.positions)
+                units += _SEGMENT_UNITS + len(segment.form)
             found.extend([hit.moved(segment.start, positions) for hit in hits.tokens])
             positions += hits.positions
-        return Hits(_in_original(found, written=written, folded=folded), positions)
+        units += _TOKEN_UNITS * len(found)
+        placed = _in_original(found, written=written, folded=folded)
+        return Hits(placed, positions, _counted(positions, units=units))
+
+    def _hits_in_words(self, form: str, *, wanted: Wanted) -> Hits:
+        """The wanted words of a run that is too long to be one name."""
+        words = words_of(form)
+        terms = {word: self._vocabulary.terms(word) for word in dict.fromkeys(words)}
+        asked = {word for word in terms if wanted.has(terms[word])}
+        if not asked:
+            return Hits((), len(words))
+        found: list[Token] = []
+        at = 0
+        for position, word in enumerate(words):
+            # Words are found in order, and no word is part of one that was passed over.
+            at = form.index(word, at)
+            if word in asked:
+                found.append(Token(at, at + len(word), terms[word], position, 1, "word"))
+            at += len(word)
+        return Hits(found, len(words))
 
 
 class _TermsByChunk(dict[str, Iterable[str]]):
@@ -164,7 +202,7 @@ class _TermsByChunk(dict[str, Iterable[str]]):
 
 
 class HitsByChunk(dict[str, "Hits | int"]):
-    """The hits of a chunk as a mere subscript; a number alone is the positions of one without any."""
+    """The hits of a chunk as a mere subscript; of one without any, what it counts."""
 
     def __init__(self, chunks: Chunks, *, wanted: Wanted) -> None:
         super().__init__()
@@ -173,7 +211,7 @@ class HitsByChunk(dict[str, "Hits | int"]):
 
     def __missing__(self, written: str) -> Hits | int:
         hits = self._chunks.hits(written, wanted=self._wanted)
-        found = hits if hits.tokens else hits.positions
+        found = hits if hits.tokens else hits.counted
         if is_memorable(written):
             remember(self, written, found, most=_CACHED_HITS)
         return found
@@ -182,6 +220,23 @@ class HitsByChunk(dict[str, "Hits | int"]):
 def is_memorable(written: str) -> bool:
     """Whether a stretch is short enough to come again."""
     return len(written) <= _CACHED_CHARS
+
+
+def _is_plain(word: str) -> bool:
+    """Whether a chunk without its edges is one word, whatever the language."""
+    return word.isalnum() and word.isascii() and word != "www"
+
+
+def _counted(positions: int, *, units: int) -> int:
+    return positions + units * UNIT
+
+
+def _units(word: str, written: str) -> int:
+    """What a short chunk costs to analyse when it is met for the first time."""
+    is_word = word.isalnum() and not DENSE_RUN.search(word)
+    if is_word and unicodedata.is_normalized("NFKC", word):
+        return 1
+    return len(written)
 
 
 def _in_original(found: list[Token], *, written: str, folded: str) -> list[Token]:

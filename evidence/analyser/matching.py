@@ -10,6 +10,7 @@ from evidence.analyser.analysed import Token, Wanted
 from evidence.analyser.patterns import Pattern, Step, Terms, pattern
 from evidence.analyser.queries import And, Leaf, Node, Not, Or, Query
 from evidence.analyser.tokens import occurrences
+from evidence.analyser.work import WorkLimit
 
 
 def phrase_matches(text: str, query: Query, *, languages: tuple[str, ...], field: str = "") -> bool:
@@ -23,11 +24,19 @@ def needs_verification(query: Query, *, languages: tuple[str, ...]) -> bool:
     return excluded or any(_ordered(leaf, languages=languages) for leaf in query.wanted())
 
 
-def verify(texts: Mapping[str, str], query: Query, *, languages: tuple[str, ...]) -> bool:
+def verify(
+    texts: Mapping[str, str],
+    query: Query,
+    *,
+    languages: tuple[str, ...],
+    work: WorkLimit | None = None,
+) -> bool:
     """Whether a record with these texts by field name satisfies the query.
 
-    As in the index, the words of a query may be in different fields; a phrase must be in one.
+    As in the index, the words of a query may be in different fields; a phrase must be in one. False
+    where `work` is exhausted before the answer is certain.
     """
+    work = work or WorkLimit()
     seen = {leaf: _Seen(leaf, languages=languages) for leaf in query.wanted()}
     for leaf in query.excluded():
         # "-e-mail" must not exclude a text in which "e" and "mail" are far apart.
@@ -37,11 +46,15 @@ def verify(texts: Mapping[str, str], query: Query, *, languages: tuple[str, ...]
         wanted = wanted_by([each.asked for each in here])
         for each in here:
             each.start_text()
-        for token in occurrences(text, languages=languages, wanted=wanted) if here else ():
+        found = occurrences(text, languages=languages, wanted=wanted, work=work)
+        for token in found if here else ():
+            work.spend(len(here))
             for each in here:
                 each.feed(token)
-            if all(each.settled for each in here):
+            if work.exhausted or all(each.settled for each in here):
                 break
+        if work.exhausted:
+            return False
     return _satisfied(query.root, seen)
 
 
@@ -66,6 +79,8 @@ class Walker:
                 self._prefix.append(step)
             for term in () if step.terms.prefix else step.terms.terms:
                 self._exact[term].append(step)
+        self.most_steps = max(map(len, self._exact.values()), default=0) + len(self._prefix)
+        """How many steps one token can take: a query may repeat one word a thousand times."""
         # Where a partial match stands: text position -> pattern position -> where it began.
         self._standing: dict[int, dict[int, int]] = {}
 

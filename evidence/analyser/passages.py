@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from evidence.analyser.graphemes import grapheme_ceil, grapheme_floor
 from evidence.analyser.matches import Match, matches_of
 from evidence.analyser.queries import Query
+from evidence.analyser.work import WorkLimit
 
 # Around a match that fills the width alone.
 _LEAST_CONTEXT = 24
@@ -43,13 +44,15 @@ def passages(
     field: str,
     limit: int = 3,
     width: int = 160,
+    work: WorkLimit | None = None,
 ) -> list[Passage]:
     """Up to `limit` passages of about `width` code points: most query words, density, position.
 
     `field` is the name under which the query may restrict words to this text. No match, no passage.
     """
     leaves = [leaf for leaf in query.wanted() if leaf.field in (None, field)]
-    matches = matches_of(text, leaves, languages=languages, around=width)
+    work = work or WorkLimit()
+    matches = matches_of(text, leaves, languages=languages, around=width, work=work)
     chosen: list[Passage] = []
     left = matches
     while left and len(chosen) < limit:

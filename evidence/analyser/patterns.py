@@ -6,8 +6,11 @@ one another, for a text. A name with parts gives alternatives: itself, or all of
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from evidence.analyser.analysed import Token
@@ -18,6 +21,7 @@ from evidence.analyser.tokens import tokens
 _PARTS_IN_QUERY = 8
 _SHORTEST_PREFIX_PART = 2
 _CACHED_PATTERNS = 1_024
+_POSITION = attrgetter("position")
 
 
 class Terms(NamedTuple):
@@ -86,11 +90,12 @@ def _pattern(text: str, prefix: bool, languages: tuple[str, ...]) -> Pattern:  #
 
 def _group(found: list[Token], *, at: int, prefix_end: int) -> tuple[int, Group, list[Step]]:
     """The group that starts at position `at`, where it ends, and its steps."""
-    here = [token for token in found if token.position == at]
+    first = bisect_left(found, at, key=_POSITION)
+    here = found[first : bisect_left(found, at + 1, lo=first, key=_POSITION)]
     if here[0].kind in ("single", "pair"):
-        return _dense_group(found, at=at)
+        return _dense_group(found, at=at, first=first)
     reach = max(token.position + token.width for token in here)
-    covered = [token for token in found if at <= token.position < reach]
+    covered = found[first : bisect_left(found, reach, lo=first, key=_POSITION)]
     return reach, *_named_group(covered, prefix_end=prefix_end)
 
 
@@ -118,14 +123,16 @@ def _long_enough(parts: list[Terms]) -> Iterator[Terms]:
             yield part
 
 
-def _dense_group(found: list[Token], *, at: int) -> tuple[int, Group, list[Step]]:
-    """A run of characters: its overlapping pairs, or the one character it is."""
+def _dense_group(found: list[Token], *, at: int, first: int) -> tuple[int, Group, list[Step]]:
+    """A run of characters from `found[first]`: its overlapping pairs, or the one character it is."""
     pairs: list[Token] = []
-    for token in found:
+    for token in islice(found, first, None):
+        if token.position > at + len(pairs):
+            break
         if token.kind == "pair" and token.position == at + len(pairs):
             pairs.append(token)
     if not pairs:
-        single = next(token for token in found if token.position == at)
+        single = found[first]
         terms = Terms(single.terms)
         return at + 1, Group(((terms,),), dense=True), [Step(at, at + 1, terms)]
     steps = [_pair_step(pair) for pair in pairs]

@@ -15,6 +15,7 @@ from evidence.analyser.folding import fold, strip_marks
 from evidence.analyser.queries import Leaf
 from evidence.analyser.tokens import occurrences
 from evidence.analyser.words import DENSE_RUN, is_dense
+from evidence.analyser.work import WorkLimit
 
 _SHORTEST = 4
 _LONGEST = 32
@@ -25,6 +26,8 @@ _LEAST_BEGINNING = 3
 _CHANGED_BEGINNING = 6
 _SHORTEST_RUN = 3
 _LONGEST_RUN = 16
+# A unit of work is so many comparisons of a character with a place of a run.
+_CHARS_A_UNIT = 32
 # As words are folded: without case and accents.
 _ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz",
@@ -54,10 +57,12 @@ def beginnings(leaf: Leaf) -> Iterator[tuple[str, ...]]:
         yield others
 
 
-def written_with(text: str, begin: tuple[str, ...], *, languages: tuple[str, ...]) -> Iterator[str]:
+def written_with(
+    text: str, begin: tuple[str, ...], *, languages: tuple[str, ...], work: WorkLimit
+) -> Iterator[str]:
     """The words of a text that begin in one of these ways, in lower case and with their accents."""
     wanted = Wanted(frozenset(), begin)
-    for token in occurrences(text, languages=languages, wanted=wanted):
+    for token in occurrences(text, languages=languages, wanted=wanted, work=work):
         word = text[token.start : token.end].lower()
         if token.kind == "word" and word.isalpha() and _form(word).startswith(begin):
             yield word
@@ -123,9 +128,11 @@ def neighbours(leaf: Leaf) -> tuple[Leaf, ...]:
     return tuple(Leaf(text[at : at + 2], leaf.position + at) for at in range(len(text) - 1))
 
 
-def written_like(text: str, run: str) -> Iterator[str]:
+def written_like(text: str, run: str, *, work: WorkLimit) -> Iterator[str]:
     """The stretches of a text that differ from a run by one character, replaced by another."""
-    for found in _but_one(run).finditer(text):
+    reach = work.left * _CHARS_A_UNIT // len(run)
+    work.spend(1 + min(len(text), reach) * len(run) // _CHARS_A_UNIT)
+    for found in _but_one(run).finditer(text, 0, reach):
         stretch: str = found.group(1)
         if stretch != run and DENSE_RUN.fullmatch(stretch):
             yield stretch

@@ -57,6 +57,7 @@ DENSE_RUN: Final = re.compile(f"[{_DENSE}]+")
 _KINDS: Final[dict[str, Kind]] = {"run": "run", "url": "url", "dense": "dense", "sign": "sign"}
 
 WORD: Final = regex.compile(f"(?V1){_WORD}")
+_ASCII_WORD: Final = re.compile("[a-z0-9]+")
 
 
 class Segment(NamedTuple):
@@ -78,6 +79,11 @@ def segments(folded: str) -> Iterator[Segment]:
     for found in pattern.finditer(folded):
         kind = _KINDS[found.lastgroup or "run"]
         yield Segment(found.start(), found.end(), kind, found.group())
+
+
+def words_of(folded: str) -> list[str]:
+    """The words of a folded run in order. `re` finds those of ASCII in a fraction of the time."""
+    return (_ASCII_WORD if folded.isascii() else WORD).findall(folded)
 
 
 def is_dense(term: str) -> bool:

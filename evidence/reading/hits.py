@@ -1,6 +1,6 @@
 """Hits: records that match, each with the passages that prove it or come nearest."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
@@ -13,10 +13,15 @@ from evidence.analyser.graphemes import grapheme_floor
 from evidence.analyser.matching import needs_verification, verify
 from evidence.analyser.passages import Passage
 from evidence.analyser.queries import Query
+from evidence.analyser.work import ONE_TEXT, WorkLimit
 from evidence.declarations.values import field_text
 
 PASSAGES_A_HIT = 3
 TITLE_CHARS = 160
+WORK = 1_500_000
+"""Units of work (`evidence.analyser.work`) for the checks of one search, and again for its excerpts."""
+WORK_A_HIT = 10_000
+"""So much each hit has, whatever the hits before it took."""
 
 Key: TypeAlias = tuple[str, str, str]
 """connection_id, stream, record_key"""
@@ -42,6 +47,8 @@ class Hit:
     rank: Rank | None = None
     near: Near | None = None
     fused: int | None = field(default=None, kw_only=True)
+    work: WorkLimit = field(default_factory=WorkLimit, kw_only=True, compare=False)
+    """Shared by the hits of one search, so that one page has a limit."""
 
     @property
     def key(self) -> Key:
@@ -54,7 +61,8 @@ class Hit:
         if self.query is None:
             return ()
         languages = self.record.connection.languages
-        return _excerpts(self.query, dict(texts_of(self)), languages)
+        with self.work.share(most=ONE_TEXT // 4, least=WORK_A_HIT) as part:
+            return _excerpts(self.query, dict(texts_of(self)), languages, part)
 
     @property
     def nearest(self) -> Excerpt | None:
@@ -89,18 +97,36 @@ class OfStream(Protocol):
     def record(self) -> VisibleRecord: ...
 
 
-def judge(query: Query) -> Callable[[Match], Hit | None]:
-    """Makes a match a hit, or nothing where its text lacks what only the text can show."""
+@dataclass(frozen=True)
+class Judge:
+    """Makes the matches of one search hits. ``exhausted`` when a text was left unread for its size."""
 
-    def judged(match: Match) -> Hit | None:
+    query: Query
+    _checks: WorkLimit = field(default_factory=lambda: WorkLimit(WORK))
+    _excerpts: WorkLimit = field(default_factory=lambda: WorkLimit(WORK))
+    _unread: list[Key] = field(default_factory=list)
+
+    @property
+    def exhausted(self) -> bool:
+        return self._checks.exhausted
+
+    @property
+    def complete(self) -> bool:
+        """Whether every text was read as far as needed."""
+        return not self._unread
+
+    def hit(self, match: Match) -> Hit | None:
+        """The hit, or nothing where its text lacks what only the text can show."""
         languages = match.record.connection.languages
-        if needs_verification(query, languages=languages) and not verify(
-            dict(texts_of(match)), query, languages=languages
-        ):
-            return None
-        return Hit(match.visible, match.record, query, match.rank)
-
-    return judged
+        hit = Hit(match.visible, match.record, self.query, match.rank, work=self._excerpts)
+        if not needs_verification(self.query, languages=languages):
+            return hit
+        with self._checks.share(most=ONE_TEXT // 4) as part:
+            texts = dict(texts_of(match))
+            verified = verify(texts, self.query, languages=languages, work=part)
+        if part.exhausted:
+            self._unread.append(hit.key)
+        return hit if verified else None
 
 
 def near_hit(visible: VisibleRecords, record: VisibleRecord, near: Near) -> Hit:
@@ -115,13 +141,15 @@ def texts_of(match: OfStream) -> Iterator[tuple[str, str]]:
             yield name, field_text(match.record.data[name])
 
 
-def _excerpts(query: Query, texts: dict[str, str], languages: tuple[str, ...]) -> list[Excerpt]:
+def _excerpts(
+    query: Query, texts: dict[str, str], languages: tuple[str, ...], work: WorkLimit
+) -> list[Excerpt]:
     """The best passages over all fields, best first."""
     found = [
         Excerpt(name, text, passage)
         for name, text in texts.items()
         for passage in evidence_passages.passages(
-            text, query, languages=languages, field=name, limit=PASSAGES_A_HIT
+            text, query, languages=languages, field=name, limit=PASSAGES_A_HIT, work=work
         )
     ]
     found.sort(key=lambda excerpt: -_different_words(excerpt))

@@ -12,7 +12,7 @@ from evidence.analyser.relaxing import relax
 from evidence.declarations.values import instant
 from evidence.reading.asked import Found, Place, SearchRequest
 from evidence.reading.branches import branches, languages_of, searchable_fields
-from evidence.reading.hits import Hit, judge
+from evidence.reading.hits import Hit, Judge
 from evidence.reading.spelling import Spellings, holders, other_spellings
 
 COUNTED_UP_TO = 10_000
@@ -90,7 +90,7 @@ def _found(query: Query, searched: Sequence[VisibleRecords], page: Page) -> Foun
     from_text = needs_texts(query, asked)
     counted_to = SCORED if from_text else COUNTED_UP_TO
     matches = Matches(asked, counted_to=counted_to, newest=page.newest_first)
-    hits, exhausted = _verified(query, matches, page, from_text=from_text)
+    hits, exhausted, complete = _verified(query, matches, page, from_text=from_text)
     if from_text:
         count, exact = _counted_hits(hits, page, exhausted=exhausted)
     else:
@@ -102,25 +102,28 @@ def _found(query: Query, searched: Sequence[VisibleRecords], page: Page) -> Foun
         place=_places(shown, any_word=None),
         count=count,
         lower_bound=not exact,
-        complete=exhausted or len(hits) > page.limit,
+        complete=complete and (exhausted or len(hits) > page.limit),
     )
 
 
 def _verified(
     query: Query, matches: Matches, page: Page, *, from_text: bool
-) -> tuple[list[Hit], bool]:
+) -> tuple[list[Hit], bool, bool]:
     """Up to ``limit`` + 1 hits; candidates without the phrase are passed over. The second value
-    says whether the candidates could all be read as far as needed."""
+    says whether as many candidates could be read as needed, the third whether all of their text."""
     wanted = page.limit + 1
     most = CANDIDATES_READ if from_text else wanted
     hits: list[Hit] = []
+    judge = Judge(query)
     read = 0
     for batch in matches.batches(limit=most, after=page.after, size=CANDIDATES_A_TIME):
-        hits.extend(hit for hit in map(judge(query), batch) if hit is not None)
+        hits.extend(hit for hit in map(judge.hit, batch) if hit is not None)
         read += len(batch)
         if len(hits) >= wanted:
-            return hits, True
-    return hits, read < most
+            return hits, True, judge.complete
+        if judge.exhausted:
+            return hits, False, False
+    return hits, read < most, judge.complete
 
 
 def _counted_hits(hits: Sequence[Hit], page: Page, *, exhausted: bool) -> tuple[int, bool]:

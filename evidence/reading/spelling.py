@@ -17,6 +17,7 @@ from evidence.analyser.spelling import (
     written_like,
     written_with,
 )
+from evidence.analyser.work import WorkLimit
 from evidence.reading.branches import branches
 from evidence.reading.hits import texts_of
 
@@ -38,6 +39,9 @@ WORDS = 4
 """So many words of a query are looked into; each costs up to six statements."""
 TEXTS_READ = 100
 SPELLINGS_A_WORD = 3
+WORK = 400_000
+"""Units of work (`evidence.analyser.work`) for the suggestions of one search."""
+WORK_A_TEXT = 20_000
 
 
 def other_spellings(query: Query, searched: Sequence[VisibleRecords]) -> Spellings:
@@ -47,36 +51,41 @@ def other_spellings(query: Query, searched: Sequence[VisibleRecords]) -> Spellin
     missing = (
         leaf for leaf in leaves[:WORDS] if not counted(branches(Query(leaf), searched), most=0)
     )
-    found = {leaf.text: _spellings(leaf, searched) for leaf in missing}
+    work = WorkLimit(WORK)
+    found = {leaf.text: _spellings(leaf, searched, work) for leaf in missing}
     return {word: spellings for word, spellings in found.items() if spellings}
 
 
-def _spellings(leaf: Leaf, searched: Sequence[VisibleRecords]) -> tuple[str, ...]:
+def _spellings(leaf: Leaf, searched: Sequence[VisibleRecords], work: WorkLimit) -> tuple[str, ...]:
     if is_respelt_run(leaf):
-        return _like(leaf, searched)
+        return _like(leaf, searched, work)
     for begin in beginnings(leaf):
-        near = nearest(leaf.text, _written(leaf, begin, searched), most=SPELLINGS_A_WORD)
+        near = nearest(leaf.text, _written(leaf, begin, searched, work), most=SPELLINGS_A_WORD)
         if near:
             return near
     return ()
 
 
 def _written(
-    leaf: Leaf, begin: tuple[str, ...], searched: Sequence[VisibleRecords]
+    leaf: Leaf, begin: tuple[str, ...], searched: Sequence[VisibleRecords], work: WorkLimit
 ) -> Iterator[str]:
     """The words that begin in one of these ways in the newest visible records that have any."""
     leaves = [Leaf(each, leaf.position, prefix=True) for each in begin]
     for match in _newest(leaves, searched):
         languages = match.record.connection.languages
         for _, text in texts_of(match):
-            yield from written_with(text, begin, languages=languages)
+            with work.share(most=WORK_A_TEXT) as part:
+                yield from written_with(text, begin, languages=languages, work=part)
 
 
-def _like(leaf: Leaf, searched: Sequence[VisibleRecords]) -> tuple[str, ...]:
+def _like(leaf: Leaf, searched: Sequence[VisibleRecords], work: WorkLimit) -> tuple[str, ...]:
     """The stretches of the newest visible records that are one character away, the most frequent
     first."""
-    texts = (text for match in _newest(neighbours(leaf), searched) for _, text in texts_of(match))
-    counts = Counter(stretch for text in texts for stretch in written_like(text, leaf.text))
+    counts: Counter[str] = Counter()
+    for match in _newest(neighbours(leaf), searched):
+        for _, text in texts_of(match):
+            with work.share(most=WORK_A_TEXT) as part:
+                counts.update(written_like(text, leaf.text, work=part))
     order = sorted(counts, key=lambda stretch: (-counts[stretch], stretch))
     return tuple(order[:SPELLINGS_A_WORD])
 

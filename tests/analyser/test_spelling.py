@@ -15,6 +15,7 @@ from evidence.analyser.spelling import (
     written_like,
     written_with,
 )
+from evidence.analyser.work import WorkLimit
 
 SHORT = st.text(alphabet="abc", max_size=6)
 
@@ -63,7 +64,10 @@ def test_words_are_quoted_as_written_and_looked_for_by_their_beginning() -> None
     assert {"esulta", "ersult", "besult", "rsulta", "rexult", "xresul"} <= set(changed)
     assert not any(each.startswith("res") for each in changed)
     text = "Les Résultats; résumé, result-set 2x"
-    assert list(written_with(text, ("resul",), languages=("fr",))) == ["résultats", "result"]
+    assert list(written_with(text, ("resul",), languages=("fr",), work=WorkLimit())) == [
+        "résultats",
+        "result",
+    ]
 
 
 def test_a_run_without_spaces_may_have_one_wrong_character() -> None:
@@ -71,7 +75,7 @@ def test_a_run_without_spaces_may_have_one_wrong_character() -> None:
     assert is_respelt_run(leaf)
     assert [pair.text for pair in neighbours(leaf)] == ["竹里", "里管", "管酒", "酒店"]
     text = "预订竹里馆酒店 / 竹里管酒店 / 竹里 酒店 / 竹里x酒店"
-    assert list(written_like(text, leaf.text)) == ["竹里馆酒店"]
+    assert list(written_like(text, leaf.text, work=WorkLimit())) == ["竹里馆酒店"]
 
 
 @pytest.mark.parametrize("text", ["京都", "a京都駅", "京都駅" * 6])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from evidence.analyser.analysed import Wanted
 from evidence.analyser.tokens import occurrences, term_frequencies, tokens
 from evidence.analyser.words import is_dense
+from evidence.analyser.work import WorkLimit
 from tests.analyser.texts import LANGUAGES, MIXED
 
 
@@ -101,7 +102,8 @@ def test_occurrences_are_the_tokens_that_have_a_wanted_term(text: str, data: st.
         tuple(data.draw(st.lists(st.sampled_from(prefixes), max_size=2))),
     )
     expected = [t for t in found if wanted.has(t.terms)]
-    assert list(occurrences(text, languages=LANGUAGES, wanted=wanted)) == expected
+    work = WorkLimit()
+    assert list(occurrences(text, languages=LANGUAGES, wanted=wanted, work=work)) == expected
 
 
 def test_the_length_counts_words_and_two_dense_characters_as_one() -> None:

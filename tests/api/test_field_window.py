@@ -1,5 +1,6 @@
 """``GET /v1/streams/{stream}/records/{id}/field-window``."""
 
+import time
 from typing import Any
 
 import pytest
@@ -200,3 +201,12 @@ def test_a_window_without_a_field_is_charged_one_call(world: World, record: str)
     assert calls.used == 1
     unnamed = world.get(WINDOW.format(record), connection_id=PERSONAL, offset_chars=3)
     assert (unnamed.status, unnamed.error["code"]) == (400, "invalid_field_path")
+
+
+def test_a_text_of_elisions_is_searched_in_bounded_time(world: World) -> None:
+    world.put((WORK, "messages", {"id": "h", "received_at": "2026-06-01T00:00:00Z",
+        "body_text": "l'" * 2_000_000}))  # fmt: skip
+    started = time.thread_time()
+    assert read(world, "h", q="unicorn").error["code"] == "query_not_found"
+    # CPU time of this thread: 0.8 s, and 7 s before the work was bounded.
+    assert time.thread_time() - started < 4

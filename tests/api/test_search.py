@@ -200,3 +200,14 @@ def test_a_record_that_goes_while_it_is_found_is_left_out(
 
     monkeypatch.setattr(matches, "rows_of", rows_of)
     assert hits(world, q="lease deposit") == [(PERSONAL, "m2")]
+
+
+def test_a_hostile_text_does_not_keep_a_phrase_of_another_record_from_being_found(
+    world: World,
+) -> None:
+    for number in range(3):
+        world.put((WORK, "messages", {"id": f"h{number}", "received_at": "2026-06-01T00:00:00Z",
+            "subject": "the deposit transfer", "body_text": "1.5-2/3 " * 300_000}))  # fmt: skip
+    answer = world.get(SEARCH, "bob", q='"transfer the deposit"')
+    assert answer.ids == ["m2"]
+    assert answer.body["meta"]["recall"]["complete"] is False
