@@ -28,6 +28,7 @@ PDPP_DATABASE_POOL = env.whole("PDPP_DATABASE_POOL", default=16)
 PDPP_PGBOUNCER = env.switch("PDPP_PGBOUNCER", default=False)
 PDPP_DEMO = env.switch("PDPP_DEMO", default=True)
 PDPP_BACKGROUND = env.switch("PDPP_BACKGROUND", default=True)
+PDPP_STATEMENT_TIMEOUT = env.whole("PDPP_STATEMENT_TIMEOUT", default=10, most=3600)
 PDPP_THREADS = env.whole("PDPP_THREADS", default=8, least=1)
 PDPP_CONNECTIONS = env.whole("PDPP_CONNECTIONS", default=1000, least=10)
 PDPP_CLIENT_CONNECTIONS = env.whole("PDPP_CLIENT_CONNECTIONS", default=100, least=1)
@@ -124,14 +125,12 @@ DATABASES = {
 DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = PDPP_PGBOUNCER
 _OPTIONS = DATABASES["default"].setdefault("OPTIONS", {})
-# Behind PgBouncer in transaction mode a prepared statement may meet another server.
-# Elsewhere the first use prepares it: to plan a search takes longer than to run it.
+# PgBouncer may hand a prepared statement to another server. Elsewhere the first use prepares it.
 _OPTIONS["prepare_threshold"] = None if PDPP_PGBOUNCER else 0
 if PDPP_DATABASE_POOL and not PDPP_PGBOUNCER:
     _OPTIONS["pool"] = {"min_size": 1, "max_size": PDPP_DATABASE_POOL, "timeout": 10}
 if not PDPP_PGBOUNCER:
-    # Statements that depend on their values carry them in their text (evidence.access.statements).
-    _OPTIONS.setdefault("options", "-c plan_cache_mode=force_generic_plan")
+    _OPTIONS.setdefault("options", "-c plan_cache_mode=force_generic_plan")  # access.statements
 
 # --- accounts, pages, language -----------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [

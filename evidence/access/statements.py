@@ -1,14 +1,22 @@
 """Joining and running statements over personal rows: the only cursor outside ``storing``."""
 
-from collections.abc import Iterable, Sequence
+import math
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import psycopg
 from django.db import connection
+from psycopg import pq
 
 from evidence.access.scope import TimeRange
+from evidence.refusals import QueryTimeout
+
+_deadline = ContextVar("deadline", default=math.inf)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +46,45 @@ def within(column: str, time: TimeRange) -> Fragment:
     return condition
 
 
+@contextmanager
+def time_limited(seconds: int) -> Iterator[None]:
+    """Limit the statements of a transaction that has just begun: each of them, and all together.
+
+    PostgreSQL cancels a statement that takes longer; after that many seconds no further one of this
+    module starts (``QueryTimeout``). Zero is no limit. The limit travels with BEGIN, so it costs no
+    round trip, ends with the transaction and works behind PgBouncer in transaction mode.
+    """
+    if not seconds or not _begin(f"BEGIN; SET LOCAL statement_timeout = {seconds * 1000}"):
+        yield
+        return
+    limit = _deadline.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _deadline.reset(limit)
+
+
+def _begin(command: str) -> bool:
+    """Begin the transaction with ``command``; False inside a transaction of somebody else."""
+    connection.ensure_connection()
+    pgconn: pq.abc.PGconn = connection.connection.pgconn
+    if pgconn.transaction_status != pq.TransactionStatus.IDLE:
+        return False
+    result = pgconn.exec_(command.encode())
+    if result.status != pq.ExecStatus.COMMAND_OK:
+        with connection.wrap_database_errors:
+            raise psycopg.OperationalError(pq.error_message(pgconn))
+    return True
+
+
+def _refuse_late() -> None:
+    if time.monotonic() > _deadline.get():
+        raise QueryTimeout
+
+
 def fetched(statement: Fragment) -> Sequence[tuple[Any, ...]]:
     """All rows of one statement, planned for its values."""
+    _refuse_late()
     with connection.cursor() as cursor:
         cursor.execute(statement.text, statement.values)
         rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
@@ -52,6 +97,7 @@ def fetched_by_one_plan(statement: Fragment) -> Sequence[tuple[Any, ...]]:
     The values travel apart from the text, so the server plans it once a connection and not once a
     request; over partitioned tables that is most of its work. Answers come in binary.
     """
+    _refuse_late()
     connection.ensure_connection()
     raw: Any = psycopg.RawCursor(connection.connection)
     raw.format = psycopg.pq.Format.BINARY

@@ -19,6 +19,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from prometheus_client import Counter
+from psycopg.errors import QueryCanceled
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -277,6 +278,8 @@ class GrantedView(PublicView):
 
 def _unwritten(error: Exception) -> Refusal:
     """A database that fails may answer the next time; a kind of answer unknown to us will not."""
+    if isinstance(error, Refusal) or isinstance(error.__cause__, QueryCanceled):
+        return errors.as_refusal(error)
     if isinstance(error, DatabaseError | InterfaceError):
         return ServiceUnavailable(next_step="Ask again in a moment.")
     return errors.InternalError()

@@ -10,6 +10,7 @@ from typing import Any
 from django.core.exceptions import SuspiciousOperation
 from django.db import InterfaceError, OperationalError
 from django.http import Http404
+from psycopg.errors import QueryCanceled
 from rest_framework import exceptions
 from rest_framework.response import Response
 
@@ -17,6 +18,7 @@ from evidence.refusals import (
     Code,
     InvalidRequest,
     NotFound,
+    QueryTimeout,
     Refusal,
     ServiceUnavailable,
 )
@@ -69,9 +71,11 @@ STATUS: Mapping[Code, int] = {
     Code.RATE_LIMIT_EXCEEDED: 429,
     Code.INTERNAL_ERROR: 500,
     Code.INGEST_STORAGE_ERROR: 503,
+    Code.QUERY_TIMEOUT: 503,
     Code.SERVICE_UNAVAILABLE: 503,
 }
 
+NARROWER = "Ask for less at once: one stream, a shorter time range, fewer words, a smaller limit."
 RETRY_SECONDS = "2"
 """After so long whoever met a database that did not answer may ask again."""
 
@@ -124,6 +128,8 @@ def as_refusal(error: Exception) -> Refusal:
     """Whatever was raised, as one of ours; what nobody foresaw is logged and named internal."""
     if isinstance(error, Refusal):
         return error
+    if isinstance(error.__cause__, QueryCanceled):
+        return QueryTimeout(next_step=NARROWER)
     for kind, refusal in _FRAMEWORK:
         if isinstance(error, kind):
             if refusal is ServiceUnavailable:

@@ -14,12 +14,13 @@ from typing import Any, NamedTuple, TypeVar
 from uuid import UUID
 
 import orjson
+from django.conf import settings
 from django.db import OperationalError, transaction
 from prometheus_client import Counter as Metric
 
 from evidence.access.charging import Amount, charge
 from evidence.access.scope import Scope
-from evidence.access.statements import Fragment, fetched_by_one_plan
+from evidence.access.statements import Fragment, fetched_by_one_plan, time_limited
 from evidence.access.still_there import GONE, SHARED
 from evidence.ledger.entries import GENESIS, Entry, Head, Shown, by_chain, seal
 from evidence.ledger.tripwire import first_slack, look_into
@@ -130,8 +131,9 @@ def in_one_transaction(read: Callable[[], R], write_down: Callable[[R], None]) -
 
 @transaction.atomic(savepoint=False)
 def _once(read: Callable[[], R], write_down: Callable[[R], None]) -> R:
-    answer = read()
-    write_down(answer)
+    with time_limited(settings.PDPP_STATEMENT_TIMEOUT):
+        answer = read()
+        write_down(answer)
     return answer
 
 

@@ -266,6 +266,12 @@ class IngestStorageError(Refusal):
     code = Code.INGEST_STORAGE_ERROR
 
 
+class QueryTimeout(Refusal):
+    """The database took longer than a request may take."""
+
+    code = Code.QUERY_TIMEOUT
+
+
 class ServiceUnavailable(Refusal):
     """The server is not ready to answer."""
 

@@ -64,4 +64,5 @@ class Code(StrEnum):
     INTERNAL_ERROR = "internal_error"
     # 503
     INGEST_STORAGE_ERROR = "ingest_batch_storage_error"
+    QUERY_TIMEOUT = "query_timeout"
     SERVICE_UNAVAILABLE = "service_unavailable"

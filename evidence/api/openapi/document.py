@@ -45,7 +45,8 @@ MEANINGS = {
     421: "This server does not answer for that host.",
     429: "Too much in too short a time; Retry-After says when to go on.",
     500: "Something went wrong here.",
-    503: "Not ready to answer.",
+    503: "Not ready to answer, too busy with this token's other requests, or (query_timeout) too slow;"
+    " Retry-After says when to go on.",
 }
 
 EVENT_TYPE = "application/cloudevents+json"

@@ -1,0 +1,81 @@
+"""A read that takes the database too long is cancelled, and says so."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection, connections, transaction
+from pytest_django.fixtures import Settings
+
+from evidence.access.statements import time_limited
+from tests.world import PERSONAL, World
+
+pytestmark = pytest.mark.django_db(transaction=True)
+LIST = "/v1/streams/messages/records"
+
+
+@pytest.fixture
+def committed(transactional_db: None, request: pytest.FixtureRequest) -> World:
+    """The cast, committed: a limit belongs to a transaction, and a test's own is not limited."""
+    world: World = request.getfixturevalue("world")
+    return world
+
+
+@contextmanager
+def locked(table: str) -> Iterator[None]:
+    """Somebody else holds a table, so that whoever reads it waits."""
+    taken, ending = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
+            taken.set()
+            ending.wait(60)
+        connections.close_all()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    try:
+        assert taken.wait(30)
+        yield
+    finally:
+        ending.set()
+        holder.join()
+
+
+@pytest.mark.parametrize("table", ["evidence_record", "evidence_chain"])
+def test_a_read_that_takes_too_long_is_cancelled(
+    committed: World, settings: Settings, table: str
+) -> None:
+    settings.PDPP_STATEMENT_TIMEOUT = 1
+    with locked(table):
+        late = committed.get(LIST, connection_id=PERSONAL)
+    assert (late.status, late.error["code"], late.error["type"]) == (
+        503,
+        "query_timeout",
+        "api_error",
+    )
+    assert int(late.headers["Retry-After"]) > 0
+    assert committed.get(LIST, connection_id=PERSONAL).status == 200
+
+
+def test_no_statement_starts_after_the_limit(committed: World, settings: Settings) -> None:
+    settings.PDPP_STATEMENT_TIMEOUT = 1
+    with locked("evidence_record"):
+        late = committed.get("/v1/search", "bob", q="lease")
+    assert (late.status, late.error["code"]) == (503, "query_timeout")
+
+
+def test_the_limit_ends_with_its_transaction(committed: World) -> None:
+    with transaction.atomic(), time_limited(7):
+        assert shown() == "7s"
+    assert shown() == "0"
+    with transaction.atomic(), time_limited(0):
+        assert shown() == "0"
+
+
+def shown() -> str:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW statement_timeout")
+        return str(cursor.fetchall()[0][0])
