@@ -208,8 +208,9 @@ def _challenge(scope: Scope) -> str:
 async def _refuse(send: Send, refusal: Refusal, *, challenge: str = "") -> None:
     """The same envelope as every error of the API, for what never reaches it."""
     request_id = f"req_{secrets.token_hex(10)}"
-    # Part of the body may still be on its way, so the connection cannot serve another request.
-    sent = {"request-id": request_id, "x-request-id": request_id, "connection": "close"}
+    # What still comes of the body is discarded for a while (connections.py): a client or proxy that
+    # is cut off in the middle of sending would not read this answer.
+    sent = {"request-id": request_id, "x-request-id": request_id}
     status = errors.STATUS[refusal.code]
     if status == 401:
         sent["www-authenticate"] = challenge

@@ -91,12 +91,12 @@ def nginx(home: Path, chosen: Ports, upstreams: Sequence[int]) -> list[str]:
 def caddy(home: Path, chosen: Ports, upstreams: Sequence[int]) -> list[str]:
     program = _program("caddy")
     ours = f"{chosen.url} {{\n\ttls {home}/both.pem {home}/both.pem"
-    options = f"{{\n\tadmin off\n\thttp_port {chosen.http}\n}}\n"
     changed = {
+        "{\n\tservers {": f"{{\n\tadmin off\n\thttp_port {chosen.http}\n\tservers {{",
         "{$PDPP_HOST:records.example} {": ours,
         "{$PDPP_UPSTREAM:127.0.0.1:8000}": " ".join(f"127.0.0.1:{port}" for port in upstreams),
     }
-    (home / "Caddyfile").write_text(options + text("caddy/Caddyfile", changed))
+    (home / "Caddyfile").write_text(text("caddy/Caddyfile", changed))
     return [program, "run", "--config", f"{home}/Caddyfile", "--adapter", "caddyfile"]
 
 

@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 import yaml
+from django.conf import settings
 from uvicorn.middleware.proxy_headers import _TrustedHosts
 
 from evidence import limits
+from pdpp_site import connections
+from pdpp_site.request_bodies import LARGE_ROUTES, MCP_BYTES, SMALL_BYTES
 from tests.deploy.shipped import DEPLOY, ROOT, environment_file, parsed, text
 from tests.pdpp_site.test_settings import documented
 
@@ -107,14 +110,43 @@ def test_the_server_believes_the_proxy_and_nobody_outside(compose: dict[str, Any
 
 
 def test_proxies_take_what_the_server_takes_and_wait_as_long_as_hosts_do() -> None:
+    served = {SMALL_BYTES, MCP_BYTES} | {route.most for route in LARGE_ROUTES}
+    units = {"k": 1024, "m": 1024**2, "KiB": 1024, "MiB": 1024**2}
     for name, pattern in (
-        ("nginx/pdpp.conf", r"client_max_body_size (\d+)m"),
-        ("caddy/Caddyfile", r"max_size (\d+)MiB"),
+        ("nginx/pdpp.conf", r"client_max_body_size (\d+)(\w+)"),
+        ("caddy/Caddyfile", r"max_size (\d+)(\w+)"),
     ):
-        [megabytes] = re.findall(pattern, text(name))
-        assert int(megabytes) * 1024 * 1024 == limits.INGEST_MAX_BYTES
+        sizes = {int(count) * units[unit] for count, unit in re.findall(pattern, text(name))}
+        assert sizes == served
         [seconds] = re.findall(r"(?:proxy_read_timeout|response_header_timeout) (\d+)s", text(name))
         assert int(seconds) >= 300
+
+
+def test_proxies_name_every_route_that_takes_a_large_body() -> None:
+    nginx = [
+        re.compile(each) for each in re.findall(r"location ~ (\S+) \{", text("nginx/pdpp.conf"))
+    ]
+    caddy = re.findall(r"(/\S+)\*", text("caddy/Caddyfile"))
+    for route in LARGE_ROUTES:
+        large = [each for each in nginx if each.search(f"{route.prefix}x")]
+        assert large, route.prefix
+        assert (large[0] is nginx[0]) == (route.most == limits.INGEST_MAX_BYTES)
+        assert route.prefix in caddy
+
+
+def test_proxies_and_units_have_the_deadlines_and_limits_of_the_server() -> None:
+    nginx, caddy = text("nginx/pdpp.conf"), text("caddy/Caddyfile")
+
+    assert f"client_header_timeout {connections.HEADER_SECONDS:.0f}s;" in nginx
+    assert f"limit_conn pdpp_clients {settings.PDPP_CLIENT_CONNECTIONS};" in nginx
+    assert "large_client_header_buffers 2 32k;" in nginx
+    assert connections.HEADER_BYTES == 64 * 1024
+    assert "proxy_request_buffering on;" in nginx
+    assert f"read_header {connections.HEADER_SECONDS:.0f}s" in caddy
+    assert "max_header_size 64KiB" in caddy
+    for name in ("pdpp.service", "pdpp@.service", "user/pdpp.service"):
+        files = int(parsed(text(f"systemd/{name}")).one("LimitNOFILE"))
+        assert files // 2 >= settings.PDPP_CONNECTIONS
 
 
 def test_property_lists_and_pgbouncer_say_what_the_others_say() -> None:

@@ -1,6 +1,9 @@
 """The shipped proxies, run in front of a server as its unit starts it."""
 
+import contextlib
 import http.client
+import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -97,6 +100,40 @@ def test_uploads_of_fifty_megabytes_pass_and_larger_ones_are_refused(
     # with a status of its own before it has counted to its own limit.
     told = {413, 502} if refused.headers["server"].startswith("Caddy") else {413}
     assert refused.status_code in told
+
+
+def test_a_form_over_64_kib_is_refused(reached: Reached) -> None:
+    way, _ = reached
+    with way.client() as client:
+        refused = client.post("/oauth/token", content=bytes(65 * 1024))
+        taken = client.post("/oauth/token", content=bytes(63 * 1024))
+
+    # Caddy stops at its own limit while the server answers, and reports either.
+    told = {413, 502} if refused.headers["server"].startswith("Caddy") else {413}
+    assert refused.status_code in told
+    assert taken.status_code == 400
+
+
+def test_a_large_body_with_a_bad_token_is_answered_with_401(reached: Reached) -> None:
+    way, _ = reached
+    route = f"/v1/blobs?connection_id={PERSONAL}&stream=messages&record_key=m1"
+    headers = {"Authorization": "Bearer unknown", "Content-Type": "image/png"}
+    with way.client() as client:
+        assert client.post(route, headers=headers, content=bytes(MEGABYTE)).status_code == 401
+
+
+def test_half_a_header_is_given_up(reached: Reached) -> None:
+    way, _ = reached
+    port = int(way.url.rpartition(":")[2])
+    with (
+        socket.create_connection(("127.0.0.1", port), 10) as plain,
+        way.trusting.wrap_socket(plain, server_hostname="127.0.0.1") as line,
+    ):
+        line.settimeout(15)
+        line.sendall(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX: ")
+        with contextlib.suppress(ssl.SSLError, ConnectionError):
+            while line.recv(4096):
+                pass
 
 
 class Slow(BaseHTTPRequestHandler):

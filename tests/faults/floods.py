@@ -56,26 +56,34 @@ JSON = "Content-Type: application/json"
 BEARER = "Authorization: Bearer unknown"
 ENCODED = b"%41" * (MEGABYTE // 3)
 TIMES = LARGE // len(ENCODED)
-BOUNDARY = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n'
+CHUNK = b"%x\r\n%s\r\n" % (len(ENCODED), ENCODED)
+
+
+def post(name: str, path: str, *lines: str, start: bytes = b"", piece: bytes, times: int) -> Attack:
+    length = len(start) + len(piece) * times
+    return Attack(name, head(path, *lines, length=length) + start, piece, times)
+
+
+def form_data(part: bytes) -> bytes:
+    return b'--x\r\nContent-Disposition: form-data; name="%s"; filename="a"\r\n\r\n' % part
+
 
 ATTACKS = (
-    Attack("a form of 49 MB with any bearer", head("/oauth/token", FORM, BEARER, length=LARGE)
-           + b"code=", ENCODED, TIMES),
+    post("a form of 49 MB with any bearer", "/oauth/token", FORM, BEARER,
+         start=b"code=", piece=ENCODED, times=TIMES),
     Attack("a form of 49 MB in chunks", head("/oauth/token", FORM, BEARER, length=None),
-           b"%x\r\n%s\r\n" % (len(ENCODED), ENCODED), TIMES),
-    Attack("records of 49 MB with a wrong bearer",
-           head("/v1/ingest/messages?connector_id=mail", BEARER, length=LARGE), ENCODED, TIMES),
-    Attack("an export of 49 MB with a wrong session",
-           head("/admin/evidence/importrun/", "Cookie: pdpp-session=unknown",
-                "Content-Type: multipart/form-data; boundary=x", length=LARGE) + BOUNDARY,
-           ENCODED, TIMES),
-    Attack("a call of 1 MB with a wrong bearer", head("/mcp", JSON, BEARER, length=MEGABYTE),
-           ENCODED, 1),
-    Attack("a form of 64 KiB", head("/oauth/token", FORM, length=SMALL),
-           b"code=" + b"%41" * (SMALL // 3), 1),
-    Attack("a form of 64 KiB and 32,768 fields", head("/login", FORM, length=SMALL),
-           b"a&" * (SMALL // 2), 1),
-    Attack("nested JSON of 64 KiB", head("/oauth/register", JSON, length=SMALL), b"[" * SMALL, 1),
+           CHUNK, TIMES),
+    post("records of 49 MB with a wrong bearer", "/v1/ingest/messages?connector_id=mail", BEARER,
+         piece=ENCODED, times=TIMES),
+    post("an export of 49 MB with a wrong session", "/admin/evidence/importrun/",
+         "Cookie: pdpp-session=unknown", "Content-Type: multipart/form-data; boundary=x",
+         start=form_data(b"file"), piece=ENCODED, times=TIMES),
+    post("a call of 1 MB with a wrong bearer", "/mcp", JSON, BEARER, piece=ENCODED, times=1),
+    post("a form of 64 KiB", "/oauth/token", FORM,
+         start=b"code=", piece=b"%41" * (SMALL // 3 - 2), times=1),
+    post("a form of 64 KiB and 32,768 fields", "/oauth/token", FORM,
+         piece=b"a&" * (SMALL // 2), times=1),
+    post("nested JSON of 64 KiB", "/oauth/register", JSON, piece=b"[" * SMALL, times=1),
     Attack("a query of 60 KB", b"GET /v1/search?" + b"a=&" * 20_000
            + b" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", b"", 0),
     Attack("a header of 49 MB", b"GET / HTTP/1.1\r\nX: ", ENCODED, TIMES),

@@ -79,9 +79,8 @@ def taken(ran: threading.Event | None = None, *, threads: int = 2) -> Iterator[W
 
 def head(path: str, *lines: str, length: int | None = None) -> bytes:
     announced = "Transfer-Encoding: chunked" if length is None else f"Content-Length: {length}"
-    return "\r\n".join(
-        [f"POST {path} HTTP/1.1", "Host: localhost", announced, *lines, "", ""]
-    ).encode()
+    said = [f"POST {path} HTTP/1.1", "Host: localhost", "Connection: close", announced, *lines]
+    return "\r\n".join([*said, "", ""]).encode()
 
 
 def answered(line: socket.socket) -> tuple[int, dict[str, Any]]:
@@ -105,9 +104,15 @@ def test_a_form_over_64_kib_is_refused_whatever_its_headers_claim(
     assert str(SMALL_BYTES) in body["error"]["message"]
 
 
+def test_a_client_that_sends_on_reads_why_its_body_was_refused() -> None:
+    with taken() as web, contextlib.closing(web.connect()) as connection:
+        connection.request("POST", "/oauth/token", body=b"x" * LIMIT)
+        assert connection.getresponse().status == 413
+
+
 def test_a_form_of_64_kib_is_read() -> None:
     with taken() as web, web.dial() as line:
-        line.sendall(head("/oauth/token", "Connection: close", length=SMALL_BYTES))
+        line.sendall(head("/oauth/token", length=SMALL_BYTES))
         line.sendall(b"x" * SMALL_BYTES)
         assert line.recv(1024).startswith(b"HTTP/1.1 200 ")
 
