@@ -51,11 +51,13 @@ def endure(cast: Cast, server: Running, *, seconds: float) -> None:
         asked_for(3, port=port, token=token, path=PATH)  # until all have dialled
         flooded = asked_for(seconds, port=port, token=token, path=PATH)
         files = open_files(pid)
-    figure(f"quiet: {quiet}")
+    after = asked_for(min(seconds, 30), port=port, token=token, path=PATH)
+    figure(f"quiet before: {quiet}; after: {after}")
     figure(f"under {flood.slow} slow and {flood.idle} idle connections: {flooded}; {files} files")
 
     assert flooded.failed == 0
-    assert flooded.p99 <= max(2 * quiet.p99, FLOOR_SECONDS)
+    # The machine may have become busier meanwhile.
+    assert flooded.p99 <= max(2 * quiet.p99, 2 * after.p99, FLOOR_SECONDS)
 
 
 @pytest.mark.faults
