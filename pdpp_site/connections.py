@@ -43,6 +43,7 @@ class ClientConnection(HttpToolsProtocol):
         super().__init__(**uvicorns)
         self._table = table
         self._header_bytes = self._parsed_bytes = 0
+        self._has_begun = self._began_now = False
         self._stalled_since: float | None = None
         self._closing_since: float | None = None
         self._receiving: str | None = "header"
@@ -73,8 +74,9 @@ class ClientConnection(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        self._began_now = False
         super().data_received(data)
-        if self._receiving == "header":
+        if self._receiving == "header" and not self._began_now:
             self._header_bytes += len(data)
             if self._header_bytes > HEADER_BYTES and not self.transport.is_closing():
                 self._refuse(431, "The request header is too large.")
@@ -84,6 +86,7 @@ class ClientConnection(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINED_REQUESTS:
             raise HeaderTooLargeError
         self._receiving, self.since = "header", self.loop.time()
+        self._has_begun = self._began_now = True
         self._header_bytes = self._parsed_bytes = 0
         super().on_message_begin()
 
@@ -137,7 +140,7 @@ class ClientConnection(HttpToolsProtocol):
         elif self._stalled_since is not None and now - self._stalled_since > STALLED_SECONDS:
             self.transport.abort()
         elif self.is_evictable and now - self.since > self._idle_seconds:
-            if self._receiving == "header" and self._header_bytes:
+            if self._receiving == "header" and self._has_begun:
                 self._refuse(408, "The request header did not arrive in time.")
             else:
                 self.transport.close()

@@ -22,7 +22,7 @@ from pdpp_site.wsgi_bridge import DisconnectedError, Message, Receive, RequestBo
 SMALL_BYTES = 64 * 1024
 MCP_BYTES = 1024 * 1024
 OWNER_FORM_BYTES = 2 * 1024 * 1024
-"""The grant form has a box per field. 10,000 boxes, Django's limit here, take about 1 MB."""
+"""The grant form sends a box per field: 10,000 boxes, the most that Django takes, are about 400 KB."""
 IN_MEMORY_BYTES = 1024 * 1024
 LARGE_BODIES = 8
 """Bodies over SMALL_BYTES that are read at once. Each takes at most INGEST_MAX_BYTES of disk."""

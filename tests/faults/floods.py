@@ -105,7 +105,7 @@ def measured(pid: int) -> Iterator[list[Cost]]:
     """The cost for the process, in the list when the block has ended."""
     costs: list[Cost] = []
     (Path("/proc") / str(pid) / "clear_refs").write_text("5")  # resets the peak of its memory
-    before, ended, files = _memory(pid, "VmRSS"), threading.Event(), [0.0]
+    before, ended, files = memory(pid), threading.Event(), [0.0]
 
     def watch() -> None:
         while not ended.wait(0.02):
@@ -118,10 +118,11 @@ def measured(pid: int) -> Iterator[list[Cost]]:
     finally:
         ended.set()
         watcher.join()
-        costs.append(Cost(_memory(pid, "VmHWM") - before, files[0]))
+        costs.append(Cost(memory(pid, "VmHWM") - before, files[0]))
 
 
-def _memory(pid: int, name: str) -> float:
+def memory(pid: int, name: str = "VmRSS") -> float:
+    """Megabytes of resident memory, now or, as VmHWM, at most since the last reset."""
     lines = (Path("/proc") / str(pid) / "status").read_text().splitlines()
     [kilobytes] = [line.split()[1] for line in lines if line.startswith(f"{name}:")]
     return int(kilobytes) / 1024

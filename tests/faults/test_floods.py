@@ -1,17 +1,22 @@
 """Strangers cannot fill the server's memory or slow other clients down. The figures are printed."""
 
+import sys
+
 import pytest
 
 from pdpp_site.connections import raise_file_limit
-from tests.faults.floods import ATTACKS, Attack, Cost, Flood, asked_for, cost_of, open_files
+from tests.faults.floods import ATTACKS, Attack, Cost, Flood, asked_for, cost_of, memory, open_files
 from tests.pdpp_site.installation import Installation, Running, installed, running
 from tests.pdpp_site.living import Cast, cast_in
 
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="every address of 127.0.0.0/8 is local on Linux alone"
+)
 PATH = "/v1/streams/messages/records?connection_id=cin_personal&limit=5"
 ALONE_MB, TOGETHER_MB, AT_ONCE = 10, 100, 64
-SECONDS, SHORT_SECONDS = 120.0, 12.0
-FLOOR_SECONDS = 0.25
-"""Below this a ratio of times says nothing on a busy machine."""
+SECONDS, SHORT_SECONDS = 120.0, 8.0
+FLOOR_SECONDS, SHORT_FLOOR_SECONDS = 0.25, 2.0
+"""Below this a ratio of times says nothing on a busy machine; a short test has few times."""
 SHORT = ("a form of 49 MB with any bearer", "a header of 49 MB", "requests of 10 MB in a row")
 
 
@@ -42,29 +47,31 @@ def assert_bounded(alone: Cost, together: Cost) -> None:
     assert max(together.memory, together.files) <= TOGETHER_MB
 
 
-def endure(cast: Cast, server: Running, *, seconds: float) -> None:
+def endure(cast: Cast, server: Running, *, seconds: float, floor: float) -> None:
     port, token, pid = cast.installation.port, cast.tokens["bob"], server.process.pid
     asked_for(2, port=port, token=token, path=PATH)
-    quiet = asked_for(min(seconds, 30), port=port, token=token, path=PATH)
+    quiet = asked_for(min(seconds / 2, 30), port=port, token=token, path=PATH)
     flood = Flood(port)
     with flood.going_on():
         asked_for(3, port=port, token=token, path=PATH)  # until all have dialled
         flooded = asked_for(seconds, port=port, token=token, path=PATH)
         files = open_files(pid)
-    after = asked_for(min(seconds, 30), port=port, token=token, path=PATH)
+    after = asked_for(min(seconds / 2, 30), port=port, token=token, path=PATH)
     figure(f"quiet before: {quiet}; after: {after}")
     figure(f"under {flood.slow} slow and {flood.idle} idle connections: {flooded}; {files} files")
 
     assert flooded.failed == 0
     # The machine may have become busier meanwhile.
-    assert flooded.p99 <= max(2 * quiet.p99, 2 * after.p99, FLOOR_SECONDS)
+    assert flooded.p99 <= max(2 * quiet.p99, 2 * after.p99, floor)
 
 
 @pytest.mark.faults
 def test_no_request_of_a_stranger_takes_much_memory() -> None:
     with installed() as installation, running(installation) as server:
-        warm_up(cast_in(installation), server)
+        cast, began = cast_in(installation), memory(server.process.pid)
+        warm_up(cast, server)
         costs = [hold_down(attack, installation, server) for attack in ATTACKS]
+        figure(f"in all: from {began:.0f} MB of memory to {memory(server.process.pid):.0f} MB")
         for alone, together in costs:
             assert_bounded(alone, together)
 
@@ -73,7 +80,7 @@ def test_no_request_of_a_stranger_takes_much_memory() -> None:
 def test_slow_and_idle_connections_leave_other_clients_their_time() -> None:
     raise_file_limit()
     with installed() as installation, running(installation) as server:
-        endure(cast_in(installation), server, seconds=SECONDS)
+        endure(cast_in(installation), server, seconds=SECONDS, floor=FLOOR_SECONDS)
 
 
 def test_a_short_flood_takes_neither_memory_nor_other_clients_time() -> None:
@@ -84,4 +91,4 @@ def test_a_short_flood_takes_neither_memory_nor_other_clients_time() -> None:
         for attack in ATTACKS:
             if attack.name in SHORT:
                 assert_bounded(*hold_down(attack, installation, server))
-        endure(cast, server, seconds=SHORT_SECONDS)
+        endure(cast, server, seconds=SHORT_SECONDS, floor=SHORT_FLOOR_SECONDS)

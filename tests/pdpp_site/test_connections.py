@@ -3,6 +3,7 @@
 import contextlib
 import resource
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,9 @@ from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.test_site import Endpoint, django
 from tests.pdpp_site.web import Web, served
 
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="every address of 127.0.0.0/8 is local on Linux alone"
+)
 ATTACKER = "127.0.0.2"
 CLIENT = "127.0.0.3"
 GET = b"GET /v1/schema HTTP/1.1\r\nHost: localhost\r\n\r\n"
