@@ -51,7 +51,8 @@ def test_a_hundred_that_send_their_body_by_the_byte_hold_no_thread() -> None:
             with load.going_on():
                 load.progress(more=10)
             for line in slow:
-                line.sendall(b" ")
+                with contextlib.suppress(ConnectionError):  # some are past their deadline
+                    line.sendall(b" ")
         assert load.broken == 0
         hold_to_account(cast, load)
 
