@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponseBase
 
+from pdpp_site import callers
 from pdpp_site.wsgi_bridge import Message, Send
 
 FENCE = {
@@ -22,6 +23,7 @@ def middleware(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Calla
 
     def fence(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
+        callers.accept_session(request)
         for name, value in FENCE.items():
             response.headers.setdefault(name, value)
         return response

@@ -1,7 +1,13 @@
 """How the MCP endpoints are wired to this installation."""
 
+import contextlib
 import functools
 import secrets
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
 
 from django.conf import settings
 from django.db import Error
@@ -16,10 +22,21 @@ from mcp_adapter.event_registry import EVENTS
 from mcp_adapter.inprocess import InProcessRest, releasing
 from mcp_adapter.registry import READ
 from mcp_adapter.rest import Refused
-from mcp_adapter.server import Identity
+from mcp_adapter.server import Identity, Offload
 from mcp_adapter.surface import Surface
-from mcp_adapter.transport import McpEndpoint, TransportSettings, build
+from mcp_adapter.transport import McpEndpoint, TransportSettings, build, threads
 from pdpp_site import telemetry
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """How a request waits for its turn, and what to call once its bearer is accepted."""
+
+    place: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext
+    accepted: Callable[[], None] = lambda: None
+
+
+turns: ContextVar[Turns] = ContextVar("turns", default=Turns())  # noqa: B039 - it is frozen
 
 RESOURCE = "/mcp"
 EVENTS_RESOURCE = "/mcp/events"
@@ -44,11 +61,22 @@ def _endpoint(resource: str, surface: Surface, *, spans: telemetry.Spans) -> Mcp
             identity=identity(),
             surface=surface,
             spanned=spans.tool,
+            offload=in_turn(threads(max(4, settings.PDPP_THREADS))),
             resource_metadata_url=f"{settings.PDPP_PUBLIC_URL}{METADATA}{resource}",
             allowed_hosts=tuple(settings.ALLOWED_HOSTS),
             allowed_origins=tuple(settings.CSRF_TRUSTED_ORIGINS),
         ),
     )
+
+
+def in_turn(offload: Offload) -> Offload:
+    """Let each piece of work wait for the turn of its caller before it takes a thread."""
+
+    async def offload_in_turn(work: Callable[[], Any]) -> Any:
+        async with turns.get().place():
+            return await offload(work)
+
+    return offload_in_turn
 
 
 def identity() -> Identity:
@@ -61,10 +89,14 @@ def authenticate(bearer: str | None, *, resource: str = RESOURCE) -> Scope:
     try:
         if bearer is None:
             raise AuthenticationRequired
-        return releasing(lambda: tokens.authenticate(bearer, resource=resource, now=timezone.now()))
+        scope = releasing(
+            lambda: tokens.authenticate(bearer, resource=resource, now=timezone.now())
+        )
     except (Refusal, Error) as error:
         refusal = errors.as_refusal(error)
         request_id = f"req_{secrets.token_hex(10)}"
         releasing(lambda: note_unlet(refusal, route="mcp", request_id=request_id))
         body = errors.body(refusal, request_id=request_id)
         raise Refused(errors.STATUS[refusal.code], body["error"]) from error
+    turns.get().accepted()
+    return scope

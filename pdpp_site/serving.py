@@ -6,6 +6,7 @@ import functools
 import gc
 import signal
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
@@ -22,6 +23,7 @@ from pdpp_site.connections import (
 
 Application = Callable[[Any, Any, Any], Awaitable[None]]
 BACKLOG = 1024
+SWITCH_SECONDS = 0.0005
 
 
 class NotBoundError(Exception):
@@ -119,5 +121,7 @@ def serve(bound: socket.socket, *, ready: Callable[[], None]) -> None:
     # work left is to stop the database, which a second signal must not cut short.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
+    # Searching a long text keeps the interpreter busy; others wait no longer than this for it.
+    sys.setswitchinterval(SWITCH_SECONDS)
     server = Server(configured(application), ready=ready, ending=application.stop_waiting)
     server.run(sockets=[bound])

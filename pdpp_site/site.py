@@ -12,6 +12,7 @@ import logging
 import secrets
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -20,18 +21,22 @@ from django.http.request import split_domain_port, validate_host
 from django.utils import timezone
 
 from evidence.api import errors
-from evidence.api.bearers import metadata_url
+from evidence.api.bearers import ACCEPTED, metadata_url
 from evidence.refusals import Code, MisdirectedRequest, Refusal
 from mcp_adapter.transport import EVENT_PATHS, McpEndpoint
 from mcp_adapter.transport import PATHS as MCP_PATHS
 from pdpp_site import access_log, headers, health, metrics, telemetry
+from pdpp_site.callers import Callers
 from pdpp_site.connections import RunningRequests
+from pdpp_site.fair_queue import FairQueue
+from pdpp_site.mcp import Turns, turns
 from pdpp_site.request_bodies import MCP_BYTES, RequestBodies, bounded
 from pdpp_site.waits import Waits, asks_to_wait
 from pdpp_site.wsgi_bridge import (
     DisconnectedError,
     Message,
     Receive,
+    RequestBody,
     Scope,
     Send,
     WsgiApplication,
@@ -41,6 +46,10 @@ from pdpp_site.wsgi_bridge import (
 logger = logging.getLogger(__name__)
 
 READY_SECONDS = 3
+API = "/v1"
+RESERVED_THREADS = 2
+"""Threads that programs cannot take from the owner's pages and sign-in, nor those from programs."""
+PAGES_PER_CALLER = 4
 
 
 class NotForYou(Refusal):
@@ -61,6 +70,13 @@ class Site:
         spans: telemetry.Spans = telemetry.NONE,
     ) -> None:
         self._django = WsgiBridge(application, threads=settings.PDPP_THREADS)
+        self._callers = Callers()
+        # Both leave the other some of the threads, whatever is asked of them.
+        self._programs = FairQueue(max(1, settings.PDPP_THREADS - RESERVED_THREADS))
+        self._pages = FairQueue(
+            max(1, settings.PDPP_THREADS - RESERVED_THREADS),
+            running_per_caller=PAGES_PER_CALLER,
+        )
         self._endpoint, self._events = endpoint, events
         self._spans = spans
         self._bodies = RequestBodies()
@@ -115,21 +131,48 @@ class Site:
         elif path == "/metrics":
             await self._answer_metrics(scope, send)
         elif path in MCP_PATHS:
-            await self._endpoint.app(scope, bounded(scope, receive, limit=MCP_BYTES), send)
+            await self._answer_mcp(self._endpoint, scope, receive, send)
         elif self._events is not None and path in EVENT_PATHS:
-            await self._events.app(scope, bounded(scope, receive, limit=MCP_BYTES), send)
+            await self._answer_mcp(self._events, scope, receive, send)
         else:
             await self._answer_with_django(scope, receive, send)
 
+    async def _answer_mcp(
+        self, endpoint: McpEndpoint, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        """The endpoint takes a place for each piece of work in a thread, none for what it awaits."""
+        caller = self._callers.of_bearer(scope)
+        self._programs.refuse_if_full(caller.name)
+        turns.set(Turns(functools.partial(self._programs.place, caller.name), caller.accepted))
+        await endpoint.app(scope, bounded(scope, receive, limit=MCP_BYTES), send)
+
     async def _answer_with_django(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._bodies.read(scope, receive) as body:
-            run = functools.partial(self._django, body=body)
+            run = functools.partial(self._run, body=body)
             if asks_to_wait(scope):
                 refusal = await self._waits.answer(run, scope, receive, send)
             else:
                 refusal = await run(scope, receive, send)
         if refusal is not None:
             raise refusal
+
+    async def _run(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        body: RequestBody,
+        extras: Mapping[str, object] = MappingProxyType({}),
+    ) -> Refusal | None:
+        """Run a complete request when it is the turn of its caller."""
+        of_program = scope["path"].startswith(API)
+        queue = self._programs if of_program else self._pages
+        caller = self._callers.of_bearer(scope) if of_program else self._callers.of_session(scope)
+        queue.refuse_if_full(caller.name)
+        async with queue.place(caller.name):
+            known = {ACCEPTED: caller.accepted}
+            return await self._django(scope, receive, send, body=body, extras={**extras, **known})
 
     def stop_waiting(self) -> None:
         """Answers every request that waits for changes, before the server waits for them."""
@@ -214,7 +257,7 @@ async def _refuse(send: Send, refusal: Refusal, *, challenge: str = "") -> None:
     status = errors.STATUS[refusal.code]
     if status == 401:
         sent["www-authenticate"] = challenge
-    if status == 503:
+    if status in (429, 503):
         sent["retry-after"] = errors.RETRY_SECONDS
     body = errors.body(refusal, request_id=request_id)
     await _send_json(send, status=status, body=body, more=sent)

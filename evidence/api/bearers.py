@@ -11,6 +11,8 @@ from evidence.access.tokens import authenticate
 from evidence.refusals import AuthenticationRequired
 
 RESOURCE = "/v1"
+ACCEPTED = "pdpp.accepted"
+"""In the environment of a request: what to call once its credential is accepted."""
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
@@ -29,13 +31,15 @@ class BearerAuthentication(BaseAuthentication):
                 next_step="Read the metadata document, then obtain a scoped grant.",
             )
         try:
-            return None, authenticate(bearer, resource=RESOURCE, now=timezone.now())
+            scope = authenticate(bearer, resource=RESOURCE, now=timezone.now())
         except AuthenticationRequired as refusal:
             refusal.extra |= {
                 "resource_metadata": metadata_url(),
                 "next_step": "Obtain a new token for this resource.",
             }
             raise
+        request.META.get(ACCEPTED, _nobody_asks)()
+        return None, scope
 
     @override
     def authenticate_header(self, request: Request) -> str:
@@ -44,3 +48,7 @@ class BearerAuthentication(BaseAuthentication):
 
 def metadata_url() -> str:
     return f"{settings.PDPP_PUBLIC_URL}{METADATA_PATH}"
+
+
+def _nobody_asks() -> None:
+    """Do nothing: the request did not come through the site."""

@@ -60,6 +60,7 @@ class Code(StrEnum):
     MISDIRECTED_REQUEST = "misdirected_request"
     # 429
     RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
+    TOO_MANY_REQUESTS = "too_many_requests"
     # 500
     INTERNAL_ERROR = "internal_error"
     # 503

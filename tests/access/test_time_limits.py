@@ -31,7 +31,7 @@ def locked(table: str) -> Iterator[None]:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
             taken.set()
-            ending.wait(60)
+            ending.wait(15)
         connections.close_all()
 
     holder = threading.Thread(target=hold)
