@@ -14,12 +14,10 @@ from functools import partial
 from typing import Any, ClassVar
 
 import orjson
-from django.db import DatabaseError, InterfaceError
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from prometheus_client import Counter
-from psycopg.errors import QueryCanceled
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -41,7 +39,6 @@ from evidence.refusals import (
     AuthenticationRequired,
     RateLimitExceeded,
     Refusal,
-    ServiceUnavailable,
     UnsupportedVersion,
     WrongTokenKind,
 )
@@ -148,7 +145,7 @@ class GrantedView(PublicView):
         except Exception as error:
             logger.exception("An answer could not be written to the ledger and was withheld.")
             WITHHELD.inc()
-            self.withheld = _unwritten(error)
+            self.withheld = errors.unwritten(error)
         if self.withheld is None:
             return response
         return self._refusing(self.withheld, request, *args, **kwargs)
@@ -274,15 +271,6 @@ class GrantedView(PublicView):
             response["Cache-Control"] = "private, no-cache"
             response["Vary"] = "Authorization"
         return super().finalize_response(request, response, *args, **kwargs)
-
-
-def _unwritten(error: Exception) -> Refusal:
-    """A database that fails may answer the next time; a kind of answer unknown to us will not."""
-    if isinstance(error, Refusal) or isinstance(error.__cause__, QueryCanceled):
-        return errors.as_refusal(error)
-    if isinstance(error, DatabaseError | InterfaceError):
-        return ServiceUnavailable(next_step="Ask again in a moment.")
-    return errors.InternalError()
 
 
 def _size(response: HttpResponseBase) -> int:

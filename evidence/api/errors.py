@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.core.exceptions import SuspiciousOperation
-from django.db import InterfaceError, OperationalError
+from django.db import DatabaseError, InterfaceError, OperationalError
 from django.http import Http404
 from psycopg.errors import QueryCanceled
 from rest_framework import exceptions
@@ -137,6 +137,18 @@ def as_refusal(error: Exception) -> Refusal:
                 logger.error("the database did not answer: %s", type(error).__name__)
             return refusal()
     logger.error("unforeseen error", exc_info=error)
+    return InternalError()
+
+
+def unwritten(error: Exception) -> Refusal:
+    """Return the refusal in place of an answer that could not be written to the ledger.
+
+    A database that fails may answer the next time; a kind of answer unknown to us will not.
+    """
+    if isinstance(error, Refusal) or isinstance(error.__cause__, QueryCanceled):
+        return as_refusal(error)
+    if isinstance(error, DatabaseError | InterfaceError):
+        return ServiceUnavailable(next_step="Ask again in a moment.")
     return InternalError()
 
 

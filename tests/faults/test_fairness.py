@@ -31,7 +31,7 @@ WORST = (
     "/v1/search?q=l+unicorn&limit=100",
 )
 CONNECTIONS = 32
-SECONDS, SHORT_SECONDS = 60.0, 10.0
+SECONDS, SHORT_SECONDS = 60.0, 6.0
 FLOOR_SECONDS = 0.5
 """Below this a ratio of times says nothing on a busy machine."""
 SIGN_IN_SECONDS = 1.0
@@ -110,7 +110,8 @@ def hold_fair(cast: Cast, *, seconds: float) -> None:
         asked_for(2, port=port, token=token, path=PATH)
         beside = asked_for(seconds, port=port, token=token, path=PATH)
         signed = signing_in(cast, seconds / 2)
-    print(f"\nquiet: {quiet}", end="")  # noqa: T201 - make faults shows it
+    after = asked_for(min(seconds, 20), port=port, token=token, path=PATH)
+    print(f"\nquiet before: {quiet}; after: {after}", end="")  # noqa: T201 - make faults shows it
     print(  # noqa: T201
         f"\nbeside {CONNECTIONS} connections of another token: {beside};"
         f"\nsign-in: {signed}; its own answers: {dict(greed.answers)}",
@@ -118,7 +119,8 @@ def hold_fair(cast: Cast, *, seconds: float) -> None:
     )
     assert beside.failed == signed.failed == 0
     assert set(greed.answers) <= {200, 404, 429, 503}
-    assert beside.p99 <= max(3 * quiet.p99, FLOOR_SECONDS)
+    # The machine may have become busier meanwhile.
+    assert beside.p99 <= max(3 * quiet.p99, 3 * after.p99, FLOOR_SECONDS)
     assert max(signed.seconds) <= SIGN_IN_SECONDS
 
 

@@ -20,7 +20,7 @@ SEEDS = (
         " AND NOT EXISTS (SELECT FROM held o WHERE o.used + o.amount > o.most)", "",
         by=LIMITS + "test_an_answer_that_would_pass_the_limit_shows_and_records_and_costs_nothing"),
     Mutant("guessing is free", "evidence/api/base.py",
-        "                charge_call(self.scope, self._asked_of, now=timezone.now())", "                pass",
+        "            charge_call(self.scope, self._asked_of, now=timezone.now())", "            pass",
         by=LIMITS + "test_what_shows_nothing_counts_as_a_call_and_so_does_a_guess"),
     Mutant("a successor begins without limits", ACCESS + "narrowing.py",
         "    hand_on_limits(old.pk, limits, to=successor.pk, now=now)\n", "",
