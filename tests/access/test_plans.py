@@ -194,6 +194,9 @@ def put_like(world: World, keys: Sequence[str]) -> None:
         *((PERSONAL, "messages", mail(key, "2026-03-03T00:00:00Z", body_text="word deposit " * 5))
           for key in keys)
     )  # fmt: skip
+    with connection.cursor() as cursor:
+        for table in ("evidence_record", "evidence_recordchange", "evidence_searchtext"):
+            cursor.execute(f"ANALYZE {table}")
 
 
 def _to_the_end(world: World, since: str, who: str = "bob") -> str:

@@ -57,7 +57,7 @@ SEEDS = (
         "removed = forget_receipts(connection_id)", "removed = Counter[str]()",
         by="tests/operating/test_erasing.py"),
     Mutant("an answer of an unknown kind is given out unrecorded", "evidence/api/base.py",
-        "            self.withheld = _unwritten(error)", "            pass",
+        "            self.withheld = errors.unwritten(error)", "            pass",
         by="tests/ledger/test_what_is_written.py"),
     Mutant("an error page may be framed", "pdpp_site/headers.py",
         "response.headers.setdefault(name, value)", "pass",
