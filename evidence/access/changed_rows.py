@@ -24,6 +24,11 @@ NEAR = 20_000
 """Up to so many changes are read by number and sorted; more are read in the order of the keys,
 which costs the same for every page however many there are."""
 
+UNSORTABLE = "NULL::char(10485760)"
+"""A column without content that PostgreSQL takes for 40 MB a row, so that every plan with a sort looks
+too expensive. An index that has the wanted order is then the only choice, whatever the statistics say:
+without statistics, or with those of other data, an index on the wrong columns can look as cheap."""
+
 COLUMNS = "r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text, r.change_seq"
 HEADS = """
 SELECT jsonb_object_agg(k.connection_id, jsonb_build_array(k.change_seq, k.pruned_seq,
@@ -159,55 +164,61 @@ def _all_of(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
 
 def _few_changed(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
     """Records with a change that could show, visible at some time since or now: by number, sorted."""
-    [group] = alone.groups
-    # Numbers beyond the statistics look rare, so a choice of index by cost is no choice: the fence
-    # leaves the index by number as the only way in.
+    # ORDER BY and UNSORTABLE leave the index by number as the only choice.
     return (
         Fragment(f"SELECT g.record_key, g.history::text, {COLUMNS} FROM (SELECT x.record_key, ")
         + _history(sight)
         + Fragment(
-            " FROM (SELECT * FROM evidence_recordchange x WHERE x.connection_id = k.connection_id"
-            " AND x.seq > c.since OFFSET 0) x WHERE x.stream = %s AND x.record_key > c.start",
+            f" FROM (SELECT *, {UNSORTABLE} FROM evidence_recordchange x"
+            " WHERE x.connection_id = k.connection_id AND x.seq > c.since ORDER BY x.seq OFFSET 0) x"
+            " WHERE x.stream = %s AND x.record_key > c.start",
             (alone.stream.name,),
         )
         + _could_show(alone, sight)
-        + Fragment(
-            " GROUP BY x.record_key) g LEFT JOIN evidence_record r"
-            " ON r.connection_id = k.connection_id AND r.record_key = g.record_key"
-        )
-        + group.condition
+        + Fragment(" GROUP BY x.record_key ORDER BY x.record_key) g")
+        + _record_of_key(alone)
         + Fragment(f" WHERE {SHOWS} ORDER BY g.record_key LIMIT {int(limit)}")
     )
 
 
 def _many_changed(alone: VisibleRecords, sight: Sight, limit: int) -> Fragment:
-    """The same by key, one after the other: its history, and its record.
+    """Return the same rows in the order of the keys: for each key its history and its record.
 
-    A statement that leaves the order of the keys to the planner may have all changes sorted for each
-    page, where statistics are old. The sums, and an order that is of no other use, leave the indexes
-    by key as the only way in.
+    Each subquery asks for one key as a range and in the order of the keys, so that only the indexes
+    by key have its order.
     """
-    [group] = alone.groups
     return (
         Fragment(f"SELECT g.record_key, g.history::text, {COLUMNS} FROM (")
         + _keys(alone, sight)
         + Fragment(" CROSS JOIN LATERAL (SELECT ")
         + _history(sight)
         + Fragment(
-            " FROM evidence_recordchange x WHERE x.connection_id = k.connection_id AND x.stream = %s"
-            " AND x.record_key = w.record_key AND x.seq + 0 > c.since",
+            f" FROM (SELECT *, {UNSORTABLE} FROM evidence_recordchange x"
+            " WHERE x.connection_id = k.connection_id AND x.stream = %s"
+            " AND x.record_key BETWEEN w.record_key AND w.record_key AND x.seq + 0 > c.since"
+            " ORDER BY x.record_key OFFSET 0) x WHERE true",
             (alone.stream.name,),
         )
         + _could_show(alone, sight)
-        + Fragment(
-            ") h) g LEFT JOIN LATERAL (SELECT * FROM (SELECT * FROM evidence_record r"
+        + Fragment(") h) g")
+        + _record_of_key(alone)
+        + Fragment(f" WHERE {SHOWS} LIMIT {int(limit)}")
+    )
+
+
+def _record_of_key(alone: VisibleRecords) -> Fragment:
+    """Join the visible record ``r`` with the key of ``g``, if there is one."""
+    [group] = alone.groups
+    return (
+        Fragment(
+            f" LEFT JOIN LATERAL (SELECT * FROM (SELECT *, {UNSORTABLE} FROM evidence_record r"
             " WHERE r.connection_id = k.connection_id AND r.stream = %s"
             " AND r.record_key BETWEEN g.record_key AND g.record_key"
             " ORDER BY r.record_key LIMIT 1) r WHERE true",
             (alone.stream.name,),
         )
         + group.condition
-        + Fragment(f") r ON true WHERE {SHOWS} LIMIT {int(limit)}")
+        + Fragment(") r ON true")
     )
 
 
@@ -221,12 +232,12 @@ def _keys(alone: VisibleRecords, sight: Sight) -> Fragment:
             (sorted(sight.terms.records.names),),
         )
     probe = (
-        "SELECT x.record_key FROM evidence_recordchange x"
+        f"SELECT x.record_key, {UNSORTABLE} FROM evidence_recordchange x"
         " WHERE x.connection_id = k.connection_id AND x.stream = %s"
         " AND x.record_key > {} AND x.seq + 0 > c.since ORDER BY x.record_key LIMIT 1"
     )
     return Fragment(
-        f"WITH RECURSIVE w AS (({probe.format('c.start')})"
+        f"WITH RECURSIVE w AS (SELECT u.record_key FROM ({probe.format('c.start')}) u"
         f" UNION ALL SELECT u.record_key FROM w CROSS JOIN LATERAL ({probe.format('w.record_key')}) u)"
         " SELECT w.record_key, h.* FROM w",
         (alone.stream.name, alone.stream.name),

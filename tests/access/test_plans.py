@@ -29,6 +29,30 @@ from tests.world import PERSONAL, World, mail
 LIST = "/v1/streams/messages/records"
 THREADS = "/v1/streams/threads/records"
 RECORDS, TO_A_THREAD = 4_000, 8
+NEAR = changed_rows.NEAR
+# In this order: statistics of rows that were never committed, of other connections, and of these rows.
+STATISTICS: dict[str, list[str]] = {
+    "none": [],
+    "old": [
+        statement.format(table)
+        for table in ("evidence_record", "evidence_recordchange")
+        for statement in (
+            "CREATE TEMPORARY TABLE kept_{0} AS SELECT * FROM {0}",
+            "DELETE FROM {0}",
+            "ANALYZE {0}",
+            "INSERT INTO {0} SELECT * FROM kept_{0}",
+            "DROP TABLE kept_{0}",
+        )
+    ],
+    "foreign": [
+        "INSERT INTO evidence_recordchange (connection_id, seq, stream, record_key, kind, recorded_at)"
+        " SELECT 'cin_of_statistics_' || n, 1, 'messages', 'same', 'c', now()"
+        " FROM generate_series(1, 40000) n",
+        "ANALYZE evidence_recordchange",
+        "DELETE FROM evidence_recordchange WHERE connection_id LIKE 'cin_of_statistics_%'",
+    ],
+    "fresh": ["ANALYZE evidence_record", "ANALYZE evidence_recordchange"],
+}
 
 
 @pytest.fixture
@@ -129,10 +153,14 @@ def test_a_feed_of_many_changes_reads_what_it_shows(
     assert counts[-1] <= 6 * 51
 
 
-def test_a_feed_by_key_steps_over_what_it_does_not_show(
-    unanalysed: World, touched: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("near", [NEAR, -1], ids=["by number", "by key"])
+def test_a_feed_reads_the_same_rows_whatever_the_statistics(
+    near: int,
+    unanalysed: World,
+    touched: Callable[..., list[int]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Records that have not changed cost their place in the index, and others nothing."""
+    """Unchanged records cost their entry in the index by key, and nothing by number."""
     some = StreamRequest(name="messages", resources=["k00001", "k00002"])
     unanalysed.grant("ivan", GrantRequest(connection_ids=[PERSONAL], streams=[some]))
     since = {who: _to_the_end(unanalysed, "beginning", who) for who in ("bob", "ivan")}
@@ -140,12 +168,24 @@ def test_a_feed_by_key_steps_over_what_it_does_not_show(
         *((PERSONAL, "threads", {"id": f"t{n}", "topic": "New"}) for n in range(500)),
         (PERSONAL, "messages", mail("k00001", "2026-03-03T00:00:00Z", subject="New")),
     )
-    monkeypatch.setattr(changed_rows, "NEAR", -1)
+    monkeypatch.setattr(changed_rows, "NEAR", near)
     counts = touched(changed_rows)
-    for who in since:
-        assert unanalysed.get(LIST, who, changes_since=since[who]).ids == ["k00001"]
-    assert counts[0] <= RECORDS + 50
-    assert counts[1] <= 20
+    read: dict[str, list[int]] = {}
+    for name, statements in STATISTICS.items():
+        with connection.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+        counts.clear()
+        for who in since:
+            assert unanalysed.get(LIST, who, changes_since=since[who]).ids == ["k00001"]
+        read[name] = list(counts)
+
+    assert len(set(map(tuple, read.values()))) == 1, read
+    if near == NEAR:
+        assert max(read["none"]) <= 501 + 10
+    else:
+        assert read["none"][0] <= RECORDS + 50
+        assert read["none"][1] <= 20
 
 
 def test_expanding_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
