@@ -85,6 +85,8 @@ def document(source: Source, passage: Passage | None, *, room: int) -> dict[str,
     if "cut" in fields:
         metadata |= fields
         metadata.setdefault("next", _read(source, {"field_path": fields["cut"][0]}))
+    if omitted:
+        metadata.setdefault("next", _fetch_omitted(source))
     metadata |= _blob(source.record) | expanded(source.record, room=room)
     return {
         "id": source.given_id,
@@ -121,6 +123,12 @@ def _extent(source: Source, passage: Passage) -> dict[str, Any]:
         return {**extent, "complete": True}
     args = {"field_path": passage.field, "offset_chars": end}
     return {**extent, "complete": False, "next": _read(source, args)}
+
+
+def _fetch_omitted(source: Source) -> dict[str, Any]:
+    """Return the call that fetches the fields that REST left out, as far as REST names them."""
+    names = source.record.get("omitted_fields", [])
+    return {"tool": "fetch", "args": {"id": source.handle, "fields": names}}
 
 
 def _read(source: Source, args: dict[str, Any]) -> dict[str, Any]:
