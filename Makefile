@@ -8,6 +8,8 @@
 # make telemetry  install what telling spans to a collector of OpenTelemetry needs (PDPP_TELEMETRY)
 # make mutants  plant faults in the wall; each must turn a test red. ARGS="some words" takes those of
 #             that description, ARGS="--lines evidence/access/rows.py" each line of a module
+# make non-interference  compare all answers before and after 10,000 changes that the grant hides;
+#             HIDDEN_CHANGES sets the number; make test runs a short form
 # make faults  kill, restart, fill, starve and slow down real servers under load; some minutes
 # make conformance  run the official MCP conformance suite against a demo installation
 # make sign-in  install Node and the TypeScript SDK, so that make test signs in with that, too
@@ -27,7 +29,7 @@ PIP := 26.3
 # Where no key and no password may stand; tests make up theirs.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench demo deploy docs evidence manage.py mcp_adapter pdpp_site
 
-.PHONY: screenshots agent-eval audit bench conformance coverage faults import-large mutants relevance semantic run sign-in telemetry test check format clean
+.PHONY: screenshots agent-eval audit bench conformance coverage faults import-large mutants non-interference relevance semantic run sign-in telemetry test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -63,6 +65,10 @@ faults: .venv/development
 
 mutants: .venv/development
 	$(BIN)/python -m tests.mutants $(ARGS)
+
+non-interference: export HIDDEN_CHANGES ?= 10000
+non-interference: .venv/development
+	$(BIN)/python -m pytest -n0 tests/test_non_interference.py $(ARGS)
 
 conformance: .venv/conformance
 	$(BIN)/python -m bench.conformance

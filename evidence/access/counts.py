@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from evidence.access.rows import VisibleRecords
+from evidence.access.scope import Everything
 from evidence.access.statements import Fragment, fetched
 
 
@@ -51,11 +52,12 @@ def kept_counts(
 ) -> Mapping[tuple[str, str], tuple[int, datetime | None]]:
     """(connection_id, stream) -> records and latest emitted time, from the counters; one query.
 
-    Only where a grant hides no row of the stream: a counter knows nothing of grants. The time is
-    left out unless the grant also shows every field, because a hidden change moves it.
+    Only where a grant hides no row of the stream: a counter knows nothing of grants. A grant of all
+    declared fields gets the time that counts those; a narrower one gets none, because a hidden
+    change moves it.
     """
     wanted = {
-        (facts.connection_id, visible.stream.name): shows_all(visible)
+        (facts.connection_id, visible.stream.name): visible
         for visible in streams
         if visible.is_whole
         for facts in visible.connections
@@ -64,19 +66,23 @@ def kept_counts(
         return {}
     rows = fetched(
         Fragment(
-            "SELECT s.connection_id, s.stream, s.record_count, s.latest_emitted_at"
-            " FROM evidence_streamstate s WHERE s.connection_id = ANY(%s)",
+            "SELECT s.connection_id, s.stream, s.record_count, s.latest_emitted_at,"
+            " s.latest_declared_at FROM evidence_streamstate s WHERE s.connection_id = ANY(%s)",
             (sorted({connection_id for connection_id, _ in wanted}),),
         )
     )
     kept = {
-        (connection_id, stream): (records, latest if wanted[connection_id, stream] else None)
-        for connection_id, stream, records, latest in rows
+        (connection_id, stream): (records, _shown_time(wanted[connection_id, stream], *latest))
+        for connection_id, stream, records, *latest in rows
         if (connection_id, stream) in wanted
     }
     return {key: kept.get(key, (0, None)) for key in wanted}
 
 
-def shows_all(visible: VisibleRecords) -> bool:
-    """Whether every declared field is granted."""
-    return all(visible.shows(name) for name in visible.stream.fields)
+def _shown_time(
+    visible: VisibleRecords, latest: datetime | None, declared: datetime | None
+) -> datetime | None:
+    """Return the latest time that counts only fields which every grant concerned shows, if any."""
+    if all(isinstance(sight.terms.fields, Everything) for sight in visible.sights):
+        return latest
+    return declared if all(map(visible.shows, visible.stream.fields)) else None

@@ -4,4 +4,4 @@
 terms, lexemes or tiers: the rows indexed under an older number then have to be indexed again.
 """
 
-VERSION = 1
+VERSION = 2

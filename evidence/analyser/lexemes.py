@@ -5,8 +5,10 @@ A lexeme is field code, tier and term: `b2invoice` says that "invoice" is in fie
 nor rank. Impact uses constants only, never statistics of the stored texts: those would tell a narrow
 grant about what it hides.
 
-What huge records lose: of a field, everything after `INDEXED_CHARS` code points; of a record, when
-its lexemes outgrow a tsvector, the terms of lowest impact first and, among equals, the later ones.
+What huge fields lose: everything after `INDEXED_CHARS` code points and, when the lexemes of a field
+outgrow its share of a tsvector, the terms of lowest impact first and, among equals, the later ones.
+The share depends on how many fields a stream searches and never on what they hold, so that a hidden
+field cannot push out words of a visible one.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ No term holds U+0000."""
 
 INDEXED_CHARS = 4_000_000
 
-# PostgreSQL refuses a tsvector whose lexemes take 2**20 bytes or more.
+# PostgreSQL refuses a tsvector whose lexemes take 2**20 bytes or more. Each searched field of a
+# stream gets an equal share. The limits of positions do not apply, because none are stored.
 LEXEME_BYTES = 1_000_000
 
 # BM25's usual constants, and the length of a short mail as "the average" of everything.
@@ -64,27 +67,29 @@ class Joined(NamedTuple):
     total: int
 
 
-def joined_lexemes(fields: Sequence[IndexedField], *, languages: tuple[str, ...]) -> Joined:
-    """The distinct lexemes of a record. Two fields may share a code; the higher tier then holds.
+def joined_lexemes(
+    fields: Sequence[IndexedField], *, languages: tuple[str, ...], codes: int = 1
+) -> Joined:
+    """The distinct lexemes of a record of a stream with `codes` searched fields.
 
-    They are joined here because making a string of each of them would be half of the work.
+    Two fields may share a code; the higher tier then holds. The lexemes are joined here because
+    making a string of each of them would be half of the work.
     """
     by_code: dict[str, _Tiers] = {}
     for field in fields:
         tiers = _tiers(field, languages=languages)
         known = by_code.get(field.code)
         by_code[field.code] = tiers if known is None else _higher(known, tiers)
-    count = sum(len(tiers.counts) for tiers in by_code.values())
-    text = "".join([part for code, tiers in by_code.items() for part in _parts(code, tiers)])
-    if count * _LONGEST_BYTES <= LEXEME_BYTES:
-        return Joined(text, count)
-    kept = _fitting(text.split(END)[:-1])
-    return Joined(END.join([*kept, ""]), len(kept))
+    room = LEXEME_BYTES // max(codes, len(by_code), 1)
+    joined = [_joined(code, tiers, room) for code, tiers in by_code.items()]
+    return Joined("".join(each.text for each in joined), sum(each.total for each in joined))
 
 
-def lexemes(fields: Sequence[IndexedField], *, languages: tuple[str, ...]) -> list[str]:
-    """The same one by one."""
-    return joined_lexemes(fields, languages=languages).text.split(END)[:-1]
+def lexemes(
+    fields: Sequence[IndexedField], *, languages: tuple[str, ...], codes: int = 1
+) -> list[str]:
+    """The lexemes of `joined_lexemes` one by one."""
+    return joined_lexemes(fields, languages=languages, codes=codes).text.split(END)[:-1]
 
 
 @lru_cache(maxsize=_CACHED_TIERS)
@@ -112,6 +117,15 @@ def _tiers(field: IndexedField, *, languages: tuple[str, ...]) -> _Tiers:
     return _Tiers(counts, tier_of)
 
 
+def _joined(code: str, tiers: _Tiers, room: int) -> Joined:
+    """The lexemes of one field, as many as fit into `room` bytes."""
+    text, total = "".join(_parts(code, tiers)), len(tiers.counts)
+    if total * _LONGEST_BYTES <= room:
+        return Joined(text, total)
+    kept = _fitting(text.split(END)[:-1], room)
+    return Joined(END.join([*kept, ""]), len(kept))
+
+
 def _parts(code: str, tiers: _Tiers) -> list[str]:
     """The pieces of the lexemes of one field."""
     counts, tier_of = tiers
@@ -130,10 +144,9 @@ def _higher(one: _Tiers, other: _Tiers) -> _Tiers:
     return _Tiers(tiers, {tier: tier for tier in range(TIERS)})
 
 
-def _fitting(found: list[str]) -> list[str]:
-    """As many lexemes as a tsvector holds: of the highest tiers, then those that come first."""
+def _fitting(found: list[str], room: int) -> list[str]:
+    """As many lexemes as fit into `room` bytes: of the highest tiers, then those that come first."""
     kept: list[str] = []
-    room = LEXEME_BYTES
     for name in sorted(found, key=_tier_of_lexeme, reverse=True):
         room -= len(name.encode())
         if room < 0:

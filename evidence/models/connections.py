@@ -76,12 +76,17 @@ class Connection(models.Model):
 
 
 class StreamState(models.Model):
-    """Counters of one stream of one connection, kept in the transaction of each write."""
+    """Counters of one stream of one connection, kept in the transaction of each write.
+
+    ``latest_emitted_at`` counts every field and is for the owner. ``latest_declared_at`` counts the
+    fields that the current declaration names, which is what an all-fields grant shows.
+    """
 
     connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
     stream = models.TextField(db_collation="C")
     record_count = models.BigIntegerField(default=0)
     latest_emitted_at = models.DateTimeField(null=True)
+    latest_declared_at = models.DateTimeField(null=True)
     updated_at = models.DateTimeField()
 
     unscoped = models.Manager["StreamState"]()

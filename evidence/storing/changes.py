@@ -61,9 +61,11 @@ class Changes:
         self.search[ref] = version.derived.search
         self._count(ref, 1, version.emitted_at)
 
-    def update(self, ref: Ref, version: Version, *, changed: list[str], searched: bool) -> None:
-        """Replaces a record that differs in the fields ``changed``; ``searched``: also in its
-        search text."""
+    def update(
+        self, ref: Ref, version: Version, *, changed: list[str], searched: bool, declared: bool
+    ) -> None:
+        """Replace a record that differs in the fields ``changed``: ``searched`` if its search text
+        differs, ``declared`` if a field that the declaration names differs."""
         old = self.states[ref]
         emitted_at, times = emitted_times(
             old, data=version.data, changed=changed, emitted_at=version.emitted_at
@@ -75,7 +77,7 @@ class Changes:
         self._let_go(ref, changed)
         if version.consent_time != old.consent_time:
             self.moved[ref] = version.consent_time
-        self._count(ref, 0, version.emitted_at)
+        self._count(ref, 0, version.emitted_at, declared=declared)
 
     def delete(self, ref: Ref, *, emitted_at: datetime | None) -> None:
         """Takes away a record that exists, and leaves a tombstone."""
@@ -133,5 +135,8 @@ class Changes:
         )
         return seq
 
-    def _count(self, ref: Ref, added: int, emitted_at: datetime | None) -> None:
-        self.counts[ref.connection_id, ref.stream].note(added, emitted_at=emitted_at)
+    def _count(
+        self, ref: Ref, added: int, emitted_at: datetime | None, *, declared: bool = True
+    ) -> None:
+        count = self.counts[ref.connection_id, ref.stream]
+        count.note(added, emitted_at=emitted_at, declared=declared)

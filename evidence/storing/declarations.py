@@ -21,6 +21,7 @@ from evidence.models.connections import Connection
 from evidence.models.declared import declared
 from evidence.models.sources import Source, SourceDeclaration
 from evidence.refusals import ConnectorInvalid, InvalidRequest
+from evidence.storing.counters import recount_declared
 from evidence.storing.destinations import target_of
 from evidence.storing.rederiving import rederive
 from evidence.storing.sources import declared_source
@@ -75,6 +76,8 @@ def declare(
             created_at=now,
         )
         _rederive(source, row, needs_reindex(previous, layout), on_progress)
+        if current is not None:
+            _recount(source, current, row)
         _switch(source, row, declaration)
     return _accepted(source, row, changed=True)
 
@@ -143,6 +146,17 @@ def _rederive(
                 done += count
                 if on_progress is not None:
                     on_progress(done)
+
+
+def _recount(source: Source, previous: SourceDeclaration, row: SourceDeclaration) -> None:
+    """Recount the freshness of each stream whose declared fields changed."""
+    documents = declared([previous.pk, row.pk])
+    earlier = documents[previous.pk].declaration.streams
+    connection_ids = Connection.unscoped.filter(source=source).values_list("pk", flat=True)
+    for name, stream in documents[row.pk].declaration.streams.items():
+        if name not in earlier or earlier[name].fields.keys() != stream.fields.keys():
+            for connection_id in connection_ids:
+                recount_declared(connection_id, name, stream.fields)
 
 
 def _switch(source: Source, row: SourceDeclaration, declaration: Declaration) -> None:

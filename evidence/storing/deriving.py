@@ -78,11 +78,12 @@ def _search(
         for field, code in target.layout["search"].items()
         if (text := field_text(data.get(field)))
     ]
+    codes = len(target.layout["search"])
     return copying.binary_row(
         copying.binary_text(target.connection_id),
         copying.binary_text(target.stream.name),
         copying.binary_text(key),
-        copying.binary_terms(joined_lexemes(fields, languages=target.languages)),
+        copying.binary_terms(joined_lexemes(fields, languages=target.languages, codes=codes)),
         copying.binary_moment(authored_at),
         copying.binary_small(VERSION),
     )

@@ -198,8 +198,14 @@ class _Writer:
         self._require_mutable(record)
         if old.change_seq > self.run.began[record.ref.connection_id]:
             self._receipt(record, Code.DUPLICATE_KEY)
-        searched = not record.entry.target.searched.isdisjoint(changed)
-        self.changes.update(record.ref, version, changed=changed, searched=searched)
+        target = record.entry.target
+        self.changes.update(
+            record.ref,
+            version,
+            changed=changed,
+            searched=not target.searched.isdisjoint(changed),
+            declared=not target.stream.fields.keys().isdisjoint(changed),
+        )
         self.written.updated += 1
 
     def _require_mutable(self, record: Prepared) -> None:

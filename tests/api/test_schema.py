@@ -1,9 +1,12 @@
 """``GET /v1/schema`` and ``GET /v1/streams``."""
 
+import copy
+import importlib
 import json
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
@@ -193,3 +196,67 @@ def test_an_unchanged_answer_need_not_be_sent_again(world: World, path: str) -> 
     assert (again.status_code, again.content, again.headers["ETag"]) == (304, b"", tag)
     other = {"Authorization": f"Bearer {world.tokens['alice']}", "If-None-Match": tag}
     assert Client(headers=other).get(path, {"connection_id": WORK}).status_code == 200
+
+
+def _freshness(world: World, who: str) -> list[Any]:
+    """Every place that shows how fresh the messages of the personal mailbox are."""
+    asked = {"connection_id": PERSONAL}
+    row = stream(world.get("/v1/schema", who, **asked).body)
+    listed = world.get("/v1/streams", who, **asked).body["data"]
+    messages = next(each for each in listed if each["name"] == "messages")
+    return [row["freshness"]["captured_at"], messages["last_updated"]]
+
+
+def test_an_undeclared_field_moves_the_freshness_for_the_owner_alone(world: World) -> None:
+    path = "/v1/streams/messages/records/m1"
+    record = world.get(path, "alice", connection_id=PERSONAL).body["data"]
+    before = _freshness(world, "dora")
+    later = "2026-10-30T00:00:00Z"
+
+    world.put((PERSONAL, "messages", record | {"x_raw": 1}), emitted_at=later)
+
+    assert _freshness(world, "dora") == before == ["2026-10-01T00:00:00Z"] * 2
+    assert _freshness(world, "alice") == [later] * 2
+    world.put((PERSONAL, "messages", record | {"x_raw": 1, "subject": "New"}), emitted_at=later)
+    assert _freshness(world, "dora") == [later] * 2
+
+
+def test_a_field_that_is_no_longer_declared_moves_no_freshness(world: World) -> None:
+    record = world.get("/v1/streams/messages/records/m1", "alice", connection_id=PERSONAL).body
+    later = {"emitted_at": "2026-10-30T00:00:00Z"}
+    world.put((PERSONAL, "messages", record["data"] | {"labels": ["x"]}), **later)
+    document = copy.deepcopy(MAIL)
+    document["version"] = "1.1.0"
+    del document["streams"][0]["schema"]["properties"]["labels"]
+    world.declare(document)
+    streams = [StreamRequest(name="messages")]
+    world.grant("zoe", GrantRequest(connection_ids=[PERSONAL], streams=streams))
+
+    assert _freshness(world, "zoe") == ["2026-10-01T00:00:00Z"] * 2
+
+
+def test_a_grant_of_all_fields_neither_shows_nor_versions_undeclared_ones(world: World) -> None:
+    path, asked = "/v1/streams/messages/records/m1", {"connection_id": PERSONAL}
+    before = world.get(path, "dora", **asked)
+    since = world.get("/v1/streams/messages/records", "dora", changes_since="now", **asked).body
+    data = world.get(path, "alice", **asked).body["data"]
+
+    world.put((PERSONAL, "messages", data | {"x_raw": 1}), emitted_at="2026-10-30T00:00:00Z")
+
+    after = world.get(path, "dora", **asked)
+    assert {**after.body, "request_id": 0} == {**before.body, "request_id": 0}
+    told = {"changes_since": since["next_changes_since"], **asked}
+    assert world.get("/v1/streams/messages/records", "dora", **told).ids == []
+    assert world.get(path, "alice", **asked).body["data"]["x_raw"] == 1
+
+
+def test_the_migration_counts_the_freshness_of_declared_fields(world: World) -> None:
+    migration = importlib.import_module("evidence.migrations.0022_freshness_of_declared_fields")
+    record = world.get("/v1/streams/messages/records/m1", "alice", connection_id=PERSONAL).body
+    later = "2026-10-30T00:00:00Z"
+    world.put((PERSONAL, "messages", record["data"] | {"x_raw": 1}), emitted_at=later)
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE evidence_streamstate SET latest_declared_at = NULL")
+        cursor.execute(migration.COUNT_DECLARED)
+
+    assert _freshness(world, "dora") == ["2026-10-01T00:00:00Z"] * 2
