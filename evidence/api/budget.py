@@ -139,7 +139,7 @@ def fitted_alone(row: dict[str, Any], bounds: Bounds) -> dict[str, Any]:
     for name in sorted(described, key=lambda each: len(row["data"][each])):
         text = row["data"][name]
         longer = cut["data"][name] | {"preview": _beginning(text, spare)}
-        if len(longer["preview"]) > len(cut["data"][name]["preview"]):
+        if len(longer["preview"]) > PREVIEW_CHARS:
             spare -= size(longer) - size(cut["data"][name])
             cut["data"][name] = longer
     return cut
@@ -192,10 +192,7 @@ def _fewer(row: dict[str, Any], room: int, *, least: int) -> dict[str, Any]:
 
 
 def _without_large_fields(row: dict[str, Any], room: int) -> dict[str, Any]:
-    """Replace the largest fields until the row fits, then empty previews, then omit fields.
-
-    A preview is bounded in characters, and invisible ones take up to twelve bytes each.
-    """
+    """The row with its largest fields replaced, largest first, until it fits."""
     data = dict(row["data"])
     over = size(row) - room
     for name in sorted(data, key=lambda field: size(data[field]), reverse=True):
@@ -206,10 +203,6 @@ def _without_large_fields(row: dict[str, Any], room: int) -> dict[str, Any]:
             break
         data[name] = _descriptor(row, name, data[name], before)
         over -= before - size(data[name])
-    for name, value in data.items():
-        if over > 0 and value is not row["data"][name] and value.get("preview"):
-            data[name] = value | {"preview": ""}
-            over -= size(value) - size(data[name])
     if over <= 0:
         return {**row, "data": data}
     return {**row, **_only_some(data, over)}

@@ -79,6 +79,8 @@ def save_counts(counts: Mapping[tuple[str, str], Count], *, now: datetime) -> No
 
 def recount_declared(connection_id: str, stream: str, fields: Collection[str]) -> None:
     """Set ``latest_declared_at`` after the declared fields of a stream changed."""
-    asked = {"connection_id": connection_id, "stream": stream, "fields": list(fields)}
+    asked: dict[str, str | list[str]] = {
+        "connection_id": connection_id, "stream": stream, "fields": list(fields),
+    }  # fmt: skip
     with connection.cursor() as cursor:
         cursor.execute(RECOUNT_DECLARED, asked)

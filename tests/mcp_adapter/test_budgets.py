@@ -132,17 +132,6 @@ def test_a_document(world: list[tuple[str, str, dict[str, Any]]], most: int | No
         assert not call(fake, step["tool"], **step["args"]).is_error
 
 
-def test_a_field_of_invisible_characters_is_shown_as_a_window_that_can_be_read() -> None:
-    fake = rest([("cin_work", "m1", {"notes": "👩‍👩‍👧‍👦" * 2_000})])
-
-    result = call(fake, "fetch", id="cin_work/messages:m1", max_bytes=limits.MAX_BYTES_LEAST)
-
-    metadata = structured(result)["metadata"]
-    assert "omitted_fields" not in metadata
-    assert metadata["cut"] == ["notes"]
-    assert not call(fake, metadata["next"]["tool"], **metadata["next"]["args"]).is_error
-
-
 def test_fields_that_are_left_out_of_a_document_come_with_the_call_that_fetches_them() -> None:
     fake = rest([("cin_work", "m1", {f"field_{n}": "\u202e" * 40 for n in range(30)})])
 
