@@ -1,19 +1,60 @@
 """Where this server may connect to when somebody else names the address.
 
 A name is looked up once and every address that it has is judged; the connection then goes to one of
-those very addresses, so that a second look-up cannot lead elsewhere. One address that is not of the
-internet refuses the name. The judgement is that of the library which fetches client documents.
+those very addresses, so that a second look-up cannot lead elsewhere. One address that is not public
+refuses the name. Client documents, which a library fetches, are judged by the same function.
 """
 
 import ipaddress
 import socket
 from collections.abc import Sequence
 
+from oauth2_provider import cimd
 from oauth2_provider.cimd import CIMDError, _resolve_and_validate
+
+NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+NOT_PUBLIC = tuple(
+    map(
+        ipaddress.ip_network,
+        (
+            # Blocks that some versions of `ipaddress` call global, or that lead to other machines
+            # than the address says.
+            "192.0.0.0/24", "192.31.196.0/24", "192.52.193.0/24", "192.88.99.0/24",
+            "192.175.48.0/24", "::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "100::/32",
+            "2001::/23", "2001:db8::/32", "2002::/16", "2620:4f:8000::/48", "3fff::/20",
+            "5f00::/16", "fec0::/10",
+        ),
+    )
+)  # fmt: skip
+"""IANA's special-purpose registries and deprecated forms, as far as ``is_global`` may allow them."""
 
 
 class UnreachableError(Exception):
     """The name has no address that may be connected to."""
+
+
+def is_public(address: str) -> bool:
+    """Return whether an address is one machine on the internet.
+
+    IPv4-mapped and NAT64 addresses are judged by the IPv4 address in them. Other forms that embed
+    one (6to4, Teredo, IPv4-compatible, IPv4-translated) are refused whatever they embed.
+    """
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is not None:
+            found = found.ipv4_mapped
+        elif found in NAT64:
+            found = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
+    if any(found in block for block in NOT_PUBLIC if block.version == found.version):
+        return False
+    return found.is_global and not found.is_multicast
+
+
+# The library fetches client documents itself, and asks this function of its own about each address.
+cimd._ip_is_public = is_public  # noqa: SLF001 - it has no setting for this
 
 
 def public_addresses(host: str, port: int) -> Sequence[str]:
@@ -22,9 +63,6 @@ def public_addresses(host: str, port: int) -> Sequence[str]:
         addresses: list[str] = _resolve_and_validate(host, port)
     except (CIMDError, UnicodeError) as error:
         raise UnreachableError(str(error)) from None
-    # Those of many at once are of the internet for the library.
-    if any(ipaddress.ip_address(each).is_multicast for each in addresses):
-        raise UnreachableError("the host is not one machine")
     return addresses
 
 

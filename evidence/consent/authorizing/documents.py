@@ -11,6 +11,7 @@ from django.conf import settings
 from oauth2_provider.cimd import CIMDError
 from oauth2_provider.settings import oauth2_settings
 
+import evidence.outbound  # noqa: F401 - judges the addresses that the library connects to
 from evidence.access.authorizations import registrations
 from evidence.consent.authorizing import introductions
 
