@@ -10,7 +10,9 @@ from mcp_adapter.json_text import dumps
 from mcp_adapter.raw_results import restored
 from mcp_adapter.rest import Refused
 
-_ENDED = frozenset({"grant_revoked", "grant_expired", "grant_invalid", "package_revoked"})
+_ENDED = frozenset(
+    {"grant_revoked", "grant_expired", "grant_consumed", "grant_invalid", "package_revoked"}
+)
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",

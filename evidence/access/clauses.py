@@ -13,6 +13,7 @@ from evidence.refusals import Code, Refusal
 MOST_NAMED = 12
 BY_CODE = {
     Code.GRANT_PAUSED: "Everything that this token stands for is paused.",
+    Code.GRANT_CONSUMED: "Everything that this token stands for was for a single use, and is closed.",
     Code.GRANT_EXPIRED: "Everything that this token stands for has expired.",
     Code.GRANT_REVOKED: "Everything that this token stands for was ended.",
     Code.PERMISSION_ERROR: "Only the owner's own token may do this.",

@@ -27,6 +27,7 @@ class State(TextChoices):
     ACTIVE = "active", "Active"
     PAUSED = "paused", "Paused"
     EXPIRED = "expired", "Expired"
+    CONSUMED = "consumed", "Used once, closed"
     REVOKED = "revoked", "Revoked"
     SUPERSEDED = "superseded", "Superseded"
 
@@ -52,6 +53,7 @@ def grants_with_state(now: datetime) -> QuerySet[Grant]:
         When(superseded_by__isnull=False, then=Value(State.SUPERSEDED.value)),
         When(_ended("", "package__"), then=Value(State.REVOKED.value)),
         When(expires_at__lte=now, then=Value(State.EXPIRED.value)),
+        When(readable_until__lte=now, then=Value(State.CONSUMED.value)),
         When(paused_at__isnull=False, then=Value(State.PAUSED.value)),
         default=Value(State.ACTIVE.value),
     )
@@ -64,13 +66,15 @@ def tokens_with_state(now: datetime) -> QuerySet[AccessToken]:
     standing = Grant.unscoped.filter(
         package=OuterRef("package"), superseded_by=None, revoked_at=None
     )
-    usable = standing.filter(Q(expires_at=None) | Q(expires_at__gt=now))
+    unexpired = standing.filter(Q(expires_at=None) | Q(expires_at__gt=now))
+    usable = unexpired.filter(Q(readable_until=None) | Q(readable_until__gt=now))
     of_package = Q(package__isnull=False)
     state = Case(
         When(_ended("", "package__"), then=Value(State.REVOKED.value)),
         When(expires_at__lte=now, then=Value(State.EXPIRED.value)),
         When(of_package & ~Exists(standing), then=Value(State.REVOKED.value)),
-        When(of_package & ~Exists(usable), then=Value(State.EXPIRED.value)),
+        When(of_package & ~Exists(unexpired), then=Value(State.EXPIRED.value)),
+        When(of_package & ~Exists(usable), then=Value(State.CONSUMED.value)),
         When(of_package & ~Exists(usable.filter(paused_at=None)), then=Value(State.PAUSED.value)),
         default=Value(State.ACTIVE.value),
     )

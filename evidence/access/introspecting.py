@@ -3,6 +3,8 @@
 from datetime import datetime
 from typing import Any
 
+from django.db.models import Q
+
 from evidence.access.authorizations.families import is_in_ended_family
 from evidence.access.held import usable_until
 from evidence.access.rights import as_detail, usable_grants
@@ -47,6 +49,9 @@ def _why_not(token: AccessToken, now: datetime) -> str | None:
     if usable:
         return None
     standing = Grant.unscoped.filter(package=token.package, revoked_at=None, superseded_by=None)
+    unexpired = standing.filter(Q(expires_at=None) | Q(expires_at__gt=now))
+    if unexpired.filter(readable_until__lte=now).exists():
+        return "grant_consumed"
     return "grant_expired" if standing.exists() else "grant_revoked"
 
 

@@ -60,6 +60,7 @@ def narrow(
         issued_at=now,
         expires_at=min((e for e in (old.expires_at, expires_at) if e is not None), default=None),
         paused_at=old.paused_at,
+        readable_until=old.readable_until,
     )
     Grant.unscoped.filter(pk=old.pk).update(superseded_by=successor)
     hand_on_limits(old.pk, limits, to=successor.pk, now=now)

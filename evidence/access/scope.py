@@ -94,12 +94,14 @@ class Used:
 @dataclass(frozen=True, slots=True)
 class GrantTerms:
     """One usable grant; ``grant_id`` is None for the owner's own reading. ``limits`` are as they
-    stood when the bearer was looked up."""
+    stood when the bearer was looked up. The first answer that discloses something through a
+    ``single_use`` grant sets when it closes."""
 
     grant_id: str | None
     source_pk: int
     streams: tuple[StreamTerms, ...]
     limits: tuple[Used, ...] = ()
+    single_use: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from evidence.access.terms import parsed_terms
 from evidence.analyser import VERSION
 from evidence.refusals import (
     AuthenticationRequired,
+    GrantConsumed,
     GrantExpired,
     GrantPaused,
     GrantRevoked,
@@ -33,7 +34,9 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
             g.expires_at IS NOT NULL AND g.expires_at <= %s, g.paused_at IS NOT NULL,
             (SELECT jsonb_agg(jsonb_build_array(q.measure, q.period, q.most, q.used,
                     extract(epoch FROM q.since)))
-                FROM evidence_quota q WHERE q.grant_id = g.grant_id)) ORDER BY g.issued_at, g.grant_id)::text
+                FROM evidence_quota q WHERE q.grant_id = g.grant_id),
+            g.access_mode = 'single_use',
+            g.readable_until IS NOT NULL AND g.readable_until <= %s) ORDER BY g.issued_at, g.grant_id)::text
         FROM evidence_grant g WHERE g.package_id = t.package_id),
     (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id,
             c.identities, c.indexed_languages <> c.languages OR c.indexed_analyser <> %s)
@@ -62,7 +65,7 @@ def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
 
     Raises ``AuthenticationRequired`` for an unknown, expired or revoked bearer or one bound to
     another resource, ``WrongTokenKind`` for an owner's bearer away from ``/v1``, ``GrantRevoked``
-    and ``GrantExpired`` when nothing behind it can be used any more, and ``GrantPaused`` when the owner
+    ``GrantConsumed`` and ``GrantExpired`` when nothing behind it can be used any more, and ``GrantPaused`` when the owner
     has paused what could.
     """
     found = _found(bearer, now)
@@ -83,7 +86,7 @@ def standing(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope:
     ``on_behalf_of`` stands in the ledger where a token would. Raises ``GrantRevoked``,
     ``GrantExpired`` and ``GrantPaused`` as ``authenticate`` does.
     """
-    found = _fetched(STANDING, (now, VERSION, package_id))
+    found = _fetched(STANDING, (now, now, VERSION, package_id))
     if found is None or found.package_revoked_at is not None:
         raise GrantRevoked
     return _scope(found, token_id=on_behalf_of)
@@ -150,7 +153,7 @@ def _check(found: Found, resource: str, now: datetime) -> None:
 def _found(bearer: str, now: datetime) -> Found | None:
     if len(bearer) > LONGEST_BEARER:
         return None
-    found = (_fetched(LOOK_UP, (now, VERSION, digest)) for digest in bearer_digests(bearer))
+    found = (_fetched(LOOK_UP, (now, now, VERSION, digest)) for digest in bearer_digests(bearer))
     return next((each for each in found if each is not None), None)
 
 
@@ -169,8 +172,11 @@ def _usable(rows: Sequence[Sequence[Any]]) -> tuple[Grants, Grants]:
     """The grants that hold now, and those that are paused beside them; one that was replaced is
     neither usable nor a reason to refuse."""
     standing = [row for row in rows if not row[4]]
-    alive = [row for row in standing if not row[3] and not row[5]]
+    unexpired = [row for row in standing if not row[3] and not row[5]]
+    alive = [row for row in unexpired if not row[9]]
     if not alive:
+        if unexpired:
+            raise GrantConsumed
         if any(not row[3] for row in standing):
             raise GrantExpired
         raise GrantRevoked
@@ -182,7 +188,8 @@ def _usable(rows: Sequence[Sequence[Any]]) -> tuple[Grants, Grants]:
 
 def _terms(rows: Iterable[Sequence[Any]]) -> Grants:
     return tuple(
-        GrantTerms(row[0], row[1], parsed_terms(row[0], row[2]), _limits(row[7])) for row in rows
+        GrantTerms(row[0], row[1], parsed_terms(row[0], row[2]), _limits(row[7]), row[8])
+        for row in rows
     )
 
 

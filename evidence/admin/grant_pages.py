@@ -123,9 +123,14 @@ def _facts(grant: Grant) -> list[tuple[str, str]]:
         ("Purpose", grant.purpose_description or "not said"),
         ("Given", when(grant.issued_at)),
         ("Ends", when(grant.expires_at)),
-        *([("Use", "once")] if grant.access_mode == Grant.AccessMode.SINGLE_USE else []),
+        *([("Use", _use(grant))] if grant.access_mode == Grant.AccessMode.SINGLE_USE else []),
         *([("Replaced by", successor)] if successor is not None else []),
         *([("Ended by you", when(ended))] if ended is not None else []),
         ("Id", grant.pk),
         ("Package", grant.package_id),
     ]
+
+
+def _use(grant: Grant) -> str:
+    once = "once: for ten minutes from its first answer"
+    return once if grant.readable_until is None else f"{once}, until {when(grant.readable_until)}"

@@ -5,7 +5,6 @@ gate in hand. It works the same whether the request came over HTTP or from the M
 process, which hands over the scope that its transport authenticated.
 """
 
-import hashlib
 import logging
 import re
 import secrets
@@ -30,6 +29,7 @@ from evidence.access.scope import GrantTerms, Scope, TokenKind
 from evidence.api import errors
 from evidence.api.bearers import BearerAuthentication
 from evidence.api.disclosing import shown
+from evidence.api.entity_tags import entity_tag, tags
 from evidence.api.noting import note_refused, note_unlet
 from evidence.api.params import Parameters
 from evidence.api.rendering import OrjsonRenderer
@@ -37,6 +37,7 @@ from evidence.ledger.entries import Shown
 from evidence.ledger.recording import Answer, in_one_transaction, record
 from evidence.refusals import (
     AuthenticationRequired,
+    GrantConsumed,
     RateLimitExceeded,
     Refusal,
     UnsupportedVersion,
@@ -142,6 +143,8 @@ class GrantedView(PublicView):
             return answer()
         try:
             response = in_one_transaction(answer, self._account_for)
+        except GrantConsumed as refusal:
+            self.withheld = refusal
         except Exception as error:
             logger.exception("An answer could not be written to the ledger and was withheld.")
             WITHHELD.inc()
@@ -217,8 +220,7 @@ class GrantedView(PublicView):
             self.withheld = refusal
 
     def _account_for_refusal(self, response: HttpResponseBase) -> None:
-        told = [] if self.refusal is None else self.told_by(self.refusal)
-        if told:
+        if self.refusal and (told := self.told_by(self.refusal)):
             self._write_down(response, told)
         else:
             charge_call(self.scope, self._asked_of, now=timezone.now())
@@ -265,7 +267,7 @@ class GrantedView(PublicView):
     ) -> Response:
         if self.conditional and response.status_code == 200:
             tag = entity_tag(response.data)
-            if tag in _tags(request.headers.get("If-None-Match", "")):
+            if tag in tags(request.headers.get("If-None-Match", "")):
                 self.unchanged, response = response, Response(status=304)
             response["ETag"] = tag
             response["Cache-Control"] = "private, no-cache"
@@ -276,20 +278,8 @@ class GrantedView(PublicView):
 def _size(response: HttpResponseBase) -> int:
     """Bytes of the answer: of its JSON, or as many as a stream announces; a HEAD streams nothing."""
     if isinstance(response, Response):
-        if response.data is None:
-            return 0
-        return len(orjson.dumps(response.data))
+        return 0 if response.data is None else len(orjson.dumps(response.data))
     return int(response.get("Content-Length", "0")) if response.streaming else 0
-
-
-def entity_tag(body: object) -> str:
-    """A strong tag of what is sent."""
-    return f'"{hashlib.sha256(orjson.dumps(body)).hexdigest()[:32]}"'
-
-
-def _tags(header: str) -> set[str]:
-    """The tags of an ``If-None-Match``, which compares weakly."""
-    return {tag.strip().removeprefix("W/") for tag in header.split(",")}
 
 
 def _is_unsupported_version(response: Response) -> bool:

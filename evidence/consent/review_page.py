@@ -134,7 +134,7 @@ def _claims(asked: Asked) -> Iterator[tuple[str, str]]:
 def _claims_of(detail: RequestedAccess) -> Iterator[tuple[str, str]]:
     yield "What for", line(detail.purpose_description or detail.purpose_code, longest=400)
     if detail.access_mode == "single_use":
-        yield "How often", "once"
+        yield "How often", "once: for ten minutes from its first answer"
     if detail.retention:
         duration = line(str(detail.retention.get("max_duration", "a time it does not say")))
         verb = {"anonymize": "made anonymous"}.get(

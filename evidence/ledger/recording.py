@@ -20,6 +20,7 @@ from prometheus_client import Counter as Metric
 
 from evidence.access.charging import Amount, charge
 from evidence.access.scope import Scope
+from evidence.access.single_use import use_once
 from evidence.access.statements import Fragment, fetched_by_one_plan, time_limited
 from evidence.access.still_there import GONE, SHARED
 from evidence.ledger.entries import GENESIS, Entry, Head, Shown, by_chain, seal
@@ -138,10 +139,11 @@ def _once(read: Callable[[], R], write_down: Callable[[R], None]) -> R:
 
 
 def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
-    """Charges each grant that the answer draws on, then adds a row to the chain of each.
+    """Charges each grant that the answer draws on, then adds a row to the chain of each, and opens
+    the window of single-use grants.
 
     Inside the transaction of the read. Raises ``RateLimitExceeded`` before anything is written,
-    ``ErasedMeanwhileError``, or what the database raises; the caller then has nothing to give out.
+    ``ErasedMeanwhileError``, ``GrantConsumed``, or what the database raises; the caller then has nothing to give out.
     """
     chains = by_chain(scope, answer.shown, asked_of=answer.asked_of)
     sizes = dict(zip(chains, _shares(answer.size_bytes, [*map(len, chains.values())]), strict=True))
@@ -170,6 +172,7 @@ def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
     ]
     used_up = _add(entries, _by_stream(scope, chains), unnamed=taken.unnamed)
     look_into(scope, used_up, now=now)
+    use_once(scope, (chain for chain in chains if _discloses(chains[chain])), now=now)
     # What is rolled back was not shown either.
     transaction.on_commit(partial(ROWS.inc, len(entries)))
 
@@ -250,6 +253,11 @@ def _keys(shown: Iterable[Shown]) -> set[Key]:
         for each in shown
         if each.record_key is not None
     }
+
+
+def _discloses(shown: Iterable[Shown]) -> bool:
+    """Whether a record or a value was shown, and not merely which streams there are."""
+    return any(each.record_key is not None or each.fields for each in shown)
 
 
 def _amount(shown: Iterable[Shown], size_bytes: int) -> Amount:

@@ -41,7 +41,7 @@ class Grant(models.Model):
 
     ``streams`` is a list of ``{name, instance_ids[], fields[], filters[], relations[], views[],
     resources?[], time_constraint?{field, since?, until?}}``. An empty list allows nothing. A
-    trigger refuses any later change but pausing, revocation and succession.
+    trigger refuses any later change but pausing, revocation, succession and the end of a single use.
     """
 
     class AccessMode(models.TextChoices):
@@ -59,6 +59,8 @@ class Grant(models.Model):
     retention = models.JSONField(null=True)
     issued_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
+    readable_until = models.DateTimeField(null=True)
+    """When a single-use grant closes; set once, by its first disclosing answer."""
     paused_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
     superseded_by = models.OneToOneField(

@@ -35,6 +35,12 @@ class GrantExpired(Refusal):
     code = Code.GRANT_EXPIRED
 
 
+class GrantConsumed(GrantExpired):
+    """This grant was for a single use: it closed ten minutes after its first answer."""
+
+    code = Code.GRANT_CONSUMED
+
+
 class GrantPaused(Refusal):
     """This access is paused; it works again when the owner resumes it."""
 

@@ -127,6 +127,12 @@ SINGLE_USE = """[{"type": "https://pdpp.dev/data-access", "access_mode": "single
     "streams": [{"name": "messages"}]}]"""
 
 
+def test_the_consent_page_says_how_long_a_single_use_lasts(asking: Asking) -> None:
+    page = asking.ask(authorization_details=SINGLE_USE).content.decode()
+
+    assert "for ten minutes from its first answer" in page
+
+
 def test_access_for_a_single_use_cannot_be_refreshed(asking: Asking) -> None:
     tokens = asking.tokens(authorization_details=SINGLE_USE)
 

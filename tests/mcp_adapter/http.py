@@ -42,7 +42,7 @@ def authenticate(bearer: str | None) -> object:
     if bearer == "pdpp_own_owner":
         raise Refused(403, {"type": "permission_error", "code": "permission_error",
                             "message": "Owner tokens are not accepted here."})  # fmt: skip
-    if bearer in {"revoked", "expired"}:
+    if bearer in {"revoked", "expired", "consumed"}:
         raise Refused(
             403, {"type": "permission_error", "code": f"grant_{bearer}", "message": "Over."}
         )

@@ -33,7 +33,7 @@ def test_a_bad_token_is_called_invalid() -> None:
     assert reply.headers["www-authenticate"] == f'{CHALLENGE}, error="invalid_token"'
 
 
-@pytest.mark.parametrize("ended", ["revoked", "expired"])
+@pytest.mark.parametrize("ended", ["revoked", "expired", "consumed"])
 def test_a_grant_that_has_ended_makes_a_host_sign_in_again(ended: str) -> None:
     reply = send(PING, token=ended)
 

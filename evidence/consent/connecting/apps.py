@@ -135,5 +135,5 @@ def _app(
 
 def _state(states: Iterable[State]) -> State:
     """The liveliest of them."""
-    order = (State.ACTIVE, State.PAUSED, State.EXPIRED, State.REVOKED)
+    order = (State.ACTIVE, State.PAUSED, State.CONSUMED, State.EXPIRED, State.REVOKED)
     return min(states, key=order.index, default=State.REVOKED)

@@ -1,0 +1,157 @@
+"""A single-use grant is read for ten minutes from its first disclosing answer."""
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.db import DatabaseError, connection, transaction
+from django.utils import timezone
+
+from evidence.access import single_use
+from evidence.access.held import grants_with_state, state_of, tokens_with_state
+from evidence.access.issuing import GrantRequest
+from evidence.access.narrowing import narrow
+from evidence.access.resolving import StreamRequest
+from evidence.models.grants import Grant
+from evidence.models.ledger import Disclosure
+from tests.admin.browser import Browser
+from tests.world import BANK, World
+
+LIST = "/v1/streams/transactions/records"
+
+
+@pytest.fixture
+def once(world: World) -> World:
+    return granted(world)
+
+
+def granted(world: World) -> World:
+    """Otto may read the bank once."""
+    asked = GrantRequest(
+        connection_ids=[BANK],
+        streams=[StreamRequest(name="transactions")],
+        access_mode="single_use",
+    )
+    world.grant("otto", asked)
+    return world
+
+
+def close_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(single_use, "WINDOW", timedelta(0))
+
+
+def grant_of(world: World) -> Grant:
+    return Grant.unscoped.get(pk=world.grants["otto"][0].pk)
+
+
+def test_the_first_answer_that_discloses_something_opens_ten_minutes(once: World) -> None:
+    assert once.get("/v1/schema", "otto").status == 200
+    assert once.get("/v1/search", "otto", q="nowhere").ids == []
+    assert once.get(f"{LIST}/missing", "otto").status == 404
+    assert grant_of(once).readable_until is None
+
+    assert [once.get(LIST, "otto").status for _ in range(5)] == [200] * 5
+
+    until = grant_of(once).readable_until
+    assert until is not None
+    left = until - timezone.now()
+    assert timedelta(minutes=9) < left <= timedelta(minutes=10)
+
+
+def test_a_closed_grant_answers_nothing_more(once: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    close_at_once(monkeypatch)
+    assert once.get(LIST, "otto").status == 200
+
+    refused = once.get("/v1/schema", "otto")
+
+    assert (refused.status, refused.error["code"]) == (403, "grant_consumed")
+    assert "single use" in refused.error["message"]
+    assert Disclosure.unscoped.filter(chain=grant_of(once).pk).count() == 1
+    [state] = [
+        state_of(each) for each in grants_with_state(timezone.now()) if each.pk == grant_of(once).pk
+    ]
+    tokens = tokens_with_state(timezone.now()).filter(package=once.packages["otto"])
+    assert {state, *map(state_of, tokens)} == {"consumed"}
+
+
+def test_an_answer_on_its_way_when_the_grant_closes_is_not_given(
+    committed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once = granted(committed)
+
+    def close(*args: object, **more: object) -> None:
+        past = timezone.now() - timedelta(seconds=1)
+        Grant.unscoped.filter(pk=grant_of(once).pk).update(readable_until=past)
+
+    monkeypatch.setattr("evidence.api.base.refuse_used_up", close)
+
+    refused = once.get(LIST, "otto")
+
+    assert (refused.status, refused.error["code"]) == (403, "grant_consumed")
+    assert not Disclosure.unscoped.filter(chain=grant_of(once).pk).exists()
+
+
+def test_other_grants_of_the_package_go_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    close_at_once(monkeypatch)
+    bank = GrantRequest(
+        connection_ids=[BANK],
+        streams=[StreamRequest(name="transactions")],
+        access_mode="single_use",
+    )
+    mail = GrantRequest(connection_ids=["cin_personal"], streams=[StreamRequest(name="messages")])
+    world.grant("otto", bank, mail)
+    assert world.get(LIST, "otto").status == 200
+
+    assert world.get(LIST, "otto").status == 404
+    assert world.get("/v1/streams/messages/records", "otto").status == 200
+
+
+def test_a_successor_closes_when_the_first_would_have(
+    once: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    once.get(LIST, "otto")
+    grant = grant_of(once)
+    wanted = StreamRequest(name="transactions", fields=("id", "date"))
+
+    successor = narrow(
+        grant.pk, [wanted], connection_ids=[BANK], expires_at=None, now=timezone.now()
+    )
+
+    assert successor.readable_until == grant.readable_until
+
+
+def test_the_end_is_set_once(once: World) -> None:
+    once.get(LIST, "otto")
+    rows = Grant.unscoped.filter(pk=grant_of(once).pk)
+    for later in (None, timezone.now() + timedelta(days=1)):
+        with pytest.raises(DatabaseError, match="cannot change"), transaction.atomic():
+            rows.update(readable_until=later)
+
+
+def test_two_first_answers_at_once_open_one_window(committed: World) -> None:
+    world = granted(committed)
+
+    def ask(_: int) -> Any:
+        try:
+            return world.get(LIST, "otto").status
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(8))) == [200] * 8
+    assert grant_of(world).readable_until is not None
+
+
+def test_the_owners_pages_say_that_it_was_used(
+    once: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alice = Browser().sign_in(User.objects.create_superuser("alice"))
+    grant_page = f"/admin/evidence/grant/{grant_of(once).pk}/change/"
+    assert "once: for ten minutes from its first answer" in alice.open(grant_page).text
+    close_at_once(monkeypatch)
+    once.get(LIST, "otto")
+
+    for page in ("/connected", grant_page):
+        assert "Used once, closed" in alice.open(page).text
