@@ -58,8 +58,8 @@ class RequestedAccess:
 class Asked:
     """One question to the owner.
 
-    Without ``details`` the owner picks the sources. ``redirect_host`` is where the answer goes, None
-    where it goes to a device. ``claims`` are further words of the client by their metadata name, to be
+    Without ``details`` the owner picks the sources. ``redirect_host`` is where the answer goes: a host with
+    its port, or an app's own scheme (``cursor:``); None where it goes to a device. ``claims`` are further words of the client by their metadata name, to be
     shown as its own and never as ours. The question cannot be answered after ``expires_at``.
     """
 

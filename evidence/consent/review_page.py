@@ -3,6 +3,7 @@ hidden, and the answer."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -24,6 +25,8 @@ WORKS = {
     EVENTS: "As an AI agent that is told of changes and reads nothing, over MCP",
 }
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+APART = "This server cannot tell programs on this computer apart."
+START = "Go on only if you have just started to connect it yourself."
 CLAIMS: Mapping[str, str] = {
     "client_uri": "Its address",
     "policy_uri": "Its privacy policy",
@@ -69,7 +72,8 @@ def review_page(request: HttpRequest, shown: Review) -> HttpResponse:
         "client": asked.client,
         "name": line(asked.client.name) or asked.client.client_id,
         "identity": identity(asked),
-        "answers_to": answers_to(asked.redirect_host),
+        "is_known": is_verified(asked) or asked.client.registered_by == "owner",
+        "answers_to": answers_to(asked),
         "works": WORKS[asked.resource],
         "claims": [*_claims(asked)],
         "rows": source_rows(shown.choice.sources, found),
@@ -97,26 +101,43 @@ def source_rows(sources: Sequence[SourceChoice], found: Previews) -> list[Source
     ]
 
 
+def is_verified(asked: Asked) -> bool:
+    """Return whether the answer can only reach the client that its own https document describes.
+
+    Any local program can answer on loopback, claim a scheme or ask as a device, so none is verified.
+    """
+    return asked.client.verified and asked.redirect_host is not None and not _is_local(asked)
+
+
 def identity(asked: Asked) -> str:
-    """What this server itself knows of who asks."""
-    if asked.client.verified:
+    """Return what this server itself knows of the client."""
+    if is_verified(asked):
         return f"Verified: {asked.client.host} says that this program is its own."
     if asked.client.registered_by == "owner":
         return "You registered this program yourself."
-    return (
-        "Not verified: any program can call itself this. Go on only if you have just started to "
-        "connect it yourself."
-    )
+    if asked.client.verified:
+        return f"Not verified: {asked.client.host} describes this app. {_anyone(asked)} {START}"
+    return f"Not verified: any program can call itself this. {START}"
 
 
-def answers_to(redirect_host: str | None) -> str:
-    if redirect_host is None:
+def _anyone(asked: Asked) -> str:
+    if asked.redirect_host is None:
+        return "Any device can ask in its name."
+    return "Any program on this computer can use its name."
+
+
+def _is_local(asked: Asked) -> bool:
+    host = asked.redirect_host or ""
+    return host.endswith(":") or urlsplit(f"//{host}").hostname in LOOPBACK
+
+
+def answers_to(asked: Asked) -> str:
+    host = asked.redirect_host
+    if host is None:
         return "the device or terminal that asked"
-    if redirect_host in LOOPBACK:
-        return "a program on the computer you are using now"
-    if redirect_host.endswith(":"):
-        return f"an app on this device that opens “{redirect_host}” links"
-    return redirect_host
+    if host.endswith(":"):
+        return f"an app on this device that opens “{host}” links. {APART}"
+    return f"{host}, a program on this computer. {APART}" if _is_local(asked) else host
 
 
 def _claims(asked: Asked) -> Iterator[tuple[str, str]]:

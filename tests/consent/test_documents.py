@@ -14,6 +14,7 @@ from pytest_django import Settings
 
 from evidence.consent.authorizing import documents
 from evidence.models.registrations import Registration
+from tests.admin.browser import Page
 from tests.consent.client import Asking, told
 
 CLIENT = "https://claude.ai/oauth/claude-code-client-metadata"
@@ -59,6 +60,48 @@ def test_a_client_is_known_by_its_own_document(asking: Asking, serve: Serve) -> 
     assert fetched == [CLIENT]
     row = Registration.unscoped.get(client_id=CLIENT)
     assert (row.source, row.name, row.auth_method) == ("metadata_document", "Claude Code", "none")
+
+
+@pytest.mark.parametrize(
+    ("redirect_uri", "shown"),
+    [
+        ("http://localhost:33418/callback", "localhost:33418, a program on this computer"),
+        ("http://127.0.0.1/callback", "127.0.0.1:80, a program on this computer"),
+        ("http://[::1]:5000/callback", "[::1]:5000, a program on this computer"),
+        ("x-claude://callback", "an app on this device that opens “x-claude:” links"),
+    ],
+)
+def test_an_answer_to_a_local_program_is_never_called_verified(
+    asking: Asking, serve: Serve, redirect_uri: str, shown: str
+) -> None:
+    serve(DOCUMENT | {"redirect_uris": [redirect_uri]})
+    asking.client_id = CLIENT
+
+    page = Page("/oauth/authorize", asking.ask(redirect_uri=redirect_uri))
+
+    assert "Verified:" not in page.text
+    assert "Not verified: claude.ai describes this app" in page.text
+    assert "This server cannot tell programs on this computer apart." in page.text
+    assert f"Your answer goes to {shown}" in page.text
+
+
+def test_an_answer_to_the_clients_own_host_is_verified(asking: Asking, serve: Serve) -> None:
+    uri = "https://claude.ai:8443/callback"
+    serve(DOCUMENT | {"redirect_uris": [uri]})
+    asking.client_id = CLIENT
+
+    page = Page("/oauth/authorize", asking.ask(redirect_uri=uri))
+
+    assert "Verified: claude.ai says that this program is its own." in page.text
+    assert "Your answer goes to claude.ai:8443" in page.text
+
+
+def test_a_document_with_a_wildcard_in_a_host_is_refused(asking: Asking, serve: Serve) -> None:
+    serve(DOCUMENT | {"redirect_uris": ["https://*.claude.ai/callback"]})
+    asking.client_id = CLIENT
+
+    assert asking.ask(redirect_uri="https://x.claude.ai/callback").status_code == 400
+    assert not Registration.unscoped.filter(client_id=CLIENT).exists()
 
 
 def test_nothing_is_fetched_until_the_owner_has_signed_in(asking: Asking, serve: Serve) -> None:

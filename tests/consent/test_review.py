@@ -1,5 +1,6 @@
 """The consent page without scripts: what it shows, what it takes for an answer, and what it gives."""
 
+import dataclasses
 import datetime as dt
 from collections.abc import Iterator
 from unittest.mock import patch
@@ -417,22 +418,29 @@ def test_access_ends_no_later_than_was_asked(alice: Browser) -> None:
     assert "never is not one of the available choices" in refused.text
 
 
+DOCUMENTED = {"verified": True, "host": "claude.example"}
+
+
 @pytest.mark.parametrize(
-    ("known", "says"),
+    ("known", "redirect_host", "says"),
     [
-        ({"verified": True, "host": "claude.example"}, "Verified: claude.example says"),
-        ({}, "Not verified: any program can call itself this."),
-        ({"registered_by": "owner"}, "You registered this program yourself."),
+        (DOCUMENTED, "claude.example", "Verified: claude.example says"),
+        (DOCUMENTED, "localhost:33418", "Not verified: claude.example describes this app"),
+        (DOCUMENTED, "x-claude:", "Not verified: claude.example describes this app"),
+        (DOCUMENTED, None, "Not verified: claude.example describes this app"),
+        ({}, "claude.example", "Not verified: any program can call itself this."),
+        ({"registered_by": "owner"}, "claude.example", "You registered this program yourself."),
     ],
 )
 def test_who_asks_is_said_for_what_it_is(
-    alice: Browser, known: dict[str, object], says: str
+    alice: Browser, known: dict[str, object], redirect_host: str | None, says: str
 ) -> None:
     fields = {
         "client_id": "cli_x", "name": "Bank\u202egro.elpmaxe", "uri": None, "host": None,
         "verified": False, "registered_by": "dynamic",
     } | known  # fmt: skip
-    with asking(plain(AskingClient(**fields))):  # type: ignore[arg-type]
+    asked = plain(AskingClient(**fields))  # type: ignore[arg-type]
+    with asking(dataclasses.replace(asked, redirect_host=redirect_host)):
         page = alice.open(ASK)
 
     assert says in page.text

@@ -57,7 +57,7 @@ def _redirect_uris(said: Mapping[str, Any]) -> list[str]:
         if not isinstance(uri, str) or len(uri) > LONGEST_URI or not may_be_registered(uri):
             raise NotAcceptedError(
                 "A redirect URI is https, http on the loopback interface, or of a scheme of the"
-                " client's own, without a fragment.",
+                " client's own, without a fragment and without a wildcard in its host.",
                 error="invalid_redirect_uri",
             )
     return uris

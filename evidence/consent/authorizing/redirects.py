@@ -34,10 +34,12 @@ def is_plain(uri: str) -> bool:
 
 
 def may_be_registered(uri: str) -> bool:
-    """https, http on the program's own machine, or a scheme of the program's own."""
+    """https, http on the program's own machine, or a scheme of the program's own. No wildcards."""
     if not is_plain(uri):
         return False
     parts = urlsplit(uri)
+    if set(parts.netloc) & set("*%"):
+        return False
     match parts.scheme:
         case "https":
             return bool(parts.hostname)
@@ -48,11 +50,17 @@ def may_be_registered(uri: str) -> bool:
 
 
 def host_of(uri: str) -> str:
-    """Where the answer goes, for a person to read: the host, or the scheme of a program."""
+    """Return where the answer goes, for the consent page.
+
+    The host and port of a loopback or https address (443 is left out), or the scheme of an app.
+    """
     parts = urlsplit(uri)
-    if parts.scheme in ("http", "https"):
-        return parts.hostname or ""
-    return f"{parts.scheme}:"
+    if parts.scheme not in ("http", "https"):
+        return f"{parts.scheme}:"
+    host = parts.hostname or ""
+    name = f"[{host}]" if ":" in host else host
+    port = parts.port or (80 if parts.scheme == "http" else 443)
+    return name if (parts.scheme, port) == ("https", 443) else f"{name}:{port}"
 
 
 def origin_of(uri: str) -> str:
