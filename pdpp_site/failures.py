@@ -36,30 +36,33 @@ class Forbidden(Refusal):
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _told(request, InvalidRequest(message="The request cannot be read."))
+    return refused(request, InvalidRequest(message="The request cannot be read."))
 
 
 def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
-    return _told(request, Forged())
+    return refused(request, Forged())
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _told(request, Forbidden())
+    return refused(request, Forbidden())
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return _told(request, NotFound(message="There is nothing at this address."))
+    return refused(request, NotFound(message="There is nothing at this address."))
 
 
 def failed(request: HttpRequest) -> HttpResponse:
     """Django asks for this in the middle of the exception."""
     error = sys.exception()
     if isinstance(error, OperationalError | InterfaceError):
-        return _told(request, ServiceUnavailable(message="The database does not answer just now."))
-    return _told(request, errors.InternalError())
+        return refused(
+            request, ServiceUnavailable(message="The database does not answer just now.")
+        )
+    return refused(request, errors.InternalError())
 
 
-def _told(request: HttpRequest, refusal: Refusal) -> HttpResponse:
+def refused(request: HttpRequest, refusal: Refusal) -> HttpResponse:
+    """Return the refusal as an error of the API, or as a page where a browser asks."""
     request_id = f"req_{secrets.token_hex(10)}"
     status = errors.STATUS[refusal.code]
     if request.get_preferred_type(["application/json", "text/html"]) == "text/html":

@@ -93,6 +93,8 @@ class FieldWindow:
 def read(visible: VisibleRecords, record_key: str, request: WindowRequest) -> FieldWindow:
     """The window, in one query; raises the typed refusals of contract 3.6."""
     field = _declared(visible, request.field)
+    if "\x00" in record_key:  # which PostgreSQL refuses
+        raise NotFound(next_step="Search, or list the stream, to find ids.")
     whole = request.q is not None or request.expected is not None
     found = _found(visible, record_key, field, request, whole=whole)
     match = None

@@ -19,7 +19,7 @@ from evidence.consent.authorizing import details
 from evidence.consent.authorizing.clients import asking
 from evidence.consent.authorizing.redirects import host_of
 from evidence.consent.authorizing.resources import the_one
-from evidence.consent.authorizing.server import core
+from evidence.consent.authorizing.server import core, known_parameters
 
 if TYPE_CHECKING:
     from evidence.models.authorizations import PendingRequest
@@ -77,7 +77,7 @@ def read(query: str, *, now: datetime) -> Question:
     Raises ``UnanswerableError`` and ``RefusedError``.
     """
     parameters, pushed = _expanded(parse_qsl(query, keep_blank_values=True), now)
-    plain = urlencode(parameters)
+    plain = urlencode(known_parameters(parameters))
     try:
         scopes, found = core().server.validate_authorization_request(
             f"{settings.PDPP_PUBLIC_URL}/oauth/authorize?{plain}"

@@ -8,8 +8,7 @@ from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.models import User
 from django.contrib.auth.views import RedirectURLMixin, redirect_to_login
 from django.core.exceptions import ValidationError
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
-from django.shortcuts import redirect
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.urls import reverse, reverse_lazy
 from django.utils import timezone
 from django.utils.decorators import method_decorator
@@ -104,7 +103,7 @@ class SecondStep(RedirectURLMixin, FormView[CodeForm]):
         if not is_owners_account(request.user):
             return redirect_to_login(self.get_success_url())
         if is_owner(request.user):
-            return redirect(self.get_success_url())
+            return HttpResponseRedirect(self.get_success_url())
         return super().dispatch(request, *args, **kwargs)
 
     @override
@@ -115,7 +114,7 @@ class SecondStep(RedirectURLMixin, FormView[CodeForm]):
     def form_valid(self, form: CodeForm) -> HttpResponse:
         assert form.device is not None  # noqa: S101 - else the form had not been valid
         passed(self.request, form.device)
-        response = redirect(self.get_success_url())
+        response = HttpResponseRedirect(self.get_success_url())
         known_browsers.remember(response, self.request.user.get_username())
         return response
 

@@ -1,6 +1,6 @@
 """The protocol endpoints, with the three grant types that exist here and none of the others."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlencode
@@ -22,6 +22,17 @@ from evidence.consent.authorizing.validator import Validator
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 GRANTS = frozenset({"authorization_code", "refresh_token", DEVICE_GRANT})
+
+
+PARAMETERS = frozenset(
+    {
+        "client_id", "client_secret", "code", "code_challenge", "code_challenge_method",
+        "code_verifier", "device_code", "grant_type", "redirect_uri", "refresh_token", "resource",
+        "response_mode", "response_type", "scope", "state", "token", "token_type_hint",
+    }
+)  # fmt: skip
+"""What the library may see. It reads its own state (``client``, ``user``, ``scopes``, …) from
+parameters of these names too, so everything else is left out, as RFC 6749 says of unknown ones."""
 
 
 class CodeGrant(AuthorizationCodeGrant):
@@ -58,10 +69,19 @@ class Server(AuthorizationEndpoint, TokenEndpoint, RevocationEndpoint):
 class Core(OAuthLibCore):
     """The library's bridge from Django's requests to ``Server``."""
 
+    def extract_body(self, request: HttpRequest) -> list[tuple[str, str]]:
+        return known_parameters(super().extract_body(request))
+
     def request_of(self, request: HttpRequest, sent: Mapping[str, str]) -> Any:
         """A request as the validator takes it, of parameters that need not have come as a form."""
         headers = self.extract_headers(request)
-        return Request(request.path, str(request.method), urlencode(sent), headers)
+        body = urlencode(known_parameters(sent.items()))
+        return Request(request.path, str(request.method), body, headers)
+
+
+def known_parameters(sent: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the parameters that the library may see."""
+    return [(name, value) for name, value in sent if name in PARAMETERS]
 
 
 @lru_cache(maxsize=1)
