@@ -16,6 +16,12 @@ from uuid import UUID
 from evidence.access.scope import Scope
 from evidence.access.secrets import keys_for
 
+RECORD_DIGESTS = b"record digests"
+"""Separates pseudonyms from record digests in the hash, so that neither can pass for the other."""
+
+Key = tuple[str, str, str]
+"""connection_id, stream and record_key."""
+
 GENESIS = bytes(32)
 """What the first entry of a chain follows."""
 
@@ -57,6 +63,7 @@ class Entry:
     record_count: int
     size_bytes: int
     pseudonyms: tuple[UUID, ...]
+    record_digests: tuple[bytes, ...] | None
 
     def digest(self, previous: bytes) -> bytes:
         """SHA-256 over ``previous`` and everything above."""
@@ -79,6 +86,30 @@ class Entry:
         yield str(self.record_count).encode()
         yield str(self.size_bytes).encode()
         yield from (each.bytes for each in self.pseudonyms)
+        if self.record_digests is not None:
+            yield RECORD_DIGESTS
+            yield from self.record_digests
+
+
+class RecordName(NamedTuple):
+    """What an entry has of a record. Random pseudonyms sort, so their order tells nothing."""
+
+    pseudonym: UUID
+    digest: bytes
+
+    @classmethod
+    def of(cls, key: Key, pseudonym: UUID, nonce: UUID) -> "RecordName":
+        return cls(pseudonym, record_digest(nonce, key))
+
+
+def record_digest(nonce: UUID, key: Key) -> bytes:
+    """Commit to one record: HMAC-SHA256 with the pseudonym's nonce as its key.
+
+    The nonce is random and deleted with the record, so even the server's own keys cannot confirm a
+    guess afterwards. No installation key takes part: rows must verify after keys were rotated.
+    """
+    told = b"".join(b"%d:%s" % (len(part), part) for part in map(str.encode, key))
+    return hmac.digest(nonce.bytes, told, "sha256")
 
 
 def seal(head: Head) -> bytes:

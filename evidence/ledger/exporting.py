@@ -22,7 +22,11 @@ def lines(owner_id: str) -> Iterator[Json]:
         "earlier_public_keys": earlier,
         "hash": "sha256 of each part as <length>:<bytes> - previous, chain, seq, at in microseconds"
         " since 1970, client_id, token_id, request_id, route, covered, record_count, size_bytes,"
-        " then each pseudonym as 16 bytes; numbers as decimal text",
+        " then each pseudonym as 16 bytes; where record_digests is not null, then the text"
+        " 'record digests' and each of them as 32 bytes; numbers as decimal text",
+        "record_digests": "one for each pseudonym: HMAC-SHA256 of connection_id, stream and"
+        " record_key, each as <length>:<bytes>, under the nonce that the server keeps until the"
+        " record is erased",
     }
     for chain in Chain.unscoped.filter(owner_id=owner_id).order_by("chain"):
         rows = Disclosure.unscoped.filter(chain=chain.chain, seq__lte=chain.seq).order_by("seq")
@@ -40,6 +44,7 @@ def lines(owner_id: str) -> Iterator[Json]:
 
 
 def _row(row: Disclosure) -> Json:
+    digests = row.record_digests
     return {
         "object": "disclosure",
         "chain": row.chain,
@@ -53,6 +58,7 @@ def _row(row: Disclosure) -> Json:
         "record_count": row.record_count,
         "size_bytes": row.size_bytes,
         "pseudonyms": [str(each) for each in row.pseudonyms],
+        "record_digests": None if digests is None else [bytes(each).hex() for each in digests],
         "previous": bytes(row.previous).hex(),
         "digest": bytes(row.digest).hex(),
     }

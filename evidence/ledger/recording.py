@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
-from uuid import UUID
 
 import orjson
 from django.conf import settings
@@ -23,12 +22,20 @@ from evidence.access.scope import Scope
 from evidence.access.single_use import use_once
 from evidence.access.statements import Fragment, fetched_by_one_plan, time_limited
 from evidence.access.still_there import GONE, SHARED
-from evidence.ledger.entries import GENESIS, Entry, Head, Shown, by_chain, seal
+from evidence.ledger.entries import (
+    GENESIS,
+    Entry,
+    Head,
+    Key,
+    RecordName,
+    Shown,
+    by_chain,
+    seal,
+)
 from evidence.ledger.tripwire import first_slack, look_into
 
 ROWS = Metric("pdpp_ledger_rows", "Rows of the ledger that were written")
 
-Key = tuple[str, str, str]
 R = TypeVar("R")
 ATTEMPTS = 3
 
@@ -54,28 +61,28 @@ new AS (
     SELECT connection_id, stream, record_key, gen_random_uuid() FROM unnamed
     WHERE (SELECT count(*) FROM shared) > 0
     ORDER BY 1, 2, 3 ON CONFLICT DO NOTHING
-    RETURNING connection_id, stream, record_key, pseudonym
+    RETURNING connection_id, stream, record_key, pseudonym, nonce
 ),
 held AS (
     INSERT INTO evidence_chain (chain, owner_id, seq, digest, seal)
     SELECT c, %s, 0, %s, '' FROM unnest(%s::text[]) AS n(c), durable ORDER BY c
     ON CONFLICT (chain) DO UPDATE SET seq = evidence_chain.seq RETURNING chain, seq, digest
 )
-SELECT connection_id, stream, record_key, pseudonym, true, NULL::bigint, NULL::bytea FROM known
-UNION ALL SELECT connection_id, stream, record_key, pseudonym, false, NULL, NULL FROM new
-UNION ALL SELECT chain, NULL, NULL, NULL, NULL, seq, digest FROM held
+SELECT connection_id, stream, record_key, pseudonym, nonce, true, NULL::bigint, NULL::bytea FROM known
+UNION ALL SELECT connection_id, stream, record_key, pseudonym, nonce, false, NULL, NULL FROM new
+UNION ALL SELECT chain, NULL, NULL, NULL, NULL, NULL, seq, digest FROM held
 """  # noqa: S608 - of constants
 # Somebody else named the same record at the same moment.
 NAMES = """
-SELECT p.connection_id, p.stream, p.record_key, p.pseudonym
+SELECT p.connection_id, p.stream, p.record_key, p.pseudonym, p.nonce
 FROM unnest(%s::text[], %s::text[], %s::text[]) AS s(connection_id, stream, record_key)
 JOIN evidence_pseudonym p USING (connection_id, stream, record_key)
 """
 COLUMNS = (
     "chain, seq, at, client_id, token_id, request_id, route, covered, record_count, size_bytes,"
-    " pseudonyms, previous, digest"
+    " pseudonyms, record_digests, previous, digest"
 )
-ROW = "(" + ", ".join(["%s"] * 10) + ", %s::uuid[], %s, %s)"
+ROW = "(" + ", ".join(["%s"] * 10) + ", %s::uuid[], %s::bytea[], %s, %s)"
 ADD = """
 WITH added AS (INSERT INTO evidence_disclosure ({columns}) VALUES {rows}),
 moved AS (
@@ -102,7 +109,7 @@ class ErasedMeanwhileError(OperationalError):
 class Taken(NamedTuple):
     """What the records are called, those of them that had no name before, and the chains' ends."""
 
-    names: Mapping[Key, UUID]
+    names: Mapping[Key, RecordName]
     unnamed: Sequence[Key]
     heads: Sequence[Head]
 
@@ -162,13 +169,14 @@ def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
                 request_id=answer.request_id,
                 route=answer.route,
                 covered=_covered(chains[head.chain]),
-                record_count=len(pseudonyms),
+                record_count=len(names),
                 size_bytes=sizes[head.chain],
-                pseudonyms=pseudonyms,
+                pseudonyms=tuple(name.pseudonym for name in names),
+                record_digests=tuple(name.digest for name in names),
             ),
         )
         for head in taken.heads
-        for pseudonyms in [_named(chains[head.chain], taken.names)]
+        for names in [_named(chains[head.chain], taken.names)]
     ]
     used_up = _add(entries, _by_stream(scope, chains), unnamed=taken.unnamed)
     look_into(scope, used_up, now=now)
@@ -178,23 +186,23 @@ def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
 
 
 def _take_hold(keys: Sequence[Key], chains: Sequence[str], *, owner_id: str) -> Taken:
-    names: dict[Key, UUID] = {}
+    names: dict[Key, RecordName] = {}
     known: set[Key] = set()
     heads: list[Head] = []
     columns = _columns(keys)
     values = (*columns, owner_id, GENESIS, list(chains))
-    for one, stream, key, pseudonym, was_known, seq, digest in fetched_by_one_plan(
+    for one, stream, key, pseudonym, nonce, was_known, seq, digest in fetched_by_one_plan(
         Fragment(TAKE_HOLD, values)
     ):
         if pseudonym is None:
             heads.append(Head(one, seq, bytes(digest)))
             continue
-        names[one, stream, key] = pseudonym
+        names[one, stream, key] = RecordName.of((one, stream, key), pseudonym, nonce)
         if was_known:
             known.add((one, stream, key))
     if len(names) < len(keys):
         found = fetched_by_one_plan(Fragment(NAMES, tuple(columns)))
-        names |= {(one, stream, key): name for one, stream, key, name in found}
+        names |= {row[:3]: RecordName.of(row[:3], *row[3:]) for row in found}
     return Taken(names, [key for key in keys if key not in known], heads)
 
 
@@ -213,7 +221,7 @@ def _add(
         values += [
             entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
             entry.route, entry.covered, entry.record_count, entry.size_bytes,
-            list(entry.pseudonyms), previous, digest,
+            list(entry.pseudonyms), list(entry.record_digests or ()), previous, digest,
         ]  # fmt: skip
     statement = ADD.format(columns=COLUMNS, rows=", ".join([ROW] * len(ends)))
     values += [
@@ -264,9 +272,8 @@ def _amount(shown: Iterable[Shown], size_bytes: int) -> Amount:
     return Amount(len(_keys(shown)), size_bytes)
 
 
-def _named(shown: Iterable[Shown], names: Mapping[Key, UUID]) -> tuple[UUID, ...]:
-    """Random names have no order of their own to give away."""
-    return tuple(sorted({names[key] for key in _keys(shown)}))
+def _named(shown: Iterable[Shown], names: Mapping[Key, RecordName]) -> list[RecordName]:
+    return sorted(names[key] for key in _keys(shown))
 
 
 def _covered(shown: Iterable[Shown]) -> str:

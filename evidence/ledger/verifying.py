@@ -1,16 +1,22 @@
-"""Proving that the ledger is whole: every row, every end and every checkpoint."""
+"""Proving that the ledger is whole: every row, link to a record, chain end and checkpoint."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 
 from django.db.models import F, Min, OuterRef, Subquery
 from django.db.models.functions import Coalesce
+from django.utils import timezone
 
 from evidence.ledger.checkpoints import heads_in, is_signed
 from evidence.ledger.entries import GENESIS, Entry, Head, is_sealed
+from evidence.ledger.pseudonym_links import LinkCheck, unused_pseudonyms
 from evidence.models.ledger import Chain, Checkpoint, Disclosure
 
 AT_ONCE = 2_000
+
+UNSIGNED_FOR = timedelta(hours=1)
+"""Background work signs the ledger when it starts, and then after each hour."""
 
 Wanted = dict[int, set[bytes]]
 """Number -> hashes; more than one where signatures contradict each other."""
@@ -27,12 +33,18 @@ class Fault:
 
 @dataclass(slots=True)
 class Verdict:
-    """``faults`` is empty where everything holds."""
+    """``faults`` is empty where everything holds.
+
+    ``warnings`` names rows that nobody has signed and that an idle or stopped server explains.
+    ``rows_without_digests`` counts rows of earlier releases, whose pseudonyms cannot be checked.
+    """
 
     chains: int = 0
     rows: int = 0
+    rows_without_digests: int = 0
     checkpoints: int = 0
     faults: list[Fault] = field(default_factory=list)
+    warnings: list[Fault] = field(default_factory=list)
 
 
 def entry_of(row: Disclosure) -> Entry:
@@ -48,25 +60,70 @@ def entry_of(row: Disclosure) -> Entry:
         record_count=row.record_count,
         size_bytes=row.size_bytes,
         pseudonyms=tuple(row.pseudonyms),
+        record_digests=None
+        if row.record_digests is None
+        else tuple(map(bytes, row.record_digests)),
     )
+
+
+@dataclass(slots=True)
+class UnsignedRows:
+    """Rows that no checkpoint covers and that are older than UNSIGNED_FOR, of all chains.
+
+    A server signs when it starts and then every hour. Rows more than an hour apart, each an hour
+    old, show that it ran and did not sign: a fault. Otherwise it was stopped: a warning.
+    """
+
+    older_than: datetime
+    chains: dict[str, list[int]] = field(default_factory=dict)
+    times: list[datetime] = field(default_factory=list)
+
+    def add(self, row: Disclosure) -> None:
+        if row.at >= self.older_than:
+            return
+        numbers = self.chains.setdefault(row.chain, [row.seq, row.seq])
+        numbers[1] = row.seq
+        self.times = [min([*self.times, row.at]), max([*self.times, row.at])]
+
+    def report(self, verdict: Verdict) -> None:
+        if not self.chains:
+            return
+        since, until = self.times
+        if until - since > UNSIGNED_FOR:
+            verdict.faults += self._told(
+                ", though the server ran on: checkpoints were deleted, or background work fails."
+            )
+        else:
+            verdict.warnings += self._told(
+                ". Start the server, which signs every hour, or run manage.py ledger checkpoint."
+            )
+
+    def _told(self, then: str) -> Iterator[Fault]:
+        for chain, (first, last) in self.chains.items():
+            rows = f"Rows {first} to {last} are older than an hour, and no checkpoint covers them"
+            yield Fault(chain, first, f"{rows}{then}")
 
 
 def verify(owner_id: str) -> Verdict:
     """Reads the whole ledger of an owner once, in constant memory. Rows that are added meanwhile
     are beyond the ends that were read first, and are left for the next time."""
-    verdict = Verdict()
+    verdict, unsigned = Verdict(), UnsignedRows(timezone.now() - UNSIGNED_FOR)
     wanted = _wanted(
         owner_id, verdict
     )  # first: what is signed later may be of rows beyond the ends
     ends = {row.chain: row for row in Chain.unscoped.filter(owner_id=owner_id)}
     for chain, end in sorted(ends.items()):
         verdict.chains += 1
-        verdict.faults += _chain_faults(end, wanted.pop(chain, {}), verdict)
+        verdict.faults += _chain_faults(end, wanted.pop(chain, {}), verdict, unsigned)
     for chain, digests in sorted(wanted.items()):
         verdict.faults.append(
             Fault(chain, max(digests), "A checkpoint names this chain, and it is gone.")
         )
     verdict.faults += _beyond_the_ends()
+    if unused := unused_pseudonyms():
+        message = f"{unused} pseudonyms of records are in no row: they were changed or added."
+        verdict.faults.append(Fault("", None, message))
+    unsigned.report(verdict)
     return verdict
 
 
@@ -95,26 +152,34 @@ def _wanted(owner_id: str, verdict: Verdict) -> dict[str, Wanted]:
     return wanted
 
 
-def _chain_faults(end: Chain, wanted: Wanted, verdict: Verdict) -> Iterator[Fault]:
+def _chain_faults(
+    end: Chain, wanted: Wanted, verdict: Verdict, unsigned: UnsignedRows
+) -> Iterator[Fault]:
     """At most one fault of each kind: what follows a broken row says nothing more."""
-    previous, seq = GENESIS, 0
+    previous, seq, signed, links = GENESIS, 0, max(wanted, default=0), LinkCheck()
     rows = Disclosure.unscoped.filter(chain=end.chain, seq__lte=end.seq).order_by("seq")
     for row in rows.iterator(AT_ONCE):
         verdict.rows += 1
-        if row.seq != seq + 1:
-            yield Fault(end.chain, seq + 1, f"Rows {seq + 1} to {row.seq - 1} are missing.")
-            return
-        seq = row.seq
-        fault = _row_fault(row, previous, wanted)
+        fault = _row_fault(row, seq, previous, wanted)
         if fault is not None:
             yield fault
-            return
-        previous = bytes(row.digest)
-    yield from _end_faults(end, seq, previous, wanted)
+            break
+        seq, previous = row.seq, bytes(row.digest)
+        verdict.rows_without_digests += row.record_digests is None
+        links.add(row)
+        if seq > signed:
+            unsigned.add(row)
+    else:
+        yield from _end_faults(end, seq, previous, wanted)
+    if (changed := links.first_changed()) is not None:
+        message = "The pseudonym of a record leads to another record than the one disclosed."
+        yield Fault(end.chain, changed, message)
 
 
-def _row_fault(row: Disclosure, previous: bytes, wanted: Wanted) -> Fault | None:
+def _row_fault(row: Disclosure, seq: int, previous: bytes, wanted: Wanted) -> Fault | None:
     digest = bytes(row.digest)
+    if row.seq != seq + 1:
+        return Fault(row.chain, seq + 1, f"Rows {seq + 1} to {row.seq - 1} are missing.")
     if bytes(row.previous) != previous:
         return Fault(row.chain, row.seq, "It does not follow the row before it: the chain forks.")
     if entry_of(row).digest(previous) != digest:

@@ -1,11 +1,12 @@
 """What was disclosed to whom: rows that are added and never changed (design, section 8).
 
 A chain is one grant's, or the owner's own (``own:`` and the owner's id). Rows name records by
-random pseudonyms only; erasing a record takes away the one row that says whose pseudonym it was,
-and leaves the chains as they are.
+random pseudonyms and keyed digests only; erasing a record deletes the one row that has its
+pseudonym's record and the key of its digests, and leaves the chains as they are.
 """
 
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.functions import RandomUUID
 from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from typing_extensions import override
@@ -37,6 +38,8 @@ class Disclosure(models.Model):
 
     ``covered`` is JSON text: what was shown, ``[[connection_id, stream, [field, …]], …]``.
     ``size_bytes`` counts the answer as UTF-8 JSON, or the bytes of a blob that were sent.
+    ``record_digests`` has the digest of each record, in the order of ``pseudonyms``; null in rows
+    written before these digests existed.
     ``digest`` is SHA-256 over ``previous`` and every other column.
     """
 
@@ -52,6 +55,7 @@ class Disclosure(models.Model):
     record_count = models.IntegerField()
     size_bytes = models.BigIntegerField()
     pseudonyms = ArrayField(models.UUIDField())
+    record_digests = ArrayField(models.BinaryField(), null=True)
     previous = models.BinaryField()
     digest = models.BinaryField()
 
@@ -71,13 +75,18 @@ class Disclosure(models.Model):
 
 
 class Pseudonym(models.Model):
-    """The random name under which the ledger knows a record."""
+    """The random name under which the ledger knows a record.
+
+    ``nonce`` is the key of the record's digests in the ledger. It is stored here only, so that
+    nobody can test a guess against a digest after this row is deleted.
+    """
 
     pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
     connection_id = models.TextField(db_collation="C")
     stream = models.TextField(db_collation="C")
     record_key = models.TextField(db_collation="C")
     pseudonym = models.UUIDField()
+    nonce = models.UUIDField(db_default=RandomUUID())
 
     unscoped = models.Manager["Pseudonym"]()
 

@@ -29,6 +29,7 @@ from evidence.storing import loading
 from evidence.storing.blobs import put_blob
 from evidence.storing.dumping import Table, kept_tables
 from pdpp_site import migrating
+from tests.ledger.test_record_links import as_of_an_earlier_release
 from tests.storing import processes
 from tests.world import NOW, PERSONAL, World, mail
 
@@ -335,6 +336,7 @@ def test_a_drill_proves_an_older_backup_in_a_database_of_its_own_and_leaves_noth
 ) -> None:
     """Never migrated at first: to where the backup was, filled, then on to this version."""
     file, said, words = tmp_path / "older", StringIO(), "correct horse battery"
+    as_of_an_earlier_release()
     older = {each for each in migrating.applied() if each[0] != OLDER[0] or each <= OLDER}
     with monkeypatch.context() as then:
         then.setattr(making, "kept_tables", of_an_older_version)

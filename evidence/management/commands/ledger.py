@@ -54,7 +54,7 @@ class Command(BaseCommand):
 
     def _verify(self, owner_id: str, options: Mapping[str, Any]) -> None:
         verdict = verify(owner_id)
-        for fault in verdict.faults:
+        for fault in [*verdict.faults, *verdict.warnings]:
             self.stderr.write(_worded(fault))
         counted = (
             f"{verdict.rows} rows in {verdict.chains} chains, {verdict.checkpoints} checkpoints"
@@ -62,6 +62,11 @@ class Command(BaseCommand):
         if verdict.faults:
             raise CommandError(f"The ledger is not whole: {counted} read.")
         self.stdout.write(f"The ledger is whole: {counted}.")
+        if verdict.rows_without_digests:
+            self.stdout.write(
+                f"{verdict.rows_without_digests} rows were written by an earlier release: which"
+                " records they disclosed is stored, but cannot be proven."
+            )
 
     def _checkpoint(self, owner_id: str, options: Mapping[str, Any]) -> None:
         made = checkpoint(owner_id, now=timezone.now())

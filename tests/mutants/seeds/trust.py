@@ -3,6 +3,7 @@
 from tests.mutants.seeds.mutant import Mutant
 
 ACCESS = "evidence/access/"
+LINKS = "tests/ledger/test_record_links.py::"
 TRIPWIRE = "tests/ledger/test_tripwire.py::"
 REFUSED = "tests/api/test_refused_calls.py::"
 LIMITS = "tests/api/test_limits.py::"
@@ -49,6 +50,30 @@ SEEDS = (
     Mutant("what was erased after it was read is named in the ledger again",
         "evidence/ledger/recording.py", "    if (None, None) in found:\n", "    if False:\n",
         by="tests/operating/test_erasing_while_read.py"),
+    Mutant("the link of a pseudonym is not compared with the digests", "evidence/ledger/verifying.py",
+        "        links.add(row)\n", "",
+        by=LINKS + "test_a_changed_link_is_a_fault_of_the_row_that_disclosed_the_record"),
+    Mutant("the last batch of links is not compared", "evidence/ledger/pseudonym_links.py",
+        "        self._check()\n        return self._changed", "        return self._changed",
+        by=LINKS + "test_two_swapped_links_are_a_fault"),
+    Mutant("of two records under a pseudonym one is compared", "evidence/ledger/pseudonym_links.py",
+        "found.get(pseudonym, {digest}) != {digest}", "digest not in found.get(pseudonym, {digest})",
+        by=LINKS + "test_a_second_record_under_a_pseudonym_is_a_fault"),
+    Mutant("pseudonyms that no row names are ignored", "evidence/ledger/verifying.py",
+        "if unused := unused_pseudonyms():", "if unused := 0:",
+        by=LINKS + "test_a_pseudonym_that_no_row_names_is_a_fault"),
+    Mutant("the hash of a row leaves its record digests out", "evidence/ledger/entries.py",
+        "            yield from self.record_digests\n", "",
+        by=LINKS + "test_removed_or_exchanged_digests_are_a_fault"),
+    Mutant("record digests pass for pseudonyms", "evidence/ledger/entries.py",
+        "            yield RECORD_DIGESTS\n", "",
+        by=LINKS + "test_a_pseudonym_in_the_place_of_a_digest_is_a_fault"),
+    Mutant("record digests need no nonce", "evidence/ledger/entries.py",
+        'hmac.digest(nonce.bytes, told, "sha256")', 'hmac.digest(bytes(16), told, "sha256")',
+        by=LINKS + "test_a_guess_cannot_be_confirmed_after_an_erasure_even_with_the_keys_of_the_server"),
+    Mutant("rows that nobody signed are not reported", "evidence/ledger/verifying.py",
+        "        if seq > signed:\n", "        if False:\n",
+        by=LINKS + "test_rows_that_a_running_server_did_not_sign_are_a_fault"),
     Mutant("the news that a record is gone names it in the ledger again",
         "evidence/api/disclosing.py",
         'key = None if body.get("deleted") else body["id"]', 'key = body["id"]',

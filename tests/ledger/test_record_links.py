@@ -1,0 +1,272 @@
+"""Nobody can change which record a pseudonym leads to unnoticed, or confirm an erased one."""
+
+import hashlib
+import hmac
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from io import StringIO
+from typing import Any
+from uuid import UUID
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, transaction
+from time_machine import Traveller
+
+from evidence.access.secrets import ROTATED, keys_for
+from evidence.ledger.checkpoints import checkpoint
+from evidence.ledger.entries import GENESIS, Head, seal
+from evidence.ledger.exporting import lines
+from evidence.ledger.verifying import entry_of, verify
+from evidence.models.ledger import Disclosure, Pseudonym
+from evidence.storing.erasing import erase
+from tests.ledger.test_whole_or_not import tamper
+from tests.world import NOW, PERSONAL, World
+
+LIST = "/v1/streams/messages/records"
+CHANGED = "The pseudonym of a record leads to another record than the one disclosed."
+UNUSED = "1 pseudonyms of records are in no row: they were changed or added."
+
+
+@pytest.fixture
+def read(world: World) -> World:
+    """Two records were read twice, others once."""
+    assert world.get(LIST, connection_id=PERSONAL, limit=2).status == 200
+    assert world.get(LIST).status == 200
+    return world
+
+
+def messages(world: World) -> list[str]:
+    return [fault.message for fault in verify(world.owner_id).faults]
+
+
+def pseudonyms() -> list[Pseudonym]:
+    return list(Pseudonym.unscoped.filter(connection_id=PERSONAL).order_by("record_key"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["record_key = 'other'", "stream = 'threads'", "connection_id = 'cin_other'",
+     "nonce = gen_random_uuid()"],
+)  # fmt: skip
+def test_a_changed_link_is_a_fault_of_the_row_that_disclosed_the_record(
+    read: World, change: str
+) -> None:
+    first = Disclosure.unscoped.order_by("seq").first()
+    assert first is not None
+    tamper(f"UPDATE evidence_pseudonym SET {change} WHERE pseudonym = %s", first.pseudonyms[0])  # noqa: S608 - from above
+    [fault] = verify(read.owner_id).faults
+    assert (fault.chain, fault.seq, fault.message) == (first.chain, 1, CHANGED)
+
+
+def test_a_pseudonym_that_no_row_names_is_a_fault(read: World) -> None:
+    one = pseudonyms()[0]
+    tamper("UPDATE evidence_pseudonym SET pseudonym = gen_random_uuid() WHERE pseudonym = %s",
+           one.pseudonym)  # fmt: skip
+    assert messages(read) == [UNUSED]
+
+
+def test_two_swapped_links_are_a_fault(read: World) -> None:
+    one, two, *_ = pseudonyms()
+    swap = (
+        "UPDATE evidence_pseudonym SET pseudonym = %s WHERE record_key = %s AND connection_id = %s"
+    )
+    for mine, other in ((one, two), (two, one)):
+        tamper(swap, other.pseudonym, mine.record_key, PERSONAL)
+    assert messages(read) == [CHANGED]
+
+
+def test_a_second_record_under_a_pseudonym_is_a_fault(read: World) -> None:
+    one = pseudonyms()[0]
+    tamper("INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym, nonce)"
+           " VALUES (%s, 'messages', 'other', %s, %s)", PERSONAL, one.pseudonym, one.nonce)  # fmt: skip
+    assert messages(read) == [CHANGED]
+
+
+@pytest.mark.parametrize("digests", ["NULL", "'{}'", "record_digests[2:]",
+                                     "array_cat(record_digests[2:], record_digests[1:1])"])  # fmt: skip
+def test_removed_or_exchanged_digests_are_a_fault(read: World, digests: str) -> None:
+    tamper(f"UPDATE evidence_disclosure SET record_digests = {digests} WHERE seq = 1")  # noqa: S608 - from above
+    assert messages(read) == ["Its content is not what was written."]
+
+
+def test_a_pseudonym_in_the_place_of_a_digest_is_a_fault(world: World) -> None:
+    """The hash of a row without digests must not fit the same bytes moved to the other column."""
+    world.get(LIST, connection_id=PERSONAL, limit=2)
+    as_of_an_earlier_release()
+    tamper("UPDATE evidence_disclosure SET pseudonyms = pseudonyms[:1],"
+           " record_digests = ARRAY[uuid_send(pseudonyms[2])]")  # fmt: skip
+    assert "Its content is not what was written." in messages(world)
+
+
+def test_an_erased_record_leaves_the_ledger_whole(read: World) -> None:
+    one = pseudonyms()[0]
+    erase(PERSONAL, stream="messages", record_key=one.record_key, suppress=True, now=NOW)
+    assert messages(read) == []
+
+
+def test_a_link_added_for_an_erased_record_is_a_fault(read: World) -> None:
+    one = pseudonyms()[0]
+    erase(PERSONAL, stream="messages", record_key=one.record_key, suppress=True, now=NOW)
+    tamper("INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym)"
+           " VALUES (%s, 'messages', %s, %s)", PERSONAL, one.record_key, one.pseudonym)  # fmt: skip
+    assert messages(read) == [CHANGED]
+
+
+def columns_with(value: bytes) -> Iterator[str]:
+    """Name the columns of the whole database that contain some bytes, as text or in hex."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT table_name, column_name FROM information_schema.columns"
+                       " WHERE table_schema = 'public'")  # fmt: skip
+        for table, column in cursor.fetchall():
+            cursor.execute(
+                f'SELECT count(*) FROM "{table}" WHERE replace("{column}"::text, \'-\', \'\')'  # noqa: S608 - the catalog's
+                " LIKE %s", [f"%{value.hex()}%"]
+            )  # fmt: skip
+            if cursor.fetchone()[0]:
+                yield f"{table}.{column}"
+
+
+def test_a_guess_cannot_be_confirmed_after_an_erasure_even_with_the_keys_of_the_server(
+    read: World,
+) -> None:
+    one = pseudonyms()[0]
+    key = (PERSONAL, "messages", one.record_key)
+    row = Disclosure.unscoped.filter(pseudonyms__contains=[one.pseudonym])[0]
+    digest = bytes(row.record_digests[row.pseudonyms.index(one.pseudonym)])
+    assert list(columns_with(one.nonce.bytes)) == ["evidence_pseudonym.nonce"]
+    assert digest_of(one.nonce.bytes, *key) == digest
+
+    erase(PERSONAL, stream="messages", record_key=one.record_key, suppress=True, now=NOW)
+
+    assert list(columns_with(one.nonce.bytes)) == []
+    known = [b"", bytes(16), one.pseudonym.bytes, bytes(row.previous), bytes(row.digest)]
+    for purpose in ("ledger", *ROTATED):
+        known += keys_for(purpose)
+    assert digest not in {digest_of(each, *key) for each in known}
+
+
+def test_a_record_that_comes_again_has_another_digest(read: World) -> None:
+    one = pseudonyms()[0]
+    before = {bytes(each) for row in Disclosure.unscoped.all() for each in row.record_digests}
+    erase(PERSONAL, stream="messages", record_key=one.record_key, suppress=False, now=NOW)
+    read.put((PERSONAL, "messages", {"id": one.record_key, "received_at": "2026-09-01T00:00:00Z"}))
+    assert read.get(f"{LIST}/{one.record_key}", connection_id=PERSONAL).status == 200
+    last = Disclosure.unscoped.order_by("seq").last()
+    assert last is not None
+    assert len(last.record_digests) == 1
+    assert bytes(last.record_digests[0]) not in before
+    assert messages(read) == []
+
+
+def digest_of(nonce: bytes, *key: str) -> bytes:
+    told = b"".join(b"%d:%s" % (len(part.encode()), part.encode()) for part in key)
+    return hmac.digest(nonce, told, hashlib.sha256)
+
+
+def hash_of(line: dict[str, Any]) -> str:
+    """Follow the export's own description."""
+    time = datetime.fromisoformat(line["at"]).timestamp()
+    parts = [bytes.fromhex(line["previous"]), line["chain"], line["seq"], round(time * 1_000_000)]
+    parts += [line[name] for name in ("client_id", "token_id", "request_id", "route", "covered",
+                                      "record_count", "size_bytes")]  # fmt: skip
+    parts += [UUID(each).bytes for each in line["pseudonyms"]]
+    if line["record_digests"] is not None:
+        parts += ["record digests", *map(bytes.fromhex, line["record_digests"])]
+    told = hashlib.sha256()
+    for part in parts:
+        encoded = part if isinstance(part, bytes) else str(part).encode()
+        told.update(b"%d:%s" % (len(encoded), encoded))
+    return told.hexdigest()
+
+
+def as_of_an_earlier_release() -> None:
+    """Give every row of the ledger the form that it had before records had digests, unsigned."""
+    with transaction.atomic():
+        tamper("UPDATE evidence_disclosure SET record_digests = NULL")
+        ends: dict[str, Head] = {}
+        for row in Disclosure.unscoped.order_by("chain", "seq"):
+            previous = ends[row.chain].digest if row.chain in ends else GENESIS
+            ends[row.chain] = Head(row.chain, row.seq, entry_of(row).digest(previous))
+            tamper("UPDATE evidence_disclosure SET previous = %s, digest = %s WHERE chain = %s AND seq = %s",
+                   previous, ends[row.chain].digest, row.chain, row.seq)  # fmt: skip
+        for end in ends.values():
+            tamper("UPDATE evidence_chain SET digest = %s, seal = %s WHERE chain = %s",
+                   end.digest, seal(end), end.chain)  # fmt: skip
+        tamper("DELETE FROM evidence_checkpoint")
+        for table in ("evidence_disclosure", "evidence_checkpoint"):
+            connection.cursor().execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
+
+
+def test_rows_of_an_earlier_release_verify_and_are_counted(world: World) -> None:
+    world.get(LIST)
+    as_of_an_earlier_release()
+    world.get(LIST)
+    out = StringIO()
+    call_command("ledger", "verify", stdout=out)
+    assert out.getvalue() == (
+        "The ledger is whole: 2 rows in 1 chains, 0 checkpoints.\n"
+        "1 rows were written by an earlier release: which records they disclosed is stored, but"
+        " cannot be proven.\n"
+    )
+
+
+def test_an_export_verifies_elsewhere_and_has_no_nonce(world: World) -> None:
+    world.get(LIST)
+    as_of_an_earlier_release()
+    world.get(LIST)
+    told = list(lines(world.owner_id))
+    rows = [line for line in told if line["object"] == "disclosure"]
+    assert [hash_of(row) for row in rows] == [row["digest"] for row in rows]
+    assert [row["record_digests"] is None for row in rows] == [True, False]
+    assert not [each for each in pseudonyms() if str(each.nonce) in str(told)]
+
+
+@pytest.fixture
+def clock(time_machine: Traveller) -> Traveller:
+    time_machine.move_to(NOW, tick=False)
+    return time_machine
+
+
+def test_rows_that_nobody_signed_for_an_hour_are_a_warning(world: World, clock: Traveller) -> None:
+    """The server was stopped, or is new."""
+    world.get(LIST)
+    clock.shift(timedelta(minutes=59))
+    assert verify(world.owner_id).warnings == []
+    clock.shift(timedelta(minutes=2))
+    out, err = StringIO(), StringIO()
+    call_command("ledger", "verify", stdout=out, stderr=err)
+    assert err.getvalue().endswith(
+        " row 1: Rows 1 to 1 are older than an hour, and no checkpoint covers them. Start the"
+        " server, which signs every hour, or run manage.py ledger checkpoint.\n"
+    )
+    assert out.getvalue() == "The ledger is whole: 1 rows in 1 chains, 0 checkpoints.\n"
+
+
+def test_rows_that_a_running_server_did_not_sign_are_a_fault(
+    world: World, clock: Traveller
+) -> None:
+    world.get(LIST)
+    checkpoint(world.owner_id, now=NOW)
+    for _ in range(3):
+        clock.shift(timedelta(minutes=35))
+        world.get(LIST)
+    clock.shift(timedelta(minutes=61))
+    err = StringIO()
+    with pytest.raises(CommandError, match="not whole"):
+        call_command("ledger", "verify", stderr=err)
+    assert err.getvalue().endswith(
+        " row 2: Rows 2 to 4 are older than an hour, and no checkpoint covers them, though the"
+        " server ran on: checkpoints were deleted, or background work fails.\n"
+    )
+    checkpoint(world.owner_id, now=NOW)
+    assert (messages(world), verify(world.owner_id).warnings) == ([], [])
+
+
+def test_a_server_that_has_just_started_again_is_not_at_fault(
+    world: World, clock: Traveller
+) -> None:
+    world.get(LIST)
+    clock.shift(timedelta(hours=20))
+    world.get(LIST)
+    assert messages(world) == []
