@@ -26,6 +26,8 @@ class Code(StrEnum):
     BAD_RECURRENCE = "bad_recurrence"
     UNKNOWN_TIME_ZONE = "unknown_time_zone"
     TOO_MANY_OCCURRENCES = "too_many_occurrences"
+    OUTSIDE_WINDOW = "outside_window"
+    TEXT_ONCE = "text_once"
     TEXT_CUT = "text_cut"
     NO_TEXT = "no_text"
     FILE_TOO_LARGE = "file_too_large"
@@ -106,8 +108,19 @@ MEANINGS: dict[Code, Meaning] = {
         kept=True,
     ),
     Code.TOO_MANY_OCCURRENCES: Meaning(
-        "It repeats more often than is stored; the earliest are there.",
-        "See the recurrence field for the rule as it stands.",
+        "It repeats more often than a series, a file or an import may; the first time and the times"
+        " closest to this year are stored.",
+        "See the recurrence field for the whole rule.",
+        kept=True,
+    ),
+    Code.OUTSIDE_WINDOW: Meaning(
+        "It repeats outside the years that are expanded; these times are not stored.",
+        "See the recurrence field for the whole rule. Import again in a later year for later times.",
+        kept=True,
+    ),
+    Code.TEXT_ONCE: Meaning(
+        "Its description and guests are too long to repeat; only its first time has them.",
+        "The field series_id leads from each time to the first one.",
         kept=True,
     ),
     Code.TEXT_CUT: Meaning(

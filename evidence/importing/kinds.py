@@ -27,6 +27,7 @@ class Kind:
     ``prepare`` settles what the entries leave open before anything is written; it raises
     ``ChoiceNeeded``. ``source`` names the declaration, ``label`` the connection that records go to
     unless the owner names another. ``has_local_times``: some may be without a zone.
+    ``has_series``: repeating events are expanded between two years.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Kind:
     read: Reader
     prepare: Preparer = _as_it_is
     has_local_times: bool = False
+    has_series: bool = False
 
     @property
     def declaration(self) -> bytes:

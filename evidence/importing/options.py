@@ -7,18 +7,32 @@ from zoneinfo import ZoneInfo
 from evidence.refusals import InvalidRequest
 
 UTC_ZONE = ZoneInfo("UTC")
+YEARS_BACK = 10
+YEARS_AHEAD = 2
+"""Whole calendar years before and after the current one in which repeating events are expanded.
+
+Whole years, so that the same export twice in a year writes nothing the second time."""
 DATE_ORDERS = ("dmy", "mdy", "ymd")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """``zone`` is where times without a zone are read, ``horizon_year`` the last year in which
-    repeating events are written out. ``columns`` maps ours to those of a CSV file."""
+    repeating events are expanded. ``columns`` maps ours to those of a CSV file."""
 
     zone: tzinfo = UTC_ZONE
     horizon_year: int = 2030
     date_order: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def current_year(self) -> int:
+        return self.horizon_year - YEARS_AHEAD
+
+    @property
+    def first_year(self) -> int:
+        """The first year in which repeating events are expanded."""
+        return self.current_year - YEARS_BACK
 
 
 class ChoiceNeeded(InvalidRequest):

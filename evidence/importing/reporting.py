@@ -38,7 +38,9 @@ def part(found: Part) -> str:
     known = found.target.connection_id
     where = f"into {found.target.name} ({known or 'a new connection'})"
     zone = f", times without a zone in {found.options.zone}" if found.kind.has_local_times else ""
-    return f"{found.kind.title}, {files}, {size(found.size)}, {where}{zone}"
+    years = f"{found.options.first_year} to {found.options.horizon_year}"
+    series = f", repeating events from {years}" if found.kind.has_series else ""
+    return f"{found.kind.title}, {files}, {size(found.size)}, {where}{zone}{series}"
 
 
 def finished(run: ImportRun) -> Iterator[str]:

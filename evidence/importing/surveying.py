@@ -10,7 +10,7 @@ from evidence.importing.codes import Code
 from evidence.importing.exports import Entry, Export, fingerprint, open_export
 from evidence.importing.items import Remark
 from evidence.importing.kinds import Kind
-from evidence.importing.options import ChoiceNeeded, Options
+from evidence.importing.options import YEARS_AHEAD, ChoiceNeeded, Options
 from evidence.importing.runs import Target, recall, target
 from evidence.refusals import InvalidRequest
 
@@ -58,7 +58,7 @@ def survey(path: Path, *, wish: Wish, owner_id: str, now: datetime) -> Survey:
     """Raises ``UnreadableError`` for what cannot be opened, ``InvalidRequest`` for a wish that
     fits nothing. Writes nothing."""
     export = open_export(path)
-    options = replace(wish.options, horizon_year=now.year + 2)
+    options = replace(wish.options, horizon_year=now.year + YEARS_AHEAD)
     claimed, left = _claims(export, only=_kind(wish.kind))
     parts = [
         _part(kind, entries, options=options, wish=wish, owner_id=owner_id)

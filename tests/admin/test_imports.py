@@ -10,6 +10,7 @@ from unittest.mock import Mock
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 from django.db import OperationalError
+from django.utils import timezone
 
 from evidence.importing import uploads
 from evidence.importing.background import Imports
@@ -125,6 +126,8 @@ def test_a_large_file_comes_in_slices(world: "World", alice: Browser, imports: I
     page = alice.open(first["next"])
 
     assert "calendars (iCalendar)" in page.text
+    year = timezone.now().year
+    assert f"repeating events from {year - 10} to {year + 2}" in page.text
     alice.press(page.form, "start")
     work(imports)
     assert ImportRun.unscoped.get().label == "cal.ics"

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta, tzinfo
 from functools import partial
+from itertools import chain, repeat
 from typing import Any
 
 import orjson
@@ -13,10 +14,17 @@ from icalendar.prop.broken import vBroken
 from evidence.importing.calendars.blocks import FILE_BYTES, Block, blocks, value
 from evidence.importing.calendars.fields import When, data_of, rules_of, series_of, times_of
 from evidence.importing.calendars.repeating import (
-    OCCURRENCES,
+    Expansion,
     NoRuleError,
     Repetition,
+    Window,
     occurrences,
+)
+from evidence.importing.calendars.totals import (
+    SERIES_OCCURRENCES,
+    Totals,
+    totals_of_file,
+    totals_of_run,
 )
 from evidence.importing.calendars.zones import Zones, aware, zones_of
 from evidence.importing.codes import Code
@@ -28,8 +36,8 @@ from evidence.importing.texts import one_line, storable
 from evidence.refusals import InvalidRequest
 
 LONGEST_EVENT = timedelta(days=36_600)
-SERIES_BYTES = 128 * 1024 * 1024
-"""All occurrences of an event together, each of which says all that it says."""
+TEXT_ONCE: dict[str, Any] = {"description": None, "attendees": []}
+"""What replaces the long fields of an occurrence when its series takes too many bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +46,8 @@ class Calendar:
 
     name: str
     zones: Zones
-    horizon: datetime
+    window: Window
+    totals: Totals
 
 
 def _claim(entries: Entries) -> list[Entry]:
@@ -51,22 +60,31 @@ def _claim(entries: Entries) -> list[Entry]:
 
 
 def _read(entries: Entries, options: Options) -> Pieces:
-    return each(entries, partial(_file, options=options))
+    return each(entries, partial(_file, options=options, run=totals_of_run()))
 
 
-def _file(entry: Entry, *, options: Options) -> Pieces:
+def _file(entry: Entry, *, options: Options, run: Totals) -> Pieces:
     content = entry.read(most=FILE_BYTES // 2)
     found = list(blocks(content, names=frozenset({"VEVENT", "VTIMEZONE"})))
     zones = [block for block in found if block.name == "VTIMEZONE"]
     calendar = Calendar(
         name=one_line(value(content[:65536], "X-WR-CALNAME") or entry.path.stem),
         zones=zones_of(zones, floating=_own_zone(content) or options.zone),
-        horizon=datetime(options.horizon_year, 12, 31, 23, 59, 59, tzinfo=UTC),
+        window=_window(options),
+        totals=totals_of_file(run),
     )
     series = _by_uid(block for block in found if block.name == "VEVENT")
     for same in series.values():
         size = sum(block.size for block in same)
         yield Piece(entry.name, f"line {same[0].line:,}", size, partial(_events, same, calendar))
+
+
+def _window(options: Options) -> Window:
+    return Window(
+        first=datetime(options.first_year, 1, 1, tzinfo=UTC),
+        today=datetime(options.current_year, 7, 1, tzinfo=UTC),
+        last=datetime(options.horizon_year, 12, 31, 23, 59, 59, tzinfo=UTC),
+    )
 
 
 def _own_zone(content: bytes) -> tzinfo | None:
@@ -89,9 +107,11 @@ def _by_uid(events: Iterable[Block]) -> dict[str, list[Block]]:
 
 def _events(same: Sequence[Block], calendar: Calendar) -> Item:
     item = Item()
-    if len(same) > OCCURRENCES:
+    if len(same) > SERIES_OCCURRENCES:
         item.remark(Code.TOO_MANY_OCCURRENCES)
-    parsed = [event for block in same[:OCCURRENCES] if (event := _parsed(block, item)) is not None]
+    parsed = [
+        event for block in same[:SERIES_OCCURRENCES] if (event := _parsed(block, item)) is not None
+    ]
     changed: dict[str, Row] = {}
     for event in parsed:
         if "RECURRENCE-ID" in event and (row := _exception(event, calendar, item)):
@@ -185,22 +205,66 @@ def _occurring(event: Event, calendar: Calendar, item: Item) -> list[Row]:
     rules = rules_of(event)
     if not rules and "RDATE" not in event:
         return [_row(event, calendar, when, key=series_of(event), item=item)]
+    limits = calendar.totals.of_series()
     try:
-        starts = _starts(event, calendar, when, rules)
+        expansion = _expansion(event, calendar, when, rules, steps=limits.steps)
     except NoRuleError:
         item.remark(Code.BAD_RECURRENCE, detail=" ".join(rules))
-        starts = [when.start]
+        return [_row(event, calendar, when, key=_key(event, when.start), item=item)]
+    calendar.totals.spend(steps=expansion.steps)
+    _remark_outside(expansion, calendar.window, item)
+    return _series(event, calendar, when, expansion, limits, item)
+
+
+def _series(
+    event: Event,
+    calendar: Calendar,
+    when: When,
+    expansion: Expansion,
+    limits: Totals,
+    item: Item,
+) -> list[Row]:
+    """Return a record for each occurrence, within the limits. The first one is always there."""
     data = data_of(event, calendar.name, when, key="", item=item)
-    most = max(1, min(OCCURRENCES, SERIES_BYTES // len(orjson.dumps(data))))
-    if len(starts) > most:
+    brief = data | TEXT_ONCE
+    size, brief_size = len(orjson.dumps(data)), len(orjson.dumps(brief))
+    starts = expansion.starts
+    is_long = size > brief_size and size * min(len(starts), limits.occurrences) > limits.size
+    if is_long:
+        item.remark(Code.TEXT_ONCE)
+    others = brief if is_long else data
+    other_size = brief_size if is_long else size
+    most = max(1, min(limits.occurrences, 1 + (limits.size - size) // other_size))
+    if len(starts) > most or expansion.is_cut:
         item.remark(Code.TOO_MANY_OCCURRENCES)
+    starts = _nearest(starts, calendar.window.today, most=most)
+    calendar.totals.spend(occurrences=len(starts), size=size + other_size * max(0, len(starts) - 1))
     return [
-        Row("events", data | {"id": _key(event, start)} | times_of(replace(when, start=start)))
-        for start in starts[:most]
+        Row("events", of | {"id": _key(event, start)} | times_of(replace(when, start=start)))
+        for start, of in zip(starts, chain([data], repeat(others)), strict=False)
     ]
 
 
-def _starts(event: Event, calendar: Calendar, when: When, rules: tuple[str, ...]) -> list[datetime]:
+def _nearest(starts: list[datetime], today: datetime, *, most: int) -> list[datetime]:
+    """Return the first start and those closest to today, in order."""
+    closest = sorted(starts[1:], key=lambda start: abs(start - today))
+    return starts[:1] + sorted(closest[: most - 1], key=lambda start: start.astimezone(UTC))
+
+
+def _remark_outside(expansion: Expansion, window: Window, item: Item) -> None:
+    outside = []
+    if expansion.before:
+        first, last = expansion.before[0], expansion.before[-1]
+        outside.append(f"{len(expansion.before):,} from {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+    if expansion.goes_on:
+        outside.append(f"all after {window.last:%Y-%m-%d}")
+    if outside:
+        item.remark(Code.OUTSIDE_WINDOW, detail=", ".join(outside))
+
+
+def _expansion(
+    event: Event, calendar: Calendar, when: When, rules: tuple[str, ...], *, steps: int
+) -> Expansion:
     zone = when.start.tzinfo or UTC
     repetition = Repetition(
         when.start.replace(tzinfo=None),
@@ -209,7 +273,7 @@ def _starts(event: Event, calendar: Calendar, when: When, rules: tuple[str, ...]
         frozenset(_listed(event, "RDATE", zone)),
         frozenset(_listed(event, "EXDATE", zone)),
     )
-    return occurrences(repetition, horizon=calendar.horizon)
+    return occurrences(repetition, window=calendar.window, steps=steps)
 
 
 def _listed(event: Event, name: str, zone: tzinfo) -> Iterable[datetime]:
@@ -251,6 +315,7 @@ ICALENDAR = Kind(
     source="calendar",
     label="Calendar",
     has_local_times=True,
+    has_series=True,
     claim=_claim,
     read=_read,
 )

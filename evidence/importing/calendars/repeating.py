@@ -1,17 +1,17 @@
 """When a repeating event takes place."""
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from itertools import islice
 from math import prod
 
 from dateutil.rrule import rrulestr
 
-OCCURRENCES = 5_000
 FIRST_YEAR = 1900
 LONGEST = dict(zip(range(1, 13), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
+DAYS_PER_STEP = {"DAILY": 1, "WEEKLY": 4, "MONTHLY": 15, "YEARLY": 20}
+"""Days that a rule searches for the price of one step, by measurement."""
 RULES = 20
 RULE_CHARS = 500
 TIMES_OF_A_DAY = 100
@@ -34,34 +34,108 @@ class NoRuleError(Exception):
     """The rule cannot be followed."""
 
 
-def occurrences(repetition: Repetition, *, horizon: datetime) -> list[datetime]:
-    """The moments up to the horizon, at most OCCURRENCES and one more. Raises ``NoRuleError``."""
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The period in which a series is expanded. `today` decides which occurrences matter most."""
+
+    first: datetime
+    today: datetime
+    last: datetime
+
+
+@dataclass(slots=True)
+class Expansion:
+    """The occurrences of a series, in order.
+
+    `starts` are the first occurrence of all and those within the window. `before` are the other
+    occurrences before the window; `goes_on` says whether the series has some after it. `is_cut`
+    says that the limit of steps ended the expansion early.
+    """
+
+    starts: list[datetime]
+    before: list[datetime]
+    goes_on: bool
+    is_cut: bool
+    steps: int
+
+
+def occurrences(repetition: Repetition, *, window: Window, steps: int) -> Expansion:
+    """Expand a series within a window, in at most `steps` steps. Raises ``NoRuleError``."""
     if len(repetition.rules) > RULES or any(len(rule) > RULE_CHARS for rule in repetition.rules):
         raise NoRuleError
+    rules = [_Rule.parsed(rule, repetition, window.last) for rule in repetition.rules]
     found = {repetition.start.replace(tzinfo=repetition.zone)} | repetition.extra
-    for rule in repetition.rules:
-        found.update(_moments(rule, repetition, horizon))
-    return sorted(found - repetition.left_out, key=_in_utc)[: OCCURRENCES + 1]
+    goes_on = is_cut = False
+    spent = len(repetition.extra)
+    for rule in rules:
+        spent += rule.search_steps
+        moments = rule.moments(most=max(0, steps - spent))
+        found.update(moment.replace(tzinfo=repetition.zone) for moment in moments)
+        spent += len(moments)
+        is_cut = is_cut or spent >= steps
+        goes_on = goes_on or rule.goes_on(len(moments))
+    times = sorted(found - repetition.left_out, key=_in_utc)
+    within = [each for each in times[1:] if window.first <= each <= window.last]
+    return Expansion(
+        starts=times[:1] + within,
+        before=[each for each in times[1:] if each < window.first],
+        goes_on=goes_on or any(each > window.last for each in times[1:]),
+        is_cut=is_cut,
+        steps=spent,
+    )
 
 
-def _moments(rule: str, repetition: Repetition, horizon: datetime) -> Iterator[datetime]:
-    if _TOO_FINE.search(rule) or repetition.start.year < FIRST_YEAR:
-        raise NoRuleError
-    parts = dict(pair.split("=", 1) for pair in rule.upper().split(";") if "=" in pair)
-    _require_plain(parts)
-    if _never(parts):
-        return iter(())
-    bounds = {name.upper(): value for name, value in _BOUND.findall(rule)}
-    last = _last(bounds.get("UNTIL"), repetition.zone, horizon)
-    bare = _BOUND.sub("", rule).strip(";")
-    end = last.astimezone(repetition.zone).replace(tzinfo=None)
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """A rule that was checked; `end` is local, without a zone."""
+
+    bare: str
+    start: datetime
+    end: datetime
+    count: int | None
+    is_open: bool
+    search_steps: int
+
+    @classmethod
+    def parsed(cls, rule: str, repetition: Repetition, horizon: datetime) -> "_Rule":
+        """Raises ``NoRuleError``."""
+        if _TOO_FINE.search(rule) or repetition.start.year < FIRST_YEAR:
+            raise NoRuleError
+        parts = dict(pair.split("=", 1) for pair in rule.upper().split(";") if "=" in pair)
+        _require_plain(parts)
+        bounds = {name.upper(): value for name, value in _BOUND.findall(rule)}
+        last = _last(bounds.get("UNTIL"), repetition.zone)
+        end = min(last or horizon, horizon).astimezone(repetition.zone).replace(tzinfo=None)
+        days = max(timedelta(), end - repetition.start).days
+        return cls(
+            bare=_BOUND.sub("", rule).strip(";"),
+            start=repetition.start,
+            end=repetition.start - timedelta(days=1) if _never(parts) else end,
+            count=_count(bounds.get("COUNT")),
+            is_open=not _never(parts) and (last is None or last > horizon),
+            search_steps=days // DAYS_PER_STEP.get(parts.get("FREQ", ""), 1),
+        )
+
+    def moments(self, *, most: int) -> list[datetime]:
+        """Return at most `most` occurrences up to the end. Raises ``NoRuleError``."""
+        if self.end < self.start:
+            return []
+        try:
+            rule_set = rrulestr(f"{self.bare};UNTIL={self.end:%Y%m%dT%H%M%S}", dtstart=self.start)
+            return list(islice(rule_set, most if self.count is None else min(most, self.count)))
+        except (ValueError, TypeError, AttributeError, OverflowError) as error:
+            raise NoRuleError from error
+
+    def goes_on(self, found: int) -> bool:
+        """Return whether the rule has occurrences after the window."""
+        return self.is_open and (self.count is None or found < self.count)
+
+
+def _count(stated: str | None) -> int | None:
     try:
-        count = int(bounds["COUNT"]) if "COUNT" in bounds else OCCURRENCES + 1
-        rule_set = rrulestr(f"{bare};UNTIL={end:%Y%m%dT%H%M%S}", dtstart=repetition.start)
-        found = list(islice(rule_set, max(0, min(count, OCCURRENCES + 1))))
-    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        return None if stated is None else max(0, int(stated))
+    except ValueError as error:
         raise NoRuleError from error
-    return (moment.replace(tzinfo=repetition.zone) for moment in found)
 
 
 def _require_plain(parts: dict[str, str]) -> None:
@@ -88,19 +162,19 @@ def _never(parts: dict[str, str]) -> bool:
     return bool(days) and min(days) > longest
 
 
-def _last(until: str | None, zone: tzinfo, horizon: datetime) -> datetime:
+def _last(until: str | None, zone: tzinfo) -> datetime | None:
     if until is None:
-        return horizon
+        return None
     for form, stated_zone in (("%Y%m%dT%H%M%SZ", UTC), ("%Y%m%dT%H%M%S", zone)):
         try:
-            return min(horizon, datetime.strptime(until, form).replace(tzinfo=stated_zone))
+            return datetime.strptime(until, form).replace(tzinfo=stated_zone)
         except ValueError:
             continue
     try:
         day = datetime.strptime(until[:8], "%Y%m%d")  # noqa: DTZ007 - the zone follows
     except ValueError as error:
         raise NoRuleError from error
-    return min(horizon, day.replace(hour=23, minute=59, second=59, tzinfo=zone))
+    return day.replace(hour=23, minute=59, second=59, tzinfo=zone)
 
 
 def _in_utc(moment: datetime) -> datetime:

@@ -4,6 +4,8 @@ from tests.mutants.seeds.mutant import Mutant
 
 ACCESS = "evidence/access/"
 READING = "evidence/reading/"
+CALENDARS = "evidence/importing/calendars/"
+EXPANDED = "tests/importing/test_calendars.py::"
 
 SEEDS = (
     Mutant("every stream of the connection is read", ACCESS + "rows.py",
@@ -192,4 +194,16 @@ SEEDS = (
     Mutant("a blob needs no record that names it", ACCESS + "blobs.py",
         "\" AND r.data->%s->>'blob_id' = b.blob_id\"", "\" AND (%s::text IS NOT NULL)\"",
         by="tests/api/test_blobs.py"),
+    Mutant("a file expands series without a limit in total", CALENDARS + "totals.py",
+        "self.occurrences = max(0, self.occurrences - occurrences)", "pass",
+        by=EXPANDED + "test_a_file_of_many_series_has_a_limit_in_total"),
+    Mutant("each file of an import has limits of its own alone", CALENDARS + "totals.py",
+        "left = self.run or self", "left = self",
+        by=EXPANDED + "test_a_run_of_many_files_has_a_limit_in_total"),
+    Mutant("a series costs any number of steps", CALENDARS + "totals.py",
+        "self.steps = max(0, self.steps - steps)", "pass",
+        by=EXPANDED + "test_computing_the_series_of_a_file_has_a_limit"),
+    Mutant("each occurrence repeats a long text", CALENDARS + "events.py",
+        "others = brief if is_long else data", "others = data",
+        by=EXPANDED + "test_a_long_invitation_that_repeats_daily_stays_small"),
 )  # fmt: skip
