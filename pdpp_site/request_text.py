@@ -16,6 +16,7 @@ from evidence.refusals import InvalidRequest, NotFound
 from pdpp_site import failures
 
 NUL = "\x00"
+API = "/v1/"
 CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
 Response = Callable[[HttpRequest], HttpResponseBase]
 
@@ -31,7 +32,8 @@ class RequestTextMiddleware:
         if charset.lower() not in CHARSETS:
             message = f"charset takes utf-8; got {charset[:64]!r}."
             return failures.refused(request, InvalidRequest(message=message, param="charset"))
-        if NUL in request.path_info:
+        # Views of the API answer as they do for any other id that is not there.
+        if NUL in request.path_info and not request.path_info.startswith(API):
             return failures.refused(request, NotFound(message="There is nothing at this address."))
         if "%00" in request.META.get("QUERY_STRING", ""):
             return self._refusal(request, request.GET) or self._get_response(request)

@@ -193,8 +193,7 @@ OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "evidence.RefreshToken"  # noqa: S105 the 
 OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = OAUTH2_PROVIDER_ID_TOKEN_MODEL = "evidence.AccessToken"  # noqa: S105
 MIGRATION_MODULES = {"oauth2_provider": None}  # it has no tables of its own left
 OAUTH2_PROVIDER = oauth_library.SETTINGS
-
-# --- the queue of events on their way (evidence.events) -------------------------------------------
+# The queue of event deliveries (evidence.events).
 PROCRASTINATE_IMPORT_PATHS = ["evidence.events.tasks"]
 
 # --- logging: no bodies, queries, tokens or names of records --------------------------------------

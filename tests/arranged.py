@@ -9,7 +9,7 @@ from django.db import connection, transaction
 
 Cast = TypeVar("Cast")
 COLUMNS = """
-SELECT c.oid::regclass::text, string_agg(quote_ident(a.attname), ', ')
+SELECT c.oid::regclass::text, string_agg(quote_ident(a.attname), ', ' ORDER BY a.attnum)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace = 'public'::regnamespace
 GROUP BY c.oid ORDER BY c.oid

@@ -105,8 +105,7 @@ def test_everything_takes_a_word(world: World, alice: Browser) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    ["", "of=all", "of=stream", f"of=stream&connection={PERSONAL}", "of=connection&connection=cin_x",
-     f"of=record&connection={PERSONAL}&stream=messages&key=%00"],
+    ["", "of=all", "of=stream", f"of=stream&connection={PERSONAL}", "of=connection&connection=cin_x"],
 )  # fmt: skip
 def test_what_names_nothing_is_no_page(world: World, alice: Browser, wrong: str) -> None:
     assert alice.open(f"/admin/evidence/connection/erase/?{wrong}").status == 404

@@ -235,7 +235,7 @@ def test_a_form_that_no_review_page_made_gives_no_access(world: World, alice: Br
     form.tick("Your transactions")
     before = counts()
 
-    for mark in ("", "a\x00b", "x" * 3_000):
+    for mark in ("", "x" * 3_000):
         form.fill("approval", mark)
         page = alice.press(form, "issue")
         assert "Is this right?" in page.text

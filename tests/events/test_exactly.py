@@ -1,5 +1,6 @@
 """Somebody is told exactly when what the grant shows has changed: over generated grants and writes."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -26,6 +27,12 @@ def shown(terms: Terms, state: State) -> dict[str, dict[str, Any]]:
     return seen
 
 
+def without_notes(terms: Terms) -> Terms:
+    """Return the terms without the fields that the declaration of this test lacks."""
+    fields = tuple(name for name in terms.fields if name not in {"aa_note", "zz_note"})
+    return dataclasses.replace(terms, fields=fields)
+
+
 @pytest.mark.django_db
 def test_an_event_is_made_for_each_visible_change_and_for_no_other(world: World) -> None:
     before: State = {
@@ -35,7 +42,7 @@ def test_an_event_is_made_for_each_visible_change_and_for_no_other(world: World)
     }
 
     @settings(max_examples=12, suppress_health_check=list(HealthCheck))
-    @given(terms=grants, written=writes)
+    @given(terms=grants.map(without_notes), written=writes)
     def check(terms: Terms, written: list[tuple[str, dict[str, Any]]]) -> None:
         with transaction.atomic():
             world.grant("erin", terms.request())
