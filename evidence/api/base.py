@@ -194,8 +194,13 @@ class GrantedView(PublicView):
         )
 
     def told_by(self, refusal: Refusal) -> Sequence[Shown]:
-        """The records that a refusal tells something of; most tell of none."""
-        return []
+        """Return the records that a refusal tells something of; most tell of none."""
+        return [Shown(*place, fields=self.told_fields(refusal)) for place in refusal.discloses]
+
+    def told_fields(self, refusal: Refusal) -> frozenset[str]:
+        """Return the fields that a refusal tells something of; none where it tells of a record's
+        existence."""
+        return frozenset()
 
     @property
     def filtered_by(self) -> frozenset[str]:

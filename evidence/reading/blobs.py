@@ -36,14 +36,16 @@ def one(gate: Gate, blob_id: str, *, connection_id: str | None) -> VisibleBlob:
     if not found:
         raise BlobNotFound(next_step="Read the record again: blob_ref.fetch_url is the address.")
     if len(found) > 1:
-        raise AmbiguousConnection(
-            [
-                candidate
-                for blob in found
-                for candidate in blob.visible.narrowed_to(
-                    blob.connection.connection_id
-                ).candidates()
-            ]
+        candidates = [
+            candidate
+            for blob in found
+            for candidate in blob.visible.narrowed_to(blob.connection.connection_id).candidates()
+        ]
+        raise AmbiguousConnection(candidates).telling_of(
+            *(
+                (each.connection.connection_id, each.visible.stream.name, each.record_key)
+                for each in found
+            )
         )
     return found[0]
 

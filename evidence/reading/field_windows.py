@@ -23,8 +23,8 @@ from evidence.declarations.authorship import Origin, origin
 from evidence.declarations.types import Field
 from evidence.declarations.values import field_text
 from evidence.reading.quotes import Expectation, Verdict, judged
+from evidence.reading.records import ambiguous_record
 from evidence.refusals import (
-    AmbiguousConnection,
     FieldNotFound,
     NotFound,
     QueryNotFound,
@@ -157,7 +157,7 @@ def _match(
         refusal = QueryNotFound(
             param="q", next_step="Read from offset_chars=0, or search with other words."
         )
-        raise refusal.telling_of(found.connection_id, record_key)
+        raise refusal.telling_of((found.connection_id, visible.stream.name, record_key))
     return match
 
 
@@ -207,12 +207,8 @@ def _one(visible: VisibleRecords, record_key: str, found: list[FieldSlice]) -> F
     if not found:
         raise NotFound(next_step="Search, or list the stream, to find ids.")
     if len(found) > 1:
-        holding = {each.connection_id for each in found}
-        raise AmbiguousConnection(
-            [each for each in visible.candidates() if each["connection_id"] in holding],
-            message="The record exists under more than one connection; name one by connection_id.",
-        )
+        raise ambiguous_record(visible, record_key, [each.connection_id for each in found])
     if found[0].json_type is None:
         refusal = FieldNotFound(param="field", next_step="Read the record to see its fields.")
-        raise refusal.telling_of(found[0].connection_id, record_key)
+        raise refusal.telling_of((found[0].connection_id, visible.stream.name, record_key))
     return found[0]

@@ -58,12 +58,34 @@ def one(visible: VisibleRecords, record_key: str) -> VisibleRecord:
     if not found:
         raise NotFound(next_step="Search, or list the stream, to find ids.")
     if len(found) > 1:
-        holding = {record.connection.connection_id for record in found}
-        raise AmbiguousConnection(
-            [each for each in visible.candidates() if each["connection_id"] in holding],
-            message="The record exists under more than one connection; name one by connection_id.",
+        raise ambiguous_record(
+            visible, record_key, [record.connection.connection_id for record in found]
         )
     return found[0]
+
+
+def ambiguous_record(
+    visible: VisibleRecords, record_key: str, holding: Sequence[str]
+) -> AmbiguousConnection:
+    """Build the refusal that tells which connections have a record of this key."""
+    refusal = AmbiguousConnection(
+        [each for each in visible.candidates() if each["connection_id"] in holding],
+        message="The record exists under more than one connection; name one by connection_id.",
+    )
+    return refusal.telling_of(*((one, visible.stream.name, record_key) for one in holding))
+
+
+def counted(
+    visible: VisibleRecords, where: Sequence[Fragment], page: Page
+) -> tuple[int, Sequence[tuple[str, str]]]:
+    """Return the total, and the records that it discloses: behind a filter, all of fewer than
+    SMALL_GROUP. One query, and a second where the page lacks some of them."""
+    total = count(visible, where)
+    if not where or total >= SMALL_GROUP:
+        return total, ()
+    if len(page.records) == total:
+        return total, [(each.connection.connection_id, each.record_key) for each in page.records]
+    return total, names_of(visible, where, limit=SMALL_GROUP)
 
 
 def chosen(visible: VisibleRecords, filters: Sequence[Filter]) -> list[Fragment]:

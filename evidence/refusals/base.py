@@ -18,9 +18,9 @@ class Refusal(Exception):  # noqa: N818 it is a correct answer, not an error
     caller: tuple[str, str, str] | None = None
     """Owner, client and token where a client's known bearer was not let in; never in an answer."""
 
-    discloses: tuple[str, str] | None = None
-    """Connection and key of the visible record that the refusal tells something of, where it does;
-    the ledger names it."""
+    discloses: tuple[tuple[str, str, str], ...] = ()
+    """(connection_id, stream, record_key) of the visible records that the refusal tells something
+    of; the ledger names them."""
 
     def __init__(
         self, *, message: str | None = None, param: str | None = None, **extra: object
@@ -35,9 +35,9 @@ class Refusal(Exception):  # noqa: N818 it is a correct answer, not an error
         self.clause = clause
         return self
 
-    def telling_of(self, connection_id: str, record_key: str) -> Self:
-        """The same refusal, which tells something of a visible record."""
-        self.discloses = connection_id, record_key
+    def telling_of(self, *records: tuple[str, str, str]) -> Self:
+        """The same refusal, which tells something of visible records."""
+        self.discloses = records
         return self
 
     @classmethod

@@ -123,3 +123,40 @@ def test_a_search_without_a_hit_under_a_filter_names_the_field(world: World) -> 
     [row] = rows_of(world, "dora")
     assert row.grant_id == world.grants["dora"][2].pk
     assert covered(row) == [(BANK, "transactions", ("amount",))]
+
+
+@pytest.mark.parametrize("path", ["m1", "m1/field-window"])
+def test_a_refusal_of_an_ambiguous_record_names_the_record_of_each_connection(
+    world: World, path: str
+) -> None:
+    query = {"field": "subject"} if "window" in path else {}
+    refused = world.get(f"{LIST}/{path}", **query)
+    assert (refused.status, refused.error["code"]) == (409, "ambiguous_connection")
+    [row] = rows_of(world)
+    assert (row.record_count, keys(row)) == (2, ["m1", "m1"])
+    assert covered(row) == [(PERSONAL, "messages", ()), (WORK, "messages", ())]
+
+
+def test_a_refusal_of_an_ambiguous_blob_names_the_record_of_each_connection(world: World) -> None:
+    for one in (PERSONAL, WORK):
+        put_blob(one, stream="messages", record_key="m1", media_type="image/png", chunks=[b"png"],
+                 blob_id="blb_1", now=NOW)  # fmt: skip
+        world.put((one, "messages", {"id": "m1", "blob_ref": {"blob_id": "blb_1"}}))
+    refused = world.get("/v1/blobs/blb_1", "alice")
+    assert (refused.status, refused.error["code"]) == (409, "ambiguous_connection")
+    [row] = rows_of(world, "alice")
+    assert keys(row) == ["m1", "m1"]
+    assert covered(row) == [
+        (PERSONAL, "messages", ("blob_ref",)),
+        (WORK, "messages", ("blob_ref",)),
+    ]
+
+
+def test_a_count_of_fewer_than_five_under_a_filter_names_them_all(world: World) -> None:
+    answer = world.get(f"{PAID}/records", "dora", count="exact", limit=1, fields="id",
+                       filter__amount__gte=-(10**9))  # fmt: skip
+    total = answer.body["meta"]["count"]["value"]
+    assert len(answer.ids) < total < 5
+    [row] = rows_of(world, "dora")
+    assert row.record_count == total
+    assert covered(row) == [(BANK, "transactions", ("amount", "id"))]

@@ -70,8 +70,12 @@ class BlobView(GrantedView):
     def told_by(self, refusal: Refusal) -> Sequence[Shown]:
         """A range beyond the blob is refused with its size."""
         if not isinstance(refusal, RangeNotSatisfiable):
-            return []
+            return super().told_by(refusal)
         return self.shown_in(Response())
+
+    @override
+    def told_fields(self, refusal: Refusal) -> frozenset[str]:
+        return frozenset({BLOB_REFERENCE})
 
 
 class BlobsView(GrantedView):

@@ -1,7 +1,6 @@
 """``GET /v1/streams/{stream}/records/{id}/field-window``."""
 
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from django.core.exceptions import SuspiciousOperation
@@ -16,10 +15,9 @@ from evidence.api import envelopes
 from evidence.api.base import GrantedView
 from evidence.api.params import CONNECTION, Parameters
 from evidence.api.views.record import RecordView
-from evidence.ledger.entries import Shown
 from evidence.reading import field_windows
 from evidence.reading.quotes import Expectation
-from evidence.refusals import InvalidFieldPath, InvalidWindow, Refusal
+from evidence.refusals import AmbiguousConnection, InvalidFieldPath, InvalidWindow, Refusal
 
 DEEPEST = 32
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
@@ -42,13 +40,12 @@ class FieldWindowView(GrantedView):
         return view(request, stream=kwargs["stream"], record_id=key)
 
     @override
-    def told_by(self, refusal: Refusal) -> Sequence[Shown]:
-        """Whether a visible record has a field, or has a text in it."""
-        if refusal.discloses is None:
-            return []
-        connection_id, record_key = refusal.discloses
+    def told_fields(self, refusal: Refusal) -> frozenset[str]:
+        """Name the field that a visible record lacks, or that lacks a text."""
+        if isinstance(refusal, AmbiguousConnection):
+            return frozenset()
         field, _ = _path(self.query.text("field") or "")
-        return [Shown(connection_id, self.kwargs["stream"], record_key, frozenset({field}))]
+        return frozenset({field})
 
     def get(self, request: Request, stream: str, record_id: str) -> Response:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())

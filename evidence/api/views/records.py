@@ -43,6 +43,8 @@ class RecordsView(GrantedView):
     )
     extent: Sequence[tuple[str, str]] | None = None
     """The records that the window discloses, where it was asked for."""
+    counted: Sequence[tuple[str, str]] = ()
+    """The records that the count discloses."""
 
     def get(self, request: Request, stream: str) -> Response:
         self._check_subject()
@@ -67,7 +69,8 @@ class RecordsView(GrantedView):
             where=where,
         )
         data = [_record(visible, record, fields) for record in page.records]
-        counted, extent = self._count(visible, where), self._window(visible, where)
+        counted = self._count(visible, where, page)
+        extent = self._window(visible, where)
         longest = cursors.length("records", query=query, place=_longest(page))
         frame = budget.frame(self.query, cursor=longest, meta=[counted, extent])
         rows = expansions.beside(data, page.records, wanted)
@@ -93,6 +96,10 @@ class RecordsView(GrantedView):
             fields = self.filtered_by | {str(visible.stream.consent_time_field)}
             shown = [*shown, *told_in_numbers(visible, fields=fields)]
             shown += [Shown(one, visible.stream.name, key, fields) for one, key in self.extent]
+        shown = [
+            *shown,
+            *(Shown(one, visible.stream.name, key, self.filtered_by) for one, key in self.counted),
+        ]
         return shown or told_in_numbers(visible, fields=self.filtered_by)
 
     def delete(self, request: Request, stream: str) -> Response:
@@ -145,11 +152,14 @@ class RecordsView(GrantedView):
         place = cursors.unseal(cursor, "records", scope=self.scope, query=query)
         return Position(place["s"], place["r"], place["c"])
 
-    def _count(self, visible: VisibleRecords, where: Any) -> dict[str, Any] | None:
+    def _count(
+        self, visible: VisibleRecords, where: Any, page: records.Page
+    ) -> dict[str, Any] | None:
         kind = self.query.choice("count", "none", "estimated", "exact", default="none")
         if kind == "none":
             return None
-        return {"kind": "exact", "value": records.count(visible, where)}
+        total, self.counted = records.counted(visible, where, page)
+        return {"kind": "exact", "value": total}
 
     def _window(self, visible: VisibleRecords, where: Any) -> dict[str, Any] | None:
         if self.query.choice("window", "none", "exact", default="none") == "none":
