@@ -70,21 +70,13 @@ def _file(entry: Entry, *, options: Options, run: Totals) -> Pieces:
     calendar = Calendar(
         name=one_line(value(content[:65536], "X-WR-CALNAME") or entry.path.stem),
         zones=zones_of(zones, floating=_own_zone(content) or options.zone),
-        window=_window(options),
+        window=Window.of(options),
         totals=totals_of_file(run),
     )
     series = _by_uid(block for block in found if block.name == "VEVENT")
     for same in series.values():
         size = sum(block.size for block in same)
         yield Piece(entry.name, f"line {same[0].line:,}", size, partial(_events, same, calendar))
-
-
-def _window(options: Options) -> Window:
-    return Window(
-        first=datetime(options.first_year, 1, 1, tzinfo=UTC),
-        today=datetime(options.current_year, 7, 1, tzinfo=UTC),
-        last=datetime(options.horizon_year, 12, 31, 23, 59, 59, tzinfo=UTC),
-    )
 
 
 def _own_zone(content: bytes) -> tzinfo | None:
@@ -212,7 +204,8 @@ def _occurring(event: Event, calendar: Calendar, item: Item) -> list[Row]:
         item.remark(Code.BAD_RECURRENCE, detail=" ".join(rules))
         return [_row(event, calendar, when, key=_key(event, when.start), item=item)]
     calendar.totals.spend(steps=expansion.steps)
-    _remark_outside(expansion, calendar.window, item)
+    if outside := expansion.outside(calendar.window):
+        item.remark(Code.OUTSIDE_WINDOW, detail=outside)
     return _series(event, calendar, when, expansion, limits, item)
 
 
@@ -237,29 +230,12 @@ def _series(
     most = max(1, min(limits.occurrences, 1 + (limits.size - size) // other_size))
     if len(starts) > most or expansion.is_cut:
         item.remark(Code.TOO_MANY_OCCURRENCES)
-    starts = _nearest(starts, calendar.window.today, most=most)
+    starts = expansion.nearest(calendar.window.today, most=most)
     calendar.totals.spend(occurrences=len(starts), size=size + other_size * max(0, len(starts) - 1))
     return [
         Row("events", of | {"id": _key(event, start)} | times_of(replace(when, start=start)))
         for start, of in zip(starts, chain([data], repeat(others)), strict=False)
     ]
-
-
-def _nearest(starts: list[datetime], today: datetime, *, most: int) -> list[datetime]:
-    """Return the first start and those closest to today, in order."""
-    closest = sorted(starts[1:], key=lambda start: abs(start - today))
-    return starts[:1] + sorted(closest[: most - 1], key=lambda start: start.astimezone(UTC))
-
-
-def _remark_outside(expansion: Expansion, window: Window, item: Item) -> None:
-    outside = []
-    if expansion.before:
-        first, last = expansion.before[0], expansion.before[-1]
-        outside.append(f"{len(expansion.before):,} from {first:%Y-%m-%d} to {last:%Y-%m-%d}")
-    if expansion.goes_on:
-        outside.append(f"all after {window.last:%Y-%m-%d}")
-    if outside:
-        item.remark(Code.OUTSIDE_WINDOW, detail=", ".join(outside))
 
 
 def _expansion(

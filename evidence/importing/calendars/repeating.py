@@ -8,6 +8,8 @@ from math import prod
 
 from dateutil.rrule import rrulestr
 
+from evidence.importing.options import Options
+
 FIRST_YEAR = 1900
 LONGEST = dict(zip(range(1, 13), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
 DAYS_PER_STEP = {"DAILY": 1, "WEEKLY": 4, "MONTHLY": 15, "YEARLY": 20}
@@ -42,6 +44,14 @@ class Window:
     today: datetime
     last: datetime
 
+    @classmethod
+    def of(cls, options: Options) -> "Window":
+        return cls(
+            first=datetime(options.first_year, 1, 1, tzinfo=UTC),
+            today=datetime(options.current_year, 7, 1, tzinfo=UTC),
+            last=datetime(options.horizon_year, 12, 31, 23, 59, 59, tzinfo=UTC),
+        )
+
 
 @dataclass(slots=True)
 class Expansion:
@@ -57,6 +67,21 @@ class Expansion:
     goes_on: bool
     is_cut: bool
     steps: int
+
+    def nearest(self, today: datetime, *, most: int) -> list[datetime]:
+        """Return the first start and those closest to today, in order."""
+        closest = sorted(self.starts[1:], key=lambda start: abs(start - today))
+        return self.starts[:1] + sorted(closest[: most - 1], key=_in_utc)
+
+    def outside(self, window: Window) -> str:
+        """Return the dates that the window leaves out, for a receipt; empty if there are none."""
+        parts = []
+        if self.before:
+            first, last = self.before[0], self.before[-1]
+            parts.append(f"{len(self.before):,} from {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+        if self.goes_on:
+            parts.append(f"all after {window.last:%Y-%m-%d}")
+        return ", ".join(parts)
 
 
 def occurrences(repetition: Repetition, *, window: Window, steps: int) -> Expansion:
