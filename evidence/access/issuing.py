@@ -116,16 +116,34 @@ def hold_sources(owner_id: str) -> None:
 
 
 def mint_token(
-    package: Package, *, resource: str, now: datetime, expires_at: datetime | None = None
+    package: Package,
+    *,
+    resource: str,
+    now: datetime,
+    expires_at: datetime | None = None,
+    approval: str | None = None,
 ) -> str:
     """A bearer for ``package`` at ``resource`` (``/v1``, ``/mcp`` or ``/mcp/events``); shown here and never again."""
     bearer = new_bearer(ACCESS_PREFIX)
-    keep_token(bearer, package=package, resource=resource, now=now, expires_at=expires_at)
+    keep_token(
+        bearer,
+        package=package,
+        resource=resource,
+        now=now,
+        expires_at=expires_at,
+        approval=approval,
+    )
     return bearer
 
 
 def keep_token(
-    bearer: str, *, package: Package, resource: str, now: datetime, expires_at: datetime | None
+    bearer: str,
+    *,
+    package: Package,
+    resource: str,
+    now: datetime,
+    expires_at: datetime | None,
+    approval: str | None = None,
 ) -> AccessToken:
     """The row of a bearer that the caller has made, of 256 random bits, and hands out."""
     several = Grant.unscoped.filter(package=package).count() > 1
@@ -137,6 +155,7 @@ def keep_token(
         package=package,
         now=now,
         expires_at=expires_at,
+        approval=approval,
     )
 
 
@@ -204,25 +223,9 @@ def _end(rows: QuerySet[Any], now: datetime) -> bool:
     return bool(rows.filter(revoked_at=None).update(revoked_at=now))
 
 
-def _keep(
-    bearer: str,
-    *,
-    kind: TokenKind,
-    resource: str,
-    owner_id: str,
-    package: Package | None,
-    now: datetime,
-    expires_at: datetime | None,
-) -> AccessToken:
+def _keep(bearer: str, *, now: datetime, **columns: Any) -> AccessToken:
     return AccessToken.unscoped.create(
-        token_id=new_id("tok_"),
-        digest=bearer_digest(bearer),
-        kind=kind,
-        resource=resource,
-        owner_id=owner_id,
-        package=package,
-        created_at=now,
-        expires_at=expires_at,
+        token_id=new_id("tok_"), digest=bearer_digest(bearer), created_at=now, **columns
     )
 
 

@@ -4,13 +4,19 @@ beside it: what the owner does to a grant, also from a page that is out of date,
 
 from typing import Any
 
-from evidence.models.grants import Grant, Package
+from evidence.models.grants import AccessToken, Grant, Package
 
 
 def hold_packages(**which: Any) -> None:
     """Until the end of the transaction nobody else changes or replaces a grant of these packages."""
     rows = Package.unscoped.select_for_update(no_key=True).filter(**which).order_by("pk")
     list(rows.values_list("pk"))
+
+
+def minted_before(approval: str, *, package_id: str) -> bool:
+    """Return whether this form made tokens of the package; another submit of it waits for this one."""
+    hold_packages(pk=package_id)
+    return AccessToken.unscoped.filter(approval=approval).exists()
 
 
 def hold_latest(grant_id: str) -> str:

@@ -13,12 +13,18 @@ from django.utils import timezone
 from evidence.access.handing_over import WHERE, Recipe, recipes
 from evidence.access.held import grants_with_state, usable_until
 from evidence.access.issuing import mint_token
+from evidence.access.succession import minted_before
+from evidence.admin.approvals import approval_of, new_approval
 from evidence.admin.base import page
 from evidence.admin.grant_lines import grant_lines, grant_url
 from evidence.admin.terms_form import TokensForm
 from evidence.consent.wording import when
 from evidence.models.grants import Grant, Package
 
+ALREADY_MADE = (
+    "A token was already made with this form. If you did not copy it, end it and choose"
+    " “Make another token”."
+)
 Minted = Sequence[tuple[str, str]]
 """(resource, bearer)"""
 
@@ -30,20 +36,32 @@ def further_token(request: HttpRequest, grant: Grant) -> HttpResponse:
     if not usable:
         messages.error(request, "This grant has ended, so a token for it would open nothing.")
         return redirect(back)
-    form = TokensForm(request.POST or None)
-    if not form.is_valid():
+    form, approval = TokensForm(request.POST or None), approval_of(request)
+    if not form.is_valid() or approval is None:
         together = grant_lines(grants_with_state(timezone.now()).filter(package=grant.package))
-        context = {"form": form, "grant": grant, "together": together, "back": back}
+        context = {
+            "form": form,
+            "grant": grant,
+            "together": together,
+            "back": back,
+            "approval": new_approval(),
+        }
         return page(request, "further_token", title="Another token", context=context)
     with transaction.atomic():
-        minted = mint(grant.package, form.cleaned_data["tokens"])
+        if minted_before(approval, package_id=grant.package_id):
+            messages.error(request, ALREADY_MADE)
+            return redirect(back)
+        minted = mint(grant.package, form.cleaned_data["tokens"], approval=approval)
     return shown_once(request, grant.package, minted)
 
 
-def mint(package: Package, resources: Sequence[str]) -> Minted:
+def mint(package: Package, resources: Sequence[str], *, approval: str | None = None) -> Minted:
     """A bearer for each resource; they end with the grants they stand for."""
     now = timezone.now()
-    return [(resource, mint_token(package, resource=resource, now=now)) for resource in resources]
+    return [
+        (resource, mint_token(package, resource=resource, now=now, approval=approval))
+        for resource in resources
+    ]
 
 
 def shown_once(request: HttpRequest, package: Package, minted: Minted) -> HttpResponse:

@@ -5,10 +5,7 @@ reloaded or gone back to. Only the last button writes. The review page carries a
 which is unique among packages: submitting that page twice, even at the same moment, gives access once.
 """
 
-import secrets
-
 from django.contrib import messages
-from django.core import signing
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import redirect
@@ -20,6 +17,7 @@ from evidence.access.held import State, grants_with_state, in_state
 from evidence.access.issuing import approved_before, hold_sources, issue, register_client
 from evidence.access.limiting import set_limits, set_share
 from evidence.access.trying import held_scope, tried_scope
+from evidence.admin.approvals import APPROVAL, approval_of, new_approval
 from evidence.admin.base import owner, page
 from evidence.admin.minting import Minted, mint, shown_once
 from evidence.admin.terms_form import GivingForm
@@ -34,12 +32,10 @@ from evidence.models.connections import Connection
 from evidence.models.grants import Package
 from evidence.refusals import Refusal
 
-APPROVAL = "approval"
 ALREADY_GIVEN = (
     "Access was already given with this form. If you did not copy the token, open the grant and choose"
     " “Make another token”."
 )
-_approvals = signing.Signer(salt="pdpp/give-access")
 
 
 class AlreadyGivenError(Exception):
@@ -154,7 +150,7 @@ def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]
         "limits": draft.terms.limits_in_words,
         "ends": when(draft.terms.ends_at(timezone.now())),
         "answers": answers,
-        "approval": _approvals.sign(secrets.token_urlsafe(16)),
+        "approval": new_approval(),
     }
     return page(request, "grant_review", title="Is this right?", context=context)
 
@@ -172,12 +168,7 @@ def _gains(chosen: WhoForm, draft: Draft[GivingForm]) -> list[Difference] | None
 
 def _approval(request: HttpRequest) -> str | None:
     """The approval id of the review page whose last button was pressed; None for any other POST."""
-    if "issue" not in request.POST:
-        return None
-    try:
-        return _approvals.unsign(request.POST.get(APPROVAL, ""))
-    except signing.BadSignature:
-        return None
+    return approval_of(request) if "issue" in request.POST else None
 
 
 def _who_form(data: QueryDict | None) -> WhoForm:

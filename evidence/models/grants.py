@@ -92,6 +92,7 @@ class AccessToken(models.Model):
     """A bearer, known only by its keyed hash, bound to one resource.
 
     An owner token has no package and works at ``/v1`` alone; a client or package token has one.
+    ``approval`` is the id of the form that made it, so that a form sent twice makes one.
     """
 
     class Kind(models.TextChoices):
@@ -105,6 +106,7 @@ class AccessToken(models.Model):
     resource = models.TextField()
     owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
     package = models.ForeignKey(Package, null=True, on_delete=models.PROTECT, related_name="+")
+    approval = models.TextField(null=True, db_collation="C")
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField(null=True)
     revoked_at = models.DateTimeField(null=True)
@@ -126,6 +128,9 @@ class AccessToken(models.Model):
             models.CheckConstraint(
                 name="token_resource_known",
                 condition=models.Q(resource__in=["/v1", "/mcp", "/mcp/events"]),
+            ),
+            models.UniqueConstraint(
+                fields=["approval", "resource"], name="approval_makes_one_token_per_resource"
             ),
         ]
 

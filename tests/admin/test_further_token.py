@@ -1,8 +1,11 @@
 """Another token for what a client may read already."""
 
+from django.contrib.auth.models import User
+
 from evidence.access.issuing import revoke_package
 from evidence.models.grants import AccessToken
-from tests.admin.browser import Browser
+from tests.access.test_narrowed_meanwhile import overtake
+from tests.admin.browser import Browser, Page
 from tests.admin.giving import at, bearers
 from tests.world import NOW, World
 
@@ -46,4 +49,44 @@ def test_there_is_none_for_a_grant_that_has_ended(world: World, alice: Browser) 
     assert bearers(page) == []
     assert "a token for it would open nothing" in page.text
     assert not page.has_link("Make another token")
+    assert AccessToken.unscoped.count() == before
+
+
+def test_a_form_submitted_twice_makes_one_token(world: World, alice: Browser) -> None:
+    form = alice.open(address(world, "bob")).form
+    before = AccessToken.unscoped.count()
+
+    first = alice.press(form)
+    form.tick("a program")
+    again = alice.press(form)
+
+    assert len(bearers(first)) == 1
+    assert bearers(again) == []
+    assert "A token was already made with this form" in again.text
+    assert AccessToken.unscoped.count() == before + 1
+
+
+def test_two_submits_at_the_same_moment_make_one_token(committed: World) -> None:
+    alice = Browser().sign_in(User.objects.create_superuser("alice"))
+    form = alice.open(address(committed, "bob")).form
+    tab = Browser()
+    tab.http.cookies = alice.http.cookies
+    before = AccessToken.unscoped.count()
+    pages = list[Page]()
+
+    overtake(lambda: pages.append(alice.press(form)), lambda: pages.append(tab.press(form)))
+
+    assert [len(bearers(each)) for each in pages] == [1, 0]
+    assert AccessToken.unscoped.count() == before + 1
+
+
+def test_a_form_that_this_page_did_not_make_makes_no_token(world: World, alice: Browser) -> None:
+    form = alice.open(address(world, "bob")).form
+    before = AccessToken.unscoped.count()
+
+    for approval in ("", "a:b", "x" * 3_000):
+        form.fill("approval", approval)
+        page = alice.press(form)
+        assert "Another token" in page.text
+
     assert AccessToken.unscoped.count() == before
