@@ -55,9 +55,7 @@ class RecordsView(GrantedView):
         where = records.chosen(visible, self.query.nested("filter"))
         order = self.query.choice("order", "asc", "desc", default="") or None
         descending = records.direction(visible, order=order, sort=self.query.text("sort"))
-        fields = records.selected(
-            visible, fields=self.query.names("fields"), view=self.query.text("view")
-        )
+        fields = self._selected_fields(visible)
         wanted = expansions.asked(self.query, self.gate, visible)
         bounds = budget.asked(self.query)
         query = self._query(visible, descending=descending)
@@ -132,6 +130,11 @@ class RecordsView(GrantedView):
                 "records", scope=self.scope, query=query, place=place
             )
         return body
+
+    def _selected_fields(self, visible: VisibleRecords) -> frozenset[str] | None:
+        """Return the fields that `fields` or `view` select."""
+        names, view = self.query.names("fields"), self.query.text("view")
+        return records.selected(visible, fields=names, view=view)
 
     def _query(self, visible: VisibleRecords, *, descending: bool) -> dict[str, Any]:
         """What a cursor is bound to."""
