@@ -98,7 +98,7 @@ def test_a_very_long_field_is_cut_and_shown_whole_on_demand(world: World, alice:
     assert "the end" in alice.open(page.link("Show everything")).text
 
 
-@pytest.mark.parametrize("key", ["none", "m1 ", "", "m1\x00", "w2"])
+@pytest.mark.parametrize("key", ["none", "m1 ", "", "w2"])
 def test_a_record_that_is_not_there_is_said_not_to_be(
     world: World, alice: Browser, key: str
 ) -> None:
