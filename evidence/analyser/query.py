@@ -64,7 +64,7 @@ class _Reader:
         item = self._items[self._at]
         self._at += 1
         if item.kind == "not":
-            node = self._one(field=field)
+            node = self._one(field=field) if self._at < len(self._items) else None
             return None if node is None else Not(node, item.position)
         if item.kind == "open":
             node = self.either(field=item.field or field)

@@ -137,3 +137,9 @@ def test_relaxing_asks_for_any_word_and_still_excludes() -> None:
 
 def test_relaxing_one_word_changes_nothing() -> None:
     assert relax(parse("lease")).root == parse("lease").root
+
+
+@pytest.mark.parametrize("q", ["-", "-. -. ", "-("])
+def test_a_dangling_minus_is_no_query(q: str) -> None:
+    with pytest.raises(QueryError, match="no word to look for"):
+        parse(q)
