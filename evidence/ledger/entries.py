@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from evidence.access.crypto import keys_for
 from evidence.access.scope import Scope
-from evidence.access.secrets import keys_for
 
 RECORD_DIGESTS = b"record digests"
 """Separates pseudonyms from record digests in the hash, so that neither can pass for the other."""

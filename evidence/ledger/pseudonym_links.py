@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from evidence.access.statements import Fragment, fetched
+from evidence.access.sql import Fragment, fetched
 from evidence.ledger.entries import record_digest
 from evidence.models.ledger import Disclosure
 

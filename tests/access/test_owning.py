@@ -4,10 +4,11 @@ from dataclasses import replace
 
 from django.utils import timezone
 
-from evidence.access.owning import SIGNED_IN, owner_scope
+from evidence.access.owner_scope import SIGNED_IN, owner_scope
 from evidence.access.tokens import authenticate
 from evidence.models.connections import Connection
 from evidence.models.sources import Source
+from evidence.search.query_planner import is_stale
 from tests.world import CHAT, PERSONAL, WORK, World
 
 
@@ -25,4 +26,4 @@ def test_by_page_and_by_token_the_same_is_seen(world: World) -> None:
         assert [*scope.connections] == ["cin_z", PERSONAL, CHAT]
         assert [each.connector_key for each in scope.sources.values()] == ["mail", "workspace"]
         assert len(scope.connections["cin_z"].identities) == 1
-        assert [each.reindexing for each in scope.connections.values()] == [False, False, True]
+        assert [is_stale(each) for each in scope.connections.values()] == [False, False, True]

@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
+from tests.browser import answer_picture
 from tests.browser.chromium import (
     DESKTOP,
     PHONE,
@@ -41,6 +42,11 @@ def main(folder: Path) -> None:
         with chromium() as browser:
             _set_up(browser, found.group())
             _all_pages(browser, base, lambda name: _both(browser, folder, name))
+            bearer = re.search(r'Bearer (pdpp_at_[\w-]+)"', server.printed)
+            assert bearer is not None, server.printed
+            answer_picture.take(
+                browser, folder / "answer.png", url=f"{base}/mcp", token=bearer.group(1)
+            )
 
 
 def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:

@@ -13,13 +13,12 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from time_machine import Traveller
 
-from evidence.access.secrets import ROTATED, keys_for
+from evidence.access.crypto import ROTATED, keys_for
 from evidence.ledger.checkpoints import checkpoint
 from evidence.ledger.entries import GENESIS, Head, seal
-from evidence.ledger.exporting import lines
-from evidence.ledger.verifying import entry_of, verify
+from evidence.ledger.verification import entry_of, lines, verify
 from evidence.models.ledger import Disclosure, Pseudonym
-from evidence.storing.erasing import erase
+from evidence.storing.record_erasure import erase
 from tests.ledger.test_whole_or_not import tamper
 from tests.world import NOW, PERSONAL, World
 

@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("manage.py", "pdpp_site", "evidence", "mcp_adapter", "demo")
+CODE = (
+    "manage.py", "cli", "demo", "evidence", "importers", "mcp_adapter", "operations", "owner",
+    "pdpp_site",
+)  # fmt: skip
 VARIABLE = re.compile(r"(?:DATABASE_URL|PDPP_[A-Z_]+)\Z")
 # Read by name as it stands in the agent's environment, not configuration of the server.
 SECRET = "correct-horse-battery-staple-" * 3
@@ -50,8 +53,10 @@ def _sources(path: Path) -> list[Path]:
 
 
 def documented() -> set[str]:
-    """The first column of the table in the README."""
-    return set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE))
+    """The first column of the table in docs/settings.md."""
+    return set(
+        re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
+    )
 
 
 def settings_with(**environment: str) -> "subprocess.CompletedProcess[str]":
