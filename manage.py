@@ -32,13 +32,13 @@ def _start_database(running: contextlib.ExitStack) -> None:
     """Nothing to start where DATABASE_URL names a server."""
     from django.conf import settings
 
-    from pdpp_site import embedded_postgres, server_account
+    from operations.postgres import server, system_account
 
     if settings.EMBEDDED:
         home = settings.PDPP_VAR / "postgres"
         try:
-            running.enter_context(embedded_postgres.running(home))
-        except server_account.EmbeddedPostgresError as error:
+            running.enter_context(server.running(home))
+        except system_account.EmbeddedPostgresError as error:
             sys.exit(f"The embedded PostgreSQL does not start. {error}")
         running.callback(_let_go)
 
@@ -64,8 +64,8 @@ if __name__ == "__main__":
         sys.stderr.write("Stopped. The same command goes on, or begins anew.\n")
         sys.exit(128 + signal.SIGINT)
     except Exception as error:
-        from pdpp_site import endings
+        from pdpp_site import command_errors
 
-        if (words := endings.in_words(error)) is None:
+        if (words := command_errors.in_words(error)) is None:
             raise
         sys.exit(words)

@@ -12,7 +12,7 @@ PUBLIC = frozenset({"UnknownRouteView", "OpenApiView"})
 
 def every_route_is_granted(app_configs: Any, **_: Any) -> list[CheckMessage]:
     """E001: each route under ``/v1/`` is a ``GrantedView`` or on the public list."""
-    from evidence.api.base import GrantedView, PublicView
+    from evidence.api.base_views import GrantedView, PublicView
 
     problems: list[CheckMessage] = []
     for route, view in _routes(get_resolver().url_patterns):

@@ -17,14 +17,13 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from mcp_adapter import measures, resources
+from mcp_adapter import metrics, resources
 from mcp_adapter.errors import AdapterError, ToolError
+from mcp_adapter.http_responses import handed_over
 from mcp_adapter.json_text import dumps
-from mcp_adapter.measures import Outcome, Spanned, unspanned
-from mcp_adapter.raw_results import handed_over
-from mcp_adapter.registry import READ
+from mcp_adapter.metrics import Outcome, Spanned, unspanned
 from mcp_adapter.rest import Refused, Rest
-from mcp_adapter.surface import Surface
+from mcp_adapter.surfaces import READ, Surface
 from mcp_adapter.tool import Result, Tool
 
 Answered = TypeVar("Answered")
@@ -63,11 +62,11 @@ class _Adapter:
         tools = self.surface.tools
         tool = tools.get(params["name"])
         if tool is None:
-            measures.unknown(self.spanned)
+            metrics.unknown(self.spanned)
             raise MCPError(
                 code=types.INVALID_PARAMS, message=f"Unknown tool. Tools: {', '.join(tools)}"
             )
-        with measures.measured(tool.name, self.spanned) as outcome:
+        with metrics.measured(tool.name, self.spanned) as outcome:
             return await self._called(ctx, tool, params.get("arguments") or {}, outcome)
 
     async def _called(

@@ -7,7 +7,7 @@ from mcp.server.stdio import stdio_server
 
 from mcp_adapter.rest import Rest
 from mcp_adapter.server import Identity, build_server
-from mcp_adapter.transport import threads
+from mcp_adapter.streamable_http import threads
 
 
 def serve(rest: Rest, authenticate: Callable[[], object], *, identity: Identity) -> None:

@@ -6,13 +6,14 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pdpp_site.settings")
 
 from pdpp_site.wsgi import application as django_application  # isort: skip - sets Django up first
 
-from pdpp_site import collector, mcp
-from pdpp_site.site import Site
+from operations import tracing_setup
+from pdpp_site import mcp_endpoints
+from pdpp_site.asgi_app import Site
 
-spans = collector.spans()
+spans = tracing_setup.spans()
 application = Site(
     application=django_application,
-    endpoint=mcp.endpoint(spans=spans),
-    events=mcp.events_endpoint(spans=spans),
+    endpoint=mcp_endpoints.endpoint(spans=spans),
+    events=mcp_endpoints.events_endpoint(spans=spans),
     spans=spans,
 )

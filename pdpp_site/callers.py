@@ -14,7 +14,7 @@ from http.cookies import CookieError, SimpleCookie
 from django.conf import settings
 from django.http import HttpRequest
 
-from evidence.api.bearers import ACCEPTED
+from evidence.api.authentication import ACCEPTED
 from pdpp_site.connections import client_of
 from pdpp_site.wsgi_bridge import Scope
 

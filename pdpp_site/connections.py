@@ -15,7 +15,7 @@ from typing_extensions import override
 from uvicorn.middleware.proxy_headers import _TrustedHosts
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from evidence.refusals import ServiceUnavailable
+from evidence.errors import ServiceUnavailable
 
 HEADER_SECONDS = 10.0
 """From the first byte, or from the connection, to the end of the header."""

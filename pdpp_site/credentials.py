@@ -12,12 +12,12 @@ from django_otp.middleware import OTPMiddleware
 from rest_framework.request import Request
 
 from evidence.access.scope import TokenKind
-from evidence.api import errors
-from evidence.api.bearers import BearerAuthentication
-from evidence.api.noting import note_unlet
-from evidence.consent.owners_only import is_owner
-from evidence.refusals import Code, Refusal, WrongTokenKind
+from evidence.api import error_responses
+from evidence.api.authentication import BearerAuthentication
+from evidence.api.refusal_log import note_unlet
+from evidence.errors import Code, Refusal, WrongTokenKind
 from mcp_adapter.inprocess import releasing
+from owner.permissions import is_owner
 from pdpp_site.wsgi_bridge import RequestBody, Scope, build_environ
 
 
@@ -32,7 +32,7 @@ def refuse_without_owner_token(scope: Scope) -> Refusal | None:
     try:
         _, authority = releasing(lambda: BearerAuthentication().authenticate(_request(scope)))
     except (Refusal, Error) as error:
-        refusal = errors.as_refusal(error)
+        refusal = error_responses.as_refusal(error)
         request_id = f"req_{secrets.token_hex(10)}"
         releasing(lambda: note_unlet(refusal, route="rest", request_id=request_id))
         return refusal
@@ -46,7 +46,7 @@ def refuse_without_owner_session(scope: Scope) -> Refusal | None:
     try:
         answer = releasing(lambda: _signed_in(_request(scope)._request))  # noqa: SLF001 - DRF's own name
     except Error as error:
-        return errors.as_refusal(error)
+        return error_responses.as_refusal(error)
     return None if getattr(answer, "status_code", None) == 204 else SignInRequired()
 
 

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from evidence.refusals import Code, Refusal
+from evidence.errors import Code, Refusal
 
 RUNNING_PER_CALLER = 2
 WAITING_PER_CALLER = 64

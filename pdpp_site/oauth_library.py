@@ -18,7 +18,7 @@ RFC_9700 = (
 
 SETTINGS: Mapping[str, object] = {
     **{f"COMPLIANT_BCP_RFC9700_{rule}": True for rule in RFC_9700},
-    # Loopback and programs' own schemes are let in by evidence.consent.authorizing.redirects.
+    # Loopback and programs' own schemes are let in by owner.oauth.uris.
     "ALLOWED_REDIRECT_URI_SCHEMES": ["https"],
     "ALLOW_LOCALHOST_LOOPBACK": True,
     "REFRESH_TOKEN_REUSE_PROTECTION": True,

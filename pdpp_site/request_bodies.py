@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import IO
 
 from evidence import limits
+from evidence.api.views.collectors import STATE_BYTES
 from evidence.api.views.connectors import DECLARATION_BYTES
-from evidence.api.views.state import STATE_BYTES
-from evidence.refusals import InvalidRequest, Refusal, ResourceLimit
+from evidence.errors import InvalidRequest, Refusal, ResourceLimit
 from pdpp_site.credentials import refuse_without_owner_session, refuse_without_owner_token
 from pdpp_site.wsgi_bridge import DisconnectedError, Message, Receive, RequestBody, Scope
 

@@ -12,8 +12,8 @@ from django.http import HttpRequest, HttpResponseBase, QueryDict
 from django.http.multipartparser import MultiPartParserError
 from django.http.request import UnreadablePostError
 
-from evidence.refusals import InvalidRequest, NotFound
-from pdpp_site import failures
+from evidence.errors import InvalidRequest, NotFound
+from pdpp_site import error_pages
 
 NUL = "\x00"
 CHARSETS = frozenset({"utf-8", "utf8", "us-ascii"})
@@ -30,9 +30,11 @@ class RequestTextMiddleware:
         charset = (request.content_params or {}).get("charset", "utf-8")
         if charset.lower() not in CHARSETS:
             message = f"charset takes utf-8; got {charset[:64]!r}."
-            return failures.refused(request, InvalidRequest(message=message, param="charset"))
+            return error_pages.refused(request, InvalidRequest(message=message, param="charset"))
         if NUL in request.path_info:
-            return failures.refused(request, NotFound(message="There is nothing at this address."))
+            return error_pages.refused(
+                request, NotFound(message="There is nothing at this address.")
+            )
         if "%00" in request.META.get("QUERY_STRING", ""):
             return self._refusal(request, request.GET) or self._get_response(request)
         return self._get_response(request)
@@ -53,5 +55,5 @@ class RequestTextMiddleware:
             if NUL in name or any(NUL in each for each in values):
                 shown = name.replace(NUL, "")[:64]
                 message = f"{shown} holds a NUL character. Send it without."
-                return failures.refused(request, InvalidRequest(message=message, param=shown))
+                return error_pages.refused(request, InvalidRequest(message=message, param=shown))
         return None

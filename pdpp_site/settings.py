@@ -6,7 +6,10 @@ from urllib.parse import urlsplit
 import django_stubs_ext
 from django.http.request import split_domain_port
 
-from pdpp_site import embedded_postgres, environment, keys, logs, oauth_library, rotating
+from operations import key_file, log_config
+from operations.postgres import server
+from pdpp_site import env as environment
+from pdpp_site import oauth_library
 
 # Lets ModelAdmin[Grant] and the like be written as the types have it.
 django_stubs_ext.monkeypatch()
@@ -35,13 +38,13 @@ PDPP_CLIENT_CONNECTIONS = env.whole("PDPP_CLIENT_CONNECTIONS", default=100, leas
 PDPP_SHUTDOWN_SECONDS = env.whole("PDPP_SHUTDOWN_SECONDS", default=30)
 PDPP_CHANGES_DAYS = env.whole("PDPP_CHANGES_DAYS", default=90)
 PDPP_INTROSPECTION_SECRET = env.text("PDPP_INTROSPECTION_SECRET")
-PDPP_EMBEDDER = env.text("PDPP_EMBEDDER", default="evidence.embedding.wordllama.WordLlama")
+PDPP_EMBEDDER = env.text("PDPP_EMBEDDER", default="evidence.search.embedding.WordLlama")
 PDPP_CLIENT_DOCUMENTS = env.switch("PDPP_CLIENT_DOCUMENTS", default=True)
 PDPP_LOCAL_RECEIVERS = env.switch("PDPP_LOCAL_RECEIVERS", default=False)
 PDPP_WATCH = env.text("PDPP_WATCH")
 PDPP_WATCH_SECONDS = env.whole("PDPP_WATCH_SECONDS", default=300, least=1)
-PDPP_LOG_LEVEL = env.one_of("PDPP_LOG_LEVEL", logs.LEVELS, default="INFO")
-PDPP_LOG_FORMAT = env.one_of("PDPP_LOG_FORMAT", logs.FORMATTERS, default="text")
+PDPP_LOG_LEVEL = env.one_of("PDPP_LOG_LEVEL", log_config.LEVELS, default="INFO")
+PDPP_LOG_FORMAT = env.one_of("PDPP_LOG_FORMAT", log_config.FORMATTERS, default="text")
 PDPP_TRIPWIRE_SHARE = env.whole("PDPP_TRIPWIRE_SHARE", default=50)
 PDPP_TRIPWIRE_HOURS = env.whole("PDPP_TRIPWIRE_HOURS", default=24)
 PDPP_TRIPWIRE_RECORDS = env.whole("PDPP_TRIPWIRE_RECORDS", default=1000)
@@ -58,9 +61,9 @@ EMBEDDED = not DATABASE_URL
 HTTPS = PDPP_PUBLIC_URL.startswith("https://")
 
 DEBUG = PDPP_DEBUG
-SECRET_KEY = PDPP_SECRET_KEY or keys.installation_key(PDPP_VAR, embedded=EMBEDDED)
-SECRET_KEY_FALLBACKS = rotating.earlier_secrets(PDPP_VAR, given=PDPP_SECRET_KEY_FALLBACKS)
-PDPP_ROTATED_KEYS = rotating.rotated(PDPP_VAR)
+SECRET_KEY = PDPP_SECRET_KEY or key_file.installation_key(PDPP_VAR, embedded=EMBEDDED)
+SECRET_KEY_FALLBACKS = key_file.earlier_secrets(PDPP_VAR, given=PDPP_SECRET_KEY_FALLBACKS)
+PDPP_ROTATED_KEYS = key_file.rotated(PDPP_VAR)
 _PUBLIC_HOST = split_domain_port(urlsplit(PDPP_PUBLIC_URL).netloc)[0]
 ALLOWED_HOSTS = [
     *dict.fromkeys([_PUBLIC_HOST, *PDPP_ALLOWED_HOSTS, "127.0.0.1", "localhost", "[::1]"])
@@ -73,6 +76,8 @@ WSGI_APPLICATION = "pdpp_site.wsgi.application"
 ASGI_APPLICATION = "pdpp_site.asgi.application"
 INSTALLED_APPS = [
     "pdpp_site",
+    "owner",
+    "operations",
     "evidence",
     "mcp_adapter",
     "oauth2_provider",
@@ -82,7 +87,7 @@ INSTALLED_APPS = [
     "django_otp.plugins.otp_static",
     "django_otp.plugins.otp_totp",
     "drf_spectacular_sidecar",
-    # Simple: nothing is registered with it but what evidence.admin registers with its own site.
+    # Simple: nothing is registered with it but what owner.admin registers with its own site.
     "django.contrib.admin.apps.SimpleAdminConfig",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -92,7 +97,7 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
 ]
 MIDDLEWARE = [
-    "pdpp_site.headers.middleware",
+    "pdpp_site.security_headers.middleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "pdpp_site.request_text.RequestTextMiddleware",
@@ -113,16 +118,14 @@ TEMPLATES = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "evidence.consent.alerts.standing",
+                "owner.connected_apps.standing",
             ]
         },
     }
 ]
 
 # --- database ----------------------------------------------------------------------------------
-DATABASES = {
-    "default": environment.database(DATABASE_URL or embedded_postgres.url(PDPP_VAR / "postgres"))
-}
+DATABASES = {"default": environment.database(DATABASE_URL or server.url(PDPP_VAR / "postgres"))}
 DATABASES["default"]["ENGINE"] = "django.db.backends.postgresql"
 DATABASES["default"]["DISABLE_SERVER_SIDE_CURSORS"] = PDPP_PGBOUNCER
 _OPTIONS = DATABASES["default"].setdefault("OPTIONS", {})
@@ -145,7 +148,7 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 LOGIN_URL = "login"
 OTP_TOTP_ISSUER = "PDPP"
-# How often one may try is counted by evidence.consent.attempts, for every step of signing in alike.
+# How often one may try is counted by evidence.access.sign_in_throttle, for every step of signing in alike.
 OTP_TOTP_THROTTLE_FACTOR = OTP_STATIC_THROTTLE_FACTOR = 0
 LANGUAGE_CODE = "en-us"
 USE_I18N = False
@@ -164,13 +167,13 @@ EMAIL_TIMEOUT = 10
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS
 SESSION_COOKIE_NAME = "__Host-session" if HTTPS else "pdpp-session"
 CSRF_COOKIE_NAME = "__Host-csrf" if HTTPS else "pdpp-csrf"
-SESSION_ENGINE = "pdpp_site.session_store"
+SESSION_ENGINE = "operations.session_store"
 SESSION_COOKIE_AGE = 7 * 24 * 3600
 SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 365 * 24 * 3600 if HTTPS else 0
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
-CSRF_FAILURE_VIEW = "pdpp_site.failures.forged"
+CSRF_FAILURE_VIEW = "pdpp_site.error_pages.forged"
 # Neighbouring subdomains of the owner's domain, and the browsers' preload list, are not ours.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 # The largest form, for the signed-in owner alone (pdpp_site.request_bodies). Uploads are streams.
@@ -185,7 +188,7 @@ REST_FRAMEWORK: dict[str, object] = {
     "URL_FORMAT_OVERRIDE": None,  # ``format`` is a parameter that nobody knows, as any other
 }
 
-# --- signing in (evidence.consent.authorizing): the library's protocol over our own rows ---------
+# --- signing in (owner.oauth): the library's protocol over our own rows ---------
 OAUTH2_PROVIDER_APPLICATION_MODEL = "evidence.Registration"
 OAUTH2_PROVIDER_GRANT_MODEL = "evidence.AuthorizationCode"
 OAUTH2_PROVIDER_DEVICE_GRANT_MODEL = "evidence.PendingRequest"
@@ -198,4 +201,4 @@ OAUTH2_PROVIDER = oauth_library.SETTINGS
 PROCRASTINATE_IMPORT_PATHS = ["evidence.events.tasks"]
 
 # --- logging: no bodies, queries, tokens or names of records --------------------------------------
-LOGGING = logs.configuration(level=PDPP_LOG_LEVEL, debug=DEBUG, form=PDPP_LOG_FORMAT)
+LOGGING = log_config.configuration(level=PDPP_LOG_LEVEL, debug=DEBUG, form=PDPP_LOG_FORMAT)

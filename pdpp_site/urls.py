@@ -2,12 +2,12 @@
 
 from django.urls import include, path
 
-from evidence.admin.record_page import record_page
-from evidence.admin.site import owner_site
 from evidence.api.openapi.views import OpenApiPageView
 from evidence.api.views.connectors import ConnectorsView, ConnectorView
-from evidence.api.views.well_known import ProtectedResourceView
-from pdpp_site import failures, views
+from evidence.api.views.public import ProtectedResourceView
+from owner.records.record_pages import record_page
+from owner.site import owner_site
+from pdpp_site import error_pages, views
 
 METADATA = ".well-known/oauth-protected-resource"
 
@@ -21,14 +21,13 @@ urlpatterns = [
     path(METADATA, ProtectedResourceView.as_view()),
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
     path(f"{METADATA}/mcp/events", ProtectedResourceView.as_view(path="/mcp/events")),
-    path("", include("evidence.consent.authorizing.urls")),
-    path("", include("evidence.consent.connecting.urls")),
+    path("", include("owner.urls")),
     path("set-up/<str:token>/", views.set_up, name="set-up"),
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page),
     path("admin/", owner_site.urls),
 ]
 
-handler400 = failures.bad_request
-handler403 = failures.forbidden
-handler404 = failures.not_found
-handler500 = failures.failed
+handler400 = error_pages.bad_request
+handler403 = error_pages.forbidden
+handler404 = error_pages.not_found
+handler500 = error_pages.failed

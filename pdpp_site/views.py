@@ -10,10 +10,10 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_safe
 
-from evidence.api.views.well_known import IndexView
-from evidence.consent import attempts
-from pdpp_site import setup_links
-from pdpp_site.forms import SetUpForm
+from evidence.access import sign_in_throttle
+from evidence.api.views.public import IndexView
+from owner.accounts import setup_link
+from owner.accounts.setup_views import SetUpForm
 
 # The address of the page is a secret while the link is open: nothing may load from elsewhere
 # or learn it as a referrer. (Under "no-referrer" browsers send the form with "Origin: null", which
@@ -42,26 +42,28 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
     """The owner chooses a user name and password (one-time link)."""
     now = timezone.now()
     try:
-        attempt = attempts.begin(attempts.address(request.META.get("REMOTE_ADDR", "")), now=now)
-    except attempts.TooManyAttempts as refusal:
+        attempt = sign_in_throttle.begin(
+            sign_in_throttle.address(request.META.get("REMOTE_ADDR", "")), now=now
+        )
+    except sign_in_throttle.TooManyAttempts as refusal:
         return _wait(request, refusal)
-    if not setup_links.is_open(token, now=now):
+    if not setup_link.is_open(token, now=now):
         return _ended(request)
     attempt.succeeded()
-    account = setup_links.owner_account(now)
+    account = setup_link.owner_account(now)
     initial = {"username": account.get_username()} if account else {}
     form = SetUpForm(request.POST or None, account=account, initial=initial)
     if not form.is_valid():
         context = {"form": form, "known": account is not None}
         return _page(request, "set_up", context=context, status=200 if not form.errors else 422)
     try:
-        user = setup_links.use(
+        user = setup_link.use(
             token,
             username=form.cleaned_data["username"],
             password=form.cleaned_data["password"],
             now=now,
         )
-    except setup_links.LinkEndedError:
+    except setup_link.LinkEndedError:
         return _ended(request)
     login(request, user)
     return redirect("admin:index")
@@ -71,7 +73,7 @@ def _ended(request: HttpRequest) -> HttpResponse:
     return _page(request, "link_ended", context={}, status=410)
 
 
-def _wait(request: HttpRequest, refusal: attempts.TooManyAttempts) -> HttpResponse:
+def _wait(request: HttpRequest, refusal: sign_in_throttle.TooManyAttempts) -> HttpResponse:
     response = _page(request, "wait", context={"text": str(refusal)}, status=429)
     response["Retry-After"] = str(refusal.retry_after)
     return response

@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import IO, Any
 from urllib.parse import unquote_to_bytes
 
-from evidence.refusals import Refusal, ServiceUnavailable
+from evidence.errors import Refusal, ServiceUnavailable
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]

@@ -64,11 +64,11 @@ def _passwords_are_hashed_quickly() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def _nothing_is_known_of_rows_that_another_test_has_made() -> None:
     """What is kept by the number of a row holds for ever in a database, but not over its tests."""
-    from evidence.access import remembering
-    from evidence.models import declared
+    from evidence.access.ranking import match_counts
+    from evidence.models import sources
 
-    remembering._known.clear()
-    declared._known.clear()
+    match_counts._known.clear()
+    sources._known.clear()
 
 
 @pytest.fixture(autouse=True)
@@ -104,14 +104,14 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.fixture(scope="session")
 def _cast(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> "Arranged[World]":
     """Before a test changes any setting that the rows depend on."""
-    from evidence.models import declared
+    from evidence.models import sources
     from tests.arranged import Arranged
     from tests.world import World  # models can be imported once Django is set up
 
     with django_db_blocker.unblock():
-        declared._known.clear()
+        sources._known.clear()
         arranged = Arranged.by(World.build)
-        _DECLARED.update(declared._known)
+        _DECLARED.update(sources._known)
         return arranged
 
 
@@ -128,9 +128,9 @@ def committed(_cast: "Arranged[World]", transactional_db: None) -> "World":
 
 
 def _as_arranged(cast: "Arranged[World]") -> "World":
-    from evidence.models import declared
+    from evidence.models import sources
 
-    declared._known.update(_DECLARED)
+    sources._known.update(_DECLARED)
     return cast.again()
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from pdpp_site import embedded_postgres
+from operations.postgres import server as embedded_postgres
 
 
 @pytest.hookimpl(wrapper=True)

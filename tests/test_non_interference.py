@@ -26,11 +26,11 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from mcp import Client
 
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from evidence.api import urls
-from evidence.api.base import GrantedView
-from mcp_adapter.registry import TOOLS
+from evidence.api.base_views import GrantedView
+from mcp_adapter.surfaces import TOOLS
 from tests.mcp_adapter import real
 from tests.world import BANK, CHAT, MAIL, PERSONAL, WORK, World
 

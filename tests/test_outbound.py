@@ -5,7 +5,7 @@ import ipaddress
 import pytest
 from oauth2_provider import cimd
 
-from evidence.outbound import UnreachableError, is_public, public_addresses
+from evidence.ssrf_guard import UnreachableError, is_public, public_addresses
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry, and multicast.
 IPV4 = (

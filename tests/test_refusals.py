@@ -2,13 +2,13 @@
 
 import pytest
 
-from evidence import limits, refusals
-from evidence.refusals import AmbiguousConnection, AmbiguousSchemaDetail, Code, InvalidSort, Refusal
+from evidence import errors, limits
+from evidence.errors import AmbiguousConnection, AmbiguousSchemaDetail, Code, InvalidSort, Refusal
 
 KINDS = sorted(
     (
         kind
-        for kind in vars(refusals).values()
+        for kind in vars(errors).values()
         if isinstance(kind, type)
         and issubclass(kind, Refusal)
         and not kind.__name__.startswith("_")

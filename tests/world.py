@@ -13,23 +13,23 @@ from typing import Any
 
 from django.test import Client as HttpClient
 
-from evidence.access.issuing import (
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import (
     GrantRequest,
     issue,
     mint_owner_token,
     mint_token,
     register_client,
 )
-from evidence.access.resolving import StreamRequest
-from evidence.embedding.embedder import chosen
+from evidence.models.accounts import the_owner
 from evidence.models.grants import Grant, Package
-from evidence.models.owners import the_owner
+from evidence.search.embedding import chosen
 from evidence.storing.connections import connect
-from evidence.storing.declarations import declare
-from evidence.storing.embedding import embed_missing
+from evidence.storing.declaration_store import declare
 from evidence.storing.ingest import Outcome, ingest_lines
-from evidence.storing.lines import Line
-from evidence.storing.passages import prepare
+from evidence.storing.ndjson import Line
+from evidence.storing.vector_backfill import embed_missing
+from evidence.storing.vector_table import prepare
 
 LEDGER = 2
 """The statements that write an answer down, whatever its size."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench.importing import generating
 from bench.served import ROOT
-from pdpp_site.embedded_postgres import EmbeddedPostgres, url
+from operations.postgres.server import EmbeddedPostgres, url
 
 MOST_MIB = 300
 MB = 1_000_000

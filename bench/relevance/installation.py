@@ -10,7 +10,7 @@ from pathlib import Path
 
 import django
 
-from pdpp_site.embedded_postgres import EmbeddedPostgres, url
+from operations.postgres.server import EmbeddedPostgres, url
 
 
 @contextlib.contextmanager
@@ -41,14 +41,14 @@ def _token() -> str:
     from django.core.management import call_command
     from django.utils import timezone
 
-    from pdpp_site import background, demo_life
+    from operations import background_jobs, demo_data
 
     call_command("migrate", verbosity=0)
-    if not demo_life.was_loaded():
-        demo_life.load(now=timezone.now(), on_progress=lambda _: None)
-    for _ in background.vectors():
+    if not demo_data.was_loaded():
+        demo_data.load(now=timezone.now(), on_progress=lambda _: None)
+    for _ in background_jobs.vectors():
         pass
-    tokens = demo_life.tokens(timezone.now())
+    tokens = demo_data.tokens(timezone.now())
     if tokens is None:
         raise RuntimeError("The demo life was taken away.")
     return tokens.rest

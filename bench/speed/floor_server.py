@@ -5,7 +5,7 @@ import os
 import django
 from django.conf import settings
 
-from pdpp_site import serving
+from pdpp_site import server
 
 
 def main() -> None:
@@ -14,9 +14,9 @@ def main() -> None:
     # It imports models, so Django comes first.
     from bench.speed.floors import application
 
-    bound = serving.bind("127.0.0.1", settings.PDPP_PORT)
-    config = serving.configured(application())
-    serving.Server(config, ready=lambda: None).run(sockets=[bound])
+    bound = server.bind("127.0.0.1", settings.PDPP_PORT)
+    config = server.configured(application())
+    server.Server(config, ready=lambda: None).run(sockets=[bound])
 
 
 if __name__ == "__main__":

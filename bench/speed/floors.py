@@ -17,8 +17,8 @@ from mcp.server.lowlevel import Server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
 from evidence.access import tokens
-from mcp_adapter.transport import McpEndpoint
-from pdpp_site.site import Site
+from mcp_adapter.streamable_http import McpEndpoint
+from pdpp_site.asgi_app import Site
 from pdpp_site.wsgi_bridge import Receive, Scope, Send, StartResponse
 
 ONE = "WHERE connection_id = %s AND stream = %s AND record_key = %s"

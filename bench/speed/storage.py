@@ -5,7 +5,7 @@ from pathlib import Path
 
 import psycopg
 
-from pdpp_site.embedded_postgres import url
+from operations.postgres.server import url
 
 MIB = 1024 * 1024
 PARTS = """

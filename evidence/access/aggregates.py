@@ -5,18 +5,22 @@ the records that the ledger names. All records behind fewer than ``SMALL_GROUP``
 record of each larger group that is shown, and the record of a minimum or maximum.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, Literal, NamedTuple
 from zoneinfo import available_timezones
 
-from evidence.access.conditions import typed_column
-from evidence.access.rows import VisibleRecords
-from evidence.access.statements import Fragment, fetched
-from evidence.declarations.types import Field
+from evidence.access.gate import Gate
+from evidence.access.granted_streams import typed_column
+from evidence.access.owner_scope import owner_scope
+from evidence.access.records import VisibleRecords
+from evidence.access.scope import Everything
+from evidence.access.sql import Fragment, fetched
+from evidence.declarations.declaration import Field
 
 Metric = Literal["count", "count_distinct", "sum", "min", "max"]
 METRICS: Final = ("count", "count_distinct", "sum", "min", "max")
@@ -211,3 +215,97 @@ def _value(visible: VisibleRecords, field: Field | None, name: str) -> Fragment:
         # The same moment, and it stands in an index, so that no record needs to be read.
         column = "r.consent_time"
     return Fragment(f"{column} AS {name}")
+
+
+def count(visible: VisibleRecords, where: Sequence[Fragment] = ()) -> int:
+    """How many visible rows ``where`` leaves; one query."""
+    branches = visible.matching(Fragment("count(*) AS n"), where)
+    total = Fragment("SELECT coalesce(sum(u.n), 0)::bigint FROM (") + branches + Fragment(") u")
+    return int(fetched(total)[0][0])
+
+
+def time_bounds(
+    visible: VisibleRecords, where: Sequence[Fragment] = ()
+) -> tuple[datetime | None, datetime | None]:
+    """The earliest and the latest consent time of what ``where`` leaves; one query."""
+    columns = Fragment("min(r.consent_time) AS low, max(r.consent_time) AS high")
+    branches = visible.matching(columns, where)
+    row = fetched(Fragment("SELECT min(u.low), max(u.high) FROM (") + branches + Fragment(") u"))[0]
+    return row[0], row[1]
+
+
+def records_at(
+    visible: VisibleRecords, times: Iterable[datetime | None], where: Sequence[Fragment] = ()
+) -> list[tuple[str, str]]:
+    """Return connection and key of one record for each of these consent times; one query."""
+    wanted = [each for each in times if each is not None]
+    at = Fragment(" AND r.consent_time = ANY(%s)", (wanted,))
+    columns = Fragment("r.connection_id, r.record_key, r.consent_time")
+    statement = Fragment("SELECT DISTINCT ON (u.consent_time) u.connection_id, u.record_key FROM (")
+    statement += visible.matching(columns, [*where, at])
+    order = Fragment(") u ORDER BY u.consent_time, u.connection_id, u.record_key")
+    return [(one, key) for one, key in fetched(statement + order)]
+
+
+def names_of(
+    visible: VisibleRecords, where: Sequence[Fragment] = (), *, limit: int
+) -> list[tuple[str, str]]:
+    """Return connection and key of up to ``limit`` visible rows; one query."""
+    rows = visible.matching(Fragment("r.connection_id, r.record_key"), where)
+    statement = Fragment("SELECT u.* FROM (") + rows + Fragment(") u LIMIT %s", (limit,))
+    return [(one, key) for one, key in fetched(statement)]
+
+
+def kept_counts(
+    streams: Iterable[VisibleRecords],
+) -> Mapping[tuple[str, str], tuple[int, datetime | None]]:
+    """(connection_id, stream) -> records and latest emitted time, from the counters; one query.
+
+    Only where a grant hides no row of the stream: a counter knows nothing of grants. A grant of all
+    declared fields gets the time that counts those; a narrower one gets none, because a hidden
+    change moves it.
+    """
+    wanted = {
+        (facts.connection_id, visible.stream.name): visible
+        for visible in streams
+        if visible.is_whole
+        for facts in visible.connections
+    }
+    if not wanted:
+        return {}
+    rows = fetched(
+        Fragment(
+            "SELECT s.connection_id, s.stream, s.record_count, s.latest_emitted_at,"
+            " s.latest_declared_at FROM evidence_streamstate s WHERE s.connection_id = ANY(%s)",
+            (sorted({connection_id for connection_id, _ in wanted}),),
+        )
+    )
+    kept = {
+        (connection_id, stream): (records, _shown_time(wanted[connection_id, stream], *latest))
+        for connection_id, stream, records, *latest in rows
+        if (connection_id, stream) in wanted
+    }
+    return {key: kept.get(key, (0, None)) for key in wanted}
+
+
+def _shown_time(
+    visible: VisibleRecords, latest: datetime | None, declared: datetime | None
+) -> datetime | None:
+    """Return the latest time that counts only fields which every grant concerned shows, if any."""
+    if all(isinstance(sight.terms.fields, Everything) for sight in visible.sights):
+        return latest
+    return declared if all(map(visible.shows, visible.stream.fields)) else None
+
+
+def known_keys(
+    owner_id: str, *, stream: str, connection_ids: Iterable[str], keys: Sequence[str]
+) -> frozenset[str]:
+    """Those of ``keys`` that name a record in any of these connections; one query for each."""
+    gate = Gate(owner_scope(owner_id))
+    wanted = Fragment(" AND r.record_key = ANY(%s)", (list(keys),))
+    found: set[str] = set()
+    for connection_id in connection_ids:
+        visible = gate.stream(stream, connection_id=connection_id)
+        rows = fetched(visible.matching(Fragment("r.record_key"), [wanted]))
+        found.update(row[0] for row in rows)
+    return frozenset(found)

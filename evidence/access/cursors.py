@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 from cryptography.exceptions import InvalidTag
 
+from evidence.access.crypto import NONCE, TAG, opened, sealed
 from evidence.access.scope import Scope
-from evidence.access.sealing import NONCE, TAG, opened, sealed
-from evidence.refusals import CursorExpired, InvalidCursor
+from evidence.errors import CursorExpired, InvalidCursor
 
 PURPOSE = "cursor"
 BLOCK = 32

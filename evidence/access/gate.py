@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from evidence.access.rows import VisibleRecords
+from evidence.access.granted_streams import Sight
+from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, StreamTerms
-from evidence.access.visible import Sight
-from evidence.models.declared import Declared, declared
-from evidence.refusals import (
+from evidence.errors import (
     AmbiguousConnection,
     ConnectionNotFound,
     GrantPaused,
@@ -22,6 +21,7 @@ from evidence.refusals import (
     Refusal,
     StreamNotGranted,
 )
+from evidence.models.sources import Declared, declared
 
 
 @dataclass(frozen=True, slots=True)

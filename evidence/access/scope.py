@@ -107,15 +107,15 @@ class GrantTerms:
 @dataclass(frozen=True, slots=True)
 class ConnectionFacts:
     """A connection of the owner that is not revoked. ``identities`` are how its source calls the
-    owner, as ``declarations.authorship.known_as`` writes them. While ``reindexing`` some of its
-    search text is of other languages or of another analyser."""
+    owner, as ``declarations.authorship.known_as`` writes them."""
 
     connection_id: str
     display_name: str
     languages: tuple[str, ...]
     source_pk: int
     identities: tuple[str, ...] = ()
-    reindexing: bool = False
+    index_edition: tuple[tuple[str, ...], int] = ((), 0)
+    """Languages and analyzer version that the search text was indexed with."""
 
 
 @dataclass(frozen=True, slots=True)

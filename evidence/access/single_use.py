@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from evidence.access.scope import Scope
-from evidence.access.statements import Fragment, fetched_by_one_plan
-from evidence.refusals import GrantConsumed
+from evidence.access.sql import Fragment, fetched_by_one_plan
+from evidence.errors import GrantConsumed
 
 WINDOW = timedelta(minutes=10)
 

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evidence.access.owning import everything
+from evidence.access.crypto import LONGEST_BEARER, bearer_digests
+from evidence.access.grant_terms import parsed_terms
+from evidence.access.owner_scope import everything
 from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, TokenKind, Used
-from evidence.access.secrets import LONGEST_BEARER, bearer_digests
-from evidence.access.statements import Fragment, fetched_by_one_plan
-from evidence.access.terms import parsed_terms
-from evidence.analyser import VERSION
-from evidence.refusals import (
+from evidence.access.sql import Fragment, fetched_by_one_plan
+from evidence.errors import (
     AuthenticationRequired,
     GrantConsumed,
     GrantExpired,
@@ -39,7 +38,7 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
             g.readable_until IS NOT NULL AND g.readable_until <= %s) ORDER BY g.issued_at, g.grant_id)::text
         FROM evidence_grant g WHERE g.package_id = t.package_id),
     (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id,
-            c.identities, c.indexed_languages <> c.languages OR c.indexed_analyser <> %s)
+            c.identities, c.indexed_languages, c.indexed_analyser)
             ORDER BY c.display_name, c.connection_id)::text
         FROM evidence_connection c WHERE c.owner_id = t.owner_id AND c.status <> 'revoked'),
     (SELECT jsonb_agg(jsonb_build_array(s.id, s.kind, s.source_id, s.connector_key,
@@ -86,7 +85,7 @@ def standing(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope:
     ``on_behalf_of`` stands in the ledger where a token would. Raises ``GrantRevoked``,
     ``GrantExpired`` and ``GrantPaused`` as ``authenticate`` does.
     """
-    found = _fetched(STANDING, (now, now, VERSION, package_id))
+    found = _fetched(STANDING, (now, now, package_id))
     if found is None or found.package_revoked_at is not None:
         raise GrantRevoked
     return _scope(found, token_id=on_behalf_of)
@@ -97,7 +96,9 @@ def _scope(found: "Found", *, token_id: str) -> Scope:
     grants, paused = (None, ()) if is_owner else _usable(found.grants)
     sources = {row[0]: SourceFacts(*row) for row in found.sources}
     connections = {
-        row[0]: ConnectionFacts(row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), row[5])
+        row[0]: ConnectionFacts(
+            row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), (tuple(row[5]), row[6])
+        )
         for row in found.connections
         if row[3] in sources
     }
@@ -153,7 +154,7 @@ def _check(found: Found, resource: str, now: datetime) -> None:
 def _found(bearer: str, now: datetime) -> Found | None:
     if len(bearer) > LONGEST_BEARER:
         return None
-    found = (_fetched(LOOK_UP, (now, now, VERSION, digest)) for digest in bearer_digests(bearer))
+    found = (_fetched(LOOK_UP, (now, now, digest)) for digest in bearer_digests(bearer))
     return next((each for each in found if each is not None), None)
 
 

@@ -9,7 +9,7 @@ import orjson
 from evidence import limits
 from evidence.access.scope import ConnectionFacts
 from evidence.api.schema_bodies import Json, connections, expansion, totals, type_of
-from evidence.declarations.types import AGGREGATIONS
+from evidence.declarations.declaration import AGGREGATIONS
 from evidence.reading.schema import FieldCapability, SourceCapability, StreamCapability
 
 _SEPARATORS = re.compile(r"[\s,=|:]+")

@@ -8,16 +8,15 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from evidence.access.rows import VisibleRecord, VisibleRecords
+from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import ConnectionFacts
-from evidence.api.params import Notice
+from evidence.api.query_parameters import Notice
 from evidence.declarations.authorship import origin
-from evidence.declarations.types import BLOB_REFERENCE
-from evidence.reading.branches import searchable_fields
+from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.reading.changes import Tombstone
-from evidence.reading.field_windows import FieldWindow
-from evidence.reading.quotes import Verdict
-from evidence.reading.streams import StreamRow
+from evidence.reading.field_windows import FieldWindow, Verdict
+from evidence.reading.schema import StreamRow
+from evidence.search.query_planner import is_stale, searchable_fields
 
 Json = dict[str, Any]
 
@@ -201,5 +200,5 @@ def stream(row: StreamRow) -> Json:
 
 def maintenance(visible: VisibleRecords, connections: Iterable[ConnectionFacts]) -> Json:
     """Says of a stream that can be searched that its index is being made anew."""
-    reindexing = any(facts.reindexing for facts in connections)
+    reindexing = any(is_stale(facts) for facts in connections)
     return {"index_maintenance": True} if reindexing and searchable_fields(visible) else {}

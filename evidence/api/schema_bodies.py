@@ -5,7 +5,7 @@ from typing import Any
 
 from evidence.access.scope import ConnectionFacts, Scope, TokenKind
 from evidence.api.envelopes import instant, maintenance
-from evidence.declarations.types import AGGREGATIONS, Field
+from evidence.declarations.declaration import AGGREGATIONS, Field
 from evidence.reading.schema import (
     ExpandCapability,
     FieldCapability,

@@ -3,13 +3,12 @@
 import hashlib
 from typing import Any
 
-from evidence.access.vectors import MILLIONTHS
-from evidence.analyser.passages import marked, plain
+from evidence.access.ranking.vectors import MILLIONTHS
 from evidence.api.envelopes import instant, origin_of, record_route, source_labels, window_read
-from evidence.api.params import Notice
-from evidence.reading.asked import Found
-from evidence.reading.hits import Excerpt, Hit
-from evidence.reading.modes import HYBRID, LEXICAL
+from evidence.api.query_parameters import Notice
+from evidence.search.analysis.highlighter import marked, plain
+from evidence.search.query_planner import HYBRID, LEXICAL
+from evidence.search.results import Excerpt, Found, Hit
 
 Json = dict[str, Any]
 

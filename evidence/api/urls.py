@@ -5,6 +5,7 @@ from django.urls import path, re_path
 from evidence.api.openapi.views import OpenApiView
 from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.blobs import BlobsView, BlobView
+from evidence.api.views.collectors import IngestView, StateView
 from evidence.api.views.connectors import ConnectorsView, ConnectorView
 from evidence.api.views.event_subscriptions import (
     EventSubscriptionsView,
@@ -12,15 +13,11 @@ from evidence.api.views.event_subscriptions import (
     EventTestView,
 )
 from evidence.api.views.field_window import FieldWindowView
-from evidence.api.views.ingest import IngestView
 from evidence.api.views.owner_connections import OwnerConnectionsView, OwnerConnectionView
-from evidence.api.views.record import RecordView
-from evidence.api.views.records import RecordsView
-from evidence.api.views.schema import SchemaView
+from evidence.api.views.public import UnknownRouteView
+from evidence.api.views.records import RecordsView, RecordView
+from evidence.api.views.schema import SchemaView, StreamsView, StreamView
 from evidence.api.views.search import HybridSearchView, SearchView, SemanticSearchView
-from evidence.api.views.state import StateView
-from evidence.api.views.streams import StreamsView, StreamView
-from evidence.api.views.unknown import UnknownRouteView
 
 urlpatterns = [
     path("openapi.json", OpenApiView.as_view()),

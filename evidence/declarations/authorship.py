@@ -9,7 +9,7 @@ since an address at the top of a message is the sender's own word.
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
-from evidence.declarations.types import ACTOR_ID_ROLE, ACTOR_ROLE, DIRECTION_ROLE
+from evidence.declarations.declaration import ACTOR_ID_ROLE, ACTOR_ROLE, DIRECTION_ROLE
 
 OUTGOING = frozenset({"sent", "outgoing", "outbox", "draft", "drafts"})
 """The values by which a source says that its owner wrote a record; every other says the opposite."""

@@ -4,7 +4,7 @@ import re
 import unicodedata
 from typing import Final
 
-from evidence.declarations.faults import FaultCode, Spot
+from evidence.declarations.errors import FaultCode, Spot
 
 STREAM_NAME_CHARS: Final = 64
 FIELD_NAME_CHARS: Final = 128

@@ -1,18 +1,100 @@
 """Whether a document may become a declaration: every fault of it, with its JSON path, at once."""
 
-from collections.abc import Collection, Mapping
+import json
+import math
+import re
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from evidence import limits
-from evidence.declarations import names, parse
-from evidence.declarations.bounds import out_of_bounds
-from evidence.declarations.capabilities import Fields, field_types
-from evidence.declarations.faults import Fault, FaultCode, Spot
-from evidence.declarations.presets import check_presets
-from evidence.declarations.relationships import check_relationships
-from evidence.declarations.streams import check_stream
-from evidence.declarations.types import SourceDeclaration
-from evidence.refusals import ConnectorInvalid
+from evidence.declarations import names, parser
+from evidence.declarations.declaration import SourceDeclaration
+from evidence.declarations.errors import FAULTS_KEPT, Fault, FaultCode, Spot, step
+from evidence.declarations.query_capabilities import Fields, field_types
+from evidence.declarations.stream_validation import check_presets, check_relationships, check_stream
+from evidence.errors import ConnectorInvalid
+
+DOCUMENT_BYTES: Final = 1024 * 1024
+DOCUMENT_DEPTH: Final = 64
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+# Where a node stands, innermost step first: a path is only written out for a fault, because the
+# paths of all nodes of a hostile document are far larger than the document.
+Trail = tuple["Trail", str | int] | None
+
+
+def out_of_bounds(document: object) -> list[Fault]:
+    """The faults for which a document is not looked at any further: one of size or depth, or all
+    values that are not JSON or cannot be stored. Never recursive."""
+    faults: list[Fault] = []
+    nodes = 0
+    stack: list[tuple[object, Trail, int]] = [(document, None, 1)]
+    while stack and len(faults) < FAULTS_KEPT:
+        node, trail, depth = stack.pop()
+        nodes += 1
+        if depth > DOCUMENT_DEPTH:
+            return [Fault(FaultCode.TOO_DEEP, _path(trail), f"More than {DOCUMENT_DEPTH} levels.")]
+        if nodes > DOCUMENT_BYTES:
+            return [_too_large()]
+        faults += _node_faults(node, trail)
+        stack += ((child, (trail, name), depth + 1) for name, child in _children(node))
+    if not faults and _serialized_bytes(document) > DOCUMENT_BYTES:
+        return [_too_large()]
+    return faults
+
+
+def _children(node: object) -> Iterator[tuple[str | int, object]]:
+    if isinstance(node, dict):
+        yield from ((name, value) for name, value in node.items() if isinstance(name, str))
+    elif isinstance(node, list):
+        yield from enumerate(node)
+
+
+def _node_faults(node: object, trail: Trail) -> Iterator[Fault]:
+    match node:
+        case dict():
+            for name in node:
+                yield from _name_faults(name, trail)
+        case str() if _UNSTORABLE.search(node):
+            yield Fault(FaultCode.INVALID_TEXT, _path(trail), "Holds NUL or half a surrogate pair.")
+        case float() if not math.isfinite(node):
+            yield Fault(FaultCode.INVALID_MEMBER_TYPE, _path(trail), "Is no JSON number.")
+        case list() | str() | int() | float() | None:
+            return
+        case _:
+            yield Fault(FaultCode.INVALID_MEMBER_TYPE, _path(trail), "Is no JSON.")
+
+
+def _name_faults(name: object, trail: Trail) -> Iterator[Fault]:
+    if not isinstance(name, str):
+        yield Fault(FaultCode.INVALID_MEMBER_TYPE, _path(trail), "Has a name that is no string.")
+    elif _UNSTORABLE.search(name):
+        path = _path((trail, name))
+        yield Fault(FaultCode.INVALID_TEXT, path, "Its name holds NUL or half a surrogate pair.")
+
+
+def _path(trail: Trail) -> str:
+    names: list[str | int] = []
+    while trail is not None:
+        trail, name = trail
+        names.append(name)
+    path = "$"
+    for name in reversed(names):
+        path = step(path, to=name)
+    return path
+
+
+def _serialized_bytes(document: object) -> int:
+    try:
+        return len(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
+    except ValueError:  # an integer of more digits than Python writes
+        return DOCUMENT_BYTES + 1
+
+
+def _too_large() -> Fault:
+    return Fault(FaultCode.TOO_LARGE, "$", f"More than {DOCUMENT_BYTES} bytes.")
+
 
 PROTOCOL_VERSION: Final = "0.1.0"
 STREAMS: Final = 1_000
@@ -42,7 +124,7 @@ def faults(document: object) -> list[Fault]:
         return found
     root = Spot(document)
     if root.mapping(required=True) and isinstance(document, Mapping):
-        if parse.is_wrapper(document):
+        if parser.is_wrapper(document):
             _check_wrapper(root)
         else:
             _check_manifest(root)
@@ -58,7 +140,7 @@ def accept(document: Mapping[str, Any]) -> SourceDeclaration:
         raise ConnectorInvalid(
             message=f"{first.path}: {first.message}", faults=[fault._asdict() for fault in found]
         )
-    return parse.parse(document)
+    return parser.parse(document)
 
 
 def _check_wrapper(root: Spot) -> None:
@@ -105,7 +187,7 @@ def _check_protocol(spot: Spot, *, required: bool) -> None:
 
 def _check_uri(spot: Spot, *, required: bool) -> None:
     text = spot.text(required=required)
-    if text is not None and not parse.is_absolute_uri(text):
+    if text is not None and not parser.is_absolute_uri(text):
         spot.report(FaultCode.INVALID_MEMBER_VALUE, "Must be an absolute URI.")
 
 
@@ -116,7 +198,7 @@ def _check_connector_key(root: Spot, identity: Spot) -> None:
         if key is not None:
             names.connector_key(key, spot=stated)
     elif isinstance(identity.value, str) and identity.value:
-        names.connector_key(parse.last_segment(identity.value), spot=identity)
+        names.connector_key(parser.last_segment(identity.value), spot=identity)
 
 
 def _check_streams(root: Spot) -> None:

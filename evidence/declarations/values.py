@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Final
 
 from evidence import limits
-from evidence.declarations.types import Field
+from evidence.declarations.declaration import Field
 
 WORD_BYTES: Final = 256
 """How much of a string is compared: what an index row can hold, with room for the other keys."""

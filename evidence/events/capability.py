@@ -4,9 +4,9 @@ that deliveries go by."""
 from typing import Any
 
 from evidence import limits
+from evidence.events.delivery_outcome import BUSY, GONE
 from evidence.events.messages import CONTENT_TYPE, PDPP_VERSION, SPEC_VERSION
-from evidence.events.secrets import PREFIX
-from evidence.events.verdicts import BUSY, GONE
+from evidence.events.signing_secrets import PREFIX
 from evidence.models.events import Event
 
 ENDPOINT = "/v1/event-subscriptions"

@@ -1,7 +1,11 @@
 """What is asked of workers: deliver one event. The queue is procrastinate's, in the same database,
 and a job is asked for in the very transaction that says why."""
 
-from datetime import timedelta
+import logging
+import random
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from asgiref.sync import async_to_sync
 from django.db.models import Exists, OuterRef
@@ -11,8 +15,33 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 from procrastinate.jobs import Status
 
-from evidence.events.delivering import attempt
+from evidence.events.delivery_outcome import settle
+from evidence.events.message_builder import prepare
+from evidence.events.messages import Message
+from evidence.events.webhook_client import Answered, post
 from evidence.models.events import Event
+
+logger = logging.getLogger(__name__)
+
+Clock: TypeAlias = Callable[[], datetime]
+Send: TypeAlias = Callable[[Message], Answered]
+
+
+def send(message: Message) -> Answered:
+    return post(message.url, headers=message.headers, body=message.body)
+
+
+def attempt(event_id: str, *, clock: Clock = timezone.now, send: Send = send) -> None:
+    """Delivers an event, or arranges for another attempt; nothing where it must not go out."""
+    prepared = prepare(event_id, now=clock())
+    if prepared is None:
+        return
+    answered = send(prepared.message)
+    settled = settle(
+        event_id, answered, attempts=prepared.number, now=clock(), jitter=random.uniform
+    )
+    logger.info("event %s: answered %s, now %s", event_id, answered.status or "nothing", settled)
+
 
 QUEUE = "events"
 AFTER_FAILURE = timedelta(minutes=5)

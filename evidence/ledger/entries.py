@@ -13,8 +13,8 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+from evidence.access.crypto import keys_for
 from evidence.access.scope import Scope
-from evidence.access.secrets import keys_for
 
 GENESIS = bytes(32)
 """What the first entry of a chain follows."""

@@ -12,13 +12,13 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
-from evidence.access.alerts import Reading, pause_by_itself
-from evidence.access.counts import count, kept_counts
+from evidence.access.aggregates import count, kept_counts
 from evidence.access.gate import Gate
-from evidence.access.limiting import share_of, watch_again
-from evidence.access.rows import VisibleRecords
+from evidence.access.owner_notices import Reading, pause_by_itself
+from evidence.access.quotas import share_of, watch_again
+from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope
-from evidence.access.statements import Fragment, fetched
+from evidence.access.sql import Fragment, fetched
 
 LEEWAY = 20
 """A count costs something, so the next one comes a twentieth of the share later at the soonest."""

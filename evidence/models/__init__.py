@@ -4,29 +4,9 @@ Importing the modules registers the models with Django. Nothing is re-exported: 
 ``evidence.models.grants`` and so on, which lets import contracts guard each table on its own.
 """
 
-from evidence.models import (
-    alerts as alerts,
-)
-from evidence.models import (
-    attempts as attempts,
-)
-from evidence.models import (
-    authorizations as authorizations,
-)
-from evidence.models import (
-    blobs as blobs,
-)
-from evidence.models import (
-    bookmarks as bookmarks,
-)
-from evidence.models import (
-    clients as clients,
-)
+from evidence.models import accounts as accounts
 from evidence.models import (
     connections as connections,
-)
-from evidence.models import (
-    embedded as embedded,
 )
 from evidence.models import (
     erasures as erasures,
@@ -43,20 +23,12 @@ from evidence.models import (
 from evidence.models import (
     ledger as ledger,
 )
-from evidence.models import (
-    owners as owners,
-)
+from evidence.models import oauth as oauth
 from evidence.models import (
     quotas as quotas,
 )
 from evidence.models import (
     records as records,
-)
-from evidence.models import (
-    refused as refused,
-)
-from evidence.models import (
-    registrations as registrations,
 )
 from evidence.models import (
     sources as sources,

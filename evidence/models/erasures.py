@@ -3,8 +3,8 @@
 from django.db import models
 from typing_extensions import override
 
+from evidence.models.accounts import Owner
 from evidence.models.connections import Connection
-from evidence.models.owners import Owner
 
 NAMING = "hashtextextended(connection_id, 2026)"
 """The advisory lock of a connection, in SQL: whoever erases there holds it, and whoever names a

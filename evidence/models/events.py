@@ -7,6 +7,7 @@ from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from typing_extensions import override
 
+from evidence.models.accounts import Owner
 from evidence.models.grants import Package
 
 
@@ -63,7 +64,7 @@ class Subscription(models.Model):
 class WatchedStream(models.Model):
     """How far one subscription has been told of one stream of one connection.
 
-    ``standing`` is what ``evidence.reading.following`` keeps; ``seen_seq`` is the latest change of
+    ``standing`` is what ``evidence.reading.bookmarks`` keeps; ``seen_seq`` is the latest change of
     the connection, hidden ones included, that has been looked at.
     """
 
@@ -146,3 +147,25 @@ class Event(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.type} {self.event_id}"
+
+
+class Bookmark(models.Model):
+    """How far many connections have been told of, found by a keyed hash of what it says.
+
+    The same position is the same row, so that a client that asks every minute and hears of nothing
+    new adds none. Holds numbers of changes only, nothing of any record.
+    """
+
+    handle = models.BinaryField(primary_key=True)
+    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
+    content = models.BinaryField()
+    used_at = models.DateTimeField()
+
+    unscoped = models.Manager["Bookmark"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    @override
+    def __str__(self) -> str:
+        return f"bookmark {bytes(self.handle).hex()}"

@@ -7,8 +7,7 @@ reads them.
 from django.db import models
 from typing_extensions import override
 
-from evidence.models.clients import Client
-from evidence.models.owners import Owner
+from evidence.models.accounts import Client, Owner
 from evidence.models.sources import Source, SourceDeclaration
 
 

@@ -10,7 +10,7 @@ from django.contrib.postgres.indexes import GinIndex
 from django.db import models
 from typing_extensions import override
 
-from evidence.models.owners import Owner
+from evidence.models.accounts import Owner
 
 
 class Chain(models.Model):

@@ -3,6 +3,7 @@
 from django.db import models
 from typing_extensions import override
 
+from evidence.models.accounts import Owner
 from evidence.models.grants import Grant
 
 
@@ -101,3 +102,64 @@ class Watch(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.stream}: {self.slack}"
+
+
+class Alert(models.Model):
+    """A grant that was paused by itself: ``seen`` different records of ``total`` that it shows of
+    ``stream``, within ``hours``."""
+
+    grant = models.ForeignKey(Grant, on_delete=models.CASCADE, related_name="+")
+    stream = models.TextField()
+    seen = models.BigIntegerField()
+    total = models.BigIntegerField()
+    hours = models.IntegerField()
+    at = models.DateTimeField()
+    mailed_at = models.DateTimeField(null=True)
+    acknowledged_at = models.DateTimeField(null=True)
+
+    unscoped = models.Manager["Alert"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        indexes = [
+            models.Index(
+                fields=["at"],
+                name="alert_standing",
+                condition=models.Q(acknowledged_at__isnull=True),
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.stream} at {self.at:%Y-%m-%d %H:%M}"
+
+
+class RefusedCall(models.Model):
+    """One refusal. ``param`` is the name of a parameter that the route knows, ``stream`` one that a
+    granted source declares, ``clause`` words of ours about the grant; no value that was sent is here.
+    """
+
+    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
+    at = models.DateTimeField()
+    client_id = models.TextField()
+    token_id = models.TextField()
+    request_id = models.TextField()
+    route = models.TextField()
+    code = models.TextField()
+    param = models.TextField()
+    stream = models.TextField()
+    clause = models.TextField()
+
+    unscoped = models.Manager["RefusedCall"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        indexes = [
+            models.Index(fields=["client_id", "at"], name="refused_to_client"),
+            models.Index(fields=["at"], name="refused_at"),
+            models.Index(fields=["request_id"], name="refused_request"),
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.route}: {self.code}"

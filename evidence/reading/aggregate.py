@@ -15,10 +15,10 @@ from evidence.access.aggregates import (
     is_time_zone,
     total,
 )
-from evidence.access.rows import VisibleRecords
-from evidence.access.statements import Fragment
-from evidence.declarations.types import Field
-from evidence.refusals import InvalidRequest
+from evidence.access.records import VisibleRecords
+from evidence.access.sql import Fragment
+from evidence.declarations.declaration import Field
+from evidence.errors import InvalidRequest
 
 LARGEST_EXACT = 2**63 - 1
 

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from evidence.access.blobs import VisibleBlob, blobs_of_id
 from evidence.access.gate import Gate
-from evidence.access.rows import VisibleRecord, VisibleRecords
-from evidence.declarations.types import BLOB_REFERENCE
-from evidence.refusals import AmbiguousConnection, BlobNotFound, RangeNotSatisfiable
+from evidence.access.record_parts import VisibleBlob, blobs_of_id
+from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.declarations.declaration import BLOB_REFERENCE
+from evidence.errors import AmbiguousConnection, BlobNotFound, RangeNotSatisfiable
 
 LONGEST_ID = 200
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")

@@ -13,11 +13,11 @@ from typing import TypeAlias
 
 import orjson
 
-from evidence.access.changed_rows import Candidate, Head, Place, candidates
-from evidence.access.history import Outcome, Reach, gone_at, outcome
-from evidence.access.rows import VisibleRecord, VisibleRecords
+from evidence.access.change_log import Candidate, Head, Place, candidates
+from evidence.access.record_history import Outcome, Reach, gone_at, outcome
+from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import ConnectionFacts
-from evidence.refusals import CursorExpired
+from evidence.errors import CursorExpired
 
 
 @dataclass(frozen=True, slots=True)

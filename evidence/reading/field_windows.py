@@ -11,25 +11,66 @@ offsets of evidence hold. Any other value is windowed over its JSON, with its ty
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import orjson
 
 from evidence import limits
-from evidence.access.fields import FieldSlice, field_slices
-from evidence.access.rows import VisibleRecords
-from evidence.analyser.finding import find
-from evidence.analyser.graphemes import grapheme_ceil, grapheme_floor
+from evidence.access.record_parts import FieldSlice, field_slices
+from evidence.access.records import VisibleRecords
 from evidence.declarations.authorship import Origin, origin
-from evidence.declarations.types import Field
+from evidence.declarations.declaration import Field
 from evidence.declarations.values import field_text
-from evidence.reading.quotes import Expectation, Verdict, judged
-from evidence.refusals import (
+from evidence.errors import (
     AmbiguousConnection,
     FieldNotFound,
     NotFound,
     QueryNotFound,
     UnknownField,
 )
+from evidence.search.analysis.graphemes import grapheme_ceil, grapheme_floor
+from evidence.search.analysis.highlighter import find
+
+Status = Literal["verified", "moved", "changed", "absent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """A quote, or the sha256 of the whole field when it was read, or both."""
+
+    quote: str | None
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """``found_at`` is where the quote stands now; ``field_changed`` compares the hashes.
+
+    - verified: the quote stands where it was (anywhere, where no offset was given), or, without
+      a quote, the field is unchanged;
+    - moved: it stands elsewhere;
+    - changed: it is gone, or there was none to look for, and the field has changed;
+    - absent: the field never held it.
+    """
+
+    status: Status
+    found_at: int | None
+    field_sha256: str
+    field_changed: bool | None
+
+
+def judged(text: str, expected: Expectation, *, at: int | None) -> Verdict:
+    """What has become of ``expected`` in ``text``; ``at`` is where the quote was."""
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    changed = None if expected.sha256 is None else expected.sha256.lower() != sha256
+    if expected.quote is None:
+        return Verdict("changed" if changed else "verified", None, sha256, changed)
+    if at is not None and text.startswith(expected.quote, at):
+        return Verdict("verified", at, sha256, changed)
+    found = text.find(expected.quote)
+    if found < 0:
+        return Verdict("changed" if changed else "absent", None, sha256, changed)
+    return Verdict("verified" if at is None else "moved", found, sha256, changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from evidence.access.aggregates import SMALL_GROUP
-from evidence.access.conditions import compares, equals
-from evidence.access.counts import count as count
-from evidence.access.counts import names_of, records_at, time_bounds
-from evidence.access.rows import Position, VisibleRecord, VisibleRecords
-from evidence.access.statements import Fragment
-from evidence.refusals import AmbiguousConnection, InvalidRequest, InvalidSort, NotFound
+from evidence.access.aggregates import SMALL_GROUP, names_of, records_at, time_bounds
+from evidence.access.aggregates import count as count
+from evidence.access.granted_streams import compares, equals
+from evidence.access.records import Position, VisibleRecord, VisibleRecords
+from evidence.access.sql import Fragment
+from evidence.errors import AmbiguousConnection, InvalidRequest, InvalidSort, NotFound
 
 Filter = tuple[tuple[str, ...], str]
 """The keys in brackets and the value: ``filter[size][gte]=1`` is ``(("size", "gte"), "1")``."""

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from evidence.access.counts import kept_counts
-from evidence.access.embedded import Reach, Scoped
+from evidence.access.aggregates import kept_counts
 from evidence.access.gate import Gate, VisibleSource
-from evidence.access.rows import VisibleRecords
+from evidence.access.granted_streams import Sight
+from evidence.access.ranking.vectors import Reach, Scoped
+from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts
-from evidence.access.visible import Sight
-from evidence.declarations.types import AGGREGATIONS, Field, Relation, StreamDeclaration
-from evidence.reading.modes import SEMANTIC, embedded, modes_of
-from evidence.reading.relations import bounded, why_not
-from evidence.refusals import AmbiguousSchemaDetail, InvalidRequest
+from evidence.declarations.declaration import AGGREGATIONS, Field, Relation, StreamDeclaration
+from evidence.errors import AmbiguousSchemaDetail, InvalidRequest
+from evidence.reading.expansion import bounded, why_not
+from evidence.search.query_planner import SEMANTIC, embedded, modes_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,3 +198,28 @@ def _relation(gate: Gate, visible: VisibleRecords, relation: Relation) -> Expand
         usable=reason is None,
         reason=reason,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRow:
+    """``record_count`` and ``latest_at`` are None where a grant hides something of the stream."""
+
+    visible: VisibleRecords
+    connection: ConnectionFacts
+    record_count: int | None
+    latest_at: datetime | None
+
+
+def listed(gate: Gate, *, connection_id: str | None) -> list[StreamRow]:
+    """One row for each (stream, connection); one query beyond the token's."""
+    chosen = gate.streams(connection_id=connection_id)
+    counters = kept_counts(chosen)
+    return [
+        StreamRow(
+            visible,
+            facts,
+            *counters.get((facts.connection_id, visible.stream.name), (None, None)),
+        )
+        for visible in chosen
+        for facts in visible.connections
+    ]

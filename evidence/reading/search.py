@@ -3,17 +3,24 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from evidence.access.embedded import Scoped
 from evidence.access.gate import Gate
-from evidence.access.rows import VisibleRecords
-from evidence.analyser.queries import Query, QueryError
-from evidence.analyser.query import parse
-from evidence.analyser.relaxing import essential
-from evidence.reading import hybrid, lexical, records, semantic
-from evidence.reading.asked import Found, SearchRequest
-from evidence.reading.branches import languages_of, searchable_fields
-from evidence.reading.modes import HYBRID, SEMANTIC, meanings
-from evidence.refusals import GrantPaused, InvalidRequest, NotFound, StreamNotGranted
+from evidence.access.ranking.vectors import Scoped
+from evidence.access.records import VisibleRecords
+from evidence.errors import GrantPaused, InvalidRequest, NotFound, StreamNotGranted
+from evidence.reading import records
+from evidence.search import hybrid, lexical, semantic
+from evidence.search.analysis.query_parser import parse
+from evidence.search.analysis.query_relaxation import essential
+from evidence.search.analysis.query_tree import Query, QueryError
+from evidence.search.query_planner import (
+    HYBRID,
+    SEMANTIC,
+    is_stale,
+    languages_of,
+    meanings,
+    searchable_fields,
+)
+from evidence.search.results import Found, SearchRequest
 
 
 def search(gate: Gate, request: SearchRequest) -> Found:
@@ -34,7 +41,7 @@ def _reindexing(visible: Sequence[VisibleRecords]) -> Iterator[Scoped]:
     for each in visible:
         if searchable_fields(each):
             for facts in each.connections:
-                if facts.reindexing:
+                if is_stale(facts):
                     yield facts.connection_id, each.stream.name
 
 

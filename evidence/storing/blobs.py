@@ -3,15 +3,15 @@
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 
 from django.db import connection, transaction
 
-from evidence.models.blobs import Blob
-from evidence.models.keyed import key_digest
-from evidence.refusals import InvalidRequest
-from evidence.storing.locking import hold_one
+from evidence.errors import InvalidRequest
+from evidence.models.digests import key_digest
+from evidence.models.records import Blob
+from evidence.storing.locks import hold_one
 
 PIECE_BYTES = 256 * 1024
 BLOB_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}")
@@ -107,3 +107,9 @@ def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 del waiting[:PIECE_BYTES]
     if waiting:
         yield bytes(waiting)
+
+
+def kept_blobs(connection_id: str, blob_ids: Collection[str]) -> frozenset[str]:
+    """Those of ``blob_ids`` that the connection has."""
+    rows = Blob.unscoped.filter(connection_id=connection_id, blob_id__in=list(blob_ids))
+    return frozenset(rows.values_list("blob_id", flat=True))

@@ -2,19 +2,36 @@
 
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from evidence import limits
-from evidence.analyser import VERSION
 from evidence.declarations.authorship import known_as
-from evidence.models.connections import Connection
-from evidence.refusals import ConnectionNotFound, InvalidRequest
-from evidence.storing.locking import hold_one
-from evidence.storing.sources import declared_source
+from evidence.errors import ConnectionNotFound, InvalidRequest, NotFound, StreamNotDeclared
+from evidence.models.connections import CollectorState, Connection
+from evidence.models.sources import Source, declared
+from evidence.search.analysis import VERSION
+from evidence.storing.locks import hold_one
+from evidence.storing.ndjson import refuse_nul
+from evidence.storing.receipts import MEANINGS, Rejected
+
+
+def declared_source(connector_id: str, *, owner_id: str, param: str = "connector_id") -> Source:
+    """The source of that key or absolute id. Raises ``NotFound`` where none is declared."""
+    # No name has a NUL character, and no column can be compared with one.
+    name = connector_id.replace("\0", " ")
+    called = Q(connector_key=name) | Q(source_id=name)
+    sources = Source.unscoped.select_related("current_declaration").filter(owner_id=owner_id)
+    source = sources.filter(called, current_declaration__isnull=False).first()
+    if source is None:
+        raise NotFound(message=f"No source {connector_id[:64]!r} is declared.", param=param)
+    return source
+
 
 ID_GRAMMAR = re.compile(r"[A-Za-z0-9_-]{1,64}")
 LANGUAGE = re.compile(r"[a-z]{2,3}")
@@ -102,7 +119,7 @@ def connection_ids() -> frozenset[str]:
 
 def set_languages(connection_id: str, *, languages: Iterable[str], now: datetime) -> bool:
     """Names the languages of a connection's texts; whether that changed anything. What is stored
-    is then to be indexed anew, batch by batch, by ``evidence.storing.reindexing``.
+    is then to be indexed anew, batch by batch, by ``evidence.storing.reindex``.
 
     Raises ``ConnectionNotFound``, ``InvalidRequest`` for what is no language.
     """
@@ -157,3 +174,71 @@ def _checked_languages(languages: Iterable[str]) -> list[str]:
             message="A language is a code of two or three letters, such as en.", param="languages"
         )
     return list(dict.fromkeys(checked))
+
+
+@dataclass(frozen=True, slots=True)
+class Remembered:
+    """``state`` maps a stream to whatever its collector wants back; ``updated_at`` None: never."""
+
+    connector_key: str
+    grant_id: str | None
+    state: Mapping[str, Any]
+    updated_at: datetime | None
+
+
+def get_state(connector_id: str, *, owner_id: str, grant_id: str | None = None) -> Remembered:
+    """What was put last, or nothing. Raises ``NotFound`` for a source that is not declared."""
+    source = declared_source(connector_id, owner_id=owner_id)
+    row = CollectorState.unscoped.filter(source=source, grant_id=grant_id or "").first()
+    if row is None:
+        return Remembered(source.connector_key, grant_id, {}, None)
+    return Remembered(source.connector_key, grant_id, row.state, row.updated_at)
+
+
+def put_state(
+    connector_id: str,
+    *,
+    state: Mapping[str, Any],
+    owner_id: str,
+    now: datetime,
+    grant_id: str | None = None,
+    within: frozenset[str] | None = None,
+) -> Remembered:
+    """Puts the streams named in ``state`` and leaves the others as they were (contract 5.4).
+
+    ``within`` are the streams of the grant that it is kept for. Raises ``NotFound`` for a source
+    that is not declared, ``StreamNotDeclared`` for a stream that it does not declare,
+    ``InvalidRequest`` for one that is not within and for what is no JSON object.
+    """
+    source = declared_source(connector_id, owner_id=owner_id)
+    _check(state, source)
+    outside = set() if within is None else state.keys() - within
+    if outside:
+        raise InvalidRequest(
+            message=f"The grant does not cover the stream {min(outside)!r}.", param="state"
+        )
+    with transaction.atomic():
+        row, made = CollectorState.unscoped.select_for_update().get_or_create(
+            source=source,
+            grant_id=grant_id or "",
+            defaults={"state": dict(state), "updated_at": now},
+        )
+        if not made:
+            row.state = {**row.state, **state}
+            row.updated_at = now
+            row.save(update_fields=["state", "updated_at"])
+    return Remembered(source.connector_key, grant_id, row.state, row.updated_at)
+
+
+def _check(state: object, source: Source) -> None:
+    if not isinstance(state, Mapping):
+        raise InvalidRequest(message="state is an object of one member a stream.", param="state")
+    pk = source.current_declaration_id
+    streams = declared([pk])[pk].declaration.streams if pk is not None else {}
+    for stream in state:
+        if stream not in streams:
+            raise StreamNotDeclared(param="state")
+    try:
+        refuse_nul(state)
+    except Rejected as refusal:
+        raise InvalidRequest(message=MEANINGS[refusal.code], param="state") from None

@@ -6,20 +6,94 @@ before they go on, and never stop at a bad line. Running the same lines again ch
 run that was cut short is completed by another.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+import threading
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from evidence.storing import destinations
-from evidence.storing.ahead import ahead
-from evidence.storing.batches import Batch, Preparer
-from evidence.storing.entries import Address
-from evidence.storing.indexes import Upkeep
-from evidence.storing.lines import Line
+from evidence.storing import targets
+from evidence.storing.batches import Address, Batch, Preparer
+from evidence.storing.ndjson import Line
 from evidence.storing.receipts import Code, Receipt
-from evidence.storing.writing import Run, Written, failures_told, write
+from evidence.storing.reindex import Upkeep
+from evidence.storing.writer import Run, Written, failures_told, write
+
+BATCHES_AHEAD = 6
+BYTES_AHEAD = 12 * 1024 * 1024
+"""Of lines, the batch in use included; what is made of them takes several times as much."""
+
+PATIENCE_SECONDS = 10
+
+
+class _Shelf:
+    """Batches made and not yet done with: a few, and none is begun while they are large."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._batches: deque[Batch] = deque()
+        self._in_use = 0
+        self._failure: BaseException | None = None
+        self._open = True
+
+    def fill(self, batches: Iterator[Batch]) -> None:
+        """Runs until there are no more batches, or nobody wants them."""
+        try:
+            while self._has_room() and (batch := next(batches, None)) is not None:
+                self._put(batch)
+        except BaseException as error:  # noqa: BLE001 - it is raised again where batches are taken
+            self._failure = error
+        self.close()
+
+    def take(self) -> Batch | None:
+        """The next batch; None after the last. Whoever takes one is done with the one before."""
+        with self._changed:
+            self._in_use = 0
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._batches or not self._open)
+            if self._batches:
+                batch = self._batches.popleft()
+                self._in_use = batch.size
+                return batch
+        if self._failure is not None:
+            raise self._failure
+        return None
+
+    def close(self) -> None:
+        with self._changed:
+            self._open = False
+            self._changed.notify_all()
+
+    def _put(self, batch: Batch) -> None:
+        with self._changed:
+            self._batches.append(batch)
+            self._changed.notify_all()
+
+    def _has_room(self) -> bool:
+        """Waits for room; false when nobody wants more."""
+        with self._changed:
+            self._changed.wait_for(lambda: not self._open or self._is_low())
+            return self._open
+
+    def _is_low(self) -> bool:
+        size = self._in_use + sum(batch.size for batch in self._batches)
+        return size < BYTES_AHEAD and len(self._batches) < BATCHES_AHEAD
+
+
+def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches, the next ones made while one is in use."""
+    shelf = _Shelf()
+    maker = threading.Thread(target=shelf.fill, args=(batches,), name="prepare", daemon=True)
+    maker.start()
+    try:
+        while (batch := shelf.take()) is not None:
+            yield batch
+    finally:
+        shelf.close()
+        # A maker that waits for a line which never comes must not keep its process.
+        maker.join(timeout=PATIENCE_SECONDS)
+
 
 RECEIPTS_KEPT = 10_000
 """Receipts that an outcome holds; all of them go to ``on_receipt``."""
@@ -76,7 +150,7 @@ def ingest_stream(
     Raises ``ConnectionNotFound``, ``ConnectionNotWritable``, ``StreamNotDeclared`` before any line
     is read, ``IngestStorageError`` when a batch could not be stored; earlier ones stay.
     """
-    where = destinations.one_of(owner_id, connection_id=connection_id, stream=stream)
+    where = targets.one_of(owner_id, connection_id=connection_id, stream=stream)
     preparer = Preparer(where, Address(connection_id, stream), now)
     return _ingest(lines, preparer, Run(now, replace), Upkeep())
 
@@ -97,7 +171,7 @@ def ingest_lines(
     up ``beside`` where ``indexes.a_thread_beside`` gives a thread for it. Raises
     ``IngestStorageError`` when a batch could not be stored; earlier ones stay.
     """
-    preparer = Preparer(destinations.all_of(owner_id), None, now)
+    preparer = Preparer(targets.all_of(owner_id), None, now)
     upkeep = Upkeep(beside)
     return _ingest(lines, preparer, Run(now, replace), upkeep, on_receipt, on_progress)
 

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from mcp_adapter import ids, labels
-from mcp_adapter.text.expanded import expanded
-from mcp_adapter.text.fitting import BAREST, Preview, mix, omissions, roomiest, shown_id
+from mcp_adapter.text.fitting import BAREST, Preview, expanded, mix, omissions, roomiest, shown_id
 
 
 def render(structured: dict[str, Any], *, most: int) -> str:

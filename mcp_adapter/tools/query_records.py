@@ -3,7 +3,18 @@
 import shlex
 from typing import Any
 
-from mcp_adapter import arguments, budgets, expansion, ids, labels, pages, queries
+from mcp_adapter import (
+    arguments,
+    ids,
+    labels,
+    rest_params,
+)
+from mcp_adapter import (
+    budget as budgets,
+)
+from mcp_adapter import (
+    budget as pages,
+)
 from mcp_adapter.text.query_records import render
 from mcp_adapter.tool import Call, Result, Tool
 
@@ -16,19 +27,19 @@ DESCRIPTION = (
     "structured output may be shown to you as well."
 )
 ARGUMENTS = (
-    queries.STREAM,
-    queries.CONNECTION_ID,
-    queries.FILTER,
-    queries.FIELDS,
+    rest_params.STREAM,
+    rest_params.CONNECTION_ID,
+    rest_params.FILTER,
+    rest_params.FIELDS,
     arguments.text("view", "A named view, instead of fields"),
     arguments.text("sort", "Field, - before it for descending"),
     arguments.choice("order", ("asc", "desc")),
     arguments.choice("count", ("none", "estimated", "exact")),
-    queries.limit("Records, 1 to 100"),
-    queries.CURSOR,
+    rest_params.limit("Records, 1 to 100"),
+    rest_params.CURSOR,
     arguments.text("changes_since", '"beginning" or a next_changes_since'),
-    queries.EXPAND,
-    queries.EXPAND_LIMIT,
+    rest_params.EXPAND,
+    rest_params.EXPAND_LIMIT,
     budgets.MAX_BYTES,
 )
 _FORWARDED = (
@@ -50,12 +61,12 @@ _DEFAULT_RECORDS = 25
 def run(call: Call) -> Result:
     """Read one page and show each record with a handle that opens it."""
     given = call.given
-    stream = queries.stream_name(given)
-    expansion.gate(call, stream=stream, connection_id=given.get("connection_id"))
+    stream = rest_params.stream_name(given)
+    rest_params.gate(call, stream=stream, connection_id=given.get("connection_id"))
     budget = budgets.chosen(given, default=budgets.PAGE)
     steps = _next({"has_more": True}, given, stream=stream)
     params = [
-        *queries.params(given, *_FORWARDED),
+        *rest_params.params(given, *_FORWARDED),
         *pages.bounds(
             budget,
             structured={"next": steps, "handles": [], "data": 0},
@@ -63,7 +74,7 @@ def run(call: Call) -> Result:
         ),
         ("limit", str(given.get("limit", _DEFAULT_RECORDS))),
     ]
-    body = call.get(f"{queries.stream_path(stream)}/records", params)
+    body = call.get(f"{rest_params.stream_path(stream)}/records", params)
     return pages.shown(
         body,
         build=lambda page: _build(page, given, stream=stream, text_bytes=budget.text),
@@ -103,7 +114,7 @@ def _export_line(given: arguments.Given, *, stream: str) -> str:
         words += ["--connection", given["connection_id"]]
     if "fields" in given:
         words += ["--fields", ",".join(given["fields"])]
-    for name, value in queries.params(given, "filter"):
+    for name, value in rest_params.params(given, "filter"):
         words += ["--param", f"{name}={value}"]
     return shlex.join(words)
 

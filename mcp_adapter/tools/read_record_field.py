@@ -3,11 +3,29 @@
 from typing import Any
 
 from evidence import limits
-from mcp_adapter import arguments, blobs, budgets, ids, labels, targets, windows
-from mcp_adapter.cutting import longest
+from mcp_adapter import (
+    arguments,
+    field_windows,
+    ids,
+    labels,
+    record_refs,
+    resources,
+)
+from mcp_adapter import (
+    budget as budgets,
+)
+from mcp_adapter.budget import longest
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.text.read_record_field import render
+from mcp_adapter.json_text import dumps
 from mcp_adapter.tool import Call, Result, Tool
+
+_LEFT_OUT = frozenset({"origin"})
+
+
+def render(structured: dict[str, Any]) -> str:
+    """Text, offsets, what is missing, and the ready-made arguments that read on."""
+    return dumps({name: value for name, value in structured.items() if name not in _LEFT_OUT})
+
 
 DESCRIPTION = (
     "Read a window of one field of one record, with offsets and ready-made next and previous "
@@ -37,18 +55,18 @@ ARGUMENTS = (
 
 def run(call: Call) -> Result:
     """Read the window; where it bursts the budget, show a shorter one at the same place."""
-    uri = targets.uri_of(call.given)
+    uri = record_refs.uri_of(call.given)
     budget = budgets.chosen(call.given, default=budgets.READ)
     if uri.kind == "blob":
-        return blobs.described(call, uri, budget=budget)
+        return resources.described(call, uri, budget=budget)
     given = {**uri.window, **call.given} if not _selects(call.given) else call.given
     path = _path(given, uri)
     record = uri.record
     assert record is not None  # noqa: S101 - every kind but blob has one
-    found = windows.reader(call, record, path=path)(windows.selector(given))
+    found = field_windows.reader(call, record, path=path)(field_windows.selector(given))
     if found.blob_id is not None:
         uri = ids.Uri("blob", None, found.blob_id, found.ref.connection_id, {})
-        return blobs.described(call, uri, budget=budget)
+        return resources.described(call, uri, budget=budget)
     result = _result(found, given)
     if budget.holds(result):
         return result
@@ -78,7 +96,7 @@ def _path(given: arguments.Given, uri: ids.Uri) -> str:
     return str(path)
 
 
-def _result(found: windows.Found, given: arguments.Given) -> Result:
+def _result(found: field_windows.Found, given: arguments.Given) -> Result:
     window = dict(found.window)
     onward, back = window.get("next_offset_chars"), window.get("previous_offset_chars")
     window["next_cursor"] = None if onward is None else str(onward)
@@ -112,7 +130,7 @@ def _record(ref: ids.RecordRef) -> dict[str, Any]:
 
 
 def _continuation(
-    found: windows.Found, given: arguments.Given, *, offset: int, chars: int | None = None
+    found: field_windows.Found, given: arguments.Given, *, offset: int, chars: int | None = None
 ) -> dict[str, Any]:
     args = {"id": ids.handle(found.ref), "field_path": found.path, "offset_chars": offset}
     limit = min(chars or _WINDOW, given.get("limit_chars", chars or 0))

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from mcp_adapter import arguments, budgets, queries
+from mcp_adapter import arguments, rest_params
+from mcp_adapter import budget as budgets
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.json_text import wire_size
 from mcp_adapter.schema_pages import Entry, entries, page
@@ -20,7 +21,7 @@ ARGUMENTS = (
     arguments.text("stream", "Stream name"),
     arguments.text("connection_id", "Only this connection", longest=200),
     arguments.choice("detail", ("compact", "full")),
-    queries.CURSOR,
+    rest_params.CURSOR,
 )
 _PREFIX = "schema:"
 
@@ -42,8 +43,11 @@ def run(call: Call) -> Result:
 
 def _params(given: arguments.Given) -> list[tuple[str, str]]:
     if "stream" not in given:
-        return [("view", "index"), *queries.params(given, "connection_id")]
-    scoped = [("stream", queries.stream_name(given)), *queries.params(given, "connection_id")]
+        return [("view", "index"), *rest_params.params(given, "connection_id")]
+    scoped = [
+        ("stream", rest_params.stream_name(given)),
+        *rest_params.params(given, "connection_id"),
+    ]
     form = ("detail", "full") if given.get("detail") == "full" else ("view", "compact")
     return [form, *scoped]
 

@@ -2,11 +2,12 @@
 
 from typing import Any
 
-from mcp_adapter import arguments, budgets, ids, labels, pages, queries
+from mcp_adapter import arguments, ids, labels, rest_params
+from mcp_adapter import budget as budgets
+from mcp_adapter import budget as pages
 from mcp_adapter.errors import AdapterError, from_rest
 from mcp_adapter.rest import Params
-from mcp_adapter.text.marks import best_excerpt, marked
-from mcp_adapter.text.search import EMPTY, render
+from mcp_adapter.text.search import EMPTY, best_excerpt, marked, render
 from mcp_adapter.tool import Call, Result, Tool, succeeded
 
 DESCRIPTION = (
@@ -21,12 +22,12 @@ ARGUMENTS = (
     arguments.text("q", "Words to find"),
     arguments.text("query", "Same as q"),
     arguments.names("streams", "Only these streams"),
-    queries.CONNECTION_ID,
-    queries.FILTER,
+    rest_params.CONNECTION_ID,
+    rest_params.FILTER,
     arguments.choice("mode", ("lexical", "semantic", "hybrid"), "See search_modes in schema"),
     arguments.choice("sort", ("-time",), "Newest first, not by rank"),
-    queries.limit("Hits, 1 to 100"),
-    queries.CURSOR,
+    rest_params.limit("Hits, 1 to 100"),
+    rest_params.CURSOR,
     budgets.MAX_BYTES,
 )
 _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
@@ -43,7 +44,7 @@ def run(call: Call) -> Result:
     path = _PATHS.get(given.get("mode", ""), "/v1/search")
     params = [
         ("q", _query(given)),
-        *queries.params(given, "streams", "connection_id", "filter", "sort", "cursor"),
+        *rest_params.params(given, "streams", "connection_id", "filter", "sort", "cursor"),
         *pages.bounds(budget, structured={"results": [], "data": 0}, text=EMPTY),
         ("limit", str(given.get("limit", _DEFAULT_HITS))),
     ]

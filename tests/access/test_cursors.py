@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access import bookmarks, cursors
-from evidence.access.history import Reach
+from evidence.access import cursors
+from evidence.access.record_history import Reach
 from evidence.access.scope import GrantTerms, Scope, TokenKind
-from evidence.models.owners import the_owner
-from evidence.refusals import Refusal
+from evidence.errors import Refusal
+from evidence.models.accounts import the_owner
+from evidence.reading import bookmarks
 from tests.world import NOW
 
 QUERY = {"stream": "messages", "order": "desc"}

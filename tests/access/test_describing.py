@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from evidence.access.describing import field_detail, humanised, in_words, joined
+from evidence.access.grant_text import field_detail, humanised, in_words, joined
 from evidence.access.scope import Everything, Only, StreamTerms, TimeRange
-from evidence.declarations.parse import parse
+from evidence.declarations.parser import parse
 from tests.world import ACCOUNT, MAIL
 
 MESSAGES = parse(MAIL).streams["messages"]

@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 from django.utils import timezone
 
-from evidence.access.children import Key, several
 from evidence.access.gate import Gate
-from evidence.access.held import terms_of
+from evidence.access.grant_states import terms_of
+from evidence.access.owner_scope import NOT_ISSUED, held_scope, tried_scope
+from evidence.access.record_parts import Key, several
 from evidence.access.scope import Only, Scope, TokenKind
 from evidence.access.tokens import authenticate
-from evidence.access.trying import NOT_ISSUED, held_scope, tried_scope
-from evidence.refusals import FieldNotGranted, UnknownField
+from evidence.errors import FieldNotGranted, UnknownField
 from tests.world import BANK, CHAT, PERSONAL, WORK, World
 
 MESSAGES, THREADS = "/v1/streams/messages/records", "/v1/streams/threads/records"

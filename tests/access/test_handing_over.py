@@ -2,7 +2,7 @@
 
 import pytest
 
-from evidence.access.handing_over import EVENTS, MCP, REST, WHERE, recipes
+from owner.setup_snippets import EVENTS, MCP, REST, WHERE, recipes
 
 URL, BEARER = "https://pdpp.example", "pdpp_at_1"
 

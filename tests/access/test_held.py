@@ -5,14 +5,9 @@ import datetime as dt
 import pytest
 from django.utils import timezone
 
-from evidence.access.held import State, grants_with_state, state_of, tokens_with_state
-from evidence.access.issuing import (
-    GrantRequest,
-    revoke_grant,
-    revoke_package,
-    revoke_token,
-)
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_states import State, grants_with_state, state_of, tokens_with_state
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest, revoke_grant, revoke_package, revoke_token
 from evidence.models.grants import AccessToken, Grant
 from tests.world import BANK, CHAT, World
 

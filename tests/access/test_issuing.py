@@ -8,17 +8,17 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from evidence.access.issuing import (
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import (
     GrantRequest,
     approved_before,
     hold_sources,
     issue,
     register_client,
 )
-from evidence.access.resolving import StreamRequest
+from evidence.errors import InvalidRequest, Refusal
 from evidence.models.grants import Package
 from evidence.models.sources import Source
-from evidence.refusals import InvalidRequest, Refusal
 from tests.world import BANK, CHAT, MAIL, NOW, PERSONAL, World
 
 DAY, DAY_BEFORE = NOW.replace(day=2), NOW.replace(day=1)

@@ -8,14 +8,14 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
-from evidence.access.issuing import pause_client, resume_client, revoke_grant
-from evidence.access.limiting import set_limits, set_share
-from evidence.access.narrowing import narrow
-from evidence.access.resolving import StreamRequest
-from evidence.models.alerts import Alert
+from evidence.access.grant_lifecycle import narrow
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import pause_client, resume_client, revoke_grant
+from evidence.access.quotas import set_limits, set_share
 from evidence.models.grants import Grant
+from evidence.models.quotas import Alert
 from tests.api.test_limits import limit
-from tests.operating.test_erasing_while_read import interrupt, nothing
+from tests.operations.test_erasing_while_read import interrupt, nothing
 from tests.world import NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.access.held import State, grants_with_state, state_of
-from evidence.access.issuing import GrantRequest, pause_client, revoke_grant
-from evidence.access.narrowing import narrow
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_lifecycle import narrow
+from evidence.access.grant_states import State, grants_with_state, state_of
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest, pause_client, revoke_grant
+from evidence.errors import GrantRevoked, InvalidRequest
 from evidence.models.grants import Grant
-from evidence.refusals import GrantRevoked, InvalidRequest
 from tests.world import BANK, MAIL, NOW, PERSONAL, WORK, World
 
 MESSAGES = "/v1/streams/messages/records"

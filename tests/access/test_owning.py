@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from django.utils import timezone
 
-from evidence.access.owning import SIGNED_IN, owner_scope
+from evidence.access.owner_scope import SIGNED_IN, owner_scope
 from evidence.access.tokens import authenticate
 from evidence.models.connections import Connection
 from evidence.models.sources import Source

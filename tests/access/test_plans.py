@@ -9,27 +9,17 @@ import pytest
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from evidence.access import (
-    aggregates,
-    changed_rows,
-    children,
-    counting,
-    counts,
-    fields,
-    found,
-    levels,
-    rows,
-    scores,
-)
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
-from evidence.access.statements import Fragment
+from evidence.access import aggregates, change_log, record_parts, records
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
+from evidence.access.ranking import match_counts, matches, scores, top_k
+from evidence.access.sql import Fragment
 from tests.world import PERSONAL, World, mail
 
 LIST = "/v1/streams/messages/records"
 THREADS = "/v1/streams/threads/records"
 RECORDS, TO_A_THREAD = 4_000, 8
-NEAR = changed_rows.NEAR
+NEAR = change_log.NEAR
 # In this order: statistics of rows that were never committed, of other connections, and of these rows.
 STATISTICS: dict[str, list[str]] = {
     "none": [],
@@ -113,7 +103,7 @@ def _rows(node: dict[str, Any]) -> Iterator[float]:
 
 
 def test_a_page_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
-    counts = touched(rows)
+    counts = touched(records)
     asked = {"connection_id": PERSONAL, "limit": 20}
     first = mailbox.get(LIST, "dora", **asked)
     second = mailbox.get(LIST, "dora", cursor=first.body["next_cursor"], **asked)
@@ -122,7 +112,7 @@ def test_a_page_reads_what_it_shows(mailbox: World, touched: Callable[..., list[
 
 
 def test_a_feed_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
-    counts = touched(changed_rows)
+    counts = touched(change_log)
     since = "beginning"
     first = mailbox.get(LIST, changes_since=since, limit=100)
     assert len(first.ids) == 100
@@ -147,8 +137,8 @@ def test_a_feed_of_many_changes_reads_what_it_shows(
     world.put(
         *((PERSONAL, "messages", mail(f"k{n:05}", "2026-03-03T00:00:00Z")) for n in range(RECORDS))
     )
-    monkeypatch.setattr(changed_rows, "NEAR", 100)
-    counts = touched(changed_rows)
+    monkeypatch.setattr(change_log, "NEAR", 100)
+    counts = touched(change_log)
     assert len(world.get(LIST, changes_since=since, limit=50).ids) == 50
     assert counts[-1] <= 6 * 51
 
@@ -168,8 +158,8 @@ def test_a_feed_reads_the_same_rows_whatever_the_statistics(
         *((PERSONAL, "threads", {"id": f"t{n}", "topic": "New"}) for n in range(500)),
         (PERSONAL, "messages", mail("k00001", "2026-03-03T00:00:00Z", subject="New")),
     )
-    monkeypatch.setattr(changed_rows, "NEAR", near)
-    counts = touched(changed_rows)
+    monkeypatch.setattr(change_log, "NEAR", near)
+    counts = touched(change_log)
     read: dict[str, list[int]] = {}
     for name, statements in STATISTICS.items():
         with connection.cursor() as cursor:
@@ -189,7 +179,7 @@ def test_a_feed_reads_the_same_rows_whatever_the_statistics(
 
 
 def test_expanding_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
-    counts = touched(children)
+    counts = touched(record_parts)
     asked = {"connection_id": PERSONAL, "limit": 25}
     threads = mailbox.get(THREADS, "dora", expand="messages", **asked).body["data"]
     assert sum(len(row["expanded"]["messages"]["data"]) for row in threads) == 25 * 2
@@ -218,7 +208,16 @@ def test_hidden_rows_add_no_work(
     some = StreamRequest(name="messages", resources=keys)
     world.grant("ivan", GrantRequest(connection_ids=[PERSONAL], streams=[some]))
     put_like(world, keys)
-    for module in (aggregates, counting, counts, fields, found, levels, rows, scores):
+    for module in (
+        aggregates,
+        match_counts,
+        aggregates,
+        record_parts,
+        matches,
+        top_k,
+        records,
+        scores,
+    ):
         counted = touched(module)
     assert world.get(path, "ivan", **query).status == 200
     before = sum(counted)

@@ -10,13 +10,13 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from evidence.access import single_use
-from evidence.access.held import grants_with_state, state_of, tokens_with_state
-from evidence.access.issuing import GrantRequest
-from evidence.access.narrowing import narrow
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_lifecycle import narrow
+from evidence.access.grant_states import grants_with_state, state_of, tokens_with_state
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from evidence.models.grants import Grant
 from evidence.models.ledger import Disclosure
-from tests.admin.browser import Browser
+from tests.owner.pages.browser import Browser
 from tests.world import BANK, World
 
 LIST = "/v1/streams/transactions/records"
@@ -85,7 +85,7 @@ def test_an_answer_on_its_way_when_the_grant_closes_is_not_given(
         past = timezone.now() - timedelta(seconds=1)
         Grant.unscoped.filter(pk=grant_of(once).pk).update(readable_until=past)
 
-    monkeypatch.setattr("evidence.api.base.refuse_used_up", close)
+    monkeypatch.setattr("evidence.api.base_views.refuse_used_up", close)
 
     refused = once.get(LIST, "otto")
 

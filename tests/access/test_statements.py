@@ -4,11 +4,11 @@ import psycopg
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access.blobs import blobs_of_id
-from evidence.access.counts import kept_counts
-from evidence.access.embedded import waiting
-from evidence.access.found import rows_of
-from evidence.access.statements import Fragment, fetched_by_one_plan
+from evidence.access.aggregates import kept_counts
+from evidence.access.ranking.matches import rows_of
+from evidence.access.ranking.vectors import waiting
+from evidence.access.record_parts import blobs_of_id
+from evidence.access.sql import Fragment, fetched_by_one_plan
 
 
 @pytest.mark.django_db

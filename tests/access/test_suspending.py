@@ -3,8 +3,8 @@
 import pytest
 from django.utils import timezone
 
-from evidence.access import suspending
-from evidence.access.issuing import revoke_grant
+from evidence.access import grant_lifecycle
+from evidence.access.grants import revoke_grant
 from evidence.models.grants import Grant
 from tests.world import World
 
@@ -14,17 +14,17 @@ MESSAGES = "/v1/streams/messages/records"
 def test_every_grant_is_paused_and_every_token_of_the_owner_ends(world: World) -> None:
     revoke_grant(world.grants["charlie"][0].pk, now=timezone.now())
 
-    assert suspending.suspend_all(now=timezone.now()) == (4, 1)
+    assert grant_lifecycle.suspend_all(now=timezone.now()) == (4, 1)
 
     for who in ("bob", "dora"):
         assert world.get(MESSAGES, who).error["code"] == "grant_paused"
     assert world.get(MESSAGES, "charlie").error["code"] == "grant_revoked"
     assert world.get(MESSAGES, "alice").status == 401
-    assert suspending.suspend_all(now=timezone.now()) == (0, 0)
+    assert grant_lifecycle.suspend_all(now=timezone.now()) == (0, 0)
 
 
 def test_all_of_it_or_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(suspending, "AccessToken", None)
+    monkeypatch.setattr(grant_lifecycle, "AccessToken", None)
     with pytest.raises(AttributeError):
-        suspending.suspend_all(now=timezone.now())
+        grant_lifecycle.suspend_all(now=timezone.now())
     assert not Grant.unscoped.exclude(paused_at=None).exists()

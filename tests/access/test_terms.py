@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import orjson
 import pytest
 
+from evidence.access.grant_terms import frozen, thawed
 from evidence.access.scope import Everything, FrozenRelation, Only, StreamTerms, TimeRange
-from evidence.access.terms import frozen, thawed
 
 SINCE, UNTIL = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 5, 1, tzinfo=UTC)
 MAIL = StreamTerms(

@@ -8,7 +8,7 @@ import pytest
 from django.db import connection, connections, transaction
 from pytest_django.fixtures import Settings
 
-from evidence.access.statements import time_limited
+from evidence.access.sql import time_limited
 from tests.world import PERSONAL, World
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -3,9 +3,9 @@
 from django.utils import timezone
 
 from evidence.access.gate import Gate
+from evidence.access.ranking.vectors import Meanings, nearest
 from evidence.access.tokens import authenticate
-from evidence.access.vectors import Meanings, nearest
-from evidence.embedding.embedder import chosen
+from evidence.search.embedding import chosen
 from tests.world import PERSONAL, World
 
 

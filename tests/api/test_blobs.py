@@ -10,11 +10,11 @@ import pytest
 from django.test import Client as HttpClient
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access.blobs import BlobGone
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
+from evidence.access.record_parts import BlobGone
 from evidence.storing.blobs import PIECE_BYTES, put_blob
-from evidence.storing.erasing import erase
+from evidence.storing.record_erasure import erase
 from tests.world import LEDGER, NOW, Answer, World
 
 FILES: dict[str, Any] = {

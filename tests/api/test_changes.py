@@ -11,13 +11,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access import changed_rows
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
-from evidence.models.bookmarks import Bookmark
+from evidence.access import change_log
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from evidence.models.connections import Connection
+from evidence.models.events import Bookmark
 from evidence.storing.ingest import ingest_lines
-from evidence.storing.lines import Line
+from evidence.storing.ndjson import Line
 from tests.world import CHAT, LEDGER, MAIL, NOW, PERSONAL, WORK, Answer, World, mail
 
 LIST = "/v1/streams/messages/records"
@@ -28,7 +28,7 @@ SINCE_2026 = datetime(2026, 1, 1, tzinfo=UTC)
 def _walked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few changes are read by number, many by key; what is told is the same."""
     if request.param == "many":
-        monkeypatch.setattr(changed_rows, "NEAR", -1)
+        monkeypatch.setattr(change_log, "NEAR", -1)
 
 
 def feed(world: World, since: str, who: str = "bob", **query: Any) -> Answer:

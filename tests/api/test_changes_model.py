@@ -17,9 +17,9 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evidence.access import changed_rows
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
+from evidence.access import change_log
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from tests.world import World
 
 PATH = "/v1/streams/things/records"
@@ -61,7 +61,7 @@ HIDDEN_KEYS = ("h1", "h2")
 @pytest.fixture(autouse=True)
 def _both_walks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some connections have few changes, which are read by number, and some more, read by key."""
-    monkeypatch.setattr(changed_rows, "NEAR", 2)
+    monkeypatch.setattr(change_log, "NEAR", 2)
 
 
 Data = dict[str, Any]

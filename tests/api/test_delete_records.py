@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 import pytest
 
-from evidence.storing.erasures import receipts
+from evidence.storing.erasure_orders import receipts
 from evidence.storing.receipts import Code
 from tests.world import CHAT, PERSONAL, WORK, World, mail
 

@@ -8,8 +8,8 @@ import pytest
 from django.http import QueryDict
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from tests.world import LEDGER, MAIL, PERSONAL, WORK, World, mail
 
 MESSAGES = "/v1/streams/messages/records"

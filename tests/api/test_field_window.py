@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access.limiting import limits_of, set_limits
+from evidence.access.quotas import limits_of, set_limits
 from tests.world import LEDGER, PERSONAL, WORK, World
 
 WINDOW = "/v1/streams/messages/records/{}/field-window"

@@ -5,8 +5,8 @@ from urllib.parse import quote
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from tests.world import LEDGER, PERSONAL, WORK, World
 
 RECORD = "/v1/streams/messages/records/"

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from tests.world import PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from django.core.management import CommandError, call_command
 
+from evidence.errors import ConnectionNotFound
 from evidence.models.connections import Connection
-from evidence.refusals import ConnectionNotFound
 from evidence.storing.connections import connect, set_languages
-from evidence.storing.reindexing import pending, reindex, reindex_some
-from pdpp_site import background
+from evidence.storing.reindex import pending, reindex, reindex_some
+from operations import background_jobs
 from tests.storing import stored
 from tests.world import NOW, PERSONAL, WORK, Answer, World
 
@@ -140,11 +140,11 @@ def test_a_new_analyser_outdates_every_connection(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert pending() == []
-    for module in ("access.tokens", "storing.reindexing", "storing.deriving"):
+    for module in ("search.query_planner", "storing.reindex", "storing.derivation"):
         monkeypatch.setattr(f"evidence.{module}.VERSION", 7)
     assert "index_maintenance" in asked(world, "lease").body["meta"]
 
-    assert sum(background.words()) > 0
+    assert sum(background_jobs.words()) > 0
 
     assert pending() == []
     assert "index_maintenance" not in asked(world, "lease").body["meta"]

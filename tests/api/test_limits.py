@@ -9,9 +9,9 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from evidence.access.limiting import limits_of, own_share_of, set_limits, set_share, watch_again
-from evidence.access.narrowing import narrow
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_lifecycle import narrow
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.quotas import limits_of, own_share_of, set_limits, set_share, watch_again
 from evidence.models.events import Subscription
 from evidence.models.ledger import Disclosure
 from evidence.models.quotas import Quota, Watch

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access.issuing import GrantRequest, revoke_grant
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest, revoke_grant
 from evidence.models.connections import Connection
 from tests.world import BANK, CHAT, LEDGER, MAIL, NOW, PERSONAL, WORK, World
 

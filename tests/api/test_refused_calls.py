@@ -9,12 +9,12 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from evidence.access import refused
-from evidence.access.issuing import GrantRequest, pause_client, revoke_client
-from evidence.access.limiting import set_limits
-from evidence.access.resolving import StreamRequest
+from evidence.access import owner_notices
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest, pause_client, revoke_client
+from evidence.access.quotas import set_limits
 from evidence.models.grants import Grant
-from evidence.models.refused import RefusedCall
+from evidence.models.quotas import RefusedCall
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import refusal
 from tests.world import BANK, NOW, PERSONAL, World
@@ -201,7 +201,7 @@ def test_what_is_answered_leaves_nothing(world: World) -> None:
 def test_a_client_that_is_refused_all_the_time_fills_no_table(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refused, "MOST_AN_HOUR", 3)
+    monkeypatch.setattr(owner_notices, "MOST_AN_HOUR", 3)
     for _ in range(5):
         assert world.get("/v1/streams/threads/records").status == 403
     world.get("/v1/streams/nothing/records", "charlie")
@@ -214,7 +214,7 @@ def test_a_client_that_is_refused_all_the_time_fills_no_table(
 def test_pruning_forgets_what_is_old_and_what_is_too_much(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refused, "MOST", 2)
+    monkeypatch.setattr(owner_notices, "MOST", 2)
     for _ in range(5):
         world.get("/v1/streams/threads/records")
     newest: list[Any] = list(RefusedCall.unscoped.order_by("-pk").values_list("pk", flat=True))

@@ -10,8 +10,8 @@ from django.db import connection
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from tests.world import LEDGER, MAIL, PERSONAL, WORK, World
 
 

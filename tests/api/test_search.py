@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access import found, matches
+from evidence.access.ranking import matches
 from evidence.models.records import Record
 from tests.scenarios import scenario
 from tests.world import CHAT, LEDGER, PERSONAL, WORK, World
@@ -196,7 +196,7 @@ def test_a_record_that_goes_while_it_is_found_is_left_out(
 
     def rows_of(streams: Any, places: Any) -> Any:
         Record.unscoped.filter(record_key="m1").delete()
-        return found.rows_of(streams, places)
+        return matches.rows_of(streams, places)
 
     monkeypatch.setattr(matches, "rows_of", rows_of)
     assert hits(world, q="lease deposit") == [(PERSONAL, "m2")]

@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from evidence.access import counting, levels, matches, remembering
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
-from evidence.reading import lexical as search
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
+from evidence.access.ranking import match_counts, matches, top_k
+from evidence.search import lexical as search
 from tests.world import CHAT, PERSONAL, WORK, World
 
 WORDS = ("quokka", "zephyr", "kumquat")
 DAYS = ("2026-01-10", "2026-01-11", "2026-02-20", None)
 SCALE: dict[str, dict[Any, int]] = {
-    "walk": {(levels, "WALKED"): 4, (levels, "WALKED_AT_MOST"): 0},
-    "longer walk": {(levels, "WALKED"): 2, (levels, "WALKED_AT_MOST"): 500},
-    "index": {(levels, "WALKED"): 1, (levels, "WALKED_AT_MOST"): 0},
-    "all the rest": {(levels, "WALKED"): 1, (levels, "MOST_WAYS"): 3},
+    "walk": {(top_k, "WALKED"): 4, (top_k, "WALKED_AT_MOST"): 0},
+    "longer walk": {(top_k, "WALKED"): 2, (top_k, "WALKED_AT_MOST"): 500},
+    "index": {(top_k, "WALKED"): 1, (top_k, "WALKED_AT_MOST"): 0},
+    "all the rest": {(top_k, "WALKED"): 1, (top_k, "MOST_WAYS"): 3},
 }
 
 
@@ -51,7 +51,9 @@ def crowded(world: World) -> World:
 
 @pytest.fixture
 def scaled(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[Any, int]], None]:
-    monkeypatch.setattr(counting, "NARROW", 0)  # No grant sees so little that all of it is read.
+    monkeypatch.setattr(
+        match_counts, "NARROW", 0
+    )  # No grant sees so little that all of it is read.
 
     def scale(numbers: dict[Any, int]) -> None:
         for (module, name), number in numbers.items():
@@ -98,7 +100,7 @@ def test_a_walk_waits_for_the_mailbox_that_it_knows_least_of(
         "received_at": "2026-02-15T00:00:00Z"}))  # fmt: skip
     world.put(*((WORK, "messages", {"id": f"f{day}", "subject": "filler",
         "received_at": f"2026-03-1{day}T00:00:00Z"}) for day in range(9)))  # fmt: skip
-    scaled({(matches, "FEW"): 0, (matches, "SCORED"): 0, (levels, "WALKED"): 8})
+    scaled({(matches, "FEW"): 0, (matches, "SCORED"): 0, (top_k, "WALKED"): 8})
     assert world.get("/v1/search", q="quokka", limit=2).ids == ["new", "between"]
 
 
@@ -121,7 +123,7 @@ def test_a_count_is_exact_up_to_its_bound_and_never_less(
 ) -> None:
     known = len(paged(crowded, "bob", q)[0])
     for sampled, in_turn, bound in product((1, 16), (0, 1, 500), (known - 1, known, known + 1)):
-        scaled({(counting, "SAMPLED"): sampled, (counting, "READ_IN_TURN"): in_turn})
+        scaled({(match_counts, "SAMPLED"): sampled, (match_counts, "READ_IN_TURN"): in_turn})
         scaled({(search, "COUNTED_UP_TO"): bound})
         meta = crowded.get("/v1/search", q=q).body["meta"]
         accuracy = "exact" if bound >= known else "lower_bound"
@@ -133,13 +135,13 @@ def test_a_large_count_is_not_made_again_until_something_changes(
 ) -> None:
     made: list[int] = []
 
-    def counted(branches: Any, most: int, *, count: Any = counting._counted) -> Any:
+    def counted(branches: Any, most: int, *, count: Any = match_counts._counted) -> Any:
         made.append(most)
         return count(branches, most)
 
-    monkeypatch.setattr(counting, "_counted", counted)
-    monkeypatch.setattr(remembering, "_known", OrderedDict())
-    scaled({(remembering, "LARGE"): 1, (matches, "FEW"): 0})
+    monkeypatch.setattr(match_counts, "_counted", counted)
+    monkeypatch.setattr(match_counts, "_known", OrderedDict())
+    scaled({(match_counts, "LARGE"): 1, (matches, "FEW"): 0})
     since = datetime(2026, 2, 1, tzinfo=UTC)
     late = StreamRequest(name="messages", fields=["id", "subject", "body_text"], since=since)
     crowded.grant("gina", GrantRequest(connection_ids=[PERSONAL, WORK], streams=[late]))

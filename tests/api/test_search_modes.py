@@ -6,8 +6,8 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 from pytest_django.fixtures import Settings
 
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from tests.scenarios import scenario
 from tests.world import CHAT, LEDGER, PERSONAL, WORK, World, mail
 

@@ -8,9 +8,9 @@ from django.db import transaction
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
-from evidence.analyser.lexemes import tier
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
+from evidence.search.analysis.pg_text_search import tier
 from tests.world import PERSONAL, WORK, World
 
 WORDS = ("quokka", "zephyr", "kumquat", "xylophone")

@@ -7,7 +7,8 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access.issuing import (
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import (
     GrantRequest,
     mint_owner_token,
     mint_token,
@@ -15,11 +16,10 @@ from evidence.access.issuing import (
     revoke_package,
     revoke_token,
 )
-from evidence.access.resolving import StreamRequest
 from evidence.access.scope import TokenKind
 from evidence.access.tokens import authenticate
+from evidence.errors import WrongTokenKind
 from evidence.models.grants import AccessToken, Grant
-from evidence.refusals import WrongTokenKind
 from tests.world import BANK, CHAT, NOW, World
 
 LIST = "/v1/streams/messages/records"

@@ -9,10 +9,10 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
-from evidence.access.issuing import GrantRequest, issue, register_client
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.models.connections import Connection
-from pdpp_site import setup_links
+from owner.accounts import setup_link
 from tests.browser.chromium import DESKTOP, PHONE, fill, press, resize, wait_for
 from tests.browser.test_owner import question, sign_in
 from tests.world import BANK, PERSONAL, World
@@ -84,7 +84,7 @@ def hostile(served: World) -> dict[str, str]:
 def test_whoever_is_not_signed_in_finds_no_fault(
     served: World, live_server: Any, browser: Chrome
 ) -> None:
-    link = f"{live_server.url}/set-up/{setup_links.make(timezone.now())}/"
+    link = f"{live_server.url}/set-up/{setup_link.make(timezone.now())}/"
     found = []
     for address in (f"{live_server.url}/", f"{live_server.url}/none", link):
         browser.get(address)

@@ -10,8 +10,8 @@ from django.utils import timezone
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
-from evidence.access.issuing import GrantRequest, issue, mint_token, register_client
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest, issue, mint_token, register_client
 from evidence.models.grants import Package
 from tests.browser.chromium import (
     DESKTOP,

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from django.core.handlers.wsgi import WSGIHandler
 
-from evidence.cli import app, provider
+from cli import app, http_client
 from tests.world import World
 
 URL = "http://testserver"
@@ -69,7 +69,7 @@ def shell(
     monkeypatch.chdir(tmp_path)
     for name in ("PDPP_PROVIDER_URL", "PDPP_CACHE_ROOT", "PDPP_ACCESS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(provider, "opened", shell.client)
+    monkeypatch.setattr(http_client, "opened", shell.client)
     return shell
 
 

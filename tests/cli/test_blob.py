@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from evidence.cli import provider
+from cli import http_client
 from mcp_adapter import ids
 from tests.cli.conftest import Shell
 
@@ -38,7 +38,7 @@ def blobs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
     monkeypatch.setenv("PDPP_ACCESS_TOKEN", "at")
     monkeypatch.setenv("PDPP_PROVIDER_URL", "https://rs.example")
-    monkeypatch.setattr(provider.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(http_client.time, "sleep", lambda _seconds: None)
     shell.send = send
     return shell
 

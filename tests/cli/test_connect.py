@@ -10,7 +10,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from evidence.cli.cache import Cache
+from cli.credential_cache import Cache
 from tests.cli.conftest import Shell
 from tests.cli.reference import APPROVED, AS, RS, WAITING, Reference
 from tests.scenarios import scenario
@@ -337,7 +337,7 @@ def test_disconnect_without_a_network_keeps_the_token_unless_told(shell: Shell) 
     ],
 )
 def test_each_host_has_its_own_file(shell: Shell, url: str, name: str) -> None:
-    from evidence.cli.urls import normalized
+    from cli.http_client import normalized
 
     assert Cache().path(normalized(url)).name == name
 

@@ -14,8 +14,8 @@ from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
 from tests.cli.conftest import Said, Shell
-from tests.consent.client import ORIGIN, Asking
-from tests.consent.test_device import decide
+from tests.owner.consent.client import ORIGIN, Asking
+from tests.owner.consent.test_device import decide
 from tests.world import World
 
 FILE = ".pdpp/clients/127.0.0.1_8000.json"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evidence.cli.credentials import owner_credential
+from cli.credentials import owner_credential
 from tests.scenarios import scenario
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from evidence.cli import exporting, provider
+from cli import http_client
+from cli.commands import export
 from tests.cli.conftest import Shell
 from tests.world import World
 
@@ -19,8 +20,8 @@ def long(pdpp: Shell, world: World, monkeypatch: pytest.MonkeyPatch) -> Shell:
     """Many transactions, pages of 25, and nobody waits between two tries."""
     rows = [{"id": f"x{n:03}", "date": "2026-04-01", "amount": n} for n in range(MANY)]
     world.put(*(("cin_bank", "transactions", row) for row in rows))
-    monkeypatch.setattr(exporting, "PAGE", "25")
-    monkeypatch.setattr(provider.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(export, "PAGE", "25")
+    monkeypatch.setattr(http_client.time, "sleep", lambda _seconds: None)
     return pdpp
 
 

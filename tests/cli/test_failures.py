@@ -10,8 +10,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from evidence.cli import exits
-from evidence.cli.app import COMMANDS, built, run
+from cli import errors
+from cli.app import COMMANDS, built, run
 from tests.cli.conftest import URL, Shell, answering
 from tests.world import World
 
@@ -117,7 +117,7 @@ def test_whoever_reads_no_further_has_found_no_fault(monkeypatch: pytest.MonkeyP
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, StringIO())
 
-    assert run(built(enough), ["enough"]) == exits.OK
+    assert run(built(enough), ["enough"]) == errors.OK
 
 
 @pytest.mark.parametrize(
@@ -151,16 +151,16 @@ def test_without_a_provider_it_says_how_to_get_one(shell: Shell) -> None:
 def test_help_lists_every_exit_code(shell: Shell) -> None:
     told = shell("--help").out
 
-    assert all(f"{code:>3}  {meaning}" in told for code, meaning in exits.MEANINGS.items())
+    assert all(f"{code:>3}  {meaning}" in told for code, meaning in errors.MEANINGS.items())
     assert shell().out == told
 
 
 def test_the_documentation_has_the_same_exit_codes() -> None:
     told = (Path(__file__).parents[2] / "docs/cli.md").read_text()
 
-    assert [f"| {code} | {meaning} |" in told for code, meaning in exits.MEANINGS.items()] == [
+    assert [f"| {code} | {meaning} |" in told for code, meaning in errors.MEANINGS.items()] == [
         True
-    ] * len(exits.MEANINGS)
+    ] * len(errors.MEANINGS)
 
 
 def test_the_documentation_names_every_command_and_no_other() -> None:

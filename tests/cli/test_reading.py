@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence.cli import references
-from evidence.cli.failures import Failure
+from cli import references
+from cli.errors import Failure
 from mcp_adapter import ids
-from mcp_adapter.registry import TOOLS
+from mcp_adapter.surfaces import TOOLS
 from tests.cli.conftest import Shell, answering
 from tests.scenarios import scenario
 from tests.world import World

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from evidence.cli.output import Output, table
+from cli.output import Output, table
 from tests.cli.conftest import Shell, answering
 from tests.scenarios import scenario
 from tests.world import World

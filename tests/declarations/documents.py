@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from typing import Any
 
-from evidence.declarations.parse import parse
-from evidence.declarations.types import Field, SourceDeclaration, StreamDeclaration
+from evidence.declarations.declaration import Field, SourceDeclaration, StreamDeclaration
+from evidence.declarations.parser import parse
 from evidence.declarations.validation import faults
 
 Document = dict[str, Any]

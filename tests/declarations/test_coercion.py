@@ -5,7 +5,7 @@ from decimal import Decimal
 
 import pytest
 
-from evidence.declarations.coercion import CoercionError, coerce
+from evidence.declarations.filter_values import CoercionError, coerce
 from evidence.declarations.values import sort_key
 from tests.declarations.documents import Document, field
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from evidence.declarations.faults import FaultCode, step
+from evidence.declarations.errors import FaultCode, step
 from evidence.declarations.validation import accept, faults
-from evidence.refusals import ConnectorInvalid
+from evidence.errors import ConnectorInvalid
 from tests.declarations.documents import REMOVED, TEXT, bare, changed, declaration, found, manifest
 
 STREAM = "$.streams[0]"

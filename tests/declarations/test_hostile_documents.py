@@ -6,9 +6,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence.declarations.layout import build_layout, columns
-from evidence.declarations.parse import parse
-from evidence.declarations.records import RecordValidator
+from evidence.declarations.parser import parse
+from evidence.declarations.record_validation import RecordValidator
+from evidence.declarations.storage_layout import build_layout, columns
 from evidence.declarations.validation import faults
 from tests.declarations.documents import declaration, manifest
 

@@ -8,8 +8,15 @@ from typing import cast
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence.declarations.layout import Layout, build_layout, code, columns, links, needs_reindex
-from evidence.declarations.types import SourceDeclaration
+from evidence.declarations.declaration import SourceDeclaration
+from evidence.declarations.storage_layout import (
+    Layout,
+    build_layout,
+    code,
+    columns,
+    links,
+    needs_reindex,
+)
 from tests.declarations.documents import MOMENT, TEXT, Change, Document, parsed
 
 KINDS: dict[str, Document] = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from evidence.declarations.faults import FAULTS_KEPT
+from evidence.declarations.errors import FAULTS_KEPT
 from evidence.declarations.validation import faults
 from tests.declarations.documents import TEXT, Document, bare, changed, declaration, found
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from evidence.declarations.parse import is_absolute_uri, last_segment, parse
-from evidence.declarations.types import Relation
+from evidence.declarations.declaration import Relation
+from evidence.declarations.parser import is_absolute_uri, last_segment, parse
 from tests.declarations.documents import Document, declaration, field, manifest, messages, parsed
 
 

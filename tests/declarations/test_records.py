@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evidence.declarations.records import RecordFault, RecordValidator, record_key, too_deep
+from evidence.declarations.record_validation import (
+    RecordFault,
+    RecordValidator,
+    record_key,
+    too_deep,
+)
 from tests.declarations.documents import MOMENT, TEXT, Document, stream
 
 MESSAGES = stream()

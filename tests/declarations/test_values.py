@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from evidence.declarations.types import Field
+from evidence.declarations.declaration import Field
 from evidence.declarations.values import (
     WORD_BYTES,
     cut,

@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 from tests.deploy.shipped import text
-from tests.operating.proxy import self_signed
+from tests.operations.proxy import self_signed
 from tests.pdpp_site.web import free_port
 
 NGINX = """

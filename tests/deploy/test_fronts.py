@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from evidence import limits
-from evidence.operating.doctor import Finding, Outcome, diagnose
+from operations.doctor import Finding, Outcome, diagnose
 from tests.deploy.fronts import Front, Ports, Shipped, caddy, front, nginx, ports
 from tests.deploy.servers import cast, database, one_of_several
 from tests.pdpp_site.web import free_port

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pdpp_site.embedded_postgres import EmbeddedPostgres
+from operations.postgres.server import EmbeddedPostgres
 from tests.deploy.servers import own_var, started
 from tests.deploy.shipped import DEPLOY, environment_file, parsed, unit, unit_text
 from tests.pdpp_site.web import free_port

@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from typing_extensions import override
 
-from pdpp_site import postgres_upgrade
-from pdpp_site.embedded_postgres import EmbeddedPostgres, url
-from pdpp_site.postgres_upgrade import upgrade
-from pdpp_site.postgres_versions import major_of_data, programs_of
-from pdpp_site.server_account import EmbeddedPostgresError
+from operations.postgres import upgrade as postgres_upgrade
+from operations.postgres.installation import major_of_data, programs_of
+from operations.postgres.server import EmbeddedPostgres, url
+from operations.postgres.system_account import EmbeddedPostgresError
+from operations.postgres.upgrade import upgrade
 from tests.deploy.servers import SECRET_KEY, environment, own_var, started
 from tests.deploy.shipped import ROOT, unit
 from tests.deploy.test_upgrade import FIRST, TOKENS

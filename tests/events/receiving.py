@@ -14,8 +14,8 @@ from django.test import Client as HttpClient
 from django.utils import timezone
 from standardwebhooks import Webhook
 
-from evidence.events.announcing import announce
-from evidence.events.delivering import attempt
+from evidence.events.event_scheduler import announce
+from evidence.events.tasks import attempt
 from tests.world import Answer, World
 
 

@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from evidence.events import posting
-from evidence.events.posting import Answered, post
+from evidence.events import webhook_client
+from evidence.events.webhook_client import Answered, post
 
 
 def certificate(name: str, folder: Path) -> Path:
@@ -71,8 +71,10 @@ def listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quiet
     server.socket = context.wrap_socket(server.socket, server_side=True)
     believed = ssl.create_default_context(cafile=str(shown))
     port = server.server_address[1]
-    monkeypatch.setattr(posting, "trusted", lambda: believed)
-    monkeypatch.setattr(posting, "addresses", lambda url: (urlsplit(url), port, ["127.0.0.1"]))
+    monkeypatch.setattr(webhook_client, "trusted", lambda: believed)
+    monkeypatch.setattr(
+        webhook_client, "addresses", lambda url: (urlsplit(url), port, ["127.0.0.1"])
+    )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     yield server
@@ -94,7 +96,7 @@ def test_that_of_another_name_is_not(listening: Quiet) -> None:
 def test_one_that_nobody_vouches_for_is_not(
     listening: Quiet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(posting, "trusted", ssl.create_default_context)
+    monkeypatch.setattr(webhook_client, "trusted", ssl.create_default_context)
 
     assert post("https://receiver.example/hook", headers={}, body=b"{}") == Answered(None)
     assert listening.hosts == []  # type: ignore[attr-defined] # as above

@@ -7,17 +7,17 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.access.issuing import pause_client, resume_client, revoke_grant, revoke_package
-from evidence.access.limiting import set_limits
-from evidence.access.narrowing import narrow
-from evidence.access.resolving import StreamRequest
-from evidence.events.delivering import attempt
-from evidence.events.posting import Answered
+from evidence.access.grant_lifecycle import narrow
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import pause_client, resume_client, revoke_grant, revoke_package
+from evidence.access.quotas import set_limits
+from evidence.events.tasks import attempt
+from evidence.events.webhook_client import Answered
 from evidence.models.connections import Connection
 from evidence.models.events import Event, Subscription
 from evidence.models.grants import Grant
 from evidence.models.ledger import Disclosure
-from evidence.storing.pruning import prune_changes
+from evidence.storing.retention import prune_changes
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, ask, look, subscribed, work
 from tests.world import CHAT, PERSONAL, WORK, World, mail
 
@@ -313,7 +313,7 @@ def test_each_telling_is_in_the_ledger_before_it_goes_out(
     counted: list[int] = []
     rows = Disclosure.unscoped.filter(route="event records changed")
     monkeypatch.setattr(
-        "evidence.events.delivering.post",
+        "evidence.events.tasks.post",
         lambda *_, **__: counted.append(rows.count()) or Answered(200),
     )
 
@@ -355,7 +355,7 @@ def test_what_cannot_be_recorded_is_not_sent(
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("evidence.events.preparing.record", fails)
+    monkeypatch.setattr("evidence.events.message_builder.record", fails)
     with pytest.raises(ZeroDivisionError):
         attempt(event_id)
 

@@ -10,10 +10,10 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from evidence import limits
-from evidence.events import posting
-from evidence.events.delivering import attempt
-from evidence.events.posting import Answered, post
-from evidence.events.verdicts import Again, End, verdict
+from evidence.events import webhook_client
+from evidence.events.delivery_outcome import Again, End, verdict
+from evidence.events.tasks import attempt
+from evidence.events.webhook_client import Answered, post
 from evidence.models.events import Event, Subscription
 from tests.events.receiving import Receiver, ask, look, subscribed, work
 from tests.events.test_changes import new
@@ -161,7 +161,7 @@ def test_switched_off_meanwhile_it_stays_off(world: World, receiver: Receiver) -
 
     def send(message: Any) -> Answered:
         ask(world, "PATCH", path, enabled=False)
-        return posting.post(message.url, headers=message.headers, body=message.body)
+        return webhook_client.post(message.url, headers=message.headers, body=message.body)
 
     attempt(event_id, send=send)
 
@@ -201,7 +201,7 @@ def test_nothing_is_sent_into_the_servers_own_network(
     """One address that is not of the internet refuses the name, whatever others it has."""
     settings.PDPP_LOCAL_RECEIVERS = local
     known_as(monkeypatch, "8.8.8.8", address)
-    monkeypatch.setattr(posting, "_sent", _never)
+    monkeypatch.setattr(webhook_client, "_sent", _never)
 
     answered = post("https://receiver.example/hook", headers={}, body=b"{}")
 
@@ -213,7 +213,7 @@ def test_an_address_in_place_of_a_name_is_judged_alike(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     literal = f"[{address}]" if ":" in address else address
-    monkeypatch.setattr(posting, "_sent", _never)
+    monkeypatch.setattr(webhook_client, "_sent", _never)
 
     assert post(f"https://{literal}/hook", headers={}, body=b"{}") == Answered(None)
 
@@ -227,9 +227,9 @@ def test_the_connection_goes_to_the_address_that_was_judged(
 
     async def catch(self: Any, request: Any, **_: Any) -> Any:
         sent.append(request)
-        raise posting.httpx2.ReadError("no answer")
+        raise webhook_client.httpx2.ReadError("no answer")
 
-    monkeypatch.setattr(posting.httpx2.AsyncClient, "send", catch)
+    monkeypatch.setattr(webhook_client.httpx2.AsyncClient, "send", catch)
 
     assert post("https://receiver.example:8443/a?b=c", headers={}, body=b"{}") == Answered(None)
     [request] = sent
@@ -257,7 +257,7 @@ def test_a_local_name_that_leads_elsewhere_is_refused(
 ) -> None:
     settings.PDPP_LOCAL_RECEIVERS = True
     known_as(monkeypatch, "127.0.0.1", "10.0.0.1")
-    monkeypatch.setattr(posting, "_sent", _never)
+    monkeypatch.setattr(webhook_client, "_sent", _never)
 
     assert post("http://localhost:9/hook", headers={}, body=b"{}") == Answered(None)
 
@@ -300,7 +300,7 @@ def test_only_the_beginning_of_an_answer_is_read(
 
     answered = post(receiver.url, headers={}, body=b"{}")
 
-    assert len(answered.body) == posting.ANSWER_BYTES
+    assert len(answered.body) == webhook_client.ANSWER_BYTES
 
 
 def test_the_subscription_of_nobody_is_left_alone(world: World) -> None:

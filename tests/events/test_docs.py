@@ -9,7 +9,7 @@ import pytest
 
 from evidence import limits
 from evidence.events.tasks import SILENT_SECONDS
-from pdpp_site import workers
+from operations import event_worker
 from tests.events.receiving import Receiver, ask, subscribed, work
 from tests.events.test_changes import new
 from tests.world import World
@@ -48,6 +48,11 @@ def test_the_numbers_are_those_that_hold() -> None:
     assert limits.EVENT_RETRIES == (30, 2 * 60, 10 * 60, 3_600, 6 * 3_600, 86_400)
     assert (limits.EVENT_TIMEOUT, limits.EVENT_JITTER) == (10, 1 / 5)
     assert (limits.EVENT_RETRY_AFTER, limits.EVENT_DEFERRED_MOST) == (60, 3 * 86_400)
-    found = SILENT_SECONDS + workers.LOST_SECONDS + workers.LOOK_SECONDS + workers.POLL_SECONDS
+    found = (
+        SILENT_SECONDS
+        + event_worker.LOST_SECONDS
+        + event_worker.LOOK_SECONDS
+        + event_worker.POLL_SECONDS
+    )
     assert found < 20
-    assert limits.EVENT_TIMEOUT + workers.HEARTBEAT_SECONDS < SILENT_SECONDS
+    assert limits.EVENT_TIMEOUT + event_worker.HEARTBEAT_SECONDS < SILENT_SECONDS

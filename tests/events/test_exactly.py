@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 
-from evidence.events.announcing import look_after
+from evidence.events.event_scheduler import look_after
 from evidence.models.events import Event, Subscription
 from tests.events.receiving import SUBSCRIPTIONS, ask
 from tests.test_non_interference import Terms, grants, writes

@@ -10,7 +10,7 @@ from pytest_django import Settings
 from standardwebhooks import WebhookVerificationError
 
 from evidence import limits
-from evidence.access.issuing import revoke_package
+from evidence.access.grants import revoke_package
 from evidence.models.events import Event, Subscription
 from tests.access.test_narrowed_meanwhile import overtake
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, ask, look, subscribed, work

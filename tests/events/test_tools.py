@@ -13,12 +13,12 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from evidence import limits
-from evidence.access.issuing import mint_token
-from mcp_adapter.event_registry import EVENTS, INSTRUCTIONS
+from evidence.access.grants import mint_token
 from mcp_adapter.inprocess import InProcessRest
 from mcp_adapter.server import Identity
-from mcp_adapter.transport import McpEndpoint, TransportSettings, build
-from pdpp_site import mcp
+from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build
+from mcp_adapter.surfaces import EVENT_INSTRUCTIONS, EVENTS
+from pdpp_site import mcp_endpoints
 from tests.events.receiving import Receiver, work
 from tests.mcp_adapter.real import LEGACY, MODERN, ORIGIN, in_the_test
 from tests.mcp_adapter.test_listing import NEVER
@@ -42,7 +42,7 @@ DETAILS = ("hmac", "webhook-", "signature", "whsec_", "retry", "cloudevents", "a
 def endpoint() -> McpEndpoint:
     return build(
         InProcessRest(),
-        partial(mcp.authenticate, resource="/mcp/events"),
+        partial(mcp_endpoints.authenticate, resource="/mcp/events"),
         settings=TransportSettings(
             identity=Identity(public_url=ORIGIN, version="1"),
             surface=EVENTS,
@@ -104,7 +104,7 @@ def test_signing_and_delivery_are_explained_by_one_tool_alone(bob: str) -> None:
             assert "webhook-signature" in text
         else:
             assert found == [], tool["name"]
-    assert [word for word in DETAILS if word in INSTRUCTIONS.lower()] == []
+    assert [word for word in DETAILS if word in EVENT_INSTRUCTIONS.lower()] == []
 
 
 def test_each_says_what_it_does_whether_it_changes_anything_and_where(bob: str) -> None:
@@ -120,11 +120,11 @@ def test_each_says_what_it_does_whether_it_changes_anything_and_where(bob: str) 
 
 
 def test_the_instructions_name_the_posture_and_the_preflight_at_once() -> None:
-    lead = INSTRUCTIONS[: limits.INSTRUCTIONS_LEAD_CHARS]
+    lead = EVENT_INSTRUCTIONS[: limits.INSTRUCTIONS_LEAD_CHARS]
 
     for word in ("grant", "schema", "connection_id", "filters", "bounded", TOOLS[0]):
         assert word in lead
-    assert len(INSTRUCTIONS) <= limits.INSTRUCTIONS_CHARS
+    assert len(EVENT_INSTRUCTIONS) <= limits.INSTRUCTIONS_CHARS
 
 
 def test_a_subscription_lives_through_the_tools(world: World, bob: str, receiver: Receiver) -> None:
@@ -198,8 +198,8 @@ def test_a_token_for_events_opens_neither_rest_nor_the_normal_endpoint(
     world: World, bob: str
 ) -> None:
     assert world.get("/v1/schema", bob).status == 401
-    with pytest.raises(mcp.Refused):
-        mcp.authenticate(bob)
+    with pytest.raises(mcp_endpoints.Refused):
+        mcp_endpoints.authenticate(bob)
 
 
 def test_without_a_token_one_is_told_where_to_get_one(world: World) -> None:

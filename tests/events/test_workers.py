@@ -12,10 +12,10 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from evidence.events.announcing import announce
+from evidence.events.event_scheduler import announce
 from evidence.events.tasks import deliver, forget_lost
 from evidence.models.events import Event
-from pdpp_site import workers
+from operations import event_worker
 from tests.events.receiving import SUBSCRIPTIONS, Receiver, ask
 from tests.events.test_changes import new
 from tests.world import World
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def committed(committed: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    monkeypatch.setattr(workers, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(workers, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(event_worker, "POLL_SECONDS", 0.02)
+    monkeypatch.setattr(event_worker, "LOOK_SECONDS", 0.02)
     yield committed
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE procrastinate_jobs, procrastinate_workers CASCADE")
@@ -46,7 +46,7 @@ def test_an_event_is_delivered_once_however_many_work(committed: World, receiver
     ask(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
     ask(committed, "POST", SUBSCRIPTIONS, "dora", callback_url=receiver.url)
 
-    with workers.at_work(), workers.at_work():
+    with event_worker.at_work(), event_worker.at_work():
         until(lambda: all(row["status"] == "active" for row in shown(committed)))
         for number in range(5):
             committed.put(new(f"n{number}"))
@@ -92,7 +92,7 @@ def test_one_receiver_gets_one_message_at_a_time(
     for _ in range(4):
         ask(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
 
-    with workers.at_work():
+    with event_worker.at_work():
         until(lambda: len(receiver.received) == 4)
         until(lambda: not Event.unscoped.filter(status=Event.Status.QUEUED).exists())
 
@@ -110,7 +110,7 @@ def test_what_a_killed_worker_had_begun_is_sent_again(committed: World, receiver
     assert forget_lost() == 1
     list(announce())
 
-    with workers.delivering():
+    with event_worker.delivering():
         until(lambda: receiver.received)
         until(lambda: not Event.unscoped.filter(status=Event.Status.QUEUED).exists())
     assert len(receiver.received) == 1
@@ -160,7 +160,7 @@ def test_an_event_and_the_job_for_it_are_committed_together(
         raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
-        broken.setattr("evidence.events.announcing.target", lambda _url: fails())
+        broken.setattr("evidence.events.event_scheduler.target", lambda _url: fails())
         with pytest.raises(ZeroDivisionError):
             list(announce())
 
@@ -181,7 +181,7 @@ def test_the_command_works_until_it_is_stopped(
             until(lambda: receiver.received)
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("pdpp_site.management.commands.worker.Event", Stopped)
+    monkeypatch.setattr("operations.management.commands.worker.Event", Stopped)
     with contextlib.suppress(KeyboardInterrupt):
         call_command("worker")
 

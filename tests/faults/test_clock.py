@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from time_machine import Traveller
 
-from evidence.ledger.verifying import verify
+from evidence.ledger.verification import verify
 from evidence.models.ledger import Disclosure
 from tests.world import NOW, PERSONAL, World
 
@@ -64,7 +64,7 @@ def test_a_token_ends_by_the_clock_of_the_server_and_by_no_other(
 def test_what_was_revoked_stays_revoked_when_the_clock_goes_back(
     world: World, clock: Traveller
 ) -> None:
-    from evidence.access.issuing import revoke_package
+    from evidence.access.grants import revoke_package
 
     revoke_package(world.packages["bob"].package_id, now=NOW)
     clock.shift(timedelta(days=-400))

@@ -13,8 +13,8 @@ import httpx2
 import psycopg
 import pytest
 
-from pdpp_site.embedded_postgres import EmbeddedPostgres
-from pdpp_site.server_account import EmbeddedPostgresError
+from operations.postgres.server import EmbeddedPostgres
+from operations.postgres.system_account import EmbeddedPostgresError
 from tests.faults.load import Load, hold_to_account
 from tests.pdpp_site.installation import Installation, installed, running
 from tests.pdpp_site.living import cast_in
@@ -24,10 +24,10 @@ pytestmark = pytest.mark.faults
 
 def postgres(installation: Installation) -> EmbeddedPostgres:
     """The server of an installation, for a test to be rough with."""
-    from pdpp_site import server_account
+    from operations.postgres import system_account
 
     server = EmbeddedPostgres(installation.var / "postgres")
-    server.account = server_account.account_for(server.data)
+    server.account = system_account.account_for(server.data)
     return server
 
 

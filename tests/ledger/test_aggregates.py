@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.access.limiting import set_limits
-from evidence.ledger.looking import Disclosed, named, read, to_client
-from evidence.ledger.verifying import verify
+from evidence.access.quotas import set_limits
+from evidence.ledger.disclosures import Disclosed, named, read, to_client
+from evidence.ledger.verification import verify
 from evidence.models.grants import Grant
 from tests.world import BANK, PERSONAL, WORK, World, mail
 

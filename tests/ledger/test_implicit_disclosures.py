@@ -3,7 +3,7 @@
 import pytest
 from django.test import Client
 
-from evidence.ledger.looking import Disclosed, named, read, to_client, to_owner
+from evidence.ledger.disclosures import Disclosed, named, read, to_client, to_owner
 from evidence.storing.blobs import put_blob
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World
 

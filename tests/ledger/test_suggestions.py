@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.access.limiting import set_limits
-from evidence.ledger.looking import Disclosed, named, read, to_client
-from evidence.storing.erasing import erase
+from evidence.access.quotas import set_limits
+from evidence.ledger.disclosures import Disclosed, named, read, to_client
+from evidence.storing.record_erasure import erase
 from tests.world import NOW, PERSONAL, World, mail
 
 

@@ -9,15 +9,15 @@ from django.core import mail as post
 from django.db import connection
 from django.utils import timezone
 
-from evidence.access.alerts import acknowledge, standing_alerts
-from evidence.access.issuing import StreamRequest, resume_client
-from evidence.access.limiting import set_share
-from evidence.access.narrowing import narrow
-from evidence.ledger.verifying import verify
-from evidence.models.alerts import Alert
+from evidence.access.grant_lifecycle import narrow
+from evidence.access.grants import StreamRequest, resume_client
+from evidence.access.owner_notices import acknowledge, standing_alerts
+from evidence.access.quotas import set_share
+from evidence.ledger.verification import verify
 from evidence.models.grants import Grant
 from evidence.models.ledger import Disclosure
-from pdpp_site.telling import tell_owner
+from evidence.models.quotas import Alert
+from operations.alert_email import tell_owner
 from tests.ledger.test_whole_or_not import tamper
 from tests.world import PERSONAL, World, mail
 

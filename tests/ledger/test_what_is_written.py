@@ -7,11 +7,11 @@ import pytest
 from django.db import InterfaceError, OperationalError, connection
 
 from evidence.access.scope import TokenKind
-from evidence.api.base import GrantedView
-from evidence.api.disclosing import UnknownBody
-from evidence.ledger.looking import Disclosed, named, of_record, read, to_client, to_owner
+from evidence.api.base_views import GrantedView
+from evidence.api.disclosed_records import UnknownBody
+from evidence.ledger.disclosures import Disclosed, named, of_record, read, to_client, to_owner
 from evidence.storing.blobs import put_blob
-from evidence.storing.erasing import erase
+from evidence.storing.record_erasure import erase
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"
@@ -237,7 +237,7 @@ def test_what_cannot_be_written_down_is_withheld_and_said_in_the_usual_form(
     def fail(*args: object, **more: object) -> None:
         raise error
 
-    monkeypatch.setattr("evidence.api.base.shown", fail)
+    monkeypatch.setattr("evidence.api.base_views.shown", fail)
 
     answer = world.get("/v1/streams/messages/records")
 
@@ -261,7 +261,7 @@ def test_a_withheld_answer_is_rendered_without_running_the_request_again(
         raise OperationalError("gone")
 
     monkeypatch.setattr(GrantedView, "initialize_request", counted)
-    monkeypatch.setattr("evidence.api.base.shown", fail)
+    monkeypatch.setattr("evidence.api.base_views.shown", fail)
 
     answer = world.get(LIST)
 
@@ -276,7 +276,7 @@ def test_an_answer_is_withheld_where_no_transaction_begins(
     def fail(*args: object, **more: object) -> None:
         raise OperationalError("gone")
 
-    monkeypatch.setattr("evidence.api.base.in_one_transaction", fail)
+    monkeypatch.setattr("evidence.api.base_views.in_one_transaction", fail)
 
     answer = world.get(LIST)
 

@@ -11,8 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
 from evidence.ledger.checkpoints import checkpoint
-from evidence.ledger.exporting import lines
-from evidence.ledger.verifying import verify
+from evidence.ledger.verification import lines, verify
 from tests.world import NOW, World
 
 LIST = "/v1/streams/messages/records"
@@ -44,7 +43,7 @@ def faults(world: World) -> list[tuple[int | None, str]]:
 
 def rehashed(world: World, first: int) -> None:
     """Writes the chain anew from a row on, every hash fitting, as far as no key is needed."""
-    from evidence.ledger.verifying import entry_of
+    from evidence.ledger.verification import entry_of
     from evidence.models.ledger import Disclosure
 
     rows = list(Disclosure.unscoped.order_by("seq"))

@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from evidence.api import budget
+from evidence.api import size_budget
 from mcp_adapter.json_text import size
 from mcp_adapter.rest import NO_HEADERS, Params, RestAnswer
 
@@ -185,16 +185,18 @@ class FakeRest:
         start = int(given.get("cursor", "c0")[1:])
         end = min(start + int(given.get("limit", "25")), len(found))
         items = [each() if callable(each) else each for each in found[start:end]]
-        frame = budget.Frame(budget.EMPTY_BYTES + 2 * len(url) + size(META), size(META) + 60, 20)
+        frame = size_budget.Frame(
+            size_budget.EMPTY_BYTES + 2 * len(url) + size(META), size(META) + 60, 20
+        )
         shown = (
             items
             if unwritable(items)
-            else budget.fitted(
+            else size_budget.fitted(
                 items,
                 bounds_of(given),
                 frame,
                 more=end < len(found),
-                cut=budget.fewer_excerpts if url == "/v1/search" else None,
+                cut=size_budget.fewer_excerpts if url == "/v1/search" else None,
             )
         )
         body: dict[str, Any] = {
@@ -243,7 +245,7 @@ class FakeRest:
             return record
         bounds = bounds_of(given)
         whole = unwritable(record)
-        return RestAnswer(200, record if whole else budget.fitted_alone(record, bounds))
+        return RestAnswer(200, record if whole else size_budget.fitted_alone(record, bounds))
 
     def _window(self, stream: str, key: str, given: dict[str, str]) -> RestAnswer:
         record = self._one(stream, key, {k: v for k, v in given.items() if k == "connection_id"})
@@ -367,10 +369,10 @@ def unwritable(value: object) -> bool:
     return False
 
 
-def bounds_of(given: Mapping[str, str]) -> budget.Bounds:
+def bounds_of(given: Mapping[str, str]) -> size_budget.Bounds:
     """As the real server cuts, by its own rules."""
     most, lines = given.get("max_bytes"), given.get("max_line_bytes")
-    return budget.Bounds(int(most) if most else None, int(lines) if lines else None)
+    return size_budget.Bounds(int(most) if most else None, int(lines) if lines else None)
 
 
 def value_at(data: Mapping[str, Any], path: str) -> Any:

@@ -9,7 +9,7 @@ import anyio
 
 from mcp_adapter.rest import Refused, Rest
 from mcp_adapter.server import Identity, Offload
-from mcp_adapter.transport import McpEndpoint, TransportSettings, build
+from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import AUTHORITY, PUBLIC_URL, inline
 

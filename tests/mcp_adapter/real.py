@@ -17,8 +17,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from mcp_adapter.inprocess import InProcessRest
 from mcp_adapter.server import Identity, build_server
-from mcp_adapter.transport import McpEndpoint, TransportSettings, build
-from pdpp_site import mcp
+from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build
+from pdpp_site import mcp_endpoints
 
 ORIGIN = "https://records.example"
 URL = f"{ORIGIN}/mcp"
@@ -36,7 +36,7 @@ def endpoint() -> McpEndpoint:
     """The endpoint as the site wires it, on the test's thread."""
     return build(
         InProcessRest(),
-        mcp.authenticate,
+        mcp_endpoints.authenticate,
         settings=TransportSettings(
             identity=Identity(public_url=ORIGIN, version="1"),
             resource_metadata_url=f"{ORIGIN}/.well-known/oauth-protected-resource/mcp",
@@ -65,7 +65,7 @@ async def _stdio(bearer: str, era: str) -> AsyncIterator[Client]:
     """The loop that stdio runs, over streams in memory instead of pipes."""
     server = build_server(
         InProcessRest(),
-        authority_of=lambda _ctx: mcp.authenticate(bearer),
+        authority_of=lambda _ctx: mcp_endpoints.authenticate(bearer),
         offload=in_the_test,
         identity=Identity(public_url=ORIGIN, version="1"),
     )

@@ -294,8 +294,8 @@ def test_a_read_that_must_know_the_source_offers_candidates_to_pass_on(bearer: s
 
 @scenario("C20")
 def test_many_candidates_are_capped_and_counted(world: World) -> None:
-    from evidence.access.issuing import GrantRequest
-    from evidence.access.resolving import StreamRequest
+    from evidence.access.grant_terms import StreamRequest
+    from evidence.access.grants import GrantRequest
 
     names = [f"cin_more_{n}" for n in range(20)]
     for name in names:

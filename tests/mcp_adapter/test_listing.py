@@ -9,7 +9,7 @@ import pytest
 from mcp import Client
 
 from evidence import limits
-from mcp_adapter.instructions import INSTRUCTIONS
+from mcp_adapter.surfaces import INSTRUCTIONS
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import ERAS, ask
 from tests.scenarios import scenario

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from evidence import limits
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from mcp_adapter.inprocess import InProcessRest
 from mcp_adapter.json_text import size, wire_size
 from tests.mcp_adapter import real

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 from mcp import Client
 
-from evidence.access import issuing
+from evidence.access import grants
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import refusal, structured
 from tests.scenarios import scenario
@@ -107,4 +107,4 @@ def test_a_revoked_grant_ends_with_the_very_next_call(world: World) -> None:
 
 def revoke(world: World, who: str) -> None:
     for grant in world.grants[who]:
-        issuing.revoke_grant(grant.grant_id, now=timezone.now())
+        grants.revoke_grant(grant.grant_id, now=timezone.now())

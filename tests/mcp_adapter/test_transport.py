@@ -116,7 +116,7 @@ def test_a_body_beyond_the_limit_is_refused_by_its_declared_and_by_its_real_leng
 def test_a_fault_in_authentication_shows_nothing_of_itself(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with caplog.at_level(logging.CRITICAL, logger="mcp_adapter.transport"):
+    with caplog.at_level(logging.CRITICAL, logger="mcp_adapter.streamable_http"):
         reply = send(PING, token="broken")
 
     assert reply.status == 503

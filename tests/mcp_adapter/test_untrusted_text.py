@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from evidence.access.issuing import GrantRequest
-from evidence.access.resolving import StreamRequest
-from mcp_adapter.instructions import INSTRUCTIONS
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
+from mcp_adapter.surfaces import INSTRUCTIONS
 from tests.mcp_adapter import real
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import ERAS, ask, call, seen, structured, text_of

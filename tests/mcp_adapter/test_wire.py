@@ -8,7 +8,7 @@ import pytest
 
 from evidence import limits
 from mcp_adapter.rest import RestAnswer
-from mcp_adapter.transport import threads as default_threads
+from mcp_adapter.streamable_http import threads as default_threads
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.http import META, MODERN, initialize, modern, rpc, send
 from tests.scenarios import scenario

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from pdpp_site.embedded_postgres import EmbeddedPostgres, url
+from operations.postgres.server import EmbeddedPostgres, url
 from tests.mutants.faults import Fault, NotPlantable, seeded
 from tests.mutants.seeds import MUTANTS
 from tests.mutants.session import TESTS

@@ -38,7 +38,7 @@ TESTS = (
 # Generated requests, long pagings and many processes take minutes and look for other faults.
 SLOW = (
     "tests/api/test_schemathesis.py", "tests/api/test_paging_model.py", "tests/api/test_bad_input.py",
-    "tests/operating/test_doctor.py", "tests/storing/test_killed.py",
+    "tests/operations/test_doctor.py", "tests/storing/test_killed.py",
 )  # fmt: skip
 PLAIN = ("-q", "-n0", "-p", "no:cacheprovider", "-p", "no:randomly", "--reuse-db")
 SECONDS = 60

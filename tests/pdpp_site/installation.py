@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pdpp_site.embedded_postgres import EmbeddedPostgres
+from operations.postgres.server import EmbeddedPostgres
 from tests.pdpp_site.web import free_port
 
 ROOT = Path(__file__).resolve().parents[2]

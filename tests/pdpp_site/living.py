@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx2
 
-from pdpp_site import embedded_postgres
+from operations.postgres import server as embedded_postgres
 from tests.pdpp_site.installation import ROOT, START_SECONDS, Installation, Running, running
 
 MCP_HEADERS = {"Accept": "application/json, text/event-stream"}

@@ -12,10 +12,10 @@ from typing import Any, cast
 import pytest
 from django.conf import settings as django_settings
 
-from mcp_adapter.transport import McpEndpoint
-from pdpp_site import connections, serving
+from mcp_adapter.streamable_http import McpEndpoint
+from pdpp_site import connections, server
+from pdpp_site.asgi_app import Site
 from pdpp_site.connections import HEADER_BYTES, PIPELINED_REQUESTS, client_of
-from pdpp_site.site import Site
 from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.test_site import Endpoint, django
 from tests.pdpp_site.web import Web, served
@@ -254,7 +254,7 @@ def test_a_proxy_has_no_limit_and_the_clients_it_names_have(settings: Any) -> No
 
 def test_connections_take_at_most_half_of_the_files_that_may_be_open(settings: Any) -> None:
     settings.PDPP_CONNECTIONS = 10_000_000
-    table = serving.connection_table()
+    table = server.connection_table()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     assert table._most <= soft // 2

@@ -11,8 +11,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db import InterfaceError, OperationalError, ProgrammingError
 from psycopg.errors import UndefinedTable
 
-from pdpp_site import endings, keys
-from pdpp_site.environment import Environment, database, mail_server
+from operations import key_file
+from pdpp_site import command_errors
+from pdpp_site.env import Environment, database, mail_server
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "PDPP_TRIED"
@@ -81,15 +82,15 @@ def test_an_address_that_is_none_is_named_and_not_repeated(read: Any) -> None:
 def test_a_place_where_no_key_can_be_kept_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ImproperlyConfigured, match="Set PDPP_VAR to a folder"):
-        keys.installation_key(tmp_path / "file", embedded=True)
+        key_file.installation_key(tmp_path / "file", embedded=True)
 
 
 def test_damaged_keys_are_never_replaced(tmp_path: Path) -> None:
-    (tmp_path / keys.FILE).write_text("{")
+    (tmp_path / key_file.KEYS_FILE).write_text("{")
 
     with pytest.raises(ImproperlyConfigured, match="Put a copy of it back"):
-        keys.installation_key(tmp_path, embedded=True)
-    assert (tmp_path / keys.FILE).read_text() == "{"
+        key_file.installation_key(tmp_path, embedded=True)
+    assert (tmp_path / key_file.KEYS_FILE).read_text() == "{"
 
 
 def test_a_command_that_cannot_begin_says_why_in_one_line(tmp_path: Path) -> None:
@@ -112,13 +113,13 @@ def test_a_database_that_is_away_or_empty_is_said_with_what_to_do() -> None:
     empty = ProgrammingError("relation does not exist")
     empty.__cause__ = UndefinedTable()
 
-    assert endings.in_words(empty) == endings.MISSING
-    assert endings.in_words(OperationalError("refused\nDETAIL: (alice)")) == (
+    assert command_errors.in_words(empty) == command_errors.MISSING
+    assert command_errors.in_words(OperationalError("refused\nDETAIL: (alice)")) == (
         "The database does not answer: refused. See that it runs, and what DATABASE_URL says."
     )
-    assert "says nothing" in str(endings.in_words(InterfaceError()))
-    assert endings.in_words(ProgrammingError("a fault of ours")) is None
-    assert endings.in_words(ValueError()) is None
+    assert "says nothing" in str(command_errors.in_words(InterfaceError()))
+    assert command_errors.in_words(ProgrammingError("a fault of ours")) is None
+    assert command_errors.in_words(ValueError()) is None
 
 
 def test_a_command_that_is_interrupted_says_how_it_goes_on(

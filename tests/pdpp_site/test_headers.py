@@ -9,8 +9,8 @@ from django.db import OperationalError
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from pdpp_site import views
-from pdpp_site.headers import FENCE
+from evidence.access import sign_in_throttle
+from pdpp_site.security_headers import FENCE
 from tests.pdpp_site.test_site import site
 from tests.pdpp_site.web import served
 from tests.world import World
@@ -73,7 +73,7 @@ def test_answers_with_records_are_fenced(world: World) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("path", ["/static/evidence/admin.css", "/static/nothing.css"])
+@pytest.mark.parametrize("path", ["/static/owner/admin.css", "/static/nothing.css"])
 def test_files_are_fenced(client: Client, path: str) -> None:
     answer = client.get(path)
     check(answer, path)
@@ -102,7 +102,7 @@ def test_a_failure_is_typed_for_programs_and_a_page_for_people(
     def fail(*args: object, **more: object) -> None:
         raise error
 
-    monkeypatch.setattr(views.attempts, "begin", fail)
+    monkeypatch.setattr(sign_in_throttle, "begin", fail)
     client = Client(raise_request_exception=False)
 
     answer = client.get("/set-up/x/", headers={"Accept": accept})

@@ -11,9 +11,9 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from evidence.consent import attempts
-from evidence.consent.authorizing.server import GRANTS
-from tests.consent.client import CALLBACK, CHALLENGE
+from evidence.access import sign_in_throttle
+from owner.oauth.server import GRANTS
+from tests.owner.consent.client import CALLBACK, CHALLENGE
 from tests.world import PERSONAL, World
 
 HOSTILE = {
@@ -112,7 +112,7 @@ def failed(client: Client, method: str, address: str, **sent: Any) -> list[str]:
     answer: Any = client.generic(method, address, **sent)
     if answer.streaming:
         b"".join(answer)
-    attempts.release()
+    sign_in_throttle.release()
     return [f"{method} {address[:200]} {str(sent)[:200]}"] if answer.status_code >= 500 else []
 
 

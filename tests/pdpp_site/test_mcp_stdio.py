@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
 
-from evidence.cli import exits
+from cli import errors
 from tests.pdpp_site.installation import START_SECONDS, Installation, Said, installed
 from tests.world import World
 
@@ -80,12 +80,12 @@ def test_only_the_protocol_is_on_standard_output(installation: Installation) -> 
 @pytest.mark.parametrize(
     ("environment", "code"),
     [
-        ({}, exits.NOT_CONNECTED),
-        ({"PDPP_ACCESS_TOKEN": "pdpp_at_unknown"}, exits.NOT_CONNECTED),
-        ({"PDPP_ACCESS_TOKEN": "pdpp_own_anything"}, exits.NO_PERMISSION),
-        ({"PDPP_OWNER_TOKEN": "whatever"}, exits.NO_PERMISSION),
-        ({"PDPP_OWNER_SESSION": "whatever"}, exits.NO_PERMISSION),
-        ({"SOMETHING_ELSE": "Bearer pdpp_own_anything"}, exits.NO_PERMISSION),
+        ({}, errors.NOT_CONNECTED),
+        ({"PDPP_ACCESS_TOKEN": "pdpp_at_unknown"}, errors.NOT_CONNECTED),
+        ({"PDPP_ACCESS_TOKEN": "pdpp_own_anything"}, errors.NO_PERMISSION),
+        ({"PDPP_OWNER_TOKEN": "whatever"}, errors.NO_PERMISSION),
+        ({"PDPP_OWNER_SESSION": "whatever"}, errors.NO_PERMISSION),
+        ({"SOMETHING_ELSE": "Bearer pdpp_own_anything"}, errors.NO_PERMISSION),
     ],
 )
 def test_without_a_usable_token_it_does_not_start(
@@ -108,7 +108,7 @@ def test_a_token_that_works_does_not_excuse_an_owners_beside_it(
         monkeypatch, PDPP_ACCESS_TOKEN=world.tokens["bob@mcp"], NOTES=world.tokens["alice"]
     )
 
-    assert refusal.returncode == exits.NO_PERMISSION
+    assert refusal.returncode == errors.NO_PERMISSION
     assert "NOTES" in str(refusal)
 
 
@@ -116,4 +116,4 @@ def test_a_token_that_works_does_not_excuse_an_owners_beside_it(
 def test_a_token_for_rest_is_none_for_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = refused(monkeypatch, PDPP_ACCESS_TOKEN=World.build().tokens["bob"])
 
-    assert refusal.returncode == exits.NOT_CONNECTED
+    assert refusal.returncode == errors.NOT_CONNECTED

@@ -15,10 +15,10 @@ from django.db import close_old_connections
 from django.test import Client
 
 from evidence import limits
-from mcp_adapter.transport import McpEndpoint
-from pdpp_site import mcp, request_bodies
+from mcp_adapter.streamable_http import McpEndpoint
+from pdpp_site import mcp_endpoints, request_bodies
+from pdpp_site.asgi_app import Site
 from pdpp_site.request_bodies import IN_MEMORY_BYTES, MCP_BYTES, SMALL_BYTES, LargeRoute
-from pdpp_site.site import Site
 from pdpp_site.wsgi import application
 from pdpp_site.wsgi_bridge import StartResponse, WsgiApplication
 from tests.pdpp_site.test_site import Endpoint
@@ -40,7 +40,7 @@ def _connections_end_with_each_request(settings: Any) -> None:
 
 @contextlib.contextmanager
 def site() -> Iterator[Web]:
-    with served(Site(application=application, endpoint=mcp.endpoint())) as web:
+    with served(Site(application=application, endpoint=mcp_endpoints.endpoint())) as web:
         yield web
 
 

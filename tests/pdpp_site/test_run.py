@@ -6,7 +6,7 @@ import signal
 import socket
 import time
 
-from pdpp_site import health
+from operations import health
 from tests.pdpp_site.installation import installed, running
 
 

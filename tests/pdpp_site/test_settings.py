@@ -12,7 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-CODE = ("manage.py", "pdpp_site", "evidence", "mcp_adapter", "demo")
+CODE = (
+    "manage.py", "cli", "demo", "evidence", "importers", "mcp_adapter", "operations", "owner",
+    "pdpp_site",
+)  # fmt: skip
 VARIABLE = re.compile(r"(?:DATABASE_URL|PDPP_[A-Z_]+)\Z")
 # Read by name as it stands in the agent's environment, not configuration of the server.
 SECRET = "correct-horse-battery-staple-" * 3

@@ -12,9 +12,9 @@ import pytest
 from django.db import OperationalError
 from django.db.migrations.recorder import MigrationRecorder
 
-from mcp_adapter.transport import McpEndpoint
-from pdpp_site import health
-from pdpp_site.site import Site
+from mcp_adapter.streamable_http import McpEndpoint
+from operations import health
+from pdpp_site.asgi_app import Site
 from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.web import served
 
@@ -112,7 +112,7 @@ def test_readiness_warns_of_work_that_nobody_does(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_database_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pdpp_site.site.READY_SECONDS", 0.05)
+    monkeypatch.setattr("pdpp_site.asgi_app.READY_SECONDS", 0.05)
     monkeypatch.setattr(health, "unready", partial(time.sleep, 0.3))
 
     with served(site()) as web:

@@ -9,11 +9,11 @@ from typing import Any, cast
 
 import pytest
 
-from evidence.api.bearers import ACCEPTED
-from mcp_adapter.transport import McpEndpoint
-from pdpp_site import site as site_module
+from evidence.api.authentication import ACCEPTED
+from mcp_adapter.streamable_http import McpEndpoint
+from pdpp_site import asgi_app as site_module
+from pdpp_site.asgi_app import Site
 from pdpp_site.fair_queue import FairQueue
-from pdpp_site.site import Site
 from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.test_site import Endpoint
 from tests.pdpp_site.web import Web, served

@@ -17,8 +17,7 @@ def test_the_ways_in_are_these() -> None:
         ".well-known/oauth-protected-resource",
         ".well-known/oauth-protected-resource/mcp",
         ".well-known/oauth-protected-resource/mcp/events",
-        "",  # evidence.consent.authorizing.urls, below
-        "",  # evidence.consent.connecting.urls, below
+        "",  # owner.urls
         "set-up/<str:token>/",
         "records/<str:connection_id>/<str:stream>/<path:record_key>",
         "admin/",

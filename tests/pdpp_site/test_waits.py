@@ -13,11 +13,11 @@ from django.test import Client
 from django.utils import timezone
 from pytest_django import Settings
 
-from evidence.access.issuing import pause_client, revoke_package
+from evidence.access.grants import pause_client, revoke_package
 from evidence.models.grants import Package
 from evidence.models.ledger import Disclosure
-from pdpp_site import mcp
-from pdpp_site.site import Site
+from pdpp_site import mcp_endpoints
+from pdpp_site.asgi_app import Site
 from pdpp_site.wsgi import application
 from tests.events.test_changes import HIDDEN, new
 from tests.pdpp_site.web import Web, served
@@ -85,7 +85,7 @@ def until(true: Callable[[], object]) -> None:
 
 @contextmanager
 def serving(world: World, **options: Any) -> Iterator[Served]:
-    site = Site(application=application, endpoint=mcp.endpoint())
+    site = Site(application=application, endpoint=mcp_endpoints.endpoint())
     for name, value in options.items():
         setattr(site._waits, name, value)
     with ThreadPoolExecutor(4) as threads, served(site, ending=site.stop_waiting) as web:

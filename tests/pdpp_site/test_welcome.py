@@ -4,8 +4,8 @@ import shlex
 
 import pytest
 
-from pdpp_site import welcome
-from pdpp_site.demo_life import DemoTokens
+from operations.demo_data import DemoTokens
+from pdpp_site import startup_banner
 
 URL = "http://127.0.0.1:8000"
 
@@ -13,7 +13,7 @@ URL = "http://127.0.0.1:8000"
 def shown(
     capsys: pytest.CaptureFixture[str], *, set_up: str | None, tokens: DemoTokens | None
 ) -> str:
-    welcome.show(welcome.Welcome(url=URL, set_up=set_up, tokens=tokens), seconds=1.23)
+    startup_banner.show(startup_banner.Welcome(url=URL, set_up=set_up, tokens=tokens), seconds=1.23)
     return capsys.readouterr().out
 
 

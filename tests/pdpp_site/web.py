@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from pdpp_site import serving
+from pdpp_site import server as serving
 
 
 @dataclass(frozen=True)

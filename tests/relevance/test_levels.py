@@ -9,7 +9,7 @@ from pytest_django.fixtures import Settings
 from bench.relevance import engines, judged
 from bench.relevance.judged import Worth
 from bench.relevance.levels import missed
-from pdpp_site import background, demo_life
+from operations import background_jobs, demo_data
 
 
 @pytest.fixture
@@ -17,10 +17,10 @@ def token(db: None, settings: Settings, tmp_path: Path) -> str:
     """Over the demo life, with vectors where there can be any."""
     settings.PDPP_VAR = tmp_path
     now = timezone.now()
-    demo_life.load(now=now, on_progress=lambda _: None)
-    for _ in background.vectors():
+    demo_data.load(now=now, on_progress=lambda _: None)
+    for _ in background_jobs.vectors():
         pass
-    tokens = demo_life.tokens(now)
+    tokens = demo_data.tokens(now)
     assert tokens is not None
     return tokens.rest
 

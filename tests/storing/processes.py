@@ -14,7 +14,7 @@ import django
 django.setup()
 from django.utils import timezone
 from evidence.storing.ingest import ingest_lines
-from evidence.storing.lines import Line, read_lines
+from evidence.storing.ndjson import Line, read_lines
 """
 
 

@@ -10,11 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evidence.models.connections import Connection
-from evidence.models.keyed import value_digest
+from evidence.models.digests import value_digest
 from evidence.models.records import Record, RecordChange, SearchText
 from evidence.storing import batches
 from evidence.storing.ingest import ingest_lines
-from evidence.storing.lines import Line
+from evidence.storing.ndjson import Line
 from tests.storing import stored
 from tests.world import NOW, PERSONAL, WORK, World
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from evidence.storing.ingest import Outcome, ingest_lines
-from evidence.storing.lines import Line
+from evidence.storing.ndjson import Line
 from evidence.storing.receipts import Code
 from tests.storing import stored
 from tests.world import BANK, NOW, World

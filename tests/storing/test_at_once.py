@@ -3,10 +3,10 @@
 from copy import deepcopy
 from typing import Any
 
-from evidence.importing.all_kinds import KINDS
-from evidence.importing.runs import made, target
 from evidence.models.connections import Connection
-from evidence.storing.declarations import declaration
+from evidence.storing.declaration_store import declaration
+from importers.registry import KINDS
+from importers.runs.store import made, target
 from tests.access.test_narrowed_meanwhile import overtake
 from tests.world import MAIL, NOW, World
 

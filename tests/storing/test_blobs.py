@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from evidence.models.blobs import Blob, BlobChunk
-from evidence.refusals import ConnectionNotFound, InvalidRequest
+from evidence.errors import ConnectionNotFound, InvalidRequest
+from evidence.models.records import Blob, BlobChunk
 from evidence.storing.blobs import PIECE_BYTES, put_blob
-from evidence.storing.erasing import erase
+from evidence.storing.record_erasure import erase
 from tests.world import NOW, PERSONAL, World
 
 

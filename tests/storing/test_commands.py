@@ -153,8 +153,8 @@ def test_a_large_import_merges_its_search_text_beside_the_load(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evidence.storing.batches.RECORDS_AT_ONCE", 3)
-    monkeypatch.setattr("evidence.storing.indexes.PENDING_RECORDS", 5)
-    monkeypatch.setattr("evidence.storing.indexes.MOST_PENDING_RECORDS", 7)
+    monkeypatch.setattr("evidence.storing.reindex.PENDING_RECORDS", 5)
+    monkeypatch.setattr("evidence.storing.reindex.MOST_PENDING_RECORDS", 7)
     folder = export(tmp_path, *(note(f"n{number}") for number in range(40)))
     run("ingest", str(folder), "--set-up")
     assert "note" in stored.terms("cin_notes", "n39")
@@ -167,8 +167,8 @@ def test_an_index_that_cannot_be_merged_beside_the_load_ends_it(
     def fail() -> None:
         raise OperationalError("disk full")
 
-    monkeypatch.setattr("evidence.storing.indexes.PENDING_RECORDS", 1)
-    monkeypatch.setattr("evidence.storing.indexes.merge", fail)
+    monkeypatch.setattr("evidence.storing.reindex.PENDING_RECORDS", 1)
+    monkeypatch.setattr("evidence.storing.reindex.merge", fail)
     folder = export(tmp_path, note("a"))
     _, _, why = fails("ingest", str(folder), "--set-up")
     assert "What was stored before stays." in why

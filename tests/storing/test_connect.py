@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from evidence.errors import InvalidRequest, NotFound
 from evidence.models.connections import Connection
-from evidence.refusals import InvalidRequest, NotFound
 from evidence.storing.connections import connect
 from tests.world import NOW, PERSONAL, World
 

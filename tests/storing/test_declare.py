@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 
-from evidence.models.declared import declared
-from evidence.models.sources import Source, SourceDeclaration
-from evidence.refusals import ConnectorInvalid, IngestStorageError
-from evidence.storing import destinations
+from evidence.errors import ConnectorInvalid, IngestStorageError
+from evidence.models.sources import Source, SourceDeclaration, declared
+from evidence.storing import targets
 from evidence.storing.batches import Preparer
-from evidence.storing.declarations import Accepted, declare
-from evidence.storing.lines import Line
-from evidence.storing.writing import Run, write
+from evidence.storing.declaration_store import Accepted, declare
+from evidence.storing.ndjson import Line
+from evidence.storing.writer import Run, write
 from tests.storing import stored
 from tests.world import MAIL, NOW, PERSONAL, RECORDS, World
 
@@ -141,7 +140,7 @@ def test_a_batch_that_was_prepared_under_the_old_declaration_is_not_written(
     world: World,
 ) -> None:
     late = {"connection_id": PERSONAL, "stream": "messages", "data": {"id": "late"}}
-    preparer = Preparer(destinations.all_of(world.owner_id), None, NOW)
+    preparer = Preparer(targets.all_of(world.owner_id), None, NOW)
     (batch,) = preparer.batches([Line(1, json.dumps(late).encode())])
     take(world, changed(description="In between."))
     with pytest.raises(IngestStorageError, match="changed during the import"):

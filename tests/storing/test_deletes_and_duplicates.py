@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from evidence.models.keyed import value_digest
+from evidence.models.digests import value_digest
 from evidence.models.records import SearchText
 from evidence.storing.receipts import Code
 from tests.storing import stored

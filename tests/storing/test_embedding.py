@@ -5,9 +5,9 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from pytest_django.fixtures import Settings
 
-from evidence.models.embedded import EmbeddedStream
-from evidence.storing.erasing import erase_connection
-from evidence.storing.passages import exists
+from evidence.models.connections import EmbeddedStream
+from evidence.storing.record_erasure import erase_connection
+from evidence.storing.vector_table import exists
 from tests.world import MAIL, PERSONAL, WORK, World, mail
 
 DAY = "2026-01-10T09:00:00Z"
@@ -115,7 +115,7 @@ def test_a_text_that_says_nothing_is_looked_at_once(embedded: World) -> None:
 
 
 def test_another_model_makes_the_table_anew(embedded: World, settings: Settings) -> None:
-    settings.PDPP_EMBEDDER = "tests.embedding.test_embedder.Letters"
+    settings.PDPP_EMBEDDER = "tests.search.test_embedder.Letters"
     embedded.embed()
     with connection.cursor() as cursor:
         cursor.execute("SELECT DISTINCT vector_dims(embedding) FROM evidence_passage")
@@ -138,7 +138,7 @@ def test_the_command_refuses_without_a_model(world: World, settings: Settings) -
 def test_without_the_extension_everything_else_works(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evidence.storing.passages.AVAILABLE", "SELECT false")
+    monkeypatch.setattr("evidence.storing.vector_table.AVAILABLE", "SELECT false")
     assert world.embed() is False
     with pytest.raises(CommandError, match="no pgvector"):
         call_command("embed")

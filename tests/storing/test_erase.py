@@ -3,13 +3,12 @@
 import pytest
 from django.db import connection
 
-from evidence.models.blobs import Blob, BlobChunk
+from evidence.errors import ConnectionNotFound
 from evidence.models.connections import Connection
-from evidence.models.records import Record, RecordChange, SearchText, Suppression
-from evidence.refusals import ConnectionNotFound
+from evidence.models.records import Blob, BlobChunk, Record, RecordChange, SearchText, Suppression
 from evidence.storing.blobs import put_blob
-from evidence.storing.erasing import erase, erase_connection, erase_stream
 from evidence.storing.receipts import Code
+from evidence.storing.record_erasure import erase, erase_connection, erase_stream
 from tests.storing import stored
 from tests.world import BANK, NOW, PERSONAL, RECORDS, WORK, World
 
@@ -87,7 +86,7 @@ def test_erasing_what_is_not_there_says_so(world: World) -> None:
 def test_a_stream_is_erased_with_a_tombstone_each(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evidence.storing.erasing.RECORDS_AT_ONCE", 2)
+    monkeypatch.setattr("evidence.storing.record_erasure.RECORDS_AT_ONCE", 2)
     threads = Record.unscoped.filter(connection_id=PERSONAL, stream="threads").count()
     assert erase_stream(PERSONAL, stream="messages", now=NOW) == 5
     assert not Record.unscoped.filter(connection_id=PERSONAL, stream="messages").exists()

@@ -7,7 +7,7 @@ import pytest
 
 from evidence.models.records import Record, RecordChange, SearchText
 from evidence.storing.ingest import ingest_lines
-from evidence.storing.lines import read_lines
+from evidence.storing.ndjson import read_lines
 from tests.storing import processes, stored
 from tests.world import MAIL, NOW, PERSONAL, World
 
@@ -28,7 +28,7 @@ with open(sys.argv[1], "rb") as file:
 @pytest.fixture
 def committed(transactional_db: None) -> World:
     """Alice's mail connector and one connection of it, visible to other processes."""
-    from evidence.models.owners import the_owner
+    from evidence.models.accounts import the_owner
 
     world = World(owner_id=the_owner(NOW).owner_id)
     world.declare(MAIL)

@@ -8,15 +8,15 @@ import psycopg
 import pytest
 from django.db import OperationalError, connection
 
-from evidence.models.connections import Connection
-from evidence.refusals import (
+from evidence.errors import (
     ConnectionNotFound,
     ConnectionNotWritable,
     IngestStorageError,
     StreamNotDeclared,
 )
+from evidence.models.connections import Connection
 from evidence.storing.ingest import Outcome, ingest_stream
-from evidence.storing.lines import Line
+from evidence.storing.ndjson import Line
 from evidence.storing.receipts import Code
 from tests.storing import stored
 from tests.world import NOW, PERSONAL, RECORDS, World
@@ -109,8 +109,8 @@ def test_a_large_import_merges_its_search_text_on_the_way(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evidence.storing.batches.RECORDS_AT_ONCE", 3)
-    monkeypatch.setattr("evidence.storing.indexes.PENDING_RECORDS", 5)
-    monkeypatch.setattr("evidence.storing.indexes.MANY_RECORDS", 10)
+    monkeypatch.setattr("evidence.storing.reindex.PENDING_RECORDS", 5)
+    monkeypatch.setattr("evidence.storing.reindex.MANY_RECORDS", 10)
     outcome = send(world, *({"data": {"id": f"r{number}"}} for number in range(20)))
     assert outcome.created == 20
     with connection.cursor() as cursor:
@@ -126,7 +126,7 @@ def test_a_failure_of_the_database_is_told_without_what_it_quotes(
         raise OperationalError(text) from psycopg.errors.DiskFull(text)
 
     before = stored.everything()
-    monkeypatch.setattr("evidence.storing.changes.save_counts", fail)
+    monkeypatch.setattr("evidence.storing.change_set.save_counts", fail)
     with pytest.raises(IngestStorageError) as failed:
         send(world, {"data": {"id": "a"}})
     assert failed.value.__cause__ is None

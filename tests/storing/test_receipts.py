@@ -9,7 +9,7 @@ from django.db import connection
 
 from evidence.models.connections import Connection
 from evidence.storing.ingest import Outcome, ingest_lines
-from evidence.storing.lines import read_lines
+from evidence.storing.ndjson import read_lines
 from evidence.storing.receipts import MEANINGS, Code
 from tests.storing import stored
 from tests.world import BANK, NOW, PERSONAL, World

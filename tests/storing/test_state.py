@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from evidence.refusals import InvalidRequest, NotFound, StreamNotDeclared
-from evidence.storing.state import get_state, put_state
+from evidence.errors import InvalidRequest, NotFound, StreamNotDeclared
+from evidence.storing.connections import get_state, put_state
 from tests.world import NOW, World
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from evidence.models.keyed import value_digest
+from evidence.models.digests import value_digest
 from tests.storing import stored
 from tests.world import NOW, PERSONAL, World
 

@@ -4,12 +4,13 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from evidence.api.errors import STATUS
+from evidence.api.error_responses import STATUS
 from evidence.api.openapi.event_schemas import EVENT_SCHEMAS
 from evidence.api.openapi.parameters import described, in_path
 from evidence.api.openapi.schemas import SCHEMAS, ref
 from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.blobs import BlobsView, BlobView
+from evidence.api.views.collectors import IngestView, StateView
 from evidence.api.views.connectors import ConnectorsView, ConnectorView
 from evidence.api.views.event_subscriptions import (
     EventSubscriptionsView,
@@ -17,14 +18,10 @@ from evidence.api.views.event_subscriptions import (
     EventTestView,
 )
 from evidence.api.views.field_window import FieldWindowView
-from evidence.api.views.ingest import IngestView
 from evidence.api.views.owner_connections import OwnerConnectionsView, OwnerConnectionView
-from evidence.api.views.record import RecordView
-from evidence.api.views.records import RecordsView
-from evidence.api.views.schema import SchemaView
+from evidence.api.views.records import RecordsView, RecordView
+from evidence.api.views.schema import SchemaView, StreamsView, StreamView
 from evidence.api.views.search import HybridSearchView, SearchView, SemanticSearchView
-from evidence.api.views.state import StateView
-from evidence.api.views.streams import StreamsView, StreamView
 
 Json = dict[str, Any]
 

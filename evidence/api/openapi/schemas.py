@@ -3,7 +3,7 @@
 from typing import Any
 
 from evidence.declarations.authorship import Origin
-from evidence.refusals import Code
+from evidence.errors import Code
 
 Json = dict[str, Any]
 

@@ -6,7 +6,7 @@ from django.views import View
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from evidence.api.base import PublicView
+from evidence.api.base_views import PublicView
 from evidence.api.openapi.document import document
 
 

@@ -11,11 +11,11 @@ from typing_extensions import override
 from evidence import limits
 from evidence.access.aggregates import GRANULARITIES, METRICS, Metric
 from evidence.api import envelopes
-from evidence.api.base import GrantedView
-from evidence.api.params import CONNECTION, Parameters
+from evidence.api.base_views import GrantedView
+from evidence.api.query_parameters import CONNECTION, Parameters
+from evidence.errors import InvalidRequest
 from evidence.ledger.entries import Shown
 from evidence.reading import aggregate, records
-from evidence.refusals import InvalidRequest
 
 
 class AggregateView(GrantedView):

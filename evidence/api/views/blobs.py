@@ -16,17 +16,17 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
-from evidence.access.blobs import VisibleBlob, pieces
-from evidence.api import errors
-from evidence.api.base import GrantedView
-from evidence.api.owned import owned_connection
-from evidence.api.params import CONNECTION, Parameters
-from evidence.declarations.types import BLOB_REFERENCE
+from evidence.access.record_parts import VisibleBlob, pieces
+from evidence.api import error_responses
+from evidence.api.base_views import GrantedView
+from evidence.api.query_parameters import CONNECTION, Parameters
+from evidence.api.target_connection import owned_connection
+from evidence.declarations.declaration import BLOB_REFERENCE
+from evidence.errors import InvalidRequest, RangeNotSatisfiable, Refusal, ResourceLimit
 from evidence.ledger.entries import Shown
 from evidence.reading import blobs
-from evidence.refusals import InvalidRequest, RangeNotSatisfiable, Refusal, ResourceLimit
 from evidence.storing.blobs import MEDIA_TYPE, put_blob
-from evidence.storing.destinations import one_of
+from evidence.storing.targets import one_of
 
 SHOWN_IN_PLACE = frozenset(
     {"application/pdf", "image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"}
@@ -51,7 +51,7 @@ class BlobView(GrantedView):
         try:
             response = _response(blob, request._request, tag)  # noqa: SLF001 - its headers
         except RangeNotSatisfiable as refusal:
-            refused = errors.handle(refusal, {"view": self})
+            refused = error_responses.handle(refusal, {"view": self})
             refused["Content-Range"] = f"bytes */{blob.size_bytes}"
             return refused
         response["ETag"] = tag

@@ -6,13 +6,13 @@ from django.utils import timezone
 from rest_framework.response import Response
 
 from evidence import limits
-from evidence.access.rows import VisibleRecord, VisibleRecords
-from evidence.api import budget, envelopes, waiting
-from evidence.api.base import GrantedView
+from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.api import envelopes, long_poll, size_budget
+from evidence.api.base_views import GrantedView
+from evidence.errors import CursorExpired, InvalidExpand, InvalidRequest
 from evidence.reading import changes, records
+from evidence.reading.bookmarks import BEGINNING, Followed
 from evidence.reading.changes import ChangesPage, Standing
-from evidence.reading.following import BEGINNING, Followed
-from evidence.refusals import CursorExpired, InvalidExpand, InvalidRequest
 
 REFUSED = ("sort", "order", "count", "window", "cursor", "filter")
 """What orders or chooses rows: a feed has an order of its own, and of what a record said at the
@@ -25,17 +25,17 @@ def answer(view: GrantedView, stream: str) -> Response:
     With ``wait`` it may take that long until there is something to tell."""
     query = view.query
     _check_combination(view)
-    seconds = waiting.asked(view)
+    seconds = long_poll.asked(view)
     visible = view.gate.stream(stream, connection_id=query.connection_id())
     followed = Followed(view.scope, visible, query.connection_id())
     fields = records.selected(visible, fields=query.names("fields"), view=query.text("view"))
-    bounds = budget.asked(query)
+    bounds = size_budget.asked(query)
     standing, page = _read(view, followed)
-    if waiting.waits(view, standing, page, seconds=seconds):
+    if long_poll.waits(view, standing, page, seconds=seconds):
         return Response({"object": "list", "data": []})
     rows = [_row(visible, each, fields) for each in page.told]
-    frame = budget.frame(query, cursor=followed.longest(page.standing, told=page.told))
-    shown = budget.fitted(rows, bounds, frame, more=True)
+    frame = size_budget.frame(query, cursor=followed.longest(page.standing, told=page.told))
+    shown = size_budget.fitted(rows, bounds, frame, more=True)
     sealed = followed.sealed(page.standing_after(len(shown)), now=timezone.now())
     has_more = page.has_more or len(shown) < len(page.told)
     body = {

@@ -11,12 +11,12 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence.api import schema_bodies
-from evidence.api.base import GrantedView
-from evidence.api.bodies import read_body
-from evidence.api.params import CONNECTION
+from evidence.api.base_views import GrantedView
+from evidence.api.json_io import read_body
+from evidence.api.query_parameters import CONNECTION
 from evidence.ledger.entries import Shown
 from evidence.reading import schema
-from evidence.storing.declarations import declaration, declare
+from evidence.storing.declaration_store import declaration, declare
 
 DECLARATION_BYTES = 1024 * 1024
 

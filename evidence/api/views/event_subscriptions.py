@@ -10,13 +10,13 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence.access.gate import Gate
-from evidence.api.base import GrantedView
-from evidence.api.bodies import read_object
+from evidence.api.base_views import GrantedView
 from evidence.api.envelopes import instant
-from evidence.events import subscribing
+from evidence.api.json_io import read_object
+from evidence.errors import InvalidRequest
+from evidence.events import subscriptions
 from evidence.ledger.entries import Shown
 from evidence.models.events import Subscription
-from evidence.refusals import InvalidRequest
 
 BODY_BYTES = 64 * 1024
 Json = dict[str, Any]
@@ -33,12 +33,12 @@ class EventSubscriptionsView(_SubscriptionsView):
     """The caller's subscriptions, and one more."""
 
     def get(self, request: Request) -> Response:
-        rows = subscribing.subscriptions(self.scope)
+        rows = subscriptions.subscriptions(self.scope)
         return Response({"data": [projection(row, self.gate) for row in rows]})
 
     def post(self, request: Request) -> Response:
         content = _members(request, "callback_url", "filters")
-        made = subscribing.subscribe(
+        made = subscriptions.subscribe(
             self.gate,
             callback_url=content.get("callback_url"),
             streams=_streams(content.get("filters")),
@@ -59,11 +59,11 @@ class EventSubscriptionView(_SubscriptionsView):
     """One of them."""
 
     def get(self, request: Request, subscription_id: str) -> Response:
-        return Response(projection(subscribing.found(self.scope, subscription_id), self.gate))
+        return Response(projection(subscriptions.found(self.scope, subscription_id), self.gate))
 
     def patch(self, request: Request, subscription_id: str) -> Response:
         content = _members(request, "enabled", "rotate_secret")
-        changed = subscribing.change(
+        changed = subscriptions.change(
             self.scope,
             subscription_id,
             enabled=_flag(content, "enabled"),
@@ -74,7 +74,7 @@ class EventSubscriptionView(_SubscriptionsView):
         return Response(body | ({} if changed.secret is None else {"secret": changed.secret}))
 
     def delete(self, request: Request, subscription_id: str) -> Response:
-        subscribing.unsubscribe(self.scope, subscription_id)
+        subscriptions.unsubscribe(self.scope, subscription_id)
         return Response(status=204)
 
 
@@ -82,14 +82,14 @@ class EventTestView(_SubscriptionsView):
     """A message that tells of nothing, to see whether messages arrive."""
 
     def post(self, request: Request, subscription_id: str) -> Response:
-        event_id = subscribing.send_test(self.scope, subscription_id, now=timezone.now())
+        event_id = subscriptions.send_test(self.scope, subscription_id, now=timezone.now())
         return Response({"event_id": event_id}, status=202)
 
 
 def projection(row: Subscription, gate: Gate) -> Json:
     """A subscription as its client sees it; never with its secret."""
     grants = sorted(str(grant.grant_id) for grant in gate.scope.grants)
-    scope: Json = {"streams": subscribing.granted(gate, among=row.streams)}
+    scope: Json = {"streams": subscriptions.granted(gate, among=row.streams)}
     if len(gate.sources) == 1:
         facts = gate.sources[0].facts
         scope["source"] = {"kind": facts.kind, "id": facts.source_id}

@@ -13,13 +13,13 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.api import envelopes
-from evidence.api.base import GrantedView
-from evidence.api.params import CONNECTION, Parameters
-from evidence.api.views.record import RecordView
+from evidence.api.base_views import GrantedView
+from evidence.api.query_parameters import CONNECTION, Parameters
+from evidence.api.views.records import RecordView
+from evidence.errors import InvalidFieldPath, InvalidWindow, Refusal
 from evidence.ledger.entries import Shown
 from evidence.reading import field_windows
-from evidence.reading.quotes import Expectation
-from evidence.refusals import InvalidFieldPath, InvalidWindow, Refusal
+from evidence.reading.field_windows import Expectation
 
 DEEPEST = 32
 _SHA256 = re.compile("[0-9a-fA-F]{64}")

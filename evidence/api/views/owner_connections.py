@@ -7,10 +7,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evidence.api import envelopes
-from evidence.api.base import GrantedView
-from evidence.api.bodies import read_object
+from evidence.api.base_views import GrantedView
+from evidence.api.json_io import read_object
+from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
-from evidence.refusals import InvalidRequest
 from evidence.storing.connections import owned, rename
 
 BODY_BYTES = 64 * 1024

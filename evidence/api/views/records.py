@@ -1,28 +1,77 @@
 """``GET`` and ``DELETE /v1/streams/{stream}/records``."""
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
 from evidence.access import cursors
-from evidence.access.rows import Position, VisibleRecord, VisibleRecords
-from evidence.api import budget, envelopes, expansions, waiting
-from evidence.api.base import GrantedView
-from evidence.api.disclosing import told_in_numbers
-from evidence.api.params import CONNECTION, PROJECTION
-from evidence.api.views import changes, deleting
+from evidence.access.records import Position, VisibleRecord, VisibleRecords
+from evidence.api import envelopes, expansion, long_poll, size_budget
+from evidence.api.base_views import GrantedView
+from evidence.api.disclosed_records import told_in_numbers
+from evidence.api.item_sizes import size
+from evidence.api.query_parameters import CONNECTION, PROJECTION
+from evidence.api.target_connection import owned_connection
+from evidence.api.views import changes
+from evidence.declarations.declaration import BLOB_REFERENCE
+from evidence.erasure import erase_record, go_on
+from evidence.errors import InvalidArgument, InvalidFieldPath, NotFound
 from evidence.ledger.entries import Shown
-from evidence.reading import records
-from evidence.refusals import InvalidArgument
+from evidence.reading import blobs, records
+from evidence.storing.erasure_orders import Of, order
+from evidence.storing.record_erasure import erase, erase_stream
+
+BY = "a program with an owner token"
+PARAMETERS = CONNECTION | {"suppress"}
+
+
+def delete_record(view: GrantedView, stream: str, record_id: str) -> Response:
+    if "\x00" in record_id:
+        raise NotFound(message="No record has such an id.")
+    connection_id, now = _connection_id(view, stream), timezone.now()
+    if _suppress(view):
+        erase_record(
+            connection_id, stream=stream, record_key=record_id, owner_id=view.scope.owner_id,
+            by=BY, now=now,
+        )  # fmt: skip
+    else:
+        erase(connection_id, stream=stream, record_key=record_id, suppress=False, now=now)
+    return Response(status=204)
+
+
+def delete_stream(view: GrantedView, stream: str) -> Response:
+    connection_id, now = _connection_id(view, stream), timezone.now()
+    if _suppress(view):
+        made = order(
+            Of.STREAM, owner_id=view.scope.owner_id, by=BY, now=now,
+            connection_id=connection_id, stream=stream,
+        )  # fmt: skip
+        deque(go_on(made, now=now), maxlen=0)
+    else:
+        erase_stream(connection_id, stream=stream, now=now)
+    return Response(status=204)
+
+
+def _connection_id(view: GrantedView, stream: str) -> str:
+    """The connection meant, of the owner's own, once it is certain that it has such a stream."""
+    connection_id = owned_connection(view.scope, view.query)
+    view.gate.stream(stream, connection_id=connection_id)
+    return connection_id
+
+
+def _suppress(view: GrantedView) -> bool:
+    return view.query.choice("suppress", "true", "false", default="true") == "true"
 
 
 class RecordsView(GrantedView):
-    owner_methods: ClassVar = {"DELETE": deleting.PARAMETERS}
+    owner_methods: ClassVar = {"DELETE": PARAMETERS}
     parameters = (
         CONNECTION
         | PROJECTION
@@ -39,7 +88,7 @@ class RecordsView(GrantedView):
             "subject_id",
         }
         | {"changes_since", "wait"}
-        | expansions.PARAMETERS
+        | expansion.PARAMETERS
     )
     extent: Sequence[tuple[str, str]] | None = None
     """The records that the window discloses, where it was asked for."""
@@ -48,7 +97,7 @@ class RecordsView(GrantedView):
         self._check_subject()
         if self.query.has("changes_since"):
             return changes.answer(self, stream)
-        waiting.asked(self)
+        long_poll.asked(self)
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         where = records.chosen(visible, self.query.nested("filter"))
         order = self.query.choice("order", "asc", "desc", default="") or None
@@ -56,8 +105,8 @@ class RecordsView(GrantedView):
         fields = records.selected(
             visible, fields=self.query.names("fields"), view=self.query.text("view")
         )
-        wanted = expansions.asked(self.query, self.gate, visible)
-        bounds = budget.asked(self.query)
+        wanted = expansion.asked(self.query, self.gate, visible)
+        bounds = size_budget.asked(self.query)
         query = self._query(visible, descending=descending)
         page = records.page(
             visible,
@@ -69,9 +118,9 @@ class RecordsView(GrantedView):
         data = [_record(visible, record, fields) for record in page.records]
         counted, extent = self._count(visible, where), self._window(visible, where)
         longest = cursors.length("records", query=query, place=_longest(page))
-        frame = budget.frame(self.query, cursor=longest, meta=[counted, extent])
-        rows = expansions.beside(data, page.records, wanted)
-        shown = budget.fitted(rows, bounds, frame, more=page.has_more)
+        frame = size_budget.frame(self.query, cursor=longest, meta=[counted, extent])
+        rows = expansion.beside(data, page.records, wanted)
+        shown = size_budget.fitted(rows, bounds, frame, more=page.has_more)
         body = self._body(stream, page, shown, query)
         cursor = body.get("next_cursor")
         return Response(
@@ -96,7 +145,7 @@ class RecordsView(GrantedView):
         return shown or told_in_numbers(visible, fields=self.filtered_by)
 
     def delete(self, request: Request, stream: str) -> Response:
-        return deleting.delete_stream(self, stream)
+        return delete_stream(self, stream)
 
     def _check_subject(self) -> None:
         if self.query.text("subject_id") not in (None, self.scope.owner_id):
@@ -179,3 +228,48 @@ def _longest(page: records.Page) -> object:
 
 def _place(position: Position) -> dict[str, Any]:
     return {"s": position.sort_key, "r": position.record_key, "c": position.connection_id}
+
+
+class RecordView(GrantedView):
+    owner_methods: ClassVar = {"DELETE": PARAMETERS}
+    parameters = CONNECTION | PROJECTION | {"max_bytes"} | expansion.PARAMETERS
+    or_window = False
+    """Whether the key ends like the route of a field window, so the window's field may be missing."""
+
+    def get(self, request: Request, stream: str, record_id: str) -> Response:
+        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
+        fields = records.selected(
+            visible, fields=self.query.names("fields"), view=self.query.text("view")
+        )
+        wanted = expansion.asked(self.query, self.gate, visible)
+        record = self._one(visible, record_id)
+        data = records.projected(record, fields)
+        blob = blobs.kept_for(visible, record, data)
+        if blob is not None:
+            reference = data[BLOB_REFERENCE] | {"size_bytes": blob.size_bytes}
+            data = {**data, BLOB_REFERENCE: reference}
+        body = envelopes.record(visible, record, data)
+        whole = size(body["data"])
+        bodies = expansion.beside([body], [record], wanted)
+        body = size_budget.fitted_alone(bodies[0], size_budget.asked(self.query))
+        return Response(
+            envelopes.finished(
+                body | {"record_json_bytes": whole},
+                self_link=self.query.path,
+                warnings=self.query.warnings,
+            )
+        )
+
+    def _one(self, visible: VisibleRecords, record_id: str) -> VisibleRecord:
+        try:
+            return records.one(visible, record_id)
+        except NotFound as refusal:
+            if not self.or_window:
+                raise
+            raise InvalidFieldPath(
+                message="field names a top-level field, or is a JSON Pointer that starts with one.",
+                param="field",
+            ) from refusal
+
+    def delete(self, request: Request, stream: str, record_id: str) -> Response:
+        return delete_record(self, stream, record_id)

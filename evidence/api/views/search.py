@@ -11,17 +11,17 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.access import cursors
-from evidence.api import budget, envelopes, search_bodies
-from evidence.api.base import GrantedView
-from evidence.api.disclosing import told_in_numbers
-from evidence.api.params import CONNECTION
+from evidence.api import envelopes, search_bodies, size_budget
+from evidence.api.base_views import GrantedView
+from evidence.api.disclosed_records import told_in_numbers
+from evidence.api.query_parameters import CONNECTION
+from evidence.errors import InvalidRequest, NotFound
 from evidence.ledger.entries import Shown
-from evidence.reading.asked import Found, SearchRequest
-from evidence.reading.modes import HYBRID, LEXICAL, MODES, SEMANTIC
 from evidence.reading.search import search
-from evidence.refusals import InvalidRequest, NotFound
+from evidence.search.query_planner import HYBRID, LEXICAL, MODES, SEMANTIC
+from evidence.search.results import Found, SearchRequest
 
-COMMON = CONNECTION | {"q", "limit", "cursor", "streams", "filter", "sort"} | budget.PARAMETERS
+COMMON = CONNECTION | {"q", "limit", "cursor", "streams", "filter", "sort"} | size_budget.PARAMETERS
 
 
 class SearchView(GrantedView):
@@ -35,12 +35,12 @@ class SearchView(GrantedView):
     def get(self, request: Request) -> Response:
         found = self.found = search(self.gate, self._asked())
         data = [search_bodies.hit(each, mode=self.mode) for each in found.hits]
-        shown = budget.fitted(
+        shown = size_budget.fitted(
             data,
-            budget.asked(self.query),
+            size_budget.asked(self.query),
             self._frame(found),
             more=found.has_more,
-            cut=budget.fewer_excerpts,
+            cut=size_budget.fewer_excerpts,
         )
         has_more = found.has_more or len(shown) < len(data)
         body: dict[str, Any] = {
@@ -79,13 +79,13 @@ class SearchView(GrantedView):
         )
         return [*hits, *suggested]
 
-    def _frame(self, found: Found) -> budget.Frame:
+    def _frame(self, found: Found) -> size_budget.Frame:
         """The page without its hits; hits named by longer keys have longer cursors."""
         places = [found.place(count) for count in range(1, len(found.hits) + 1)]
         lengths = (cursors.length("search", query=self._query(), place=place) for place in places)
         about = [search_bodies.meta(found, mode=self.mode)]
         about += map(asdict, search_bodies.skipped(found))
-        return budget.frame(self.query, cursor=max(lengths, default=0), meta=about)
+        return size_budget.frame(self.query, cursor=max(lengths, default=0), meta=about)
 
     def _asked(self) -> SearchRequest:
         q = self.query.text("q")

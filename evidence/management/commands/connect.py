@@ -6,8 +6,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.models.owners import the_owner
-from evidence.refusals import Refusal
+from evidence.errors import Refusal
+from evidence.models.accounts import the_owner
 from evidence.storing.connections import connect
 
 

@@ -8,9 +8,9 @@ from django.utils import timezone
 from rich.console import Console
 from typing_extensions import override
 
-from evidence.models.owners import the_owner
-from evidence.refusals import ConnectorInvalid
-from evidence.storing.declarations import Accepted, declare
+from evidence.errors import ConnectorInvalid
+from evidence.models.accounts import the_owner
+from evidence.storing.declaration_store import Accepted, declare
 
 
 class Command(BaseCommand):

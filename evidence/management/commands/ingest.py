@@ -15,13 +15,47 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from typing_extensions import override
 
-from evidence.management import arguments, exports
-from evidence.models.owners import the_owner
-from evidence.refusals import Refusal
-from evidence.storing.indexes import a_thread_beside
+from evidence.errors import Refusal
+from evidence.management import argument_types
+from evidence.models.accounts import the_owner
+from evidence.storing.connections import connect, connection_ids
+from evidence.storing.declaration_store import declare
 from evidence.storing.ingest import Outcome, ingest_lines
-from evidence.storing.lines import read_lines
+from evidence.storing.ndjson import read_lines
 from evidence.storing.receipts import MEANINGS, Receipt
+from evidence.storing.reindex import a_thread_beside
+
+RECORDS = "records.jsonl"
+
+
+def needs_set_up(folder: Path) -> bool:
+    """Whether the folder names connections that are not here."""
+    known = connection_ids()
+    return any(each["connection_id"] not in known for each in _connections(folder))
+
+
+def set_up(folder: Path, *, owner_id: str, now: datetime) -> None:
+    """Declares and connects what the folder brings and is not here yet."""
+    for file in sorted(folder.glob("manifests/*.json")):
+        declare(file.read_bytes(), owner_id=owner_id, now=now)
+    known = connection_ids()
+    for each in _connections(folder):
+        if each["connection_id"] not in known:
+            connect(
+                each["connector_key"],
+                display_name=each["display_name"],
+                owner_id=owner_id,
+                languages=each.get("languages", []),
+                connection_id=each["connection_id"],
+                now=now,
+            )
+
+
+def _connections(folder: Path) -> list[dict[str, Any]]:
+    file = folder / "connections.json"
+    listed: list[dict[str, Any]] = orjson.loads(file.read_bytes()) if file.exists() else []
+    return listed
+
 
 MIB = 1024 * 1024
 LONGEST_MIB = 16
@@ -63,7 +97,7 @@ class Command(BaseCommand):
         )
         parser.add_argument(
             "--longest",
-            type=arguments.count,
+            type=argument_types.count,
             default=LONGEST_MIB,
             metavar="MIB",
             help="The longest line to read, in MiB (default: %(default)s). Memory grows with it.",
@@ -75,7 +109,7 @@ class Command(BaseCommand):
         owner_id = the_owner(now).owner_id
         try:
             if options["set_up"]:
-                exports.set_up(Path(source), owner_id=owner_id, now=now)
+                set_up(Path(source), owner_id=owner_id, now=now)
             outcome = self._ingest(source, owner_id, now, options)
         except Refusal as refusal:
             raise CommandError(f"{refusal.message} What was stored before stays.") from refusal
@@ -86,7 +120,7 @@ class Command(BaseCommand):
                 "Stopped. What was stored stays; run it again for the rest."
             ) from None
         self._report(outcome)
-        if Path(source).is_dir() and exports.needs_set_up(Path(source)):
+        if Path(source).is_dir() and needs_set_up(Path(source)):
             self.stderr.write("Some of its connections are not here; --set-up makes them.")
         if outcome.refused:
             raise CommandError(f"{outcome.refused:,} lines were refused.")
@@ -130,7 +164,7 @@ def _where(receipt: Receipt) -> str:
 
 def _file(source: str) -> Path:
     path = Path(source)
-    return path / exports.RECORDS if path.is_dir() else path
+    return path / RECORDS if path.is_dir() else path
 
 
 def _size(source: str) -> int | None:

@@ -7,14 +7,14 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from typing_extensions import override
 
-from evidence.consent import phones
-from evidence.events import secrets as event_secrets
-from evidence.ledger import resealing
+from evidence.events import signing_secrets as event_secrets
+from evidence.ledger import checkpoints
 from evidence.ledger.checkpoints import public_key
-from evidence.operating.backup.restoring import worded
-from pdpp_site import rotating
+from operations import key_file
+from operations.backup.restore import worded
+from owner import second_factor
 
-SECRET = rotating.SECRET
+SECRET = key_file.SECRET
 LIST = "{name:8} {what}; {state}."
 RESTART = "Restart the server now: until then it goes on with the keys it has."
 EVERYWHERE = "Then put {path} where the other servers of this database have theirs."
@@ -26,7 +26,7 @@ CHOOSE = (
     " python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
 )
 LEAVE_OUT = "Now leave out PDPP_SECRET_KEY_FALLBACKS."
-SEAL_ANEW = (resealing.seal_anew, event_secrets.seal_anew, phones.seal_anew)
+SEAL_ANEW = (checkpoints.seal_anew, event_secrets.seal_anew, second_factor.seal_anew)
 """What is in the database and can be carried over to today's secret, by each."""
 
 
@@ -41,7 +41,7 @@ class Command(BaseCommand):
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
         actions.add_parser("list", help="Name them, and say what each is for.")
         rotate = actions.add_parser("rotate", help="Make a new key.")
-        rotate.add_argument("name", choices=[SECRET, *rotating.NAMES])
+        rotate.add_argument("name", choices=[SECRET, *key_file.NAMES])
         retire = actions.add_parser("retire", help="End what was made with earlier keys.")
         retire.add_argument("name", choices=[SECRET, "tokens", "cursors"])
 
@@ -55,26 +55,32 @@ class Command(BaseCommand):
         elif name == SECRET:
             self._rotate_secret()
         elif name == "signing":
-            rotating.rotate_signing(settings.PDPP_VAR, public_key=public_key())
+            key_file.rotate_signing(settings.PDPP_VAR, public_key=public_key())
             self.stdout.write(SIGNED)
         else:
-            rotating.rotate(settings.PDPP_VAR, name)
+            key_file.rotate(settings.PDPP_VAR, name)
             self.stdout.write(OVERLAP.format(name=name))
         self.stdout.write(RESTART)
         if not settings.EMBEDDED:
-            self.stdout.write(EVERYWHERE.format(path=settings.PDPP_VAR / rotating.FILE))
+            self.stdout.write(
+                EVERYWHERE.format(path=settings.PDPP_VAR / key_file.ROTATED_KEYS_FILE)
+            )
 
     def _list(self) -> None:
-        place = "PDPP_SECRET_KEY" if settings.PDPP_SECRET_KEY else settings.PDPP_VAR / rotating.FILE
+        place = (
+            "PDPP_SECRET_KEY"
+            if settings.PDPP_SECRET_KEY
+            else settings.PDPP_VAR / key_file.ROTATED_KEYS_FILE
+        )
         everything = "keys all that has no key of its own below"
         state = f"in {place}, {len(settings.SECRET_KEY_FALLBACKS)} earlier still known"
         self.stdout.write(LIST.format(name=SECRET, what=everything, state=state))
-        known = rotating.rotated(settings.PDPP_VAR)
-        for name, what in rotating.NAMES.items():
+        known = key_file.rotated(settings.PDPP_VAR)
+        for name, what in key_file.NAMES.items():
             self.stdout.write(LIST.format(name=name, what=what, state=_state(known, name)))
 
     def _rotate_secret(self) -> None:
-        rotating.rotate_secret(
+        key_file.rotate_secret(
             settings.PDPP_VAR,
             so_far=settings.SECRET_KEY,
             public_key=public_key(),
@@ -86,10 +92,10 @@ class Command(BaseCommand):
 
     def _retire_secret(self) -> None:
         if not settings.SECRET_KEY_FALLBACKS:
-            raise rotating.NothingToRetireError
+            raise key_file.NothingToRetireError
         for seal_anew in SEAL_ANEW:
             seal_anew()
-        rotating.retire_secret(settings.PDPP_VAR)
+        key_file.retire_secret(settings.PDPP_VAR)
         if settings.PDPP_SECRET_KEY_FALLBACKS:
             self.stdout.write(LEAVE_OUT)
 
@@ -98,8 +104,8 @@ class Command(BaseCommand):
             if name == SECRET:
                 self._retire_secret()
             else:
-                rotating.retire(settings.PDPP_VAR, name)
-        except rotating.NothingToRetireError:
+                key_file.retire(settings.PDPP_VAR, name)
+        except key_file.NothingToRetireError:
             raise CommandError("There is no earlier key in use.") from None
         except DatabaseError as error:
             raise CommandError(f"Nothing was retired. {worded(error)}") from error
@@ -109,7 +115,7 @@ class Command(BaseCommand):
 def _state(known: dict[str, list[str]], name: str) -> str:
     if name not in known:
         return "never rotated, of the secret"
-    earlier = len(known[rotating.VERIFYING] if name == "signing" else known[name]) - (
+    earlier = len(known[key_file.VERIFYING] if name == "signing" else known[name]) - (
         name != "signing"
     )
     return f"a key of its own, {earlier} earlier still known"

@@ -11,13 +11,13 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 from typing_extensions import override
 
-from evidence.cli import exits
-from evidence.cli.credentials import refuse_owners
-from evidence.cli.failures import Failure
+from cli import errors
+from cli.credentials import refuse_owners
+from cli.errors import Failure
 from mcp_adapter import stdio
 from mcp_adapter.inprocess import InProcessRest
 from mcp_adapter.rest import Refused
-from pdpp_site import mcp
+from pdpp_site import mcp_endpoints
 
 
 class Command(BaseCommand):
@@ -32,7 +32,11 @@ class Command(BaseCommand):
         bearer = os.environ.get("PDPP_ACCESS_TOKEN", "").strip()
         require_usable(bearer)
         # Every call asks again, so that a grant revoked in the meantime ends at once.
-        stdio.serve(InProcessRest(), lambda: mcp.authenticate(bearer), identity=mcp.identity())
+        stdio.serve(
+            InProcessRest(),
+            lambda: mcp_endpoints.authenticate(bearer),
+            identity=mcp_endpoints.identity(),
+        )
 
 
 def refuse_owner_credentials(environment: Mapping[str, str]) -> None:
@@ -48,11 +52,11 @@ def refuse_owner_credentials(environment: Mapping[str, str]) -> None:
 def require_usable(bearer: str) -> None:
     """Better to fail at the start than on the first question."""
     if not bearer:
-        raise CommandError("Set PDPP_ACCESS_TOKEN.", returncode=exits.NOT_CONNECTED)
+        raise CommandError("Set PDPP_ACCESS_TOKEN.", returncode=errors.NOT_CONNECTED)
     try:
-        mcp.authenticate(bearer)
+        mcp_endpoints.authenticate(bearer)
     except Refused as refused:
         raise CommandError(
-            f"PDPP_ACCESS_TOKEN does not work at {mcp.RESOURCE}: {refused.error['message']}",
-            returncode=exits.NOT_CONNECTED,
+            f"PDPP_ACCESS_TOKEN does not work at {mcp_endpoints.RESOURCE}: {refused.error['message']}",
+            returncode=errors.NOT_CONNECTED,
         ) from None

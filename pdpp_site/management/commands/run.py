@@ -18,29 +18,29 @@ from django.db import connection
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.importing.background import Imports
-from pdpp_site import (
-    background,
-    bringing_up,
-    collector,
-    demo_life,
-    reviving,
-    serving,
-    setup_links,
-    telling,
-    turns,
-    welcome,
-    workers,
+from importers.runs.background import Imports
+from operations import (
+    alert_email,
+    background_jobs,
+    demo_data,
+    event_worker,
+    leader_lock,
+    schema_version,
+    tracing_setup,
 )
-from pdpp_site.management.commands.setup_link import address
+from operations.postgres import server
+from owner.accounts import setup_link
+from owner.management.commands.setup_link import address
+from pdpp_site import server as pdpp_site_server
+from pdpp_site import startup_banner
 
 OLDEST_POSTGRES = 15
 JOBS = (
-    (background.vectors, background.PAUSE_SECONDS),
-    (background.words, background.PAUSE_SECONDS),
-    (background.erasures, background.PAUSE_SECONDS),
-    (background.upkeep, background.UPKEEP_SECONDS),
-    (telling.tell_owner, telling.SECONDS),
+    (background_jobs.vectors, background_jobs.PAUSE_SECONDS),
+    (background_jobs.words, background_jobs.PAUSE_SECONDS),
+    (background_jobs.erasures, background_jobs.PAUSE_SECONDS),
+    (background_jobs.upkeep, background_jobs.UPKEEP_SECONDS),
+    (alert_email.tell_owner, alert_email.SECONDS),
 )
 """What one process at a time does, again and again, and how long it rests in between."""
 
@@ -56,8 +56,8 @@ class Command(BaseCommand):
         began = time.monotonic()
         _check_telemetry()
         try:
-            bound = serving.bind(settings.PDPP_BIND, settings.PDPP_PORT)
-        except serving.NotBoundError as error:
+            bound = pdpp_site_server.bind(settings.PDPP_BIND, settings.PDPP_PORT)
+        except pdpp_site_server.NotBoundError as error:
             raise CommandError(str(error)) from None
         self._check_version()
         self._check_watched()
@@ -67,8 +67,8 @@ class Command(BaseCommand):
         importlib.import_module("pdpp_site.asgi")
         beside = _beside_requests() if settings.PDPP_BACKGROUND else contextlib.nullcontext()
         with _kept_alive(), beside:
-            serving.serve(
-                bound, ready=lambda: welcome.show(greeting, seconds=time.monotonic() - began)
+            pdpp_site_server.serve(
+                bound, ready=lambda: startup_banner.show(greeting, seconds=time.monotonic() - began)
             )
 
     def _check_watched(self) -> None:
@@ -91,7 +91,7 @@ class Command(BaseCommand):
 
 def _check_telemetry() -> None:
     try:
-        collector.check()
+        tracing_setup.check()
     except ImproperlyConfigured as error:
         raise CommandError(str(error)) from error
 
@@ -100,14 +100,14 @@ def _kept_alive() -> contextlib.AbstractContextManager[None]:
     """Whose database comes from elsewhere has somebody else to keep it running."""
     if not settings.EMBEDDED:
         return contextlib.nullcontext()
-    job = reviving.reviving(settings.PDPP_VAR / "postgres")
-    return background.going_on(job, pause=reviving.PAUSE_SECONDS)
+    job = server.reviving(settings.PDPP_VAR / "postgres")
+    return background_jobs.going_on(job, pause=server.PAUSE_SECONDS)
 
 
 @contextlib.contextmanager
 def _beside_requests() -> Iterator[None]:
     """All that this process does or, where one at a time does it, is ready to take over."""
-    turn = turns.Turn(turns.BACKGROUND)
+    turn = leader_lock.Turn(leader_lock.BACKGROUND)
     imports = Imports(
         settings.PDPP_VAR / "imports",
         watch=Path(settings.PDPP_WATCH) if settings.PDPP_WATCH else None,
@@ -117,34 +117,34 @@ def _beside_requests() -> Iterator[None]:
     with (
         contextlib.closing(turn),
         _working(turn),
-        background.going_on(imports.job),
-        workers.at_work(),
+        background_jobs.going_on(imports.job),
+        event_worker.at_work(),
         contextlib.closing(imports),
     ):
         yield
 
 
 @contextlib.contextmanager
-def _working(turn: turns.Turn) -> Iterator[None]:
+def _working(turn: leader_lock.Turn) -> Iterator[None]:
     with contextlib.ExitStack() as jobs:
         for job, pause in JOBS:
-            jobs.enter_context(background.going_on(job, pause=pause, may=turn.is_ours))
+            jobs.enter_context(background_jobs.going_on(job, pause=pause, may=turn.is_ours))
         yield
 
 
 def _prepare() -> None:
-    with bringing_up.alone():
-        if settings.EMBEDDED and settings.PDPP_DEMO and not demo_life.was_loaded():
+    with schema_version.alone():
+        if settings.EMBEDDED and settings.PDPP_DEMO and not demo_data.was_loaded():
             call_command("demo", "load")
 
 
-def _welcome() -> welcome.Welcome:
+def _welcome() -> startup_banner.Welcome:
     """What to print once the server answers, which is too late to ask the database."""
     now = timezone.now()
-    greeting = welcome.Welcome(
+    greeting = startup_banner.Welcome(
         url=settings.PDPP_PUBLIC_URL,
-        set_up=None if setup_links.owner_account(now) else _set_up(now),
-        tokens=demo_life.tokens(now) if settings.EMBEDDED and settings.PDPP_DEMO else None,
+        set_up=None if setup_link.owner_account(now) else _set_up(now),
+        tokens=demo_data.tokens(now) if settings.EMBEDDED and settings.PDPP_DEMO else None,
     )
     connection.close()
     return greeting
@@ -153,7 +153,7 @@ def _welcome() -> welcome.Welcome:
 def _set_up(now: datetime) -> str:
     """A secret goes to a person's terminal, not to the log of a server somewhere."""
     is_logged = not settings.EMBEDDED or _journal_reads()
-    return "manage.py setup-link" if is_logged else address(setup_links.make(now))
+    return "manage.py setup-link" if is_logged else address(setup_link.make(now))
 
 
 def _journal_reads() -> bool:

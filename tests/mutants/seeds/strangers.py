@@ -42,7 +42,7 @@ SEEDS = (
     Mutant("a client that a proxy names has no limit", CONNECTIONS,
         "if self._running[client] >= self._most_per_client:", "if False:",
         by=HELD + "test_a_proxy_has_no_limit_and_the_clients_it_names_have"),
-    Mutant("connections may take every file", "pdpp_site/serving.py",
+    Mutant("connections may take every file", "pdpp_site/server.py",
         "min(settings.PDPP_CONNECTIONS, raise_file_limit() // 2)", "settings.PDPP_CONNECTIONS",
         by=HELD + "test_connections_take_at_most_half_of_the_files_that_may_be_open"),
 )  # fmt: skip

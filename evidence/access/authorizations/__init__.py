@@ -1,4 +1,0 @@
-"""Signing in, as rows: who registered, which questions wait, which codes and refresh tokens live.
-
-Nothing here knows a protocol; ``evidence.consent.authorizing`` does.
-"""

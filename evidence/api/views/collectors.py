@@ -1,0 +1,120 @@
+"""``POST /v1/ingest/{stream}``: NDJSON from the owner's collectors (contract 5.3)."""
+
+from typing import Any
+
+from django.utils import timezone
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from evidence import limits
+from evidence.access.grant_states import granted_streams
+from evidence.api.base_views import GrantedView
+from evidence.api.envelopes import instant
+from evidence.api.json_io import read_object
+from evidence.api.query_parameters import CONNECTION
+from evidence.api.target_connection import owned_connection
+from evidence.errors import InvalidRequest, ResourceLimit
+from evidence.storing.connections import Remembered, get_state, put_state
+from evidence.storing.ingest import Outcome, ingest_stream
+from evidence.storing.ndjson import read_lines
+from evidence.storing.receipts import Receipt
+
+SHOWN_RECEIPTS = 1_000
+
+
+class IngestView(GrantedView):
+    """Every line is answered for: accepted, or a receipt without its content."""
+
+    owner_only = True
+    parameters = CONNECTION | {"run_id", "replace"}
+
+    def post(self, request: Request, stream: str) -> Response:
+        body = request._request  # noqa: SLF001 - the lines are read as they come
+        if int(body.META.get("CONTENT_LENGTH") or 0) > limits.INGEST_MAX_BYTES:
+            raise ResourceLimit(
+                message=f"A request takes at most {limits.INGEST_MAX_BYTES} bytes.",
+                next_step="Send the lines in several requests.",
+            )
+        outcome = ingest_stream(
+            read_lines(body, longest=limits.INGEST_MAX_BYTES),
+            connection_id=owned_connection(self.scope, self.query),
+            stream=stream,
+            owner_id=self.scope.owner_id,
+            now=timezone.now(),
+            replace=self.query.choice("replace", "true", "false", default="false") == "true",
+        )
+        return Response(_body(stream, outcome))
+
+
+def _body(stream: str, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "stream": stream,
+        "records_attempted": outcome.lines,
+        "records_accepted": outcome.accepted,
+        "records_rejected": outcome.lines - outcome.accepted,
+        "records_created": outcome.created,
+        "records_updated": outcome.updated,
+        "records_deleted": outcome.deleted,
+        "records_unchanged": outcome.unchanged,
+        "errors": [],
+        "rejections": [_rejection(each) for each in outcome.receipts[:SHOWN_RECEIPTS]],
+        "rejections_omitted": max(0, outcome.by_code.total() - SHOWN_RECEIPTS),
+    }
+
+
+def _rejection(receipt: Receipt) -> dict[str, Any]:
+    body: dict[str, Any] = {
+        "input_index": receipt.line - 1,
+        "line": receipt.line,
+        "code": str(receipt.code),
+        "receipt_id": receipt.receipt_id,
+    }
+    return body | ({"path": receipt.path} if receipt.path else {})
+
+
+STATE_BYTES = 1024 * 1024
+
+
+class StateView(GrantedView):
+    owner_only = True
+    parameters = frozenset({"grant_id"})
+
+    def get(self, request: Request, connector_id: str) -> Response:
+        self._within(connector_id)
+        remembered = get_state(
+            connector_id, owner_id=self.scope.owner_id, grant_id=self.query.text("grant_id")
+        )
+        return Response(_state_body(remembered))
+
+    def put(self, request: Request, connector_id: str) -> Response:
+        body = read_object(request, most=STATE_BYTES)
+        state = body.get("state")
+        if not isinstance(state, dict):
+            raise InvalidRequest(message="The body has one member, state.", param="state")
+        remembered = put_state(
+            connector_id,
+            state=state,
+            owner_id=self.scope.owner_id,
+            now=timezone.now(),
+            grant_id=self.query.text("grant_id"),
+            within=self._within(connector_id),
+        )
+        return Response(_state_body(remembered))
+
+    def _within(self, connector_id: str) -> frozenset[str] | None:
+        """The streams of the grant that the state is kept for, where it is for one."""
+        grant_id = self.query.text("grant_id")
+        if grant_id is None:
+            return None
+        owner_id = self.scope.owner_id
+        return granted_streams(grant_id, connector_id=connector_id, owner_id=owner_id)
+
+
+def _state_body(remembered: Remembered) -> dict[str, Any]:
+    return {
+        "object": "collector_state",
+        "connector_id": remembered.connector_key,
+        "grant_id": remembered.grant_id,
+        "state": dict(remembered.state),
+        "updated_at": instant(remembered.updated_at),
+    }

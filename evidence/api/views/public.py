@@ -1,0 +1,139 @@
+"""What a client can learn before it has a token (contract 1.4)."""
+
+from typing import Any
+
+from django.conf import settings
+from rest_framework.request import Request
+from rest_framework.response import Response
+from typing_extensions import override
+
+from evidence import limits
+from evidence.api.base_views import PublicView
+from evidence.declarations.declaration import BLOB_REFERENCE
+from evidence.errors import NotFound
+from evidence.events.capability import capability
+from evidence.reading.bookmarks import BEGINNING
+
+RESOURCE_NAME = "PDPP personal records"
+PROVIDER_CONNECT_VERSION = "0.1.0"
+
+
+class ProtectedResourceView(PublicView):
+    """RFC 9728 for the resource at ``path``: ``/v1`` at the root document, the others at their own."""
+
+    path = ""
+
+    def get(self, request: Request) -> Response:
+        origin = settings.PDPP_PUBLIC_URL
+        return Response(
+            {
+                "resource": f"{origin}{self.path}",
+                "resource_name": RESOURCE_NAME,
+                "authorization_servers": [origin],
+                "bearer_methods_supported": ["header"],
+                "scopes_supported": ["pdpp:read"],
+                "pdpp_core_query_base": f"{origin}/v1",
+                "pdpp_provider_connect_version": PROVIDER_CONNECT_VERSION,
+                "pdpp_token_kinds_supported": self._kinds(),
+                "pdpp_agent_discovery": _agents(origin),
+            }
+            | self._hints()
+        )
+
+    def _kinds(self) -> list[str]:
+        return ["client", "mcp_package"] if self.path else ["owner", "client", "mcp_package"]
+
+    def _hints(self) -> dict[str, Any]:
+        if self.path:
+            return {}
+        return {
+            "pdpp_self_export_supported": True,
+            "pdpp_discovery_hints": {
+                "schema_endpoint": "/v1/schema",
+                "query_base": "/v1",
+                "streams_endpoint_template": "/v1/streams/{stream}",
+                "connectors_endpoint": "/v1/connectors",
+                "changes_since_bootstrap": BEGINNING,
+                "blob_indirection": f"data.{BLOB_REFERENCE}.fetch_url",
+                "aggregate": {"endpoint_template": "/v1/streams/{stream}/aggregate"},
+                "search": {
+                    "endpoint": "/v1/search",
+                    "scope_param": "streams[]",
+                    "filter_requires_single_stream": True,
+                },
+            },
+            "capabilities": {
+                "lexical_retrieval": _lexical(),
+                "client_event_subscriptions": capability(),
+            },
+        }
+
+
+class IndexView(PublicView):
+    """The root: where to go next."""
+
+    def get(self, request: Request) -> Response:
+        return Response(
+            {
+                "object": "pdpp_discovery_index",
+                "role": "resource_server",
+                "resource_name": RESOURCE_NAME,
+                "links": {
+                    "well_known": "/.well-known/oauth-protected-resource",
+                    "schema": "/v1/schema",
+                    "core_query_base": "/v1",
+                    "connectors": "/v1/connectors",
+                    "mcp": "/mcp",
+                },
+            }
+        )
+
+
+def _agents(origin: str) -> dict[str, Any]:
+    """How a program gets a grant of its own; nobody needs the owner's token for it."""
+    return {
+        "advisory": True,
+        "recommended_flow": "pdpp connect",
+        "cli": {
+            "bin_name": "pdpp",
+            "connect_command": f"pdpp connect {origin}",
+            "no_owner_token": True,
+        },
+        "mcp": {
+            "endpoint": f"{origin}/mcp",
+            "transport": "streamable_http",
+            "setup_intent": "grant_scoped_read",
+            "tool_surface": "profile_free_normal_read",
+            "no_owner_token": True,
+        },
+    }
+
+
+def _lexical() -> dict[str, Any]:
+    return {
+        "supported": True,
+        "endpoint": "/v1/search",
+        "cross_stream": True,
+        "snippets": True,
+        "cursor_supported": True,
+        "count_supported": True,
+        "default_limit": limits.PAGE_DEFAULT,
+        "max_limit": limits.PAGE_MAX,
+        "score": {
+            "supported": True,
+            "kind": "field_impact",
+            "order": "higher_is_better",
+            "value_semantics": "implementation_relative",
+        },
+    }
+
+
+class UnknownRouteView(PublicView):
+    """404 in the envelope of every other error, for every method."""
+
+    @override
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        raise NotFound(message="No such route.", next_step="GET /v1/schema is the way in.")
+
+    def get(self, request: Request) -> Response:
+        raise NotFound

@@ -1,1 +1,0 @@
-"""From a provider's URL to a credential in the cache (contract 1.8)."""

@@ -1,0 +1,111 @@
+"""The codes of the error body; `evidence.api.error_responses` maps each to its status and type."""
+
+from enum import StrEnum
+from typing import ClassVar, Self
+
+
+class Code(StrEnum):
+    """`error.code` on the wire, grouped by the HTTP status of contract 4."""
+
+    # 400
+    CONNECTOR_INVALID = "connector_invalid"
+    CONNECTOR_MISMATCH = "connector_instance_connector_mismatch"
+    INVALID_ARGUMENT = "invalid_argument"
+    INVALID_CURSOR = "invalid_cursor"
+    INVALID_EXPAND = "invalid_expand"
+    INVALID_FIELD_PATH = "invalid_field_path"
+    INVALID_RECORD = "invalid_record"
+    INVALID_RECORD_IDENTITY = "invalid_record_identity"
+    INVALID_REQUEST = "invalid_request"
+    INVALID_SORT = "invalid_sort"
+    INVALID_WINDOW = "invalid_window"
+    UNKNOWN_FIELD = "unknown_field"
+    UNSUPPORTED_VERSION = "unsupported_version"
+    # 401
+    AUTHENTICATION_ERROR = "authentication_error"
+    # 403
+    FIELD_NOT_GRANTED = "field_not_granted"
+    GRANT_CONSUMED = "grant_consumed"
+    GRANT_EXPIRED = "grant_expired"
+    GRANT_INVALID = "grant_invalid"
+    GRANT_PAUSED = "grant_paused"
+    GRANT_REVOKED = "grant_revoked"
+    GRANT_STREAM_NOT_ALLOWED = "grant_stream_not_allowed"
+    GRANT_TIME_RANGE_EXCEEDED = "grant_time_range_exceeded"
+    INSUFFICIENT_SCOPE = "insufficient_scope"
+    PACKAGE_REVOKED = "package_revoked"
+    PERMISSION_ERROR = "permission_error"
+    # 404
+    BLOB_NOT_FOUND = "blob_not_found"
+    CONNECTION_NOT_FOUND = "connection_not_found"
+    FIELD_NOT_FOUND = "field_not_found"
+    NOT_FOUND = "not_found"
+    QUERY_NOT_FOUND = "query_not_found"
+    STREAM_NOT_DECLARED = "stream_not_declared"
+    # 405, 406, 415
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    NOT_ACCEPTABLE = "not_acceptable"
+    UNSUPPORTED_MEDIA_TYPE = "unsupported_media_type"
+    # 409
+    AMBIGUOUS_CONNECTION = "ambiguous_connection"
+    AMBIGUOUS_SCHEMA_DETAIL = "ambiguous_schema_detail"
+    INVALID_STATE = "invalid_state"
+    CONNECTION_NOT_WRITABLE = "connector_instance_not_writable"
+    # 410
+    CURSOR_EXPIRED = "cursor_expired"
+    # 413
+    RESOURCE_LIMIT = "resource_limit"
+    # 416
+    RANGE_NOT_SATISFIABLE = "range_not_satisfiable"
+    # 421
+    MISDIRECTED_REQUEST = "misdirected_request"
+    # 429
+    RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
+    TOO_MANY_REQUESTS = "too_many_requests"
+    # 500
+    INTERNAL_ERROR = "internal_error"
+    # 503
+    INGEST_STORAGE_ERROR = "ingest_batch_storage_error"
+    QUERY_TIMEOUT = "query_timeout"
+    SERVICE_UNAVAILABLE = "service_unavailable"
+
+
+class Refusal(Exception):  # noqa: N818 it is a correct answer, not an error
+    """The request was refused.
+
+    `param` names the parameter at fault. `extra` members stand in the error body beside the code
+    (`retry_with`, `next_step`, …); their values must be JSON.
+    """
+
+    code: ClassVar[Code] = Code.INTERNAL_ERROR
+    clause: str = ""
+    """What of a grant decided, for the owner alone: never in an answer."""
+    caller: tuple[str, str, str] | None = None
+    """Owner, client and token where a client's known bearer was not let in; never in an answer."""
+
+    discloses: tuple[str, str] | None = None
+    """Connection and key of the visible record that the refusal tells something of, where it does;
+    the ledger names it."""
+
+    def __init__(
+        self, *, message: str | None = None, param: str | None = None, **extra: object
+    ) -> None:
+        self.message = message or self._sentence()
+        self.param = param
+        self.extra: dict[str, object] = extra
+        super().__init__(self.message)
+
+    def because(self, clause: str) -> Self:
+        """The same refusal with what decided."""
+        self.clause = clause
+        return self
+
+    def telling_of(self, connection_id: str, record_key: str) -> Self:
+        """The same refusal, which tells something of a visible record."""
+        self.discloses = connection_id, record_key
+        return self
+
+    @classmethod
+    def _sentence(cls) -> str:
+        # `python -OO` strips docstrings; the code is then the best sentence there is.
+        return (cls.__doc__ or cls.code).partition("\n")[0]

@@ -1,1 +1,0 @@
-"""Apple Health's export."""

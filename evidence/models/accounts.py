@@ -1,0 +1,103 @@
+"""The person whose records these are."""
+
+import datetime as dt
+
+from django.conf import settings
+from django.db import models
+from typing_extensions import override
+
+OWNER_ID = "owner"
+"""Whose records an installation holds, until one installation holds more than one owner's."""
+
+
+class Owner(models.Model):
+    """One owner per installation today; the id is part of every key so that more can come."""
+
+    owner_id = models.TextField(primary_key=True, db_collation="C")
+    user = models.OneToOneField(
+        settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
+    )
+    display_name = models.TextField(default="Owner")
+    created_at = models.DateTimeField()
+
+    unscoped = models.Manager["Owner"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    @override
+    def __str__(self) -> str:
+        return self.display_name
+
+
+class SetupLink(models.Model):
+    """A one-time link with which the owner sets a name and password; only its hash is kept."""
+
+    digest = models.BinaryField(primary_key=True)
+    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True, blank=True)
+
+    unscoped = models.Manager["SetupLink"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="setup_link_ends_after_start",
+                condition=models.Q(expires_at__gt=models.F("created_at")),
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"set-up link until {self.expires_at:%Y-%m-%d %H:%M}"
+
+
+def the_owner(now: dt.datetime) -> Owner:
+    """The installation's one owner, made on first use."""
+    owner, _ = Owner.unscoped.get_or_create(owner_id=OWNER_ID, defaults={"created_at": now})
+    return owner
+
+
+class Client(models.Model):
+    client_id = models.TextField(primary_key=True, db_collation="C", editable=False)
+    owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
+    display_name = models.TextField("name")
+    created_at = models.DateTimeField(editable=False)
+
+    unscoped = models.Manager["Client"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="client_name_not_empty", condition=~models.Q(display_name="")
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return self.display_name
+
+
+class Attempts(models.Model):
+    """How often something failed of late: for one account, one browser or one address.
+
+    What is counted stands here as a keyed hash, so that the table tells neither names nor addresses.
+    """
+
+    digest = models.BinaryField(primary_key=True)
+    failures = models.PositiveIntegerField(default=0)
+    last_at = models.DateTimeField()
+    blocked_until = models.DateTimeField(null=True, blank=True)
+
+    unscoped = models.Manager["Attempts"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.failures} failures until {self.last_at:%Y-%m-%d %H:%M}"

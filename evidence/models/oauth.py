@@ -1,0 +1,200 @@
+"""Sign-ins under way and the refresh tokens that come of them; every secret only as a keyed hash."""
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from typing_extensions import override
+
+from evidence.models.grants import AccessToken, Package
+
+
+class Registration(models.Model):
+    """What one program says of itself; ``metadata`` holds the rest of its words, as it sent them.
+
+    The library's "application".
+    """
+
+    class Source(models.TextChoices):
+        DYNAMIC = "dynamic", "Registered itself"
+        DOCUMENT = "metadata_document", "Its own document"
+        OWNER = "owner", "Registered by the owner"
+
+    class Method(models.TextChoices):
+        NONE = "none", "No secret"
+        BASIC = "client_secret_basic", "Secret in the header"
+        POST = "client_secret_post", "Secret in the body"
+
+    client_id = models.TextField(primary_key=True, db_collation="C")
+    source = models.TextField(choices=Source.choices)
+    name = models.TextField(blank=True)
+    redirect_uris = ArrayField(models.TextField())
+    grant_types = ArrayField(models.TextField())
+    auth_method = models.TextField(choices=Method.choices)
+    secret_digest = models.BinaryField(null=True)
+    metadata = models.JSONField()
+    registered_from = models.BinaryField(null=True)
+    """A keyed hash of the address, to tell who registers too much."""
+    created_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+    fresh_until = models.DateTimeField(null=True)
+
+    unscoped = models.Manager["Registration"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="registration_secret_as_its_method_says",
+                condition=models.Q(auth_method="none", secret_digest__isnull=True)
+                | (~models.Q(auth_method="none") & models.Q(secret_digest__isnull=False)),
+            ),
+        ]
+        indexes = [models.Index(name="registration_by_age", fields=["created_at"])]
+
+    @override
+    def __str__(self) -> str:
+        return self.name or self.client_id
+
+    @property
+    def client_type(self) -> str:
+        """The library's word for whether it has a secret."""
+        return "public" if self.auth_method == self.Method.NONE else "confidential"
+
+    @property
+    def client_secret(self) -> bytes:
+        """What the library compares a secret with; nothing equals an empty one."""
+        return bytes(self.secret_digest or b"")
+
+
+class RefreshFamily(models.Model):
+    """Everything that one sign-in leads to: a chain of refresh tokens and their access tokens."""
+
+    family_id = models.TextField(primary_key=True, db_collation="C")
+    registration = models.ForeignKey(Registration, on_delete=models.CASCADE, related_name="+")
+    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="+")
+    resource = models.TextField()
+    scope = models.TextField()
+    created_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True)
+
+    unscoped = models.Manager["RefreshFamily"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    @override
+    def __str__(self) -> str:
+        return self.family_id
+
+
+class RefreshToken(models.Model):
+    """One link of a family; the last is the one without ``replaced_at``."""
+
+    digest = models.BinaryField(primary_key=True)
+    family = models.ForeignKey(RefreshFamily, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    replaced_at = models.DateTimeField(null=True)
+
+    unscoped = models.Manager["RefreshToken"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                name="one_refresh_token_at_a_time",
+                fields=["family"],
+                condition=models.Q(replaced_at__isnull=True),
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"refresh token of {self.family_id}"
+
+
+class FamilyMember(models.Model):
+    """An access token that ends with its family. Apart from the token, whose look-up stays narrow."""
+
+    token = models.OneToOneField(
+        AccessToken, primary_key=True, on_delete=models.CASCADE, related_name="+"
+    )
+    family = models.ForeignKey(RefreshFamily, on_delete=models.CASCADE, related_name="+")
+
+    unscoped = models.Manager["FamilyMember"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.token_id} of {self.family_id}"
+
+
+class AuthorizationCode(models.Model):
+    """What the owner's browser carries back to the client; kept past its use, to notice a second."""
+
+    digest = models.BinaryField(primary_key=True)
+    registration = models.ForeignKey(Registration, on_delete=models.CASCADE, related_name="+")
+    package = models.ForeignKey(Package, on_delete=models.CASCADE, related_name="+")
+    resource = models.TextField()
+    scope = models.TextField()
+    redirect_uri = models.TextField()
+    code_challenge = models.TextField()
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    used_at = models.DateTimeField(null=True)
+    family = models.ForeignKey(RefreshFamily, null=True, on_delete=models.CASCADE, related_name="+")
+    token = models.ForeignKey(AccessToken, null=True, on_delete=models.SET_NULL, related_name="+")
+
+    unscoped = models.Manager["AuthorizationCode"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+
+    @override
+    def __str__(self) -> str:
+        return f"code until {self.expires_at:%Y-%m-%d %H:%M:%S}"
+
+
+class PendingRequest(models.Model):
+    """A question that waits for the owner: a device, a command line, or a pushed request.
+
+    ``handle`` is the hash of what the client polls or names it with; ``user_code`` that of what a
+    person types. ``parameters`` is the request as a query string.
+    """
+
+    class Kind(models.TextChoices):
+        DEVICE = "device", "Device"
+        CONNECT = "connect", "Command line"
+        PUSHED = "pushed", "Pushed"
+
+    request_id = models.TextField(primary_key=True, db_collation="C")
+    kind = models.TextField(choices=Kind.choices)
+    handle = models.BinaryField(unique=True)
+    user_code = models.BinaryField(unique=True, null=True)
+    registration = models.ForeignKey(Registration, on_delete=models.CASCADE, related_name="+")
+    resource = models.TextField()
+    parameters = models.TextField()
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    polled_at = models.DateTimeField(null=True)
+    interval_seconds = models.IntegerField(default=5)
+    decided_at = models.DateTimeField(null=True)
+    package = models.ForeignKey(Package, null=True, on_delete=models.CASCADE, related_name="+")
+    """What the owner allowed; None with ``decided_at`` set is a no."""
+    used_at = models.DateTimeField(null=True)
+
+    unscoped = models.Manager["PendingRequest"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="pending_request_allowed_when_decided",
+                condition=models.Q(package__isnull=True) | models.Q(decided_at__isnull=False),
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.kind} request {self.request_id}"

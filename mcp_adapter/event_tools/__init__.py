@@ -1,1 +1,0 @@
-"""One file per tool of the advanced surface."""

@@ -1,0 +1,102 @@
+"""Clients: named and renamed here, never deleted, because grants remember them."""
+
+from typing import Any
+
+from django import forms
+from django.contrib.admin import display, register
+from django.contrib.admin.utils import unquote
+from django.db.models import Count, OuterRef, QuerySet, Subquery
+from django.db.models.functions import Coalesce
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse
+from django.utils import timezone
+from typing_extensions import override
+
+from evidence import limits
+from evidence.access.grant_states import State, grants_with_state, in_state
+from evidence.access.grants import register_client
+from evidence.models.accounts import Client
+from owner.form_fields import printable
+from owner.formatting import counted, when
+from owner.grants.grant_pages import grant_lines
+from owner.site import OwnerAdmin, named, owner, owner_site
+
+
+class ClientForm(ModelForm[Client]):
+    display_name = forms.CharField(
+        label="Name",
+        max_length=limits.LABEL_MAX_CHARS,
+        help_text="What you call this agent or program, such as “Claude on my laptop”.",
+        widget=forms.TextInput(attrs={"size": 40}),
+    )
+
+    class Meta:
+        model = Client
+        fields = ("display_name",)
+
+    def clean_display_name(self) -> str:
+        return printable(self.cleaned_data["display_name"])
+
+
+@register(Client, site=owner_site)
+class ClientAdmin(OwnerAdmin[Client]):
+    form = ClientForm
+    list_display = ("display_name", "may_read", "created")
+    search_fields = ("display_name",)
+    search_help_text = "Search by name"
+    ordering = ("display_name", "pk")
+    change_form_template = "admin/evidence/client.html"
+
+    @override
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    @override
+    def has_change_permission(self, request: HttpRequest, obj: Client | None = None) -> bool:
+        return self.has_view_permission(request, obj)
+
+    @override
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        about = "The agents and programs that you gave access, by the names you gave them."
+        return super().changelist_view(request, {"title": "Clients", "about": about})
+
+    @override
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Client]:
+        active = in_state(grants_with_state(timezone.now()), State.ACTIVE)
+        its = active.filter(package__client=OuterRef("pk")).order_by().values("package__client")
+        count = Subquery(its.annotate(count=Count("pk")).values("count"))
+        return super().get_queryset(request).annotate(active=Coalesce(count, 0))
+
+    @display(description="holds now", ordering="active")
+    def may_read(self, client: Client) -> str:
+        count: int = vars(client)["active"]
+        return counted(count, "active grant") if count else "nothing"
+
+    @display(description="created", ordering="created_at")
+    def created(self, client: Client) -> str:
+        return when(client.created_at)
+
+    @override
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        client = self.get_object(request, unquote(object_id))
+        grants = grants_with_state(timezone.now()).filter(package__client=client)
+        lines = grant_lines(grants) if client is not None else []
+        return super().change_view(
+            request, object_id, form_url, {"grant_lines": lines, **named(client)}
+        )
+
+    @override
+    def save_model(self, request: HttpRequest, obj: Client, form: Any, change: bool) -> None:
+        if change:
+            obj.save(update_fields=["display_name"])
+            return
+        made = register_client(obj.display_name, owner_id=owner().pk, now=timezone.now())
+        vars(obj).update(vars(made))

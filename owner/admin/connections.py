@@ -1,0 +1,190 @@
+"""Connections: renamed, paused and ended here; made and filled elsewhere, erased on a page apart."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django import forms
+from django.contrib.admin import display, register
+from django.contrib.admin.utils import unquote
+from django.db.models import OuterRef, QuerySet, Subquery, Sum
+from django.db.models.functions import Coalesce
+from django.forms import ModelForm
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import URLPattern, path
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from typing_extensions import override
+
+from evidence import limits
+from evidence.errors import InvalidRequest
+from evidence.models.connections import Connection, StreamState
+from evidence.storing.connections import checked_identities, set_languages
+from evidence.storing.erasure_orders import Of
+from owner import activity
+from owner.form_fields import choices, offer, printable
+from owner.formatting import counted, with_code
+from owner.records import connection_streams, erasure_pages, record_pages, visibility_page
+from owner.records.connection_streams import stream_lines
+from owner.site import OwnerAdmin, named, owner_site
+
+Status = Connection.Status
+MEANINGS = {
+    Status.DRAFT: "Draft: nothing has arrived yet. The first record makes it active.",
+    Status.ACTIVE: "Active: it takes new records, and grants can read it.",
+    Status.PAUSED: "Paused: nothing new is fetched for it. What is stored can still be read,"
+    " and you can still import by hand.",
+    Status.REVOKED: "Ended: it takes no records and nobody reads it, whatever their grants say."
+    " Its records stay stored; making it active again brings everything back.",
+}
+
+
+class ConnectionForm(ModelForm[Connection]):
+    display_name = forms.CharField(
+        label="Name",
+        max_length=limits.LABEL_MAX_CHARS,
+        help_text="Clients see this name too.",
+        widget=forms.TextInput(attrs={"size": 40}),
+    )
+    languages = forms.MultipleChoiceField(
+        label="Languages",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="The languages its texts are written in, so that a search for one form of a"
+        " word finds the others. When you change them, what is stored is indexed anew in the"
+        " background; until that is done, searches say so and may miss other forms of a word.",
+    )
+    identities = forms.CharField(
+        label="You there",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3, "cols": 40}),
+        help_text="Your addresses or user ids there, one a line. By them clients are told which"
+        " records you wrote; all others count as written by somebody else.",
+    )
+    status = forms.ChoiceField(label="Status", widget=forms.RadioSelect)
+
+    class Meta:
+        model = Connection
+        fields = ("display_name", "languages", "identities", "status")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        offer(self, "languages", choices(self.instance.languages))
+        self.initial["identities"] = "\n".join(self.instance.identities)
+        offered = [s for s in Status if s != Status.DRAFT or self.instance.status == Status.DRAFT]
+        offer(self, "status", [(each.value, MEANINGS[each]) for each in offered])
+
+    def clean_display_name(self) -> str:
+        return printable(self.cleaned_data["display_name"])
+
+    def clean_identities(self) -> list[str]:
+        try:
+            return checked_identities(self.cleaned_data["identities"].splitlines())
+        except InvalidRequest as refusal:
+            raise forms.ValidationError(refusal.message) from refusal
+
+
+@register(Connection, site=owner_site)
+class ConnectionAdmin(OwnerAdmin[Connection]):
+    form = ConnectionForm
+    list_display = ("display_name", "source_name", "holds", "state")
+    list_select_related = ("source",)
+    search_fields = ("display_name", "source__display_name", "connection_id")
+    search_help_text = "Search by name, source or id"
+    ordering = ("display_name", "pk")
+    change_form_template = "admin/evidence/connection.html"
+
+    @override
+    def has_change_permission(self, request: HttpRequest, obj: Connection | None = None) -> bool:
+        return self.has_view_permission(request, obj)
+
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        ours: list[tuple[str, Callable[..., HttpResponseBase], str]] = [
+            ("record/look-up/", record_pages.look_up, "record_lookup"),
+            ("record/list/", record_pages.key_list, "record_list"),
+            ("record/who/", visibility_page.who_can_see, "record_who"),
+            ("record/", record_pages.one, "record"),
+            ("disclosures/", activity.disclosures, "disclosures"),
+            ("refused/", activity.refused, "refused"),
+            ("disclosures.csv", activity.as_csv, "disclosures_csv"),
+            ("erase/", erasure_pages.ask, "erase"),
+            ("erasures/", erasure_pages.receipts_page, "erasures"),
+            ("erasures/<path:object_id>/progress/", erasure_pages.progress, "erasure_progress"),
+            ("erasures/<path:object_id>/", erasure_pages.watch, "erasure"),
+            ("keep/", connection_streams.keep, "keep"),
+        ]
+        added = [
+            path(route, self.admin_site.admin_view(view), name=f"evidence_{name}")
+            for route, view, name in ours
+        ]
+        return [*added, *super().get_urls()]
+
+    @override
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Connection]:
+        states = StreamState.unscoped.filter(connection=OuterRef("pk")).values("connection")
+        total = Subquery(states.annotate(total=Sum("record_count")).values("total"))
+        return super().get_queryset(request).annotate(total=Coalesce(total, 0))
+
+    @override
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        about = with_code(
+            "A connection is one mailbox, one account, one device of yours. New ones are made by"
+            " importing an export, or with"
+            " {} and filled with {} on the server.",
+            "manage.py connect SOURCE --name NAME",
+            "manage.py ingest FILE",
+        )
+        return super().changelist_view(request, {"title": "Connections", "about": about})
+
+    @display(description="source", ordering="source__display_name")
+    def source_name(self, connection: Connection) -> str:
+        return connection.source.display_name
+
+    @display(description="holds", ordering="total")
+    def holds(self, connection: Connection) -> str:
+        return counted(vars(connection)["total"], "record")
+
+    @display(description="status", ordering="status")
+    def state(self, connection: Connection) -> SafeString:
+        word = MEANINGS[Status(connection.status)].partition(":")[0]
+        return format_html('<span class="state state-{}">{}</span>', connection.status, word)
+
+    @override
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        connection_id = unquote(object_id)
+        connection = self.get_object(request, connection_id)
+        lines = [] if connection is None else stream_lines(connection)
+        context = {
+            "stream_lines": lines,
+            "erase_url": erasure_pages.url(Of.CONNECTION, connection_id=connection_id),
+            "keep_url": connection_streams.url(connection_id),
+            **named(connection),
+        }
+        return super().change_view(request, object_id, form_url, context)
+
+    @override
+    def save_model(self, request: HttpRequest, obj: Connection, form: Any, change: bool) -> None:
+        obj.updated_at = timezone.now()
+        if "display_name" in form.changed_data:
+            obj.labelled_by_owner = True
+        obj.save(
+            update_fields=[
+                "display_name",
+                "labelled_by_owner",
+                "identities",
+                "status",
+                "updated_at",
+            ]
+        )
+        if "languages" in form.changed_data:
+            set_languages(obj.pk, languages=obj.languages, now=obj.updated_at)

@@ -1,0 +1,178 @@
+"""Grants: listed, read as sentences, ended; never edited and never deleted."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib.admin import action, display, register
+from django.contrib.admin.utils import unquote
+from django.contrib.admin.views.main import ChangeList
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from typing_extensions import override
+
+from evidence.access.grant_states import grants_with_state
+from evidence.models.grants import Grant
+from owner.admin.filters import ClientFilter, SourceFilter, StateFilter
+from owner.grants import give_access_pages, grant_pages
+from owner.grants.grant_pages import GrantLine, grant_lines
+from owner.site import OwnerAdmin, confirmation, is_confirmed, owner_site
+
+ABOUT = (
+    "A grant lets one client read a chosen part of one source. It cannot be changed once it is"
+    " given; to allow something else, give a new one and end this one."
+)
+EXPLANATION = (
+    "From the next request on nothing can be read through it any more. This cannot be undone;"
+    " you can always give access again with a new grant."
+)
+LINE = "line"
+
+
+class GrantList(ChangeList):
+    """The rows of one page, with the labels that they show: two queries however many rows."""
+
+    @override
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        rows = list(self.result_list)
+        for grant, line in zip(rows, grant_lines(rows), strict=True):
+            vars(grant)[LINE] = line
+        self.result_list = rows
+
+
+@register(Grant, site=owner_site)
+class GrantAdmin(OwnerAdmin[Grant]):
+    list_display = (
+        "client",
+        "state",
+        "source_name",
+        "connections",
+        "stream_labels",
+        "issued",
+        "ends",
+    )
+    list_filter = (StateFilter, ClientFilter, SourceFilter)
+    search_fields = (
+        "grant_id",
+        "package__package_id",
+        "package__client__display_name",
+        "source__display_name",
+        "purpose_description",
+    )
+    search_help_text = "Search by client, source, purpose or id"
+    actions = ("revoke_selected",)
+
+    @override
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Grant]:
+        return grants_with_state(timezone.now())
+
+    @override
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return GrantList
+
+    @override
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return self.has_view_permission(request)
+
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        ours: list[tuple[str, Callable[..., HttpResponse], str]] = [
+            ("add/what/", give_access_pages.what, "what"),
+            ("<path:object_id>/limits/", self.limits_view, "limits"),
+            ("<path:object_id>/revoke/", self.revoke_view, "revoke"),
+            ("<path:object_id>/token/", self.token_view, "token"),
+        ]
+        added = [
+            path(route, self.admin_site.admin_view(view), name=f"evidence_grant_{name}")
+            for route, view, name in ours
+        ]
+        return [*added, *super().get_urls()]
+
+    @override
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return super().changelist_view(request, {"title": "Grants", "about": ABOUT})
+
+    @display(description="client", ordering="package__client__display_name")
+    def client(self, grant: Grant) -> str:
+        return _line(grant).client
+
+    @display(description="source", ordering="source__display_name")
+    def source_name(self, grant: Grant) -> str:
+        return _line(grant).source
+
+    @display(description="connections")
+    def connections(self, grant: Grant) -> str:
+        return _line(grant).connections
+
+    @display(description="streams")
+    def stream_labels(self, grant: Grant) -> str:
+        return _line(grant).streams
+
+    @display(description="given", ordering="issued_at")
+    def issued(self, grant: Grant) -> str:
+        return _line(grant).issued
+
+    @display(description="ends", ordering="expires_at")
+    def ends(self, grant: Grant) -> str:
+        return _line(grant).ends
+
+    @display(description="state")
+    def state(self, grant: Grant) -> SafeString:
+        return _line(grant).state
+
+    @override
+    def add_view(
+        self,
+        request: HttpRequest,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        return give_access_pages.who(request)
+
+    @override
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        return grant_pages.detail(request, self._grant(request, object_id))
+
+    def token_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return grant_pages.further_token(request, self._grant(request, object_id))
+
+    def limits_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        return grant_pages.limit(request, self._grant(request, object_id))
+
+    def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        grant = self._grant(request, object_id)
+        return grant_pages.revoke(request, grant)
+
+    @action(description="End the selected grants", permissions=["view"])
+    def revoke_selected(
+        self, request: HttpRequest, queryset: QuerySet[Grant]
+    ) -> HttpResponse | None:
+        grants = list(queryset)
+        if is_confirmed(request):
+            grant_pages.end(request, grants)
+            return None
+        back = reverse("admin:evidence_grant_changelist")
+        question = grant_pages.question(grants, back=back)
+        return confirmation(request, question, action="revoke_selected")
+
+    def _grant(self, request: HttpRequest, object_id: str) -> Grant:
+        grant = self.get_object(request, unquote(object_id))
+        if grant is None:
+            raise Http404
+        return grant
+
+
+def _line(grant: Grant) -> GrantLine:
+    line: GrantLine = vars(grant)[LINE]
+    return line

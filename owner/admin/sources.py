@@ -1,0 +1,129 @@
+"""Sources and what they declare, to read."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib.admin import display, register
+from django.http import Http404, HttpRequest, HttpResponse
+from typing_extensions import override
+
+from evidence.access.grant_text import field_detail, field_label, stream_label
+from evidence.declarations.declaration import Field, StreamDeclaration
+from evidence.models.connections import Connection
+from evidence.models.sources import Source, SourceDeclaration, declared
+from owner.formatting import with_code
+from owner.site import OwnerAdmin, owner_site, page
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRow:
+    label: str
+    name: str
+    detail: str
+    uses: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRows:
+    label: str
+    stream: StreamDeclaration
+    facts: tuple[str, ...]
+    fields: tuple[FieldRow, ...]
+
+
+@register(Source, site=owner_site)
+class SourceAdmin(OwnerAdmin[Source]):
+    list_display = ("display_name", "connector_key", "version", "streams")
+    list_select_related = ("current_declaration",)
+    search_fields = ("display_name", "connector_key")
+    search_help_text = "Search by name"
+    ordering = ("display_name", "pk")
+
+    @override
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        about = with_code(
+            "A source says what a connection of it can hold: its streams and their fields."
+            " New ones are declared with {} on the server.",
+            "manage.py declare FILE",
+        )
+        return super().changelist_view(request, {"title": "Sources", "about": about})
+
+    @display(description="version")
+    def version(self, source: Source) -> str:
+        current = source.current_declaration
+        return current.version if current is not None else "not declared"
+
+    @display(description="streams")
+    def streams(self, source: Source) -> str:
+        return ", ".join(stream_label(stream) for stream in declared_streams(source))
+
+    @override
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        source = self.get_object(request, object_id)
+        if source is None:
+            raise Http404
+        context = {
+            "source": source,
+            "streams": [_rows(stream) for stream in declared_streams(source)],
+            "connections": Connection.unscoped.filter(source=source).order_by(
+                "display_name", "connection_id"
+            ),
+            "versions": SourceDeclaration.unscoped.filter(source=source)
+            .order_by("-revision")
+            .only("version", "revision", "created_at"),
+        }
+        return page(request, "source", title=source.display_name, context=context)
+
+
+def declared_streams(source: Source) -> list[StreamDeclaration]:
+    """The streams of the source's current declaration; none where it has none."""
+    current = source.current_declaration_id
+    if current is None:
+        return []
+    return list(declared([current])[current].declaration.streams.values())
+
+
+def _rows(stream: StreamDeclaration) -> StreamRows:
+    fields = tuple(
+        FieldRow(field_label(field), field.name, field_detail(field), _uses(field, stream))
+        for field in stream.fields.values()
+    )
+    return StreamRows(stream_label(stream), stream, tuple(_facts(stream)), fields)
+
+
+def _facts(stream: StreamDeclaration) -> list[str]:
+    changes = (
+        "Records are only ever added."
+        if stream.semantics == "append_only"
+        else "Records may change later."
+    )
+    time_field = stream.consent_time_field
+    by_time = (
+        f"Access can be limited in time, by “{field_label(stream.fields[time_field])}”."
+        if time_field is not None
+        else "Access cannot be limited in time."
+    )
+    by_field = (
+        "Access can be given field by field."
+        if stream.selection_fields
+        else "Access is given to all fields or none."
+    )
+    return [changes, by_time, by_field]
+
+
+def _uses(field: Field, stream: StreamDeclaration) -> str:
+    uses = {
+        "identifies the record": field.name in stream.primary_key,
+        "puts records in order": field.name == stream.cursor_field,
+        "limits access in time": field.name == stream.consent_time_field,
+        "found by search": field.lexical,
+    }
+    return ", ".join(use for use, holds in uses.items() if holds)

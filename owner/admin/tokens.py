@@ -1,0 +1,158 @@
+"""Tokens: what was handed out, never the token itself."""
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.admin import action, display, register
+from django.contrib.admin.utils import unquote
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from django.utils.safestring import SafeString
+from typing_extensions import override
+
+from evidence.access.grant_states import State, grants_with_state, state_of, tokens_with_state
+from evidence.access.grants import revoke_token_id
+from evidence.models.grants import AccessToken
+from owner.admin.filters import ClientFilter, TokenStateFilter
+from owner.formatting import counted, when
+from owner.grants.grant_pages import TokenLine, grant_lines, token_line, token_url
+from owner.site import OwnerAdmin, Question, confirmation, is_confirmed, owner_site, page
+
+ABOUT = (
+    "A token is the key by which an agent or a program proves that it may read. Each was shown"
+    " once, when it was made, and cannot be shown again: if one is lost, end it and make another"
+    " from its grant."
+)
+EXPLANATION = (
+    "It stops working at once and for good. The grant behind it stays, with its other tokens;"
+    " to end everything that a client may read, end its grants."
+)
+
+
+@register(AccessToken, site=owner_site)
+class TokenAdmin(OwnerAdmin[AccessToken]):
+    list_display = ("holder", "state", "works", "reach", "created", "ends")
+    list_filter = (TokenStateFilter, ClientFilter)
+    search_fields = ("package__client__display_name", "token_id", "package_id")
+    search_help_text = "Search by client or id"
+    actions = ("revoke_selected",)
+
+    @override
+    def get_queryset(self, request: HttpRequest) -> QuerySet[AccessToken]:
+        return tokens_with_state(timezone.now())
+
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        revoke = self.admin_site.admin_view(self.revoke_view)
+        name = "evidence_accesstoken_revoke"
+        return [path("<path:object_id>/revoke/", revoke, name=name), *super().get_urls()]
+
+    @override
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        return super().changelist_view(request, {"title": "Tokens", "about": ABOUT})
+
+    @display(description="client", ordering="package__client__display_name")
+    def holder(self, token: AccessToken) -> str:
+        return token_line(token).holder
+
+    @display(description="works", ordering="resource")
+    def works(self, token: AccessToken) -> str:
+        return token_line(token).works
+
+    @display(description="reaches", ordering="kind")
+    def reach(self, token: AccessToken) -> str:
+        return token_line(token).reaches
+
+    @display(description="created", ordering="created_at")
+    def created(self, token: AccessToken) -> str:
+        return token_line(token).created
+
+    @display(description="ends", ordering="expires_at")
+    def ends(self, token: AccessToken) -> str:
+        return token_line(token).ends
+
+    @display(description="state")
+    def state(self, token: AccessToken) -> SafeString:
+        return token_line(token).state
+
+    @override
+    def change_view(
+        self,
+        request: HttpRequest,
+        object_id: str,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        token = self._token(request, object_id)
+        grants = grants_with_state(timezone.now()).filter(package_id=token.package_id)
+        context = {
+            "token": token,
+            "facts": _facts(token),
+            "state": token_line(token).state,
+            "is_active": state_of(token) in (State.ACTIVE, State.PAUSED),
+            "grant_lines": grant_lines(grants) if token.package_id is not None else [],
+            "revoke_url": token_url("revoke", token.pk),
+        }
+        return page(request, "token", title=f"Token of {token_line(token).holder}", context=context)
+
+    def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
+        token = self._token(request, object_id)
+        url = token_url("change", token.pk)
+        if not is_confirmed(request):
+            return confirmation(request, _question([token], back=url))
+        self._revoke(request, [token])
+        return redirect(url)
+
+    @action(description="End the selected tokens", permissions=["view"])
+    def revoke_selected(
+        self, request: HttpRequest, queryset: QuerySet[AccessToken]
+    ) -> HttpResponse | None:
+        tokens = list(queryset)
+        if not is_confirmed(request):
+            back = reverse("admin:evidence_accesstoken_changelist")
+            question = _question(tokens, back=back)
+            return confirmation(request, question, action="revoke_selected")
+        self._revoke(request, tokens)
+        return None
+
+    def _revoke(self, request: HttpRequest, tokens: list[AccessToken]) -> None:
+        now = timezone.now()
+        ended = sum(revoke_token_id(token.pk, now=now) for token in tokens)
+        messages.success(request, f"{counted(ended, 'token')} ended.")
+
+    def _token(self, request: HttpRequest, object_id: str) -> AccessToken:
+        token = self.get_object(request, unquote(object_id))
+        if token is None:
+            raise Http404
+        return token
+
+
+def _facts(token: AccessToken) -> list[tuple[str, str]]:
+    line = token_line(token)
+    return [
+        ("Works", line.works),
+        ("Reaches", line.reaches),
+        ("Made", line.created),
+        ("Ends", line.ends),
+        ("Ended by you", when(token.revoked_at, never="no")),
+        ("Id", token.pk),
+    ]
+
+
+def _question(tokens: list[AccessToken], *, back: str) -> Question:
+    return Question(
+        title="End this token?" if len(tokens) == 1 else f"End {len(tokens)} tokens?",
+        explanation=EXPLANATION,
+        items={token.pk: _item(token_line(token)) for token in tokens},
+        button="Yes, end it" if len(tokens) == 1 else "Yes, end them",
+        back=back,
+    )
+
+
+def _item(line: TokenLine) -> str:
+    return f"{line.holder}: {line.works}, made {line.created}"

@@ -1,0 +1,272 @@
+"""Imports: an export is sent, looked at, confirmed, and its progress is watched."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django import forms
+from django.conf import settings
+from django.contrib.admin import register
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
+from django.urls import URLPattern, path, reverse
+from django.utils import timezone
+from typing_extensions import override
+
+from evidence.errors import InvalidRequest
+from evidence.models.imports import ImportRun
+from evidence.storing import uploads
+from evidence.storing.uploads import Upload
+from importers.core.importer import DATE_ORDERS, wish_of
+from importers.core.results import MEANINGS, UnreadableError
+from importers.registry import KINDS
+from importers.runs import preview
+from importers.runs.preview import Survey, survey
+from importers.runs.store import latest_runs, receipts_of, run_of
+from owner.formatting import counted, when
+from owner.record_text import plain
+from owner.site import OwnerAdmin, owner, owner_site, page
+
+LEFT_SHOWN = 20
+STATES = {
+    ImportRun.Status.RUNNING: "Going on",
+    ImportRun.Status.FINISHED: "Finished",
+    ImportRun.Status.STOPPED: "Stopped; it goes on where it was",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartLines:
+    """``question`` and ``evidence`` where the owner has to choose."""
+
+    text: str
+    question: str = ""
+    evidence: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class RunLines:
+    run_id: str
+    label: str
+    connection: str
+    began: str
+    text: str
+    percent: int
+    receipts: list[str] = field(default_factory=list)
+
+
+def part_lines(found: Survey) -> list[PartLines]:
+    lines = []
+    for part in found.parts:
+        text = plain(preview.part(part))
+        if part.needed is None:
+            lines.append(PartLines(text))
+        else:
+            shown = [plain(line) for line in part.needed.evidence]
+            lines.append(PartLines(text, part.needed.question, shown))
+    return lines
+
+
+def left_lines(found: Survey) -> list[str]:
+    return [
+        f"{plain(name)}: {MEANINGS[remark.code].sentence} {MEANINGS[remark.code].next_step}"
+        for name, remark in found.left[:LEFT_SHOWN]
+    ]
+
+
+def run_lines(run: ImportRun, *, receipts: int = 0) -> RunLines:
+    percent = 100 if not run.bytes_total else min(100, run.bytes_done * 100 // run.bytes_total)
+    text = (
+        f"{STATES[ImportRun.Status(run.status)]}: {counted(run.created, 'new record')},"
+        f" {run.updated:,} changed, {run.unchanged:,} as they were, {counted(run.files, 'file')},"
+        f" {run.left_out:,} not imported, {run.remarked:,} with a remark"
+    )
+    said = receipts_of(run.run_id, most=receipts) if receipts else ()
+    return RunLines(
+        run_id=run.run_id,
+        label=plain(run.label),
+        connection=run.connection.display_name,
+        began=when(run.started_at),
+        text=text,
+        percent=100 if run.status == ImportRun.Status.FINISHED else percent,
+        receipts=[plain(preview.receipt_line(each)) for each in said],
+    )
+
+
+LATEST = 20
+REFRESH_SECONDS = 3
+RECEIPTS_SHOWN = 500
+
+
+class SendForm(forms.Form):
+    file = forms.FileField(
+        label="File",
+        help_text="As it was downloaded: a zip archive, a mailbox (.mbox), a calendar (.ics),"
+        " contacts (.vcf), a bank statement, a chat, export.xml, a text or a PDF.",
+    )
+
+
+class WishForm(forms.Form):
+    connection = forms.CharField(
+        label="Connection",
+        required=False,
+        help_text="The name of the one that this belongs to, such as Work mail. A new one is made"
+        " where there is none. Left empty, each kind has its own.",
+    )
+    kind = forms.ChoiceField(
+        label="Kind",
+        required=False,
+        choices=[("", "As recognised"), *((kind.name, kind.title) for kind in KINDS)],
+    )
+    timezone = forms.CharField(
+        label="Time zone",
+        initial="UTC",
+        help_text="Where times that have no zone are meant, such as Europe/Berlin.",
+    )
+    date_order = forms.ChoiceField(
+        label="Dates such as 03/04/2026",
+        required=False,
+        choices=[
+            ("", "As the export shows"),
+            *zip(DATE_ORDERS, ("Day first", "Month first", "Year first"), strict=True),
+        ],
+    )
+    languages = forms.CharField(
+        label="Languages",
+        required=False,
+        help_text="Of the texts, for a new connection: en, de.",
+    )
+    columns = forms.CharField(
+        label="Columns of a CSV file",
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 3}),
+        help_text="A line each, where the names do not say it: date=Buchungstag",
+    )
+
+
+@register(ImportRun, site=owner_site)
+class ImportAdmin(OwnerAdmin[ImportRun]):
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        ours: list[tuple[str, Callable[..., HttpResponse], str]] = [
+            ("", send, "importrun_changelist"),
+            ("slice/", add_slice, "import_slice"),
+            ("upload/<path:object_id>/progress/", progress, "import_progress"),
+            ("upload/<path:object_id>/", look, "import_upload"),
+            ("<path:object_id>/change/", report, "importrun_change"),
+        ]
+        return [
+            path(route, self.admin_site.admin_view(view), name=f"evidence_{name}")
+            for route, view, name in ours
+        ]
+
+
+def send(request: HttpRequest) -> HttpResponse:
+    """A form for the file, and what was imported lately."""
+    form = SendForm(request.POST or None, request.FILES or None)
+    if request.method == "POST" and form.is_valid():
+        file = form.cleaned_data["file"]
+        upload = uploads.begin(_root(), name=file.name, size=file.size)
+        upload.add(file.file, offset=0)
+        upload.save(phase="received")
+        return redirect(_address(upload))
+    runs = [run_lines(run) for run in latest_runs(owner().pk, most=LATEST)]
+    return page(
+        request, "import_send", title="Import an export", context={"form": form, "runs": runs}
+    )
+
+
+def add_slice(request: HttpRequest) -> HttpResponse:
+    """The next bytes of a file; scripts send large ones so. Answers where the rest goes."""
+    if request.method != "POST":
+        return redirect(reverse("admin:evidence_importrun_changelist"))
+    said = request.GET
+    try:
+        size, offset = int(said.get("size", "")), int(said.get("offset", ""))
+        known = uploads.find(_root(), said.get("upload", ""))
+        upload = known or uploads.begin(_root(), name=said.get("name", ""), size=size)
+        received = upload.add(request, offset=offset)  # type: ignore[arg-type] # it can be read
+    except (ValueError, InvalidRequest) as error:
+        return JsonResponse({"error": str(error)}, status=400)
+    except (
+        OSError
+    ) as error:  # no room; what came before stays, and the same slice may be sent again
+        return JsonResponse({"error": error.strerror or "It was cut off."}, status=507)
+    if received == size and upload.state.phase == "receiving":
+        upload.save(phase="received")
+    return JsonResponse(
+        {"upload": upload.upload_id, "received": received, "next": _address(upload)}
+    )
+
+
+def look(request: HttpRequest, object_id: str) -> HttpResponse:
+    """What was sent, with what can be said about it; once confirmed, how far it is."""
+    upload = _upload(object_id)
+    if upload.state.phase != "received":
+        return _watch(request, upload)
+    words = request.POST if request.method == "POST" else None
+    form = WishForm(words)
+    chosen: Mapping[str, str] = form.cleaned_data if words and form.is_valid() else {}
+    context: dict[str, Any] = {"form": form, "upload": upload.state}
+    try:
+        found = survey(upload.path, wish=wish_of(chosen), owner_id=owner().pk, now=timezone.now())
+    except InvalidRequest as refusal:
+        context["refusal"] = refusal.message
+        return page(request, "import_look", title=upload.state.name, context=context)
+    except UnreadableError as error:
+        context["refusal"] = MEANINGS[error.remark.code].sentence
+        return page(request, "import_look", title=upload.state.name, context=context)
+    is_ready = bool(found.parts) and all(part.needed is None for part in found.parts)
+    if words is not None and form.is_valid() and is_ready and "start" in words:
+        upload.save(phase="wanted", wish={name: str(value) for name, value in chosen.items()})
+        return redirect(_address(upload))
+    context |= {"parts": part_lines(found), "left": left_lines(found), "is_ready": is_ready}
+    return page(request, "import_look", title=upload.state.name, context=context)
+
+
+def _watch(request: HttpRequest, upload: Upload) -> HttpResponse:
+    state = upload.state
+    context = {
+        "upload": state,
+        "runs": _runs(upload),
+        "is_going_on": state.phase == "wanted",
+        "progress_url": reverse("admin:evidence_import_progress", args=[upload.upload_id]),
+        "seconds": REFRESH_SECONDS,
+    }
+    return page(request, "import_progress", title=state.name, context=context)
+
+
+def progress(request: HttpRequest, object_id: str) -> HttpResponse:
+    """The same for scripts."""
+    upload = _upload(object_id)
+    runs = [{"text": run.text, "percent": run.percent} for run in _runs(upload)]
+    return JsonResponse({"is_going_on": upload.state.phase == "wanted", "runs": runs})
+
+
+def report(request: HttpRequest, object_id: str) -> HttpResponse:
+    """Every receipt of a run."""
+    run = run_of(object_id, owner_id=owner().pk)
+    if run is None:
+        raise Http404
+    lines = run_lines(run, receipts=RECEIPTS_SHOWN)
+    return page(request, "import_report", title=run.label, context={"run": lines})
+
+
+def _runs(upload: Upload) -> list[RunLines]:
+    found = (run_of(run_id, owner_id=owner().pk) for run_id in upload.state.runs)
+    return [run_lines(run) for run in found if run is not None]
+
+
+def _upload(object_id: str) -> Upload:
+    upload = uploads.find(_root(), object_id)
+    if upload is None:
+        raise Http404
+    return upload
+
+
+def _address(upload: Upload) -> str:
+    return reverse("admin:evidence_import_upload", args=[upload.upload_id])
+
+
+def _root() -> Any:
+    return settings.PDPP_VAR / "imports" / "uploads"

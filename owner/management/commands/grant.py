@@ -1,0 +1,136 @@
+"""``manage.py grant``: let a client read, list who may, and end it."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+from django.utils import timezone
+from typing_extensions import override
+
+from evidence.access.grant_states import connection_labels, held_grants
+from evidence.access.grant_text import through_day
+from evidence.access.grants import issue, mint_token, revoke_grant, revoke_package
+from evidence.errors import Refusal
+from evidence.management.argument_types import day, days
+from evidence.models.accounts import the_owner
+from owner.management import grant_output
+from owner.management.grant_request import FLAGS, Named, Wish, client_named, requests
+from owner.setup_snippets import EVENTS, MCP, REST
+
+RESOURCES = {
+    "mcp": (MCP,),
+    "rest": (REST,),
+    "both": (MCP, REST),
+    "events": (MCP, EVENTS),
+}
+DAYS = 90
+
+
+class Command(BaseCommand):
+    """Connections of several sources make a package: a grant for each source, one token for all."""
+
+    help = "Let a client read some of your records, and print its tokens. They are shown once."
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        instead = parser.add_mutually_exclusive_group()
+        instead.add_argument("--list", action="store_true", help="List the grants instead.")
+        instead.add_argument("--revoke", metavar="ID", help="End a grant or a package instead.")
+        parser.add_argument("--client", metavar="NAME", help="Who gets access; new or known.")
+        for flag, metavar, meaning in (
+            ("--connection", "ID", "A connection it may read."),
+            (
+                "--stream",
+                "[SOURCE/]NAME[:FIELD,FIELD]",
+                "A stream, and which fields of it (default: every stream, every field).",
+            ),
+            ("--record", "[SOURCE/]STREAM:KEY", "A single record; others stay hidden."),
+        ):
+            parser.add_argument(
+                flag,
+                metavar=metavar,
+                action="append",
+                default=[],
+                help=f"{meaning} May be given several times.",
+            )
+        parser.add_argument("--since", type=day, metavar="DAY", help="Only what is of that day on.")
+        parser.add_argument("--until", type=day, metavar="DAY", help="Up to the end of that day.")
+        parser.add_argument("--purpose", default="", help="What for, in your own words.")
+        parser.add_argument(
+            "--days", type=days, default=DAYS, help="How long it holds (default: %(default)s)."
+        )
+        parser.add_argument(
+            "--for",
+            dest="resources",
+            choices=RESOURCES,
+            default="both",
+            help="Tokens for agents (mcp), programs (rest), both (default), or agents that also"
+            " subscribe to changes (events).",
+        )
+        parser.add_argument("--json", action="store_true", help="Print JSON.")
+
+    @override
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["list"]:
+            self._list(as_json=options["json"])
+        elif options["revoke"] is not None:
+            self._revoke(options["revoke"])
+        else:
+            self._grant(options)
+
+    def _list(self, *, as_json: bool) -> None:
+        now = timezone.now()
+        held = held_grants(the_owner(now).owner_id, now=now)
+        self.stdout.write(
+            grant_output.list_as_json(held) if as_json else grant_output.list_as_text(held)
+        )
+
+    def _revoke(self, named: str) -> None:
+        revoke = revoke_package if named.startswith("pkg_") else revoke_grant
+        if not revoke(named, now=timezone.now()):
+            raise CommandError(
+                f"--revoke: {named} names nothing, or has ended before;"
+                " manage.py grant --list shows what there is."
+            )
+        self.stdout.write(f"{named} has ended.")
+
+    def _grant(self, options: dict[str, Any]) -> None:
+        for flag in ("client", "connection"):
+            if not options[flag]:
+                raise CommandError(f"--{flag} is needed, or --list, or --revoke ID.")
+        try:
+            issued = self._issued(options)
+        except Refusal as refusal:
+            about = FLAGS.get(refusal.param or "")
+            told = refusal.message if about is None else f"{about}: {refusal.message}"
+            raise CommandError(told) from refusal
+        written = grant_output.issued_as_json if options["json"] else grant_output.issued_as_text
+        self.stdout.write(written(issued))
+
+    @transaction.atomic
+    def _issued(self, options: dict[str, Any]) -> grant_output.Issued:
+        now = timezone.now()
+        owner_id = the_owner(now).owner_id
+        until = options["until"]
+        wish = Wish(
+            connection_ids=list(dict.fromkeys(options["connection"])),
+            streams=[Named.read(text) for text in options["stream"]],
+            records=[Named.read(text) for text in options["record"]],
+            since=options["since"],
+            until=None if until is None else through_day(until),
+            purpose=options["purpose"],
+            expires_at=now + timedelta(days=options["days"]),
+        )
+        wanted = requests(wish, owner_id=owner_id)
+        client = client_named(options["client"], owner_id=owner_id, now=now)
+        package, grants = issue(wanted, client=client, now=now)
+        resources = RESOURCES[options["resources"]]
+        return grant_output.Issued(
+            client=client,
+            package_id=package.package_id,
+            grants=grants,
+            expires_at=wish.expires_at,
+            labels=connection_labels(owner_id),
+            tokens={each: mint_token(package, resource=each, now=now) for each in resources},
+        )

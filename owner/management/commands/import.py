@@ -1,0 +1,206 @@
+"""``manage.py import PATH…``: an export as it was downloaded, into the store."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import DatabaseError
+from django.utils import timezone
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from typing_extensions import override
+
+from evidence.errors import Refusal
+from evidence.models.accounts import the_owner
+from evidence.models.imports import ImportRun
+from importers.core.importer import DATE_ORDERS, ChoiceNeeded, Wish, wish_of
+from importers.core.results import MEANINGS, UnreadableError
+from importers.registry import KINDS
+from importers.runs import preview
+from importers.runs.background import Imports
+from importers.runs.preview import Part, Survey, survey, try_part
+from importers.runs.runner import OnProgress, import_part
+from importers.runs.store import receipts_of
+
+WATCH_SECONDS = 10
+GOES_ON = "What was stored stays; the same command goes on from here."
+KINDS_HELP = ", ".join(kind.name for kind in KINDS)
+DATE_ORDER_HELP = "How 03/04/2026 is read, where the export leaves it open; remembered."
+TEXTS = (
+    ("--connection", "NAME", "The name or id of the connection it belongs to."),
+    (
+        "--timezone",
+        "ZONE",
+        "Where times without a zone are meant, such as Europe/Berlin (default: UTC).",
+    ),
+)
+LISTS = (
+    ("--language", "CODE", "A language of its texts, for a new connection; may be repeated."),
+    (
+        "--column",
+        "OURS=THEIRS",
+        "Which column of a CSV file is the date, the amount, …; remembered. May be repeated.",
+    ),
+)
+PATHS = (
+    ("--watch", "DIR", "Go on importing whatever is put into this folder, until it is stopped."),
+    ("--report", "FILE", "Write every receipt to a text file."),
+)
+
+
+class Command(BaseCommand):
+    """Says what an export is before it writes anything. Exits with 1 when something needs the
+    owner: a choice, or files that cannot be opened. Items that were left out have receipts."""
+
+    help = "Import exports: mail, calendars, contacts, chats, bank statements, health, documents."
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("paths", nargs="*", type=Path, metavar="PATH")
+        parser.add_argument("--as", dest="kind", metavar="KIND", help=f"One of {KINDS_HELP}.")
+        parser.add_argument(
+            "--dry-run", action="store_true", help="Read everything, write nothing."
+        )
+        parser.add_argument("--date-order", choices=DATE_ORDERS, help=DATE_ORDER_HELP)
+        for flag, metavar, meaning in TEXTS:
+            parser.add_argument(flag, metavar=metavar, help=meaning)
+        for flag, metavar, meaning in LISTS:
+            parser.add_argument(flag, metavar=metavar, action="append", default=[], help=meaning)
+        for flag, metavar, meaning in PATHS:
+            parser.add_argument(flag, metavar=metavar, type=Path, help=meaning)
+
+    @override
+    def handle(self, *args: Any, paths: list[Path], **options: Any) -> None:
+        watch: Path | None = options["watch"]
+        if not paths and watch is None:
+            raise CommandError("Name what to import, or a folder to --watch.")
+        if watch is not None and not watch.is_dir():
+            raise CommandError(f"--watch: {watch} is no folder. Make it first, or name another.")
+        with _report(options["report"]) as report:
+            self._all(paths, options, report)
+
+    def _all(self, paths: list[Path], options: dict[str, Any], report: IO[str] | None) -> None:
+        now = timezone.now()
+        try:
+            wish = _wish(options)
+            surveys = [self._survey(path, wish, now) for path in paths]
+            runs = [run for each in surveys for run in self._import(each, options, now)]
+            if options["watch"] is not None:
+                self._watch(options["watch"])
+        except Refusal as refusal:
+            raise CommandError(f"{refusal.message} What was stored before stays.") from refusal
+        except DatabaseError as error:
+            raise CommandError(f"The database failed. {GOES_ON}") from error
+        except OSError as error:
+            raise CommandError(f"{error.strerror}. {GOES_ON}") from error
+        except KeyboardInterrupt:
+            raise CommandError(f"Stopped. {GOES_ON}") from None
+        if report is not None:
+            _write_report(report, runs)
+        open_questions = sum(part.needed is not None for each in surveys for part in each.parts)
+        if open_questions or not all(each.parts for each in surveys):
+            raise CommandError("Not everything could be imported; see above.")
+
+    def _survey(self, path: Path, wish: Wish, now: datetime) -> Survey:
+        try:
+            found = survey(path, wish=wish, owner_id=the_owner(now).owner_id, now=now)
+        except UnreadableError as error:
+            meaning = MEANINGS[error.remark.code]
+            raise CommandError(f"{path}: {meaning.sentence} {meaning.next_step}") from error
+        for line in preview.surveyed(found):
+            self.stdout.write(line)
+        for part in found.parts:
+            if part.needed is not None:
+                self._ask(part.needed)
+        return found
+
+    def _ask(self, needed: ChoiceNeeded) -> None:
+        self.stderr.write(f"  {needed.question}")
+        for line in needed.evidence:
+            self.stderr.write(f"    {line}")
+        self.stderr.write(f"  Say which with {needed.flag}")
+
+    def _import(self, found: Survey, options: dict[str, Any], now: datetime) -> Iterator[ImportRun]:
+        ready = [part for part in found.parts if part.needed is None]
+        for number, part in enumerate(ready):
+            if options["dry_run"]:
+                self._try(part)
+                continue
+            with _progress(part) as on_progress:
+                run = import_part(
+                    part,
+                    label=found.label,
+                    left=found.left if number == 0 else (),
+                    workspace=settings.PDPP_VAR / "imports",
+                    now=now,
+                    on_progress=on_progress,
+                )
+            self.stdout.write(f"{part.kind.name}:")
+            for line in preview.finished(run):
+                self.stdout.write(line)
+            yield run
+
+    def _watch(self, folder: Path) -> None:
+        self.stdout.write(f"Watching {folder}; Ctrl-C ends it.")
+        imports = Imports(settings.PDPP_VAR / "imports", watch=folder, seconds=0)
+        while True:
+            for _ in imports.job():
+                pass
+            time.sleep(WATCH_SECONDS)
+
+    def _try(self, part: Part) -> None:
+        tried = try_part(part)
+        self.stdout.write(f"{part.kind.name}: nothing was written")
+        for stream, count in sorted(tried.rows.items()):
+            self.stdout.write(f"  {count:,} {stream}")
+        for said in tried.said[: preview.RECEIPTS_SHOWN]:
+            meaning = MEANINGS[said.remark.code]
+            where = ", ".join(filter(None, (said.file, said.place)))
+            self.stdout.write(f"    {where}: {meaning.sentence}")
+
+
+def _wish(options: dict[str, Any]) -> Wish:
+    return wish_of(
+        {
+            "kind": options["kind"] or "",
+            "connection": options["connection"] or "",
+            "languages": ",".join(options["language"]),
+            "timezone": options["timezone"] or "",
+            "date_order": options["date_order"] or "",
+            "columns": "\n".join(options["column"]),
+        }
+    )
+
+
+@contextmanager
+def _progress(part: Part) -> Iterator[OnProgress]:
+    columns = (BarColumn(), TextColumn("{task.fields[items]:,} items"), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=part.size, items=0)
+        yield lambda run: progress.update(task, completed=run.bytes_done, items=run.items_done)
+
+
+@contextmanager
+def _report(path: Path | None) -> Iterator[IO[str] | None]:
+    """Opened before anything is imported: what came of it shall not be lost at the end."""
+    if path is None:
+        yield None
+        return
+    try:
+        report = path.open("w", encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"--report: {error.filename}: {error.strerror}.") from error
+    with report:
+        yield report
+
+
+def _write_report(report: IO[str], runs: list[ImportRun]) -> None:
+    for run in runs:
+        report.write(f"{run.kind} of {run.label}\n")
+        report.writelines(f"{line}\n" for line in preview.finished(run) if line[2] != " ")
+        report.writelines(f"- {preview.receipt_line(each)}\n" for each in receipts_of(run.run_id))

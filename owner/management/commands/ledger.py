@@ -1,0 +1,108 @@
+"""``manage.py ledger``: prove that the record of disclosures is whole, export it, look at it."""
+
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any
+
+import orjson
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.utils import timezone
+from typing_extensions import override
+
+from evidence.ledger.checkpoints import checkpoint, key_lines
+from evidence.ledger.disclosures import Disclosed, read, to_client, to_owner
+from evidence.ledger.verification import Fault, lines, verify
+from evidence.management.argument_types import count
+from evidence.models.accounts import the_owner
+from owner.management.grant_request import clients_of_name
+from owner.record_text import plain
+
+OWNER = "owner"
+SHOWN = 50
+
+
+class Command(BaseCommand):
+    """``verify`` ends with status 1 where anything is wrong, so that a schedule can mind it."""
+
+    help = "Prove that the record of disclosures is whole, export it, or show what a client saw."
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        actions.add_parser("verify", help="Check every row, chain end and checkpoint.")
+        actions.add_parser("checkpoint", help="Sign all chain ends together, now.")
+        actions.add_parser(
+            "key", help="Print the public keys that check the signatures, today's first."
+        )
+        actions.add_parser("export", help="Print everything as JSON lines.")
+        show = actions.add_parser("show", help="What a client was shown, latest first.")
+        show.add_argument("client", help=f"Its name or id, or {OWNER!r} for your own reads.")
+        show.add_argument("--limit", type=count, default=SHOWN, help="How many (%(default)s).")
+
+    @override
+    def handle(self, *args: Any, **options: Any) -> None:
+        owner_id = the_owner(timezone.now()).owner_id
+        actions: Mapping[str, Callable[[str, Mapping[str, Any]], None]] = {
+            "verify": self._verify,
+            "checkpoint": self._checkpoint,
+            "key": self._key,
+            "export": self._export,
+            "show": self._show,
+        }
+        actions[options["action"]](owner_id, options)
+
+    def _verify(self, owner_id: str, options: Mapping[str, Any]) -> None:
+        verdict = verify(owner_id)
+        for fault in verdict.faults:
+            self.stderr.write(_worded(fault))
+        counted = (
+            f"{verdict.rows} rows in {verdict.chains} chains, {verdict.checkpoints} checkpoints"
+        )
+        if verdict.faults:
+            raise CommandError(f"The ledger is not whole: {counted} read.")
+        self.stdout.write(f"The ledger is whole: {counted}.")
+
+    def _checkpoint(self, owner_id: str, options: Mapping[str, Any]) -> None:
+        made = checkpoint(owner_id, now=timezone.now())
+        self.stdout.write(made.note if made is not None else "Nothing new to sign.")
+
+    def _key(self, owner_id: str, options: Mapping[str, Any]) -> None:
+        for line in key_lines(owner_id):
+            self.stdout.write(line)
+
+    def _export(self, owner_id: str, options: Mapping[str, Any]) -> None:
+        for line in lines(owner_id):
+            self.stdout.write(orjson.dumps(line).decode())
+
+    def _show(self, owner_id: str, options: Mapping[str, Any]) -> None:
+        name = options["client"]
+        rows = to_owner(owner_id) if name == OWNER else to_client(*_client_ids(name, owner_id))
+        shown = list(islice(read(rows), options["limit"]))
+        for each in shown:
+            self.stdout.write(plain(_line(each)))
+        if not shown:
+            self.stdout.write("Nothing was shown.")
+
+
+def _client_ids(name: str, owner_id: str) -> list[str]:
+    client_ids = clients_of_name(name, owner_id=owner_id)
+    if not client_ids:
+        raise CommandError(f"No client is called {name!r}; manage.py grant --list names them.")
+    return client_ids
+
+
+def _worded(fault: Fault) -> str:
+    if fault.seq is None:
+        return fault.message
+    return f"{fault.chain} row {fault.seq}: {fault.message}"
+
+
+def _line(each: Disclosed) -> str:
+    what = "; ".join(
+        f"{covered.connection_id}/{covered.stream}: {', '.join(covered.fields) or 'no fields'}"
+        for covered in each.covered
+    )
+    return (
+        f"{each.at:%Y-%m-%d %H:%M:%S} UTC  {each.route}  {each.record_count} records,"
+        f" {each.size_bytes} bytes  {what or 'no records'}  [{each.request_id}]"
+    )

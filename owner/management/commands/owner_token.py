@@ -1,0 +1,38 @@
+"""``manage.py owner-token``: a bearer for the owner's own programs, over ``/v1``."""
+
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandParser
+from django.utils import timezone
+from typing_extensions import override
+
+from evidence.access.grant_text import day
+from evidence.access.grants import mint_owner_token
+from evidence.management.argument_types import days
+from evidence.models.accounts import the_owner
+
+DAYS = 90
+
+
+class Command(BaseCommand):
+    """The bearer alone goes to standard output, so that it can be put where it is needed."""
+
+    help = "Print a token that reads and writes everything at /v1. It is shown once."
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument(
+            "--days", type=days, default=DAYS, help="How long it works (default: %(default)s)."
+        )
+
+    @override
+    def handle(self, *args: Any, **options: Any) -> None:
+        now = timezone.now()
+        ends = now + timedelta(days=options["days"])
+        owner_id = the_owner(now).owner_id
+        self.stdout.write(mint_owner_token(owner_id=owner_id, now=now, expires_at=ends))
+        self.stderr.write(
+            f"It reads and writes everything at /v1 until {day(ends)}. Never give it to an agent:"
+            " make a grant for one, with  manage.py grant."
+        )

@@ -1,0 +1,152 @@
+"""What a connection holds, stream by stream."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib import messages
+from django.contrib.admin.utils import quote
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils import timezone
+
+from evidence.access.grant_text import humanised, stream_label
+from evidence.declarations.declaration import StreamDeclaration
+from evidence.models.connections import Connection, StreamState
+from evidence.models.sources import declared
+from evidence.storing.retention import LONGEST_DAYS, keep_for, kept_for
+from owner.formatting import counted, when
+from owner.site import owner, page
+
+
+@dataclass(frozen=True, slots=True)
+class StreamLine:
+    label: str
+    detail: str
+    holds: str
+    latest: str
+    url: str
+    erase_url: str
+
+
+def stream_lines(connection: Connection) -> list[StreamLine]:
+    """Every declared stream, and any that is stored though nothing declares it any more.
+
+    ``url`` is empty where there is nothing to look at, ``erase_url`` where nothing was ever stored.
+    """
+    states = {
+        state.stream: state
+        for state in StreamState.unscoped.filter(connection=connection).order_by("stream")
+    }
+    streams = _declared(connection)
+    shown = connection.status != Connection.Status.REVOKED
+    return [
+        _line(
+            name,
+            stream=streams.get(name),
+            state=states.get(name),
+            url=list_url(connection.pk, name) if shown and name in streams else "",
+            erase_url=erase_url(connection.pk, name) if name in states else "",
+        )
+        for name in [*streams, *(name for name in states if name not in streams)]
+    ]
+
+
+def list_url(connection_id: str, stream: str) -> str:
+    query = urlencode({"connection": connection_id, "stream": stream})
+    return f"{reverse('admin:evidence_record_list')}?{query}"
+
+
+def erase_url(connection_id: str, stream: str) -> str:
+    query = urlencode({"of": "stream", "connection": connection_id, "stream": stream})
+    return f"{reverse('admin:evidence_erase')}?{query}"
+
+
+def _declared(connection: Connection) -> dict[str, StreamDeclaration]:
+    current = connection.source.current_declaration_id
+    return {} if current is None else dict(declared([current])[current].declaration.streams)
+
+
+def _line(
+    name: str,
+    *,
+    stream: StreamDeclaration | None,
+    state: StreamState | None,
+    url: str,
+    erase_url: str,
+) -> StreamLine:
+    return StreamLine(
+        label=humanised(name) if stream is None else stream_label(stream),
+        detail="no longer declared"
+        if stream is None
+        else stream.detail or stream.description or "",
+        holds=counted(0 if state is None else state.record_count, "record"),
+        latest=when(None if state is None else state.latest_emitted_at, never=""),
+        url=url,
+        erase_url=erase_url,
+    )
+
+
+ALL = ""
+
+
+class KeepForm(forms.Form):
+    """A field for each stream, and a first one for those that have no number of their own."""
+
+    def __init__(
+        self, data: Mapping[str, Any] | None, *, streams: Mapping[str, str], kept: Mapping[str, int]
+    ) -> None:
+        super().__init__(data)
+        self.streams = [ALL, *streams]
+        for number, name in enumerate(self.streams):
+            self.fields[f"days_{number}"] = forms.IntegerField(
+                label=streams.get(name, "Every stream without a number of its own"),
+                required=False,
+                min_value=1,
+                max_value=LONGEST_DAYS,
+                initial=kept.get(name),
+                help_text="days; empty: for good" if name == ALL else "",
+            )
+
+    @property
+    def days(self) -> dict[str, int | None]:
+        """stream -> days, once the form holds."""
+        said = self.cleaned_data
+        return {name: said[f"days_{number}"] for number, name in enumerate(self.streams)}
+
+
+def url(connection_id: str) -> str:
+    return f"{reverse('admin:evidence_keep')}?connection={connection_id}"
+
+
+def keep(request: HttpRequest) -> HttpResponse:
+    """Shows the periods, and sets them."""
+    connection = Connection.unscoped.filter(
+        owner=owner(), pk=request.GET.get("connection", "").replace("\0", "")
+    ).first()
+    if connection is None:
+        raise Http404
+    data = request.POST if request.method == "POST" else None
+    form = KeepForm(data, streams=_streams(connection), kept=kept_for(connection.pk))
+    back = reverse("admin:evidence_connection_change", args=[quote(connection.pk)])
+    if data is not None and form.is_valid():
+        for stream, days in form.days.items():
+            keep_for(connection.pk, stream=stream, days=days, now=timezone.now())
+        messages.success(request, "What is older is erased within the hour, and every hour after.")
+        return redirect(back)
+    context = {"form": form, "connection": connection, "back": back}
+    return page(
+        request, "keep", title=f"How long {connection.display_name} is kept", context=context
+    )
+
+
+def _streams(connection: Connection) -> dict[str, str]:
+    """Declared streams by name, and what they are called."""
+    current = connection.source.current_declaration_id
+    streams = {} if current is None else declared([current])[current].declaration.streams
+    stored = kept_for(connection.pk)
+    named = {name: stream_label(stream) for name, stream in streams.items()}
+    return {name: humanised(name) for name in stored if name and name not in named} | named

@@ -1,0 +1,201 @@
+"""Erasing for good: what would go is counted and what stays is said before anything is done."""
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.contrib.admin.utils import quote
+from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.utils import timezone
+
+from evidence.access.grant_text import humanised
+from evidence.erasure import erase_record
+from evidence.models.connections import Connection
+from evidence.models.erasures import Erasure
+from evidence.storing.erasure_orders import Of, order, receipt, receipts
+from operations.erasure_text import before_erasing, counts, what, what_stays
+from owner.formatting import when
+from owner.record_text import plain
+from owner.site import owner, page
+
+BY = "the owner, on these pages"
+LATEST = 50
+REFRESH_SECONDS = 3
+WORD = "erase everything"
+BUTTONS = {
+    Of.RECORD: "Erase this record",
+    Of.STREAM: "Erase this stream",
+    Of.CONNECTION: "Erase this connection",
+    Of.OWNER: "Erase everything",
+}
+
+
+class EraseForm(forms.Form):
+    """A word where everything goes; a choice where somebody may have to be told."""
+
+    untold = forms.BooleanField(
+        label="Tell nobody, and keep not even the key",
+        required=False,
+        help_text="Clients that were shown it then go on believing that it is there.",
+    )
+    word = forms.CharField(label=f"Type “{WORD}”", required=False)
+
+    def __init__(self, data: Mapping[str, Any] | None, *, of: Of) -> None:
+        super().__init__(data)
+        self.of = of
+        if of not in {Of.RECORD, Of.STREAM}:
+            del self.fields["untold"]
+        if of != Of.OWNER:
+            del self.fields["word"]
+
+    def clean_word(self) -> str:
+        word: str = self.cleaned_data["word"]
+        if word.strip().lower() != WORD:
+            raise forms.ValidationError(f"Type “{WORD}” to go on.")
+        return word
+
+
+def url(of: Of, *, connection_id: str = "", stream: str = "", key: str = "") -> str:
+    """Where the owner is asked."""
+    said = {"of": of.value, "connection": connection_id, "stream": stream, "key": key}
+    query = urlencode({name: value for name, value in said.items() if value})
+    return f"{reverse('admin:evidence_erase')}?{query}"
+
+
+def ask(request: HttpRequest) -> HttpResponse:
+    """Asks, and once confirmed begins: a record is gone at once, anything larger is watched."""
+    of, where = _wanted(request)
+    form = EraseForm(request.POST if request.method == "POST" else None, of=of)
+    found = before_erasing(of, owner_id=owner().pk, **where)
+    if request.method == "POST" and form.is_valid():
+        tombstones = not form.cleaned_data.get("untold", False)
+        made = _begun(of, where, tombstones=tombstones)
+        watched = reverse("admin:evidence_erasure", args=[made.erasure_id])
+        return redirect(f"{watched}?{urlencode({'rows': sum(found.values())})}")
+    context = {
+        "form": form,
+        "name": _name(of, where),
+        "counts": counts(found),
+        "stays": what_stays(of),
+        "button": BUTTONS[of],
+        "back": _back(of, where),
+    }
+    return page(request, "erase", title=BUTTONS[of], context=context)
+
+
+def receipts_page(request: HttpRequest) -> HttpResponse:
+    """What was erased, latest first."""
+    lines = [_lines(each) for each in receipts(owner().pk, most=LATEST)]
+    context = {"receipts": lines, "everything_url": url(Of.OWNER)}
+    return page(request, "erasures", title="What was erased", context=context)
+
+
+def watch(request: HttpRequest, object_id: str) -> HttpResponse:
+    """How far an erasure is, and then its receipt."""
+    erasure = _known(object_id)
+    progress = reverse("admin:evidence_erasure_progress", args=[object_id])
+    context = {
+        "erasure": _lines(erasure),
+        "percent": _percent(request, erasure),
+        "progress_url": f"{progress}?{request.GET.urlencode()}",
+        "seconds": REFRESH_SECONDS,
+    }
+    title = "Erasing" if erasure.finished_at is None else "Erased"
+    return page(request, "erasure", title=title, context=context)
+
+
+def progress(request: HttpRequest, object_id: str) -> HttpResponse:
+    """The same for scripts."""
+    erasure = _known(object_id)
+    run = {"text": _lines(erasure)["removed"], "percent": _percent(request, erasure)}
+    return JsonResponse({"is_going_on": erasure.finished_at is None, "runs": [run]})
+
+
+def _begun(of: Of, where: Mapping[str, str], *, tombstones: bool) -> Erasure:
+    now = timezone.now()
+    if of == Of.RECORD:
+        return erase_record(
+            where["connection_id"], stream=where["stream"], record_key=where["record_key"],
+            owner_id=owner().pk, by=BY, now=now, tombstones=tombstones,
+        )  # fmt: skip
+    return order(
+        of, owner_id=owner().pk, by=BY, now=now, tombstones=tombstones,
+        connection_id=where.get("connection_id", ""), stream=where.get("stream", ""),
+    )  # fmt: skip
+
+
+def _wanted(request: HttpRequest) -> tuple[Of, dict[str, str]]:
+    """What the address names; anything else is no page."""
+    said = {
+        "connection_id": request.GET.get("connection", ""),
+        "stream": request.GET.get("stream", ""),
+        "record_key": request.GET.get("key", ""),
+    }
+    needed = {
+        Of.OWNER: (),
+        Of.CONNECTION: ("connection_id",),
+        Of.STREAM: ("connection_id", "stream"),
+        Of.RECORD: ("connection_id", "stream", "record_key"),
+    }
+    if (named := request.GET.get("of", "")) not in Of.values:
+        raise Http404
+    where = {name: said[name] for name in needed[Of(named)]}
+    if not all(where.values()) or any("\0" in each for each in where.values()):
+        raise Http404
+    if where and not _mine().filter(pk=where["connection_id"]).exists():
+        raise Http404
+    return Of(named), where
+
+
+def _mine() -> Any:
+    return Connection.unscoped.filter(owner=owner())
+
+
+def _name(of: Of, where: Mapping[str, str]) -> str:
+    if of == Of.OWNER:
+        return "Everything that is stored here"
+    label = str(_mine().values_list("display_name", flat=True).get(pk=where["connection_id"]))
+    parts = [label]
+    if "stream" in where:
+        parts.append(humanised(where["stream"]))
+    if "record_key" in where:
+        parts.append(plain(where["record_key"]))
+    return ": ".join(parts)
+
+
+def _back(of: Of, where: Mapping[str, str]) -> str:
+    if of == Of.OWNER:
+        return reverse("admin:evidence_erasures")
+    return reverse("admin:evidence_connection_change", args=[quote(where["connection_id"])])
+
+
+def _known(erasure_id: str) -> Erasure:
+    found = receipt(erasure_id, owner_id=owner().pk)
+    if found is None:
+        raise Http404
+    return found
+
+
+def _lines(erasure: Erasure) -> dict[str, str]:
+    return {
+        "id": erasure.erasure_id,
+        "what": what(erasure),
+        "by": erasure.by,
+        "wanted": when(erasure.wanted_at),
+        "finished": when(erasure.finished_at, never=""),
+        "removed": ", ".join(counts(erasure.removed)) or "nothing yet",
+        "kept": ", ".join(counts(erasure.kept)),
+    }
+
+
+def _percent(request: HttpRequest, erasure: Erasure) -> int:
+    """Of the rows that there were when it began, which the address says."""
+    said = request.GET.get("rows", "")
+    total = int(said) if said.isascii() and said.isdigit() and len(said) < 16 else 0
+    if erasure.finished_at is not None or total == 0:
+        return 100 if erasure.finished_at is not None else 0
+    removed: int = sum(erasure.removed.values())
+    return min(99, removed * 100 // total)

@@ -1,0 +1,121 @@
+"""Who can see a record now, and why; who cannot, and which clause keeps it from them.
+
+The gate itself is asked, with the scope of each grant that stands; the words come from the grant's
+own terms. Nothing is disclosed by it: the only reader is the owner.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from django.http import Http404, HttpRequest, HttpResponse
+from django.utils import timezone
+
+from evidence.access.gate import Gate
+from evidence.access.grant_states import (
+    State,
+    connection_labels,
+    grants_with_state,
+    in_state,
+    state_of,
+    terms_of,
+)
+from evidence.access.grant_text import field_label, joined
+from evidence.access.owner_scope import held_scope, owner_scope
+from evidence.access.records import VisibleRecord
+from evidence.access.scope import Only, StreamTerms
+from evidence.errors import Refusal
+from evidence.models.grants import Grant
+from owner.formatting import mark, worded
+from owner.grants.grant_pages import grant_url
+from owner.record_text import plain
+from owner.site import owner, page
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    connection_id: str
+    stream: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One grant: whether it shows the record, and why."""
+
+    client: str
+    url: str
+    state: str
+    why: str
+
+
+def who_can_see(request: HttpRequest) -> HttpResponse:
+    """Of one record that is there."""
+    place = Place(*(request.GET.get(name, "") for name in ("connection", "stream", "key")))
+    gate = Gate(owner_scope(owner().pk))
+    connection = gate.scope.connections.get(place.connection_id)
+    if connection is None or not _named(gate, place):
+        raise Http404
+    rows = grants_with_state(timezone.now()).filter(package__owner=owner())
+    rows = rows.order_by("package__client__display_name", "grant_id")
+    standing = [*in_state(rows, State.ACTIVE), *in_state(rows, State.PAUSED)]
+    found = [(grant, seen_through(grant, place)) for grant in standing]
+    labels = connection_labels(owner().pk)
+    context = {
+        "key": plain(place.key),
+        "connection": connection.display_name,
+        "stream": place.stream,
+        "can": [_line(each, _why(each, place, seen, labels)) for each, seen in found if seen],
+        "cannot": [
+            _line(each, why_not(each, place, source_pk=connection.source_pk))
+            for each, seen in found
+            if not seen
+        ],
+    }
+    return page(request, "record_who", title="Who can see it", context=context)
+
+
+def seen_through(grant: Grant, place: Place) -> VisibleRecord | None:
+    """The record as a token of the grant is shown it, or would be if it were not paused."""
+    found = _named(Gate(held_scope(grant, owner_id=owner().pk)), place)
+    return found[0] if found else None
+
+
+def why_not(grant: Grant, place: Place, *, source_pk: int) -> str:
+    """The clause that keeps a record which is there from a grant: the first that does."""
+    terms = _terms(grant, place)
+    if grant.source_id != source_pk:
+        return f"It reads {grant.source.display_name} only."
+    if terms is None:
+        return "It does not read this stream."
+    if place.connection_id not in terms.connection_ids:
+        return "It reads this stream through other connections only."
+    if isinstance(terms.records, Only) and place.key not in terms.records.names:
+        return f"It reads {len(terms.records.names)} single records only, and this is none of them."
+    return "It reads records of a certain time only, and this one is of another, or of none."
+
+
+def _named(gate: Gate, place: Place) -> list[VisibleRecord]:
+    try:
+        return gate.stream(place.stream, connection_id=place.connection_id).named(place.key)
+    except Refusal:
+        return []
+
+
+def _terms(grant: Grant, place: Place) -> StreamTerms | None:
+    return next((terms for terms, _ in terms_of(grant) if terms.name == place.stream), None)
+
+
+def _why(grant: Grant, place: Place, seen: VisibleRecord, labels: Mapping[str, str]) -> str:
+    said = ((terms, stream) for terms, stream in terms_of(grant) if terms.name == place.stream)
+    for terms, stream in said:
+        fields = {} if stream is None else stream.fields
+        shown = [field_label(fields[name]) if name in fields else name for name in seen.data]
+        sentence = worded(terms, stream=stream, labels=labels).sentence
+        return f"It is shown {joined(shown)}. The grant says: {sentence}"
+    return ""
+
+
+def _line(grant: Grant, why: str) -> Line:
+    return Line(
+        grant.package.client.display_name, grant_url("change", grant.pk), mark(state_of(grant)), why
+    )

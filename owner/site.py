@@ -1,0 +1,157 @@
+"""The site that holds the owner's administration."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from django.contrib.admin import AdminSite, ModelAdmin, ShowFacets
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.models import LogEntry
+from django.contrib.auth import REDIRECT_FIELD_NAME
+from django.contrib.auth.views import redirect_to_login
+from django.db.models import Model, QuerySet
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.cache import add_never_cache_headers
+from typing_extensions import override
+
+from evidence.models.accounts import Owner, the_owner
+from owner.home import SECTIONS
+from owner.permissions import View, fenced, is_owner
+
+
+class OwnerSite(AdminSite):
+    site_header = "PDPP"
+    site_title = "PDPP"
+    index_title = "Your records, and who may read them"
+    index_template = "admin/evidence/index.html"
+    site_url = None
+    enable_nav_sidebar = False
+
+    @override
+    def has_permission(self, request: HttpRequest) -> bool:
+        return is_owner(request.user)
+
+    @override
+    def admin_view(self, view: View, cacheable: bool = False) -> View:
+        # Nothing here may be kept by a browser, not even what Django deems cacheable.
+        return fenced(super().admin_view(view, cacheable=False))
+
+    @override
+    def login(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """There is one page to sign in on, and one place that counts who fails there."""
+        return fenced(_to_sign_in)(request)
+
+    @override
+    def index(
+        self, request: HttpRequest, extra_context: Mapping[str, Any] | None = None
+    ) -> TemplateResponse:
+        return super().index(request, {"sections": SECTIONS, **(extra_context or {})})
+
+    @override
+    def app_index(  # type: ignore[override] # a redirect says better that there is only one app
+        self, request: HttpRequest, app_label: str, extra_context: Any = None
+    ) -> HttpResponse:
+        return redirect(reverse("admin:index"))
+
+    @override
+    def get_log_entries(self, request: HttpRequest) -> QuerySet[LogEntry]:
+        return LogEntry.objects.none()
+
+
+def _to_sign_in(request: HttpRequest) -> HttpResponse:
+    response = redirect_to_login(request.GET.get(REDIRECT_FIELD_NAME) or reverse("admin:index"))
+    add_never_cache_headers(response)
+    return response
+
+
+owner_site = OwnerSite(name="admin")
+
+
+Row = TypeVar("Row", bound=Model)
+
+
+class OwnerAdmin(ModelAdmin[Row]):
+    """Only the owner sees anything; nobody adds, changes or deletes unless a subclass says so."""
+
+    show_facets = ShowFacets.NEVER
+    list_per_page = 50
+
+    @override
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return is_owner(request.user)
+
+    @override
+    def has_view_permission(self, request: HttpRequest, obj: Row | None = None) -> bool:
+        return is_owner(request.user)
+
+    @override
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    @override
+    def has_change_permission(self, request: HttpRequest, obj: Row | None = None) -> bool:
+        return False
+
+    @override
+    def has_delete_permission(self, request: HttpRequest, obj: Row | None = None) -> bool:
+        return False
+
+
+def page(
+    request: HttpRequest, name: str, *, title: str, context: Mapping[str, Any], status: int = 200
+) -> TemplateResponse:
+    """A page of our own inside the site."""
+    everywhere = owner_site.each_context(request)
+    return TemplateResponse(
+        request,
+        f"admin/evidence/{name}.html",
+        {**everywhere, "title": title, **context},
+        status=status,
+    )
+
+
+def named(row: Model | None) -> dict[str, Any]:
+    """What the page to change a row needs: its name on top, and one button to save it."""
+    one_button = {"show_save_and_add_another": False, "show_save_and_continue": False}
+    return one_button if row is None else {**one_button, "title": getattr(row, "display_name", "")}
+
+
+def owner() -> Owner:
+    """Whose records these pages are about."""
+    return the_owner(timezone.now())
+
+
+CONFIRMED = "confirmed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """``items`` are what will end, by id; ``explanation`` says what that means."""
+
+    title: str
+    explanation: str
+    items: Mapping[str, str]
+    button: str
+    back: str
+
+
+def is_confirmed(request: HttpRequest) -> bool:
+    return request.method == "POST" and CONFIRMED in request.POST
+
+
+def confirmation(
+    request: HttpRequest, question: Question, *, action: str | None = None
+) -> TemplateResponse:
+    """Asks. ``action`` is set where the question comes from a list of which some were selected."""
+    repeated: Iterable[tuple[str, str]] = ()
+    if action is not None:
+        selected = [(ACTION_CHECKBOX_NAME, each) for each in question.items]
+        repeated = [("action", action), *selected]
+    context = {"question": question, "repeated": repeated, "confirmed": CONFIRMED}
+    return page(request, "confirm", title=question.title, context=context)

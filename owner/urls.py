@@ -1,0 +1,42 @@
+"""URLs of the owner's pages and of the authorization server."""
+
+from django.urls import path
+
+from owner import admin as admin  # registers the admin pages
+from owner.accounts.second_factor_views import second
+from owner.accounts.sign_in import sign_in
+from owner.connect_page import connect, connect_status, doctor
+from owner.connected_apps import DEEDS, connected_apps, deed, seen
+from owner.grants.narrow_page import narrow_page
+from owner.oauth.agent_connect import agent_connect, attempt_token
+from owner.oauth.authorization_endpoint import authorize
+from owner.oauth.device_flow import device, device_authorization
+from owner.oauth.endpoints import authorization_server, introspect, register, revoke, token
+from owner.oauth.pushed_requests import push
+
+urlpatterns = [
+    path(".well-known/oauth-authorization-server", authorization_server),
+    path("login", sign_in, name="login"),
+    path("login/second", second, name="login-second"),
+    path("oauth/authorize", authorize, name="authorize"),
+    path("oauth/token", token),
+    path("oauth/revoke", revoke),
+    path("oauth/register", register),
+    path("oauth/par", push),
+    path("oauth/device_authorization", device_authorization),
+    path("device", device, name="device"),
+    path("introspect", introspect),
+    path("agent-connect", agent_connect),
+    path("agent-connect/<str:attempt_id>/token", attempt_token),
+    # Where clients of the revision 2025-03-26 look when they have read no metadata.
+    path("authorize", authorize),
+    path("token", token),
+    path("register", register),
+    path("connect", connect, name="connect"),
+    path("connect/doctor", doctor, name="connect-doctor"),
+    path("connect/status", connect_status, name="connect-status"),
+    path("connected", connected_apps, name="connected"),
+    path("connected/seen", seen, name="alert-seen"),
+    path("connected/narrow", narrow_page, name="connected-narrow"),
+    *(path(f"connected/{name}", deed, {"name": name}, name=f"connected-{name}") for name in DEEDS),
+]

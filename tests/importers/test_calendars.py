@@ -1,0 +1,137 @@
+"""Calendars and address books: repeating events, zones, and entries that are not as they should be."""
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from icalendar import Calendar, Event
+
+from importers.calendar.icalendar import ICALENDAR
+from importers.core.export_files import open_export
+from importers.core.importer import Options
+from tests.importers.imports import TORTURE, latest, one, receipts, records, run
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_repeating_event_is_there_each_time_it_takes_place() -> None:
+    run(TORTURE / "calendar.ics")
+
+    first = one("events", starts_at="2026-03-18T19:00:00+01:00")
+    choir = [each for each in records("events") if each["series_id"] == first["series_id"]]
+    # The clocks change on 29 March; 25 March is left out, and 1 April is moved to the day after.
+    assert [(each["starts_at"], each["title"]) for each in choir] == [
+        ("2026-03-18T19:00:00+01:00", "Choir, second voice"),
+        ("2026-04-02T18:30:00+02:00", "Choir in the church"),
+        ("2026-04-08T19:00:00+02:00", "Choir, second voice"),
+    ]
+    assert first["organizer"] == "Eva Lang"
+    assert first["attendees"] == ["Ida", "jonas@example.org"]
+    assert first["calendar"] == "Ida's calendar"
+
+
+@pytest.mark.parametrize(
+    ("title", "starts_at"),
+    [
+        ("In a zone of its own", "2026-06-01T12:00:00+03:00"),
+        ("In a zone of Outlook's", "2026-06-01T12:00:00+02:00"),
+        ("In a zone of nobody's", "2026-06-01T12:00:00+02:00"),
+        ("Wherever one is", "2026-06-01T12:00:00+02:00"),
+        ("Never ends", "2026-06-03T12:00:00+00:00"),
+        ("After one that never ends", "2026-06-04T12:00:00+00:00"),
+    ],
+)
+def test_times_are_those_of_their_zone(title: str, starts_at: str) -> None:
+    run(TORTURE / "calendar.ics")
+
+    assert one("events", title=title)["starts_at"] == starts_at
+
+
+def test_what_cannot_take_place_leaves_a_receipt_and_no_occurrences() -> None:
+    run(TORTURE / "calendar.ics")
+
+    assert one("events", title="Day that does not exist")["starts_at"] is None
+    assert one("events", title="Each thirtieth of February")["start_day"] == "2026-01-01"
+    assert one("events", title="Every second for ever")["recurrence"] == "FREQ=SECONDLY"
+    assert {code for code, _ in receipts()} == {
+        "bad_date",
+        "bad_recurrence",
+        "unknown_time_zone",
+    }
+
+
+def test_a_whole_day_ends_on_its_last_day() -> None:
+    run(TORTURE / "calendar.ics")
+
+    holidays = one("events", title="Holidays")
+    assert (holidays["start_day"], holidays["end_day"]) == ("2026-07-13", "2026-07-24")
+    assert holidays["is_all_day"] is True
+
+
+def test_what_cannot_be_read_is_not_quoted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    run(TORTURE / "contacts.vcf")
+    run(TORTURE / "mail.mbox")
+
+    assert "no property" not in caplog.text
+    assert "tnef" not in caplog.text
+
+
+def test_contacts_of_every_version_are_read() -> None:
+    run(TORTURE / "contacts.vcf")
+
+    eva = one("contacts", name="Eva Lang")
+    assert eva["emails"] == ["eva@example.org", "eva@lang.example"]
+    assert eva["addresses"] == ["Lindenstraße 12, 10115, Berlin, Germany"]
+    assert eva["note"] == "Landlady, prefers letters\nand tea"
+    assert eva["categories"] == ["Friends", "Home"]
+    assert one("contacts", name="Jürgen Müller")["phones"] == ["0171 7654321"]
+    assert one("contacts", name="Acme GmbH, Sales")["emails"] == ["sales@acme.example"]
+    assert {each["name"] for each in records("contacts")} > {"Broken", "Never ended", "Last of all"}
+    assert receipts() == {("no_identity", "line 26")}
+    run(TORTURE / "contacts.vcf")
+    assert latest().unchanged == 6
+
+
+ZONES = st.sampled_from(["Europe/Berlin", "America/New_York", "Asia/Tokyo", "UTC"])
+TITLES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=30)
+
+
+@st.composite
+def events(draw: st.DrawFn) -> tuple[Event, list[str]]:
+    """An event, and the starts of its occurrences by another reckoning than ours."""
+    zone = ZoneInfo(draw(ZONES))
+    start = datetime.combine(
+        draw(st.dates(date(2020, 1, 1), date(2027, 12, 31))),
+        draw(st.times()).replace(second=0, microsecond=0),
+    )
+    days, count = draw(st.sampled_from([1, 7])), draw(st.integers(1, 40))
+    event = Event()
+    event.add("UID", draw(st.uuids()).hex)
+    event.add("SUMMARY", draw(TITLES))
+    event.add("DTSTART", start.replace(tzinfo=zone))
+    event.add("RRULE", {"FREQ": "DAILY" if days == 1 else "WEEKLY", "COUNT": count})
+    horizon = datetime(2030, 12, 31, 23, 59, 59, tzinfo=UTC)
+    starts = [(start + timedelta(days=days * n)).replace(tzinfo=zone) for n in range(count)]
+    return event, [each.isoformat() for each in starts if each <= horizon]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
+@given(made=st.lists(events(), min_size=1, max_size=5))
+def test_whatever_calendar_is_written_is_what_is_read(
+    tmp_path: Path, made: list[tuple[Event, list[str]]]
+) -> None:
+    calendar = Calendar()
+    for event, _ in made:
+        calendar.add_component(event)
+    (tmp_path / "made.ics").write_bytes(calendar.to_ical())
+    entries = open_export(tmp_path / "made.ics").entries
+
+    read = [piece.make() for piece in ICALENDAR.read(entries, Options())]
+
+    assert [sorted(row.data["starts_at"] for row in item.rows) for item in read] == [
+        sorted(starts) for _, starts in made
+    ]
+    assert [item.rows[0].data["title"] for item in read] == [str(e["SUMMARY"]) for e, _ in made]

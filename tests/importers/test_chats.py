@@ -1,0 +1,131 @@
+"""Chats of three services, and the dates of one of them."""
+
+from pathlib import Path
+
+import pytest
+from django.core.management.base import CommandError
+
+from tests.importers.imports import TORTURE, content, latest, one, receipts, records, run
+
+pytestmark = pytest.mark.django_db
+
+
+def whatsapp(path: Path, *lines: str) -> Path:
+    path = path / "WhatsApp Chat with Jonas.txt"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def test_whatsapp_keeps_every_message_as_it_was_said() -> None:
+    said = run(TORTURE / "whatsapp", timezone="Europe/Berlin")
+
+    assert "times without a zone in Europe/Berlin" in said
+    assert len(records("messages")) == 9
+    many = one("messages", sent_at="2026-01-13T12:05:00+01:00")
+    assert many["author"] == "Ida"
+    assert many["text"].startswith("Yes: he did.\nHe says:\n1. the pipe is old")
+    assert one("conversations", name="Eva Lang")["service"] == "whatsapp"
+    assert [each["text"] for each in records("messages")].count("ok") == 2
+    invoice = one("attachments", filename="DOC-20260114-WA0001.txt")
+    assert content(invoice["blob_ref"]) == b"The invoice of the plumber: 90 euros.\n"
+    assert receipts() == {("bad_date", "line 10"), ("file_missing", "line 11")}
+    run(TORTURE / "whatsapp", timezone="Europe/Berlin")
+    assert (latest().created, latest().updated) == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("lines", "day"),
+    [
+        (["[05.01.26, 08:30:12] Jonas: hi", "[06.01.26, 08:30:12] Jonas: ho"], "2026-01-05"),
+        (["13/01/2026, 08:30 - Jonas: hi", "05/02/2026, 08:30 - Jonas: ho"], "2026-01-13"),
+        (["1/13/26, 8:30 PM - Jonas: hi", "2/5/26, 8:30 AM - Jonas: ho"], "2026-01-13"),
+        (["2026/01/05, 8:30 - Jonas: hi", "2026/01/06, 8:30 - Jonas: ho"], "2026-01-05"),
+        (["2026-01-05 08:30 - Jonas: hi", "2026-01-06 08:30 - Jonas: ho"], "2026-01-05"),
+        (["2026. 1. 5. 오후 8:30 - Jonas: hi", "2026. 1. 6. 오전 8:30 - Jonas: ho"],
+         "2026-01-05"),
+        # Only in this order does time go on: 1 February, 1 March, 2 January of the year after.
+        (["01/02/26, 08:30 - Jonas: hi", "01/03/26, 08:30 - Jonas: ho",
+          "02/01/27, 08:30 - Jonas: ho"], None),
+    ],
+)  # fmt: skip
+def test_dates_of_every_language_are_read(
+    tmp_path: Path, lines: list[str], day: str | None
+) -> None:
+    path = whatsapp(tmp_path, *lines)
+    if day is None:
+        with pytest.raises(CommandError):
+            run(path)
+        return
+
+    run(path)
+
+    assert min(each["sent_at"] for each in records("messages"))[:10] == day
+
+
+def test_an_order_that_time_itself_gives_is_taken(tmp_path: Path) -> None:
+    lines = [f"{n:02}/02/26, 08:30 - Jonas: {n}" for n in range(1, 13)]
+
+    run(whatsapp(tmp_path, *lines, "01/03/26, 08:30 - Jonas: spring"))
+
+    assert one("messages", text="spring")["sent_at"].startswith("2026-03-01")
+
+
+def test_dates_that_leave_it_open_are_refused_until_the_owner_says(tmp_path: Path) -> None:
+    path = whatsapp(tmp_path, "03/04/26, 08:30 - Jonas: hi", "05/06/26, 08:30 - Jonas: ho")
+
+    with pytest.raises(CommandError, match="Not everything could be imported"):
+        run(path)
+    assert records("messages") == []
+    said = run(path, date_order="dmy")
+    assert one("messages", text="hi")["sent_at"] == "2026-04-03T08:30:00+00:00"
+    assert "2 new" not in said
+
+    # Remembered for the connection.
+    path.write_text(path.read_text() + "07/08/26, 08:30 - Jonas: hey\n")
+    run(path)
+    assert one("messages", text="hey")["sent_at"] == "2026-08-07T08:30:00+00:00"
+
+
+def test_slack_names_people_and_joins_threads() -> None:
+    run(TORTURE / "slack")
+
+    first = one("messages", author="Mara")
+    assert first["text"] == (
+        "The budget deck (https://x.example/deck) is ready, @Ida Falkner & @here, see #general"
+    )
+    assert first["reactions"] == ["tada 1"]
+    answer = one("messages", text="Thanks")
+    assert answer["thread_id"] == answer["reply_to"] == first["id"]
+    assert answer["edited_at"] == "2026-02-01T08:03:20Z"
+    assert one("attachments", filename="deck.pdf")["message_id"] == answer["id"]
+    assert one("messages", text="In private")["conversation"] == "D01"
+    assert one("conversations", name="general")["members"] == ["Ida Falkner", "Mara"]
+    assert receipts() == {
+        ("bad_date", "message 3"),
+        ("no_identity", "message 4"),
+        ("no_identity", "message 5"),
+        ("damaged", "general/2026-02-02.json"),
+    }
+
+
+def test_telegram_reads_every_chat_with_its_files() -> None:
+    run(TORTURE / "telegram")
+
+    link = one("messages", text="See https://x.example and the list")
+    assert link["author"] == "Jonas"
+    assert link["sent_at"] == "2026-01-05T09:01:00Z"
+    assert one("messages", id=link["reply_to"])["kind"] == "system"
+    shopping = one("attachments", filename="list.txt")
+    assert shopping["text"] == "Eggs, flour and saffron.\n"
+    assert one("messages", text="Note to self")["conversation_id"] == "t_1"
+    assert {code for code, _ in receipts()} == {"bad_date", "file_missing", "no_identity"}
+
+
+def test_what_is_cut_off_gives_what_it_has(tmp_path: Path) -> None:
+    whole = (TORTURE / "telegram/result.json").read_text()
+    (tmp_path / "result.json").write_text(whole[: whole.index('"no such day"')])
+
+    run(tmp_path)
+
+    assert {each["id"] for each in records("messages")} == {"t_4001.1", "t_4001.2"}
+    assert ("damaged", "result.json") in receipts()

@@ -1,0 +1,58 @@
+"""Apple Health: what was measured, and what was measured twice."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.importers.imports import TORTURE, latest, one, receipts, records, run
+
+pytestmark = pytest.mark.django_db
+EXPORT = TORTURE / "apple_health_export"
+
+
+def test_measurements_have_their_value_unit_and_time() -> None:
+    run(EXPORT)
+
+    pulse = one("measurements", kind="HeartRate")
+    assert (pulse["value"], pulse["unit"]) == (72.5, "count/min")
+    assert pulse["started_at"] == "2026-01-05T08:05:00+01:00"
+    assert one("measurements", kind="SleepAnalysis")["text_value"] == "SleepAnalysisInBed"
+    assert one("measurements", source="Ida’s Apple Watch")["device"] == "Apple Watch"  # noqa: RUF001
+
+
+def test_steps_that_the_watch_has_counted_too_are_marked() -> None:
+    run(EXPORT)
+
+    steps = {each["value"]: each["is_double"] for each in records("measurements")
+             if each["kind"] == "StepCount"}  # fmt: skip
+    assert steps == {900.0: True, 100.0: False, 950.0: False}
+    # The watch's own are listed twice in the export.
+    assert latest().doubles == 1
+
+
+def test_workouts_have_totals_of_the_old_and_the_new_kind() -> None:
+    run(EXPORT)
+
+    running, cycling = one("workouts", sport="Running"), one("workouts", sport="Cycling")
+    assert (running["distance"], running["energy"], running["duration_minutes"]) == (5.2, 340, 31.5)
+    assert (cycling["distance"], cycling["duration_minutes"]) == (20, 60)
+
+
+def test_what_is_wrong_leaves_a_receipt_with_its_line() -> None:
+    run(EXPORT)
+
+    assert one("measurements", kind="BodyMass")["started_at"] is None
+    assert receipts() == {("bad_date", "line 20"), ("no_identity", "line 21")}
+
+
+def test_entities_are_not_followed_and_what_came_before_is_there(tmp_path: Path) -> None:
+    record = '<Record type="HKQuantityTypeIdentifierHeight" value="1.7"/>'
+    (tmp_path / "export.xml").write_text(
+        '<!DOCTYPE HealthData [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]>\n'
+        f"<HealthData>\n{record}\n<Record type='&b;' value='2'/>\n</HealthData>"
+    )
+
+    run(tmp_path)
+
+    assert [each["value"] for each in records("measurements")] == [1.7]
+    assert ("damaged", "export.xml") in receipts()

@@ -1,0 +1,155 @@
+"""Uploads that several processes could import at the same moment."""
+
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import time_machine
+from django.db import connection
+from django.utils import timezone
+
+from evidence.errors import InvalidRequest
+from evidence.models.accounts import the_owner
+from evidence.models.imports import ImportRun
+from evidence.storing import uploads
+from evidence.storing.uploads import Upload
+from importers.runs import background, store
+from importers.runs.background import Imports
+from importers.runs.preview import Wish, survey
+from importers.runs.runner import import_part
+from tests.importers.imports import TORTURE
+
+MBOX = TORTURE / "mail.mbox"
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    return tmp_path / "imports"
+
+
+def wanted_upload(workspace: Path) -> Upload:
+    upload = uploads.begin(workspace / "uploads", name="mail.mbox", size=MBOX.stat().st_size)
+    shutil.copy(MBOX, upload.path)
+    upload.save(phase="wanted")
+    return upload
+
+
+def work(workspace: Path, *, stop_early: bool = False) -> list[object]:
+    imports = Imports(workspace, watch=None, seconds=0)
+    if stop_early:
+        imports.close()
+    return list(imports.job())
+
+
+def in_another_thread(call: Callable[[], object]) -> None:
+    def run() -> None:
+        try:
+            call()
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+
+
+def parts() -> Any:
+    now = timezone.now()
+    return survey(MBOX, wish=Wish(), owner_id=the_owner(now).owner_id, now=now).parts[0]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_slow_import_keeps_its_upload_from_another_process(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload, done = wanted_upload(workspace), list[object]()
+
+    def slow(*args: Any, **kwargs: Any) -> Any:
+        if not done:
+            done.append(None)
+            with time_machine.travel(timezone.now() + timedelta(hours=1)):
+                in_another_thread(lambda: done.extend(work(workspace)))
+        return survey(*args, **kwargs)
+
+    monkeypatch.setattr(background, "survey", slow)
+    work(workspace)
+
+    assert done == [None]
+    assert upload.state.phase == "done"
+    assert ImportRun.unscoped.count() == 1
+
+
+@pytest.mark.django_db
+def test_an_upload_that_another_process_has_finished_stays_done(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = wanted_upload(workspace)
+    listed = uploads.wanted(workspace / "uploads")
+    work(workspace)
+    monkeypatch.setattr(uploads, "wanted", lambda root: listed)
+
+    assert work(workspace) == []
+
+    assert upload.state.phase == "done"
+    assert not upload.state.message
+
+
+@pytest.mark.django_db
+def test_an_upload_waits_while_the_same_export_is_being_imported(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upload = wanted_upload(workspace)
+    monkeypatch.setattr(background, "BUSY_SECONDS", 0)
+    phases = []
+
+    def meanwhile(_: ImportRun) -> None:
+        work(workspace)
+        phases.append(upload.state.phase)
+
+    import_part(parts(), label="x", workspace=workspace, now=timezone.now(), on_progress=meanwhile)
+    work(workspace)
+
+    assert set(phases) == {"wanted"}
+    assert upload.state.phase == "done"
+
+
+@pytest.mark.django_db
+def test_two_that_begin_the_same_export_at_once_make_one_run(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = store.begin
+
+    def again() -> None:
+        import_part(parts(), label="x", workspace=workspace, now=timezone.now())
+
+    def overtaken(*args: Any, **kwargs: Any) -> ImportRun:
+        monkeypatch.setattr(store, "begin", begin)
+        with pytest.raises(InvalidRequest, match="being imported already"):
+            again()
+        return begin(*args, **kwargs)
+
+    monkeypatch.setattr(store, "begin", overtaken)
+    again()
+
+    assert ImportRun.unscoped.get().status == ImportRun.Status.FINISHED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_health_knows_when_an_import_last_made_progress(workspace: Path) -> None:
+    upload = wanted_upload(workspace)
+    root = workspace / "uploads"
+    os.utime(upload.folder / "state.json", (1_000, 1_000))
+    assert uploads.at_rest_since(root) == 1_000
+
+    work(workspace, stop_early=True)
+
+    since = uploads.at_rest_since(root)
+    assert since is not None
+    assert since > 1_000
+    upload.save(phase="done")
+    assert uploads.at_rest_since(root) is None

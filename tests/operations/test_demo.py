@@ -1,0 +1,137 @@
+"""The demo life comes on the first start, goes for good, and its tokens open nothing else."""
+
+import datetime as dt
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+
+from demo import life
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest, issue
+from evidence.models.accounts import Client as AgentClient
+from evidence.models.accounts import the_owner
+from evidence.models.connections import Connection
+from evidence.storing.connections import connect
+from operations import demo_data
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def _own_directory(settings: Any, tmp_path: Path) -> None:
+    settings.PDPP_VAR = tmp_path
+
+
+@pytest.fixture
+def short_life(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every source and connection, and few records of each."""
+    taken: dict[tuple[str, str], list[Any]] = {}
+    for record in life.records():
+        some = taken.setdefault((record["connection_id"], record["stream"]), [])
+        if len(some) < 5:
+            some.append(record)
+    chosen = [record for some in taken.values() for record in some]
+
+    def records() -> Iterator[Any]:
+        return iter(chosen)
+
+    monkeypatch.setattr(life, "records", records)
+    call_command("demo", "load", stdout=StringIO())
+
+
+def schema(bearer: str) -> Any:
+    return Client().get("/v1/schema?view=compact", headers={"Authorization": f"Bearer {bearer}"})
+
+
+def connection_ids(answer: Any) -> set[str]:
+    return {
+        each["connection_id"]
+        for connector in answer.json()["connectors"]
+        for each in connector["granted_connections"]
+    }
+
+
+@pytest.mark.usefixtures("short_life")
+def test_it_is_loaded_once_and_a_second_load_changes_nothing() -> None:
+    assert demo_data.was_loaded()
+    said = StringIO()
+    before = Connection.unscoped.filter(demo=True).count()
+
+    call_command("demo", "load", stdout=said)
+
+    assert before == Connection.unscoped.filter(demo=True).count() == len(life.connections())
+    assert "Loaded" in said.getvalue()
+
+
+@pytest.mark.usefixtures("short_life")
+def test_its_tokens_open_the_demo_connections_at_one_resource_each() -> None:
+    owner = the_owner(timezone.now())
+    connect("mailbox", display_name="Real mail", owner_id=owner.owner_id, now=timezone.now())
+
+    tokens = demo_data.tokens(timezone.now())
+
+    assert tokens is not None
+    answer = schema(tokens.rest)
+    assert answer.status_code == 200
+    assert connection_ids(answer) == {each["connection_id"] for each in life.connections()}
+    assert schema(tokens.mcp).status_code == 401
+
+
+@pytest.mark.usefixtures("short_life")
+def test_its_tokens_end_after_a_day() -> None:
+    yesterday = timezone.now() - dt.timedelta(hours=24, seconds=1)
+
+    tokens = demo_data.tokens(yesterday)
+
+    assert tokens is not None
+    assert schema(tokens.rest).status_code == 401
+
+
+@pytest.mark.usefixtures("short_life")
+def test_every_start_has_new_tokens_over_the_same_grants() -> None:
+    one, other = demo_data.tokens(timezone.now()), demo_data.tokens(timezone.now())
+
+    assert one is not None
+    assert other is not None
+    assert one != other
+    assert schema(one.rest).json() == schema(other.rest).json()
+    assert AgentClient.unscoped.count() == 1
+
+
+@pytest.mark.usefixtures("short_life")
+def test_what_the_owner_gave_the_demo_client_besides_is_not_in_its_tokens() -> None:
+    now = timezone.now()
+    demo_data.tokens(now)
+    client = AgentClient.unscoped.get()
+    real = connect("bank", display_name="Real bank", owner_id=client.owner_id, now=now)
+    streams = [StreamRequest(name="transactions")]
+    issue([GrantRequest(connection_ids=[real], streams=streams)], client=client, now=now)
+
+    tokens = demo_data.tokens(now)
+
+    assert tokens is not None
+    assert real not in connection_ids(schema(tokens.rest))
+
+
+@pytest.mark.usefixtures("short_life")
+def test_taking_it_away_takes_records_grants_and_tokens_and_keeps_it_away() -> None:
+    now = timezone.now()
+    tokens = demo_data.tokens(now)
+    owner_id = the_owner(now).owner_id
+    real = connect("bank", display_name="Real bank", owner_id=owner_id, now=now)
+    said = StringIO()
+
+    call_command("demo", "remove", stdout=said)
+
+    assert f"Removed {len(life.connections())} demo connections" in said.getvalue()
+    assert list(Connection.unscoped.values_list("connection_id", flat=True)) == [real]
+    assert tokens is not None
+    assert schema(tokens.rest).status_code == 403
+    assert demo_data.was_loaded()
+    assert demo_data.tokens(now) is None

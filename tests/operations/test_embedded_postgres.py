@@ -1,0 +1,273 @@
+"""The embedded PostgreSQL on real directories: shared, killed, moved and found again."""
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import psycopg
+import pytest
+
+from operations.postgres import server as embedded_postgres
+from operations.postgres import system_account
+from operations.postgres.server import EmbeddedPostgres
+from operations.postgres.system_account import EmbeddedPostgresError
+
+TMP = Path("/tmp")  # noqa: S108 - where a socket goes whose path would be too long
+
+
+@pytest.fixture(scope="module")
+def stopped() -> Iterator[Path]:
+    """A directory that was in use once; making one takes longer than all else here."""
+    with tempfile.TemporaryDirectory(prefix="pdpp-") as directory:
+        with embedded_postgres.running(Path(directory), scratch=True):
+            pass
+        yield Path(directory)
+
+
+@pytest.fixture
+def fresh() -> Iterator[Path]:
+    """A directory yet to be made, whose server is gone afterwards, however the test ended."""
+    # Shorter than tmp_path, whose socket would go to /tmp; that is a test of its own.
+    with tempfile.TemporaryDirectory(prefix="pdpp-") as directory:
+        home = Path(directory) / "postgres"
+        yield home
+        for process in postgres_processes(home):
+            process.kill()
+        none_is_left(home)
+
+
+@pytest.fixture
+def home(stopped: Path, fresh: Path) -> Path:
+    """A directory of its own that was in use before."""
+    return copied(stopped, fresh)
+
+
+def copied(stopped: Path, to: Path) -> Path:
+    to.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(["/bin/cp", "-a", stopped, to], check=True)
+    return to
+
+
+def postgres_processes(home: Path) -> list[psutil.Process]:
+    return list(EmbeddedPostgres(home)._server_processes())
+
+
+def none_is_left(home: Path) -> bool:
+    """The first process ends last, but a busy machine may take its time to clear away the others."""
+    deadline = time.monotonic() + 10
+    while postgres_processes(home) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not postgres_processes(home)
+
+
+def ask(home: Path, query: str) -> object:
+    with psycopg.connect(embedded_postgres.url(home)) as connection:
+        row = connection.execute(query).fetchone()
+    return row and row[0]
+
+
+def tell(home: Path, statement: str) -> None:
+    with psycopg.connect(embedded_postgres.url(home)) as connection:
+        connection.execute(statement)
+
+
+def postmaster(home: Path) -> psutil.Process:
+    return psutil.Process(int((home / "data/postmaster.pid").read_text().split()[0]))
+
+
+def test_it_keeps_its_data_from_one_start_to_the_next(home: Path) -> None:
+    with embedded_postgres.running(home, scratch=True):
+        tell(home, "CREATE TABLE kept AS SELECT 7 AS value")
+
+    assert none_is_left(home)
+    with embedded_postgres.running(home, scratch=True):
+        assert ask(home, "SELECT value FROM kept") == 7
+    assert none_is_left(home)
+
+
+def test_it_serves_one_private_socket_and_no_port_and_is_no_superuser(home: Path) -> None:
+    with embedded_postgres.running(home):
+        assert ask(home, "SHOW listen_addresses") == ""
+        assert ask(home, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") is False
+        assert ask(home, "SHOW fsync") == "on"
+        assert ask(home, "SHOW gin_pending_list_limit") == "64MB"
+        assert ask(home, "SHOW server_encoding") == "UTF8"
+        assert postmaster(home).net_connections("inet") == []
+        assert stat.S_IMODE((home / "socket").stat().st_mode) == 0o700
+        assert stat.S_IMODE((home / "data").stat().st_mode) == 0o700
+
+
+def test_neither_statements_nor_values_reach_its_log(home: Path) -> None:
+    with embedded_postgres.running(home, scratch=True):
+        tell(home, "CREATE TABLE t (value text PRIMARY KEY)")
+        tell(home, "INSERT INTO t VALUES ('a secret of hers')")
+        with pytest.raises(psycopg.errors.UniqueViolation):
+            tell(home, "INSERT INTO t VALUES ('a secret of hers')")
+        log = (home / "data/server.log").read_text()
+
+    assert "duplicate key" in log
+    assert "secret" not in log
+
+
+def test_the_last_of_several_users_stops_it(home: Path) -> None:
+    one, other = EmbeddedPostgres(home, scratch=True), EmbeddedPostgres(home, scratch=True)
+
+    one.start()
+    other.start()
+    one.stop()
+    assert ask(home, "SELECT 1") == 1
+    other.stop()
+
+    assert none_is_left(home)
+
+
+def test_a_server_that_was_left_behind_is_taken_over_and_stopped(home: Path) -> None:
+    program = (
+        "import sys, os, pathlib; sys.path.insert(0, sys.argv[1])\n"
+        "from operations.postgres import server as e\n"
+        "e.EmbeddedPostgres(pathlib.Path(sys.argv[2]), scratch=True).start()\n"
+        "os.kill(os.getpid(), 9)"
+    )
+    root = Path(embedded_postgres.__file__).parents[2]
+    killed = subprocess.run([sys.executable, "-c", program, root, home], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    left_behind = postmaster(home)
+
+    with embedded_postgres.running(home, scratch=True):
+        assert postmaster(home) == left_behind
+        assert ask(home, "SELECT 1") == 1
+
+    assert none_is_left(home)
+
+
+def test_it_recovers_when_the_server_itself_was_killed(home: Path) -> None:
+    with embedded_postgres.running(home):
+        tell(home, "CREATE TABLE kept AS SELECT 7 AS value")
+        postmaster(home).kill()
+
+    with embedded_postgres.running(home):
+        assert ask(home, "SELECT value FROM kept") == 7
+
+
+def test_a_lock_file_with_the_number_of_another_process_is_stale(home: Path) -> None:
+    with embedded_postgres.running(home, scratch=True):
+        lock = (home / "data/postmaster.pid").read_text()
+        owner = (home / "data/postmaster.pid").stat()
+    account = EmbeddedPostgres(home).data.stat().st_uid
+    # A process of the same account, which is what PostgreSQL looks at.
+    other = subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, user=account, cwd="/")
+    try:
+        stale = lock.replace(lock.split()[0], str(other.pid), 1)
+        (home / "data/postmaster.pid").write_text(stale)
+        os.chown(home / "data/postmaster.pid", owner.st_uid, owner.st_gid)
+        with embedded_postgres.running(home, scratch=True):
+            assert ask(home, "SELECT 1") == 1
+    finally:
+        other.communicate()
+
+
+def test_half_a_cluster_of_a_killed_first_start_is_made_anew(fresh: Path) -> None:
+    (fresh / "data.unfinished").mkdir(parents=True)
+    (fresh / "data.unfinished/PG_VERSION").write_text("18\n")
+
+    with embedded_postgres.running(fresh, scratch=True):
+        assert ask(fresh, "SELECT 1") == 1
+
+
+def test_a_path_too_long_for_a_socket_has_it_elsewhere_but_as_private(
+    stopped: Path, fresh: Path
+) -> None:
+    deep = copied(stopped, fresh / ("deep" * 30))
+    with embedded_postgres.running(deep, scratch=True):
+        elsewhere = embedded_postgres.socket_directory(deep)
+        assert elsewhere.parent == TMP
+        assert stat.S_IMODE(elsewhere.stat().st_mode) == 0o700
+        assert ask(deep, "SELECT 1") == 1
+    elsewhere.rmdir()
+
+
+@pytest.mark.parametrize("odd", ["it's", "a,b", 'q"q', "back\\slash"])
+def test_a_path_that_would_need_quoting_has_its_socket_elsewhere(odd: str, tmp_path: Path) -> None:
+    assert embedded_postgres.socket_directory(tmp_path / odd).parent == TMP
+
+    short = TMP / "with space and ü"
+    assert embedded_postgres.socket_directory(short) == short / "socket"
+
+
+def test_a_path_with_spaces_and_letters_works(stopped: Path, fresh: Path) -> None:
+    odd = copied(stopped, fresh / "my data ü")
+    with embedded_postgres.running(odd, scratch=True):
+        assert ask(odd, "SELECT 1") == 1
+
+
+def test_somebody_elses_directory_in_tmp_is_not_used(stopped: Path, fresh: Path) -> None:
+    deep = copied(stopped, fresh / ("deep" * 30))
+    elsewhere = embedded_postgres.socket_directory(deep)
+    elsewhere.symlink_to(TMP)
+    try:
+        with pytest.raises(EmbeddedPostgresError, match="is not a private directory"):
+            EmbeddedPostgres(deep, scratch=True).start()
+    finally:
+        elsewhere.unlink()
+
+
+def test_what_a_link_in_tmp_points_at_keeps_its_owner(
+    stopped: Path, fresh: Path, tmp_path: Path
+) -> None:
+    deep = copied(stopped, fresh / ("deep" * 30))
+    elsewhere = embedded_postgres.socket_directory(deep)
+    (tmp_path / "victim").mkdir()
+    elsewhere.symlink_to(tmp_path / "victim")
+    try:
+        with pytest.raises(EmbeddedPostgresError):
+            EmbeddedPostgres(deep, scratch=True).start()
+    finally:
+        elsewhere.unlink()
+
+    assert (tmp_path / "victim").stat().st_uid == os.geteuid()
+
+
+def test_a_server_that_runs_but_does_not_answer_is_named(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(embedded_postgres, "STOP_SECONDS", 0)
+    monkeypatch.setattr(embedded_postgres, "ANSWER_SECONDS", 2)
+    server = EmbeddedPostgres(home, scratch=True)
+    server.start()
+    hanging = postmaster(home)
+    hanging.suspend()
+    try:
+        with pytest.raises(EmbeddedPostgresError, match="runs but does not answer"):
+            EmbeddedPostgres(home, scratch=True).start()
+    finally:
+        hanging.resume()
+    monkeypatch.undo()
+    server.stop()
+
+
+def test_a_failed_start_says_what_the_server_said(home: Path) -> None:
+    with embedded_postgres.running(home, scratch=True):
+        pass
+    (home / "data/global/pg_control").unlink()
+
+    with pytest.raises(EmbeddedPostgresError, match="pg_control"):
+        EmbeddedPostgres(home, scratch=True).start()
+
+
+def test_root_runs_it_as_somebody_else_and_everybody_else_as_themselves(fresh: Path) -> None:
+    with embedded_postgres.running(fresh, scratch=True):
+        runs_as = postmaster(fresh).uids().effective
+
+    if os.geteuid() == 0:
+        assert runs_as != 0
+        assert system_account.account_for(fresh / "data").pw_uid == runs_as  # type: ignore[union-attr]
+    else:
+        assert runs_as == os.geteuid()
+        assert system_account.account_for(fresh / "data") is None

@@ -1,0 +1,41 @@
+"""An erasure that is killed is completed by the next process, and counted once."""
+
+from evidence.erasure import go_on_with_all
+from evidence.models.erasures import Erasure
+from evidence.models.records import Record
+from tests.storing import processes, stored
+from tests.storing.test_killed import committed as committed
+from tests.world import NOW, PERSONAL, World
+
+RECORDS = 600
+PROGRAM = """
+from evidence.erasure import go_on
+from evidence.storing import erasure_orders
+from evidence.storing.erasure_orders import Of, order
+erasure_orders.RECORDS_AT_ONCE = 20
+made = order(Of.STREAM, owner_id=sys.argv[1], by="a test", now=timezone.now(),
+             connection_id="cin_personal", stream="messages")
+for so_far in go_on(made, now=timezone.now()):
+    print(so_far.removed.get("records", 0), flush=True)
+"""
+
+
+def test_a_killed_erasure_is_completed_and_counted_once(committed: World) -> None:
+    data = [{"id": f"k{number}", "subject": f"Number {number}"} for number in range(RECORDS)]
+    committed.put(*[(PERSONAL, "messages", each) for each in data])
+    with processes.python(PROGRAM, committed.owner_id) as process:
+        assert process.stdout is not None
+        removed = 0
+        while removed < 60:
+            told = process.stdout.readline()
+            assert told, f"it ended with {process.wait()} after {removed}"
+            removed = int(told)
+        process.kill()
+        process.stdout.read()
+    erased = Erasure.unscoped.get().removed["records"]
+    assert 60 <= erased < RECORDS, "it was over before it was killed"
+    assert Record.unscoped.count() == RECORDS - erased
+    *_, done = go_on_with_all(now=NOW)
+    assert done.removed["records"] == RECORDS
+    assert done.finished_at == NOW
+    assert stored.true_counts() == {}

@@ -1,0 +1,101 @@
+"""A record that is erased while somebody reads it: it is not shown, or the erasure finds its name."""
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import OperationalError, connection
+
+from evidence.api import base_views
+from evidence.erasure import erase_record, go_on
+from evidence.ledger.verification import verify
+from evidence.ledger.writer import record
+from evidence.storing.erasure_orders import Of, order
+from tests.operations.test_erasing import places_of
+from tests.world import NOW, PERSONAL, World, mail
+
+KEY = "zqvxmark-key"
+ONE = f"/v1/streams/messages/records/{KEY}"
+
+
+@pytest.fixture
+def marked(committed: World) -> World:
+    world = committed
+    world.put((PERSONAL, "messages", mail(KEY, "2026-02-02T08:00:00Z", subject="A lease")))
+    return world
+
+
+def erase(world: World) -> None:
+    erase_record(PERSONAL, stream="messages", record_key=KEY, owner_id=world.owner_id, by="a test",
+                 now=NOW, tombstones=False)  # fmt: skip
+
+
+def erase_connection(world: World) -> None:
+    made = order(
+        Of.CONNECTION, owner_id=world.owner_id, by="a test", now=NOW, connection_id=PERSONAL
+    )
+    list(go_on(made, now=NOW))
+
+
+WAYS = (erase, erase_connection)
+
+
+def over_another_connection(work: Callable[[], object]) -> None:
+    def alone() -> None:
+        try:
+            work()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(alone).result()
+
+
+def interrupt(
+    monkeypatch: pytest.MonkeyPatch, *, before: Callable[[], object], after: Callable[[], object]
+) -> None:
+    """What happens elsewhere around the writing down of the next answer, once."""
+    left = [True]
+
+    def interrupted(*args: Any, **kwargs: Any) -> None:
+        first, left[:] = bool(left), []
+        if first:
+            over_another_connection(before)
+        record(*args, **kwargs)
+        if first:
+            over_another_connection(after)
+
+    monkeypatch.setattr(base_views, "record", interrupted)
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_was_erased_after_it_was_read_is_not_shown_and_not_named(
+    marked: World, monkeypatch: pytest.MonkeyPatch, way: Callable[[World], None]
+) -> None:
+    interrupt(monkeypatch, before=lambda: way(marked), after=nothing)
+    assert marked.get(ONE, "dora", connection_id=PERSONAL).status == 404
+    assert places_of(KEY) == []
+    assert verify(marked.owner_id).faults == []
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_an_erasure_waits_for_what_is_being_written_down(
+    marked: World, monkeypatch: pytest.MonkeyPatch, way: Callable[[World], None]
+) -> None:
+    def impatiently() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '1ms'")
+        with pytest.raises(OperationalError, match="lock timeout"):
+            way(marked)
+
+    interrupt(monkeypatch, before=nothing, after=impatiently)
+    assert marked.get(ONE, "dora", connection_id=PERSONAL).status == 200
+    assert [place for place in places_of(KEY) if "pseudonym" in place]
+    way(marked)
+    assert places_of(KEY) == []
+    assert verify(marked.owner_id).faults == []

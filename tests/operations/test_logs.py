@@ -1,0 +1,76 @@
+"""Failures are logged with their place and kind, never with what they were about."""
+
+import io
+import logging
+from collections.abc import Iterator
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from operations.log_config import Discreet, RouteOnly
+from owner.accounts import setup_link
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """What the handler of the settings writes, with a buffer for standard error."""
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
+    handler.setFormatter(Discreet("{levelname} {name}: {message}", style="{"))
+    handler.addFilter(RouteOnly())
+    loggers = [logging.getLogger(), logging.getLogger("django")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield written
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+def test_the_settings_put_both_on_every_line() -> None:
+    handlers = [*logging.getLogger("django").handlers, *logging.getLogger().handlers]
+    ours = [each for each in handlers if type(each) is logging.StreamHandler]
+
+    assert ours
+    for handler in ours:
+        assert isinstance(handler.formatter, Discreet)
+        assert any(isinstance(each, RouteOnly) for each in handler.filters)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("token", ["the-token", "the-tökén", "the-\\token", "the-\x01token"])
+def test_a_failure_is_logged_without_the_link_and_without_the_words_of_the_error(
+    log: io.StringIO, monkeypatch: pytest.MonkeyPatch, token: str
+) -> None:
+    def fail(token: str, *, now: object) -> None:
+        try:
+            int(token)
+        except ValueError as error:
+            raise RuntimeError(f"again, {token}") from error
+
+    monkeypatch.setattr(setup_link, "is_open", fail)
+    client = Client(raise_request_exception=False)
+
+    assert client.get(reverse("set-up", args=[token])).status_code == 500
+
+    assert "ERROR django.request: Internal Server Error: /set-up/{token}/" in log.getvalue()
+    assert "RuntimeError (from ValueError)" in log.getvalue()
+    assert "in fail" in log.getvalue()
+    assert "the-" not in log.getvalue()
+
+
+@pytest.mark.django_db
+def test_a_refusal_is_not_logged_a_second_time(log: io.StringIO) -> None:
+    answer = Client().get(reverse("set-up", args=["the-token"]))
+
+    assert answer.status_code == 410
+    assert "the-token" not in log.getvalue()
+
+
+def test_a_forgery_is_logged_by_its_route(log: io.StringIO) -> None:
+    strict = Client(enforce_csrf_checks=True)
+
+    assert strict.post(reverse("set-up", args=["the-token"])).status_code == 403
+
+    assert "Forbidden" in log.getvalue()
+    assert "the-token" not in log.getvalue()

@@ -1,0 +1,129 @@
+"""Metrics tell how much goes on, to programs on this machine, and name nobody."""
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.db import OperationalError
+from django.test import Client
+
+from evidence.ledger.writer import ROWS
+from operations import background_jobs, metrics
+from tests.pdpp_site.test_site import site
+from tests.pdpp_site.web import served
+from tests.world import World
+
+Django = Callable[..., Any]
+
+
+def value(name: str, **labels: str) -> float:
+    return metrics.REGISTRY.get_sample_value(name, labels) or 0.0
+
+
+def requests(**labels: str) -> float:
+    return value("pdpp_http_requests_total", **labels)
+
+
+def test_requests_are_counted_by_route_and_timed() -> None:
+    labels = {"method": "GET", "route": "/v1/streams/{stream}/records", "status": "2xx"}
+    before = requests(**labels)
+
+    with served(site()) as web:
+        for stream in ("one", "two"):
+            web.get(f"/v1/streams/{stream}/records?q=secret")
+        text = web.get("/metrics").content.decode()
+
+    assert requests(**labels) == before + 2
+    assert "secret" not in text
+    assert 'pdpp_http_request_seconds_bucket{le="0.1",route="/v1/streams/{stream}/records"}' in text
+    assert "pdpp_http_requests_running 1.0" in text
+    assert "process_resident_memory_bytes" in text
+
+
+def test_what_a_stranger_types_becomes_no_label() -> None:
+    with served(site()) as web:
+        web.get("/one-of-many-names")
+        web.get("/v1/streams/one-of-many-names/records/one-of-many-names")
+        web.get("/", method="PROPFIND")
+        text = web.get("/metrics").content.decode()
+
+    assert "one-of-many" not in text
+    assert "PROPFIND" not in text
+    assert requests(method="other", route="/", status="2xx") > 0
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"X-Forwarded-For": "203.0.113.9"},
+        {"Forwarded": "for=203.0.113.9"},
+        {"Via": "1.1 proxy"},
+        {"X-Real-IP": "203.0.113.9"},
+        {"Host": "pdpp.example"},
+    ],
+)
+def test_what_came_through_a_proxy_gets_none(settings: Any, headers: dict[str, str]) -> None:
+    settings.ALLOWED_HOSTS = ["pdpp.example", "127.0.0.1"]
+
+    with served(site()) as web:
+        answer = web.get("/metrics", **headers)
+
+    assert answer.status == 403
+    assert b"PDPP_METRICS_TOKEN" in answer.content
+
+
+def test_only_an_address_of_this_machine_counts_as_one() -> None:
+    def asked_from(address: str) -> bool:
+        return metrics.may_ask({"client": (address, 1), "headers": [(b"host", b"localhost")]})
+
+    assert asked_from("127.0.0.1")
+    assert asked_from("::1")
+    assert not asked_from("192.0.2.1")
+    assert not asked_from("")
+
+
+@pytest.mark.parametrize(
+    ("bearer", "status"), [("Bearer right", 200), ("Bearer wrong", 403), ("right", 403), ("", 403)]
+)
+def test_with_a_token_everybody_has_to_show_it(settings: Any, bearer: str, status: int) -> None:
+    settings.PDPP_METRICS_TOKEN = "right"
+
+    with served(site()) as web:
+        answer = web.get("/metrics", **{"X-Forwarded-For": "203.0.113.9", "Authorization": bearer})
+
+    assert answer.status == status
+
+
+def test_rows_of_the_ledger_are_counted_once_they_are_kept(
+    world: World, django_capture_on_commit_callbacks: Django
+) -> None:
+    before = ROWS._value.get()
+
+    with django_capture_on_commit_callbacks(execute=True):
+        world.get("/v1/streams/messages/records")
+
+    assert ROWS._value.get() == before + 1
+
+
+def test_background_work_is_counted_and_no_failure_ends_it() -> None:
+    rounds = threading.Semaphore(0)
+    failures: Iterator[Exception | None] = iter([OperationalError(), KeyError(), None])
+
+    def tried() -> Iterator[object]:
+        yield None
+        rounds.release()
+        if (error := next(failures, None)) is not None:
+            raise error
+
+    with background_jobs.going_on(tried, pause=0):
+        for _ in range(4):
+            assert rounds.acquire(timeout=10)
+
+    assert value("pdpp_background_runs_total", job="tried", outcome="failed") == 2
+    assert value("pdpp_background_runs_total", job="tried", outcome="succeeded") >= 1
+    assert value("pdpp_background_success_seconds", job="tried") > 1e9
+
+
+def test_django_alone_has_no_metrics(client: Client) -> None:
+    assert client.get("/metrics").status_code == 404

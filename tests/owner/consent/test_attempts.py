@@ -1,0 +1,219 @@
+"""Who guesses has to wait; the owner is never kept out for good."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import User
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+from time_machine import Traveller
+
+from evidence.access import sign_in_throttle
+from evidence.models.accounts import Attempts
+from owner.accounts import setup_link
+
+pytestmark = pytest.mark.django_db
+
+RIGHT = "correct horse battery"
+FREE = sign_in_throttle.FREE["account"]
+
+
+@pytest.fixture(autouse=True)
+def owner() -> User:
+    return User.objects.create_superuser("alice", password=RIGHT)
+
+
+def sign_in(browser: Client, password: str, *, name: str = "alice", **more: str) -> Any:
+    return browser.post("/login", {"username": name, "password": password}, **more)
+
+
+def fail(times: int, *, name: str = "alice", browser: Client | None = None) -> Any:
+    answer = None
+    for number in range(times):
+        # From elsewhere each time: what counts here is the account.
+        answer = sign_in(
+            browser or Client(), f"wrong {number}", name=name, REMOTE_ADDR=f"192.0.2.{number}"
+        )
+    return answer
+
+
+def test_the_right_password_after_a_few_wrong_ones_is_let_in() -> None:
+    assert fail(FREE).status_code == 200
+
+    assert sign_in(Client(), RIGHT).status_code == 302
+    assert not Attempts.unscoped.filter(digest=sign_in_throttle.account("alice").digest).exists()
+
+
+def test_an_account_that_is_guessed_at_has_to_wait_even_with_the_right_password() -> None:
+    fail(FREE + 1)
+
+    answer = sign_in(Client(), RIGHT)
+
+    assert answer.status_code == 429
+    assert answer["Retry-After"] == "30"
+    assert "Too many attempts have failed. Wait 30 seconds" in answer.content.decode()
+    assert "manage.py setup-link" in answer.content.decode()
+
+
+def test_a_name_that_nobody_has_waits_as_well_and_tells_nothing() -> None:
+    taken, free = (fail(FREE + 2, name=name).content.decode() for name in ("alice", "nobody"))
+
+    assert "Too many attempts" in taken
+    assert free.count("\n") == taken.count("\n")
+
+
+def test_an_address_that_tries_many_names_has_to_wait() -> None:
+    for number in range(sign_in_throttle.FREE["address"] + 1):
+        assert sign_in(Client(), "wrong", name=f"name{number}").status_code == 200
+
+    assert sign_in(Client(), RIGHT).status_code == 429
+    assert sign_in(Client(), RIGHT, REMOTE_ADDR="192.0.2.1").status_code == 302
+
+
+@pytest.mark.parametrize("admin", ["/admin/login/", "/login"])
+def test_there_is_one_way_to_sign_in_and_it_counts(admin: str) -> None:
+    fail(FREE + 1)
+
+    answer = Client().post(admin, {"username": "alice", "password": RIGHT}, follow=True)
+
+    assert "_auth_user_id" not in answer.client.session
+
+
+def test_waiting_is_enough_and_each_further_failure_makes_it_longer(
+    time_machine: Traveller,
+) -> None:
+    time_machine.move_to("2026-11-22T12:00:00Z", tick=False)
+    fail(FREE + 1)
+    waits = []
+    for number in range(8):
+        waits.append(int(sign_in(Client(), RIGHT)["Retry-After"]))
+        time_machine.shift(waits[-1])
+        assert sign_in(Client(), f"wrong {number}").status_code == 200
+
+    assert waits == [30, 60, 120, 240, 480, 900, 900, 900]
+    time_machine.shift(900)
+    assert sign_in(Client(), RIGHT).status_code == 302
+
+
+def test_failures_are_forgotten_after_an_hour(time_machine: Traveller) -> None:
+    time_machine.move_to("2026-11-22T12:00:00Z", tick=False)
+    fail(FREE)
+    time_machine.shift(sign_in_throttle.FORGOTTEN_AFTER.total_seconds() + 1)
+
+    assert fail(FREE).status_code == 200
+    assert sign_in(Client(), RIGHT).status_code == 302
+
+
+def test_a_clock_that_was_set_back_keeps_nobody_waiting(time_machine: Traveller) -> None:
+    time_machine.move_to("2027-11-22T12:00:00Z", tick=False)
+    fail(FREE + 1)
+    time_machine.move_to("2026-11-22T12:00:00Z", tick=False)
+
+    assert sign_in(Client(), RIGHT).status_code == 302
+
+
+def test_a_stranger_cannot_keep_the_owners_own_browser_out() -> None:
+    known = Client()
+    sign_in(known, RIGHT)
+    known.post("/admin/logout/")
+    fail(FREE + 3)
+
+    assert sign_in(Client(), RIGHT).status_code == 429
+    assert sign_in(known, RIGHT).status_code == 302
+
+
+def test_a_browser_of_the_owner_cannot_guess_for_ever_either() -> None:
+    known = Client()
+    sign_in(known, RIGHT)
+    known.post("/admin/logout/")
+
+    assert fail(sign_in_throttle.FREE["browser"] + 1, browser=known).status_code == 200
+    assert fail(1, browser=known).status_code == 429
+
+
+def test_the_cookie_of_one_account_counts_for_no_other() -> None:
+    User.objects.create_superuser("eve", password=RIGHT)
+    eve = Client()
+    sign_in(eve, RIGHT, name="eve")
+    fail(FREE + 1)
+
+    assert sign_in(eve, RIGHT).status_code == 429
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_new_set_up_link_ends_every_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    fail(FREE + 1)
+    call_command("setup_link")
+
+    assert sign_in(Client(), RIGHT).status_code == 302
+
+
+def test_who_tries_set_up_links_has_to_wait() -> None:
+    guesser = Client()
+    for number in range(sign_in_throttle.FREE["address"] + 1):
+        assert guesser.get(reverse("set-up", args=[f"guess-{number}"])).status_code == 410
+
+    answer = guesser.get(reverse("set-up", args=["guess"]))
+
+    assert answer.status_code == 429
+    assert int(answer["Retry-After"]) > 0
+    assert "Too many attempts" in answer.content.decode()
+
+
+def test_an_open_set_up_link_is_no_failure_however_often_it_is_looked_at() -> None:
+    link = reverse("set-up", args=[setup_link.make(timezone.now())])
+
+    answers = {Client().get(link).status_code for _ in range(sign_in_throttle.FREE["address"] + 2)}
+
+    assert answers == {200}
+
+
+def test_attempts_at_once_are_counted_one_by_one() -> None:
+    subject = sign_in_throttle.account("alice")
+    now = timezone.now()
+    for _ in range(FREE + 1):
+        sign_in_throttle.begin(subject, now=now)  # none of them has been judged yet
+
+    with pytest.raises(sign_in_throttle.TooManyAttempts):
+        sign_in_throttle.begin(subject, now=now)
+
+
+def test_neither_names_nor_addresses_are_kept() -> None:
+    fail(1)
+
+    for row in Attempts.unscoped.all():
+        assert b"alice" not in bytes(row.digest)
+        assert len(bytes(row.digest)) == 32
+    assert sign_in_throttle.forget(now=timezone.now() + timedelta(hours=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("2001:db8::1", "2001:db8::ffff", True),
+        ("2001:db8::1", "2001:db8:1::1", False),
+        ("192.0.2.1", "192.0.2.2", False),
+        ("", "not an address", True),
+    ],
+)
+def test_a_network_of_ipv6_counts_as_one_address(one: str, other: str, same: bool) -> None:
+    assert (sign_in_throttle.address(one) == sign_in_throttle.address(other)) is same
+
+
+def test_the_session_gets_another_name_when_somebody_signs_in() -> None:
+    browser = Client()
+    browser.get("/login")
+    session = browser.session
+    session["planted"] = "by a stranger"
+    session.save()
+    planted = session.session_key
+    browser.cookies["pdpp-session"] = planted
+
+    sign_in(browser, RIGHT)
+
+    assert browser.session["_auth_user_id"]
+    assert browser.cookies["pdpp-session"].value != planted
+    assert not type(session)().exists(planted)

@@ -1,0 +1,359 @@
+"""Signing in with a code: what leads to a token, and everything that does not."""
+
+import base64
+import json
+from datetime import timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+import time_machine
+from django.test import Client as HttpClient
+from django.utils import timezone
+
+from evidence import limits
+from evidence.models.grants import AccessToken, Package
+from evidence.models.oauth import AuthorizationCode
+from pdpp_site import mcp_endpoints
+from tests.mcp_adapter.real import post
+from tests.owner.consent.client import CALLBACK, CHALLENGE, MCP, ORIGIN, Asking, answered, told
+from tests.world import World
+
+STORED = """
+SELECT t::text FROM evidence_authorizationcode t UNION ALL SELECT t::text FROM evidence_accesstoken t
+UNION ALL SELECT t::text FROM evidence_refreshtoken t
+UNION ALL SELECT t::text FROM evidence_refreshfamily t
+"""
+OTHER = "another-verifier-of-more-than-forty-three-characters-0123"
+
+
+def test_the_owner_allows_and_the_client_reads(world: World, asking: Asking) -> None:
+    answer = told(asking.answer(asking.ask()))
+    assert (answer["state"], answer["iss"]) == ("xyz", ORIGIN)
+
+    tokens = asking.exchange(answer["code"])
+
+    assert tokens.status_code == 200
+    assert tokens["Cache-Control"] == "no-store"
+    body = tokens.json()
+    assert (body["token_type"], body["expires_in"]) == ("Bearer", limits.ACCESS_SECONDS)
+    assert body["scope"] == "pdpp:read offline_access"
+    assert body["grant_id"].startswith("grt_")
+    [detail] = body["authorization_details"]
+    assert detail["source"]["id"] == "https://registry.example/connectors/mail"
+    assert post(body["access_token"]).status_code == 200
+
+
+def test_a_client_within_a_browser_has_its_tokens_and_pages_elsewhere_do_not(
+    asking: Asking,
+) -> None:
+    asking.program.defaults["HTTP_ORIGIN"] = "https://host.example"
+
+    tokens = asking.exchange(asking.code())
+    again = asking.refresh(tokens.json()["refresh_token"])
+
+    for answer in (tokens, again):
+        assert answer.status_code == 200
+        assert "Access-Control-Allow-Origin" not in answer
+
+
+def test_a_token_for_mcp_is_none_for_rest(world: World, asking: Asking) -> None:
+    bearer = asking.tokens()["access_token"]
+
+    refused = world.get("/v1/schema", who=bearer)
+
+    assert (refused.status, refused.error["code"]) == (401, "authentication_error")
+
+
+@pytest.mark.parametrize("indicator", [ORIGIN, f"{ORIGIN}/", f"{ORIGIN}/v1"])
+def test_a_token_for_rest_is_none_for_mcp(world: World, asking: Asking, indicator: str) -> None:
+    bearer = asking.exchange(asking.code(resource=indicator), resource=indicator).json()
+
+    assert world.get("/v1/schema", who=bearer["access_token"]).status == 200
+    assert post(bearer["access_token"]).status_code == 401
+
+
+def test_a_token_for_events_is_good_for_them_alone(world: World, asking: Asking) -> None:
+    events = f"{ORIGIN}/mcp/events"
+    bearer = asking.exchange(asking.code(resource=events), resource=events).json()["access_token"]
+
+    assert mcp_endpoints.authenticate(bearer, resource="/mcp/events").package_id is not None
+    assert world.get("/v1/schema", who=bearer).status == 401
+    assert post(bearer).status_code == 401
+
+
+def test_the_refusal_of_the_owner_is_told_to_the_client(asking: Asking) -> None:
+    answer = told(asking.answer(asking.ask(), allow=False))
+
+    assert answer["error"] == "access_denied"
+    assert (answer["state"], answer["iss"]) == ("xyz", ORIGIN)
+    assert not AuthorizationCode.unscoped.exists()
+
+
+def test_a_code_works_once_and_a_second_use_ends_what_it_led_to(asking: Asking) -> None:
+    code = asking.code()
+    tokens = asking.exchange(code).json()
+    assert post(tokens["access_token"]).status_code == 200
+
+    again = asking.exchange(code)
+
+    assert (again.status_code, again.json()["error"]) == (400, "invalid_grant")
+    assert post(tokens["access_token"]).status_code == 401
+    assert asking.refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"
+
+
+def test_a_code_ends_after_two_minutes(asking: Asking) -> None:
+    code = asking.code()
+
+    with time_machine.travel(timezone.now() + timedelta(seconds=limits.CODE_SECONDS + 1)):
+        late = asking.exchange(code)
+
+    assert (late.status_code, late.json()["error"]) == (400, "invalid_grant")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"code_verifier": OTHER},
+        {"code_verifier": CHALLENGE.decode()},
+        {"code_verifier": None},
+        {"redirect_uri": "http://localhost:33419/callback"},
+        {"redirect_uri": None},
+        {"code": "somebody-elses"},
+    ],
+)
+def test_a_code_is_good_with_its_verifier_and_address_alone(
+    asking: Asking, wrong: dict[str, str | None]
+) -> None:
+    code = asking.code()
+
+    refused = asking.token(
+        **(
+            {
+                "grant_type": "authorization_code",
+                "code": code,
+                "client_id": asking.client_id,
+                "redirect_uri": CALLBACK,
+                "code_verifier": "a-verifier-of-more-than-forty-three-characters-0123456789",
+            }
+            | wrong
+        )
+    )
+
+    assert refused.status_code == 400
+    assert refused.json()["error"] in {"invalid_grant", "invalid_request"}
+    assert refused.json()["request_id"] == refused["Request-Id"]
+    assert not AccessToken.unscoped.filter(package__client_id=asking.client_id).exists()
+
+
+def test_a_code_is_good_for_its_own_client_alone(asking: Asking) -> None:
+    code = asking.code()
+    other = asking.register().json()["client_id"]
+
+    assert asking.exchange(code, client_id=other).json()["error"] == "invalid_grant"
+    assert asking.exchange(code).status_code == 200
+
+
+def test_a_token_request_names_the_resource_that_was_allowed_or_none(asking: Asking) -> None:
+    assert asking.exchange(asking.code(), resource=None).status_code == 200
+    elsewhere = asking.exchange(asking.code(), resource=ORIGIN)
+
+    assert elsewhere.json()["error"] == "invalid_target"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"code_challenge_method": "plain"}, "invalid_request"),
+        ({"code_challenge_method": None}, "invalid_request"),
+        ({"code_challenge": None, "code_challenge_method": None}, "invalid_request"),
+        ({"response_type": "token"}, "unsupported_response_type"),
+        ({"response_type": None}, "invalid_request"),
+        ({"resource": "https://elsewhere.example/mcp"}, "invalid_target"),
+        ({"authorization_details": "[{}]"}, "invalid_authorization_details"),
+    ],
+)
+def test_a_wrong_request_is_told_to_the_client(
+    asking: Asking, wrong: dict[str, str | None], error: str
+) -> None:
+    answer = told(asking.ask(**wrong))
+
+    assert (answer["error"], answer["state"], answer["iss"]) == (error, "xyz", ORIGIN)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"client_id": "cli_unknown"},
+        {"client_id": None},
+        {"client_id": "nul\x00"},
+        {"redirect_uri": "https://thief.example/callback"},
+        {"redirect_uri": "http://localhost:33418/elsewhere"},
+        {"redirect_uri": "http://localhost:33418/callback?more=1"},
+        {"redirect_uri": "http://localhost:33418/callback#fragment"},
+        {"redirect_uri": "http://localhost@thief.example:33418/callback"},
+        {"redirect_uri": "http://localhost:33418\\@thief.example/callback"},
+        {"redirect_uri": "https://localhost:33418/callback"},
+        {"redirect_uri": "http://127.0.0.1:33418/callback"},
+    ],
+)
+def test_nobody_is_sent_to_an_address_that_was_not_registered(
+    asking: Asking, wrong: dict[str, str | None]
+) -> None:
+    answer = asking.ask(**wrong)
+
+    assert answer.status_code == 400
+    assert "Location" not in answer
+
+
+@pytest.mark.parametrize(
+    ("registered", "used"),
+    [
+        ("http://localhost:1/callback", "http://localhost:50123/callback"),
+        ("http://localhost/callback", "http://localhost:50123/callback"),
+        ("http://127.0.0.1:1/oauth/callback", "http://127.0.0.1:50123/oauth/callback"),
+        ("http://[::1]/callback", "http://[::1]:50123/callback"),
+        ("cursor://anysphere.mcp/callback", "cursor://anysphere.mcp/callback"),
+        ("https://claude.ai/api/mcp/auth_callback", "https://claude.ai/api/mcp/auth_callback"),
+    ],
+)
+def test_a_program_on_the_owners_machine_may_listen_on_any_port(
+    world: World, registered: str, used: str
+) -> None:
+    asking = Asking.registered(redirect_uris=[registered])
+
+    answer = asking.answer(asking.ask(redirect_uri=used))
+
+    assert answer["Location"].startswith(f"{used}?")
+    assert asking.exchange(told(answer)["code"], redirect_uri=used).status_code == 200
+
+
+def test_asking_changes_nothing(asking: Asking) -> None:
+    def rows() -> list[int]:
+        return [model.unscoped.count() for model in (Package, AccessToken, AuthorizationCode)]
+
+    before = rows()
+    stranger = asking.program.get("/oauth/authorize", asking.parameters())
+    asking.ask()
+
+    assert stranger.status_code == 302
+    assert urlsplit(stranger["Location"]).path == "/login"
+    [back] = parse_qs(urlsplit(stranger["Location"]).query)["next"]
+    assert back.startswith("/oauth/authorize?response_type=code")
+    assert rows() == before
+
+
+def test_the_owner_signs_in_on_the_way(asking: Asking) -> None:
+    owner = HttpClient()
+    from django.contrib.auth.models import User
+
+    alice = User.objects.get()
+    alice.set_password("correct horse")
+    alice.save()
+    path = asking.program.get("/oauth/authorize", asking.parameters())["Location"]
+
+    wrong = owner.post(path, {"username": "alice", "password": "wrong"})
+    signed = owner.post(path, {"username": "alice", "password": "correct horse"})
+    page = owner.get(signed["Location"])
+
+    assert wrong.status_code == 200
+    assert told(answered(owner, page))["code"]
+
+
+@pytest.mark.parametrize("elsewhere", ["https://thief.example/", "//thief.example", "javascript:x"])
+def test_signing_in_leads_to_no_other_site(asking: Asking, elsewhere: str) -> None:
+    answer = asking.owner.get("/login", {"next": elsewhere})
+    form = HttpClient().get("/login", {"next": elsewhere})
+
+    assert answer.status_code == 200 or answer["Location"] == "/admin/"
+    assert elsewhere not in form.content.decode()
+
+
+def test_somebody_signed_in_who_is_not_the_owner_is_asked_to_sign_in(asking: Asking) -> None:
+    from django.contrib.auth.models import User
+
+    other = HttpClient()
+    other.force_login(User.objects.create_user("mallory", is_staff=True))
+
+    assert other.get("/oauth/authorize", asking.parameters())["Location"].startswith("/login?")
+    assert other.post("/oauth/authorize", {"decision": "allow"}).status_code == 403
+
+
+def test_what_is_answered_is_what_was_asked(asking: Asking) -> None:
+    page = asking.ask()
+    sealed = page.content.decode().partition('name="question" value="')[2].partition('"')[0]
+    forged = base64.urlsafe_b64encode(json.dumps(["client_id=x", 1]).encode()).decode()
+
+    for wrong in (sealed[:-2], forged, ""):
+        answer = HttpClient()
+        answer.cookies = asking.owner.cookies
+        refused = answer.post("/oauth/authorize", {"question": wrong, "decision": "allow"})
+        assert (refused.status_code, "Location" in refused) == (400, False)
+
+
+def test_another_site_cannot_answer_for_the_owner(asking: Asking) -> None:
+    asking.ask()
+
+    refused = asking.owner.post("/oauth/authorize", {"decision": "allow"})
+
+    assert refused.status_code == 403
+
+
+def test_the_page_may_lead_to_the_client_and_nowhere_else(asking: Asking) -> None:
+    policy = asking.ask()["Content-Security-Policy"]
+
+    assert "form-action 'self' http://localhost:33418;" in policy
+    assert "frame-ancestors 'none'" in policy
+
+
+@pytest.mark.parametrize(
+    ("redirect_uri", "allowed"),
+    [("http://[::1]:5/callback", "http:"), ("cursor://anysphere.mcp/callback", "cursor:")],
+)
+def test_where_no_policy_can_name_the_client_its_scheme_is_named(
+    world: World, redirect_uri: str, allowed: str
+) -> None:
+    asking = Asking.registered(redirect_uris=[redirect_uri])
+
+    policy = asking.ask(redirect_uri=redirect_uri)["Content-Security-Policy"]
+
+    assert f"form-action 'self' {allowed};" in policy
+
+
+def test_an_unknown_scope_is_left_out(asking: Asking) -> None:
+    tokens = asking.tokens(scope="records:read everything")
+
+    assert tokens["scope"] == "pdpp:read"
+
+
+def test_codes_and_tokens_are_kept_as_keyed_hashes_only(asking: Asking) -> None:
+    from django.db import connection
+
+    code = asking.code()
+    tokens = asking.exchange(code).json()
+    with connection.cursor() as cursor:
+        cursor.execute(STORED)
+        stored = " ".join(row[0] for row in cursor)
+    for secret in (code, tokens["access_token"], tokens["refresh_token"]):
+        assert secret not in stored
+        assert secret.encode().hex() not in stored
+
+
+def test_the_old_addresses_of_the_protocol_still_answer(asking: Asking) -> None:
+    page = asking.owner.get("/authorize", asking.parameters())
+
+    code = told(answered(asking.owner, page))["code"]
+
+    sent = {"grant_type": "authorization_code", "code": code, "redirect_uri": CALLBACK}
+    sent |= {"client_id": asking.client_id, "resource": MCP}
+    sent["code_verifier"] = "a-verifier-of-more-than-forty-three-characters-0123456789"
+    assert asking.program.post("/token", sent).status_code == 200
+
+
+@pytest.mark.parametrize("grant_type", ["", "password", "client_credentials", "implicit"])
+def test_a_grant_type_of_somebody_elses_is_refused_in_the_words_of_the_protocol(
+    asking: Asking, grant_type: str
+) -> None:
+    answer = asking.program.post("/oauth/token", {"grant_type": grant_type})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"] == "unsupported_grant_type"

@@ -1,0 +1,274 @@
+"""Connected apps: what they show, and that pausing, narrowing and ending hold at once."""
+
+import datetime as dt
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from evidence.access.grant_lifecycle import narrow
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
+from evidence.errors import GrantRevoked, InvalidRequest
+from evidence.models.events import Subscription
+from evidence.models.grants import Grant
+from owner.connected_apps import ago
+from tests.events.receiving import SUBSCRIPTIONS, ask
+from tests.owner.pages.browser import Browser, Form, Page
+from tests.world import BANK, PERSONAL, WORK, World
+
+CONNECTED = "/connected"
+MESSAGES = "/v1/streams/messages/records"
+
+
+def client(world: World, name: str) -> str:
+    return world.packages[name].client_id
+
+
+def do(browser: Browser, world: World, deed: str, name: str) -> Page:
+    """Open the question of a deed and say yes."""
+    page = browser.open(f"{CONNECTED}/{deed}?client={client(world, name)}")
+    return browser.press(page.form)
+
+
+def narrowing(world: World, name: str) -> str:
+    return f"{CONNECTED}/narrow?grant={world.grants[name][0].pk}"
+
+
+def standing(world: World, name: str) -> Grant:
+    return Grant.unscoped.get(package=world.packages[name], superseded_by=None)
+
+
+def prefix(form: Form, stream: str) -> str:
+    (name,) = {name for said, (name, _) in form.boxes.items() if said.startswith(stream)}
+    return name.removesuffix("-included")
+
+
+@pytest.mark.parametrize(
+    "page",
+    ["/connect", "/connect/doctor", "/connect/status", "/connected", "/connected/pause", "/connected/resume",
+     "/connected/end", "/connected/narrow"],
+)  # fmt: skip
+def test_every_page_is_for_the_owner_alone(world: World, page: str) -> None:
+    address = f"{page}?client={client(world, 'bob')}&grant={world.grants['bob'][0].pk}"
+    for stranger in (Browser(), Browser().sign_in(User.objects.create_user("mallory"))):
+        stranger.http.handler.enforce_csrf_checks = False
+        for answer in (stranger.http.get(address), stranger.http.post(address)):
+            assert answer.status_code in (302, 405), answer
+            assert "login" in answer.headers.get("Location", "login")
+
+    assert world.get(MESSAGES).status == 200
+
+
+def test_each_app_says_where_it_is_told_of_changes(world: World, alice: Browser) -> None:
+    ask(world, "POST", SUBSCRIPTIONS, callback_url="https://receiver.example/hook?key=geheim")
+    assert "receiver.example" not in alice.open(CONNECTED).text
+    Subscription.unscoped.update(status=Subscription.Status.ACTIVE)
+
+    page = alice.open(CONNECTED)
+
+    assert "without what it says, at receiver.example" in page.text
+    assert "geheim" not in page.text
+
+
+def test_each_app_says_what_it_reads_and_how_much(world: World, alice: Browser) -> None:
+    world.get(MESSAGES, "bob")
+    world.get(MESSAGES, "bob")
+
+    page = alice.open(CONNECTED)
+
+    assert page.status == 200
+    assert "Bob Active Last used just now · 2 calls in 30 days · What it has read" in page.text
+    assert "Charlie Active Last used never · 0 calls in 30 days" in page.text
+    assert "received from 1 January 2026 on, through “Personal mail” and “Work mail”." in page.text
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    assert "no-store" in page.headers["Cache-Control"]
+
+
+def test_asking_alone_does_nothing(world: World, alice: Browser) -> None:
+    for deed in ("pause", "resume", "end"):
+        assert alice.open(f"{CONNECTED}/{deed}?client={client(world, 'bob')}").status == 200
+
+    assert world.get(MESSAGES).status == 200
+
+
+def test_a_forged_deed_is_not_done(world: World, alice: Browser) -> None:
+    answer = alice.http.post(f"{CONNECTED}/end?client={client(world, 'bob')}")
+
+    assert answer.status_code == 403
+    assert world.get(MESSAGES).status == 200
+
+
+def test_a_paused_app_reads_nothing_from_the_next_request_until_it_is_resumed(
+    world: World, alice: Browser
+) -> None:
+    page = do(alice, world, "pause", "bob")
+    assert "Bob is paused and reads nothing." in page.text
+    assert "Bob Paused" in page.text
+
+    refused = world.get(MESSAGES, "bob")
+    assert (refused.status, refused.error["code"]) == (403, "grant_paused")
+    assert world.get("/v1/streams/transactions/records", "charlie").status == 200
+
+    assert "Bob reads again." in do(alice, world, "resume", "bob").text
+    assert world.get(MESSAGES, "bob").status == 200
+
+
+def test_a_disconnected_app_reads_nothing_from_the_next_request_on(
+    world: World, alice: Browser
+) -> None:
+    page = do(alice, world, "end", "bob")
+
+    assert "Bob is disconnected." in page.text
+    assert world.get(MESSAGES, "bob").error["code"] == "grant_revoked"
+    do(alice, world, "resume", "bob")
+    assert world.get(MESSAGES, "bob").error["code"] == "grant_revoked"
+
+
+def test_an_app_that_is_not_there_is_not_found(world: World, alice: Browser) -> None:
+    assert alice.open(f"{CONNECTED}/end?client=cli_none").status == 404
+    assert alice.open(f"{CONNECTED}/narrow?grant=grt_none").status == 404
+
+
+def test_narrowing_takes_away_from_the_next_request_on(world: World, alice: Browser) -> None:
+    bookmark = world.get(MESSAGES, "bob", changes_since="beginning").body["next_changes_since"]
+    form = alice.open(narrowing(world, "bob")).form
+    assert form.is_ticked("Personal mail")
+    assert not any(words.startswith("From email") for words in form.boxes)  # was never granted
+    form.untick("Work mail")
+    form.untick("Body text")
+    form.fill(f"{prefix(form, 'Your messages')}-since", "2026-01-12")
+    counted = alice.press(form, "decision", "review")
+    assert "2 of 5 records" in counted.text
+
+    page = alice.press(counted.form, "decision", "allow")
+    listed = world.get(MESSAGES, "bob")
+
+    assert "Bob now reads less." in page.text
+    assert listed.ids == ["m3", "m2"]
+    assert "body_text" not in listed.body["data"][0]["data"]
+    assert world.get(MESSAGES, "bob", changes_since=bookmark).status == 410
+    assert Grant.unscoped.get(pk=world.grants["bob"][0].pk).superseded_by == standing(world, "bob")
+
+
+def test_what_was_not_counted_last_is_not_narrowed(world: World, alice: Browser) -> None:
+    form = alice.open(narrowing(world, "bob")).form
+    form.untick("Work mail")
+
+    page = alice.press(form, "decision", "allow")
+
+    assert page.status == 422
+    assert "not what you were shown last" in page.text
+    assert standing(world, "bob") == world.grants["bob"][0]
+
+
+def test_nothing_left_is_not_a_narrowing(world: World, alice: Browser) -> None:
+    form = alice.open(narrowing(world, "bob")).form
+    form.untick("Work mail")
+    form.untick("Personal mail")
+
+    assert "Nothing would be left" in alice.press(form, "decision", "allow").text
+
+
+def test_narrowed_twice_with_one_form_is_narrowed_once(world: World, alice: Browser) -> None:
+    form = alice.press(alice.open(narrowing(world, "bob")).form, "decision", "review").form
+
+    first = alice.press(form, "decision", "allow")
+    second = alice.press(form, "decision", "allow")
+
+    assert "now reads less" in first.text
+    assert second.status == 404
+
+
+def test_a_paused_grant_stays_paused_when_it_is_narrowed(world: World, alice: Browser) -> None:
+    do(alice, world, "pause", "bob")
+    form = alice.press(alice.open(narrowing(world, "bob")).form, "decision", "review").form
+    alice.press(form, "decision", "allow")
+
+    assert world.get(MESSAGES, "bob").error["code"] == "grant_paused"
+
+
+JANUARY = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+ASKED = {"name": "messages", "fields": ["id", "subject"], "since": JANUARY}
+WIDER = {
+    "connections": ({}, [PERSONAL, WORK]),
+    "streams": ({"name": "threads", "fields": ["id"], "since": None}, [PERSONAL]),
+    "fields": ({"fields": ["id", "size_bytes"]}, [PERSONAL]),
+    "since": ({"since": JANUARY - dt.timedelta(days=1)}, [PERSONAL]),
+}
+
+
+@pytest.mark.parametrize("wider", [None, *WIDER])
+def test_a_successor_is_never_wider(world: World, wider: str | None) -> None:
+    request = GrantRequest(
+        connection_ids=[PERSONAL],
+        streams=[StreamRequest(**ASKED)],  # type: ignore[arg-type]
+    )
+    world.grant("erin", request)
+    changed, connections = ({}, [PERSONAL]) if wider is None else WIDER[wider]
+
+    def take() -> None:
+        narrow(
+            world.grants["erin"][0].pk,
+            [StreamRequest(**(ASKED | changed))],  # type: ignore[arg-type]
+            connection_ids=connections,
+            expires_at=None,
+            now=timezone.now(),
+        )
+
+    if wider is None:
+        take()
+        assert standing(world, "erin") != world.grants["erin"][0]
+    else:
+        with pytest.raises(InvalidRequest) as refused:
+            take()
+        assert refused.value.param == wider
+        assert standing(world, "erin") == world.grants["erin"][0]
+
+
+def test_single_records_can_only_become_fewer(world: World) -> None:
+    keys = StreamRequest(name="messages", resources=["m1", "m2"])
+    world.grant("erin", GrantRequest(connection_ids=[PERSONAL, WORK], streams=[keys]))
+    grant = world.grants["erin"][0]
+
+    def take(*keys: str) -> Grant:
+        return narrow(
+            grant.pk,
+            [StreamRequest(name="messages", resources=keys)],
+            connection_ids=[PERSONAL],
+            expires_at=None,
+            now=timezone.now(),
+        )
+
+    with pytest.raises(InvalidRequest):
+        take("m1", "m3")
+    assert take("m1").streams[0]["resources"] == ["m1"]
+    with pytest.raises(GrantRevoked):
+        take("m1")
+
+
+def test_a_successor_ends_no_later(world: World) -> None:
+    soon, late = (dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (2027, 2030))
+    stream = StreamRequest(name="transactions")
+    world.grant("erin", GrantRequest(connection_ids=[BANK], streams=[stream], expires_at=soon))
+
+    successor = narrow(
+        world.grants["erin"][0].pk,
+        [stream],
+        connection_ids=[BANK],
+        expires_at=late,
+        now=timezone.now(),
+    )
+
+    assert successor.expires_at == soon
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0, "just now"), (61, "1 minute ago"), (7300, "2 hours ago"), (90_000, "1 day ago"),
+     (900_000, "on 1 November 2026, 12:00")],
+)  # fmt: skip
+def test_time_that_has_passed_is_told_in_words(seconds: int, words: str) -> None:
+    then = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
+
+    assert ago(then, now=then + dt.timedelta(seconds=seconds)) == words

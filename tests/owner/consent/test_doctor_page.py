@@ -1,0 +1,59 @@
+"""The doctor as a button of the connect page: for the owner alone, and to this server alone."""
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from operations.doctor import Finding, Outcome, Side
+from owner import connect_page
+from tests.owner.pages.browser import Browser
+from tests.world import World
+
+FINDING = Finding(
+    step="challenge",
+    outcome=Outcome.FAILS,
+    tried="Ask /mcp without a token",
+    seen="<script>",
+    code="timeout",
+    side=Side.NETWORK,
+    change="Open the port.",
+)
+
+
+@pytest.fixture
+def walked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
+    """Where the doctor walked to, and as whom."""
+    walked: list[tuple[str, str]] = []
+
+    def diagnose(url: str, client: httpx2.Client, *, host: str) -> list[Finding]:
+        walked.append((url, host))
+        return [FINDING]
+
+    monkeypatch.setattr(connect_page, "diagnose", diagnose)
+    return walked
+
+
+def test_the_owner_sees_which_step_fails_and_what_to_change(
+    alice: Browser, walked: list[tuple[str, str]]
+) -> None:
+    page = alice.open(alice.open("/connect").link("check the connection"))
+    assert walked == []
+    [form] = [each for each in page.forms if each.values("host") or "logout" not in each.action]
+    form.fill("host", "codex")
+
+    told = alice.press(form)
+
+    assert walked == [("http://127.0.0.1:8000", "codex")]
+    assert "Ask /mcp without a token: fails" in told.text
+    assert "Whose side: network. Open the port." in told.text
+    assert "&lt;script&gt;" in told.html
+
+
+def test_nobody_else_makes_the_server_walk(
+    world: World, client: Any, walked: list[tuple[str, str]]
+) -> None:
+    for answer in (client.get("/connect/doctor"), client.post("/connect/doctor")):
+        assert answer.status_code == 302
+        assert "login" in answer["Location"]
+    assert walked == []

@@ -1,0 +1,202 @@
+"""Refresh tokens: each works once, and what comes of a sign-in can be ended as a whole."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.utils import timezone
+
+from evidence import limits
+from evidence.access.grants import pause_client, resume_client, revoke_grant, revoke_package
+from evidence.models.grants import AccessToken, Grant, Package
+from evidence.models.oauth import RefreshFamily
+from tests.mcp_adapter.real import post
+from tests.owner.consent.client import ORIGIN, Asking
+
+
+def test_a_refresh_token_leads_to_the_next(asking: Asking) -> None:
+    first = asking.tokens()
+
+    second = asking.refresh(first["refresh_token"]).json()
+    third = asking.refresh(second["refresh_token"]).json()
+
+    assert len({each["refresh_token"] for each in (first, second, third)}) == 3
+    assert (third["expires_in"], third["scope"]) == (600, "pdpp:read offline_access")
+    assert third["grant_id"] == first["grant_id"]
+    assert post(third["access_token"]).status_code == 200
+
+
+def test_a_refreshed_token_lives_ten_minutes(asking: Asking) -> None:
+    bearer = asking.tokens()["access_token"]
+
+    with time_machine.travel(timezone.now() + timedelta(seconds=limits.ACCESS_SECONDS + 1)):
+        assert post(bearer).status_code == 401
+
+
+def test_a_paused_client_stays_signed_in_and_reads_nothing(asking: Asking) -> None:
+    first = asking.tokens()
+    pause_client(asking.client_id, now=timezone.now())
+
+    second = asking.refresh(first["refresh_token"]).json()
+    assert post(second["access_token"]).status_code == 403
+
+    resume_client(asking.client_id)
+    assert post(second["access_token"]).status_code == 200
+
+
+def test_a_replayed_refresh_token_ends_the_family(asking: Asking) -> None:
+    first = asking.tokens()
+    second = asking.refresh(first["refresh_token"]).json()
+
+    replayed = asking.refresh(first["refresh_token"])
+
+    assert replayed.status_code == 400
+    assert replayed.json()["error"] == "invalid_grant"
+    assert replayed.json()["fresh_authorization_required"] is True
+    assert post(second["access_token"]).status_code == 401
+    assert post(first["access_token"]).status_code == 401
+    assert asking.refresh(second["refresh_token"]).json()["error"] == "invalid_grant"
+
+
+def test_one_family_ends_without_another_of_the_same_client(asking: Asking) -> None:
+    one, other = asking.tokens(), asking.tokens()
+    asking.refresh(one["refresh_token"])
+    asking.refresh(one["refresh_token"])
+
+    assert asking.refresh(other["refresh_token"]).status_code == 200
+
+
+@pytest.mark.parametrize("ended", ["grant", "package"])
+def test_nothing_is_refreshed_once_the_owner_has_ended_it(asking: Asking, ended: str) -> None:
+    tokens = asking.tokens()
+    now = timezone.now()
+    grant = Grant.unscoped.get(grant_id=tokens["grant_id"])
+    _ = (
+        revoke_grant(grant.pk, now=now)
+        if ended == "grant"
+        else revoke_package(grant.package_id, now=now)
+    )
+
+    refused = asking.refresh(tokens["refresh_token"])
+
+    assert refused.json()["error"] == "invalid_grant"
+    assert refused.json()["fresh_authorization_required"] is True
+    assert post(tokens["access_token"]).status_code == 401
+
+
+def test_a_pause_stops_reading_and_not_the_sign_in(asking: Asking) -> None:
+    tokens = asking.tokens()
+    pause_client(asking.client_id, now=timezone.now())
+
+    refreshed = asking.refresh(tokens["refresh_token"]).json()
+
+    assert post(refreshed["access_token"]).status_code != 200
+    resume_client(asking.client_id)
+    assert post(refreshed["access_token"]).status_code == 200
+
+
+def test_a_refresh_token_is_good_for_its_own_client_alone(asking: Asking) -> None:
+    tokens = asking.tokens()
+    other = asking.register().json()["client_id"]
+
+    stolen = asking.refresh(tokens["refresh_token"], client_id=other)
+
+    assert stolen.json()["error"] == "invalid_grant"
+    assert asking.refresh(tokens["refresh_token"]).status_code == 200
+
+
+def test_a_refresh_names_the_resource_that_was_allowed_or_none(asking: Asking) -> None:
+    tokens = asking.tokens()
+
+    assert asking.refresh(tokens["refresh_token"], resource=ORIGIN).json()["error"] == (
+        "invalid_target"
+    )
+
+
+def test_a_refresh_token_that_nobody_uses_ends(asking: Asking) -> None:
+    tokens = asking.tokens()
+
+    with time_machine.travel(timezone.now() + timedelta(seconds=limits.REFRESH_SECONDS + 1)):
+        refused = asking.refresh(tokens["refresh_token"])
+
+    assert refused.json()["error"] == "invalid_grant"
+
+
+SINGLE_USE = """[{"type": "https://pdpp.dev/data-access", "access_mode": "single_use",
+    "source": {"kind": "connector", "id": "https://registry.example/connectors/mail"},
+    "streams": [{"name": "messages"}]}]"""
+
+
+def test_the_consent_page_says_how_long_a_single_use_lasts(asking: Asking) -> None:
+    page = asking.ask(authorization_details=SINGLE_USE).content.decode()
+
+    assert "for ten minutes from its first answer" in page
+
+
+def test_access_for_a_single_use_cannot_be_refreshed(asking: Asking) -> None:
+    tokens = asking.tokens(authorization_details=SINGLE_USE)
+
+    assert "refresh_token" not in tokens
+    assert tokens["expires_in"] == limits.UNREFRESHED_SECONDS
+    assert post(tokens["access_token"]).status_code == 200
+
+
+def test_a_client_ends_access_that_cannot_be_refreshed_and_that_once(asking: Asking) -> None:
+    bearer = asking.tokens(authorization_details=SINGLE_USE)["access_token"]
+    ending = {"token": bearer, "client_id": asking.client_id}
+
+    asking.program.post("/oauth/revoke", ending)
+
+    [ended] = AccessToken.unscoped.filter(revoked_at__isnull=False)
+    assert post(bearer).status_code == 401
+    with time_machine.travel(timezone.now() + timedelta(seconds=9)):
+        asking.program.post("/oauth/revoke", ending)
+    assert AccessToken.unscoped.get(pk=ended.pk).revoked_at == ended.revoked_at
+
+
+def test_a_second_use_of_its_code_ends_access_that_cannot_be_refreshed(asking: Asking) -> None:
+    code = asking.code(authorization_details=SINGLE_USE)
+    bearer = asking.exchange(code).json()["access_token"]
+    assert post(bearer).status_code == 200
+
+    assert asking.exchange(code).json()["error"] == "invalid_grant"
+
+    assert post(bearer).status_code == 401
+
+
+@pytest.mark.parametrize("which", ["access_token", "refresh_token"])
+def test_a_client_can_end_its_sign_in(asking: Asking, which: str) -> None:
+    other, tokens = asking.tokens(), asking.tokens()
+
+    ended = asking.program.post(
+        "/oauth/revoke", {"token": tokens[which], "client_id": asking.client_id}
+    )
+
+    assert ended.status_code == 200
+    assert post(tokens["access_token"]).status_code == 401
+    assert asking.refresh(tokens["refresh_token"]).json()["error"] == "invalid_grant"
+    assert Package.unscoped.filter(client_id=asking.client_id, revoked_at=None).exists()
+    assert post(other["access_token"]).status_code == 200, "of another sign-in"
+
+
+def test_a_client_cannot_end_the_sign_in_of_another(asking: Asking) -> None:
+    tokens = asking.tokens()
+    other = asking.register().json()["client_id"]
+
+    answer = asking.program.post(
+        "/oauth/revoke", {"token": tokens["access_token"], "client_id": other}
+    )
+
+    assert answer.status_code == 200
+    assert post(tokens["access_token"]).status_code == 200
+
+
+def test_what_nobody_can_use_is_forgotten(asking: Asking) -> None:
+    from evidence.access.oauth.codes import forget_families
+
+    asking.tokens()
+    assert forget_families(timezone.now()) == 0
+
+    forget_families(timezone.now() + timedelta(seconds=2 * limits.REFRESH_SECONDS + 1))
+
+    assert not RefreshFamily.unscoped.exists()

@@ -1,0 +1,31 @@
+"""What is good once, used twice at the same moment: one of the two was a thief."""
+
+from typing import Any
+
+from tests.access.test_narrowed_meanwhile import overtake
+from tests.mcp_adapter.real import post
+from tests.owner.consent.client import Asking
+from tests.world import World
+
+
+def test_of_two_that_come_with_one_code_none_reads(committed: World) -> None:
+    asking, answers = Asking.registered(), list[Any]()
+    code = asking.code()
+    overtake(
+        lambda: answers.append(asking.exchange(code)),
+        lambda: answers.append(asking.exchange(code)),
+    )
+    assert [each.status_code for each in answers] == [200, 400]
+    assert post(answers[0].json()["access_token"]).status_code == 401
+
+
+def test_of_two_that_come_with_one_refresh_token_none_goes_on(committed: World) -> None:
+    asking, answers = Asking.registered(), list[Any]()
+    known = asking.tokens()["refresh_token"]
+    overtake(
+        lambda: answers.append(asking.refresh(known)),
+        lambda: answers.append(asking.refresh(known)),
+    )
+    assert [each.status_code for each in answers] == [200, 400]
+    assert post(answers[0].json()["access_token"]).status_code == 401
+    assert asking.refresh(answers[0].json()["refresh_token"]).status_code == 400

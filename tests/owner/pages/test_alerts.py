@@ -1,0 +1,45 @@
+"""What was paused by itself stands on every page of the owner until they have seen it."""
+
+from typing import Any
+
+from tests.ledger.test_tripwire import LIST, filled, read
+from tests.owner.pages.browser import Browser, Form, Page
+from tests.world import World
+
+PAGES = (
+    "/admin/", "/admin/evidence/grant/", "/admin/evidence/grant/add/", "/admin/evidence/connection/record/look-up/",
+    "/connected", "/connect",
+)  # fmt: skip
+SAID = "What Bob reads of Mail was paused automatically: within 24 hours it has read 30 of the 40"
+
+
+def alert_form(page: Page) -> Form:
+    (form,) = [each for each in page.forms if each.action.endswith("/connected/seen")]
+    return form
+
+
+def test_it_stands_on_every_page_until_it_is_seen(
+    world: World, alice: Browser, settings: Any
+) -> None:
+    read(filled(world, settings), 30)
+    for page in PAGES:
+        assert SAID in alice.open(page).text, page
+    assert "paused automatically" not in Browser().open("/admin/login/").text
+
+    after = alice.press(alert_form(alice.open("/admin/")))
+
+    assert "paused automatically" not in after.text
+    assert "paused automatically" not in alice.open("/admin/").text
+    assert world.get(LIST).status == 403, "seeing it changes nothing"
+    resumed = alice.press(alice.open(after.link("Resume")).form)
+    assert "Bob reads again." in resumed.text
+    assert world.get(LIST).status == 200
+
+
+def test_what_is_no_alert_is_refused(world: World, alice: Browser, settings: Any) -> None:
+    read(filled(world, settings), 30)
+    token = {"csrfmiddlewaretoken": alice.open("/admin/").forms[0].values("csrfmiddlewaretoken")[0]}
+    for number in ("", "x", "-1", "9" * 30):
+        answer = alice.http.post("/connected/seen", {**token, "alert": number})
+        assert answer.status_code in (404, 403)
+    assert SAID in alice.open("/admin/").text

@@ -1,0 +1,132 @@
+"""The owner erases on these pages: counted before, asked once, watched, and receipted."""
+
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from evidence.erasure import go_on_with_all
+from evidence.models.connections import Connection
+from evidence.storing.retention import kept_for
+from tests.owner.pages.browser import Browser, Page
+from tests.owner.pages.giving import at
+from tests.storing import stored
+from tests.world import BANK, NOW, PERSONAL, WORK, World
+
+
+@pytest.fixture(autouse=True)
+def _nowhere_near_a_real_installation(settings: Any, tmp_path: Any) -> None:
+    settings.PDPP_VAR = tmp_path
+
+
+def do_the_work() -> None:
+    """What the server does beside requests."""
+    list(go_on_with_all(now=NOW))
+
+
+def record_page(alice: Browser, key: str = "m1") -> Page:
+    return alice.open(
+        f"/admin/evidence/connection/record/?connection={PERSONAL}&stream=messages&key={key}"
+    )
+
+
+def test_a_record_goes_from_its_own_page(world: World, alice: Browser) -> None:
+    asked = alice.open(record_page(alice).link("Erase it"))
+    assert "Personal mail: Messages: m1 is erased for good" in asked.text
+    assert "1 record" in asked.text
+    assert "The ledger stays and still verifies" in asked.text
+    assert stored.record(PERSONAL, "m1") is not None
+
+    done = alice.press(asked.form)
+
+    assert stored.record(PERSONAL, "m1") is None
+    assert "Receipt" in done.text
+    assert "one record of messages of cin_personal" in done.text
+    assert "m1" not in done.text
+    assert stored.kinds(PERSONAL, "m1") == ""  # only the owner has seen it, on this page
+    assert record_page(alice).status == 404
+
+
+def test_nobody_is_told_where_the_owner_says_so(world: World, alice: Browser) -> None:
+    assert world.get("/v1/streams/messages/records/m1", connection_id=PERSONAL).status == 200
+    form = alice.open(record_page(alice).link("Erase it")).form
+    form.tick("Tell nobody")
+    alice.press(form)
+    assert stored.kinds(PERSONAL, "m1") == ""
+
+
+def test_a_stream_is_erased_beside_requests_and_watched(world: World, alice: Browser) -> None:
+    page = alice.open(at("connection", BANK, "change"))
+    watched = alice.press(alice.open(page.link("Erase them")).form)
+    assert "Going on" in watched.text
+    assert len(stored.true_counts()) == 5
+    progress = alice.http.get(watched.address.replace("/?", "/progress/?")).json()
+    assert progress == {"is_going_on": True, "runs": [{"text": "nothing yet", "percent": 0}]}
+
+    do_the_work()
+
+    done = alice.open(watched.address)
+    assert "Receipt" in done.text
+    assert "3 records" in done.text
+    assert (BANK, "transactions") not in stored.true_counts()
+    assert alice.open("/admin/evidence/connection/erasures/").has_link(
+        done.text.partition("Wanted ")[2].partition(", by")[0]
+    )
+
+
+def test_a_connection_goes_once_it_is_confirmed(world: World, alice: Browser) -> None:
+    page = alice.open(at("connection", WORK, "change"))
+    asked = alice.open(page.link("Erase this connection"))
+    do_the_work()
+    assert Connection.unscoped.filter(pk=WORK).exists()
+    watched = alice.press(asked.form)
+    do_the_work()
+    assert "1 connection" in alice.open(watched.address).text
+    assert not Connection.unscoped.filter(pk=WORK).exists()
+    assert (
+        world.get("/v1/streams/messages/records/m1", "dora", connection_id=PERSONAL).status == 200
+    )
+
+
+def test_everything_takes_a_word(world: World, alice: Browser) -> None:
+    asked = alice.open(alice.open("/admin/evidence/connection/erasures/").link("Erase everything"))
+    assert "4 connections" in asked.text
+    refused = alice.press(asked.form)
+    assert "Type “erase everything” to go on" in refused.text
+    do_the_work()
+    assert Connection.unscoped.count() == 4
+    form = refused.form
+    form.fill("word", "Erase everything")
+    alice.press(form)
+    do_the_work()
+    assert not Connection.unscoped.exists()
+    assert "Sign in" in alice.open("/admin/").text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["", "of=all", "of=stream", f"of=stream&connection={PERSONAL}", "of=connection&connection=cin_x",
+     f"of=record&connection={PERSONAL}&stream=messages&key=%00"],
+)  # fmt: skip
+def test_what_names_nothing_is_no_page(world: World, alice: Browser, wrong: str) -> None:
+    assert alice.open(f"/admin/evidence/connection/erase/?{wrong}").status == 404
+    assert alice.open("/admin/evidence/connection/erasures/ers_no/").status == 404
+
+
+def test_how_long_records_are_kept_is_set_stream_by_stream(world: World, alice: Browser) -> None:
+    page = alice.open(
+        alice.open(at("connection", PERSONAL, "change")).link("How long they are kept")
+    )
+    form = page.form
+    form.fill("days_0", "400")
+    form.fill("days_1", "30")
+    alice.press(form)
+    assert kept_for(PERSONAL) == {"": 400, "messages": 30}
+    form = alice.open(page.address).form
+    assert form.values("days_1") == ["30"]
+    form.fill("days_0", "")
+    form.fill("days_1", "0")
+    refused = alice.press(form)
+    assert refused.errors == ["Ensure this value is greater than or equal to 1."]
+    assert kept_for(PERSONAL) == {"": 400, "messages": 30}
+    assert timezone.now() > NOW

@@ -1,0 +1,239 @@
+"""An export comes through the browser: it is looked at, confirmed, imported and reported."""
+
+import errno
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
+
+import pytest
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import OperationalError
+
+from evidence.errors import IngestStorageError
+from evidence.models.imports import ImportRun
+from evidence.storing import uploads
+from importers.runs.background import Imports
+from tests.importers.imports import TORTURE, records
+from tests.owner.pages.browser import Browser, Page
+
+if TYPE_CHECKING:
+    from tests.world import World
+
+IMPORTS = "/admin/evidence/importrun/"
+CHAT = b"03/04/26, 08:30 - Jonas: hi\n05/06/26, 08:30 - Jonas: ho\n"
+
+
+@pytest.fixture(autouse=True)
+def _workspace(settings: Any, tmp_path: Path) -> None:
+    settings.PDPP_VAR = tmp_path
+
+
+@pytest.fixture
+def imports(tmp_path: Path) -> Imports:
+    return Imports(tmp_path / "imports", watch=None, seconds=0)
+
+
+def send(browser: Browser, name: str, content: bytes) -> Page:
+    """The page that the browser is sent to."""
+    form = browser.open(IMPORTS).form
+    answers = dict(form.answers) | {"file": SimpleUploadedFile(name, content)}
+    answer = browser.http.post(IMPORTS, answers, follow=True)
+    return Page(answer.redirect_chain[-1][0], answer)
+
+
+def work(imports: Imports) -> None:
+    for _ in imports.job():
+        pass
+
+
+def test_it_is_said_what_it_is_before_anything_is_written(world: "World", alice: Browser) -> None:
+    page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
+
+    assert "mail from a mailbox file" in page.text
+    assert "a new connection" in page.text
+    assert not ImportRun.unscoped.exists()
+
+
+def test_once_confirmed_it_is_imported_and_reported(
+    world: "World", alice: Browser, imports: Imports
+) -> None:
+    page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
+    form = page.form
+    form.fill("connection", "From the browser")
+    waiting = alice.press(form, "start")
+    assert "It begins in a moment" in waiting.text
+    assert 'http-equiv="refresh"' in waiting.html
+
+    work(imports)
+
+    done = alice.open(waiting.address)
+    assert "From the browser Finished: 17 new records" in done.text
+    assert "refresh" not in done.html
+    report = alice.open(done.link("Report"))
+    assert "mail 5, at byte" in report.text
+    assert "Its date does not exist" in report.text
+    assert "box.mbox From the browser" in alice.open(IMPORTS).text
+    told = alice.http.get(waiting.address + "progress/").json()
+    assert told["is_going_on"] is False
+    assert told["runs"][0]["percent"] == 100
+
+
+def test_what_only_the_owner_knows_is_asked(
+    world: "World", alice: Browser, imports: Imports
+) -> None:
+    page = send(alice, "WhatsApp Chat with Jonas.txt", CHAT)
+    assert "the day may come first, or the month" in page.text
+    assert "3/4/26" in page.text.replace("03/04/26", "3/4/26")
+    still = alice.press(page.form, "start")
+    assert "the day may come first, or the month" in still.text
+
+    form = still.form
+    form.fill("date_order", "mdy")
+    alice.press(form, "start")
+    work(imports)
+
+    chat = [each for each in records("messages") if each.get("service") == "whatsapp"]
+    assert sorted(each["sent_at"][:10] for each in chat) == ["2026-03-04", "2026-05-06"]
+
+
+def test_a_large_file_comes_in_slices(world: "World", alice: Browser, imports: Imports) -> None:
+    content = (TORTURE / "calendar.ics").read_bytes()
+    token = alice.open(IMPORTS).form.values("csrfmiddlewaretoken")[0]
+
+    def put(offset: int, upload: str = "") -> Any:
+        return alice.http.post(
+            f"{IMPORTS}slice/",
+            content[offset : offset + 1000],
+            content_type="application/octet-stream",
+            query_params={
+                "name": "../../cal.ics",
+                "size": str(len(content)),
+                "offset": str(offset),
+                "upload": upload,
+            },
+            headers={"X-CSRFToken": token},
+        )
+
+    first = put(0).json()
+    assert put(2000, first["upload"]).status_code == 400
+    received = first["received"]
+    while received < len(content):
+        answer = put(received, first["upload"]).json()
+        received = answer["received"]
+    page = alice.open(first["next"])
+
+    assert "calendars (iCalendar)" in page.text
+    alice.press(page.form, "start")
+    work(imports)
+    assert ImportRun.unscoped.get().label == "cal.ics"
+
+
+def test_slices_without_the_pages_own_token_are_refused(world: "World", alice: Browser) -> None:
+    answer = alice.http.post(
+        f"{IMPORTS}slice/?name=a.ics&size=1&offset=0", b"x", content_type="application/octet-stream"
+    )
+
+    assert answer.status_code == 403
+
+
+def test_what_nobody_wants_is_thrown_away_after_a_week(
+    world: "World", alice: Browser, imports: Imports, tmp_path: Path
+) -> None:
+    send(alice, "old.mbox", (TORTURE / "mail.mbox").read_bytes())
+    work(imports)
+    (folder,) = (tmp_path / "imports/uploads").iterdir()
+    then = time.time() - 8 * 24 * 3600
+    os.utime(folder / "state.json", (then, then))
+
+    work(imports)
+
+    assert not folder.exists()
+
+
+def test_what_fails_is_said_and_stops_nothing_else(
+    world: "World", alice: Browser, imports: Imports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
+    address = alice.press(page.form, "start").address
+    monkeypatch.setattr("importers.runs.background.survey", lambda *_, **__: 1 / 0)
+
+    work(imports)
+
+    assert "Not imported ZeroDivisionError" in alice.open(address).text
+
+
+def test_an_upload_waits_while_the_database_fails(
+    world: "World", alice: Browser, imports: Imports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
+    address = alice.press(page.form, "start").address
+    with monkeypatch.context() as gone:
+        gone.setattr("evidence.storing.writer._write", Mock(side_effect=OperationalError))
+        with pytest.raises(IngestStorageError):
+            work(imports)
+    assert "Not imported" not in alice.open(address).text
+
+    work(imports)
+
+    assert "Finished: 17 new records" in alice.open(address).text
+
+
+def test_a_disk_that_is_full_is_said_and_loses_no_slice(
+    world: "World", alice: Browser, imports: Imports, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = (TORTURE / "calendar.ics").read_bytes()
+    token = alice.open(IMPORTS).form.values("csrfmiddlewaretoken")[0]
+
+    def put(offset: int, upload: str) -> Any:
+        asked = {"name": "c.ics", "size": str(len(content)), "offset": str(offset)}
+        return alice.http.post(
+            f"{IMPORTS}slice/",
+            content[max(0, offset) :],
+            content_type="application/octet-stream",
+            query_params=asked | {"upload": upload},
+            headers={"X-CSRFToken": token},
+        )
+
+    assert put(-1, "").status_code == 400
+    upload = uploads.begin(imports._workspace / "uploads", name="c.ics", size=len(content))
+    with monkeypatch.context() as full:
+        no_room = OSError(errno.ENOSPC, "No space left on device")
+        full.setattr(uploads.Upload, "add", Mock(side_effect=no_room))
+        answer = put(0, upload.upload_id)
+    assert (answer.status_code, answer.json()["error"]) == (507, "No space left on device")
+
+    page = alice.open(put(0, upload.upload_id).json()["next"])
+    alice.press(page.form, "start")
+    assert put(0, upload.upload_id).status_code == 400, "it is being read"
+    work(imports)
+    assert ImportRun.unscoped.get().status == "finished"
+
+
+def test_what_a_full_disk_left_of_an_upload_stops_no_other(
+    world: "World", alice: Browser, imports: Imports, tmp_path: Path
+) -> None:
+    broken = tmp_path / "imports" / "uploads" / f"upl_{'0' * 24}"
+    broken.mkdir(parents=True)
+    (broken / "state.json").write_text("")
+    page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
+    address = alice.press(page.form, "start").address
+
+    work(imports)
+
+    assert "Finished: 17 new records" in alice.open(address).text
+    os.utime(broken, (1, 1))
+    work(imports)
+    assert not broken.exists()
+
+
+def test_what_is_no_export_is_said_to_be_none(
+    world: "World", alice: Browser, imports: Imports
+) -> None:
+    page = send(alice, "photo.raw", b"\0\1\2")
+
+    assert "Nothing that can be imported" in page.text
+    assert "Nothing that can be imported" in alice.press(page.form, "start").text
+    assert alice.http.get(f"{IMPORTS}upload/upl_none/").status_code == 404
+    assert alice.http.get(f"{IMPORTS}imp_none/change/").status_code == 404

@@ -1,0 +1,487 @@
+"""The owner gives access in three pages, without scripts."""
+
+import datetime as dt
+from urllib.parse import urlencode
+
+import pytest
+from django.contrib.auth.models import User
+from django.utils import timezone
+
+from evidence.errors import ConnectionNotFound
+from evidence.models.accounts import Client
+from evidence.models.grants import AccessToken, Grant, Package
+from owner.grants import give_access_pages
+from tests.access.test_narrowed_meanwhile import overtake
+from tests.owner.pages.browser import Browser, Form, Page
+from tests.owner.pages.giving import ADD, at, bearers, give, named, what, who
+from tests.world import ACCOUNT, BANK, PERSONAL, World
+
+
+def newest() -> Grant:
+    return Grant.unscoped.order_by("-issued_at").first() or pytest.fail("there is no grant")
+
+
+def counts() -> tuple[int, int, int]:
+    return (
+        Grant.unscoped.count(),
+        AccessToken.unscoped.count(),
+        Client.unscoped.count(),
+    )
+
+
+def only_rest(form: Form) -> Form:
+    form.untick("an AI agent")
+    form.tick("a program")
+    return form
+
+
+def test_the_token_reads_what_was_ticked_and_nothing_else(world: World, alice: Browser) -> None:
+    form = only_rest(what(alice, "Personal mail"))
+    form.tick("Your messages")
+    for words in ("From email", "Labels", "Is seen", "Size bytes", "Thread id"):
+        form.untick(words)
+    form.fill(named(form, "-since"), "2026-01-12")
+    form.fill(named(form, "-until"), "2026-03-05")
+
+    (token,) = bearers(give(alice, form))
+    listed = world.get("/v1/streams/messages/records", token)
+
+    assert listed.ids == ["m3", "m2"]
+    assert set(listed.body["data"][0]["data"]) == {
+        "id", "subject", "from_name", "received_at", "body_text",
+    }  # fmt: skip
+    assert world.get("/v1/streams/messages/records/m1", token).status == 404
+    assert world.get("/v1/streams/threads/records", token).status == 403
+    assert world.get("/v1/streams/transactions/records", token).status == 404
+
+
+def test_each_kind_of_program_gets_a_token_of_its_own(world: World, alice: Browser) -> None:
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    form.tick("a program")
+
+    page = give(alice, form)
+    agent, program = bearers(page)
+
+    assert (
+        f'claude mcp add --transport http pdpp http://127.0.0.1:8000/mcp --header "Authorization: Bearer {agent}"'
+        in page.text
+    )
+    assert f'curl -H "Authorization: Bearer {program}"' in page.text
+    assert world.get("/v1/streams/transactions/records", program).status == 200
+    assert world.get("/v1/streams/transactions/records", agent).status == 401
+
+
+def test_the_token_is_shown_once_and_kept_by_nobody(world: World, alice: Browser) -> None:
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+
+    page = give(alice, form)
+    (token,) = bearers(page)
+
+    assert "no-store" in page.headers["Cache-Control"]
+    row = AccessToken.unscoped.latest("created_at")
+    for address in (
+        "/admin/evidence/grant/",
+        at("grant", newest().pk, "change"),
+        "/admin/evidence/accesstoken/",
+        at("accesstoken", row.pk, "change"),
+    ):
+        later = alice.open(address)
+        assert later.status == 200
+        assert bearers(later) == []
+    assert token.encode() not in bytes(row.digest)
+    assert token not in str(list(alice.http.session.values()))
+
+
+def test_several_sources_make_one_package_with_a_grant_for_each(
+    world: World, alice: Browser
+) -> None:
+    form = only_rest(what(alice, "Personal mail", "Work mail", "Bank account"))
+    form.tick("Your messages")
+    form.tick("Your transactions")
+
+    (token,) = bearers(give(alice, form))
+
+    package = newest().package
+    assert Grant.unscoped.filter(package=package).count() == 2
+    assert len(world.get("/v1/streams/messages/records", token).ids) == 7
+    assert len(world.get("/v1/streams/transactions/records", token).ids) == 3
+
+
+def test_single_records_are_named_by_their_keys(world: World, alice: Browser) -> None:
+    form = only_rest(what(alice, "Personal mail"))
+    form.tick("Your messages")
+    form.fill(_of_messages(form, "-record_keys"), " m1 \r\nm4\r\n\r\nm1")
+
+    (token,) = bearers(give(alice, form))
+
+    assert sorted(world.get("/v1/streams/messages/records", token).ids) == ["m1", "m4"]
+
+
+def test_a_client_is_made_with_its_first_grant_and_not_before(world: World, alice: Browser) -> None:
+    form = what(alice, "Bank account", client="Budget script")
+    form.tick("Your transactions")
+    review = alice.press(form, "review")
+    assert not Client.unscoped.filter(display_name="Budget script").exists()
+
+    alice.press(review.form, "issue")
+
+    assert newest().package.client.display_name == "Budget script"
+
+
+def test_a_known_client_is_chosen_from_the_list(world: World, alice: Browser) -> None:
+    bob = world.packages["bob"].client
+    form = who(alice, "Bank account", client="")
+    form.fill("client", bob.pk)
+    form = alice.press(form).form
+    form.tick("Your transactions")
+
+    give(alice, form)
+
+    assert newest().package.client == bob
+    assert Package.unscoped.filter(client=bob).count() == 2
+
+
+def test_the_key_of_a_record_is_always_given_and_says_so(world: World, alice: Browser) -> None:
+    page = alice.press(who(alice, "Bank account"))
+    fixed = [
+        given
+        for tag, given in page.elements
+        if tag == "input" and "disabled" in given and "checked" in given
+    ]
+
+    assert len(fixed) == 1
+    assert "Id always: it tells the records apart" in page.text
+    form = page.form
+    form.tick("Your transactions")
+    for words in ("Date", "Amount", "Currency", "Memo"):
+        form.untick(words)
+    give(alice, form)
+    assert newest().streams[0]["fields"] == ["id", "name"]
+
+
+def test_a_view_ticks_its_fields_and_no_others(world: World, alice: Browser) -> None:
+    form = what(alice, "Personal mail")
+    prefix = named(form, "-since").removesuffix("-since")
+    form.fill("purpose", "Find the lease")
+
+    page = alice.press(form, "pick", f"{prefix}:envelope")
+
+    assert sorted(page.form.values(f"{prefix}-chosen")) == ["received_at", "subject"]
+    assert page.form.is_ticked("Your messages")
+    assert page.form.values("purpose") == ["Find the lease"]
+    everything = alice.press(page.form, "pick", f"{prefix}:")
+    assert len(everything.form.values(f"{prefix}-chosen")) == 9
+
+
+def test_what_is_about_to_be_given_is_read_over_in_words(world: World, alice: Browser) -> None:
+    form = what(alice, "Personal mail", "Work mail")
+    form.tick("Your messages")
+    form.tick("Threads")
+    for words in ("From email", "Labels", "Is seen", "Size bytes", "Thread id", "Body text"):
+        form.untick(words)
+    form.fill(named(form, "-since"), "2025-01-01")
+
+    review = alice.press(form, "review")
+
+    assert (
+        "Your messages: Id, Subject, From name and Received at of all records received from"
+        " 1 January 2025 on, through “Personal mail” and “Work mail”." in review.text
+    )
+    assert "Threads: every field of all records, through “Personal mail” and" in review.text
+    again = alice.press(review.form, "change")
+    assert again.form.values(named(again.form, "-since")) == ["2025-01-01"]
+    assert not again.form.is_ticked("Body text")
+
+
+def test_pressing_the_last_button_twice_gives_access_once(world: World, alice: Browser) -> None:
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    review = alice.press(form, "review")
+
+    alice.press(review.form, "issue")
+    before = counts()
+    again = alice.press(review.form, "issue")
+
+    assert counts() == before
+    assert bearers(again) == []
+    assert "Access was already given" in again.text
+
+
+def test_two_submits_at_the_same_moment_give_access_once(committed: World) -> None:
+    alice = Browser().sign_in(User.objects.create_superuser("alice"))
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    review = alice.press(form, "review")
+    tab = Browser()
+    tab.http.cookies = alice.http.cookies
+    packages, (grants, tokens, clients) = Package.unscoped.count(), counts()
+    pages = list[Page]()
+
+    overtake(
+        lambda: pages.append(alice.press(review.form, "issue")),
+        lambda: pages.append(tab.press(review.form, "issue")),
+    )
+
+    assert [len(bearers(each)) for each in pages] == [1, 0]
+    assert "Access was already given" in pages[1].text
+    assert Package.unscoped.count() == packages + 1
+    assert counts() == (grants + 1, tokens + 1, clients + 1)
+
+
+def test_a_form_that_no_review_page_made_gives_no_access(world: World, alice: Browser) -> None:
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    before = counts()
+
+    for mark in ("", "a\x00b", "x" * 3_000):
+        form.fill("approval", mark)
+        page = alice.press(form, "issue")
+        assert "Is this right?" in page.text
+
+    assert counts() == before
+
+
+@pytest.mark.parametrize(("choice", "days"), [(None, 90), ("1", 1), ("365", 365), ("never", None)])
+def test_access_ends_after_ninety_days_unless_said_otherwise(
+    world: World, alice: Browser, choice: str | None, days: int | None
+) -> None:
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    form.fill("purpose", "Taxes")
+    if choice is not None:
+        form.fill("ends", choice)
+
+    give(alice, form)
+
+    grant = newest()
+    assert grant.purpose_description == "Taxes"
+    if days is None:
+        assert grant.expires_at is None
+    else:
+        assert grant.expires_at is not None
+        lasts = grant.expires_at - timezone.now()
+        assert dt.timedelta(days=days, minutes=-5) < lasts <= dt.timedelta(days=days)
+
+
+@pytest.mark.parametrize(
+    ("client", "connections", "complaint"),
+    [
+        ("", ["Bank account"], "Give the new client a name, or choose a known one."),
+        ("Bob", ["Bank account"], "There is a client of that name; choose it in the list."),
+        ("Bo\u202eb", ["Bank account"], "Use only characters that can be seen."),
+        ("x" * 201, ["Bank account"], "at most 200 characters"),
+        ("Claude", [], "Tick at least one connection."),
+    ],
+)
+def test_the_first_page_says_what_is_missing(
+    world: World, alice: Browser, client: str, connections: list[str], complaint: str
+) -> None:
+    before = counts()
+
+    page = alice.press(who(alice, *connections, client=client))
+
+    assert "Step 1 of 3" in page.text
+    assert any(complaint in error for error in page.errors), page.errors
+    assert page.form.values("new_client") == [client]
+    assert counts() == before
+
+
+@pytest.mark.parametrize(
+    ("ending", "value", "complaint"),
+    [
+        ("-since", "soon", "Enter a valid date."),
+        ("-since", "0001-01-01", "greater than or equal to"),
+        ("-until", "9999-12-31", "less than or equal to"),
+        ("-until", "2025-12-31", "The time range ends before it starts."),
+        ("-record_keys", "m1\nnope\u202e", "There is no record “nope⟨U+202E⟩” here."),
+        ("ends", "12345", "Select a valid choice."),
+        ("purpose", "x" * 1001, "at most 1000 characters"),
+    ],
+)
+def test_the_second_page_marks_what_cannot_be(
+    world: World, alice: Browser, ending: str, value: str, complaint: str
+) -> None:
+    form = what(alice, "Personal mail")
+    form.tick("Your messages")
+    form.fill(named(form, "-since"), "2026-01-01")
+    assert "Step 3 of 3" in alice.press(form, "review").text
+    before = counts()
+
+    form.fill(ending if not ending.startswith("-") else _of_messages(form, ending), value)
+    page = alice.press(form, "review")
+
+    assert "Step 2 of 3" in page.text
+    assert any(complaint in error for error in page.errors), page.errors
+    assert counts() == before
+
+
+def _of_messages(form: Form, ending: str) -> str:
+    return named(form, "-since").removesuffix("-since") + ending
+
+
+def test_a_stream_without_fields_and_a_source_without_streams_are_refused(
+    world: World, alice: Browser
+) -> None:
+    form = what(alice, "Bank account")
+    nothing = alice.press(form, "review")
+    form.tick("Your transactions")
+    for words in ("Date", "Amount", "Currency", "Name", "Memo"):
+        form.untick(words)
+    without_fields = alice.press(form, "review")
+
+    assert any("Tick at least one stream here" in error for error in nothing.errors)
+    assert any("Tick at least one field." in error for error in without_fields.errors)
+
+
+def test_a_token_for_nobody_is_not_made(world: World, alice: Browser) -> None:
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    form.untick("an AI agent")
+
+    page = alice.press(form, "review")
+
+    assert any("Tick at least one." in error for error in page.errors)
+
+
+def test_a_stream_without_time_offers_no_dates(world: World, alice: Browser) -> None:
+    form = what(alice, "Personal mail")
+
+    # Messages have a time, conversations have none; both can be given record by record.
+    assert len([name for name, _ in form.answers if name.endswith("-since")]) == 1
+    assert len([name for name, _ in form.answers if name.endswith("-record_keys")]) == 2
+
+
+def test_no_form_gives_more_than_the_source_declares(world: World, alice: Browser) -> None:
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    before = counts()
+    form.answers.append((named(form, "-chosen"), "secret_field"))
+
+    page = alice.press(form, "review")
+    forged = alice.press(form, "issue")
+
+    assert any("secret_field is not one of the available choices" in e for e in page.errors)
+    assert bearers(forged) == []
+    assert counts() == before
+
+
+def test_the_last_button_alone_is_not_enough(world: World, alice: Browser) -> None:
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    before = counts()
+
+    page = alice.press(form, "issue")
+
+    assert bearers(page) == []
+    assert counts() == before
+
+
+@pytest.mark.parametrize("connection_id", ["cin_nobodys", BANK])
+def test_a_connection_that_is_not_there_or_has_ended_cannot_be_given(
+    world: World, alice: Browser, connection_id: str
+) -> None:
+    from evidence.models.connections import Connection
+
+    Connection.unscoped.filter(pk=BANK).update(status="revoked")
+    query = urlencode({"new_client": "Claude", "connections": connection_id, "next": "1"})
+
+    page = alice.open(f"/admin/evidence/grant/add/what/?{query}")
+
+    assert "Step 1 of 3" in page.text
+    assert any("is not one of the available choices" in error for error in page.errors)
+    assert "Bank account" not in page.text
+
+
+def test_a_connection_that_ends_meanwhile_is_refused_at_the_last_button(
+    world: World, alice: Browser
+) -> None:
+    from evidence.models.connections import Connection
+
+    form = what(alice, "Personal mail", "Bank account")
+    form.tick("Your transactions")
+    form.tick("Your messages")
+    review = alice.press(form, "review")
+    before = counts()
+    Connection.unscoped.filter(pk=PERSONAL).update(status="revoked")
+
+    page = alice.press(review.form, "issue")
+
+    assert "Step 1 of 3" in page.text
+    assert counts() == before
+
+
+def test_without_any_connection_the_page_says_how_to_make_one(
+    db: None, django_user_model: type
+) -> None:
+    from django.contrib.auth.models import User
+
+    browser = Browser().sign_in(User.objects.create_superuser("alice"))
+
+    assert "manage.py connect SOURCE --name NAME" in browser.open(ADD).text
+
+
+def test_a_known_client_and_a_new_name_are_one_too_many(world: World, alice: Browser) -> None:
+    form = who(alice, "Bank account")
+    form.fill("client", world.packages["bob"].client_id)
+
+    page = alice.press(form)
+
+    assert "Choose a known client or name a new one, not both." in page.errors
+
+
+@pytest.mark.parametrize("pick", ["nonsense", "s0-0:nonsense", ":"])
+def test_a_view_that_is_not_there_ticks_nothing_else(
+    world: World, alice: Browser, pick: str
+) -> None:
+    form = what(alice, "Personal mail")
+    prefix = named(form, "-since").removesuffix("-since")
+
+    page = alice.press(form, "pick", pick.replace("s0-0", prefix))
+
+    assert page.form.values(f"{prefix}-chosen") == form.values(f"{prefix}-chosen")
+    assert not page.form.is_ticked("Your messages")
+
+
+def test_a_stream_that_is_given_as_a_whole_has_no_boxes(world: World, alice: Browser) -> None:
+    document = {
+        **ACCOUNT,
+        "connector_id": "https://registry.example/connectors/whole",
+        "connector_key": "whole",
+        "display_name": "Whole",
+        "streams": [
+            {**ACCOUNT["streams"][0], "selection": {"fields": False, "resources": False}},
+        ],
+    }
+    world.declare(document)
+    world.connect("cin_whole", "whole", "Whole account")
+
+    page = alice.press(who(alice, "Whole account"))
+    form = page.form
+    form.tick("Your transactions")
+
+    assert "This is given with all its fields." in page.text
+    assert not [name for name, _ in form.answers if name.endswith(("-chosen", "-record_keys"))]
+    give(alice, form)
+    assert len(newest().streams[0]["fields"]) == 6
+
+
+def test_a_refusal_at_the_last_moment_comes_back_to_the_form_and_nothing_is_written(
+    world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise ConnectionNotFound(message="No such connection: cin_bank.")
+
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    review = alice.press(form, "review")
+    before = counts()
+    monkeypatch.setattr(give_access_pages, "issue", refused)
+
+    page = alice.press(review.form, "issue")
+
+    assert "Step 2 of 3" in page.text
+    assert "No such connection: cin_bank." in page.text
+    assert page.form.is_ticked("Your transactions")
+    assert counts() == before

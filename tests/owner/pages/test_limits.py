@@ -1,0 +1,79 @@
+"""The owner sets how much is read through a grant, and sees how much was."""
+
+from evidence.access.quotas import limits_of
+from evidence.models.grants import Grant
+from tests.access.test_narrowed_meanwhile import narrow_bobs
+from tests.owner.pages.browser import Browser, Form, Page
+from tests.owner.pages.giving import at, bearers, give, what
+from tests.world import NOW, World
+
+LIST = "/v1/streams/messages/records"
+
+
+def limits_form(page: Page) -> Form:
+    (form,) = [each for each in page.forms if each.action.endswith("/limits/")]
+    return form
+
+
+def test_a_limit_set_on_the_page_of_a_grant_holds_from_the_next_request(
+    world: World, alice: Browser
+) -> None:
+    page = at("grant", world.grants["bob"][0].pk, "change")
+    form = limits_form(alice.open(page))
+    form.fill("most_calls_day", "1")
+    form.fill("most_bytes_hour", "500")
+
+    said = alice.press(form)
+
+    assert "at most: 1 calls a day and 500 kilobytes an hour" in said.text
+    assert [world.get(LIST).status for _ in range(2)] == [200, 429]
+    shown = alice.open(page)
+    assert "1 of 1 calls this day" in shown.text
+    assert limits_form(shown).values("most_calls_day") == ["1"]
+    emptied = limits_form(shown)
+    emptied.fill("most_calls_day", "")
+    alice.press(emptied)
+    assert world.get(LIST).status == 200
+
+
+def test_a_page_that_is_out_of_date_limits_what_the_grant_has_become(
+    world: World, alice: Browser
+) -> None:
+    form = limits_form(alice.open(at("grant", world.grants["bob"][0].pk, "change")))
+    form.fill("most_calls_day", "1")
+    narrow_bobs(world)
+
+    alice.press(form)
+
+    assert [world.get(LIST).status for _ in range(2)] == [200, 429]
+
+
+def test_a_limit_that_is_no_number_is_marked_and_changes_nothing(
+    world: World, alice: Browser
+) -> None:
+    grant_id = world.grants["bob"][0].pk
+    form = limits_form(alice.open(at("grant", grant_id, "change")))
+    for wrong in ("0", "-1", "many", "1" + "0" * 15):
+        form.fill("most_calls_day", wrong)
+        page = alice.press(form)
+        assert (page.status, len(page.errors)) == (422, 1)
+    assert limits_of(grant_id, now=NOW) == []
+
+
+def test_access_is_given_with_limits_or_without(world: World, alice: Browser) -> None:
+    form = what(alice, "Bank account")
+    form.tick("Your transactions")
+    form.tick("a program")
+    form.fill("most_records_day", "3")
+    review = alice.press(form, "review")
+    assert "At most 3 records a day" in review.text
+    token = bearers(alice.press(review.form, "issue"))[-1]
+
+    answers = [world.get("/v1/streams/transactions/records", token).status for _ in range(2)]
+
+    assert answers == [200, 429]
+    without = what(alice, "Bank account", client="Codex")
+    without.tick("Your transactions")
+    assert "Your new token" in give(alice, without).text
+    newest = Grant.unscoped.order_by("-issued_at")[0]
+    assert limits_of(newest.pk, now=NOW) == []

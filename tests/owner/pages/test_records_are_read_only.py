@@ -1,0 +1,143 @@
+"""Records are looked up by key and looked at; nothing here changes one."""
+
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from evidence.models.connections import Connection
+from tests.owner.pages.browser import Browser, Page
+from tests.world import BANK, PERSONAL, World
+
+LOOK_UP = "/admin/evidence/connection/record/look-up/"
+LIST = "/admin/evidence/connection/record/list/"
+ONE = "/admin/evidence/connection/record/"
+HOSTILE = "<script>alert(1)</script><a href='javascript:x'>free\u202egnp.exe</a>\x1b[31m"
+
+
+def open_list(browser: Browser, connection: str, stream: str = "messages", **more: str) -> Page:
+    query = urlencode({"connection": connection, "stream": stream, **more})
+    return browser.open(f"{LIST}?{query}")
+
+
+def open_one(browser: Browser, key: str, connection: str = PERSONAL, **more: str) -> Page:
+    query = urlencode({"connection": connection, "stream": "messages", "key": key, **more})
+    return browser.open(f"{ONE}?{query}")
+
+
+def test_a_record_is_found_by_connection_stream_and_key(world: World, alice: Browser) -> None:
+    form = alice.open(LOOK_UP).form
+    form.fill("where", f"{PERSONAL}/messages")
+    form.fill("key", "m1")
+
+    page = alice.press(form)
+
+    assert "Lease signed" in page.text
+    assert "Size bytes size_bytes 2000" in page.text
+    assert 'Labels labels [ "home" ]' in page.text
+    assert "Dear Alice, we signed the lease for Lindenstraße 12 today." in page.text
+
+
+def test_without_a_key_the_records_of_the_stream_are_listed(world: World, alice: Browser) -> None:
+    form = alice.open(LOOK_UP).form
+    form.fill("where", f"{BANK}/transactions")
+
+    page = alice.press(form)
+
+    assert [words for words, at in page.links if at.startswith(f"{ONE}?")] == ["b3", "b2", "b1"]
+    assert "b3 Acme GmbH 2026-02-20" in page.text
+
+
+def test_a_long_list_has_pages_without_gaps(world: World, alice: Browser) -> None:
+    world.put(*((BANK, "transactions", {"id": f"x{n:03}", "date": "2025-01-01", "amount": n})
+                for n in range(120)))  # fmt: skip
+    keys: list[str] = []
+    address = f"{LIST}?{urlencode({'connection': BANK, 'stream': 'transactions'})}"
+    while address:
+        page = alice.open(address)
+        keys += [words for words, at in page.links if at.startswith(f"{ONE}?")]
+        address = page.link("Earlier") if page.has_link("Earlier") else ""
+
+    assert len(keys) == len(set(keys)) == 123
+    assert keys[:3] == ["b3", "b2", "b1"]
+
+
+def test_a_place_in_another_list_leads_to_the_start(world: World, alice: Browser) -> None:
+    world.put(*((BANK, "transactions", {"id": f"x{n:03}", "date": "2025-01-01", "amount": n})
+                for n in range(60)))  # fmt: skip
+    earlier = open_list(alice, BANK, "transactions").link("Earlier")
+    cursor = earlier.partition("after=")[2]
+
+    for after in (cursor, "nonsense"):
+        page = open_list(alice, PERSONAL, after=after)
+        assert page.has_link("m3")
+
+
+def test_what_a_record_says_is_shown_as_text_and_does_nothing(world: World, alice: Browser) -> None:
+    world.put((PERSONAL, "messages", {"id": "h/../1?", "subject": HOSTILE, "body_text": HOSTILE,
+                                      "received_at": "2026-05-01T00:00:00Z"}))  # fmt: skip
+
+    for page in (open_one(alice, "h/../1?"), open_list(alice, PERSONAL)):
+        assert (
+            "<script>alert(1)</script><a href='javascript:x'>free⟨U+202E⟩gnp.exe</a>" in page.text
+        )
+        assert "⟨U+001B⟩[31m" in page.text
+        assert "\u202e" not in page.html
+        assert "<script>alert" not in page.html
+        assert all("javascript:" not in at for _, at in page.links)
+    assert open_list(alice, PERSONAL).link("h/../1?").endswith("key=h%2F..%2F1%3F")
+
+
+def test_a_very_long_field_is_cut_and_shown_whole_on_demand(world: World, alice: Browser) -> None:
+    world.put((PERSONAL, "messages", {"id": "long", "body_text": "word " * 5000 + "the end"}))
+
+    page = open_one(alice, "long")
+
+    assert "the end" not in page.text
+    assert "5007 more characters are not shown." in page.text
+    assert "the end" in alice.open(page.link("Show everything")).text
+
+
+@pytest.mark.parametrize("key", ["none", "m1 ", "", "m1\x00", "w2"])
+def test_a_record_that_is_not_there_is_said_not_to_be(
+    world: World, alice: Browser, key: str
+) -> None:
+    page = open_one(alice, key)
+
+    assert page.status == 404
+    assert "has no record" in page.text
+
+
+@pytest.mark.parametrize(
+    ("connection", "stream"),
+    [("cin_none", "messages"), (PERSONAL, "transactions"), (PERSONAL, "none"), ("", "")],
+)
+def test_a_place_that_is_not_there_is_not_found(
+    world: World, alice: Browser, connection: str, stream: str
+) -> None:
+    assert open_list(alice, connection, stream).status == 404
+
+
+def test_an_ended_connection_is_closed_here_too(world: World, alice: Browser) -> None:
+    Connection.unscoped.filter(pk=PERSONAL).update(status="revoked")
+
+    assert open_one(alice, "m1").status == 404
+    assert "Personal mail" not in alice.open(LOOK_UP).text
+
+
+def test_no_page_of_records_has_anything_to_send(world: World, alice: Browser) -> None:
+    for page in (open_one(alice, "m1"), open_list(alice, PERSONAL)):
+        assert [form for form in page.forms if "logout" not in form.action] == []
+    assert alice.open(LOOK_UP).form.method == "GET"
+    for model in ("record", "recordchange", "searchtext", "blob"):
+        assert alice.open(f"/admin/evidence/{model}/").status == 404
+
+
+def test_a_page_of_records_is_read_in_a_few_queries(
+    world: World, alice: Browser, django_assert_max_num_queries: Any
+) -> None:
+    open_list(alice, PERSONAL)
+
+    # Session, user and whether there is a second factor, the owner, sources, connections, the page itself, and what has to be told.
+    with django_assert_max_num_queries(12):
+        open_list(alice, PERSONAL)

@@ -1,0 +1,193 @@
+"""Every page of the site, found by walking its routes, opens for the owner alone."""
+
+from collections.abc import Iterator
+
+import pytest
+from django.contrib.auth.models import User
+from django.urls import URLPattern, URLResolver
+
+from owner.site import owner_site
+from tests.owner.pages.browser import Browser
+from tests.owner.pages.giving import at
+from tests.world import BANK, World
+
+OPEN = {"login/"}
+"""The only page for somebody who is not signed in."""
+
+
+def routes(patterns: list[URLPattern | URLResolver], prefix: str = "") -> Iterator[str]:
+    for pattern in patterns:
+        route = prefix + str(pattern.pattern)
+        if isinstance(pattern, URLResolver):
+            yield from routes(pattern.url_patterns, route)
+        else:
+            yield route
+
+
+def addresses(world: World) -> list[str]:
+    """An address for each route, about rows that are there."""
+    rows = {
+        "grant": world.grants["bob"][0].pk,
+        "client": world.packages["bob"].client_id,
+        "connection": BANK,
+        "source": str(world.grants["bob"][0].source_id),
+        "accesstoken": "tok_none",
+        "user": "1",
+    }
+    found = []
+    for route in routes(owner_site.get_urls()):
+        model = route.split("/")[1] if route.startswith(("evidence/", "auth/")) else ""
+        if route in OPEN or route.startswith("^") or "(?P" in route:
+            continue
+        address = route.replace("<path:object_id>", rows.get(model, "1"))
+        found.append("/admin/" + address.replace("<path:content_type_id>", "1"))
+    return found
+
+
+STRANGERS = {
+    "nobody": None,
+    "somebody": {"is_staff": False, "is_superuser": False},
+    "staff": {"is_staff": True, "is_superuser": False},
+    "a superuser who may not enter": {"is_staff": False, "is_superuser": True},
+}
+
+
+@pytest.mark.parametrize("who", STRANGERS)
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_strangers_are_sent_to_sign_in(world: World, who: str, method: str) -> None:
+    browser = Browser()
+    browser.http.handler.enforce_csrf_checks = False
+    if (given := STRANGERS[who]) is not None:
+        browser.sign_in(User.objects.create_user("mallory", **given))
+
+    found = addresses(world)
+    assert len(found) > 25
+    for address in found:
+        answer = getattr(browser.http, method)(address)
+        assert answer.status_code == 302, address
+        assert answer["Location"].startswith("/admin/"), address
+        assert "login" in answer["Location"] or address == "/admin/logout/", address
+
+
+def test_staff_with_every_permission_are_strangers_too(world: World) -> None:
+    from django.contrib.auth.models import Permission
+
+    user = User.objects.create_user("mallory", is_staff=True)
+    user.user_permissions.set(Permission.objects.all())
+
+    page = Browser().sign_in(user).open("/admin/evidence/grant/")
+
+    assert "Bob" not in page.text
+    assert "not authorized" in page.text
+
+
+def test_staff_cannot_even_sign_in(db: None) -> None:
+    User.objects.create_user("mallory", password="correct horse", is_staff=True)
+    browser = Browser()
+    form = browser.open("/login").forms[0]
+    form.fill("username", "mallory")
+    form.fill("password", "correct horse")
+
+    page = browser.press(form)
+
+    assert "do not belong together" in page.text
+    assert "_auth_user_id" not in browser.http.session
+
+
+def test_every_page_is_kept_nowhere_and_loads_nothing_from_elsewhere(
+    world: World, alice: Browser
+) -> None:
+    for address in ["/login", "/admin/login/", *addresses(world)]:
+        answer = alice.http.get(address)
+        if answer.status_code >= 400:  # says nothing but that
+            continue
+        assert "no-store" in answer["Cache-Control"], address
+        assert "default-src 'none'" in answer["Content-Security-Policy"], address
+        assert answer["X-Frame-Options"] == "DENY", address
+        assert answer["Referrer-Policy"] == "same-origin", address
+
+
+def test_no_page_of_the_site_has_scripts_or_styles_inside(world: World, alice: Browser) -> None:
+    for address in addresses(world):
+        if address.endswith(".csv"):
+            continue
+        page = alice.open(address)
+        for tag, given in page.elements:
+            assert tag != "style", address
+            assert "style" not in given, address
+            assert not any(name.startswith("on") for name in given), address
+            assert tag != "script" or given.get("src"), address
+
+
+@pytest.mark.parametrize(
+    ("model", "add", "change"),
+    [
+        ("grant", True, False),
+        ("accesstoken", False, False),
+        ("client", True, True),
+        ("connection", False, True),
+        ("source", False, False),
+    ],
+)
+def test_what_may_be_added_and_changed_is_little(
+    world: World, alice: Browser, model: str, add: bool, change: bool
+) -> None:
+    rows = {
+        "grant": world.grants["bob"][0].pk,
+        "client": world.packages["bob"].client_id,
+        "connection": BANK,
+        "source": str(world.grants["bob"][0].source_id),
+        "accesstoken": _any_token(),
+    }
+
+    added = alice.open(f"/admin/evidence/{model}/add/")
+    changed = alice.open(at(model, rows[model], "change"))
+    deleted = alice.open(at(model, rows[model], "delete"))
+
+    assert (added.status == 200) is add
+    assert changed.status == 200
+    assert any("save" in str(given.get("name")) for _, given in changed.elements) is change
+    assert deleted.status == 403
+
+
+def _any_token() -> str:
+    from evidence.models.grants import AccessToken
+
+    return AccessToken.unscoped.order_by("pk").first().pk
+
+
+def test_accounts_are_shown_and_nothing_else_of_them(world: World, alice: Browser) -> None:
+    page = alice.open("/admin/auth/user/")
+
+    assert "alice" in page.text
+    assert alice.open("/admin/auth/user/add/").status == 403
+    assert alice.open("/admin/auth/group/").status == 404
+    user = User.objects.get(username="alice")
+    one = alice.open(f"/admin/auth/user/{user.pk}/change/")
+    assert user.password not in one.html
+    assert not any(given.get("type") == "password" for _, given in one.elements)
+
+
+def test_the_first_page_offers_what_an_owner_needs(world: World, alice: Browser) -> None:
+    page = alice.open("/admin/")
+
+    assert "Your records, and who may read them" in page.text
+    tiles = [given for _, given in page.elements if "tile" in str(given.get("class")).split()]
+    offered = [str(given["href"]) for given in tiles]
+    assert len(offered) == 16
+    assert all(alice.open(address).status == 200 for address in offered)
+    assert page.text.index("Give access") < page.text.index("Look up a record")
+
+
+def test_the_owner_changes_the_password(world: World) -> None:
+    user = User.objects.create_superuser("owner", password="correct horse battery")
+    browser = Browser().sign_in(user)
+    form = browser.open("/admin/password_change/").form
+    form.fill("old_password", "correct horse battery")
+    form.fill("new_password1", "another long phrase")
+    form.fill("new_password2", "another long phrase")
+
+    browser.press(form)
+
+    user.refresh_from_db()
+    assert user.check_password("another long phrase")

@@ -1,0 +1,164 @@
+"""The owner's account is made, and its password replaced, through one-time links only."""
+
+import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
+from io import StringIO
+
+import pytest
+from django.contrib.auth import get_user_model
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+from django.urls import reverse
+from django.utils import timezone
+
+from evidence.models.accounts import SetupLink, the_owner
+from owner.accounts import setup_link
+
+pytestmark = pytest.mark.django_db
+
+GOOD = {
+    "username": "alice",
+    "password": "correct horse battery",
+    "again": "correct horse battery",
+}
+
+
+def page(token: str) -> str:
+    return reverse("set-up", args=[token])
+
+
+def test_the_link_makes_the_account_and_signs_the_owner_in(client: Client) -> None:
+    token = setup_link.make(timezone.now())
+
+    answer = client.post(page(token), GOOD)
+
+    assert answer.status_code == 302
+    assert answer["Location"] == reverse("admin:index")
+    assert client.get(answer["Location"]).status_code == 200
+    user = the_owner(timezone.now()).user
+    assert user is not None
+    assert user.check_password(GOOD["password"])
+
+
+def test_a_used_link_has_ended(client: Client) -> None:
+    token = setup_link.make(timezone.now())
+    client.post(page(token), GOOD)
+
+    for answer in (client.get(page(token)), client.post(page(token), GOOD | {"username": "eve"})):
+        assert answer.status_code == 410
+    assert not get_user_model().objects.filter(username="eve").exists()
+
+
+def test_a_link_ends_after_its_lifetime(client: Client) -> None:
+    past = timezone.now() - setup_link.LIFETIME - dt.timedelta(seconds=1)
+    token = setup_link.make(past)
+
+    assert client.get(page(token)).status_code == 410
+    assert client.post(page(token), GOOD).status_code == 410
+    assert not get_user_model().objects.exists()
+
+
+def test_a_new_link_ends_the_one_before(client: Client) -> None:
+    earlier = setup_link.make(timezone.now())
+    later = setup_link.make(timezone.now())
+
+    assert client.get(page(earlier)).status_code == 410
+    assert client.get(page(later)).status_code == 200
+
+
+def test_a_link_that_never_was_looks_like_one_that_has_ended(client: Client) -> None:
+    token = setup_link.make(timezone.now())
+    client.post(page(token), GOOD)
+    client.logout()
+
+    assert client.get(page("x" * 43)).content == client.get(page(token)).content
+
+
+def test_only_a_hash_of_the_token_is_kept() -> None:
+    token = setup_link.make(timezone.now())
+
+    (link,) = SetupLink.unscoped.all()
+    assert token.encode() not in bytes(link.digest)
+    assert len(bytes(link.digest)) == 32
+
+
+def test_a_lost_password_is_replaced_and_every_session_ends(client: Client) -> None:
+    client.post(page(setup_link.make(timezone.now())), GOOD)
+    elsewhere = Client()
+    token = setup_link.make(timezone.now())
+
+    shown = elsewhere.get(page(token))
+    new = {"password": "another long phrase", "again": "another long phrase"}
+    elsewhere.post(page(token), GOOD | new)
+
+    assert 'value="alice"' in shown.content.decode()
+    assert get_user_model().objects.count() == 1
+    assert client.get(reverse("admin:index")).status_code == 302
+    assert elsewhere.get(reverse("admin:index")).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"again": "something else entirely"}, "The two passwords differ."),
+        ({"password": "12345678", "again": "12345678"}, "entirely numeric"),
+        ({"password": "short", "again": "short"}, "too short"),
+        ({"username": "alice and bob"}, "Enter a valid username"),
+        ({"username": ""}, "This field is required."),
+    ],
+)
+def test_a_refused_form_leaves_the_link_open(
+    client: Client, change: dict[str, str], complaint: str
+) -> None:
+    token = setup_link.make(timezone.now())
+
+    answer = client.post(page(token), GOOD | change)
+
+    assert answer.status_code == 422
+    assert complaint in answer.content.decode()
+    assert client.post(page(token), GOOD).status_code == 302
+
+
+def test_the_form_needs_the_token_of_its_own_page() -> None:
+    strict = Client(enforce_csrf_checks=True)
+    token = setup_link.make(timezone.now())
+
+    assert strict.post(page(token), GOOD).status_code == 403
+    strict.get(page(token))
+    csrf = strict.cookies["pdpp-csrf"].value
+    assert strict.post(page(token), GOOD | {"csrfmiddlewaretoken": csrf}).status_code == 302
+
+
+def test_the_page_loads_nothing_from_elsewhere_and_is_kept_nowhere(client: Client) -> None:
+    answer = client.get(page(setup_link.make(timezone.now())))
+
+    assert answer["Referrer-Policy"] == "strict-origin"
+    assert "default-src 'none'" in answer["Content-Security-Policy"]
+    assert "no-store" in answer["Cache-Control"]
+    assert answer["X-Frame-Options"] == "DENY"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_command_prints_a_link_that_works(client: Client) -> None:
+    printed = StringIO()
+    call_command("setup_link", stdout=printed)
+
+    address = printed.getvalue().strip()
+    assert address.startswith("http://127.0.0.1:8000/set-up/")
+    assert client.get(address.removeprefix("http://127.0.0.1:8000")).status_code == 200
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_set_up_forms_at_once_are_all_answered() -> None:
+    token = setup_link.make(timezone.now())
+
+    def post(_: int) -> int:
+        try:
+            browser = Client(raise_request_exception=False)
+            return browser.post(page(token), GOOD | {"password": "short"}).status_code
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(post, range(160))) <= {422, 429}

@@ -1,0 +1,118 @@
+"""Searching hostile texts and queries takes bounded work."""
+
+import time
+
+import pytest
+
+from evidence.search.analysis.highlighter import find, passages
+from evidence.search.analysis.matcher import verify
+from evidence.search.analysis.query_parser import parse
+from evidence.search.analysis.query_tree import Query
+from evidence.search.analysis.spelling import written_like, written_with
+from evidence.search.analysis.tokenizer import occurrences
+from evidence.search.analysis.tokens import Wanted
+from evidence.search.analysis.work_limit import ONE_TEXT, WorkLimit
+
+LANGUAGES = ("en", "de", "fr")
+ONE_CHUNK = 65_536 * 18 * 2
+"""What may be spent beyond a limit: a whole chunk, whose characters may fold into eighteen each."""
+SIZE = 4_000_000
+SECONDS = 20
+"""CPU time that no call may take. Each takes up to three; the cure of what took a minute shows."""
+HOSTILE = {
+    "elisions": "l'",
+    "hyphens": "a-",
+    "mail signs": "a@",
+    "only signs": "-@.",
+    "digits": "1,",
+    "combining marks": "e\u0301",
+    "combining marks on ideographs": "\u65e5\u0301",
+    "ideographs": "\u65e5\u672c",
+    "ideographs among letters": "a\u65e5",
+    "parentheses": "a(b)",
+    "hosts": "a.b/c",
+    "fractions": "\u00bd",
+    "a letter that folds into eighteen": "\ufdfa",
+    "one enormous word": "a",
+    "no-break spaces": "1\u00a0",
+    "one word again and again": "a ",
+}
+
+
+def hostile(kind: str) -> str:
+    written = HOSTILE[kind]
+    return written * (SIZE // len(written))
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_the_work_on_a_hostile_text_is_bounded(kind: str) -> None:
+    work = WorkLimit()
+    terms = Wanted(frozenset({"zzqq", "a", "\u65e5"}))
+    started = time.thread_time()
+    for _ in occurrences(hostile(kind), languages=LANGUAGES, wanted=terms, work=work):
+        pass
+    assert work.left > -ONE_CHUNK
+    assert time.thread_time() - started < SECONDS
+
+
+@pytest.mark.parametrize("kind", ["elisions", "a letter that folds into eighteen", "fractions"])
+def test_every_search_of_a_hostile_text_is_bounded(kind: str) -> None:
+    text = hostile(kind)
+    started = time.thread_time()
+    find(text, "zz qq", languages=LANGUAGES)
+    verify({"body": text}, parse('"l a zz"'), languages=LANGUAGES)
+    passages(text, parse("l zz " + "qq " * 20), languages=LANGUAGES, field="body")
+    list(written_with(text, ("zzz",), languages=LANGUAGES, work=WorkLimit()))
+    list(written_like(text, "\u65e5\u672c\u8a9e", work=WorkLimit()))
+    assert time.thread_time() - started < SECONDS
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("b" + "a" * 8_000, "a" * SIZE),
+        ("a" * 4_000 + "b" + "a" * 4_000, "a" * SIZE),
+        ("a " * 4_000 + "b", "a " * (SIZE // 2)),
+        ("\u65e5a" * 4_000, "\u65e5a" * (SIZE // 2)),
+    ],
+)
+def test_a_long_query_is_found_in_linear_time(query: str, text: str) -> None:
+    started = time.thread_time()
+    find(text, query, languages=LANGUAGES, occurrence=SIZE)
+    assert time.thread_time() - started < SECONDS
+
+
+def test_prose_of_three_million_characters_is_searched_to_its_end() -> None:
+    words = "The lease of the flat, and what we paid for it in March, lies here. "
+    text = words * (3_000_000 // len(words)) + "crackel"
+    found = find(text, "crackel", languages=LANGUAGES)
+    assert found == (len(text) - 7, len(text))
+    [passage] = passages(text, parse("crackel"), languages=LANGUAGES, field="body")
+    assert passage.end == len(text)
+
+
+def test_beyond_the_limit_the_very_characters_are_still_found() -> None:
+    text = "1.5-2/3 " * (ONE_TEXT // 4) + "Crackel"
+    assert find(text, "crackel", languages=LANGUAGES) == (len(text) - 7, len(text))
+    assert find(text, "crackels", languages=LANGUAGES) is None
+
+
+def test_half_of_a_letter_that_folds_into_two_is_not_found() -> None:
+    assert find("-\u00df-s-", "s-", languages=()) == (3, 4)
+    assert find("\u00df" * 3_000 + " xSSy", "x\u00df", languages=()) == (3_001, 3_004)
+
+
+def test_a_text_that_cannot_be_read_to_its_end_is_not_verified() -> None:
+    query: Query = parse('lease -"not this"')
+    text = "lease " + "1.5-2/3 " * ONE_TEXT
+    assert verify({"body": text}, query, languages=LANGUAGES) is False
+
+
+def test_a_part_of_a_limit_leaves_the_others_what_they_need() -> None:
+    work = WorkLimit(100)
+    with work.share(most=60) as hungry:
+        hungry.spend(80)
+    with work.share(most=60, least=30) as modest:
+        assert modest.left == 30
+    assert work.left == 20
+    assert hungry.exhausted
