@@ -67,7 +67,7 @@ def _nothing_is_known_of_rows_that_another_test_has_made() -> None:
     from evidence.access.ranking import match_counts
     from evidence.models import sources
 
-    match_counts._known.clear()
+    match_counts._cache.clear()
     sources._known.clear()
 
 

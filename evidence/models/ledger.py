@@ -1,8 +1,7 @@
-"""What was disclosed to whom: rows that are added and never changed (design, section 8).
+"""Ledger chains, disclosures, pseudonyms and checkpoints; rows are append-only (design, section 8).
 
-A chain is one grant's, or the owner's own (``own:`` and the owner's id). Rows name records by
-random pseudonyms only; erasing a record takes away the one row that says whose pseudonym it was,
-and leaves the chains as they are.
+Each grant has a chain, and so has the owner (``own:`` and the owner's id). Rows name records by
+random pseudonyms. Erasing a record deletes only the row that links it to its pseudonym.
 """
 
 from django.contrib.postgres.fields import ArrayField
@@ -14,7 +13,7 @@ from evidence.models.accounts import Owner
 
 
 class Chain(models.Model):
-    """The end of one chain: its latest number and hash, sealed with a key the database lacks."""
+    """The head of one chain: its latest number and hash, sealed with a key outside the database."""
 
     chain = models.TextField(primary_key=True, db_collation="C")
     owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
@@ -33,10 +32,10 @@ class Chain(models.Model):
 
 
 class Disclosure(models.Model):
-    """One answer, as far as it concerned one chain.
+    """One response, as far as it concerns one chain.
 
-    ``covered`` is JSON text: what was shown, ``[[connection_id, stream, [field, …]], …]``.
-    ``size_bytes`` counts the answer as UTF-8 JSON, or the bytes of a blob that were sent.
+    ``covered`` is JSON text of the disclosed fields: ``[[connection_id, stream, [field, …]], …]``.
+    ``size_bytes`` is the size of the response as UTF-8 JSON, or the number of blob bytes sent.
     ``digest`` is SHA-256 over ``previous`` and every other column.
     """
 
@@ -71,7 +70,7 @@ class Disclosure(models.Model):
 
 
 class Pseudonym(models.Model):
-    """The random name under which the ledger knows a record."""
+    """The random name of a record in the ledger."""
 
     pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
     connection_id = models.TextField(db_collation="C")
@@ -91,11 +90,11 @@ class Pseudonym(models.Model):
 
 
 class Checkpoint(models.Model):
-    """All ends of all chains at one time, signed together.
+    """All chain heads at one time, signed together.
 
-    ``note`` is a signed note in the form of transparency logs: origin, size, root hash, and a
-    signature that anybody with the public key can check. ``heads`` is what the root was made of,
-    JSON text: ``[[chain, seq, digest in hex], …]``.
+    ``note`` is a signed note as in transparency logs: origin, size, root hash and a signature that
+    the public key verifies. ``heads`` is the root's input as JSON text:
+    ``[[chain, seq, digest in hex], …]``.
     """
 
     owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")

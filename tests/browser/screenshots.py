@@ -14,6 +14,7 @@ from urllib.request import Request, urlopen
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
+from tests.browser import answer_picture
 from tests.browser.chromium import (
     DESKTOP,
     PHONE,
@@ -41,19 +42,24 @@ def main(folder: Path) -> None:
         with chromium() as browser:
             _set_up(browser, found.group())
             _all_pages(browser, base, lambda name: _both(browser, folder, name))
+            bearer = re.search(r'Bearer (pdpp_at_[\w-]+)"', server.printed)
+            assert bearer is not None, server.printed
+            answer_picture.take(
+                browser, folder / "answer.png", url=f"{base}/mcp", token=bearer.group(1)
+            )
 
 
 def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
     browser.get(f"{base}/connect")
-    wait_for(browser, "Waiting for an agent")
+    wait_for(browser, "Waiting for a connection")
     shot("connect")
     browser.get(_question(base))
-    wait_for(browser, "asks to read")
+    wait_for(browser, "wants to read")
     shot("consent")
     mailbox = browser.find_element(By.XPATH, "//fieldset[legend[contains(., 'ail')]]//label")
     reach(browser, mailbox)
-    wait_for(browser, "See the newest")
-    tick(browser, "See the newest")
+    wait_for(browser, "Preview the newest")
+    tick(browser, "Preview the newest")
     browser.execute_script("arguments[0].scrollIntoView()", mailbox)
     shot("consent-counted")
     press(browser, "Allow")
@@ -61,7 +67,7 @@ def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
     wait_for(browser, "Claude Code")
     shot("connected")
     reach(browser, browser.find_element(By.CSS_SELECTOR, "a[href*=narrow]"))
-    wait_for(browser, "Narrow it")
+    wait_for(browser, "Narrow access")
     shot("narrow")
 
 

@@ -1,4 +1,4 @@
-"""Calendars and address books: repeating events, zones, and entries that are not as they should be."""
+"""Calendars and contacts: recurring events, time zones and malformed entries."""
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -17,13 +17,13 @@ from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 pytestmark = pytest.mark.django_db
 
 
-def test_a_repeating_event_is_there_each_time_it_takes_place() -> None:
+def test_recurring_event_has_a_record_per_occurrence() -> None:
     run(TORTURE / "calendar.ics")
 
     first = one("events", starts_at="2026-03-18T19:00:00+01:00")
-    choir = [each for each in records("events") if each["series_id"] == first["series_id"]]
-    # The clocks change on 29 March; 25 March is left out, and 1 April is moved to the day after.
-    assert [(each["starts_at"], each["title"]) for each in choir] == [
+    choir = [record for record in records("events") if record["series_id"] == first["series_id"]]
+    # Daylight saving begins on 29 March; 25 March is excluded, and 1 April is moved to 2 April.
+    assert [(record["starts_at"], record["title"]) for record in choir] == [
         ("2026-03-18T19:00:00+01:00", "Choir, second voice"),
         ("2026-04-02T18:30:00+02:00", "Choir in the church"),
         ("2026-04-08T19:00:00+02:00", "Choir, second voice"),
@@ -44,13 +44,13 @@ def test_a_repeating_event_is_there_each_time_it_takes_place() -> None:
         ("After one that never ends", "2026-06-04T12:00:00+00:00"),
     ],
 )
-def test_times_are_those_of_their_zone(title: str, starts_at: str) -> None:
+def test_event_times_use_their_time_zone(title: str, starts_at: str) -> None:
     run(TORTURE / "calendar.ics")
 
     assert one("events", title=title)["starts_at"] == starts_at
 
 
-def test_what_cannot_take_place_leaves_a_receipt_and_no_occurrences() -> None:
+def test_impossible_events_get_receipts() -> None:
     run(TORTURE / "calendar.ics")
 
     assert one("events", title="Day that does not exist")["starts_at"] is None
@@ -63,7 +63,7 @@ def test_what_cannot_take_place_leaves_a_receipt_and_no_occurrences() -> None:
     }
 
 
-def test_a_whole_day_ends_on_its_last_day() -> None:
+def test_all_day_event_ends_on_its_last_day() -> None:
     run(TORTURE / "calendar.ics")
 
     holidays = one("events", title="Holidays")
@@ -71,7 +71,7 @@ def test_a_whole_day_ends_on_its_last_day() -> None:
     assert holidays["is_all_day"] is True
 
 
-def test_what_cannot_be_read_is_not_quoted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_content_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     run(TORTURE / "contacts.vcf")
     run(TORTURE / "mail.mbox")
 
@@ -79,7 +79,7 @@ def test_what_cannot_be_read_is_not_quoted_in_the_log(caplog: pytest.LogCaptureF
     assert "tnef" not in caplog.text
 
 
-def test_contacts_of_every_version_are_read() -> None:
+def test_contacts_of_all_vcard_versions_are_imported() -> None:
     run(TORTURE / "contacts.vcf")
 
     eva = one("contacts", name="Eva Lang")
@@ -89,7 +89,11 @@ def test_contacts_of_every_version_are_read() -> None:
     assert eva["categories"] == ["Friends", "Home"]
     assert one("contacts", name="Jürgen Müller")["phones"] == ["0171 7654321"]
     assert one("contacts", name="Acme GmbH, Sales")["emails"] == ["sales@acme.example"]
-    assert {each["name"] for each in records("contacts")} > {"Broken", "Never ended", "Last of all"}
+    assert {record["name"] for record in records("contacts")} > {
+        "Broken",
+        "Never ended",
+        "Last of all",
+    }
     assert receipts() == {("no_identity", "line 26")}
     run(TORTURE / "contacts.vcf")
     assert latest().unchanged == 6
@@ -101,7 +105,7 @@ TITLES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_s
 
 @st.composite
 def events(draw: st.DrawFn) -> tuple[Event, list[str]]:
-    """An event, and the starts of its occurrences by another reckoning than ours."""
+    """Return an event, and the starts of its occurrences computed without its rule."""
     zone = ZoneInfo(draw(ZONES))
     start = datetime.combine(
         draw(st.dates(date(2020, 1, 1), date(2027, 12, 31))),
@@ -115,23 +119,24 @@ def events(draw: st.DrawFn) -> tuple[Event, list[str]]:
     event.add("RRULE", {"FREQ": "DAILY" if days == 1 else "WEEKLY", "COUNT": count})
     horizon = datetime(2030, 12, 31, 23, 59, 59, tzinfo=UTC)
     starts = [(start + timedelta(days=days * n)).replace(tzinfo=zone) for n in range(count)]
-    return event, [each.isoformat() for each in starts if each <= horizon]
+    return event, [start.isoformat() for start in starts if start <= horizon]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
-@given(made=st.lists(events(), min_size=1, max_size=5))
-def test_whatever_calendar_is_written_is_what_is_read(
-    tmp_path: Path, made: list[tuple[Event, list[str]]]
+@given(written=st.lists(events(), min_size=1, max_size=5))
+def test_written_calendars_are_parsed_unchanged(
+    tmp_path: Path, written: list[tuple[Event, list[str]]]
 ) -> None:
     calendar = Calendar()
-    for event, _ in made:
+    for event, _ in written:
         calendar.add_component(event)
     (tmp_path / "made.ics").write_bytes(calendar.to_ical())
-    entries = open_export(tmp_path / "made.ics").entries
+    files = open_export(tmp_path / "made.ics").files
 
-    read = [piece.make() for piece in ICALENDAR.read(entries, Options())]
+    items = [item.parse() for item in ICALENDAR.read(files, Options())]
 
-    assert [sorted(row.data["starts_at"] for row in item.rows) for item in read] == [
-        sorted(starts) for _, starts in made
+    starts = [[record.data["starts_at"] for record in item.records] for item in items]
+    assert list(map(sorted, starts)) == [sorted(expected) for _, expected in written]
+    assert [item.records[0].data["title"] for item in items] == [
+        str(event["SUMMARY"]) for event, _ in written
     ]
-    assert [item.rows[0].data["title"] for item in read] == [str(e["SUMMARY"]) for e, _ in made]

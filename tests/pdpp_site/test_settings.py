@@ -53,8 +53,10 @@ def _sources(path: Path) -> list[Path]:
 
 
 def documented() -> set[str]:
-    """The first column of the table in the README."""
-    return set(re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "README.md").read_text(), re.MULTILINE))
+    """Return the variables in the table of docs/settings.md."""
+    return set(
+        re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
+    )
 
 
 def settings_with(**environment: str) -> "subprocess.CompletedProcess[str]":

@@ -1,0 +1,95 @@
+"""``manage.py trace``: print the path of one request over the demo data."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.db import transaction
+from django.utils import timezone
+from typing_extensions import override
+
+from evidence.access.scope import Scope
+from evidence.access.tokens import authenticate
+from mcp_adapter import surfaces
+from mcp_adapter.inprocess import InProcessRest
+from operations import demo_data
+from operations.request_trace import RequestTrace, trace_request
+
+STATEMENT_CHARS = 100
+
+
+class Command(BaseCommand):
+    help = (
+        "Print the modules, calls and SQL statements of one request over the demo data: "
+        "trace search q=invoice, or trace /v1/search q=invoice. Nothing is stored."
+    )
+
+    @override
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("target", help="A tool of /mcp, such as search, or a path under /v1.")
+        parser.add_argument("arguments", nargs="*", metavar="name=value")
+
+    @override
+    def handle(self, *args: Any, target: str, arguments: list[str], **options: Any) -> None:
+        given = dict(_pair(argument) for argument in arguments)
+        now = timezone.now()
+        with transaction.atomic():
+            bearers = demo_data.create_demo_tokens(now)
+            if bearers is None:
+                raise CommandError("There is no demo data here. Run: manage.py demo load")
+            if target.startswith("/v1"):
+                scope = authenticate(bearers.rest, resource="/v1", now=now)
+                trace = _trace_path(target, given, scope)
+            else:
+                scope = authenticate(bearers.mcp, resource="/mcp", now=now)
+                trace = _trace_tool(target, given, scope)
+            transaction.set_rollback(True)
+        self._print(trace)
+
+    def _print(self, trace: RequestTrace) -> None:
+        for number, (module, calls) in enumerate(trace.calls.items(), 1):
+            self.stdout.write(f"{number:4}  {module}  {calls}")
+        self.stdout.write("")
+        for sql, seconds in trace.statements:
+            self.stdout.write(
+                f"{seconds * 1000:8.2f} ms  {' '.join(sql.split())[:STATEMENT_CHARS]}"
+            )
+        self.stdout.write(
+            f"\n{len(trace.calls)} modules, {sum(trace.calls.values())} calls, "
+            f"{trace.module_changes} changes of module, {len(trace.statements)} statements"
+        )
+
+
+def _trace_path(path: str, params: Mapping[str, str], scope: Scope) -> RequestTrace:
+    rest = InProcessRest()
+    return trace_request(lambda: rest.get(path, list(params.items()), scope))
+
+
+def _trace_tool(name: str, given: Mapping[str, Any], scope: Scope) -> RequestTrace:
+    tools = surfaces.READ_SURFACE.tools
+    if name not in tools:
+        raise CommandError(f"Unknown tool {name}. Tools: {', '.join(tools)}.")
+    arguments = {key: _parsed(value) for key, value in given.items()}
+    return trace_request(
+        lambda: tools[name](
+            arguments,
+            rest=InProcessRest(),
+            authority=scope,
+            public_url=settings.PDPP_PUBLIC_URL,
+        )
+    )
+
+
+def _pair(argument: str) -> tuple[str, str]:
+    name, equals, value = argument.partition("=")
+    if not equals:
+        raise CommandError(f"{argument!r} is not name=value.")
+    return name, value
+
+
+def _parsed(value: str) -> int | str | list[str]:
+    """Return integers as such, and lists for values in brackets: fields=[id,subject]."""
+    if value.startswith("[") and value.endswith("]"):
+        return value[1:-1].split(",")
+    return int(value) if value.isdecimal() else value
