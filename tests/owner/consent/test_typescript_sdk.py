@@ -12,7 +12,7 @@ from pytest_django import Settings
 from tests.owner.consent.served import sent_back, site
 from tests.world import World
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = Path(__file__).parent / "typescript" / "sign_in.mjs"
 INSTALLED = ROOT / "var" / "sign-in"
 
