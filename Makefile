@@ -1,36 +1,35 @@
 # make run    serve this installation on http://127.0.0.1:8000
-# make test   run the tests, on a database of their own unless DATABASE_URL is set; ARGS goes to
+# make test   run the tests in a separate database unless DATABASE_URL is set; ARGS goes to
 #             pytest: make test ARGS="-n0 -k set_up"
-# make check  run every static check
-# make audit  ask what is known against the installed packages, where pip-audit's service can be reached
-# make coverage  run the tests and say which lines they do not reach
-# make semantic  install what semantic and hybrid search need: a model that runs without a network
-# make telemetry  install what telling spans to a collector of OpenTelemetry needs (PDPP_TELEMETRY)
-# make mutants  plant faults in the wall; each must turn a test red. ARGS="some words" takes those of
-#             that description, ARGS="--lines evidence/access/records.py" each line of a module
-# make non-interference  compare all answers before and after 10,000 changes that the grant hides;
+# make check  run all static checks
+# make audit  check the installed packages for known vulnerabilities (pip-audit, needs the internet)
+# make coverage  run the tests and report the lines that they do not cover
+# make semantic  install semantic and hybrid search: a model that runs without a network
+# make telemetry  install the OpenTelemetry exporter (PDPP_TELEMETRY)
+# make non-interference  compare all responses before and after 10,000 changes that the grant hides;
 #             HIDDEN_CHANGES sets the number; make test runs a short form
-# make faults  kill, restart, fill, starve and slow down real servers under load; some minutes
+# make faults  kill, restart, fill, starve and slow down real servers under load; takes minutes
 # make conformance  run the official MCP conformance suite against a demo installation
-# make sign-in  install Node and the TypeScript SDK, so that make test signs in with that, too
-# make relevance  put the judged queries to search; ARGS="--json FILE" keeps the figures
-# make agent-eval   answer the demo questions with scripted agents, and count what that costs
-# make bench  load a corpus of 10,000 records, serve it, and time every kind of request beside its
-#             floor; CORPUS=DIR takes prepared ones, one or a folder of them (bench/speed)
-# make import-large  generate a mailbox of 4 GB and a Health export of 2 GB, import both, and say what
-#             memory and time that took; MAIL_MB and HEALTH_MB make them smaller (bench/importing)
-# make screenshots  take the pictures of the owner's pages in docs/; needs chromium and its driver
+# make sign-in  install Node and the TypeScript SDK, so that make test also signs in with them
+# make relevance  run the judged queries and print the scores; ARGS="--json FILE" writes them
+# make agent-eval   answer the demo questions with scripted agents, and count calls and bytes
+# make bench  load 10,000 records, serve them, and measure each kind of request against a baseline;
+#             CORPUS=DIR measures prepared corpora, one or a folder of several (bench/speed)
+# make import-large  generate a 4 GB mailbox and a 2 GB Health export, import both, and print memory
+#             and time; MAIL_MB and HEALTH_MB change the sizes (bench/importing)
+# make screenshots  take the screenshots in docs/; needs chromium and chromedriver
 # make trace  print the path of one request over the demo data: ARGS="search q=invoice" or a path of /v1
-# Each makes .venv first and installs what is missing.
+# make format  format the code and apply automatic fixes
+# Each target creates .venv and installs missing packages first.
 
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := 26.3
 
-# Where no key and no password may stand; tests make up theirs.
+# Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults import-large mutants non-interference relevance semantic run sign-in telemetry test check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults import-large non-interference relevance semantic run sign-in telemetry test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -63,9 +62,6 @@ coverage: .venv/development
 
 faults: .venv/development
 	$(BIN)/python -m pytest -n0 -p no:randomly -m faults tests/faults $(ARGS)
-
-mutants: .venv/development
-	$(BIN)/python -m tests.mutants $(ARGS)
 
 non-interference: export HIDDEN_CHANGES ?= 10000
 non-interference: .venv/development
@@ -105,7 +101,7 @@ format: .venv/development
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 
-# The stamps: a changed list of requirements installs again, anything else is instant.
+# Stamp files: packages are installed again only when their list changes.
 .venv/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
 	$(PYTHON) -m venv .venv

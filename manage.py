@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Django's command line, with the embedded database running while a command needs one."""
+"""Django's command line; starts the embedded database for commands that need one."""
 
 import contextlib
 import os
@@ -18,9 +18,9 @@ WITHOUT_DATABASE = {
 
 def main() -> None:
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pdpp_site.settings")
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, _exit_on_signal)
     program, *arguments = sys.argv
-    # Commands are modules, so their names have underscores; people type hyphens.
+    # Command modules have underscores; people type hyphens.
     command = arguments[0].replace("-", "_") if arguments and arguments[0][0:1] != "-" else ""
     with contextlib.ExitStack() as running:
         if command not in WITHOUT_DATABASE or arguments[:2] == ["keys", "retire"]:
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _start_database(running: contextlib.ExitStack) -> None:
-    """Nothing to start where DATABASE_URL names a server."""
+    """Start the embedded database, unless DATABASE_URL names a server."""
     from django.conf import settings
 
     from operations.postgres import server, system_account
@@ -40,20 +40,20 @@ def _start_database(running: contextlib.ExitStack) -> None:
             running.enter_context(server.running(home))
         except system_account.EmbeddedPostgresError as error:
             sys.exit(f"The embedded PostgreSQL does not start. {error}")
-        running.callback(_let_go)
+        running.callback(_close_connections)
 
 
-def _let_go() -> None:
-    """Close every connection, so that the pool does not miss the server when it stops."""
+def _close_connections() -> None:
+    """Close all connections, so that the pool logs no errors when the server stops."""
     from django.db import connection
 
-    default: Any = connection  # what PostgreSQL's has more than others is not in the stubs
+    default: Any = connection  # close_pool is missing in the stubs
     default.close()
     default.close_pool()
 
 
-def _leave(signum: int, frame: FrameType | None) -> None:
-    """Unwind, so that the embedded database is stopped on the way out."""
+def _exit_on_signal(signum: int, frame: FrameType | None) -> None:
+    """Exit normally, so that the embedded database stops."""
     sys.exit(128 + signum)
 
 
@@ -61,11 +61,11 @@ if __name__ == "__main__":
     try:
         main()
     except KeyboardInterrupt:
-        sys.stderr.write("Stopped. The same command goes on, or begins anew.\n")
+        sys.stderr.write("Stopped. Run the same command again to continue or restart.\n")
         sys.exit(128 + signal.SIGINT)
     except Exception as error:
         from pdpp_site import command_errors
 
-        if (words := command_errors.in_words(error)) is None:
+        if (message := command_errors.describe(error)) is None:
             raise
-        sys.exit(words)
+        sys.exit(message)

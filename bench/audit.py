@@ -1,7 +1,7 @@
-"""``make audit``: what pip-audit knows against the installed packages, and of how many it knows at all.
+"""`make audit`: run pip-audit, and report how many packages it could check.
 
-Where its service cannot be reached, or is a mirror that knows no advisories, pip-audit ends as if all
-were well. So what it could not judge is counted and said.
+pip-audit succeeds when its service is unreachable or is a mirror without advisories. This reports how
+many packages it skipped.
 """
 
 import json
@@ -10,39 +10,53 @@ import sys
 from typing import Any
 
 SECONDS = 300
-ASK = ["-m", "pip_audit", "--local", "--progress-spinner", "off", "--timeout", "10", "-f", "json"]
-UNREACHED = "pip-audit: its service could not be reached, so NOTHING WAS CHECKED."
+PIP_AUDIT = [
+    "-m",
+    "pip_audit",
+    "--local",
+    "--progress-spinner",
+    "off",
+    "--timeout",
+    "10",
+    "-f",
+    "json",
+]
+UNREACHABLE = "pip-audit: the service is unreachable. NOTHING WAS CHECKED."
 
 
 def main() -> int:
-    """1 where something is known; 0 where nothing is, or nothing could be asked, which is said."""
+    """Return 1 if a package has a known vulnerability, otherwise 0."""
     try:
-        done = subprocess.run(
-            [sys.executable, *ASK], capture_output=True, text=True, check=False, timeout=SECONDS
+        process = subprocess.run(
+            [sys.executable, *PIP_AUDIT],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=SECONDS,
         )
-        found = json.loads(done.stdout)["dependencies"]
+        packages = json.loads(process.stdout)["dependencies"]
     except (subprocess.TimeoutExpired, ValueError, KeyError):
-        found = []
-    said, code = verdict(found)
-    sys.stdout.write(f"{said}\n")
+        packages = []
+    message, code = verdict(packages)
+    sys.stdout.write(f"{message}\n")
     return code
 
 
-def verdict(found: list[dict[str, Any]]) -> tuple[str, int]:
-    """What to say of pip-audit's list, and how to end."""
-    judged = [each for each in found if "skip_reason" not in each]
-    if not judged:
-        return UNREACHED, 0
-    known = [
-        f"{each['name']} {each['version']}: {weakness['id']}"
-        + (f", mended in {', '.join(weakness['fix_versions'])}" if weakness["fix_versions"] else "")
-        for each in judged
-        for weakness in each["vulns"]
+def verdict(packages: list[dict[str, Any]]) -> tuple[str, int]:
+    """Return the message and the exit code for the packages in the output of pip-audit."""
+    checked = [package for package in packages if "skip_reason" not in package]
+    if not checked:
+        return UNREACHABLE, 0
+    findings = [
+        f"{package['name']} {package['version']}: {issue['id']}"
+        + (f", fixed in {', '.join(issue['fix_versions'])}" if issue["fix_versions"] else "")
+        for package in checked
+        for issue in package["vulns"]
     ]
-    of = f"{len(judged)} of {len(found)} packages"
-    if known:
-        return "\n".join([f"pip-audit judged {of}:", *known]), 1
-    return f"pip-audit knows nothing against {of}; the others it does not know.", 0
+    count = f"{len(checked)} of {len(packages)} packages"
+    if findings:
+        return "\n".join([f"pip-audit checked {count}:", *findings]), 1
+    return f"pip-audit found no vulnerabilities in {count}; it does not know the others.", 0
 
 
 if __name__ == "__main__":

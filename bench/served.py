@@ -1,6 +1,6 @@
-"""An installation of its own with the demo life, served as a process, for as long as it is needed.
+"""Run a separate installation with the demo data as a process.
 
-It is kept under `var/bench`, so that the demo life is loaded once; `rm -r var/bench` starts anew.
+It stays in `var/bench`, so the demo data is loaded only once. `rm -r var/bench` resets it.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ _TOKEN = re.compile(r"pdpp_at_[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
-    """Where it is and the two tokens over the demo life that it printed."""
+class DemoServer:
+    """The URL of a running server and its two demo tokens."""
 
     url: str
     mcp_token: str
@@ -30,9 +30,9 @@ class Served:
 
 
 @contextlib.contextmanager
-def demo_installation() -> Iterator[Served]:
-    """Start it, wait for its welcome, and stop it at the end. Raises `TimeoutError`."""
-    port = _free_port()
+def demo_installation() -> Iterator[DemoServer]:
+    """Run the server during the block. Raises TimeoutError if it does not start."""
+    port = free_port()
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PDPP_")}
     inherited.pop("DATABASE_URL", None)
     process = subprocess.Popen(
@@ -43,7 +43,7 @@ def demo_installation() -> Iterator[Served]:
             "PDPP_VAR": str(ROOT / "var" / "bench"),
             "PDPP_PORT": str(port),
             "PDPP_LOG_LEVEL": "WARNING",
-            "PDPP_TRIPWIRE_SHARE": "0",  # what measures reads everything, and again
+            "PDPP_TRIPWIRE_SHARE": "0",  # benchmarks read everything repeatedly
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -51,13 +51,14 @@ def demo_installation() -> Iterator[Served]:
     )
     try:
         tokens = _printed_tokens(process)
-        yield Served(f"http://127.0.0.1:{port}", *tokens)
+        yield DemoServer(f"http://127.0.0.1:{port}", *tokens)
     finally:
         process.terminate()
         process.wait(60)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a local TCP port that is free now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -65,20 +66,20 @@ def _free_port() -> int:
 
 
 def _printed_tokens(process: "subprocess.Popen[str]") -> tuple[str, str]:
-    """The token for MCP and the one for REST, in the order in which the welcome prints them."""
-    found: dict[str, None] = {}
+    """Return the MCP and the REST token, in the order of the startup banner."""
+    tokens: dict[str, None] = {}
     lines: list[str] = []
 
     def follow() -> None:
         for line in process.stdout or ():
             lines.append(line)
-            found.update(dict.fromkeys(_TOKEN.findall(line)))
+            tokens.update(dict.fromkeys(_TOKEN.findall(line)))
 
     threading.Thread(target=follow, daemon=True).start()
     deadline = time.monotonic() + _START_SECONDS
-    while len(found) < 2:
+    while len(tokens) < 2:
         if process.poll() is not None or time.monotonic() > deadline:
             raise TimeoutError("".join(lines))
         time.sleep(0.2)
-    first, second, *_ = found
+    first, second, *_ = tokens
     return first, second

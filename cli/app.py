@@ -1,9 +1,8 @@
-"""The commands, and how each of them ends."""
+"""Build the `pdpp` application and convert every failure to a message and an exit code."""
 
 import sys
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError
-from importlib.metadata import version as installed
+from importlib.metadata import PackageNotFoundError, version
 from typing import Annotated, Any
 
 import typer
@@ -17,8 +16,8 @@ from cli.commands.fetch import fetch, field
 from cli.commands.records import changes, records
 from cli.commands.schema import schema, streams
 from cli.commands.search import search
-from cli.errors import Failure
-from cli.output import Output, write
+from cli.errors import CliError, usage_error
+from cli.output import Output, print_result
 
 COMMANDS = (
     connect,
@@ -34,14 +33,18 @@ COMMANDS = (
     export,
     disconnect,
 )
-HELP = "Read a personal data server with the access that its owner has granted you."
+HELP = "Read the records of a PDPP server with the access that its owner granted you."
 EPILOG = "\n".join(
-    ["\b", "Exit codes:", *(f"  {n:>3}  {told}" for n, told in errors.MEANINGS.items())]
+    [
+        "\b",
+        "Exit codes:",
+        *(f"  {code:>3}  {meaning}" for code, meaning in errors.EXIT_CODE_MEANINGS.items()),
+    ]
 )
 
 
-def built(*more: Any) -> typer.Typer:
-    """The application with all its commands; `more` are those composed elsewhere."""
+def build_app(*more_commands: Any) -> typer.Typer:
+    """Return the application with its commands and `more_commands`."""
     app = typer.Typer(
         name="pdpp",
         help=HELP,
@@ -50,60 +53,55 @@ def built(*more: Any) -> typer.Typer:
         rich_markup_mode=None,
         pretty_exceptions_enable=False,
     )
-    app.callback()(_options)
-    for each in (*COMMANDS, *more):
-        app.command(each.__name__)(each)
+    app.callback()(_global_options)
+    for command in (*COMMANDS, *more_commands):
+        app.command(command.__name__)(command)
     return app
 
 
-def _options(
+def _global_options(
     *,
     _version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=lambda asked: asked and _told_version()),
+        typer.Option("--version", is_eager=True, callback=lambda value: value and _print_version()),
     ] = False,
 ) -> None:
-    """Typer reads the options before the command from here."""
+    """Declare the options before the command name."""
 
 
-def _told_version() -> None:
+def _print_version() -> None:
     try:
-        write(f"pdpp {installed('pdpp')}")
+        print_result(f"pdpp {version('pdpp')}")
     except PackageNotFoundError:
-        write("pdpp, run from its sources")
+        print_result("pdpp, run from its sources")
     raise typer.Exit
 
 
 def run(app: typer.Typer, arguments: Sequence[str]) -> int:
-    """Run one command line; gives the exit code. Nothing ends in a traceback."""
+    """Run one command line and return its exit code. Prints errors without a traceback."""
     out = Output(as_json="--json" in arguments)
     try:
-        given = list(arguments) or ["--help"]
-        ended = app(args=given, prog_name="pdpp", standalone_mode=False)
-    except Failure as failure:
-        out.failure(failure)
-        return failure.exit_code
+        result = app(args=list(arguments) or ["--help"], prog_name="pdpp", standalone_mode=False)
+    except CliError as error:
+        out.error(error)
+        return error.exit_code
     except KeyboardInterrupt:
         return errors.INTERRUPTED
     except (BrokenPipeError, SystemExit):
-        # Whoever read has seen enough, for which Typer ends the process; nothing more can be
-        # written, not even at the end.
+        # Typer exits when the reader of the pipe closes it; a write at exit would fail again.
         sys.stderr.close()
         return errors.OK
-    except Exception as error:  # noqa: BLE001 - the last resort, so that nobody reads a traceback
-        return _unforeseen(out, error)
-    return ended if isinstance(ended, int) else errors.OK
+    except Exception as error:  # noqa: BLE001 - print every other error without a traceback
+        cli_error = _unexpected_error(error)
+        out.error(cli_error)
+        return cli_error.exit_code
+    return result if isinstance(result, int) else errors.OK
 
 
-def _unforeseen(out: Output, error: Exception) -> int:
-    """A complaint about the command line has a `format_message`; all else is a fault of ours."""
-    worded = getattr(error, "format_message", None)
-    if worded is not None:
-        failure = Failure(
-            "usage", worded(), exit_code=errors.USAGE, next_step="pdpp COMMAND --help"
-        )
-    else:
-        message = f"This should not happen: {type(error).__name__}: {error}"
-        failure = Failure("internal", message, exit_code=errors.INTERNAL)
-    out.failure(failure)
-    return failure.exit_code
+def _unexpected_error(error: Exception) -> CliError:
+    # Errors of Click about the command line have `format_message`.
+    format_message = getattr(error, "format_message", None)
+    if format_message is not None:
+        return usage_error(format_message(), next_step="pdpp COMMAND --help")
+    message = f"Internal error: {type(error).__name__}: {error}"
+    return CliError("internal", message, exit_code=errors.INTERNAL)

@@ -1,7 +1,7 @@
-"""The credential cache (contract 1.8): one file for each provider, for its owner's eyes alone.
+"""Store credentials on disk, one file with mode 0600 for each server.
 
-`<root, default .pdpp>/clients/<host>.json`, mode 0600 in a directory of mode 0700, with a
-`.gitignore` in the root so that no token is ever committed.
+The files are `<root, default .pdpp>/clients/<host>.json` in a directory with mode 0700 (contract
+1.8). A `.gitignore` in the root keeps tokens out of commits.
 """
 
 import contextlib
@@ -16,91 +16,95 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 from cli import errors
-from cli.errors import Failure
+from cli.errors import CliError
 
-Entry: TypeAlias = dict[str, Any]
+CacheEntry: TypeAlias = dict[str, Any]
 DEFAULT_ROOT = Path(".pdpp")
-_KINDS = ("pdpp_token_kind", "token_kind", "kind", "role")
+_KIND_MEMBERS = ("pdpp_token_kind", "token_kind", "kind", "role")
 
 
-class Cache:
-    """The entries under one root."""
+class CredentialCache:
+    """The cached credentials under one root directory."""
 
     def __init__(self, root: Path | None = None) -> None:
         self.root = root or DEFAULT_ROOT
         self._clients = self.root / "clients"
 
     def path(self, provider_url: str) -> Path:
-        """Where the provider's entry is, or would be."""
+        """Return the path of a server's entry, whether or not it exists."""
         host = urlsplit(provider_url).netloc.rpartition("@")[2]
         return self._clients / f"{re.sub(r'[^a-zA-Z0-9.-]', '_', host)}.json"
 
-    def read(self, provider_url: str) -> Entry | None:
-        """The entry, if there is one that can be read and is of this very provider."""
-        entry = _loaded(self.path(provider_url))
+    def read(self, provider_url: str) -> CacheEntry | None:
+        """Return the entry of a server, or None if it is missing or unreadable."""
+        entry = _load(self.path(provider_url))
         if entry is None or entry.get("provider_url", provider_url) != provider_url:
             return None
         return entry
 
-    def providers(self) -> list[str]:
-        """The URLs of all entries."""
+    def provider_urls(self) -> list[str]:
+        """Return the server URLs of all entries."""
         files = sorted(self._clients.glob("*.json")) if self._clients.is_dir() else []
-        entries = [_loaded(path) for path in files]
+        entries = [_load(path) for path in files]
         return [entry["provider_url"] for entry in entries if entry and entry.get("provider_url")]
 
-    def write(self, provider_url: str, entry: Entry) -> None:
-        """Replace the entry at once: whoever reads meanwhile sees the old one or the new one."""
+    def write(self, provider_url: str, entry: CacheEntry) -> None:
+        """Replace the entry of a server atomically."""
         path = self.path(provider_url)
-        new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-        self.prepare()
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+        self.create_directories()
         try:
-            with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as file:
                 json.dump(entry, file, indent=2)
-            new.replace(path)
+            temporary.replace(path)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise _write_error(path, error) from error
 
-    def forget(self, provider_url: str) -> None:
-        """Remove the entry."""
+    def delete(self, provider_url: str) -> None:
+        """Delete the entry of a server, if there is one."""
         self.path(provider_url).unlink(missing_ok=True)
 
     @contextlib.contextmanager
-    def locked(self, provider_url: str) -> Iterator[None]:
-        """Hold the entry: a refresh token that two processes used would end the grant."""
+    def lock(self, provider_url: str) -> Iterator[None]:
+        """Lock an entry: two processes that use the same refresh token would end the grant."""
         path = self.path(provider_url).with_suffix(".lock")
-        self.prepare()
+        self.create_directories()
         try:
-            file = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
         except OSError as error:
-            raise _unwritable(path, error) from error
+            raise _write_error(path, error) from error
         try:
-            fcntl.flock(file, fcntl.LOCK_EX)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
             yield
         finally:
-            os.close(file)
+            os.close(descriptor)
 
-    def prepare(self) -> None:
-        """Make the directories; a `Failure` where nothing can be kept."""
+    def create_directories(self) -> None:
+        """Create the directories of the cache. Raises CliError when they cannot be written."""
         try:
             for directory in (self.root, self._clients):
                 directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._clients.chmod(0o700)
-            ignored = self.root / ".gitignore"
-            if not ignored.exists():
-                ignored.write_text("*\n")
+            gitignore = self.root / ".gitignore"
+            if not gitignore.exists():
+                gitignore.write_text("*\n")
         except OSError as error:
-            raise _unwritable(self.root, error) from error
+            raise _write_error(self.root, error) from error
 
 
-def is_owners(entry: Entry) -> bool:
-    """Whether an entry holds what only the owner's own programs may have."""
+def is_owner_credential(entry: CacheEntry) -> bool:
+    """Return whether an entry holds a credential of the owner, which agents must not have."""
     parts = [entry, *(entry[name] for name in ("credential", "client") if name in entry)]
     return any(
-        part.get(kind) == "owner" for part in parts if isinstance(part, dict) for kind in _KINDS
+        part.get(member) == "owner"
+        for part in parts
+        if isinstance(part, dict)
+        for member in _KIND_MEMBERS
     )
 
 
-def _loaded(path: Path) -> Entry | None:
+def _load(path: Path) -> CacheEntry | None:
     try:
         entry = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -108,10 +112,10 @@ def _loaded(path: Path) -> Entry | None:
     return entry if isinstance(entry, dict) else None
 
 
-def _unwritable(path: Path, error: OSError) -> Failure:
-    return Failure(
+def _write_error(path: Path, error: OSError) -> CliError:
+    return CliError(
         "cache_not_writable",
         f"{path} cannot be written: {error.strerror or error}.",
         exit_code=errors.NOT_WRITTEN,
-        next_step="Name another directory with --cache-root or PDPP_CACHE_ROOT.",
+        next_step="Choose another directory with --cache-root or PDPP_CACHE_ROOT.",
     )

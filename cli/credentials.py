@@ -1,6 +1,6 @@
-"""Which token a command uses: the one in the environment, else the provider's cached one.
+"""Select and refresh (RFC 6749) the access token for a request, and refuse owner tokens.
 
-An owner's credential is never used, wherever it was found: what runs here may be an agent's.
+Owner credentials are never used, wherever they are found: this process may belong to an agent.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,74 +9,75 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from cli import errors
-from cli.credential_cache import Cache, Entry, is_owners
-from cli.errors import Failure, from_answer
-from cli.http_client import Json, Provider
+from cli.credential_cache import CacheEntry, CredentialCache, is_owner_credential
+from cli.errors import CliError, error_from_response
+from cli.http_client import ApiClient, Json
 
 ACCESS_TOKEN = "PDPP_ACCESS_TOKEN"  # noqa: S105 - the name of a variable
 OWNER_VARIABLES = ("PDPP_OWNER_TOKEN", "PDPP_OWNER_SESSION")
-OWNER_TOKEN_PREFIX = "pdpp_own_"  # noqa: S105 - the mark of an owner token, not a token
-_SKEW = timedelta(seconds=20)
-"""A token is renewed this long before it ends, so that it does not end under way."""
+OWNER_TOKEN_PREFIX = "pdpp_own_"  # noqa: S105 - a prefix, not a token
+_EXPIRY_MARGIN = timedelta(seconds=20)
+"""Refresh a token this long before it expires, so that it is valid when it arrives."""
 
-Renew = Callable[[Entry], Mapping[str, Any]]
-"""Exchanges the entry's refresh token: the new members of its `credential`."""
+RefreshToken = Callable[[CacheEntry], Mapping[str, Any]]
+"""Exchanges the refresh token of an entry for the new members of its `credential`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Gives the bearer for one provider, anew for every request."""
+    """The access token for one server: from the environment, otherwise from the cache."""
 
     provider_url: str
     environment: Mapping[str, str]
-    cache: Cache
-    renew: Renew
+    cache: CredentialCache
+    refresh_token: RefreshToken
 
     def bearer(self, now: datetime) -> str:
-        """The token to send; a `Failure` where there is none that may be used."""
-        return self.check(now) or self.renewed(now)
+        """Return the token to send, refreshed if needed. Raises CliError if there is none."""
+        return self.unexpired(now) or self._refresh(now)
 
-    def check(self, now: datetime) -> str | None:
-        """The same without asking anybody: None where the token has to be renewed first."""
-        given = self.environment.get(ACCESS_TOKEN, "").strip().removeprefix("Bearer ")
-        if given:
-            return not_owners(given, where=ACCESS_TOKEN)
+    def unexpired(self, now: datetime) -> str | None:
+        """Return the token without a request, or None if it must be refreshed first.
+
+        Raises CliError if there is no token that can be used or refreshed.
+        """
+        token = self.environment.get(ACCESS_TOKEN, "").strip().removeprefix("Bearer ")
+        if token:
+            return reject_owner_token(token, location=ACCESS_TOKEN)
         entry = self._entry()
-        if not _ends_before(entry, now + _SKEW):
-            return _token(entry)
-        if not _renewable(entry):
-            raise self._expired()
+        if not _expires_before(entry, now + _EXPIRY_MARGIN):
+            return _access_token(entry)
+        if not (entry["credential"].get("refresh_token") and entry.get("token_endpoint")):
+            raise not_connected_error(
+                f"The credential for {self.provider_url} has expired.", self.provider_url
+            )
         return None
 
-    def renewed(self, now: datetime) -> str:
-        """Renew the cached token, unless another process has just done it."""
-        with self.cache.locked(self.provider_url):
+    def _refresh(self, now: datetime) -> str:
+        with self.cache.lock(self.provider_url):
             entry = self._entry()
-            if _ends_before(entry, now + _SKEW):
+            # Another process may have refreshed it while this one waited for the lock.
+            if _expires_before(entry, now + _EXPIRY_MARGIN):
                 old = {k: v for k, v in entry["credential"].items() if k != "expires_at"}
-                entry["credential"] = {**old, **self.renew(entry)}
+                entry["credential"] = {**old, **self.refresh_token(entry)}
                 self.cache.write(self.provider_url, entry)
-            return _token(entry)
+            return _access_token(entry)
 
-    def _entry(self) -> Entry:
+    def _entry(self) -> CacheEntry:
         entry = self.cache.read(self.provider_url)
-        if entry is None or not _token(entry):
-            raise not_connected(
+        if entry is None or not _access_token(entry):
+            raise not_connected_error(
                 f"There is no credential for {self.provider_url}.", self.provider_url
             )
-        if is_owners(entry):
-            raise owners(str(self.cache.path(self.provider_url)))
-        not_owners(_token(entry), where=str(self.cache.path(self.provider_url)))
+        location = str(self.cache.path(self.provider_url))
+        if is_owner_credential(entry):
+            raise owner_credential_error(location)
+        reject_owner_token(_access_token(entry), location=location)
         return entry
 
-    def _expired(self) -> Failure:
-        return not_connected(
-            f"The credential for {self.provider_url} has expired.", self.provider_url
-        )
 
-
-def owner_credential(environment: Mapping[str, str]) -> str | None:
-    """The name of a variable that holds an owner's credential, whatever it is called."""
+def find_owner_credential(environment: Mapping[str, str]) -> str | None:
+    """Return the name of a variable that holds an owner credential, or None."""
     for name in OWNER_VARIABLES:
         if environment.get(name):
             return name
@@ -86,22 +87,22 @@ def owner_credential(environment: Mapping[str, str]) -> str | None:
     return None
 
 
-def refuse_owners(environment: Mapping[str, str]) -> None:
-    """An agent's process inherits its environment, so the owner's own keys may not be in it."""
-    if (name := owner_credential(environment)) is not None:
-        raise owners(name)
+def reject_owner_environment(environment: Mapping[str, str]) -> None:
+    """Raise CliError if a variable holds an owner credential: agents inherit the environment."""
+    if (name := find_owner_credential(environment)) is not None:
+        raise owner_credential_error(name)
 
 
-def not_owners(token: str, *, where: str) -> str:
-    """The token, if it does not show that it is an owner's."""
+def reject_owner_token(token: str, *, location: str) -> str:
+    """Return the token. Raises CliError if its prefix marks an owner token."""
     if token.startswith(OWNER_TOKEN_PREFIX):
-        raise owners(where)
+        raise owner_credential_error(location)
     return token
 
 
-def not_connected(message: str, provider_url: str) -> Failure:
-    """There is nothing to read with."""
-    return Failure(
+def not_connected_error(message: str, provider_url: str) -> CliError:
+    """Return the error for a server without a usable credential."""
+    return CliError(
         "not_connected",
         message,
         exit_code=errors.NOT_CONNECTED,
@@ -109,84 +110,80 @@ def not_connected(message: str, provider_url: str) -> Failure:
     )
 
 
-def owners(where: str) -> Failure:
-    """What was found there belongs to the owner."""
-    return Failure(
+def owner_credential_error(location: str) -> CliError:
+    """Return the error for an owner credential that was found at `location`."""
+    return CliError(
         "owner_credential",
-        f"{where} holds a credential of the owner, which agents and this command never use.",
+        f"{location} holds an owner credential. Agents and this command must not use one.",
         exit_code=errors.NO_PERMISSION,
-        next_step="Remove it and use a token of a grant: pdpp connect URL.",
+        next_step="Remove it and use a grant's token: pdpp connect URL.",
     )
 
 
-def _token(entry: Entry) -> str:
+def _access_token(entry: CacheEntry) -> str:
     credential = entry.get("credential")
     token = credential.get("access_token") if isinstance(credential, dict) else None
     return token if isinstance(token, str) else ""
 
 
-def _renewable(entry: Entry) -> bool:
-    return bool(entry["credential"].get("refresh_token") and entry.get("token_endpoint"))
-
-
-def _ends_before(entry: Entry, moment: datetime) -> bool:
-    ends = entry["credential"].get("expires_at")
-    if not isinstance(ends, str):
+def _expires_before(entry: CacheEntry, time: datetime) -> bool:
+    expires_at = entry["credential"].get("expires_at")
+    if not isinstance(expires_at, str):
         return False
     try:
-        instant = datetime.fromisoformat(ends)
+        expiry = datetime.fromisoformat(expires_at)
     except ValueError:
         return True
-    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)) < moment
+    return (expiry if expiry.tzinfo else expiry.replace(tzinfo=UTC)) < time
 
 
-def over(provider: Provider) -> Renew:
-    """How to renew an entry by asking the token endpoint that issued it."""
+def token_refresher(api: ApiClient) -> RefreshToken:
+    """Return a function that refreshes an entry at its token endpoint."""
 
-    def renew(entry: Entry) -> Mapping[str, Any]:
+    def refresh(entry: CacheEntry) -> Mapping[str, Any]:
         form = {
             "grant_type": "refresh_token",
             "refresh_token": entry["credential"]["refresh_token"],
             "client_id": entry["client"]["client_id"],
         }
-        status, body = provider.post(entry["token_endpoint"], form=form)
+        status, body = api.post(entry["token_endpoint"], form=form)
         if status != 200:
-            refused = from_answer(status, body)
-            raise Failure(
-                refused.code,
-                f"The credential cannot be renewed: {refused.message}",
+            error = error_from_response(status, body)
+            raise CliError(
+                error.code,
+                f"The credential cannot be refreshed: {error.message}",
                 exit_code=errors.UNAVAILABLE if status >= 500 else errors.NOT_CONNECTED,
-                next_step=f"pdpp connect {provider.url}",
+                next_step=f"pdpp connect {api.url}",
             )
-        return credential(body)
+        return credential_from_response(body)
 
-    return renew
+    return refresh
 
 
-def credential(body: Json, *, scope: str | None = None) -> dict[str, Any]:
-    """A token answer as the cache keeps it; a `Failure` where it holds no bearer token."""
+def credential_from_response(body: Json, *, scope: str | None = None) -> dict[str, Any]:
+    """Return a token response in the format of the cache. Raises CliError if it has no token."""
     token = body.get("access_token")
     if not isinstance(token, str) or not token:
-        raise Failure(
-            "no_token", "The server approved, but sent no token.", exit_code=errors.PROTOCOL
+        raise CliError(
+            "no_token", "The server approved but sent no token.", exit_code=errors.PROTOCOL
         )
-    kept = {
+    credential = {
         "access_token": token,
         "token_type": body.get("token_type") or "Bearer",
-        "expires_at": _ends(body),
+        "expires_at": _expires_at(body),
         "scope": body.get("scope") or scope,
     }
     for name in ("grant_id", "grant_package_id", "refresh_token"):
         if isinstance(body.get(name), str):
-            kept[name] = body[name]
-    return {name: value for name, value in kept.items() if value is not None}
+            credential[name] = body[name]
+    return {name: value for name, value in credential.items() if value is not None}
 
 
-def _ends(body: Json) -> str | None:
+def _expires_at(body: Json) -> str | None:
     if isinstance(body.get("expires_at"), str):
         return str(body["expires_at"])
     seconds = body.get("expires_in")
     if not isinstance(seconds, int) or isinstance(seconds, bool):
         return None
-    now = datetime.now(UTC)  # noqa: TID251 - when it came is when it starts to run
+    now = datetime.now(UTC)  # noqa: TID251 - expires_in counts from the arrival of the response
     return (now + timedelta(seconds=seconds)).isoformat()

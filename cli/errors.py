@@ -1,4 +1,4 @@
-"""What went wrong, said once and typed: never a traceback."""
+"""Define CLI errors and exit codes (sysexits.h), and build them from error responses."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -16,22 +16,22 @@ NO_PERMISSION: Final = 77
 NOT_CONNECTED: Final = 78
 INTERRUPTED: Final = 130
 
-MEANINGS: Final = {
-    OK: "done",
-    USAGE: "the command line is wrong, or no provider is named",
-    REFUSED: "the server refused the request as it was put",
-    NOT_FOUND: "there is no such thing, or nothing of it that the grant covers",
-    UNAVAILABLE: "the server cannot be reached or does not work",
-    INTERNAL: "a fault of this program",
-    NOT_WRITTEN: "a file cannot be written, or an export is not complete",
-    TRY_LATER: "not now: a limit, or nobody has approved yet",
-    PROTOCOL: "the answer is not what the protocol says",
-    NO_PERMISSION: "an owner's credential is in reach, or the grant forbids it",
-    NOT_CONNECTED: "no usable credential: none yet, expired, or revoked",
+EXIT_CODE_MEANINGS: Final = {
+    OK: "success",
+    USAGE: "wrong command line, or no server URL",
+    REFUSED: "the server rejected the request",
+    NOT_FOUND: "not found, or not covered by the grant",
+    UNAVAILABLE: "the server is unreachable or failing",
+    INTERNAL: "internal error of this program",
+    NOT_WRITTEN: "a file cannot be written, or an export is incomplete",
+    TRY_LATER: "try again later: rate limit, or approval pending",
+    PROTOCOL: "the response does not follow the protocol",
+    NO_PERMISSION: "an owner credential was found, or the grant does not allow the request",
+    NOT_CONNECTED: "no valid credential: missing, expired or revoked",
     INTERRUPTED: "interrupted",
 }
 
-_OF_STATUS: Final = {
+_EXIT_CODES_BY_STATUS: Final = {
     401: NOT_CONNECTED,
     403: NO_PERMISSION,
     404: NOT_FOUND,
@@ -40,22 +40,13 @@ _OF_STATUS: Final = {
     425: TRY_LATER,
     429: TRY_LATER,
 }
-_ENDED: Final = frozenset(
+_ENDED_GRANT_CODES: Final = frozenset(
     {"grant_revoked", "grant_expired", "grant_invalid", "grant_consumed", "package_revoked"}
 )
 
 
-def of_answer(status: int, code: str) -> int:
-    """The exit code of a refused request."""
-    if code in _ENDED:
-        return NOT_CONNECTED
-    if status >= 500:
-        return UNAVAILABLE
-    return _OF_STATUS.get(status, REFUSED)
-
-
-class Failure(Exception):  # noqa: N818 - named for what happened, as all refusals
-    """Ends the command with an exit code. `detail` holds further members of the error."""
+class CliError(Exception):
+    """End the command with an exit code. `detail` holds additional members of the error."""
 
     def __init__(
         self,
@@ -77,50 +68,60 @@ class Failure(Exception):  # noqa: N818 - named for what happened, as all refusa
 
     @property
     def body(self) -> dict[str, Any]:
-        """`{"error": {…}}`, as the server words errors."""
-        told = {
+        """The error as `{"error": {…}}`, in the format of the server."""
+        members = {
             "code": self.code,
             "message": self.message,
             "param": self.param,
             "next_step": self.next_step,
         }
         return {
-            "error": {name: value for name, value in told.items() if value is not None}
+            "error": {name: value for name, value in members.items() if value is not None}
             | self.detail
             | {"exit_code": self.exit_code}
         }
 
 
-def usage(message: str, *, param: str | None = None, next_step: str | None = None) -> Failure:
-    """The command line cannot be meant like that."""
-    return Failure("usage", message, exit_code=USAGE, param=param, next_step=next_step)
+def usage_error(
+    message: str, *, param: str | None = None, next_step: str | None = None
+) -> CliError:
+    """Return an error about the command line."""
+    return CliError("usage", message, exit_code=USAGE, param=param, next_step=next_step)
 
 
-def from_answer(status: int, body: object) -> Failure:
-    """The refusal in an answer, whichever of the known forms it has."""
+def error_from_response(status: int, body: object) -> CliError:
+    """Return the error of a response, in the REST format or in that of OAuth."""
     members = body if isinstance(body, dict) else {}
     error = members.get("error")
     if isinstance(error, dict):
-        return _typed(status, error)
+        return _from_rest_error(status, error)
     code = error if isinstance(error, str) else f"http_{status}"
-    told = members.get("error_description") or members.get("message")
-    message = told if isinstance(told, str) else f"The server answered {status}."
+    description = members.get("error_description") or members.get("message")
+    message = description if isinstance(description, str) else f"The server returned {status}."
     detail = {"request_id": members["request_id"]} if "request_id" in members else None
-    return Failure(code, message, exit_code=of_answer(status, code), detail=detail)
+    return CliError(code, message, exit_code=_exit_code(status, code), detail=detail)
 
 
-def _typed(status: int, error: Mapping[str, Any]) -> Failure:
+def _from_rest_error(status: int, error: Mapping[str, Any]) -> CliError:
     code = str(error.get("code") or error.get("type") or f"http_{status}")
     known = {"code", "message", "param", "next_step"}
-    return Failure(
+    return CliError(
         code,
-        str(error.get("message") or f"The server answered {status}."),
-        exit_code=of_answer(status, code),
-        param=_text(error.get("param")),
-        next_step=_text(error.get("next_step")),
+        str(error.get("message") or f"The server returned {status}."),
+        exit_code=_exit_code(status, code),
+        param=_optional_text(error.get("param")),
+        next_step=_optional_text(error.get("next_step")),
         detail={name: value for name, value in error.items() if name not in known},
     )
 
 
-def _text(value: object) -> str | None:
+def _exit_code(status: int, code: str) -> int:
+    if code in _ENDED_GRANT_CODES:
+        return NOT_CONNECTED
+    if status >= 500:
+        return UNAVAILABLE
+    return _EXIT_CODES_BY_STATUS.get(status, REFUSED)
+
+
+def _optional_text(value: object) -> str | None:
     return value if isinstance(value, str) else None

@@ -1,4 +1,4 @@
-"""Starting fast: whoever waits for a command waits for its imports."""
+"""Speed up the start of the command by importing without garbage collection."""
 
 import contextlib
 import gc
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def imported_fast() -> Iterator[None]:
-    """Import without looking for garbage in between, which takes a third of the time.
+def fast_imports() -> Iterator[None]:
+    """Disable garbage collection during imports, which otherwise takes a third of their time.
 
-    What is imported stays until the end, so it need not be looked through later either.
+    Freezes the imported objects, because they live until the process exits.
     """
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""One provider over HTTP: every way in which it can fail becomes a `Failure`."""
+"""Send requests to a server over HTTP with retries, and normalize server URLs."""
 
 import json
 import re
@@ -11,42 +11,47 @@ from urllib.parse import urlsplit, urlunsplit
 import httpx2
 
 from cli import errors
-from cli.errors import Failure, from_answer, usage
+from cli.errors import CliError, error_from_response, usage_error
 
 Json: TypeAlias = dict[str, Any]
-Answered = TypeVar("Answered")
 Params: TypeAlias = Sequence[tuple[str, str]]
-PATIENCE = httpx2.Timeout(60.0, connect=15.0)
-_LONGEST_PAUSE = 60.0
+Result = TypeVar("Result")
+REQUEST_TIMEOUT = httpx2.Timeout(60.0, connect=15.0)
+_MAX_RETRY_SECONDS = 60.0
+_HOST = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def opened() -> httpx2.Client:
-    """Redirects are not followed: a bearer goes to the provider and nowhere else."""
-    return httpx2.Client(timeout=PATIENCE, follow_redirects=False)
+def open_client() -> httpx2.Client:
+    """Open an HTTP client that follows no redirects, so that a token goes to its server only."""
+    return httpx2.Client(timeout=REQUEST_TIMEOUT, follow_redirects=False)
 
 
-class Provider:
-    """Asks one provider; `bearer` is looked up for every request."""
+class ApiClient:
+    """Send requests to one server. Raises CliError for every failure."""
 
     def __init__(self, url: str, client: httpx2.Client) -> None:
         self.url = url.rstrip("/")
         self._client = client
 
     def get(self, path: str, params: Params = (), *, bearer: str | None = None) -> Json:
-        """The JSON object at a path of the provider, or at an absolute URL."""
+        """Return the JSON object at a path of the server or at an absolute URL."""
         with self.stream(path, params, bearer=bearer) as response:
             response.read()
-            return self.body(response)
+            body = _json_object(response)
+        if body is None:
+            raise _not_json_error(response)
+        return body
 
     def post(
-        self, url: str, *, sent: Json | None = None, form: Mapping[str, str] | None = None
+        self, url: str, *, json_body: Json | None = None, form: Mapping[str, str] | None = None
     ) -> tuple[int, Json]:
-        """Status and body, whatever the status: sign-in endpoints speak through both."""
+        """Return status and body. OAuth endpoints use both, so no status is an error here."""
         try:
-            response = self._client.post(self._absolute(url), json=sent, data=form)
+            response = self._client.post(self._absolute(url), json=json_body, data=form)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise self._unreachable(url, error) from error
-        return response.status_code, _object(response) or {}
+            raise self._unreachable_error(url, error) from error
+        return response.status_code, _json_object(response) or {}
 
     @contextmanager
     def stream(
@@ -57,119 +62,108 @@ class Provider:
         bearer: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Iterator[httpx2.Response]:
-        """A successful answer, its body not read yet."""
-        sent = {"Accept": "application/json", **(headers or {})}
+        """Yield a successful response whose body is not read yet."""
+        request_headers = {"Accept": "application/json", **(headers or {})}
         if bearer is not None:
-            sent["Authorization"] = f"Bearer {bearer}"
+            request_headers["Authorization"] = f"Bearer {bearer}"
         try:
             with self._client.stream(
-                "GET", self._absolute(path), params=list(params), headers=sent
+                "GET", self._absolute(path), params=list(params), headers=request_headers
             ) as response:
                 if not response.is_success:
                     response.read()
-                    raise self._refused(response)
+                    raise _response_error(response)
                 yield response
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise self._unreachable(path, error) from error
-
-    def body(self, response: httpx2.Response) -> Json:
-        """The object in an answer."""
-        found = _object(response)
-        if found is None:
-            raise _no_json(response)
-        return found
-
-    def _refused(self, response: httpx2.Response) -> Failure:
-        if response.is_redirect:
-            return Failure(
-                "redirected",
-                f"{response.url} redirects to {response.headers.get('location', 'nowhere')}, "
-                "and a token is not sent after a redirect.",
-                exit_code=errors.PROTOCOL,
-                next_step="Name the provider by its final URL, https and all.",
-            )
-        failure = from_answer(response.status_code, _object(response))
-        if (after := response.headers.get("retry-after")) is not None:
-            failure.detail["retry_after"] = after
-        return failure
+            raise self._unreachable_error(path, error) from error
 
     def _absolute(self, path: str) -> str:
         return path if "://" in path else f"{self.url}{path}"
 
-    def _unreachable(self, path: str, error: Exception) -> Failure:
-        return Failure(
+    def _unreachable_error(self, path: str, error: Exception) -> CliError:
+        if isinstance(error, httpx2.TimeoutException):
+            reason = "the request timed out"
+        else:
+            reason = str(error).rstrip(".") or type(error).__name__
+        return CliError(
             "unreachable",
-            f"{self._absolute(path).partition('?')[0]} cannot be reached: {_reason(error)}.",
+            f"{self._absolute(path).partition('?')[0]} cannot be reached: {reason}.",
             exit_code=errors.UNAVAILABLE,
             next_step="Check the URL and the network, then run the command again.",
         )
 
 
-def patiently(ask: Callable[[], Answered], *, tries: int = 5) -> Answered:
-    """Ask again where that is worth it: for what runs long and would lose its place."""
-    for attempt in range(1, tries + 1):
+def with_retries(request: Callable[[], Result], *, max_tries: int = 5) -> Result:
+    """Repeat a request of a long command while the server is unavailable or limits the rate."""
+    for attempt in range(1, max_tries + 1):
         try:
-            return ask()
-        except Failure as failure:
-            if attempt == tries or failure.exit_code not in {errors.UNAVAILABLE, errors.TRY_LATER}:
+            return request()
+        except CliError as error:
+            is_temporary = error.exit_code in {errors.UNAVAILABLE, errors.TRY_LATER}
+            if attempt == max_tries or not is_temporary:
                 raise
-            time.sleep(_pause(failure, attempt))
+            retry_after = str(error.detail.get("retry_after", ""))
+            seconds = float(retry_after) if retry_after.isdecimal() else 2.0**attempt
+            time.sleep(min(seconds, _MAX_RETRY_SECONDS))
     raise AssertionError
 
 
-def _pause(failure: Failure, attempt: int) -> float:
-    after = str(failure.detail.get("retry_after", ""))
-    return min(float(after) if after.isdecimal() else 2.0**attempt, _LONGEST_PAUSE)
+def _response_error(response: httpx2.Response) -> CliError:
+    if response.is_redirect:
+        return CliError(
+            "redirected",
+            f"{response.url} redirects to {response.headers.get('location', 'no address')}. "
+            "Tokens are not sent after a redirect.",
+            exit_code=errors.PROTOCOL,
+            next_step="Use the final https URL of the server.",
+        )
+    error = error_from_response(response.status_code, _json_object(response))
+    if (retry_after := response.headers.get("retry-after")) is not None:
+        error.detail["retry_after"] = retry_after
+    return error
 
 
-def _object(response: httpx2.Response) -> Json | None:
+def _json_object(response: httpx2.Response) -> Json | None:
     try:
-        found = json.loads(response.content)
+        body = json.loads(response.content)
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return body if isinstance(body, dict) else None
 
 
-def _no_json(response: httpx2.Response) -> Failure:
-    kind = response.headers.get("content-type", "no content type")
-    return Failure(
+def _not_json_error(response: httpx2.Response) -> CliError:
+    content_type = response.headers.get("content-type", "no content type")
+    return CliError(
         "not_json",
-        f"{response.url.copy_with(query=None)} answered {response.status_code} with {kind}, "
-        "not with JSON.",
+        f"{response.url.copy_with(query=None)} returned {response.status_code} with "
+        f"{content_type}, not JSON.",
         exit_code=errors.PROTOCOL,
-        next_step="Is this the URL of a PDPP server? Something may stand in front of it.",
+        next_step="Check that this is the URL of a PDPP server and that no proxy replaces responses.",
     )
 
 
-def _reason(error: Exception) -> str:
-    if isinstance(error, httpx2.TimeoutException):
-        return "it did not answer in time"
-    return str(error).rstrip(".") or type(error).__name__
+def normalize_url(url: str) -> str:
+    """Return scheme and host in lower case, without default port and trailing slash.
 
-
-_HOST = re.compile(r"[\w.-]+|[0-9a-fA-F:.]+")
-_PORTS = {"http": 80, "https": 443}
-
-
-def normalized(url: str) -> str:
-    """Scheme and host in lower case, no default port, no closing slash; a `Failure` of usage for
-    what is no http(s) URL. A bare host is meant as https, and the address of the MCP endpoint or of
-    the API as that of its server."""
+    Assumes https for a bare host, and removes the path of the MCP endpoint or of the REST API.
+    Raises CliError when the value is not an http or https URL.
+    """
     parts = urlsplit(url if "://" in url else f"https://{url}")
     try:
         host, port = parts.hostname, parts.port
     except ValueError:
         host, port = None, None
-    if parts.scheme not in _PORTS or not _HOST.fullmatch(host or "") or parts.username is not None:
-        raise usage(
-            f"{url[:200]!r} is not the URL of a provider.",
+    is_http = parts.scheme in _DEFAULT_PORTS
+    if not is_http or not _HOST.fullmatch(host or "") or parts.username is not None:
+        raise usage_error(
+            f"{url[:200]!r} is not a server URL.",
             param="URL",
-            next_step="Pass something like https://records.example",
+            next_step="Pass a URL such as https://records.example",
         )
-    named = f"[{host}]" if ":" in str(host) else str(host)
-    if port not in (None, _PORTS[parts.scheme]):
-        named = f"{named}:{port}"
+    netloc = f"[{host}]" if ":" in str(host) else str(host)
+    if port not in (None, _DEFAULT_PORTS[parts.scheme]):
+        netloc = f"{netloc}:{port}"
     path = parts.path.rstrip("/")
     for endpoint in ("/mcp", "/v1"):
         path = path.removesuffix(endpoint)
-    return urlunsplit((parts.scheme, named, path, "", ""))
+    return urlunsplit((parts.scheme, netloc, path, "", ""))

@@ -1,17 +1,17 @@
-"""The `pdpp` command as it is installed: the REST client, and MCP over the same access."""
+"""Entry point of the installed `pdpp` command: the REST client and `pdpp mcp`."""
 
 import sys
 
-from cli.fast_imports import imported_fast
+from cli.fast_imports import fast_imports
 
 
 def main() -> None:
     """Run the command line of this process."""
-    with imported_fast():
+    with fast_imports():
         from cli import app
         from cli.mcp import mcp
 
-        commands = app.built(mcp)
+        commands = app.build_app(mcp)
     sys.exit(app.run(commands, sys.argv[1:]))
 
 

@@ -1,4 +1,4 @@
-"""From options to REST parameters."""
+"""Declare the options that commands share, and convert them to REST parameters."""
 
 import re
 from collections.abc import Sequence
@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from cli.errors import usage
+from cli.errors import usage_error
 
 _FILTER = re.compile(r"([^\s<>=\[\]]+)\s*(>=|<=|>|<|=)\s*(.*)", re.DOTALL)
 _OPERATORS = {">=": "gte", ">": "gt", "<=": "lte", "<": "lt"}
 
-Stream = Annotated[str, typer.Argument(metavar="STREAM", help="As pdpp streams shows it.")]
+Stream = Annotated[str, typer.Argument(metavar="STREAM", help="A stream; see pdpp streams.")]
 Connection = Annotated[
-    str | None, typer.Option("--connection", metavar="ID", help="Of this connection only.")
+    str | None, typer.Option("--connection", metavar="ID", help="Only this connection.")
 ]
 Fields = Annotated[
     str | None, typer.Option("--fields", metavar="A,B", help="Only these fields of each record.")
@@ -24,67 +24,70 @@ Filters = Annotated[
     typer.Option(
         "--filter",
         metavar="FIELD=VALUE",
-        help="Also FIELD>=VALUE, >, <= and <. May be given several times.",
+        help="Also FIELD>=VALUE, >, <= and <. Repeat it for several filters.",
     ),
 ]
-Given = Annotated[
+ExtraParams = Annotated[
     list[str] | None,
-    typer.Option("--param", metavar="NAME=VALUE", help="A parameter of the REST API as it is."),
+    typer.Option("--param", metavar="NAME=VALUE", help="Another parameter of the REST API."),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, help="How many, at most 100.")]
-Cursor = Annotated[str | None, typer.Option("--cursor", help="next_cursor of the page before.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, help="Page size, at most 100.")]
+Cursor = Annotated[str | None, typer.Option("--cursor", help="next_cursor of the previous page.")]
 Expand = Annotated[
-    list[str] | None, typer.Option("--expand", metavar="RELATION", help="Include what it leads to.")
+    list[str] | None,
+    typer.Option("--expand", metavar="RELATION", help="Include the records of a relation."),
 ]
 ExpandLimit = Annotated[
     list[str] | None,
-    typer.Option("--expand-limit", metavar="RELATION=N", help="At most N of the relation."),
+    typer.Option("--expand-limit", metavar="RELATION=N", help="At most N records of a relation."),
 ]
 
 
-def params(**named: object) -> list[tuple[str, str]]:
-    """The parameters that were given; a list repeats its name."""
+def query_params(**values: object) -> list[tuple[str, str]]:
+    """Return parameters for the values that are not None. A list repeats its name."""
     pairs: list[tuple[str, str]] = []
-    for name, value in named.items():
+    for name, value in values.items():
         if isinstance(value, list):
-            pairs += [(name, str(each)) for each in value]
+            pairs += [(name, str(item)) for item in value]
         elif value is not None:
             pairs.append((name, str(value)))
     return pairs
 
 
-def filters(given: Sequence[str] | None) -> list[tuple[str, str]]:
-    """`size>=10` as `filter[size][gte]=10`; a `Failure` of usage for what is no filter."""
-    return [_filter(each) for each in given or ()]
+def filter_params(filters: Sequence[str] | None) -> list[tuple[str, str]]:
+    """Convert `size>=10` to `filter[size][gte]=10`. Raises CliError for an invalid filter."""
+    return [_filter_param(text) for text in filters or ()]
 
 
-def _filter(text: str) -> tuple[str, str]:
-    found = _FILTER.fullmatch(text)
-    if found is None:
-        raise usage(
-            f"{text[:80]!r} is no filter.",
+def _filter_param(text: str) -> tuple[str, str]:
+    match = _FILTER.fullmatch(text)
+    if match is None:
+        raise usage_error(
+            f"{text[:80]!r} is not a filter.",
             param="--filter",
             next_step="Write FIELD=VALUE or FIELD>=VALUE, quoted for the shell.",
         )
-    field, sign, value = found.groups()
+    field, sign, value = match.groups()
     operator = _OPERATORS.get(sign)
     return (f"filter[{field}][{operator}]" if operator else f"filter[{field}]"), value
 
 
-def given(raw: Sequence[str] | None) -> list[tuple[str, str]]:
-    """`--param NAME=VALUE`, passed on as it is."""
-    return [_pair(each, "--param") for each in raw or ()]
+def extra_params(values: Sequence[str] | None) -> list[tuple[str, str]]:
+    """Return the parameters of `--param NAME=VALUE`."""
+    return [_name_and_value(text, "--param") for text in values or ()]
 
 
-def expansions(expand: Sequence[str] | None, limits: Sequence[str] | None) -> list[tuple[str, str]]:
-    """Relations to include and how much of each."""
-    pairs = [("expand", relation) for relation in expand or ()]
-    bounds = [_pair(each, "--expand-limit") for each in limits or ()]
-    return [*pairs, *((f"expand_limit[{relation}]", most) for relation, most in bounds)]
+def expand_params(
+    relations: Sequence[str] | None, limits: Sequence[str] | None
+) -> list[tuple[str, str]]:
+    """Return the parameters of `--expand` and `--expand-limit`."""
+    pairs = [("expand", relation) for relation in relations or ()]
+    limit_pairs = [_name_and_value(text, "--expand-limit") for text in limits or ()]
+    return [*pairs, *((f"expand_limit[{relation}]", limit) for relation, limit in limit_pairs)]
 
 
-def _pair(text: str, option: str) -> tuple[str, str]:
+def _name_and_value(text: str, option: str) -> tuple[str, str]:
     name, sign, value = text.partition("=")
     if not sign or not name:
-        raise usage(f"{text[:80]!r} has no NAME=VALUE.", param=option)
+        raise usage_error(f"{text[:80]!r} is not NAME=VALUE.", param=option)
     return name, value

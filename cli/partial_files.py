@@ -1,4 +1,4 @@
-"""Files that are written piece by piece: nothing looks finished before it is."""
+"""Write a file in parts under a `.part` name, save the state for resuming, and show progress."""
 
 import contextlib
 import json
@@ -9,33 +9,36 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from cli import errors
-from cli.errors import Failure
+from cli.errors import CliError
+
+ReportProgress: TypeAlias = Callable[[int, int | None], None]
+"""Takes the amount done and the total, or None if the total is unknown."""
 
 
-def beside(path: Path, suffix: str) -> Path:
-    """A companion of a file, such as `mail.ndjson.part`."""
+def sibling_path(path: Path, suffix: str) -> Path:
+    """Return the path with a suffix added to its name, such as `mail.ndjson.part`."""
     return path.with_name(path.name + suffix)
 
 
-def refuse_existing(path: Path, *, replace: bool) -> None:
-    """Nobody's file is overwritten unasked."""
+def reject_existing(path: Path, *, replace: bool) -> None:
+    """Raise CliError if the file exists and `replace` is false."""
     if path.exists() and not replace:
-        raise Failure(
+        raise CliError(
             "file_exists",
             f"{path} exists.",
             exit_code=errors.NOT_WRITTEN,
             param="--output",
-            next_step="Name another file with --output, or pass --replace.",
+            next_step="Choose another file with --output, or pass --replace.",
         )
 
 
 @contextlib.contextmanager
-def writable(path: Path) -> Iterator[None]:
-    """Whatever the file system refuses becomes a `Failure`."""
+def report_write_errors(path: Path) -> Iterator[None]:
+    """Convert an OSError inside the block to a CliError."""
     try:
         yield
     except OSError as error:
-        raise Failure(
+        raise CliError(
             "file_not_writable",
             f"{path} cannot be written: {error.strerror or error}.",
             exit_code=errors.NOT_WRITTEN,
@@ -43,18 +46,18 @@ def writable(path: Path) -> Iterator[None]:
         ) from error
 
 
-def remember(path: Path, state: dict[str, Any]) -> None:
-    """Replace a small JSON file at once, safe against a sudden end."""
-    new = beside(path, ".new")
-    with new.open("w") as file:
+def save_state(path: Path, state: dict[str, Any]) -> None:
+    """Replace a JSON file atomically and durably."""
+    temporary = sibling_path(path, ".new")
+    with temporary.open("w") as file:
         json.dump(state, file)
         file.flush()
         os.fsync(file.fileno())
-    new.replace(path)
+    temporary.replace(path)
 
 
-def remembered(path: Path) -> dict[str, Any]:
-    """What such a file holds; nothing where there is none or it cannot be read."""
+def load_state(path: Path) -> dict[str, Any]:
+    """Return the content of a JSON file, or an empty dict if it is missing or unreadable."""
     try:
         state = json.loads(path.read_text())
     except (OSError, ValueError):
@@ -62,23 +65,19 @@ def remembered(path: Path) -> dict[str, Any]:
     return state if isinstance(state, dict) else {}
 
 
-Advance: TypeAlias = Callable[[int, int | None], None]
-"""Takes what is done so far and, where known, how much there is."""
-
-
 @contextlib.contextmanager
-def progress(title: str, *, quiet: bool, in_bytes: bool = False) -> Iterator[Advance]:
-    """A bar until the block ends; nothing at all in a pipe or for programs."""
+def progress_bar(title: str, *, quiet: bool, in_bytes: bool = False) -> Iterator[ReportProgress]:
+    """Show a progress bar during the block, if standard error is a terminal and not `quiet`."""
     if quiet or not sys.stderr.isatty():
         yield lambda done, total: None
         return
-    # Imported late: rich takes longer to load than most commands take to run.
+    # rich takes longer to import than most commands take to run.
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn
     from rich.progress import TimeRemainingColumn as Remaining
 
-    counted = DownloadColumn() if in_bytes else MofNCompleteColumn()
-    columns = (TextColumn("{task.description}"), BarColumn(), counted, Remaining())
+    count = DownloadColumn() if in_bytes else MofNCompleteColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), count, Remaining())
     with Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task(title, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

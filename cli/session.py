@@ -1,8 +1,4 @@
-"""One run of a command: the provider it asks, the token it asks with, where it writes.
-
-A command is a function whose first parameter is a `Session`; `command` gives it the options that
-all of them have.
-"""
+"""Hold the server, credentials and output of a command, and declare the common options."""
 
 import functools
 import inspect
@@ -18,135 +14,132 @@ from typing import Annotated, Any, TypeVar
 import httpx2
 import typer
 
-from cli import credentials as renewing
 from cli import http_client
-from cli.credential_cache import Cache
-from cli.credentials import Credentials
-from cli.errors import usage
-from cli.http_client import Json, Params, Provider, normalized
-from cli.output import Output, plain
+from cli.credential_cache import CredentialCache
+from cli.credentials import Credentials, token_refresher
+from cli.errors import usage_error
+from cli.http_client import ApiClient, Json, Params, normalize_url
+from cli.output import Output, escape_controls
 
 ProviderUrl = Annotated[
     str | None,
     typer.Option(
         "--provider-url",
         metavar="URL",
-        help="The server to ask: else PDPP_PROVIDER_URL, else the only one connected.",
+        help="The server; default: PDPP_PROVIDER_URL, or the only connected server.",
     ),
 ]
 CacheRoot = Annotated[
     Path | None,
     typer.Option(
-        "--cache-root", metavar="DIR", help="The credential cache: else PDPP_CACHE_ROOT, else .pdpp"
+        "--cache-root",
+        metavar="DIR",
+        help="The credential cache; default: PDPP_CACHE_ROOT, or .pdpp",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="The server's answer as JSON, for programs.")]
-Ran = TypeVar("Ran")
+AsJson = Annotated[bool, typer.Option("--json", help="Print the server's response as JSON.")]
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """`said` are the options that a printed command line has to repeat."""
+    """What one command works with. Printed command lines repeat `repeated_options`."""
 
-    provider: Provider
+    api: ApiClient
     credentials: Credentials
     out: Output
-    said: tuple[str, ...] = ()
+    repeated_options: tuple[str, ...] = ()
 
     def get(self, path: str, params: Params = ()) -> Json:
-        """What the provider answers to the token; a `Failure` where it refuses."""
-        return self.provider.get(path, params, bearer=self.bearer())
+        """Return the JSON object at a path. Raises CliError when the server rejects the request."""
+        return self.api.get(path, params, bearer=self.bearer())
 
     def bearer(self) -> str:
-        """The token for the next request."""
+        """Return the token for the next request."""
         return self.credentials.bearer(utc_now())
 
-    def line(self, *words: str) -> str:
-        """A `pdpp` command line that can be pasted into a shell."""
-        return " ".join(map(_quoted, ["pdpp", *words, *self.said]))
+    def command_line(self, *words: str) -> str:
+        """Return a `pdpp` command line to paste into a shell."""
+        return " ".join(map(_shell_quote, ["pdpp", *words, *self.repeated_options]))
 
 
-def _quoted(word: str) -> str:
-    """For a shell. What must not reach the terminal as it is stands there as bytes that bash and zsh
-    read back."""
-    if plain(word) == word:
+def _shell_quote(word: str) -> str:
+    """Quote a word for bash and zsh. Writes invisible characters as bytes in a `$'…'` string."""
+    if escape_controls(word) == word:
         return shlex.quote(word)
-    safe = {"\\": "\\\\", "'": "\\'"}
-    said = (safe.get(each, each) if plain(each) == each else _bytes(each) for each in word)
-    return f"$'{''.join(said)}'"
+    escapes = {"\\": "\\\\", "'": "\\'"}
+    chars = (
+        escapes.get(char, char)
+        if escape_controls(char) == char
+        else "".join(f"\\x{byte:02x}" for byte in char.encode())
+        for char in word
+    )
+    return f"$'{''.join(chars)}'"
 
 
-def _bytes(char: str) -> str:
-    return "".join(f"\\x{byte:02x}" for byte in char.encode())
-
-
-def command(run: Callable[..., Ran]) -> Callable[..., Ran]:
-    """`run` with `--provider-url`, `--cache-root` and `--json` instead of its session."""
+def command(run: Callable[..., Result]) -> Callable[..., Result]:
+    """Decorate a command whose first parameter is a Session with the options that all share."""
 
     @functools.wraps(run)
-    def ran(
-        *args: Any, provider_url: str | None, cache_root: Path | None, as_json: bool, **more: Any
-    ) -> Ran:
-        with http_client.opened() as client:
-            session = opened(client, url=provider_url, root=cache_root, out=Output(as_json))
-            return run(session, *args, **more)
+    def wrapper(
+        *args: Any, provider_url: str | None, cache_root: Path | None, as_json: bool, **options: Any
+    ) -> Result:
+        with http_client.open_client() as client:
+            session = _open_session(client, url=provider_url, root=cache_root, out=Output(as_json))
+            return run(session, *args, **options)
 
-    _declare(ran, run)
-    return ran
-
-
-def opened(client: httpx2.Client, *, url: str | None, root: Path | None, out: Output) -> Session:
-    """The session over the provider that is meant; a `Failure` of usage where none is."""
-    cache = opened_cache(environment(), root)
-    found = chosen_url(environment(), cache, url)
-    asked = Provider(found, client)
-    credentials = Credentials(found, environment(), cache, renewing.over(asked))
-    return Session(asked, credentials, out, _repeated(url, root))
+    _declare_options(wrapper, run)
+    return wrapper
 
 
-def opened_cache(environment: Mapping[str, str], root: Path | None) -> Cache:
-    """The cache at `root`, else where the environment says, else in the working directory."""
-    named = environment.get("PDPP_CACHE_ROOT")
-    return Cache(root or (Path(named) if named else None))
+def _open_session(
+    client: httpx2.Client, *, url: str | None, root: Path | None, out: Output
+) -> Session:
+    cache = open_cache(os.environ, root)
+    server = select_provider_url(os.environ, cache, url)
+    api = ApiClient(server, client)
+    credentials = Credentials(server, os.environ, cache, token_refresher(api))
+    repeated = () if url is None else ("--provider-url", url)
+    if root is not None:
+        repeated = (*repeated, "--cache-root", str(root))
+    return Session(api, credentials, out, repeated)
 
 
-def chosen_url(environment: Mapping[str, str], cache: Cache, url: str | None) -> str:
-    """The provider that an option, the environment or the cache names; exit code 64 otherwise."""
-    named = url or environment.get("PDPP_PROVIDER_URL")
-    if named:
-        return normalized(named)
-    known = cache.providers()
-    if len(known) == 1:
-        return known[0]
-    raise usage(
-        "No provider is named." if not known else f"{len(known)} providers are connected.",
+def open_cache(environment: Mapping[str, str], root: Path | None) -> CredentialCache:
+    """Return the cache at `root`, else at PDPP_CACHE_ROOT, else in the working directory."""
+    from_environment = environment.get("PDPP_CACHE_ROOT")
+    return CredentialCache(root or (Path(from_environment) if from_environment else None))
+
+
+def select_provider_url(
+    environment: Mapping[str, str], cache: CredentialCache, url: str | None
+) -> str:
+    """Return the server URL from the option, the environment or the cache. Raises CliError."""
+    selected = url or environment.get("PDPP_PROVIDER_URL")
+    if selected:
+        return normalize_url(selected)
+    cached = cache.provider_urls()
+    if len(cached) == 1:
+        return cached[0]
+    raise usage_error(
+        f"{len(cached)} servers are connected." if cached else "No server is connected.",
         param="--provider-url",
-        next_step=f"Pass --provider-url {known[0]}." if known else "pdpp connect URL",
+        next_step=f"Pass --provider-url {cached[0]}." if cached else "pdpp connect URL",
     )
 
 
-def environment() -> Mapping[str, str]:
-    """The variables of the process."""
-    return os.environ
-
-
 def utc_now() -> datetime:
-    """The clock of the command line."""
-    return datetime.now(UTC)  # noqa: TID251 - the outermost caller is where the time comes from
+    """Return the current time."""
+    return datetime.now(UTC)  # noqa: TID251 - the only clock of the command line
 
 
-def watched() -> bool:
-    """Whether a person looks at the result as it is written."""
+def is_stdout_terminal() -> bool:
+    """Return whether results go to a terminal."""
     return sys.stdout.isatty()
 
 
-def _repeated(url: str | None, root: Path | None) -> tuple[str, ...]:
-    said = () if url is None else ("--provider-url", url)
-    return said if root is None else (*said, "--cache-root", str(root))
-
-
-def _declare(ran: Callable[..., Any], run: Callable[..., Any]) -> None:
-    """Typer reads parameters from the signature and the annotations."""
+def _declare_options(wrapper: Callable[..., Any], run: Callable[..., Any]) -> None:
+    """Set the signature and the annotations, from which Typer reads the options."""
     shared = {"provider_url": (ProviderUrl, None), "cache_root": (CacheRoot, None),
               "as_json": (AsJson, False)}  # fmt: skip
     signature = inspect.signature(run)
@@ -155,5 +148,5 @@ def _declare(ran: Callable[..., Any], run: Callable[..., Any]) -> None:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
         for name, (kind, default) in shared.items()
     ]
-    ran.__signature__ = signature.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
-    ran.__annotations__ = {each.name: each.annotation for each in [*own, *common]}
+    wrapper.__signature__ = signature.replace(parameters=[*own, *common])  # type: ignore[attr-defined]
+    wrapper.__annotations__ = {param.name: param.annotation for param in [*own, *common]}

@@ -1,8 +1,8 @@
-"""The demo life: Ida Falkner, four years, made from a fixed seed. Nobody and nothing here is real.
+"""The demo data: four invented years of Ida Falkner, generated from a fixed seed.
 
-Ida looks after the languages of maps. She lives in Hamburg, moves to Lyon in July 2024 and to Osaka
-in September 2025; her mother writes in Spanish, her father in German, her friends in whatever they
-think in. `stories/` holds what happened to her, written by hand; `texts/` holds everyday mail, chat
-and bookings as templates; `hostile.py` holds the corner that tries to mislead its reader.
-`questions.toml` asks about her life and proves the answers, `relevance.toml` judges searches in it.
+Ida localizes maps. She lives in Hamburg, moves to Lyon in July 2024 and to Osaka in September 2025.
+Her mother writes in Spanish, her father in German, her friends in six languages. `stories/` holds
+records written by hand, `texts/` holds templates for everyday mail, chat and bookings, and
+`hostile.py` generates records that try to mislead a reader. `questions.toml` holds questions with
+answers, `relevance.toml` holds relevance judgments for searches.
 """

@@ -1,4 +1,4 @@
-"""`python -m demo DIR` writes the demo life as files."""
+"""`python -m demo DIR`: write the demo data as files."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from demo import life
 
 
 def write(folder: Path) -> int:
-    """records.jsonl, connections.json, declarations/*.json and blobs/; returns the record count."""
+    """Write records.jsonl, connections.json, declarations/*.json and blobs/. Returns the record count."""
     (folder / "declarations").mkdir(parents=True, exist_ok=True)
     (folder / "blobs").mkdir(exist_ok=True)
     for declaration in life.declarations():

@@ -1,13 +1,13 @@
-"""What stands in the calendar besides the stories: weekly, yearly and occasional entries."""
+"""Generate weekly, yearly and occasional calendar events."""
 
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from demo import cast, clock, shapes
-from demo.dice import Dice
-from demo.words import Filling
+from demo import clock, people, shapes
+from demo.rng import Rng
+from demo.words import TemplateFiller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,30 +18,30 @@ FIRST_WORK_DAY = date(2023, 4, 4)
 
 
 def records() -> Iterator[Record]:
-    texts = cast.text_file("texts/calendar.toml")
-    away = _days_away(texts["stay"])
+    texts = people.load_toml("texts/calendar.toml")
+    travel_days = _travel_days(texts["stay"])
     for entry in texts["weekly"]:
-        yield from _weekly(entry, away=away)
+        yield from _weekly(entry, travel_days=travel_days)
     for entry in texts["yearly"]:
         yield from _yearly(entry)
     for entry in texts["stay"]:
         yield _stay(entry)
     for day in clock.days():
-        if day not in away:
+        if day not in travel_days:
             yield from _occasional(day, texts=texts)
 
 
-def _days_away(stays: list[Record]) -> frozenset[date]:
+def _travel_days(stays: list[Record]) -> frozenset[date]:
     return frozenset(
         entry["starts"] + timedelta(days=step) for entry in stays for step in range(entry["days"])
     )
 
 
-def _weekly(entry: Record, *, away: frozenset[date]) -> Iterator[Record]:
+def _weekly(entry: Record, *, travel_days: frozenset[date]) -> Iterator[Record]:
     first = entry["from"] + timedelta(days=(entry["weekday"] - entry["from"].weekday()) % 7)
     for day in clock.days(first, last=entry.get("until", clock.LAST_DAY)):
         weeks, rest = divmod((day - first).days, 7)
-        if rest or weeks % entry.get("every", 1) or day in away:
+        if rest or weeks % entry.get("every", 1) or day in travel_days:
             continue
         starts = clock.local(day, hour=entry["hour"], minute=entry.get("minute", 0))
         yield shapes.event(
@@ -52,7 +52,7 @@ def _weekly(entry: Record, *, away: frozenset[date]) -> Iterator[Record]:
             ends=starts + timedelta(minutes=entry["minutes"]),
             location=entry.get("location"),
             organizer=entry.get("organizer", "Ida Falkner"),
-            status="cancelled" if Dice(f"held/{entry['name']}/{day}").chance(4) else "confirmed",
+            status="cancelled" if Rng(f"held/{entry['name']}/{day}").chance(4) else "confirmed",
         )
 
 
@@ -97,26 +97,28 @@ def _all_day(
 
 
 def _occasional(day: date, *, texts: Record) -> Iterator[Record]:
-    dice = Dice(f"occasional/{day}")
+    rng = Rng(f"occasional/{day}")
     city = clock.city(day)
-    if dice.chance(31):
-        hour = dice.between(17, 20) if day.weekday() < 5 else dice.between(10, 19)
-        yield _filled(day, kind=city, calendar="personal", hour=hour, texts=texts, dice=dice)
-    if day >= FIRST_WORK_DAY and day.weekday() < 5 and dice.chance(26):
-        hour = dice.between(9, 16)
-        yield _filled(day, kind="work", calendar="work", hour=hour, texts=texts, dice=dice)
+    if rng.chance(31):
+        hour = rng.between(17, 20) if day.weekday() < 5 else rng.between(10, 19)
+        yield _templated_event(day, kind=city, calendar="personal", hour=hour, texts=texts, rng=rng)
+    if day >= FIRST_WORK_DAY and day.weekday() < 5 and rng.chance(26):
+        hour = rng.between(9, 16)
+        yield _templated_event(day, kind="work", calendar="work", hour=hour, texts=texts, rng=rng)
 
 
-def _filled(day: date, *, kind: str, calendar: str, hour: int, texts: Record, dice: Dice) -> Record:
-    filling = Filling(lang="en", today=day, dice=dice, slots=texts["slots"][kind])
-    title = filling.fill(dice.pick(texts["occasional"][kind]))
-    starts = clock.local(day, hour=hour, minute=dice.pick([0, 0, 15, 30]))
+def _templated_event(
+    day: date, *, kind: str, calendar: str, hour: int, texts: Record, rng: Rng
+) -> Record:
+    filler = TemplateFiller(lang="en", today=day, rng=rng, slots=texts["slots"][kind])
+    title = filler.fill(rng.pick(texts["occasional"][kind]))
+    starts = clock.local(day, hour=hour, minute=rng.pick([0, 0, 15, 30]))
     return shapes.event(
         f"occasional/{kind}/{day}",
         calendar=calendar,
         title=title,
         starts=starts,
-        ends=starts + timedelta(minutes=dice.pick([30, 60, 90, 120])),
-        location=filling.said.get("place"),
-        status=dice.pick(["confirmed"] * 9 + ["tentative", "cancelled"]),
+        ends=starts + timedelta(minutes=rng.pick([30, 60, 90, 120])),
+        location=filler.values.get("place"),
+        status=rng.pick(["confirmed"] * 9 + ["tentative", "cancelled"]),
     )

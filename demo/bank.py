@@ -1,11 +1,11 @@
-"""Three accounts of one bank: salary, rent, bills and the small change of every day."""
+"""Generate the transactions of three bank accounts: salary, rent, bills and daily spending."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from demo import cast, clock, shapes
-from demo.dice import Dice
+from demo import clock, people, shapes
+from demo.rng import Rng
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
     from demo.shapes import Record
 
-# What the stories have already booked by hand.
+# Monthly payments that the stories contain already.
 STORY_MONTHS = {("Gerard Vasseur", 2025, 2)}
-# kind: (how many in a hundred days, low cents, high cents)
+# Category: percent of days, minimum and maximum cents.
 DAILY: dict[str, tuple[int, int, int]] = {
     "groceries": (42, 640, 5890),
     "bakery": (24, 190, 980),
@@ -26,7 +26,7 @@ DAILY: dict[str, tuple[int, int, int]] = {
     "pharmacy": (3, 490, 2990),
     "culture": (5, 850, 4600),
 }
-YEN_FOR_A_EURO = 162
+YEN_PER_EURO = 162
 
 
 def records() -> Iterator[Record]:
@@ -39,41 +39,41 @@ def records() -> Iterator[Record]:
 
 
 def _monthly(day: date) -> Iterator[Record]:
-    for entry in cast.text_file("texts/bank.toml")["monthly"]:
+    for entry in people.load_toml("texts/bank.toml")["monthly"]:
         counterparty = entry["counterparty"]
         if entry["on"] != day.day or not entry["from"] <= day <= entry["until"]:
             continue
         if (counterparty, day.year, day.month) in STORY_MONTHS:
             continue
-        facts: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "day": day,
             "kind": entry["type"],
             "counterparty": counterparty,
             "category": entry["category"],
             "memo": entry["memo"].format(month=f"{day:%m/%Y}"),
         }
-        yield shapes.transaction(f"monthly/{counterparty}/{day}", amount=entry["cents"], **facts)
+        yield shapes.transaction(f"monthly/{counterparty}/{day}", amount=entry["cents"], **fields)
         if entry["category"] == "savings":
-            facts |= {"counterparty": "Ida Falkner Girokonto", "account": "savings"}
-            yield shapes.transaction(f"monthly/saved/{day}", amount=-entry["cents"], **facts)
+            fields |= {"counterparty": "Ida Falkner Girokonto", "account": "savings"}
+            yield shapes.transaction(f"monthly/saved/{day}", amount=-entry["cents"], **fields)
 
 
 def _daily(day: date) -> Iterator[Record]:
     city = clock.city(day)
-    shops = cast.text_file("texts/bank.toml")
-    for category, (often, low, high) in DAILY.items():
+    shops = people.load_toml("texts/bank.toml")
+    for category, (percent, low, high) in DAILY.items():
         name = f"daily/{category}/{day}"
-        dice = Dice(name)
-        if not dice.chance(often):
+        rng = Rng(name)
+        if not rng.chance(percent):
             continue
-        cents = dice.bell(low, high)
-        yen = cents * YEN_FOR_A_EURO // 100
+        cents = rng.bell(low, high)
+        yen = cents * YEN_PER_EURO // 100
         yield shapes.transaction(
             name,
             day=day,
             amount=-cents,
             kind="card",
-            counterparty=dice.pick(shops[city][category]),
+            counterparty=rng.pick(shops[city][category]),
             memo=f"{shops['memos'][city]} {day:%d.%m.}",
             category=category,
             account="card" if category in ("books", "culture") else "giro",
@@ -82,9 +82,9 @@ def _daily(day: date) -> Iterator[Record]:
 
 
 def _cash(day: date) -> Iterator[Record]:
-    dice = Dice(f"cash/{day}")
-    if dice.chance(4):
-        cents = dice.pick([5000, 6000, 8000, 10000])
+    rng = Rng(f"cash/{day}")
+    if rng.chance(4):
+        cents = rng.pick([5000, 6000, 8000, 10000])
         place = {"hamburg": "Geldautomat Hamburg", "lyon": "DAB Lyon", "osaka": "ATM ゆうちょ 天満"}
         yield shapes.transaction(
             f"cash/{day}",
@@ -101,7 +101,7 @@ def _interest(day: date) -> Record:
     return shapes.transaction(
         f"interest/{day}",
         day=day,
-        amount=Dice(f"interest/{day}").between(1890, 5220),
+        amount=Rng(f"interest/{day}").between(1890, 5220),
         kind="interest",
         counterparty="Elbe Bank",
         memo=f"Zinsen Quartal {day.month // 3}/{day.year}",

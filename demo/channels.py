@@ -1,10 +1,10 @@
-"""The channels of both workspaces and the accounts of the bank: what other records point at."""
+"""Generate the chat channels and bank accounts that other records refer to."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from demo import cast, clock, shapes
+from demo import clock, people, shapes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def records() -> Iterator[Record]:
-    tables = cast.text_file("texts/channels.toml")
+    tables = people.load_toml("texts/channels.toml")
     for space in ("work", "friends"):
         for entry in tables[space]:
             yield _channel(space, entry=entry)

@@ -1,4 +1,4 @@
-"""Everyday conversations in both workspaces, made from the scenes of texts/chat_*.toml."""
+"""Generate everyday chat in both workspaces from the scenes of texts/chat_*.toml."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
-from demo import cast, clock, shapes
-from demo.dice import Dice
-from demo.words import Filling
+from demo import clock, people, shapes
+from demo.rng import Rng
+from demo.words import TemplateFiller
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 LANGUAGES = ("en", "de", "fr", "es", "ja", "zh")
 FIRST_WORK_DAY = date(2023, 4, 4)
-# How often a channel is chosen on a day, by the city Ida lives in.
+# Relative frequency of channels by the city where Ida lives.
 _WEIGHTS = {
     "friends": {
         "hamburg": {
@@ -70,6 +70,8 @@ _WEIGHTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
+    """A short conversation. `months` restricts it; empty means any month."""
+
     lang: str
     lines: tuple[str, ...]
     months: tuple[int, ...]
@@ -78,56 +80,60 @@ class Scene:
 
 
 def records() -> Iterator[Record]:
-    yield from _Workspace("friends").year_after_year(percent_a_day=68)
-    yield from _Workspace("work").year_after_year(percent_a_day=118)
+    yield from _Workspace("friends").records(percent_a_day=68)
+    yield from _Workspace("work").records(percent_a_day=118)
 
 
 class _Workspace:
-    """Chooses scenes so that none comes back before all of its channel have been played."""
+    """Plays every scene of a channel once before it repeats one."""
 
     def __init__(self, space: str) -> None:
         self.space = space
-        self.waiting: dict[str, list[Scene]] = {}
+        self.unplayed: dict[str, list[Scene]] = {}
         self.rounds: dict[str, int] = {}
 
-    def year_after_year(self, *, percent_a_day: int) -> Iterator[Record]:
+    def records(self, *, percent_a_day: int) -> Iterator[Record]:
         first = FIRST_WORK_DAY if self.space == "work" else clock.FIRST_DAY
         for day in clock.days(first):
             if self.space == "work" and day.weekday() >= 5:
                 continue
-            dice = Dice(f"chat/{self.space}/{day}")
-            scenes = percent_a_day // 100 + dice.chance(percent_a_day % 100) + dice.chance(12)
+            rng = Rng(f"chat/{self.space}/{day}")
+            scenes = percent_a_day // 100 + rng.chance(percent_a_day % 100) + rng.chance(12)
             for number in range(scenes):
                 weights = _WEIGHTS[self.space][clock.city(day)]
-                channel = dice.pick([name for name, often in weights.items() for _ in range(often)])
-                scene = self._next(channel, day=day)
-                yield from self._played(f"{day}/{number}", scene=scene, channel=channel, day=day)
+                channel = rng.pick(
+                    [name for name, weight in weights.items() for _ in range(weight)]
+                )
+                scene = self._next_scene(channel, day=day)
+                yield from self._play(f"{day}/{number}", scene=scene, channel=channel, day=day)
 
-    def _next(self, channel: str, *, day: date) -> Scene:
-        waiting = self.waiting.setdefault(channel, [])
-        fitting = [scene for scene in waiting if not scene.months or day.month in scene.months]
-        if not fitting:
-            played = self.rounds[channel] = self.rounds.get(channel, 0) + 1
+    def _next_scene(self, channel: str, *, day: date) -> Scene:
+        unplayed = self.unplayed.setdefault(channel, [])
+        in_season = [scene for scene in unplayed if not scene.months or day.month in scene.months]
+        if not in_season:
+            number = self.rounds[channel] = self.rounds.get(channel, 0) + 1
             scenes = _scenes(f"{self.space}/{channel}")
-            waiting[:] = Dice(f"round/{self.space}/{channel}/{played}").shuffled(scenes)
-            fitting = [scene for scene in waiting if not scene.months or day.month in scene.months]
-        waiting.remove(fitting[0])
-        return fitting[0]
+            unplayed[:] = Rng(f"round/{self.space}/{channel}/{number}").shuffled(scenes)
+            in_season = [
+                scene for scene in unplayed if not scene.months or day.month in scene.months
+            ]
+        unplayed.remove(in_season[0])
+        return in_season[0]
 
-    def _played(self, name: str, *, scene: Scene, channel: str, day: date) -> Iterator[Record]:
-        dice = Dice(f"scene/{self.space}/{channel}/{name}")
-        actors = _actors(scene, day=day, dice=dice)
-        filling = Filling(
+    def _play(self, name: str, *, scene: Scene, channel: str, day: date) -> Iterator[Record]:
+        rng = Rng(f"scene/{self.space}/{channel}/{name}")
+        actors = _actors(scene, day=day, rng=rng)
+        filler = TemplateFiller(
             lang=scene.lang,
             today=day,
-            dice=dice,
+            rng=rng,
             slots=scene.slots,
-            said={"name": cast.first_name(actors["B"])},
+            values={"name": people.first_name(actors["B"])},
             office=self.space == "work",
         )
         early, late = (9, 17) if self.space == "work" else (17, 22)
-        at = clock.local(day, hour=dice.between(early, late), minute=dice.between(0, 59))
-        threaded = dice.chance(40) and len(scene.lines) > 2
+        at = clock.local(day, hour=rng.between(early, late), minute=rng.between(0, 59))
+        threaded = rng.chance(40) and len(scene.lines) > 2
         for number, line in enumerate(scene.lines):
             role, text = line.split(": ", maxsplit=1)
             yield shapes.chat(
@@ -136,16 +142,16 @@ class _Workspace:
                 channel=channel,
                 at=at,
                 author=actors.get(role, role),
-                text=_capital(filling.fill(text)),
+                text=_capitalize(filler.fill(text)),
                 thread=f"scene/{self.space}/{name}" if threaded else None,
                 replies=len(scene.lines) - 1 if threaded and number == 0 else 0,
             )
-            at += timedelta(seconds=dice.between(25, 540))
+            at += timedelta(seconds=rng.between(25, 540))
 
 
-def _actors(scene: Scene, *, day: date, dice: Dice) -> dict[str, str]:
-    here = [person for person in scene.pool if cast.since(person) <= day]
-    chosen = dice.shuffled(here) * 3
+def _actors(scene: Scene, *, day: date, rng: Rng) -> dict[str, str]:
+    present = [person for person in scene.pool if people.since(person) <= day]
+    chosen = rng.shuffled(present) * 3
     return {"I": "ida", "A": chosen[0], "B": chosen[1], "C": chosen[2]}
 
 
@@ -158,11 +164,13 @@ def _scenes(channel: str) -> list[Scene]:
             slots=texts["slots"],
             pool=tuple(texts["pools"][channel]),
         )
-        for lang, texts in ((lang, cast.text_file(f"texts/chat_{lang}.toml")) for lang in LANGUAGES)
+        for lang, texts in (
+            (lang, people.load_toml(f"texts/chat_{lang}.toml")) for lang in LANGUAGES
+        )
         for scene in texts["scene"]
         if scene["in"] == channel
     ]
 
 
-def _capital(text: str) -> str:
+def _capitalize(text: str) -> str:
     return text[:1].upper() + text[1:]

@@ -1,6 +1,6 @@
-"""Where the person lives on a day, and what the clocks show there.
+"""The city where Ida lives on a day, and its local time.
 
-No zone database: machines carry different ones, and the demo life must not depend on them.
+Computes offsets itself, because time zone databases differ between machines.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _last_sunday(year: int, *, month: int) -> date:
 
 
 def zone(day: date) -> timezone:
-    """The offset from UTC at noon of the day, European summer time included."""
+    """Return the UTC offset at noon of the day, including European summer time."""
     if city(day) == "osaka":
         return timezone(timedelta(hours=9))
     summer = _last_sunday(day.year, month=3) <= day < _last_sunday(day.year, month=10)

@@ -1,4 +1,4 @@
-"""Small real files, made byte by byte: PNG pictures and PDF pages."""
+"""Generate small PNG images and PDF documents, byte for byte the same everywhere."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from demo.dice import Dice
+from demo.rng import Rng
 
 SIZE = 96
 
 
 @dataclass(frozen=True, kw_only=True)
-class MadeFile:
+class GeneratedFile:
+    """The content of an attachment."""
+
     media_type: str
     content: bytes
 
@@ -27,8 +29,8 @@ class MadeFile:
     def blob_id(self) -> str:
         return f"blob_{self.sha256[:24]}"
 
-    def reference(self) -> dict[str, Any]:
-        """The `blob_ref` of a record."""
+    def blob_ref(self) -> dict[str, Any]:
+        """Return the `blob_ref` of a record."""
         return {
             "blob_id": self.blob_id,
             "media_type": self.media_type,
@@ -37,23 +39,23 @@ class MadeFile:
         }
 
 
-def made(entry: dict[str, Any]) -> MadeFile:
-    """`entry` names a `filename` and either a `picture` to draw or the `text` of a PDF or note."""
+def generate_file(entry: dict[str, Any]) -> GeneratedFile:
+    """Generate the file of an entry with a `filename` and a `picture` name or a `text`."""
     if "picture" in entry:
-        return MadeFile(media_type="image/png", content=picture(entry["picture"]))
+        return GeneratedFile(media_type="image/png", content=picture(entry["picture"]))
     if entry["filename"].endswith(".pdf"):
-        return MadeFile(media_type="application/pdf", content=pdf(entry["text"]))
-    return MadeFile(media_type="text/plain", content=entry["text"].encode())
+        return GeneratedFile(media_type="application/pdf", content=pdf(entry["text"]))
+    return GeneratedFile(media_type="text/plain", content=entry["text"].encode())
 
 
 @cache
 def picture(name: str) -> bytes:
-    """A quiet landscape, different for each name: a sky, a sun and three hills."""
-    dice = Dice(f"picture/{name}")
-    sky = [dice.between(120, 210) for _ in range(3)]
-    sun = (dice.between(20, SIZE - 20), dice.between(14, 36), dice.between(6, 11))
+    """Return a PNG landscape that depends on the name: a sky, a sun and three hills."""
+    rng = Rng(f"picture/{name}")
+    sky = [rng.between(120, 210) for _ in range(3)]
+    sun = (rng.between(20, SIZE - 20), rng.between(14, 36), rng.between(6, 11))
     hills = [
-        (dice.between(42, 84), dice.between(-18, 18), [dice.between(20, 130) for _ in range(3)])
+        (rng.between(42, 84), rng.between(-18, 18), [rng.between(20, 130) for _ in range(3)])
         for _ in range(3)
     ]
     hills.sort(key=lambda hill: hill[0])
@@ -62,7 +64,7 @@ def picture(name: str) -> bytes:
         for y in range(SIZE)
     )
     header = struct.pack(">IIBBBBB", SIZE, SIZE, 8, 2, 0, 0, 0)
-    # Stored, not compressed: different zlib builds compress to different bytes.
+    # Uncompressed, because zlib builds compress to different bytes.
     return (
         b"\x89PNG\r\n\x1a\n"
         + _chunk(b"IHDR", body=header)
@@ -79,13 +81,13 @@ def _pixel(
     sun: tuple[int, int, int],
     hills: list[tuple[int, int, list[int]]],
 ) -> bytes:
-    colour = [min(255, part + y // 4) for part in sky]
+    color = [min(255, part + y // 4) for part in sky]
     if (x - sun[0]) ** 2 + (y - sun[1]) ** 2 < sun[2] ** 2:
-        colour = [255, 236, 170]
+        color = [255, 236, 170]
     for top, slope, shade in hills:
         if y > top + slope * (x - SIZE // 2) // SIZE:
-            colour = shade
-    return bytes(colour)
+            color = shade
+    return bytes(color)
 
 
 def _chunk(kind: bytes, *, body: bytes) -> bytes:
@@ -93,19 +95,19 @@ def _chunk(kind: bytes, *, body: bytes) -> bytes:
 
 
 def _stored(body: bytes) -> bytes:
-    """A zlib stream of stored blocks."""
+    """Return a zlib stream of uncompressed blocks."""
     blocks = [body[at : at + 65535] for at in range(0, len(body), 65535)]
-    out = b"\x78\x01"
+    stream = b"\x78\x01"
     for number, block in enumerate(blocks):
         last = number == len(blocks) - 1
-        out += bytes([last]) + struct.pack("<HH", len(block), 0xFFFF ^ len(block)) + block
-    return out + struct.pack(">I", zlib.adler32(body))
+        stream += bytes([last]) + struct.pack("<HH", len(block), 0xFFFF ^ len(block)) + block
+    return stream + struct.pack(">I", zlib.adler32(body))
 
 
 def pdf(text: str) -> bytes:
-    """A one-page PDF that shows `text`, with a correct cross-reference table."""
-    shown = "".join(f"({_pdf_string(line)}) Tj T*\n" for line in text.strip().splitlines())
-    stream = f"BT /F1 11 Tf 14 TL 56 780 Td\n{shown}ET\n".encode("cp1252", "replace")
+    """Return a one-page PDF of `text` with a valid cross-reference table."""
+    lines = "".join(f"({_pdf_string(line)}) Tj T*\n" for line in text.strip().splitlines())
+    stream = f"BT /F1 11 Tf 14 TL 56 780 Td\n{lines}ET\n".encode("cp1252", "replace")
     objects = [
         b"<< /Type /Catalog /Pages 2 0 R >>",
         b"<< /Type /Pages /Kids [3 0 R] /Count 1 >>",

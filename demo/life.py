@@ -1,4 +1,4 @@
-"""The demo life as a connector would deliver it: declarations, connections, records and blobs."""
+"""The demo data as connectors deliver it: declarations, connections, records and blobs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from demo import (
     appointments,
     bank,
-    cast,
     channels,
     chat,
+    everyday_mail,
     health,
     hostile,
-    letters,
+    people,
     stories,
     workouts,
 )
@@ -23,7 +23,7 @@ from demo.shapes import BANK, CALENDAR, CHAT, HEALTH, MAIL, Record, identities
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-COUNT = 19489
+RECORD_COUNT = 19489
 _SOURCES = ("mailbox", "chat", "bank", "calendar", "health")
 _STREAMS = (
     "channels",
@@ -35,7 +35,7 @@ _STREAMS = (
     "measurements",
     "workouts",
 )
-_PARTS = (channels, stories, chat, letters, bank, appointments, health, workouts, hostile)
+_PARTS = (channels, stories, chat, everyday_mail, bank, appointments, health, workouts, hostile)
 _CONNECTIONS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     (MAIL["personal"], "mailbox", "Mail, personal", ("en", "de", "fr", "es", "ja", "zh")),
     (MAIL["work"], "mailbox", "Mail, Cartolab", ("en", "fr", "de", "ja", "zh", "es")),
@@ -48,16 +48,15 @@ _CONNECTIONS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
 
 
 def declarations() -> list[dict[str, Any]]:
-    """One source declaration for each connector, in a fixed order."""
-    folder = cast.HERE / "declarations"
+    """Return the source declarations in a fixed order."""
+    folder = people.HERE / "declarations"
     return [
         json.loads((folder / f"{source}.json").read_text(encoding="utf-8")) for source in _SOURCES
     ]
 
 
 def connections() -> list[dict[str, Any]]:
-    """connection_id, connector_key, display_name, the languages to stem by, and what the source
-    calls the person."""
+    """Return the connections: ids, names, languages for stemming, and the owner's identities."""
     return [
         {
             "connection_id": connection_id,
@@ -71,25 +70,25 @@ def connections() -> list[dict[str, Any]]:
 
 
 def records() -> Iterator[Record]:
-    """Every record, connection by connection, parents first, then in the order of emitted_at."""
+    """Yield all records by connection, then parents first, then by emitted_at."""
     yield from _sorted_records()
 
 
 def blobs() -> Iterator[dict[str, Any]]:
-    """connection_id, stream, record_key, blob_id, media_type and content of each file."""
+    """Yield connection_id, stream, record_key, blob_id, media_type and content of each file."""
     yield from stories.blobs()
 
 
 @cache
 def _sorted_records() -> tuple[Record, ...]:
-    order = {connection[0]: place for place, connection in enumerate(_CONNECTIONS)}
-    made = [line for part in _PARTS for line in part.records()]
-    made.sort(
-        key=lambda line: (
-            order[line["connection_id"]],
-            _STREAMS.index(line["stream"]),
-            line["emitted_at"],
-            line["key"],
+    order = {connection[0]: position for position, connection in enumerate(_CONNECTIONS)}
+    all_records = [record for part in _PARTS for record in part.records()]
+    all_records.sort(
+        key=lambda record: (
+            order[record["connection_id"]],
+            _STREAMS.index(record["stream"]),
+            record["emitted_at"],
+            record["key"],
         )
     )
-    return tuple(made)
+    return tuple(all_records)

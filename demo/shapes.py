@@ -1,12 +1,12 @@
-"""The records of each stream, built in one place so that they all satisfy their declarations."""
+"""Build the records of each stream according to its declaration."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from demo import cast, clock
-from demo.dice import Dice, opaque
+from demo import clock, people
+from demo.rng import Rng, stable_id
 
 if TYPE_CHECKING:
     from datetime import date, datetime
@@ -17,13 +17,13 @@ MAIL = {"personal": "cin_demo_mail_personal", "work": "cin_demo_mail_work"}
 CHAT = {"work": "cin_demo_chat_work", "friends": "cin_demo_chat_friends"}
 BANK, CALENDAR, HEALTH = "cin_demo_bank", "cin_demo_calendar", "cin_demo_health"
 PERSON = "ida"
-"""Whose life it is."""
-# A connector notices a new record a few seconds after it happened.
-NOTICED = timedelta(seconds=5)
+"""The owner of the records."""
+# Connectors deliver a record shortly after the event.
+SYNC_DELAY = timedelta(seconds=5)
 
 
 def record(connection_id: str, *, stream: str, key: str, data: Record, emitted_at: str) -> Record:
-    """One line of records.jsonl."""
+    """Return a record in the format of records.jsonl."""
     return {
         "connector_key": _CONNECTOR[connection_id],
         "connection_id": connection_id,
@@ -59,41 +59,44 @@ def mail(
     folder: str | None = None,
     attachments: bool = False,
 ) -> Record:
-    """`name` is unique in the life; `sender` and `to` are ids of the cast or `Name <address>`."""
-    key = opaque("m_", f"mail/{name}")
-    who, address = cast.name_and_address(sender, box=box)
+    """Build a mail. `sender` and `to` are ids of texts/cast.toml or `Name <address>`.
+
+    `name` is unique and determines the ids of the record.
+    """
+    key = stable_id("m_", f"mail/{name}")
+    who, address = people.name_and_address(sender, box=box)
     body = body.strip() + "\n"
     data: Record = {
         "id": key,
-        "thread_id": opaque("t_", f"thread/{thread or name}"),
+        "thread_id": stable_id("t_", f"thread/{thread or name}"),
         "folder": folder or ("sent" if sender == PERSON else "inbox"),
         "subject": subject,
         "from_name": who,
         "from_email": address,
-        "to": [cast.name_and_address(person, box=box)[1] for person in to],
+        "to": [people.name_and_address(person, box=box)[1] for person in to],
         "received_at": clock.utc(at),
         "labels": labels or [],
-        "is_read": Dice(f"read/{name}").chance(94),
+        "is_read": Rng(f"read/{name}").chance(94),
         "has_attachments": attachments,
-        "size_bytes": len(body.encode()) + Dice(f"headers/{name}").between(900, 2600),
+        "size_bytes": len(body.encode()) + Rng(f"headers/{name}").between(900, 2600),
         "body_text": body,
     }
-    when = clock.utc(at + NOTICED)
+    when = clock.utc(at + SYNC_DELAY)
     return record(MAIL[box], stream="messages", key=key, data=data, emitted_at=when)
 
 
 def author_id(author: str) -> str:
-    """The id of a member of a chat."""
-    return opaque("u_", author, length=8)
+    """Return the id of a chat member."""
+    return stable_id("u_", author, length=8)
 
 
 def identities(connection_id: str) -> list[str]:
-    """How the source of a connection calls the person whose life it is."""
+    """Return the identities of the owner in the source of a connection."""
     if connection_id in CHAT.values():
         return [author_id(PERSON)]
     for box, mailbox in MAIL.items():
         if connection_id == mailbox:
-            return [cast.name_and_address(PERSON, box=box)[1]]
+            return [people.name_and_address(PERSON, box=box)[1]]
     return []
 
 
@@ -109,30 +112,30 @@ def chat(
     replies: int = 0,
     reactions: int | None = None,
 ) -> Record:
-    key = opaque("c_", f"chat/{name}")
+    key = stable_id("c_", f"chat/{name}")
     if reactions is None:
-        reactions = Dice(f"reactions/{name}").pick([0, 0, 0, 0, 1, 1, 2, 4])
+        reactions = Rng(f"reactions/{name}").pick([0, 0, 0, 0, 1, 1, 2, 4])
     data: Record = {
         "id": key,
         "channel_id": channel_id(space, channel=channel),
-        "thread_id": opaque("t_", f"thread/{thread}") if thread else None,
+        "thread_id": stable_id("t_", f"thread/{thread}") if thread else None,
         "author_id": author_id(author),
-        "author_name": cast.name_and_address(author, box="personal")[0],
+        "author_name": people.name_and_address(author, box="personal")[0],
         "sent_at": clock.utc(at),
         "edited_at": clock.utc(at + timedelta(minutes=3))
-        if Dice(f"edited/{name}").chance(2)
+        if Rng(f"edited/{name}").chance(2)
         else None,
         "reply_count": replies,
         "reaction_count": reactions,
         "has_files": False,
         "text": text.strip(),
     }
-    when = clock.utc(at + NOTICED)
+    when = clock.utc(at + SYNC_DELAY)
     return record(CHAT[space], stream="messages", key=key, data=data, emitted_at=when)
 
 
 def channel_id(space: str, *, channel: str) -> str:
-    return opaque("ch_", f"{space}/{channel}", length=8)
+    return stable_id("ch_", f"{space}/{channel}", length=8)
 
 
 def transaction(
@@ -148,8 +151,8 @@ def transaction(
     iban: str | None = None,
     original: tuple[int, str] | None = None,
 ) -> Record:
-    """`amount` is in cents of a euro, negative when money leaves; `original` (units, currency)."""
-    key = opaque("tx_", f"bank/{name}")
+    """Build a transaction. `amount` is in euro cents, negative for debits."""
+    key = stable_id("tx_", f"bank/{name}")
     data: Record = {
         "id": key,
         "account_id": f"acc_{account}",
@@ -182,7 +185,7 @@ def event(
     status: str = "confirmed",
     description: str | None = None,
 ) -> Record:
-    key = opaque("ev_", f"event/{name}")
+    key = stable_id("ev_", f"event/{name}")
     data: Record = {
         "id": key,
         "calendar": calendar,
@@ -196,9 +199,9 @@ def event(
         "status": status,
         "description": description.strip() if description else None,
     }
-    # An entry is written down some days before it happens.
-    noted = starts - timedelta(days=Dice(f"noted/{name}").between(1, 20))
-    return record(CALENDAR, stream="events", key=key, data=data, emitted_at=clock.utc(noted))
+    # Events are created some days before they start.
+    created = starts - timedelta(days=Rng(f"noted/{name}").between(1, 20))
+    return record(CALENDAR, stream="events", key=key, data=data, emitted_at=clock.utc(created))
 
 
 def workout(
@@ -211,7 +214,7 @@ def workout(
     pulse: int | None = None,
     note: str | None = None,
 ) -> Record:
-    key = opaque("w_", f"workout/{name}")
+    key = stable_id("w_", f"workout/{name}")
     data: Record = {
         "id": key,
         "sport": sport,
@@ -221,7 +224,7 @@ def workout(
         "average_heart_rate": pulse,
         "note": note,
     }
-    when = clock.utc(starts + timedelta(seconds=seconds) + NOTICED)
+    when = clock.utc(starts + timedelta(seconds=seconds) + SYNC_DELAY)
     return record(HEALTH, stream="workouts", key=key, data=data, emitted_at=when)
 
 
@@ -236,5 +239,5 @@ def measurement(kind: str, *, at: datetime, value: int | float, unit: str, devic
         "measured_at": clock.utc(at),
         "device": device,
     }
-    when = clock.utc(at + NOTICED)
+    when = clock.utc(at + SYNC_DELAY)
     return record(HEALTH, stream="measurements", key=key, data=data, emitted_at=when)

@@ -1,4 +1,4 @@
-"""The stories: records written by hand in stories/*.toml, one file per story."""
+"""Build the hand-written records of stories/*.toml, one file for each story."""
 
 from __future__ import annotations
 
@@ -6,28 +6,28 @@ from datetime import date, datetime, timedelta
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from demo import cast, files, shapes
-from demo.dice import opaque
+from demo import files, people, shapes
+from demo.rng import stable_id
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from demo.shapes import Record
 
-FOLDER = cast.HERE / "stories"
+FOLDER = people.HERE / "stories"
 
 
 @cache
-def told() -> tuple[tuple[str, dict[str, Any]], ...]:
-    """(story, its tables) in the order of the file names."""
+def load_stories() -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Return the name and content of each story, by file name."""
     return tuple(
-        (path.stem, cast.text_file(f"stories/{path.name}"))
+        (path.stem, people.load_toml(f"stories/{path.name}"))
         for path in sorted(FOLDER.glob("*.toml"))
     )
 
 
 def records() -> Iterator[Record]:
-    for story, tables in told():
+    for story, tables in load_stories():
         for entry in tables.get("mail", []):
             yield from _mail(story, entry=entry)
         for entry in tables.get("chat", []):
@@ -41,18 +41,18 @@ def records() -> Iterator[Record]:
 
 
 def blobs() -> Iterator[Record]:
-    """The bytes behind the attachments of the stories."""
-    for story, tables in told():
+    """Yield the contents of the attachments in the stories."""
+    for story, tables in load_stories():
         for entry in tables.get("mail", []):
             for attached in entry.get("attachments", []):
-                made = files.made(attached)
+                file = files.generate_file(attached)
                 yield {
                     "connection_id": shapes.MAIL[entry.get("box", "personal")],
                     "stream": "attachments",
                     "record_key": _attachment_key(story, entry=entry, attached=attached),
-                    "blob_id": made.blob_id,
-                    "media_type": made.media_type,
-                    "content": made.content,
+                    "blob_id": file.blob_id,
+                    "media_type": file.media_type,
+                    "content": file.content,
                 }
 
 
@@ -76,23 +76,23 @@ def _mail(story: str, *, entry: Record) -> Iterator[Record]:
         attachments=bool(attached),
     )
     yield message
-    for one in attached:
-        made = files.made(one)
+    for attachment in attached:
+        file = files.generate_file(attachment)
         data = {
-            "id": _attachment_key(story, entry=entry, attached=one),
+            "id": _attachment_key(story, entry=entry, attached=attachment),
             "message_id": message["key"],
-            "filename": one["filename"],
-            "media_type": made.media_type,
-            "size_bytes": len(made.content),
+            "filename": attachment["filename"],
+            "media_type": file.media_type,
+            "size_bytes": len(file.content),
             "received_at": message["data"]["received_at"],
-            "text": one.get("text"),
-            "blob_ref": made.reference(),
+            "text": attachment.get("text"),
+            "blob_ref": file.blob_ref(),
         }
         yield {**message, "stream": "attachments", "key": data["id"], "data": data}
 
 
 def _attachment_key(story: str, *, entry: Record, attached: Record) -> str:
-    return opaque("a_", f"attachment/{story}/{entry['name']}/{attached['filename']}")
+    return stable_id("a_", f"attachment/{story}/{entry['name']}/{attached['filename']}")
 
 
 def _chat(story: str, *, entry: Record) -> Record:

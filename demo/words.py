@@ -1,4 +1,4 @@
-"""Templates with slots: `{dish}` is picked from a list, `{weekday}` and its kin are worked out."""
+"""Fill the slots of text templates from lists, dates and numbers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from demo.dice import Dice
+    from demo.rng import Rng
 
-BEFORE_VERSION_3 = date(2022, 12, 27)
+VERSION_3_EPOCH = date(2022, 12, 27)
 FIRST_TICKET = date(2023, 4, 3)
 _SLOT = re.compile(r"\{(\w+)\}")
 _WEEKDAYS = {
@@ -62,8 +62,8 @@ def full_date(day: date, *, lang: str) -> str:
 
 
 def version(day: date) -> str:
-    """The next release of the map on the day: one in ninety days, 4.2 on 12 March 2026."""
-    number = (day - BEFORE_VERSION_3).days // 90
+    """Return the map version that is next on a day: a release every 90 days, 4.2 on 12 March 2026."""
+    number = (day - VERSION_3_EPOCH).days // 90
     return f"{3 + number // 10}.{number % 10}"
 
 
@@ -78,7 +78,7 @@ def clock_time(hour: int, *, minute: int, lang: str) -> str:
 
 
 def money(cents: int, *, lang: str) -> str:
-    """An amount of euros as it is written in the language: €1,204.50 or 1.204,50 €."""
+    """Format euro cents for a language: €1,204.50 or 1.204,50 €."""
     whole, rest = divmod(abs(cents), 100)
     english = f"{whole:,}.{rest:02}"
     if lang in ("en", "ja", "zh"):
@@ -88,71 +88,73 @@ def money(cents: int, *, lang: str) -> str:
 
 
 @dataclass(kw_only=True)
-class Filling:
-    """What one conversation or letter says: a slot keeps its value for as long as it lasts."""
+class TemplateFiller:
+    """Fills the templates of one conversation, in which each slot keeps its value."""
 
     lang: str
     today: date
-    dice: Dice
+    rng: Rng
     slots: Mapping[str, Sequence[str]]
-    said: dict[str, str] = field(default_factory=dict)
-    # Shared between fillings of one template, so that nothing comes back before all was said.
-    picked: list[str] = field(default_factory=list)
-    # At the office nothing is planned for a weekend.
+    values: dict[str, str] = field(default_factory=dict)
+    # Shared between the fillers of one template: uses every value once before it repeats one.
+    used_values: list[str] = field(default_factory=list)
+    # Office dates avoid weekends.
     office: bool = False
-    own: list[str] = field(default_factory=list)
+    own_values: list[str] = field(default_factory=list)
 
     def fill(self, template: str) -> str:
         return _SLOT.sub(lambda slot: self._value(slot[1]), template)
 
     def _value(self, name: str) -> str:
-        if name not in self.said:
+        if name not in self.values:
             kind = name.rstrip("0123456789")
-            self.said[name] = self._from_list(kind) if kind in self.slots else self._worked(name)
-        return self.said[name]
+            self.values[name] = (
+                self._from_list(kind) if kind in self.slots else self._computed_value(name)
+            )
+        return self.values[name]
 
     def _from_list(self, kind: str) -> str:
-        """One of the list that has not been said for long; it may hold slots of its own."""
+        """Pick a value that was not used recently. Values can contain slots."""
         values = self.slots[kind]
-        unsaid = [value for value in values if value not in self.picked]
-        if not unsaid:
-            self.picked[:] = [value for value in self.picked if value not in values]
-            unsaid = [value for value in values if value not in self.own] or list(values)
-        value = self.dice.pick(unsaid)
-        self.picked.append(value)
-        self.own.append(value)
+        unused = [value for value in values if value not in self.used_values]
+        if not unused:
+            self.used_values[:] = [value for value in self.used_values if value not in values]
+            unused = [value for value in values if value not in self.own_values] or list(values)
+        value = self.rng.pick(unused)
+        self.used_values.append(value)
+        self.own_values.append(value)
         return self.fill(value)
 
-    def _worked(self, name: str) -> str:
-        """The value of a slot that belongs to the calendar, the clock or the numbers."""
-        dice, lang = self.dice, self.lang
+    def _computed_value(self, name: str) -> str:
+        """Compute the value of a slot for a date, a time or a number."""
+        rng, lang = self.rng, self.lang
         kind = name.rstrip("0123456789")
-        soon = self.today + timedelta(days=dice.between(1, 6))
+        soon = self.today + timedelta(days=rng.between(1, 6))
         if kind == "weekday":
             rest = soon.weekday() - 4 if self.office else 0
             return weekday(soon - timedelta(days=max(0, rest)), lang=lang)
         if kind == "weekend":
-            return weekday(soon + timedelta(days=dice.pick([5, 6]) - soon.weekday()), lang=lang)
+            return weekday(soon + timedelta(days=rng.pick([5, 6]) - soon.weekday()), lang=lang)
         if kind == "version":
             return version(self.today)
         if kind == "ticket":
             return str(1204 + (self.today - FIRST_TICKET).days * 1087 // 1058)
         if kind == "day":
             first, last = (4, 13) if name == kind else (14, 26)
-            later = self.today + timedelta(days=dice.between(first, last))
+            later = self.today + timedelta(days=rng.between(first, last))
             return day_and_month(later, lang=lang)
         if kind == "month":
             return month(self.today + timedelta(days=31), lang=lang)
         if kind in _HOURS:
             first, last = _HOURS[kind]
-            minute = dice.pick([0, 15, 30, 30, 45])
-            return clock_time(dice.between(first, last), minute=minute, lang=lang)
+            minute = rng.pick([0, 15, 30, 30, 45])
+            return clock_time(rng.between(first, last), minute=minute, lang=lang)
         if kind == "euro":
-            return money(dice.between(900, 18900), lang=lang)
+            return money(rng.between(900, 18900), lang=lang)
         if kind == "year":
             return str(self.today.year)
         low, high = _NUMBERS[name if name in _NUMBERS else kind]
-        return str(dice.between(low, high))
+        return str(rng.between(low, high))
 
 
 _HOURS = {"hour": (9, 16), "evening": (17, 20)}

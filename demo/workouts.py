@@ -1,19 +1,19 @@
-"""Runs, swims and the rest; the long Sunday runs of the marathon plan are written out."""
+"""Generate workouts, including the long Sunday runs of the marathon plan."""
 
 from __future__ import annotations
 
 from datetime import date
 from typing import TYPE_CHECKING
 
-from demo import cast, clock, shapes
-from demo.dice import Dice
+from demo import clock, people, shapes
+from demo.rng import Rng
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from demo.shapes import Record
 
-# The plan that Kofi made: Sunday and kilometres. The stories hold 23 February, 16 March and 13 April.
+# Kilometers of the marathon plan. The stories contain the runs of STORY_RUNS.
 LONG_RUNS = {
     date(2024, 12, 29): 16,
     date(2025, 1, 5): 18,
@@ -27,10 +27,10 @@ LONG_RUNS = {
     date(2025, 3, 30): 21,
     date(2025, 4, 6): 14,
 }
-TOLD = {date(2025, 2, 23): 19, date(2025, 3, 16): 32, date(2025, 4, 13): 42}
-# With the painful knee, Ida swam and did not run.
+STORY_RUNS = {date(2025, 2, 23): 19, date(2025, 3, 16): 32, date(2025, 4, 13): 42}
+# Ida's knee hurts: she swims instead of running.
 NO_RUNNING = (date(2025, 2, 24), date(2025, 3, 15))
-# sport: (metres low, high, seconds for a kilometre, pulse low, high)
+# Sport: minimum and maximum meters, seconds per kilometer, minimum and maximum heart rate.
 SPORTS: dict[str, tuple[int, int, int, int, int]] = {
     "run": (5200, 13400, 352, 139, 158),
     "swim": (900, 2200, 1480, 118, 136),
@@ -39,23 +39,23 @@ SPORTS: dict[str, tuple[int, int, int, int, int]] = {
 }
 
 
-def kilometres(day: date) -> int:
-    """How far the marathon and its plan went on the day."""
-    return {**LONG_RUNS, **TOLD}.get(day, 0)
+def planned_kilometers(day: date) -> int:
+    """Return the kilometers of the marathon plan or the marathon on a day."""
+    return {**LONG_RUNS, **STORY_RUNS}.get(day, 0)
 
 
 def records() -> Iterator[Record]:
     for day in clock.days():
-        if day in TOLD:
+        if day in STORY_RUNS:
             continue
         if day in LONG_RUNS:
             yield _long_run(day)
-        elif Dice(f"workout?/{day}").chance(30):
+        elif Rng(f"workout?/{day}").chance(30):
             yield _workout(day)
 
 
 def _long_run(day: date) -> Record:
-    metres = LONG_RUNS[day] * 1000 + Dice(f"long/{day}").between(20, 180)
+    metres = LONG_RUNS[day] * 1000 + Rng(f"long/{day}").between(20, 180)
     return shapes.workout(
         f"long/{day}",
         sport="run",
@@ -68,26 +68,26 @@ def _long_run(day: date) -> Record:
 
 
 def _workout(day: date) -> Record:
-    dice = Dice(f"workout/{day}")
-    sport = dice.pick(["run", "run", "run", "run", "swim", "ride", "yoga", "hike"])
+    rng = Rng(f"workout/{day}")
+    sport = rng.pick(["run", "run", "run", "run", "swim", "ride", "yoga", "hike"])
     if sport == "run" and NO_RUNNING[0] <= day <= NO_RUNNING[1]:
         sport = "swim"
-    hour = dice.pick([6, 7, 18, 19]) if day.weekday() < 5 else dice.between(8, 15)
-    starts = clock.local(day, hour=hour, minute=dice.between(0, 59))
-    notes = cast.text_file("texts/calendar.toml")["notes"][clock.city(day)]
-    note = dice.pick(notes) if sport == "run" and dice.chance(45) else None
+    hour = rng.pick([6, 7, 18, 19]) if day.weekday() < 5 else rng.between(8, 15)
+    starts = clock.local(day, hour=hour, minute=rng.between(0, 59))
+    notes = people.load_toml("texts/calendar.toml")["notes"][clock.city(day)]
+    note = rng.pick(notes) if sport == "run" and rng.chance(45) else None
     if sport == "yoga":
         return shapes.workout(
-            f"{day}", sport=sport, starts=starts, seconds=60 * dice.between(25, 60)
+            f"{day}", sport=sport, starts=starts, seconds=60 * rng.between(25, 60)
         )
-    low, high, pace, slow, fast = SPORTS[sport]
-    metres = dice.bell(low, high)
+    low, high, pace, low_pulse, high_pulse = SPORTS[sport]
+    metres = rng.bell(low, high)
     return shapes.workout(
         f"{day}",
         sport=sport,
         starts=starts,
-        seconds=metres * (pace + dice.between(-20, 30)) // 1000,
+        seconds=metres * (pace + rng.between(-20, 30)) // 1000,
         metres=metres,
-        pulse=dice.bell(slow, fast) if dice.chance(92) else None,
+        pulse=rng.bell(low_pulse, high_pulse) if rng.chance(92) else None,
         note=note,
     )

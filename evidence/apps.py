@@ -12,6 +12,6 @@ class EvidenceConfig(AppConfig):
 
     @override
     def ready(self) -> None:
-        from evidence.checks import every_route_is_granted
+        from evidence.checks import check_routes_require_grants
 
-        register(every_route_is_granted)
+        register(check_routes_require_grants)

@@ -1,4 +1,4 @@
-"""System checks: what must hold for the wall to be a wall."""
+"""System checks: every `/v1` route requires a grant."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 from django.core.checks import CheckMessage, Error
 from django.urls import URLPattern, URLResolver, get_resolver
 
-PUBLIC = frozenset({"UnknownRouteView", "OpenApiView"})
-"""Views under ``/v1`` that show nothing personal and so need no bearer."""
+PUBLIC_VIEWS = frozenset({"UnknownRouteView", "OpenApiView"})
+"""Views under ``/v1`` that return nothing personal and need no bearer token."""
 
 
-def every_route_is_granted(app_configs: Any, **_: Any) -> list[CheckMessage]:
-    """E001: each route under ``/v1/`` is a ``GrantedView`` or on the public list."""
+def check_routes_require_grants(app_configs: Any, **_: Any) -> list[CheckMessage]:
+    """Check E001: every route under ``/v1/`` is a ``GrantedView`` or listed in PUBLIC_VIEWS."""
     from evidence.api.base_views import GrantedView, PublicView
 
     problems: list[CheckMessage] = []
@@ -21,7 +21,7 @@ def every_route_is_granted(app_configs: Any, **_: Any) -> list[CheckMessage]:
         if (
             view is None
             or not issubclass(view, PublicView)
-            or (not issubclass(view, GrantedView) and view.__name__ not in PUBLIC)
+            or (not issubclass(view, GrantedView) and view.__name__ not in PUBLIC_VIEWS)
         ):
             problems.append(_problem(route, view))
     return problems
@@ -29,7 +29,7 @@ def every_route_is_granted(app_configs: Any, **_: Any) -> list[CheckMessage]:
 
 def _problem(route: str, view: Any) -> CheckMessage:
     name = getattr(view, "__name__", "a plain function")
-    return Error(f"{route} is answered by {name}, which is not a GrantedView", id="evidence.E001")
+    return Error(f"{route} is served by {name}, which is not a GrantedView", id="evidence.E001")
 
 
 def _routes(

@@ -1,9 +1,9 @@
-"""Erasing for good: a record, a stream, a connection, or everything an owner has.
+"""Erase a record, a stream, a connection, or everything an owner has.
 
-An order is kept in the database and carried out in steps, each one transaction that removes a
-bounded number of rows and counts them in the order, which so becomes the receipt. Whoever finds an
-unfinished one goes on with it. The ledger stays and still verifies: what goes is the one row that
-says whose pseudonym a record had.
+An order is stored and executed in steps. Each step is one transaction that removes a bounded number
+of rows and counts them in the order, which becomes the receipt. Any process can resume an
+unfinished order. The ledger stays verifiable: only the row that links a pseudonym to its record is
+deleted.
 """
 
 import logging
@@ -17,39 +17,39 @@ from django.contrib.auth import get_user_model
 from django.contrib.sessions.models import Session
 from django.db import transaction
 
-from evidence.access.grant_lifecycle import end_grants_over, forget_access
+from evidence.access.grant_lifecycle import delete_access, revoke_grants_of_connection
 from evidence.errors import ConnectionNotFound
 from evidence.models.digests import key_digest
 from evidence.models.erasures import Erasure
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from evidence.storing.connection_erasure import (
-    account_of,
-    end_all,
-    forget_connection,
-    forget_owner,
-    forget_some,
+    delete_connection,
+    delete_owner_data,
+    delete_some_rows,
+    owner_account_id,
+    revoke_connections,
 )
 from evidence.storing.erasure_orders import (
-    Of,
-    a_step,
-    count,
-    erase_past,
-    erase_some,
-    forget_collected,
-    forget_receipts,
-    forget_stream,
-    order,
-    receipt,
-    unfinished,
+    ErasureScope,
+    add_counts,
+    create_erasure,
+    delete_collector_state,
+    delete_import_receipts,
+    delete_stream_data,
+    erase_next_records,
+    erase_past_records,
+    erasure_step,
+    get_receipt,
+    unfinished_erasures,
 )
-from evidence.storing.record_erasure import Tally, take_away
-from evidence.storing.retention import due
+from evidence.storing.record_erasure import ErasureCounts, erase_records
+from evidence.storing.retention import overdue_streams
 
 logger = logging.getLogger(__name__)
 
 
-class How(TypedDict):
+class EraseOptions(TypedDict):
     tombstones: bool
     now: datetime
 
@@ -64,137 +64,147 @@ def erase_record(
     now: datetime,
     tombstones: bool = True,
 ) -> Erasure:
-    """Erases one record, whether or not it is there now; its receipt. One transaction. Raises
-    ``ConnectionNotFound``."""
+    """Erase one record in one transaction, whether or not it exists, and return the receipt.
+
+    Raises ``ConnectionNotFound``.
+    """
     digest = key_digest(record_key, connection_id=connection_id, stream=stream)
     with transaction.atomic():
-        made = order(
-            Of.RECORD, owner_id=owner_id, by=by, now=now, connection_id=connection_id,
+        order = create_erasure(
+            ErasureScope.RECORD, owner_id=owner_id, by=by, now=now, connection_id=connection_id,
             stream=stream, record_digest=digest, tombstones=tombstones,
         )  # fmt: skip
-        with a_step(made.erasure_id, now=now) as row:
+        with erasure_step(order.erasure_id, now=now) as row:
             if row is not None:
-                tally = take_away(
+                counts = erase_records(
                     connection_id, stream, [record_key], tombstones=tombstones, now=now
                 )
-                tally.removed.update(forget_receipts(connection_id))
-                memories = forget_collected(connection_id, stream, record_key)
-                tally.removed["collector states"] += memories
-                count(row, tally)
+                counts.removed.update(delete_import_receipts(connection_id))
+                changed_states = delete_collector_state(connection_id, stream, record_key)
+                counts.removed["collector states"] += changed_states
+                add_counts(row, counts)
                 row.finished_at = now
-    _forget_uploads(connection_id, every=False)
-    return _known(made)
+    _delete_uploads(connection_id, include_queued=False)
+    return _refresh(order)
 
 
-def go_on(erasure: Erasure, *, now: datetime) -> Iterator[Erasure]:
-    """Carries out an order, or what is left of it: the order after each step, and finished."""
+def run_erasure(erasure: Erasure, *, now: datetime) -> Iterator[Erasure]:
+    """Execute an order or its rest; yield the order after each step and when it is finished."""
     try:
-        if erasure.of == Of.STREAM:
-            yield from _stream(erasure, now)
-        elif erasure.of == Of.CONNECTION:
-            yield from _connection(erasure, erasure.connection_id, now)
-        elif erasure.of == Of.OWNER:
-            yield from _owner(erasure, now)
+        if erasure.of == ErasureScope.STREAM:
+            yield from _erase_stream(erasure, now)
+        elif erasure.of == ErasureScope.CONNECTION:
+            yield from _erase_connection(erasure, erasure.connection_id, now)
+        elif erasure.of == ErasureScope.OWNER:
+            yield from _erase_owner(erasure, now)
     except ConnectionNotFound:
-        logger.info("an erasure found its connection gone")
-    with a_step(erasure.erasure_id, now=now) as row:
+        logger.info("the connection of an erasure no longer exists")
+    with erasure_step(erasure.erasure_id, now=now) as row:
         if row is not None:
             row.finished_at = now
-    yield _known(erasure)
+    yield _refresh(erasure)
 
 
-def go_on_with_all(*, now: datetime) -> Iterator[Erasure]:
-    """Every order that is not finished, the oldest first."""
-    for erasure in unfinished():
-        yield from go_on(erasure, now=now)
+def run_pending_erasures(*, now: datetime) -> Iterator[Erasure]:
+    """Execute every unfinished order, oldest first."""
+    for erasure in unfinished_erasures():
+        yield from run_erasure(erasure, now=now)
 
 
-def _stream(erasure: Erasure, now: datetime) -> Iterator[Erasure]:
-    where, stream, before = erasure.connection_id, erasure.stream, erasure.before
-    how: How = {"tombstones": erasure.tombstones, "now": now}
-    _forget_uploads(where, every=False)
-    yield from _repeat(erasure, lambda: erase_some(where, stream, before=before, **how), now)
+def _erase_stream(erasure: Erasure, now: datetime) -> Iterator[Erasure]:
+    connection_id, stream, before = erasure.connection_id, erasure.stream, erasure.before
+    options: EraseOptions = {"tombstones": erasure.tombstones, "now": now}
+    _delete_uploads(connection_id, include_queued=False)
+    yield from _repeat_step(
+        erasure, lambda: erase_next_records(connection_id, stream, before=before, **options), now
+    )
     if before is not None:
-        _once(erasure, lambda: forget_receipts(where, before=before), now)
+        _run_once(erasure, lambda: delete_import_receipts(connection_id, before=before), now)
         return
     after = ""
 
-    def past() -> Tally | None:
+    def erase_past() -> ErasureCounts | None:
         nonlocal after
-        tally, after = erase_past(where, stream, after=after, **how) or (None, after)
-        return tally
+        counts, after = erase_past_records(connection_id, stream, after=after, **options) or (
+            None,
+            after,
+        )
+        return counts
 
-    yield from _repeat(erasure, past, now)
-    _once(erasure, lambda: forget_stream(where, stream), now)
-
-
-def _connection(erasure: Erasure, connection_id: str, now: datetime) -> Iterator[Erasure]:
-    _forget_uploads(connection_id, every=True)
-    yield from _repeat(erasure, lambda: _tallied(forget_some(connection_id)), now)
-    _once(erasure, lambda: _last_of(connection_id, now), now)
+    yield from _repeat_step(erasure, erase_past, now)
+    _run_once(erasure, lambda: delete_stream_data(connection_id, stream), now)
 
 
-def _last_of(connection_id: str, now: datetime) -> Counter[str]:
-    ended = end_grants_over(connection_id, now=now)
-    return forget_connection(connection_id) + Counter({"grants (ended, not erased)": ended})
+def _erase_connection(erasure: Erasure, connection_id: str, now: datetime) -> Iterator[Erasure]:
+    _delete_uploads(connection_id, include_queued=True)
+    yield from _repeat_step(erasure, lambda: _as_counts(delete_some_rows(connection_id)), now)
+    _run_once(erasure, lambda: _delete_connection(connection_id, now), now)
 
 
-def _owner(erasure: Erasure, now: datetime) -> Iterator[Erasure]:
-    while left := end_all(erasure.owner_id):
-        for connection_id in left:
-            yield from _connection(erasure, connection_id, now)
-    uploads.forget(settings.PDPP_VAR / "imports", run_ids=None)
-    _once(erasure, lambda: _rest_of(erasure.owner_id), now)
+def _delete_connection(connection_id: str, now: datetime) -> Counter[str]:
+    ended_grants = revoke_grants_of_connection(connection_id, now=now)
+    return delete_connection(connection_id) + Counter({"grants (ended, not erased)": ended_grants})
 
 
-def _rest_of(owner_id: str) -> Counter[str]:
-    gone = forget_access(owner_id)
-    account = account_of(owner_id)
-    gone += forget_owner(owner_id)
-    if account is not None:
-        gone["accounts"] = get_user_model().objects.filter(pk=account).delete()[0]
-    gone["sessions"] = Session.objects.all().delete()[0]
-    return +gone
+def _erase_owner(erasure: Erasure, now: datetime) -> Iterator[Erasure]:
+    while connection_ids := revoke_connections(erasure.owner_id):
+        for connection_id in connection_ids:
+            yield from _erase_connection(erasure, connection_id, now)
+    uploads.delete_uploads(settings.PDPP_VAR / "imports", run_ids=None)
+    _run_once(erasure, lambda: _delete_owner(erasure.owner_id), now)
 
 
-def _repeat(erasure: Erasure, step: Callable[[], Tally | None], now: datetime) -> Iterator[Erasure]:
-    """Steps until there is nothing left for one."""
+def _delete_owner(owner_id: str) -> Counter[str]:
+    removed = delete_access(owner_id)
+    user_id = owner_account_id(owner_id)
+    removed += delete_owner_data(owner_id)
+    if user_id is not None:
+        removed["accounts"] = get_user_model().objects.filter(pk=user_id).delete()[0]
+    removed["sessions"] = Session.objects.all().delete()[0]
+    return +removed
+
+
+def _repeat_step(
+    erasure: Erasure, step: Callable[[], ErasureCounts | None], now: datetime
+) -> Iterator[Erasure]:
+    """Repeat a step until nothing is left."""
     while True:
-        with a_step(erasure.erasure_id, now=now) as row:
-            tally = None if row is None else step()
-            if row is None or tally is None:
+        with erasure_step(erasure.erasure_id, now=now) as row:
+            counts = None if row is None else step()
+            if row is None or counts is None:
                 return
-            count(row, tally)
-        yield _known(erasure)
+            add_counts(row, counts)
+        yield _refresh(erasure)
 
 
-def _once(erasure: Erasure, step: Callable[[], Counter[str]], now: datetime) -> None:
-    with a_step(erasure.erasure_id, now=now) as row:
+def _run_once(erasure: Erasure, step: Callable[[], Counter[str]], now: datetime) -> None:
+    with erasure_step(erasure.erasure_id, now=now) as row:
         if row is not None:
-            count(row, Tally(step()))
+            add_counts(row, ErasureCounts(step()))
 
 
-def _tallied(some: Counter[str]) -> Tally | None:
-    return Tally(some) if some else None
+def _as_counts(counts: Counter[str]) -> ErasureCounts | None:
+    return ErasureCounts(counts) if counts else None
 
 
-def _forget_uploads(connection_id: str, *, every: bool) -> None:
-    """Exports that were sent and imported here, and what they were called; not ``every``: those
-    alone that nothing more is to be done with."""
+def _delete_uploads(connection_id: str, *, include_queued: bool) -> None:
+    """Delete the uploaded exports of a connection; queued ones too if ``every``."""
     runs = ImportRun.unscoped.filter(connection_id=connection_id)
     ids = list(runs.values_list("run_id", flat=True))
-    uploads.forget(settings.PDPP_VAR / "imports", run_ids=ids, every=every)
+    uploads.delete_uploads(
+        settings.PDPP_VAR / "imports", run_ids=ids, include_queued=include_queued
+    )
 
 
-def _known(erasure: Erasure) -> Erasure:
-    return receipt(erasure.erasure_id, owner_id=erasure.owner_id) or erasure
+def _refresh(erasure: Erasure) -> Erasure:
+    return get_receipt(erasure.erasure_id, owner_id=erasure.owner_id) or erasure
 
 
-def retain(*, now: datetime) -> Iterator[Erasure]:
-    """Erases what is older than its stream keeps, as the owner has said."""
-    for each in due(now):
-        made = order(
-            Of.STREAM, owner_id=each.owner_id, by="retention", now=now,
-            connection_id=each.connection_id, stream=each.stream, before=each.before,
+def apply_retention(*, now: datetime) -> Iterator[Erasure]:
+    """Erase records that are older than the retention period of their stream."""
+    for overdue in overdue_streams(now):
+        order = create_erasure(
+            ErasureScope.STREAM, owner_id=overdue.owner_id, by="retention", now=now,
+            connection_id=overdue.connection_id, stream=overdue.stream, before=overdue.before,
         )  # fmt: skip
-        yield from go_on(made, now=now)
+        yield from run_erasure(order, now=now)

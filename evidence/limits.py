@@ -1,4 +1,4 @@
-"""The numbers that the contract fixes, each in one place; nothing else."""
+"""Limits fixed by the contract, in one place."""
 
 from typing import Final
 
@@ -14,50 +14,50 @@ EXPAND_MAX: Final = 50
 WINDOW_DEFAULT_CHARS: Final = 4_096
 WINDOW_MAX_CHARS: Final = 16_384
 WINDOW_CONTEXT_MAX_CHARS: Final = 8_192
-# How far the end of a window may move so that a grapheme stays whole.
+# How far the end of a window may move to keep a grapheme cluster whole.
 WINDOW_GRAPHEME_CHARS: Final = 32
 
 # Groups of an aggregate.
 GROUPS_DEFAULT: Final = 10
 GROUPS_MAX: Final = 100
 
-# Candidates named when a request must say which connection it means.
+# Candidates listed when a request must choose a connection.
 CANDIDATES_MAX: Final = 12
 
 # Nested query parameters, as in filter[field][gte].
 QUERY_DEPTH_MAX: Final = 8
 QUERY_ARRAY_MAX: Final = 64
 
-# Writing. One request, one line of it, and the identity of one record.
+# Writes: request, blob, record key and label.
 INGEST_MAX_BYTES: Final = 50 * 1024 * 1024
 BLOB_MAX_BYTES: Final = INGEST_MAX_BYTES
 RECORD_KEY_MAX_BYTES: Final = 200
 LABEL_MAX_CHARS: Final = 200
 
-# What a caller may ask for with max_bytes: UTF-8 bytes of the serialized answer. A tool's result has
-# two channels and takes no less than the second; each of them is a smaller answer of REST.
+# Range of max_bytes, in UTF-8 bytes of the serialized response. A tool result has two channels, each a
+# smaller REST response, so tools require at least MAX_BYTES_LEAST.
 PAGE_BYTES_LEAST: Final = 1_000
 MAX_BYTES_LEAST: Final = 4_000
 MAX_BYTES_MOST: Final = 50_000
 
-# The compact schema as a whole; larger ones only name their streams.
+# Size limit of the compact schema; a larger one lists only stream names.
 COMPACT_SCHEMA_BYTES: Final = 55_000
 
-# What one MCP tool result may take, by channel, in UTF-8 bytes.
+# Size limits of an MCP tool result by channel, in UTF-8 bytes.
 STRUCTURED_BYTES: Final = 10_000
 TEXT_BYTES: Final = 4_000
 SEARCH_TEXT_BYTES: Final = 1_800
 AGGREGATE_TEXT_BYTES: Final = 400
 READ_BYTES: Final = 8_000
 
-# What the MCP endpoint says of itself.
+# MCP endpoint: tool list, instructions and descriptions.
 TOOLS_LIST_BYTES: Final = 9_000
 INSTRUCTIONS_CHARS: Final = 2_000
 INSTRUCTIONS_LEAD_CHARS: Final = 512
 DESCRIPTION_CHARS: Final = 700
 
-# Event subscriptions, in seconds. The waits are those after each failed attempt; a receiver that
-# names its own wait uses up none of them, but not for ever.
+# Event subscriptions, in seconds. EVENT_RETRIES are the delays after each failed attempt. A delay that
+# the receiver requests (Retry-After) uses none of them, up to EVENT_DEFERRED_MOST.
 EVENT_RETRIES: Final = (30, 120, 600, 3_600, 21_600, 86_400)
 EVENT_JITTER: Final = 0.2
 EVENT_TIMEOUT: Final = 10
@@ -68,12 +68,12 @@ EVENT_SECRET_OVERLAP: Final = 86_400
 CALLBACK_URL_BYTES: Final = 2_048
 SUBSCRIPTIONS_PER_PACKAGE: Final = 20
 
-# A read that waits for changes, in seconds: less than most proxies wait for an answer.
+# Long polls: seconds (less than the timeout of most proxies), and number of waiting requests.
 WAIT_SECONDS: Final = 50
 WAITING_MOST: Final = 256
 
-# Signing in, in seconds: what a code, a refreshed token, a refresh token left unused and a question
-# to the owner are good for. A token without refresh lasts longer, for there is no other.
+# OAuth lifetimes in seconds: codes, access tokens with and without refresh token, unused refresh tokens,
+# and pending authorization requests.
 CODE_SECONDS: Final = 120
 ACCESS_SECONDS: Final = 600
 UNREFRESHED_SECONDS: Final = 3_600
@@ -82,16 +82,14 @@ QUESTION_SECONDS: Final = 300
 POLL_SECONDS: Final = 2
 OPEN_QUESTIONS: Final = 50
 
-# Programs that register themselves: how many in an hour from one address and from all together, and
-# how long a registration is kept that nobody has signed in with.
+# Client registrations per hour, per address and in total, and the lifetime of an unused one.
 REGISTRATIONS_PER_ADDRESS: Final = 20
 REGISTRATIONS_PER_HOUR: Final = 200
 REGISTRATION_UNUSED_SECONDS: Final = 3 * 86_400
 REGISTRATION_BYTES: Final = 32 * 1024
 
-# Characters that nobody sees, which models are shown as escapes: what Unicode calls format characters,
-# separators of lines, controls, variation selectors and fillers that draw nothing. A test holds this
-# against unicodedata.
+# Invisible characters, which models receive as escapes: format characters, line separators, controls,
+# variation selectors and blank fillers. A test compares the ranges with unicodedata.
 INVISIBLE: Final = (
     (0x7F, 0x9F), (0xAD, 0xAD), (0x34F, 0x34F), (0x600, 0x605), (0x61C, 0x61C), (0x6DD, 0x6DD),
     (0x70F, 0x70F), (0x890, 0x891), (0x8E2, 0x8E2), (0x115F, 0x1160), (0x17B4, 0x17B5),

@@ -1,8 +1,8 @@
-"""Where this server may connect to when somebody else names the address.
+"""Resolve a host and refuse addresses that are not public.
 
-A name is looked up once and every address that it has is judged; the connection then goes to one of
-those very addresses, so that a second look-up cannot lead elsewhere. One address that is not public
-refuses the name. Client documents, which a library fetches, are judged by the same function.
+A host is resolved once and all its addresses are checked; callers connect to one of these addresses,
+so that a second lookup cannot return another one. A single non-public address blocks the host. The
+library that fetches client metadata documents uses the same check.
 """
 
 import ipaddress
@@ -29,8 +29,8 @@ NOT_PUBLIC = tuple(
 """IANA's special-purpose registries and deprecated forms, as far as ``is_global`` may allow them."""
 
 
-class UnreachableError(Exception):
-    """The name has no address that may be connected to."""
+class BlockedAddressError(Exception):
+    """The host does not resolve, or resolves to an address that is not allowed."""
 
 
 def is_public(address: str) -> bool:
@@ -58,21 +58,21 @@ cimd._ip_is_public = is_public  # noqa: SLF001 - it has no setting for this
 
 
 def public_addresses(host: str, port: int) -> Sequence[str]:
-    """Every address of ``host``, all of the internet. Blocks; raises ``UnreachableError``."""
+    """Return every address of ``host``, all public. Blocks. Raises ``BlockedAddressError``."""
     try:
         addresses: list[str] = _resolve_and_validate(host, port)
     except (CIMDError, UnicodeError) as error:
-        raise UnreachableError(str(error)) from None
+        raise BlockedAddressError(str(error)) from None
     return addresses
 
 
-def own_addresses(host: str, port: int) -> Sequence[str]:
-    """Every address of ``host``, all on this very machine. Raises ``UnreachableError``."""
+def loopback_addresses(host: str, port: int) -> Sequence[str]:
+    """Return every address of ``host``, all loopback. Raises ``BlockedAddressError``."""
     try:
-        found = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
+        infos = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
     except OSError:
-        raise UnreachableError("the host could not be resolved") from None
-    addresses = [str(each[4][0]) for each in found]
-    if not all(ipaddress.ip_address(each).is_loopback for each in addresses):
-        raise UnreachableError("the host is not this machine")
+        raise BlockedAddressError("the host could not be resolved") from None
+    addresses = [str(address[4][0]) for address in infos]
+    if not all(ipaddress.ip_address(address).is_loopback for address in addresses):
+        raise BlockedAddressError("the host is not a loopback address")
     return addresses

@@ -1,1 +1,1 @@
-"""Real exports into the store: one file per kind, and what all kinds share."""
+"""Import downloaded exports (mail, chat, bank, calendar, health) into the record store."""

@@ -1,4 +1,4 @@
-"""vCard: each card is a contact."""
+"""Import contacts from vCard files, versions 2.1 to 4.0."""
 
 import logging
 from collections.abc import Iterable
@@ -9,140 +9,137 @@ from typing import Any
 
 import vobject
 
-from importers.core.export_files import Entry, each
-from importers.core.importer import Entries, Kind, Options
-from importers.core.results import Code, Item, Piece, Pieces, Row, UnreadableError
-from importers.core.streaming import FILE_BYTES, Component, iter_components
-from importers.core.text import cut, decoded, one_line, storable
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import Importer, claim_by_start
+from importers.core.results import (
+    ExportItem,
+    ExportItems,
+    ParsedItem,
+    ParsedRecord,
+    ReceiptCode,
+    UnreadableError,
+)
+from importers.core.streaming import FILE_MAX_BYTES, Component, close_component, iter_components
+from importers.core.text import decode, one_line, replace_unstorable, truncate
 
-# It would quote whatever it cannot read in the server's log.
+# vobject logs the content of lines that it cannot parse.
 logging.getLogger("vobject.base").setLevel(logging.CRITICAL)
 
 
-def _claim(entries: Entries) -> list[Entry]:
-    return [
-        entry
-        for entry in entries
-        if entry.suffix in (".vcf", ".vcard")
-        or entry.head.lstrip(b"\xef\xbb\xbf \r\n")[:11].upper() == b"BEGIN:VCARD"
-    ]
+def _read_file(file: ExportFile) -> ExportItems:
+    content = file.read(max_bytes=FILE_MAX_BYTES)
+    for card in iter_components(content, names=frozenset({"VCARD"})):
+        yield ExportItem(file.name, f"line {card.line:,}", card.size, partial(_contact, card))
 
 
-def _read(entries: Entries, options: Options) -> Pieces:
-    return each(entries, _file)
-
-
-def _file(entry: Entry) -> Pieces:
-    for block in iter_components(entry.read(most=FILE_BYTES), names=frozenset({"VCARD"})):
-        yield Piece(entry.name, f"line {block.line:,}", block.size, partial(_contact, block))
-
-
-def _contact(block: Component) -> Item:
-    if block.text is None:
-        raise UnreadableError(Code.TOO_LARGE)
+def _contact(component: Component) -> ParsedItem:
+    if component.text is None:
+        raise UnreadableError(ReceiptCode.TOO_LARGE)
     try:
-        card = vobject.readOne(_ended(decoded(block.text)), allowQP=True, ignoreUnreadable=True)
+        text = close_component(decode(component.text), "VCARD")
+        card = vobject.readOne(text, allowQP=True, ignoreUnreadable=True)
     except Exception as error:
-        raise UnreadableError(Code.MALFORMED, detail=str(error)[:100]) from error
+        raise UnreadableError(ReceiptCode.MALFORMED, detail=str(error)[:100]) from error
     emails, phones = _values(card, "email"), _values(card, "tel")
-    name = _name(card) or next(iter(emails), None) or next(iter(phones), None)
+    name = _name(card) or next(iter([*emails, *phones]), None)
     if name is None:
-        raise UnreadableError(Code.NO_IDENTITY)
-    organization = next(iter(_values(card, "org")), None)
-    identity = next(iter(_values(card, "uid")), None) or "\0".join(
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    organization = _first_value(card, "org")
+    identity = _first_value(card, "uid") or "\0".join(
         [name, organization or "", *sorted(emails), *sorted(phones)]
     )
-    return Item(
+    return ParsedItem(
         [
-            Row(
+            ParsedRecord(
                 "contacts",
                 {
                     "id": f"c_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:24]}",
                     "name": name,
-                    **_parts(card),
-                    "nickname": next(iter(_values(card, "nickname")), None),
+                    **_name_parts(card),
+                    "nickname": _first_value(card, "nickname"),
                     "organization": organization,
-                    "job_title": next(iter(_values(card, "title")), None),
+                    "job_title": _first_value(card, "title"),
                     "emails": emails,
                     "phones": phones,
                     "addresses": _values(card, "adr"),
                     "urls": _values(card, "url"),
-                    "birthday": next(iter(_values(card, "bday")), None),
+                    "birthday": _first_value(card, "bday"),
                     "categories": _categories(card),
                     "note": _note(card),
-                    "updated_at": _revised(card),
+                    "updated_at": _updated_at(card),
                 },
             )
         ]
     )
 
 
-def _ended(text: str) -> str:
-    """A card that the next one cut off is one all the same."""
-    return text if text.rstrip().upper().endswith("END:VCARD") else f"{text.rstrip()}\nEND:VCARD"
-
-
 def _values(card: Any, name: str) -> list[str]:
-    """Every value of a property, on a line each."""
-    found = (one_line(storable(_flat(line.value))) for line in card.contents.get(name, []))
-    return list(dict.fromkeys(filter(None, found)))
+    lines = card.contents.get(name, [])
+    values = (one_line(replace_unstorable(_flatten(line.value))) for line in lines)
+    return list(dict.fromkeys(filter(None, values)))
+
+
+def _first_value(card: Any, name: str) -> str | None:
+    return next(iter(_values(card, name)), None)
 
 
 def _categories(card: Any) -> list[str]:
-    stated = ", ".join(_values(card, "categories"))
-    return list(dict.fromkeys(filter(None, map(str.strip, stated.split(",")))))
+    categories = ", ".join(_values(card, "categories")).split(",")
+    return list(dict.fromkeys(filter(None, map(str.strip, categories))))
 
 
 def _note(card: Any) -> str | None:
-    note, _ = cut("\n".join(storable(str(line.value)) for line in card.contents.get("note", [])))
+    lines = card.contents.get("note", [])
+    note, _ = truncate("\n".join(replace_unstorable(str(line.value)) for line in lines))
     return note.strip() or None
 
 
-def _flat(value: Any) -> str:
+def _flatten(value: Any) -> str:
+    """Join the parts of a structured value, such as an address, with commas."""
     if isinstance(value, str):
         return value
     if isinstance(value, Iterable):
         return ", ".join(filter(None, map(str, value)))
     parts = ("street", "extended", "box", "code", "city", "region", "country")
     if any(hasattr(value, part) for part in parts):
-        texts = (_flat(getattr(value, part, "") or "") for part in parts)
+        texts = (_flatten(getattr(value, part, "") or "") for part in parts)
         return ", ".join(filter(None, texts))
     return str(value)
 
 
 def _name(card: Any) -> str | None:
-    stated = next(iter(_values(card, "fn")), None)
-    if stated:
-        return stated
-    parts = _parts(card)
-    both = filter(None, (parts["given_name"], parts["family_name"]))
-    return " ".join(both) or next(iter(_values(card, "org")), None)
+    formatted = _first_value(card, "fn")
+    if formatted:
+        return formatted
+    parts = _name_parts(card)
+    return " ".join(filter(None, parts.values())) or _first_value(card, "org")
 
 
-def _parts(card: Any) -> dict[str, str | None]:
+def _name_parts(card: Any) -> dict[str, str | None]:
     lines = card.contents.get("n", [])
     value = lines[0].value if lines else None
+    parts = {"given_name": "given", "family_name": "family"}
     return {
-        "given_name": one_line(storable(_flat(getattr(value, "given", "") or ""))) or None,
-        "family_name": one_line(storable(_flat(getattr(value, "family", "") or ""))) or None,
+        name: one_line(replace_unstorable(_flatten(getattr(value, part, "") or ""))) or None
+        for name, part in parts.items()
     }
 
 
-def _revised(card: Any) -> str | None:
-    for stated in _values(card, "rev"):
-        for form in ("%Y-%m-%dT%H:%M:%S%z", "%Y%m%dT%H%M%S%z"):
+def _updated_at(card: Any) -> str | None:
+    for text in _values(card, "rev"):
+        for date_format in ("%Y-%m-%dT%H:%M:%S%z", "%Y%m%dT%H%M%S%z"):
             try:
-                return datetime.strptime(stated, form).astimezone(UTC).isoformat()
+                return datetime.strptime(text, date_format).astimezone(UTC).isoformat()
             except ValueError:
                 continue
     return None
 
 
-VCARD = Kind(
+VCARD = Importer(
     name="vcard",
     title="contacts (vCard)",
     source="contacts",
     label="Contacts",
-    claim=_claim,
-    read=_read,
+    claim=claim_by_start(b"BEGIN:VCARD", ".vcf", ".vcard"),
+    read=lambda files, _options: iter_items(files, _read_file),
 )

@@ -1,16 +1,16 @@
-"""A folder of texts, Markdown and PDF: each file is a document."""
+"""Import folders of text, Markdown, HTML and PDF files as documents."""
 
 from functools import partial
 from hashlib import sha256
 
 from evidence import limits
-from importers.core import attachments
-from importers.core.export_files import Entry
-from importers.core.importer import Entries, Kind, Options, by_suffix
-from importers.core.results import Item, Piece, Pieces, Row
+from importers.core.attachments import add_attachment
+from importers.core.export_files import ExportFile
+from importers.core.importer import ExportFiles, Importer, Options, claim_by_suffix
+from importers.core.results import ExportItem, ExportItems, ParsedItem, ParsedRecord
 from importers.core.text import one_line
 
-TYPES = {
+MEDIA_TYPES = {
     ".txt": "text/plain",
     ".text": "text/plain",
     ".md": "text/markdown",
@@ -24,63 +24,62 @@ TYPES = {
 }
 
 
-def _read(entries: Entries, options: Options) -> Pieces:
-    for entry in entries:
-        yield Piece(entry.name, "", entry.size, partial(_document, entry))
+def _read(files: ExportFiles, options: Options) -> ExportItems:
+    for file in files:
+        yield ExportItem(file.name, "", file.size, partial(_document, file))
 
 
-def _document(entry: Entry) -> Item:
-    item = Item()
-    path = _path(entry)
+def _document(file: ExportFile) -> ParsedItem:
+    item = ParsedItem()
+    path = _path(file)
     key = f"d_{sha256(path.encode('utf-8', 'replace')).hexdigest()[:28]}"
-    content = entry.read(most=limits.BLOB_MAX_BYTES)
-    kept = attachments.kept(
-        content, stream="documents", key=key, media_type=TYPES[entry.suffix], item=item
+    content = file.read(max_bytes=limits.BLOB_MAX_BYTES)
+    attachment = add_attachment(
+        item, content, stream="documents", key=key, media_type=MEDIA_TYPES[file.suffix]
     )
-    if kept.file is not None:
-        item.files.append(kept.file)
-    item.rows.append(
-        Row(
+    item.records.append(
+        ParsedRecord(
             "documents",
             {
                 "id": key,
                 "path": path,
                 "folder": path.rpartition("/")[0] or None,
-                "title": _title(entry, kept.text or ""),
-                "media_type": kept.media_type,
+                "title": _title(file, attachment.text or ""),
+                "media_type": attachment.media_type,
                 "size_bytes": len(content),
-                "modified_at": entry.modified_at.isoformat() if entry.modified_at else None,
-                "pages": kept.pages,
-                "text": kept.text,
-                "blob_ref": kept.blob_ref,
+                "modified_at": file.modified_at.isoformat() if file.modified_at else None,
+                "pages": attachment.pages,
+                "text": attachment.text,
+                "blob_ref": attachment.blob_ref,
             },
         )
     )
     return item
 
 
-def _path(entry: Entry) -> str:
-    """Below the folder that was imported, its name included: it is what tells two notebooks apart.
-    The name of an archive is not, as the next one is called otherwise."""
-    is_archive = entry.export.lower().endswith(".zip")
-    alone = is_archive or entry.name == entry.export
-    return entry.name if alone else f"{entry.export}/{entry.name}"
+def _path(file: ExportFile) -> str:
+    """Return the path within the export, with the name of an imported folder.
+
+    The folder name tells two notebooks apart; the name of an archive changes with each export.
+    """
+    is_folder = not file.export.lower().endswith(".zip") and file.name != file.export
+    return f"{file.export}/{file.name}" if is_folder else file.name
 
 
-def _title(entry: Entry, text: str) -> str:
-    """The first heading of Markdown, else the name of the file."""
-    if TYPES[entry.suffix] == "text/markdown":
+def _title(file: ExportFile, text: str) -> str:
+    """Return the first heading of a Markdown file, or the file name."""
+    if MEDIA_TYPES[file.suffix] == "text/markdown":
         for line in text.splitlines()[:40]:
             if line.startswith("# "):
-                return one_line(line[2:]) or entry.path.name
-    return entry.path.name
+                return one_line(line[2:]) or file.path.name
+    return file.path.name
 
 
-DOCUMENTS = Kind(
+DOCUMENTS = Importer(
     name="documents",
     title="documents (text, Markdown, PDF)",
     source="documents",
     label="Documents",
-    claim=by_suffix(*TYPES),
+    claim=claim_by_suffix(*MEDIA_TYPES),
     read=_read,
 )

@@ -1,4 +1,4 @@
-"""Google's location history: the positions and visits of Takeout, and the timeline of a telephone."""
+"""Import Google's location history: positions and visits of Takeout, and the timeline of a phone."""
 
 import re
 from collections.abc import Mapping
@@ -7,76 +7,76 @@ from functools import partial
 from hashlib import sha256
 from typing import Any
 
-from evidence.declarations.values import instant
-from importers.core.dates import moment
-from importers.core.export_files import Entry, each
-from importers.core.importer import Entries, Kind, Options
-from importers.core.results import Code, Item, Piece, Pieces, Row, UnreadableError
-from importers.core.streaming import ITEM, walk
+from evidence.declarations.values import parse_instant
+from importers.core.dates import unix_to_iso
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ExportFiles, Importer
+from importers.core.results import (
+    ExportItem,
+    ExportItems,
+    ParsedItem,
+    ParsedRecord,
+    ReceiptCode,
+    UnreadableError,
+)
+from importers.core.streaming import iter_json_items
 from importers.core.text import one_line
 
-_LISTS = {b'"locations"': "locations.item", b'"timelineObjects"': "timelineObjects.item",
-          b'"semanticSegments"': "semanticSegments.item"}  # fmt: skip
+_ITEM_PREFIXES = {b'"locations"': "locations.item", b'"timelineObjects"': "timelineObjects.item",
+                  b'"semanticSegments"': "semanticSegments.item"}  # fmt: skip
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_FRACTION = re.compile(r"(\.\d{1,9})\d*")
 
 Json = Mapping[str, Any]
 
 
-def _claim(entries: Entries) -> list[Entry]:
-    return [entry for entry in entries if entry.suffix == ".json" and _list_of(entry) is not None]
+def _claim(files: ExportFiles) -> list[ExportFile]:
+    return [file for file in files if file.suffix == ".json" and _item_prefix(file) is not None]
 
 
-def _list_of(entry: Entry) -> str | None:
-    start = entry.head[:200]
-    return next((path for name, path in _LISTS.items() if name in start), None)
+def _item_prefix(file: ExportFile) -> str | None:
+    start = file.head[:200]
+    return next((prefix for name, prefix in _ITEM_PREFIXES.items() if name in start), None)
 
 
-def _read(entries: Entries, options: Options) -> Pieces:
-    return each(entries, _file)
+def _read_file(file: ExportFile) -> ExportItems:
+    item_prefix = _item_prefix(file)
+    if item_prefix is None:
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    with file.open() as stream:
+        for number, (entry, size) in enumerate(iter_json_items(stream, prefix=item_prefix), 1):
+            yield ExportItem(file.name, f"item {number:,}", size, partial(_parse, entry))
 
 
-def _file(entry: Entry) -> Pieces:
-    path = _list_of(entry)
-    if path is None:
-        raise UnreadableError(Code.MALFORMED)
-    with entry.open() as stream:
-        at = number = 0
-        for _, event, found in walk(stream, is_item=path.__eq__):
-            if event == ITEM:
-                number += 1
-                size, at = max(0, stream.tell() - at), max(at, stream.tell())
-                yield Piece(entry.name, f"item {number:,}", size, partial(_made, found))
-
-
-def _made(found: Any) -> Item:
-    if not isinstance(found, dict):
-        raise UnreadableError(Code.MALFORMED)
-    if "latitudeE7" in found:
-        return _point(found)
-    for name, read in (
-        ("placeVisit", _visit),
-        ("activitySegment", _journey),
-        ("visit", _stay),
-        ("activity", _move),
+def _parse(entry: Any) -> ParsedItem:
+    if not isinstance(entry, dict):
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    if "latitudeE7" in entry:
+        return _takeout_position(entry)
+    for name, parse in (
+        ("placeVisit", _takeout_visit),
+        ("activitySegment", _takeout_journey),
+        ("visit", _phone_visit),
+        ("activity", _phone_journey),
     ):
-        if isinstance(found.get(name), dict):
-            return read(found)
-    if "timelinePath" in found or "timelineMemory" in found:
-        return Item()
-    raise UnreadableError(Code.MALFORMED)
+        if isinstance(entry.get(name), dict):
+            return parse(entry)
+    if "timelinePath" in entry or "timelineMemory" in entry:
+        return ParsedItem()
+    raise UnreadableError(ReceiptCode.MALFORMED)
 
 
-def _point(found: Json) -> Item:
-    item = Item()
-    at = found.get("timestamp") or moment(_seconds(found.get("timestampMs")))
+def _takeout_position(entry: Json) -> ParsedItem:
+    item = ParsedItem()
+    recorded_at = entry.get("timestamp") or unix_to_iso(_seconds(entry.get("timestampMs")))
     data = {
-        "recorded_at": _time(at, item),
-        "latitude": _degrees(found.get("latitudeE7")),
-        "longitude": _degrees(found.get("longitudeE7")),
-        "accuracy_m": _float(found.get("accuracy")),
-        "source": one_line(str(found.get("source") or "")) or None,
+        "recorded_at": _time(recorded_at, item),
+        "latitude": _degrees(entry.get("latitudeE7")),
+        "longitude": _degrees(entry.get("longitudeE7")),
+        "accuracy_m": _float(entry.get("accuracy")),
+        "source": one_line(str(entry.get("source") or "")) or None,
     }
-    item.rows.append(Row("points", {"id": _key("p_", data), **data}))
+    item.records.append(ParsedRecord("points", {"id": _key("p_", data), **data}))
     return item
 
 
@@ -87,13 +87,13 @@ def _seconds(milliseconds: Any) -> float | None:
         return None
 
 
-def _visit(found: Json) -> Item:
-    visit = found["placeVisit"]
-    place, span = visit.get("location") or {}, visit.get("duration") or {}
-    return _span(
+def _takeout_visit(entry: Json) -> ParsedItem:
+    visit = entry["placeVisit"]
+    place, duration = visit.get("location") or {}, visit.get("duration") or {}
+    return _visit_item(
         "visit",
-        _of(span, "start"),
-        _of(span, "end"),
+        _takeout_time(duration, "start"),
+        _takeout_time(duration, "end"),
         name=place.get("name"),
         address=place.get("address"),
         latitude=_degrees(place.get("latitudeE7")),
@@ -102,29 +102,29 @@ def _visit(found: Json) -> Item:
     )
 
 
-def _journey(found: Json) -> Item:
-    journey = found["activitySegment"]
-    span = journey.get("duration") or {}
-    first, last = journey.get("startLocation") or {}, journey.get("endLocation") or {}
-    return _span(
+def _takeout_journey(entry: Json) -> ParsedItem:
+    journey = entry["activitySegment"]
+    duration = journey.get("duration") or {}
+    start, end = journey.get("startLocation") or {}, journey.get("endLocation") or {}
+    return _visit_item(
         str(journey.get("activityType") or "journey").lower().replace("_", " "),
-        _of(span, "start"),
-        _of(span, "end"),
-        latitude=_degrees(first.get("latitudeE7")),
-        longitude=_degrees(first.get("longitudeE7")),
-        end_latitude=_degrees(last.get("latitudeE7")),
-        end_longitude=_degrees(last.get("longitudeE7")),
+        _takeout_time(duration, "start"),
+        _takeout_time(duration, "end"),
+        latitude=_degrees(start.get("latitudeE7")),
+        longitude=_degrees(start.get("longitudeE7")),
+        end_latitude=_degrees(end.get("latitudeE7")),
+        end_longitude=_degrees(end.get("longitudeE7")),
         distance_m=_float(journey.get("distance")),
     )
 
 
-def _stay(found: Json) -> Item:
-    place = (found["visit"].get("topCandidate") or {}) if isinstance(found["visit"], dict) else {}
-    latitude, longitude = _pair(place.get("placeLocation"))
-    return _span(
+def _phone_visit(entry: Json) -> ParsedItem:
+    place = entry["visit"].get("topCandidate") or {}
+    latitude, longitude = _coordinates(place.get("placeLocation"))
+    return _visit_item(
         "visit",
-        found.get("startTime"),
-        found.get("endTime"),
+        entry.get("startTime"),
+        entry.get("endTime"),
         name=place.get("semanticType"),
         latitude=latitude,
         longitude=longitude,
@@ -132,37 +132,38 @@ def _stay(found: Json) -> Item:
     )
 
 
-def _move(found: Json) -> Item:
-    moved = found["activity"]
-    latitude, longitude = _pair(moved.get("start"))
-    end_latitude, end_longitude = _pair(moved.get("end"))
-    kind = (moved.get("topCandidate") or {}).get("type") or "journey"
-    return _span(
+def _phone_journey(entry: Json) -> ParsedItem:
+    journey = entry["activity"]
+    latitude, longitude = _coordinates(journey.get("start"))
+    end_latitude, end_longitude = _coordinates(journey.get("end"))
+    kind = (journey.get("topCandidate") or {}).get("type") or "journey"
+    return _visit_item(
         str(kind).lower().replace("_", " "),
-        found.get("startTime"),
-        found.get("endTime"),
+        entry.get("startTime"),
+        entry.get("endTime"),
         latitude=latitude,
         longitude=longitude,
         end_latitude=end_latitude,
         end_longitude=end_longitude,
-        distance_m=_float(moved.get("distanceMeters")),
+        distance_m=_float(journey.get("distanceMeters")),
     )
 
 
-def _of(span: Json, name: str) -> Any:
-    return span.get(f"{name}Timestamp") or moment(_seconds(span.get(f"{name}TimestampMs")))
+def _takeout_time(duration: Json, name: str) -> Any:
+    milliseconds = duration.get(f"{name}TimestampMs")
+    return duration.get(f"{name}Timestamp") or unix_to_iso(_seconds(milliseconds))
 
 
-def _span(kind: str, start: Any, end: Any, **more: Any) -> Item:
-    item = Item()
+def _visit_item(kind: str, start: Any, end: Any, **fields: Any) -> ParsedItem:
+    item = ParsedItem()
     names = ("name", "address", "latitude", "longitude", "end_latitude", "end_longitude",
              "distance_m", "confidence")  # fmt: skip
-    data = dict.fromkeys(names) | more
+    data = dict.fromkeys(names) | fields
     for name in ("name", "address"):
         data[name] = one_line(str(data[name])) if data[name] else None
     data |= {"kind": kind, "started_at": _time(start, item), "ended_at": _time(end, None)}
     key = _key("v_", {name: data[name] for name in ("kind", "started_at", "latitude", "longitude")})
-    item.rows.append(Row("visits", {"id": key, **data}))
+    item.records.append(ParsedRecord("visits", {"id": key, **data}))
     return item
 
 
@@ -170,17 +171,15 @@ def _key(prefix: str, data: Json) -> str:
     return f"{prefix}{sha256(repr(sorted(data.items())).encode()).hexdigest()[:28]}"
 
 
-def _time(stated: Any, item: Item | None) -> str | None:
-    if isinstance(stated, str) and instant(_with_seconds(stated)) is not None:
-        return _with_seconds(stated)
+def _time(value: Any, item: ParsedItem | None) -> str | None:
+    if isinstance(value, str):
+        # RFC 3339 times are stored with at most nine digits of a second.
+        text = _FRACTION.sub(r"\1", value)
+        if parse_instant(text) is not None:
+            return text
     if item is not None:
-        item.remark(Code.BAD_DATE, detail=str(stated)[:40])
+        item.add_issue(ReceiptCode.BAD_DATE, detail=str(value)[:40])
     return None
-
-
-def _with_seconds(stated: str) -> str:
-    """Fractions of a second as RFC 3339 has them: up to nine digits."""
-    return re.sub(r"(\.\d{1,9})\d*", r"\1", stated)
 
 
 def _degrees(e7: Any) -> float | None:
@@ -191,18 +190,18 @@ def _float(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float | Decimal) else None
 
 
-def _pair(place: Any) -> tuple[float | None, float | None]:
-    """``{"latLng": "52.5°, 13.4°"}`` or the text itself, or ``geo:52.5,13.4``."""
+def _coordinates(place: Any) -> tuple[float | None, float | None]:
+    """Parse ``{"latLng": "52.5°, 13.4°"}``, its text, or ``geo:52.5,13.4``."""
     text = place.get("latLng") if isinstance(place, dict) else place
-    found = _NUMBER.findall(text) if isinstance(text, str) else []
-    return (float(found[0]), float(found[1])) if len(found) == 2 else (None, None)
+    numbers = _NUMBER.findall(text) if isinstance(text, str) else []
+    return (float(numbers[0]), float(numbers[1])) if len(numbers) == 2 else (None, None)
 
 
-PLACES = Kind(
+PLACES = Importer(
     name="places",
     title="places and positions (Google location history)",
     source="places",
     label="Places",
     claim=_claim,
-    read=_read,
+    read=lambda files, _options: iter_items(files, _read_file),
 )

@@ -1,4 +1,4 @@
-"""Every kind, in the order in which they take what is theirs: the most particular first."""
+"""List all importers, most specific first: each claims files that no earlier one claimed."""
 
 from importers.bank.csv_statements import CSV
 from importers.bank.ofx import OFX
@@ -8,13 +8,13 @@ from importers.chat.slack import SLACK
 from importers.chat.telegram import TELEGRAM
 from importers.chat.whatsapp import WHATSAPP
 from importers.contacts import VCARD
-from importers.core.importer import Kind
+from importers.core.importer import Importer
 from importers.documents import DOCUMENTS
 from importers.health import HEALTH
 from importers.mail.mailboxes import EML, MAILDIR, MBOX
 from importers.places import PLACES
 
-KINDS: tuple[Kind, ...] = (
+IMPORTERS: tuple[Importer, ...] = (
     SLACK,
     TELEGRAM,
     WHATSAPP,

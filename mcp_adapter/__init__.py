@@ -1,1 +1,1 @@
-"""The MCP surface over the REST evidence API: it imports nothing of `evidence` but the limits."""
+"""MCP server over the REST API; imports only `limits` and `record_ids` from `evidence`."""

@@ -1,10 +1,10 @@
-"""The adapter as an installed Django app; it has no tables."""
+"""Django app configuration of the adapter, which has no tables."""
 
 from django.apps import AppConfig
 
 
 class McpAdapterConfig(AppConfig):
-    """Gives the adapter a place among the installed apps."""
+    """Django app `mcp_adapter`."""
 
     name = "mcp_adapter"
     verbose_name = "MCP adapter"

@@ -1,7 +1,7 @@
-"""The arguments of a tool: one description from which both the schema and the check come.
+"""Define tool arguments once, for both the input schema and the validation of calls.
 
-Hosts pass on types, enums and descriptions and drop `minimum` and `maximum`, so every bound is said
-in words as well. An unknown argument is refused by name, with the nearest valid one.
+MCP hosts pass on types, enums and descriptions but drop `minimum` and `maximum`, so descriptions
+state every bound in words. An unknown argument is refused with the nearest valid name.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,145 +11,152 @@ from typing import Any, TypeAlias
 
 from mcp_adapter.errors import AdapterError
 
-Given: TypeAlias = Mapping[str, Any]
-"""Checked arguments by name; one that was not given is absent."""
+Arguments: TypeAlias = Mapping[str, Any]
+"""Validated arguments by name, without those that were not given."""
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """`accepts` returns the value to use, or raises ValueError with what the value must be."""
+    """One argument. `parse` returns the value to use, or raises ValueError with what it must be."""
 
     name: str
     schema: dict[str, Any]
-    accepts: Callable[[Any], Any]
+    parse: Callable[[Any], Any]
     required: bool = False
 
 
-def text(name: str, says: str = "", *, required: bool = False, longest: int = 4_000) -> Argument:
-    """A non-empty string."""
+def string(
+    name: str, description: str = "", *, required: bool = False, max_length: int = 4_000
+) -> Argument:
+    """Define a non-empty string argument."""
 
-    def accepts(value: Any) -> str:
-        if not isinstance(value, str) or not value or len(value) > longest:
-            message = f"a string of 1 to {longest} characters"
+    def parse(value: Any) -> str:
+        if not isinstance(value, str) or not value or len(value) > max_length:
+            message = f"a string of 1 to {max_length} characters"
             raise ValueError(message)
         return value
 
-    return Argument(name, _schema("string", says), accepts, required)
+    return Argument(name, _schema("string", description), parse, required)
 
 
-def whole(name: str, says: str = "", *, least: int, most: int) -> Argument:
-    """An integer; 7.0 is one, "7" is not."""
+def integer(name: str, description: str = "", *, minimum: int, maximum: int) -> Argument:
+    """Define an integer argument. It accepts 7.0, but not "7"."""
 
-    def accepts(value: Any) -> int:
+    def parse(value: Any) -> int:
         number = int(value) if isinstance(value, float) and value.is_integer() else value
-        if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= most:
-            message = f"a whole number from {least} to {most}"
+        is_integer = isinstance(number, int) and not isinstance(number, bool)
+        if not is_integer or not minimum <= number <= maximum:
+            message = f"a whole number from {minimum} to {maximum}"
             raise ValueError(message)
         return number
 
-    return Argument(name, _schema("integer", says), accepts)
+    return Argument(name, _schema("integer", description), parse)
 
 
-def choice(name: str, values: Sequence[str], says: str = "", *, required: bool = False) -> Argument:
-    """One of a few words."""
+def choice(
+    name: str, values: Sequence[str], description: str = "", *, required: bool = False
+) -> Argument:
+    """Define an argument with a fixed set of values."""
 
-    def accepts(value: Any) -> str:
+    def parse(value: Any) -> str:
         if not isinstance(value, str) or value not in values:
             message = f"one of {', '.join(values)}"
             raise ValueError(message)
         return value
 
-    return Argument(name, {**_schema("string", says), "enum": list(values)}, accepts, required)
+    schema = {**_schema("string", description), "enum": list(values)}
+    return Argument(name, schema, parse, required)
 
 
-def flag(name: str, says: str = "") -> Argument:
-    """True or false."""
+def boolean(name: str, description: str = "") -> Argument:
+    """Define a boolean argument."""
 
-    def accepts(value: Any) -> bool:
+    def parse(value: Any) -> bool:
         if not isinstance(value, bool):
             message = "true or false"
-            raise ValueError(message)  # noqa: TRY004 - the one kind that `check` words
+            raise ValueError(message)  # noqa: TRY004 - `validate` catches ValueError only
         return value
 
-    return Argument(name, _schema("boolean", says), accepts)
+    return Argument(name, _schema("boolean", description), parse)
 
 
-def names(name: str, says: str = "", *, most: int = 64) -> Argument:
-    """A list of names, none of which holds a comma (REST joins some of them with commas)."""
+def string_list(name: str, description: str = "", *, max_items: int = 64) -> Argument:
+    """Define a list of names without commas, because REST joins some of them with commas."""
 
-    def accepts(value: Any) -> list[str]:
-        if not isinstance(value, list) or not 1 <= len(value) <= most:
-            message = f"a list of 1 to {most} names"
+    def parse(value: Any) -> list[str]:
+        if not isinstance(value, list) or not 1 <= len(value) <= max_items:
+            message = f"a list of 1 to {max_items} names"
             raise ValueError(message)
         if not all(isinstance(item, str) and item and "," not in item for item in value):
             message = "a list of names without commas"
             raise ValueError(message)
         return value
 
-    schema = {**_schema("array", says), "items": {"type": "string"}}
-    return Argument(name, schema, accepts)
+    schema = {**_schema("array", description), "items": {"type": "string"}}
+    return Argument(name, schema, parse)
 
 
-def members(name: str, says: str = "", *, accepts: Callable[[Any], Any]) -> Argument:
-    """An object that `accepts` looks into."""
-    return Argument(name, _schema("object", says), accepts)
+def object_(name: str, description: str = "", *, parse: Callable[[Any], Any]) -> Argument:
+    """Define an object argument that `parse` validates."""
+    return Argument(name, _schema("object", description), parse)
 
 
-def _schema(kind: str, says: str) -> dict[str, Any]:
-    return {"type": kind, "description": says} if says else {"type": kind}
+def _schema(kind: str, description: str) -> dict[str, Any]:
+    return {"type": kind, "description": description} if description else {"type": kind}
 
 
-def input_schema(arguments: Sequence[Argument]) -> dict[str, Any]:
-    """The JSON Schema that is advertised."""
+def input_schema(declared: Sequence[Argument]) -> dict[str, Any]:
+    """Return the JSON Schema that `tools/list` shows."""
     schema: dict[str, Any] = {
         "type": "object",
-        "properties": {argument.name: argument.schema for argument in arguments},
+        "properties": {argument.name: argument.schema for argument in declared},
     }
-    if required := [argument.name for argument in arguments if argument.required]:
+    if required := [argument.name for argument in declared if argument.required]:
         schema["required"] = required
     return {**schema, "additionalProperties": False}
 
 
-def check(tool: str, arguments: Sequence[Argument], raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments to use; raises `AdapterError` for the first that is unknown, wrong or missing.
+def validate(tool: str, declared: Sequence[Argument], raw: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments to use.
 
-    A null is an argument that was not given: some hosts fill in every optional one.
+    A null counts as not given, because some hosts send every optional argument. Raises AdapterError
+    for the first argument that is unknown, invalid or missing.
     """
-    known = {argument.name: argument for argument in arguments}
+    by_name = {argument.name: argument for argument in declared}
     for name in raw:
-        if name not in known:
-            raise _unknown(tool, name, known=list(known))
+        if name not in by_name:
+            raise _unknown_argument(tool, name, known=list(by_name))
     given = {name: value for name, value in raw.items() if value is not None}
-    for argument in arguments:
+    for argument in declared:
         if argument.required and argument.name not in given:
-            raise _wrong(tool, argument.name, "missing", must="given")
-    return {name: _accepted(tool, known[name], value) for name, value in given.items()}
+            raise _argument_error(tool, argument.name, "missing", expected="given")
+    return {name: _parse(tool, by_name[name], value) for name, value in given.items()}
 
 
-def _accepted(tool: str, argument: Argument, value: Any) -> Any:
+def _parse(tool: str, argument: Argument, value: Any) -> Any:
     try:
-        return argument.accepts(value)
-    except ValueError as reason:
-        raise _wrong(tool, argument.name, "invalid", must=str(reason)) from None
+        return argument.parse(value)
+    except ValueError as error:
+        raise _argument_error(tool, argument.name, "invalid", expected=str(error)) from None
 
 
-def _unknown(tool: str, name: str, *, known: list[str]) -> AdapterError:
-    shown = name if len(name) <= 64 and name.isprintable() else "that name"
+def _unknown_argument(tool: str, name: str, *, known: list[str]) -> AdapterError:
+    safe_name = name if len(name) <= 64 and name.isprintable() else "that name"
     nearest = get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     hint = f" Did you mean {nearest[0]}?" if nearest else ""
     return AdapterError(
         "unknown_argument",
-        f"{tool} has no argument {shown}.{hint}",
-        param=shown,
+        f"{tool} has no argument {safe_name}.{hint}",
+        param=safe_name,
         next_step=f"Call {tool} again with only these arguments: {', '.join(known)}.",
         **({"nearest": nearest[0]} if nearest else {}),
     )
 
 
-def _wrong(tool: str, name: str, kind: str, *, must: str) -> AdapterError:
+def _argument_error(tool: str, name: str, kind: str, *, expected: str) -> AdapterError:
     return AdapterError(
         f"{kind}_argument",
-        f"{tool}: {name} must be {must}.",
+        f"{tool}: {name} must be {expected}.",
         param=name,
         next_step=f"Call {tool} again with {name} corrected.",
     )

@@ -1,13 +1,12 @@
-"""Errors of the tools: what the adapter refuses itself, and what the resource server refused.
+"""Tool errors: those of the adapter and those that REST returned, each with the next step.
 
-Both reach the client as one JSON object, the same in `content[]` and in `structuredContent`, and
-both name what to call next. The resource server's error object passes unchanged; where it names
-no next step, one stands beside it.
+Each reaches the client as one JSON object, the same in `content[]` and in `structuredContent`. The
+error object of REST passes unchanged; a next step is added beside it.
 """
 
 from typing import Any
 
-from mcp_adapter.rest import RestAnswer
+from mcp_adapter.rest import RestResponse
 
 _NEXT_STEPS = {
     "ambiguous_connection": "Call again with connection_id set to one of available_connections; "
@@ -27,11 +26,13 @@ _NEXT_STEPS = {
     "query_not_found": "Call read_record_field without q to read from the start.",
     "unknown_field": "Call schema(stream) for the field names.",
 }
-_ELSE = "Call schema to see what this grant allows, then call again with other arguments."
+_DEFAULT_NEXT_STEP = (
+    "Call schema to see what this grant allows, then call again with other arguments."
+)
 
 
 class ToolError(Exception):
-    """A tool call that failed; `body` is the whole of both channels."""
+    """A failed tool call; `body` is the content of both channels."""
 
     def __init__(self, body: dict[str, Any]) -> None:
         self.body = body
@@ -39,7 +40,7 @@ class ToolError(Exception):
 
 
 class AdapterError(ToolError):
-    """The adapter refused the call before the resource server saw it."""
+    """An error of the adapter itself. Never quote record text or a credential in it."""
 
     def __init__(
         self,
@@ -50,32 +51,25 @@ class AdapterError(ToolError):
         param: str | None = None,
         **members: Any,
     ) -> None:
-        """Neither `message` nor `next_step` may quote record text or a credential."""
         error = {"type": "adapter_error", "code": code, "message": message}
         if param is not None:
             error["param"] = param
         super().__init__({"error": {**error, "next_step": next_step, **members}})
 
 
-def from_rest(answer: RestAnswer, *, next_step: str | None = None) -> ToolError:
-    """The resource server's refusal, unchanged, and beside it what to call next.
+def error_from_response(response: RestResponse, *, next_step: str | None = None) -> ToolError:
+    """Build the tool error of a REST error response.
 
-    Its own next step speaks of routes, ours of tools; it is enough where we know none better, and
-    of limits the server alone knows how long they hold.
+    REST's own next step names routes, so a next step that names tools is added where one is known.
     """
-    error = _error_of(answer)
+    error = response.body.get("error") if isinstance(response.body, dict) else None
+    if not isinstance(error, dict):
+        error = {
+            "type": "rs_error",
+            "code": f"http_{response.status}",
+            "message": f"The resource server answered {response.status} without a readable error.",
+        }
     step = next_step or _NEXT_STEPS.get(str(error.get("code")))
     if step is None and "next_step" in error:
         return ToolError({"error": error})
-    return ToolError({"error": error, "next_step": step or _ELSE})
-
-
-def _error_of(answer: RestAnswer) -> dict[str, Any]:
-    error = answer.body.get("error") if isinstance(answer.body, dict) else None
-    if isinstance(error, dict):
-        return error
-    return {
-        "type": "rs_error",
-        "code": f"http_{answer.status}",
-        "message": f"The resource server answered {answer.status} without a readable error.",
-    }
+    return ToolError({"error": error, "next_step": step or _DEFAULT_NEXT_STEP})

@@ -1,21 +1,23 @@
-"""What the event tools have in common: where subscriptions are, and how an answer becomes a result."""
+"""The event tools of `/mcp/events`: create, list, show, update, test and delete event subscriptions."""
 
-from mcp_adapter import arguments
-from mcp_adapter.errors import from_rest
+from evidence import record_ids
+from mcp_adapter.arguments import boolean, string, string_list
+from mcp_adapter.errors import error_from_response
 from mcp_adapter.json_text import dumps
-from mcp_adapter.rest import RestAnswer, segment
+from mcp_adapter.rest import RestResponse
 from mcp_adapter.tool import Call, Result, Tool
 
-PATH = "/v1/event-subscriptions"
-SUBSCRIPTION_ID = arguments.text("subscription_id", "sub_…", required=True, longest=100)
+SUBSCRIPTIONS_PATH = "/v1/event-subscriptions"
+METADATA_PATH = "/.well-known/oauth-protected-resource"
+SUBSCRIPTION_ID = string("subscription_id", "sub_…", required=True, max_length=100)
 
-CHANGES = {
+WRITES = {
     "readOnlyHint": False,
     "destructiveHint": False,
     "idempotentHint": False,
     "openWorldHint": True,
 }
-TAKES_AWAY = CHANGES | {"destructiveHint": True, "idempotentHint": True}
+DESTRUCTIVE = WRITES | {"destructiveHint": True, "idempotentHint": True}
 
 _NEXT_STEPS = {
     "not_found": "Call list_event_subscriptions for the ids there are.",
@@ -24,87 +26,59 @@ _NEXT_STEPS = {
     "invalid_request": "Call again with the argument that the error names corrected; "
     "discover_event_subscription_capabilities says what is allowed.",
 }
-_ELSE = "Call discover_event_subscription_capabilities, then call again with other arguments."
-
-
-def path(call: Call, *, end: str = "") -> str:
-    """The route of the subscription that was named."""
-    return f"{PATH}/{segment(call.given['subscription_id'])}{end}"
-
-
-def result(answer: RestAnswer) -> Result:
-    """Both channels with the body as it came; raises `ToolError` for a refusal."""
-    if not 200 <= answer.status < 300 or (isinstance(answer.body, bytes) and answer.body):
-        raise from_rest(answer, next_step=_next_step(answer))
-    body = answer.body if isinstance(answer.body, dict) else {"done": True}
-    return Result(body, dumps(body))
-
-
-def _next_step(answer: RestAnswer) -> str:
-    error = answer.body.get("error", {}) if isinstance(answer.body, dict) else {}
-    return _NEXT_STEPS.get(str(error.get("code")), _ELSE)
-
-
-CREATE_DESCRIPTION = (
-    "Subscribe a receiver to changes of the streams this grant shows (mutating; POST "
-    "/v1/event-subscriptions). The answer holds the secret, shown this once: hand it to the receiver. "
-    "The subscription is pending_verification until the receiver has proved itself. "
-    "discover_event_subscription_capabilities says how."
-)
-CREATE_ARGUMENTS = (
-    arguments.text("callback_url", "https address of the receiver", required=True, longest=2_048),
-    arguments.names("streams", "Only these streams; all that the grant shows if omitted"),
+_DEFAULT_NEXT_STEP = (
+    "Call discover_event_subscription_capabilities, then call again with other arguments."
 )
 
 
-def run_create(call: Call) -> Result:
-    """The new subscription with its secret."""
-    body = {"callback_url": call.given["callback_url"]}
-    if "streams" in call.given:
-        body["filters"] = {"streams": call.given["streams"]}
-    return result(call.send("POST", PATH, body))
+def _subscription_path(call: Call) -> str:
+    return f"{SUBSCRIPTIONS_PATH}/{record_ids.path_segment(call.arguments['subscription_id'])}"
+
+
+def _result(response: RestResponse) -> Result:
+    """Return both channels with the unchanged body. Raises ToolError for an error response."""
+    body = response.body
+    if not 200 <= response.status < 300 or (isinstance(body, bytes) and body):
+        error = body.get("error", {}) if isinstance(body, dict) else {}
+        next_step = _NEXT_STEPS.get(str(error.get("code")), _DEFAULT_NEXT_STEP)
+        raise error_from_response(response, next_step=next_step)
+    structured = body if isinstance(body, dict) else {"done": True}
+    return Result(structured, dumps(structured))
+
+
+def _create(call: Call) -> Result:
+    body = {"callback_url": call.arguments["callback_url"]}
+    if "streams" in call.arguments:
+        body["filters"] = {"streams": call.arguments["streams"]}
+    return _result(call.send("POST", SUBSCRIPTIONS_PATH, body))
 
 
 CREATE_TOOL = Tool(
     "create_event_subscription",
     "Subscribe to changes",
-    CREATE_DESCRIPTION,
-    CREATE_ARGUMENTS,
-    run_create,
-    hints=CHANGES,
+    "Subscribe a receiver to changes of the streams this grant shows (mutating; POST "
+    "/v1/event-subscriptions). The answer holds the secret, shown this once: hand it to the receiver. "
+    "The subscription is pending_verification until the receiver has proved itself. "
+    "discover_event_subscription_capabilities says how.",
+    (
+        string("callback_url", "https address of the receiver", required=True, max_length=2_048),
+        string_list("streams", "Only these streams; all that the grant shows if omitted"),
+    ),
+    _create,
+    annotations=WRITES,
 )
-
-
-DELETE_DESCRIPTION = (
-    "Delete an event subscription with all that is on its way (mutating; DELETE "
-    "/v1/event-subscriptions/{id}). It cannot be undone; to pause it use update_event_subscription."
-)
-
-
-def run_delete(call: Call) -> Result:
-    """That it is gone."""
-    return result(call.send("DELETE", path(call)))
-
 
 DELETE_TOOL = Tool(
     "delete_event_subscription",
     "Delete a subscription",
-    DELETE_DESCRIPTION,
+    "Delete an event subscription with all that is on its way (mutating; DELETE "
+    "/v1/event-subscriptions/{id}). It cannot be undone; to pause it use update_event_subscription.",
     (SUBSCRIPTION_ID,),
-    run_delete,
-    hints=TAKES_AWAY,
+    lambda call: _result(call.send("DELETE", _subscription_path(call))),
+    annotations=DESTRUCTIVE,
 )
 
 
-METADATA = "/.well-known/oauth-protected-resource"
-DISCOVER_DESCRIPTION = (
-    "Say what event subscriptions need and promise: event types, envelope, signing, verification, "
-    "delivery and retries (read-only; capabilities.client_event_subscriptions of "
-    "/.well-known/oauth-protected-resource). Call it before create_event_subscription. A receiver is a "
-    "public https address. It checks webhook-signature (Standard Webhooks, HMAC-SHA256 with the secret "
-    "that creation returns once), answers the verification event with its challenge as JSON, and "
-    "answers 2xx within 10 seconds; messages come at least once."
-)
 GUIDANCE = (
     "Verify first: base64 HMAC-SHA256 over '{webhook-id}.{webhook-timestamp}.{raw body}' with the "
     "base64-decoded part of the secret after whsec_, compared in constant time with any v1 entry of "
@@ -115,98 +89,73 @@ GUIDANCE = (
 )
 
 
-def run_discover(call: Call) -> Result:
-    """The block, and how to use it."""
-    block = result(call.ask(METADATA)).structured["capabilities"]["client_event_subscriptions"]
-    structured = {"capabilities": block, "guidance": GUIDANCE}
+def _discover(call: Call) -> Result:
+    metadata = _result(call.get(METADATA_PATH)).structured
+    capabilities = metadata["capabilities"]["client_event_subscriptions"]
+    structured = {"capabilities": capabilities, "guidance": GUIDANCE}
     return Result(structured, dumps(structured))
 
 
 DISCOVER_TOOL = Tool(
     "discover_event_subscription_capabilities",
     "Event capabilities",
-    DISCOVER_DESCRIPTION,
+    "Say what event subscriptions need and promise: event types, envelope, signing, verification, "
+    "delivery and retries (read-only; capabilities.client_event_subscriptions of "
+    "/.well-known/oauth-protected-resource). Call it before create_event_subscription. A receiver is a "
+    "public https address. It checks webhook-signature (Standard Webhooks, HMAC-SHA256 with the secret "
+    "that creation returns once), answers the verification event with its challenge as JSON, and "
+    "answers 2xx within 10 seconds; messages come at least once.",
     (),
-    run_discover,
+    _discover,
 )
-
-
-GET_DESCRIPTION = (
-    "Show one event subscription: status, scope, and why it is disabled if it is (read-only; GET "
-    "/v1/event-subscriptions/{id})."
-)
-
-
-def run_get(call: Call) -> Result:
-    """The subscription as it is now."""
-    return result(call.ask(path(call)))
-
 
 GET_TOOL = Tool(
-    "get_event_subscription", "Show a subscription", GET_DESCRIPTION, (SUBSCRIPTION_ID,), run_get
+    "get_event_subscription",
+    "Show a subscription",
+    "Show one event subscription: status, scope, and why it is disabled if it is (read-only; GET "
+    "/v1/event-subscriptions/{id}).",
+    (SUBSCRIPTION_ID,),
+    lambda call: _result(call.get(_subscription_path(call))),
 )
 
-
-LIST_DESCRIPTION = (
+LIST_TOOL = Tool(
+    "list_event_subscriptions",
+    "List subscriptions",
     "List the event subscriptions made under this grant, with status and scope, never a secret "
-    "(read-only; GET /v1/event-subscriptions)."
+    "(read-only; GET /v1/event-subscriptions).",
+    (),
+    lambda call: _result(call.get(SUBSCRIPTIONS_PATH)),
 )
-
-
-def run_list(call: Call) -> Result:
-    """All of them; there are few."""
-    return result(call.ask(PATH))
-
-
-LIST_TOOL = Tool("list_event_subscriptions", "List subscriptions", LIST_DESCRIPTION, (), run_list)
-
-
-SEND_TEST_DESCRIPTION = (
-    "Send the receiver of a subscription a test event, which tells of nothing (mutating; POST "
-    "/v1/event-subscriptions/{id}/test-event). It goes out once the subscription is active."
-)
-
-
-def run_send_test(call: Call) -> Result:
-    """The id of the event that is on its way."""
-    return result(call.send("POST", path(call, end="/test-event"), {}))
-
 
 SEND_TEST_TOOL = Tool(
     "send_test_event",
     "Send a test event",
-    SEND_TEST_DESCRIPTION,
+    "Send the receiver of a subscription a test event, which tells of nothing (mutating; POST "
+    "/v1/event-subscriptions/{id}/test-event). It goes out once the subscription is active.",
     (SUBSCRIPTION_ID,),
-    run_send_test,
-    hints=CHANGES,
+    lambda call: _result(call.send("POST", f"{_subscription_path(call)}/test-event", {})),
+    annotations=WRITES,
 )
 
 
-UPDATE_DESCRIPTION = (
-    "Switch an event subscription off or on, or give it a new secret, shown this once (mutating; PATCH "
-    "/v1/event-subscriptions/{id}). Switched on, its receiver is verified again."
-)
-UPDATE_ARGUMENTS = (
-    SUBSCRIPTION_ID,
-    arguments.flag("enabled", "Whether it sends anything"),
-    arguments.flag("rotate_secret", "True for a new secret"),
-)
-
-
-def run_update(call: Call) -> Result:
-    """The subscription after the change, and the secret where it is new."""
+def _update(call: Call) -> Result:
     names = ("enabled", "rotate_secret")
-    body = {name: call.given[name] for name in names if name in call.given}
-    return result(call.send("PATCH", path(call), body))
+    body = {name: call.arguments[name] for name in names if name in call.arguments}
+    return _result(call.send("PATCH", _subscription_path(call), body))
 
 
 UPDATE_TOOL = Tool(
     "update_event_subscription",
     "Change a subscription",
-    UPDATE_DESCRIPTION,
-    UPDATE_ARGUMENTS,
-    run_update,
-    hints=CHANGES,
+    "Switch an event subscription off or on, or give it a new secret, shown this once (mutating; PATCH "
+    "/v1/event-subscriptions/{id}). Switched on, its receiver is verified again.",
+    (
+        SUBSCRIPTION_ID,
+        boolean("enabled", "Whether it sends anything"),
+        boolean("rotate_secret", "True for a new secret"),
+    ),
+    _update,
+    annotations=WRITES,
 )
 
 TOOLS = (

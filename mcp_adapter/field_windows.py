@@ -1,55 +1,43 @@
-"""Bounded windows into one field of one record, as REST cuts them.
+"""Read a bounded window of one field of one record.
 
-A path is a field or a JSON Pointer into one; what is no text is windowed over its JSON.
+A path is a field name or a JSON Pointer into a field. A value that is not text is read as JSON.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evidence import limits
-from mcp_adapter import arguments, ids, record_refs, rest_params
-from mcp_adapter.budget import whole
+from evidence import limits, record_ids
+from mcp_adapter import record_refs, rest_params
+from mcp_adapter.arguments import Arguments
+from mcp_adapter.budget import grapheme_boundary
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.tool import Call, succeeded
+from mcp_adapter.tool import Call
 
 
 @dataclass(frozen=True, slots=True)
-class Selector:
-    """Where the window lies: at an offset, or around an occurrence of `q`."""
+class FieldWindow:
+    """A window as REST returns it, with the field that it belongs to.
 
-    offset: int | None
-    q: str | None
-    occurrence: int | None
-    before: int | None
-    after: int | None
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """A window as REST words it, and what it is a window of.
-
-    `about` is its media type and size, where known. Where the field points at binary content,
-    `blob_id` names it.
+    `metadata` is the media type and size of the field, where known. `blob_id` is set if the field
+    refers to binary content.
     """
 
-    ref: ids.RecordRef
+    ref: record_ids.RecordRef
     path: str
-    kind: str
+    field_type: str
     window: dict[str, Any]
-    about: dict[str, Any]
+    metadata: dict[str, Any]
     origin: str | None = None
     blob_id: str | None = None
 
-    def narrowed(self, chars: int) -> "Found":
-        """The same place with at most `chars` characters, a match still inside."""
+    def narrowed(self, chars: int) -> "FieldWindow":
+        """Return the window cut to `chars` characters, with a match still inside."""
         text, start = self.window["text"], self.window["start_chars"]
         low = 0
         if "match_start_chars" in self.window:
             before = self.window["match_start_chars"] - start
-            low = whole(text, before - before * chars // max(len(text), 1))
-        part = text[low : max(low, whole(text, low + chars))]
+            low = grapheme_boundary(text, before - before * chars // max(len(text), 1))
+        part = text[low : max(low, grapheme_boundary(text, low + chars))]
         begin, end, total = start + low, start + low + len(part), self.window["total_chars"]
         return replace(
             self,
@@ -67,28 +55,52 @@ class Found:
         )
 
 
-def selector(given: arguments.Given) -> Selector:
-    """One of cursor, offset_chars and q; raises `AdapterError` for any other combination."""
-    ways = [name for name in ("cursor", "offset_chars", "q") if name in given]
-    around = [name for name in ("occurrence", "before_chars", "after_chars") if name in given]
-    if len(ways) > 1:
-        raise _invalid(f"give only one of {', '.join(ways)}", param=ways[1])
-    if around and ways != ["q"]:
-        raise _invalid(f"{around[0]} needs q", param=around[0])
-    cursor = given.get("cursor", "0")
-    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 12):
-        raise _invalid("cursor is a number of characters, as next_cursor gives it", param="cursor")
-    return Selector(
-        None if "q" in given else given.get("offset_chars", int(cursor)),
-        given.get("q"),
-        given.get("occurrence"),
-        given.get("before_chars"),
-        given.get("after_chars"),
-        given.get("limit_chars", limits.WINDOW_DEFAULT_CHARS),
+def read_window(
+    call: Call, ref: record_ids.RecordRef, *, path: str, arguments: Arguments
+) -> FieldWindow:
+    """Read the window that the arguments select. Raises ToolError."""
+    params = [
+        *record_refs.connection_params(ref.connection_id),
+        ("field", path),
+        *_window_params(arguments),
+    ]
+    body = call.get_json(f"{rest_params.record_path(ref)}/field-window", params)
+    field = body["field"]
+    return FieldWindow(
+        record_refs.resolve(ref, body),
+        path,
+        field.get("type", "string"),
+        body["window"],
+        {name: field[name] for name in ("media_type", "size_bytes") if name in field},
+        body.get("origin"),
+        referenced_blob_id(field.get("blob")),
     )
 
 
-def _invalid(reason: str, *, param: str) -> AdapterError:
+def _window_params(arguments: Arguments) -> list[tuple[str, str]]:
+    """Return the REST parameters for one of cursor, offset_chars and q."""
+    starts = [name for name in ("cursor", "offset_chars", "q") if name in arguments]
+    context = [name for name in ("occurrence", "before_chars", "after_chars") if name in arguments]
+    if len(starts) > 1:
+        raise _invalid_selector(f"give only one of {', '.join(starts)}", param=starts[1])
+    if context and starts != ["q"]:
+        raise _invalid_selector(f"{context[0]} needs q", param=context[0])
+    cursor = arguments.get("cursor", "0")
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 12):
+        raise _invalid_selector(
+            "cursor is a number of characters, as next_cursor gives it", param="cursor"
+        )
+    if "q" in arguments:
+        start = rest_params.query_params(
+            arguments, "q", "occurrence", "before_chars", "after_chars"
+        )
+    else:
+        start = [("offset_chars", str(arguments.get("offset_chars", int(cursor))))]
+    limit = arguments.get("limit_chars", limits.WINDOW_DEFAULT_CHARS)
+    return [*start, ("limit_chars", str(limit))]
+
+
+def _invalid_selector(reason: str, *, param: str) -> AdapterError:
     return AdapterError(
         "invalid_field_window_selector",
         f"read_record_field: {reason}.",
@@ -97,44 +109,7 @@ def _invalid(reason: str, *, param: str) -> AdapterError:
     )
 
 
-def reader(call: Call, ref: ids.RecordRef, *, path: str) -> Callable[[Selector], Found]:
-    """How to read windows of one field; it raises `ToolError` for what is refused."""
-
-    def read(selected: Selector) -> Found:
-        route = f"{rest_params.record_path(ref)}/field-window"
-        body = succeeded(call.ask(route, _params(ref, path, selected)))
-        field = body["field"]
-        about = {name: field[name] for name in ("media_type", "size_bytes") if name in field}
-        return Found(
-            record_refs.resolved(ref, body),
-            path,
-            field.get("type", "string"),
-            body["window"],
-            about,
-            body.get("origin"),
-            pointed_at(field.get("blob")),
-        )
-
-    return read
-
-
-def _params(ref: ids.RecordRef, path: str, selected: Selector) -> list[tuple[str, str]]:
-    named = {
-        "offset_chars": selected.offset,
-        "q": selected.q,
-        "occurrence": selected.occurrence,
-        "before_chars": selected.before,
-        "after_chars": selected.after,
-        "limit_chars": selected.limit,
-    }
-    return [
-        *record_refs.connection_params(ref.connection_id),
-        ("field", path),
-        *((name, str(value)) for name, value in named.items() if value is not None),
-    ]
-
-
-def pointed_at(value: Any) -> str | None:
-    """The blob that a `blob_ref` names, if the value is one."""
+def referenced_blob_id(value: Any) -> str | None:
+    """Return the blob id of a `blob_ref` value, or None for any other value."""
     blob_id = value.get("blob_id") if isinstance(value, dict) else None
     return blob_id if isinstance(blob_id, str) and blob_id else None

@@ -1,4 +1,4 @@
-"""The answers that the transport gives itself, and the form in which the SDK's leave."""
+"""HTTP responses of the transport itself, and the UTF-8 encoding of responses from the SDK."""
 
 import json
 import secrets
@@ -10,32 +10,37 @@ import orjson
 from starlette.types import Message, Scope, Send
 
 from mcp_adapter.json_text import dumps
-from mcp_adapter.rest import Refused
+from mcp_adapter.rest import TokenRejected
 
-_KEY = "mcp_adapter.raw_result"
+_STASH_KEY = "mcp_adapter.raw_result"
 
 
-def handed_over(raw: str, scope: MutableMapping[str, Any] | None) -> dict[str, Any]:
-    """What to give the SDK for a result: a stand-in over HTTP, the result itself otherwise."""
+def stash_result(raw: str, scope: MutableMapping[str, Any] | None) -> dict[str, Any]:
+    """Return what to give the SDK for a serialized result.
+
+    Over HTTP this is a placeholder, and `insert_result` puts the result in its place, so that the
+    SDK does not serialize it again. Without a scope it is the parsed result.
+    """
     if scope is None:
         result: dict[str, Any] = json.loads(raw)
         return result
-    stand_in = {"raw": secrets.token_hex(8)}
-    scope[_KEY] = (orjson.dumps(stand_in), raw.encode())
-    return stand_in
+    placeholder = {"raw": secrets.token_hex(8)}
+    scope[_STASH_KEY] = (orjson.dumps(placeholder), raw.encode())
+    return placeholder
 
 
-def restored(content: bytes, scope: MutableMapping[str, Any]) -> bytes | None:
-    """The answer with the result in the place of its stand-in; None if it has none."""
-    stand_in, raw = scope.get(_KEY, (b"", b""))
-    before, found, after = content.partition(stand_in) if stand_in else (content, b"", b"")
-    return before + raw + after if found else None
+def insert_result(content: bytes, scope: MutableMapping[str, Any]) -> bytes | None:
+    """Return the content with the stashed result in place of its placeholder, or None."""
+    placeholder, raw = scope.get(_STASH_KEY, (b"", b""))
+    if not placeholder or placeholder not in content:
+        return None
+    return content.replace(placeholder, raw, 1)
 
 
-_ENDED = frozenset(
+_ENDED_GRANT_CODES = frozenset(
     {"grant_revoked", "grant_expired", "grant_consumed", "grant_invalid", "package_revoked"}
 )
-_TYPES = {
+_ERROR_TYPES = {
     401: "authentication_error",
     403: "permission_error",
     413: "request_entity_too_large_error",
@@ -46,29 +51,31 @@ _PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosni
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """A JSON error body with its status."""
+class ErrorResponse:
+    """An HTTP response with a JSON error body."""
 
     status: int
     body: dict[str, Any]
     headers: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def plain_error(cls, status: int, code: str, message: str) -> Self:
-        """An error of the transport, in the shape that REST gives its own."""
-        kind = _TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
-        return cls(status, {"error": {"type": kind, "code": code, "message": message}})
+    def build(cls, status: int, code: str, message: str) -> Self:
+        """Build an error of the transport in the shape of REST errors."""
+        error_type = _ERROR_TYPES.get(
+            status, "invalid_request_error" if status < 500 else "api_error"
+        )
+        return cls(status, {"error": {"type": error_type, "code": code, "message": message}})
 
-    def with_header(self, name: str, value: str) -> "Answer":
-        """The same answer with one more header."""
-        return Answer(self.status, self.body, (*self.headers, (name, value)))
+    def with_header(self, name: str, value: str) -> "ErrorResponse":
+        """Return the response with one more header."""
+        return ErrorResponse(self.status, self.body, (*self.headers, (name, value)))
 
     async def send(self, send: Send) -> None:
-        """Send it whole."""
+        """Send the response over ASGI."""
         content = dumps(self.body).encode()
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
         headers += [
-            (b"content-type", b"application/json"),
+            (b"content-type", _JSON),
             (b"content-length", str(len(content)).encode()),
             *_PRIVATE,
         ]
@@ -77,30 +84,32 @@ class Answer:
         await send({"type": "http.response.body", "body": content})
 
 
-def unauthorized(refused: Refused, *, metadata_url: str, scope: str, token_sent: bool) -> Answer:
-    """What a refused bearer gets.
+def rejected_token_response(
+    rejected: TokenRejected, *, metadata_url: str, scope: str, token_sent: bool
+) -> ErrorResponse:
+    """Return the response to a request whose bearer was rejected.
 
-    A grant that has ended answers 401 here, so that a host signs in again (design decision 12);
-    REST answers 403 for the same. `error=` stands only where a token was sent (RFC 6750, 3.1).
+    A grant that has ended returns 401, unlike REST's 403, so that the host signs in again (design
+    decision 12). `error=` is present only if a token was sent (RFC 6750, 3.1).
     """
-    status = 401 if refused.error.get("code") in _ENDED else refused.status
-    error = dict(refused.error)
+    error = dict(rejected.error)
+    status = 401 if error.get("code") in _ENDED_GRANT_CODES else rejected.status
     if status != 401:
-        answer = Answer(status, {"error": error})
-        return answer.with_header("retry-after", RETRY_SECONDS) if status == 503 else answer
+        response = ErrorResponse(status, {"error": error})
+        return response.with_header("retry-after", RETRY_SECONDS) if status == 503 else response
     error.setdefault("resource_metadata", metadata_url)
     error.setdefault("next_step", "Read the metadata document, then obtain a scoped grant.")
     challenge = f'Bearer resource_metadata="{metadata_url}", scope="{scope}"'
     if token_sent:
         challenge += ', error="invalid_token"'
-    return Answer(status, {"error": error}, (("www-authenticate", challenge),))
+    return ErrorResponse(status, {"error": error}, (("www-authenticate", challenge),))
 
 
 class Utf8Sender:
-    """Passes the SDK's answer on as UTF-8 that is not to be cached.
+    """Sends the SDK's response as UTF-8 that must not be cached.
 
-    The SDK's modern leg escapes every non-ASCII character, up to six bytes for three; and a few of
-    its refusals are plain text, which become the JSON error of every other refusal here.
+    For protocol 2026-07-28 the SDK escapes every non-ASCII character, up to six bytes for three. It
+    also sends some errors as plain text, which become JSON errors here.
     """
 
     def __init__(self, send: Send, scope: Scope) -> None:
@@ -110,7 +119,7 @@ class Utf8Sender:
         self._parts: list[bytes] = []
 
     async def __call__(self, message: Message) -> None:
-        """Hold the answer until it is whole; JSON mode sends no streams."""
+        """Buffer the response until it is complete; in JSON mode the SDK streams nothing."""
         if message["type"] == "http.response.start":
             self._start = message
             return
@@ -118,8 +127,11 @@ class Utf8Sender:
         if message.get("more_body", False):
             return
         content = b"".join(self._parts)
-        ours = restored(content, self._scope)
-        content, kind = (ours, _JSON) if ours is not None else _rewritten(content, self._start)
+        with_result = insert_result(content, self._scope)
+        if with_result is not None:
+            content, content_type = with_result, _JSON
+        else:
+            content, content_type = _reencode(content, self._start)
         headers = [
             (name, value)
             for name, value in self._start["headers"]
@@ -127,27 +139,28 @@ class Utf8Sender:
         ]
         headers += [(b"content-length", str(len(content)).encode()), *_PRIVATE]
         if content:
-            headers.append((b"content-type", kind))
+            headers.append((b"content-type", content_type))
         await self._send({**self._start, "headers": headers})
         await self._send({"type": "http.response.body", "body": content})
 
 
-def _rewritten(content: bytes, start: Message) -> tuple[bytes, bytes]:
-    kind = dict(start["headers"]).get(b"content-type", b"")
-    if kind.startswith(b"application/json"):
+def _reencode(content: bytes, start: Message) -> tuple[bytes, bytes]:
+    """Return content and content type of a response that the SDK wrote itself."""
+    content_type = dict(start["headers"]).get(b"content-type", b"")
+    if content_type.startswith(_JSON):
         if start["status"] == 400:
-            content = _worded(content)
-        # Without an escape there is nothing to rewrite, and only the modern leg writes any.
-        return (_utf8(content) if b"\\u" in content else content), b"application/json"
+            content = _replace_validation_error(content)
+        # Only protocol 2026-07-28 has escapes; without one there is nothing to change.
+        return (_unescape(content) if b"\\u" in content else content), _JSON
     if start["status"] < 400:
-        return content, kind
+        return content, content_type
     message = content.decode(errors="replace") or "The request was refused."
-    body = Answer.plain_error(start["status"], "invalid_request", message).body
-    return dumps(body).encode(), b"application/json"
+    body = ErrorResponse.build(start["status"], "invalid_request", message).body
+    return dumps(body).encode(), _JSON
 
 
-def _worded(content: bytes) -> bytes:
-    """The refusal of a malformed envelope without the validator's own words and addresses."""
+def _replace_validation_error(content: bytes) -> bytes:
+    """Remove the validator's message, which shows internal names and URLs."""
     if b"Validation error" not in content:
         return content
     body = orjson.loads(content)
@@ -155,9 +168,9 @@ def _worded(content: bytes) -> bytes:
     return orjson.dumps(body)
 
 
-def _utf8(content: bytes) -> bytes:
+def _unescape(content: bytes) -> bytes:
     try:
         return dumps(orjson.loads(content)).encode()
     except orjson.JSONDecodeError:
-        # A lone surrogate, which UTF-8 cannot carry: the escaped form is the only true one.
+        # UTF-8 cannot encode a lone surrogate, so it stays escaped.
         return content

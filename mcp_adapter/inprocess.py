@@ -1,8 +1,8 @@
-"""The in-process form of the door: the REST views themselves, called without a socket.
+"""Call the REST views in this process, without a socket.
 
-The path is resolved with Django's own resolver and the request is built as any other, so that every
-check, limit and record of a read exists once. The authority that the transport authenticated
-stands on the request as an attribute, which nothing that comes over HTTP can set.
+Django's own resolver finds the view and the request is an ordinary one, so every check, limit and
+disclosure is the same as over HTTP. The authority is an attribute of the request, which no HTTP
+client can set.
 """
 
 from collections.abc import Callable, Mapping
@@ -16,13 +16,13 @@ from django.http import HttpRequest, HttpResponseBase, QueryDict
 from django.urls import Resolver404, resolve
 from rest_framework.response import Response
 
-from mcp_adapter.rest import NO_HEADERS, Params, RestAnswer
+from mcp_adapter.rest import NO_HEADERS, Params, RestResponse
 
 Value = TypeVar("Value")
 
 
 class InProcessRest:
-    """`Rest` over the project's own URL configuration."""
+    """`Rest` over the project's own URL configuration. An unknown path returns 404."""
 
     def get(
         self,
@@ -31,35 +31,29 @@ class InProcessRest:
         authority: object,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
-    ) -> RestAnswer:
-        """Call the view that serves `path`; an unknown path answers 404."""
-        request = _request("GET", path, headers)
+    ) -> RestResponse:
+        """Return the response of the view that serves `path`."""
+        request = _build_request("GET", path, headers)
         query = request.META["QUERY_STRING"] = urlencode(params)
         request.GET = QueryDict(query)
-        return _called(request, authority)
+        return _call_view(request, authority)
 
     def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, authority: object
-    ) -> RestAnswer:
-        """The same for a request that changes something."""
+    ) -> RestResponse:
+        """Return the response to a request that writes, with a JSON body or none."""
         content = b"" if body is None else orjson.dumps(dict(body))
-        request = _request(method, path, NO_HEADERS)
+        request = _build_request(method, path, NO_HEADERS)
         request.META.update(CONTENT_TYPE="application/json", CONTENT_LENGTH=str(len(content)))
-        # Where Django's own handlers put the body of a request.
+        # Django's own handlers store the body of a request in this attribute.
         request._stream = BytesIO(content)  # noqa: SLF001
-        return _called(request, authority)
+        return _call_view(request, authority)
 
 
-def _called(request: HttpRequest, authority: object) -> RestAnswer:
-    # What the transport authenticated, where our authentication class looks for it.
-    request.pdpp_scope = authority  # type: ignore[attr-defined]
-    return releasing(lambda: _answer(request))
+def run_and_release(work: Callable[[], Value]) -> Value:
+    """Do database work outside Django's request cycle, then return connections to the pool.
 
-
-def releasing(work: Callable[[], Value]) -> Value:
-    """Do database work outside Django's request cycle and give the connection back to the pool.
-
-    A connection inside a transaction belongs to whoever began it (a test, say) and stays open.
+    A connection inside a transaction belongs to the caller (a test, for example) and stays open.
     """
     try:
         return work()
@@ -69,17 +63,24 @@ def releasing(work: Callable[[], Value]) -> Value:
                 connection.close()
 
 
-def _answer(request: HttpRequest) -> RestAnswer:
+def _call_view(request: HttpRequest, authority: object) -> RestResponse:
+    # The REST authentication class reads the authority from this attribute.
+    request.pdpp_scope = authority  # type: ignore[attr-defined]
+    return run_and_release(lambda: _respond(request))
+
+
+def _respond(request: HttpRequest) -> RestResponse:
     try:
         match = resolve(request.path_info)
     except Resolver404:
-        return RestAnswer(404, _unknown_path())
+        error = {"type": "not_found_error", "code": "not_found", "message": "No such resource."}
+        return RestResponse(404, {"error": error})
     response = match.func(request, *match.args, **match.kwargs)
     headers = {name.lower(): value for name, value in response.items()}
-    return RestAnswer(response.status_code, _body(response), headers)
+    return RestResponse(response.status_code, _response_body(response), headers)
 
 
-def _request(method: str, path: str, headers: Mapping[str, str]) -> HttpRequest:
+def _build_request(method: str, path: str, headers: Mapping[str, str]) -> HttpRequest:
     request = HttpRequest()
     request.method = method
     request.path = request.path_info = unquote(path)
@@ -96,16 +97,10 @@ def _request(method: str, path: str, headers: Mapping[str, str]) -> HttpRequest:
     return request
 
 
-def _body(response: HttpResponseBase) -> dict[str, Any] | bytes:
+def _response_body(response: HttpResponseBase) -> dict[str, Any] | bytes:
     if isinstance(response, Response):
-        # Un-rendered: the renderer's work is the transport's, once.
+        # Read unrendered data: the transport serializes it once.
         if response.data is None:
             return b""
         return response.data if isinstance(response.data, dict) else orjson.dumps(response.data)
     return b"".join(response)
-
-
-def _unknown_path() -> dict[str, Any]:
-    return {
-        "error": {"type": "not_found_error", "code": "not_found", "message": "No such resource."}
-    }

@@ -1,7 +1,7 @@
-"""How JSON is written for models: compact UTF-8, and nothing in it that the eye cannot see.
+"""Serialize JSON as compact UTF-8 with invisible characters escaped, and measure its size.
 
-Invisible, bidirectional and tag characters inside strings become JSON escapes. Whoever parses the
-text gets the very same values; whoever only reads it sees that something stands there.
+Invisible, bidirectional and tag characters become JSON escapes: parsing gives the same values, and
+readers of the raw text see that a character is there.
 """
 
 import json
@@ -20,31 +20,27 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def dumps(value: Any) -> str:
-    """One line of JSON, with invisible characters escaped."""
+    """Serialize a value as one line of JSON, with invisible characters escaped."""
     try:
         text = orjson.dumps(value).decode()
     except TypeError:
-        # Integers beyond 64 bits and lone surrogates, which orjson refuses.
+        # orjson refuses integers beyond 64 bits and lone surrogates.
         text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        text = _LONE_SURROGATE.sub(_escape, text)
+        text = _LONE_SURROGATE.sub(lambda match: _escape(match[0]), text)
     return escape_invisible(text)
 
 
 def escape_invisible(text: str) -> str:
-    """JSON text with every invisible character as `\\uXXXX`; they can only stand in strings."""
-    # Nearly everything is ASCII, which is taken out at the speed of memory.
-    others = text.encode().translate(None, _VISIBLE_ASCII)
-    if others:
-        for character in _INVISIBLE.intersection(others.decode()):
-            text = text.replace(character, _escaped(character))
+    """Escape every invisible character of JSON text as `\\uXXXX`."""
+    # Most text is ASCII, which `translate` removes quickly.
+    non_ascii = text.encode().translate(None, _VISIBLE_ASCII)
+    if non_ascii:
+        for character in _INVISIBLE.intersection(non_ascii.decode()):
+            text = text.replace(character, _escape(character))
     return text
 
 
-def _escape(match: re.Match[str]) -> str:
-    return _escaped(match[0])
-
-
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     code = ord(character)
     if code <= 0xFFFF:
         return f"\\u{code:04x}"
@@ -52,11 +48,11 @@ def _escaped(character: str) -> str:
     return f"\\u{0xD800 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
 
 
-def size(value: Any) -> int:
-    """UTF-8 bytes of the value as JSON, which is what every budget counts."""
+def json_size(value: Any) -> int:
+    """Return the UTF-8 bytes of the value as JSON, the unit of every budget."""
     return len(dumps(value).encode())
 
 
 def wire_size(text: str) -> int:
-    """UTF-8 bytes of a text block as it travels: itself a JSON string, quotes included."""
+    """Return the UTF-8 bytes of a text block in the response: a JSON string with its quotes."""
     return len(orjson.dumps(text))

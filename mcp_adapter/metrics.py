@@ -1,4 +1,4 @@
-"""How often each tool was called, how that ended and how long it took."""
+"""Prometheus metrics of tool calls: count, outcome and duration."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,36 +13,37 @@ SECONDS = Histogram(
     ("tool",),
     buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0),
 )
-UNKNOWN = "unknown"
-"""Whatever an agent calls a tool that is not there."""
+UNKNOWN_TOOL = "unknown"
+"""Label of every tool name that does not exist."""
 
 
 class Outcome:
-    """Succeeded, unless somebody says otherwise in time."""
+    """Outcome of one call: `label` is "succeeded" unless the call sets another."""
 
-    def __init__(self, word: str = "succeeded") -> None:
-        self.word = word
-
-
-Spanned: TypeAlias = Callable[[str, Outcome], AbstractContextManager[None]]
-"""Goes around one call of a tool; at its end the outcome is known."""
+    def __init__(self, label: str = "succeeded") -> None:
+        self.label = label
 
 
-def unspanned(_tool: str, _outcome: Outcome) -> AbstractContextManager[None]:
+SpanFactory: TypeAlias = Callable[[str, Outcome], AbstractContextManager[None]]
+"""Opens a tracing span around one call of a tool, and reads the outcome at its end."""
+
+
+def no_span(_tool: str, _outcome: Outcome) -> AbstractContextManager[None]:
+    """Record no span."""
     return nullcontext()
 
 
-def unknown(spanned: Spanned) -> None:
-    """One call of a tool that is not there."""
-    CALLS.labels(UNKNOWN, "refused").inc()
-    with spanned(UNKNOWN, Outcome("refused")):
+def record_unknown_tool(open_span: SpanFactory) -> None:
+    """Count one call of a tool that does not exist."""
+    CALLS.labels(UNKNOWN_TOOL, "refused").inc()
+    with open_span(UNKNOWN_TOOL, Outcome("refused")):
         pass
 
 
 @contextmanager
-def measured(tool: str, spanned: Spanned) -> Iterator[Outcome]:
-    """One call of a tool that is there."""
+def measure_call(tool: str, open_span: SpanFactory) -> Iterator[Outcome]:
+    """Measure one call of an existing tool."""
     outcome = Outcome()
-    with spanned(tool, outcome), SECONDS.labels(tool).time():
+    with open_span(tool, outcome), SECONDS.labels(tool).time():
         yield outcome
-    CALLS.labels(tool, outcome.word).inc()
+    CALLS.labels(tool, outcome.label).inc()

@@ -1,39 +1,70 @@
-"""Which record a call means: by id, by URI, or by its parts."""
+"""Resolve which record a call names, by id, by URI or by its parts."""
 
 from typing import Any
 
-from mcp_adapter import arguments, ids
+from evidence import record_ids
+from mcp_adapter.arguments import Arguments
 from mcp_adapter.errors import AdapterError
 
 
-def record_of(given: arguments.Given) -> ids.RecordRef:
-    """The record named by `id`, with the connection that the call adds to a legacy id."""
-    return _scoped(ids.parse(given["id"]), given)
+class InvalidId(AdapterError):  # noqa: N818 - named like the exceptions of the REST API
+    """The id or URI is not valid."""
+
+    def __init__(self, message: str, *, param: str = "id") -> None:
+        super().__init__(
+            "invalid_id",
+            message,
+            param=param,
+            next_step="Pass an id exactly as search or query_records shows it: "
+            "connection_id/stream:record_id.",
+        )
 
 
-def _scoped(ref: ids.RecordRef, given: arguments.Given) -> ids.RecordRef:
-    """The two ways to name a connection agree, or neither is preferred (A4)."""
-    named = given.get("connection_id")
-    if named is None:
+def parse_uri(uri: str, *, param: str = "id") -> record_ids.ParsedUri:
+    """Parse a pdpp:// URI. Raises InvalidId naming `param`."""
+    try:
+        return record_ids.parse_uri(uri)
+    except ValueError as error:
+        raise InvalidId(str(error), param=param) from None
+
+
+def parse_record(arguments: Arguments) -> record_ids.RecordRef:
+    """Return the record that `id` names, with `connection_id` added to a legacy id.
+
+    Raises InvalidId, or AdapterError if the id and `connection_id` name different connections.
+    """
+    try:
+        ref = record_ids.parse_id(arguments["id"])
+    except ValueError as error:
+        raise InvalidId(str(error)) from None
+    return _add_connection(ref, arguments)
+
+
+def _add_connection(ref: record_ids.RecordRef, arguments: Arguments) -> record_ids.RecordRef:
+    connection_id = arguments.get("connection_id")
+    if connection_id is None:
         return ref
-    if ref.connection_id is not None and ref.connection_id != named:
+    if ref.connection_id is not None and ref.connection_id != connection_id:
         raise AdapterError(
             "conflicting_connection_id",
             "The id names one connection and connection_id another.",
             param="connection_id",
             next_step="Call again with the id alone, exactly as it was shown.",
         )
-    return ids.RecordRef(named, ref.stream, ref.record_id)
+    return record_ids.RecordRef(connection_id, ref.stream, ref.record_id)
 
 
-def uri_of(given: arguments.Given) -> ids.Uri:
-    """The target of read_record_field: an id or URI, or stream and record_id."""
-    parts = [name for name in ("stream", "record_id") if name in given]
-    if "id" in given and not parts:
-        return _from_id(given)
-    if "id" not in given and len(parts) == 2:
-        ref = ids.RecordRef(given.get("connection_id"), given["stream"], given["record_id"])
-        return ids.Uri("record", ref, "", ref.connection_id, {})
+def parse_target(arguments: Arguments) -> record_ids.ParsedUri:
+    """Return what read_record_field reads, from an id or URI, or from stream and record_id."""
+    parts = [name for name in ("stream", "record_id") if name in arguments]
+    if "id" in arguments and not parts:
+        return _parse_target_id(arguments)
+    if "id" not in arguments and len(parts) == 2:
+        return _record_target(
+            record_ids.RecordRef(
+                arguments.get("connection_id"), arguments["stream"], arguments["record_id"]
+            )
+        )
     raise AdapterError(
         "invalid_record_selector",
         "Name the record either by id, or by stream and record_id.",
@@ -42,24 +73,30 @@ def uri_of(given: arguments.Given) -> ids.Uri:
     )
 
 
-def _from_id(given: arguments.Given) -> ids.Uri:
-    text = given["id"]
-    if not text.startswith("pdpp://"):
-        ref = record_of(given)
-        return ids.Uri("record", ref, "", ref.connection_id, {})
-    uri = ids.parse_uri(text)
+def _parse_target_id(arguments: Arguments) -> record_ids.ParsedUri:
+    if not arguments["id"].startswith("pdpp://"):
+        return _record_target(parse_record(arguments))
+    uri = parse_uri(arguments["id"])
     if uri.kind == "stream":
-        raise ids.InvalidId("A pdpp://stream URI names no record: pass it to query_records.")
-    record = _scoped(uri.record, given) if uri.record else None
-    connection = record.connection_id if record else given.get("connection_id", uri.connection_id)
-    return ids.Uri(uri.kind, record, uri.name, connection, uri.window)
+        raise InvalidId("A pdpp://stream URI names no record: pass it to query_records.")
+    record = _add_connection(uri.record, arguments) if uri.record else None
+    connection_id = (
+        record.connection_id if record else arguments.get("connection_id", uri.connection_id)
+    )
+    return record_ids.ParsedUri(uri.kind, record, uri.name, connection_id, uri.window)
+
+
+def _record_target(ref: record_ids.RecordRef) -> record_ids.ParsedUri:
+    return record_ids.ParsedUri("record", ref, "", ref.connection_id, {})
 
 
 def connection_params(connection_id: str | None) -> list[tuple[str, str]]:
-    """The canonical `connection_id` parameter, never invented and never rewritten."""
+    """Return the REST parameter for a connection, if there is one."""
     return [] if connection_id is None else [("connection_id", connection_id)]
 
 
-def resolved(ref: ids.RecordRef, body: dict[str, Any]) -> ids.RecordRef:
-    """The record with the connection that the resource server found it under."""
-    return ids.RecordRef(body.get("connection_id", ref.connection_id), ref.stream, ref.record_id)
+def resolve(ref: record_ids.RecordRef, body: dict[str, Any]) -> record_ids.RecordRef:
+    """Return the record with the connection under which REST found it."""
+    return record_ids.RecordRef(
+        body.get("connection_id", ref.connection_id), ref.stream, ref.record_id
+    )

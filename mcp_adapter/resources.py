@@ -1,6 +1,6 @@
-"""Resource templates: what a `pdpp://` URI opens for hosts that read resources.
+"""Read what a pdpp:// URI names: resource templates, JSON resources and blob content.
 
-Tools alone are always enough; every URI that a tool shows is accepted by a tool as well.
+Every URI that a tool shows is also accepted by a tool, so hosts without resources lose nothing.
 """
 
 import base64
@@ -8,53 +8,63 @@ from typing import Any
 
 import mcp_types as types
 
-from evidence import limits
-from mcp_adapter import field_windows, ids, labels, record_refs, rest_params
+from evidence import limits, record_ids
+from mcp_adapter import field_windows, labels, record_refs, rest_params
 from mcp_adapter.budget import Budget
-from mcp_adapter.errors import AdapterError, from_rest
+from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.json_text import dumps
-from mcp_adapter.rest import Rest, segment
+from mcp_adapter.rest import Rest
 from mcp_adapter.tool import Call, Result
 
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/x-ndjson")
 
 
-def described(call: Call, uri: ids.Uri, *, budget: Budget) -> Result:
-    """A blob as the result of read_record_field: text is windowed by bytes, the rest described."""
-    start = int(call.given.get("cursor", call.given.get("offset_chars", 0)))
-    room = budget.text // 3
-    content, media_type, total = ranged(call, uri, start=start, length=room)
+def blob_result(call: Call, uri: record_ids.ParsedUri, *, budget: Budget) -> Result:
+    """Return a blob as the result of read_record_field: a window of bytes for text, else metadata."""
+    start = int(call.arguments.get("cursor", call.arguments.get("offset_chars", 0)))
+    content, media_type, total = _read_range(call, uri, start=start, length=budget.text // 3)
     while True:
-        result = _result(uri, content, media_type, total=total, start=start)
-        if budget.holds(result) or not content:
+        result = _window_result(uri, content, media_type, total=total, start=start)
+        if budget.allows(result) or not content:
             return result
         content = content[: len(content) * 3 // 4]
 
 
-def ranged(call: Call, uri: ids.Uri, *, start: int, length: int) -> tuple[bytes, str, int]:
-    """Some bytes of the blob, its media type and its whole size."""
-    answer = call.ask(
-        f"/v1/blobs/{segment(uri.name)}",
+def _read_range(
+    call: Call, uri: record_ids.ParsedUri, *, start: int, length: int
+) -> tuple[bytes, str, int]:
+    """Return some bytes of the blob, its media type and its total size."""
+    response = call.get(
+        f"/v1/blobs/{record_ids.path_segment(uri.name)}",
         record_refs.connection_params(uri.connection_id),
         headers={"Range": f"bytes={start}-{start + length - 1}"},
     )
-    if answer.status not in {200, 206}:
-        raise from_rest(answer)
-    content = answer.body if isinstance(answer.body, bytes) else dumps(answer.body).encode()
-    headers = {name.lower(): value for name, value in answer.headers.items()}
+    if response.status not in {200, 206}:
+        raise error_from_response(response)
+    body = response.body
+    content = body if isinstance(body, bytes) else dumps(body).encode()
+    headers = {name.lower(): value for name, value in response.headers.items()}
     media_type = headers.get("content-type", "application/octet-stream")
-    if answer.status == 206:
+    if response.status == 206:
         total = headers.get("content-range", "").rpartition("/")[2]
         return content, media_type, int(total) if total.isdecimal() else start + len(content)
     return content[start : start + length], media_type, len(content)
 
 
-def _result(uri: ids.Uri, content: bytes, media_type: str, *, total: int, start: int) -> Result:
-    shown = ids.blob_uri(uri.name, connection_id=uri.connection_id)
-    about = {"uri": shown, "blob_id": uri.name, "media_type": media_type, "total_bytes": total}
-    body: dict[str, Any] = {"blob": about}
+def _window_result(
+    uri: record_ids.ParsedUri, content: bytes, media_type: str, *, total: int, start: int
+) -> Result:
+    blob_uri = record_ids.blob_uri(uri.name, connection_id=uri.connection_id)
+    body: dict[str, Any] = {
+        "blob": {
+            "uri": blob_uri,
+            "blob_id": uri.name,
+            "media_type": media_type,
+            "total_bytes": total,
+        }
+    }
     if media_type.startswith(_TEXT_TYPES):
-        text, end = _decoded(content, start)
+        text, end = _decode(content, start)
         body["window"] = {
             "text": text,
             "unit": "bytes",
@@ -63,17 +73,19 @@ def _result(uri: ids.Uri, content: bytes, media_type: str, *, total: int, start:
             "complete": start == 0 and end >= total,
         }
         if end < total:
-            args = {"id": shown, "offset_chars": end}
-            body["next"] = {"tool": "read_record_field", "args": args}
+            arguments = {"id": blob_uri, "offset_chars": end}
+            body["next"] = {"tool": "read_record_field", "args": arguments}
     else:
         body["window"] = {"text": None, "complete": False}
-        body["next"] = f"resources/read {shown} gives the bytes; pdpp blob {shown} saves large ones"
-    body["origin"] = labels.origin({})
+        body["next"] = (
+            f"resources/read {blob_uri} gives the bytes; pdpp blob {blob_uri} saves large ones"
+        )
+    body["origin"] = labels.origin_mark({})
     return Result(body, dumps(body))
 
 
-def _decoded(content: bytes, start: int) -> tuple[str, int]:
-    """UTF-8 text of a range, without a character that its end cuts."""
+def _decode(content: bytes, start: int) -> tuple[str, int]:
+    """Return the text of a range without a character cut at its end, and the end of the text."""
     for dropped in range(4):
         part = content[: len(content) - dropped]
         try:
@@ -84,17 +96,8 @@ def _decoded(content: bytes, start: int) -> tuple[str, int]:
     return content.decode(errors="replace"), start + len(content)
 
 
-def too_large(total: int) -> AdapterError:
-    """The blob cannot be read as one resource."""
-    return AdapterError(
-        "result_too_large",
-        f"The blob has {total} bytes.",
-        next_step="Save it with pdpp blob ID, or read a text blob with read_record_field.",
-    )
-
-
 _JSON = "application/json"
-_BLOB_BYTES = 1_048_576
+_MAX_BLOB_BYTES = 1_048_576
 TEMPLATES = [
     types.ResourceTemplate(
         name=name,
@@ -113,34 +116,38 @@ _Contents = list[types.TextResourceContents | types.BlobResourceContents]
 
 
 def read(uri: str, rest: Rest, authority: object) -> _Contents:
-    """The contents behind a URI; raises `ToolError`."""
-    parsed = ids.parse_uri(uri, param="uri")
+    """Return the contents that a URI names. Raises ToolError."""
+    parsed = record_refs.parse_uri(uri, param="uri")
     call = Call(parsed.window, rest, authority, "")
     if parsed.kind == "blob":
         return [_blob(uri, call, parsed)]
     if parsed.kind == "stream":
-        return [_json(uri, call.get(rest_params.stream_path(parsed.name)))]
+        return [_json(uri, call.get_json(rest_params.stream_path(parsed.name)))]
     record = parsed.record
-    assert record is not None  # noqa: S101 - the two kinds left are records
+    assert record is not None  # noqa: S101 - the remaining two kinds name a record
     if parsed.kind == "record":
         params = [
             *record_refs.connection_params(record.connection_id),
             ("max_bytes", str(limits.MAX_BYTES_MOST)),
         ]
-        return [_json(uri, call.get(rest_params.record_path(record), params))]
-    found = field_windows.reader(call, record, path=parsed.window["field_path"])(
-        field_windows.selector(parsed.window)
-    )
-    return [types.TextResourceContents(uri=uri, mime_type="text/plain", text=found.window["text"])]
+        return [_json(uri, call.get_json(rest_params.record_path(record), params))]
+    window = field_windows.read_window(
+        call, record, path=parsed.window["field_path"], arguments=parsed.window
+    ).window
+    return [types.TextResourceContents(uri=uri, mime_type="text/plain", text=window["text"])]
 
 
 def _json(uri: str, body: dict[str, Any]) -> types.TextResourceContents:
     return types.TextResourceContents(uri=uri, mime_type=_JSON, text=dumps(body))
 
 
-def _blob(uri: str, call: Call, parsed: ids.Uri) -> types.BlobResourceContents:
-    content, media_type, total = ranged(call, parsed, start=0, length=_BLOB_BYTES)
+def _blob(uri: str, call: Call, parsed: record_ids.ParsedUri) -> types.BlobResourceContents:
+    content, media_type, total = _read_range(call, parsed, start=0, length=_MAX_BLOB_BYTES)
     if total > len(content):
-        raise too_large(total)
+        raise AdapterError(
+            "result_too_large",
+            f"The blob has {total} bytes.",
+            next_step="Save it with pdpp blob ID, or read a text blob with read_record_field.",
+        )
     encoded = base64.b64encode(content).decode()
     return types.BlobResourceContents(uri=uri, mime_type=media_type, blob=encoded)

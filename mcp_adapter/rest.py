@@ -1,7 +1,7 @@
-"""The one door: how the adapter reaches the resource server, in-process or over HTTP.
+"""The REST client interface of the adapter, and its implementation over HTTP.
 
-`Rest` is the protocol; `mcp_adapter.inprocess` is its in-process form and `HttpRest` its HTTP one.
-There is no third way in, and no argument that skips a check.
+`mcp_adapter.inprocess` implements the same interface without a socket. The adapter reads records
+in no other way.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, Protocol, TypeAlias
-from urllib.parse import quote
 
 import httpx2
 import orjson
@@ -19,8 +18,8 @@ NO_HEADERS: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
-class RestAnswer:
-    """What the resource server answered; `body` is bytes where it is not a JSON object."""
+class RestResponse:
+    """A response of the REST API; `body` is bytes unless it is a JSON object."""
 
     status: int
     body: dict[str, Any] | bytes
@@ -28,7 +27,7 @@ class RestAnswer:
 
 
 class Rest(Protocol):
-    """The REST evidence API, used on somebody's authority."""
+    """The REST API, called on the authority of a bearer. Methods block: call them in a thread."""
 
     def get(
         self,
@@ -37,19 +36,19 @@ class Rest(Protocol):
         authority: object,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
-    ) -> RestAnswer:
-        """Answer `GET path?params`. Synchronous: it is called in a worker thread."""
+    ) -> RestResponse:
+        """Return the response to `GET path?params`."""
         ...
 
     def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, authority: object
-    ) -> RestAnswer:
-        """Answer a request that changes something, with a JSON body or none. Synchronous too."""
+    ) -> RestResponse:
+        """Return the response to a request that writes, with a JSON body or none."""
         ...
 
 
-class Refused(Exception):  # noqa: N818 - named for what happened, as all refusals
-    """The bearer was refused; `error` is the `error` member of the answer's body."""
+class TokenRejected(Exception):  # noqa: N818 - named like the exceptions of the REST API
+    """The bearer was rejected; `error` is the `error` member of the response body."""
 
     def __init__(self, status: int, error: dict[str, Any]) -> None:
         self.status = status
@@ -58,27 +57,21 @@ class Refused(Exception):  # noqa: N818 - named for what happened, as all refusa
 
 
 Authenticate: TypeAlias = Callable[[str | None], object]
-"""Bearer (None where none was sent) -> an opaque authority; raises `Refused`."""
-
-
-def segment(text: str) -> str:
-    """One path segment. Dots alone are encoded too, so that no client folds them away."""
-    return quote(text, safe="") if text.strip(".") else text.replace(".", "%2E")
+"""Maps a bearer, or None if none was sent, to an opaque authority; raises `TokenRejected`."""
 
 
 class HttpRest:
-    """The API of a remote provider; the authority is the bearer itself."""
+    """The REST API of a remote server; the authority is the bearer itself."""
 
     def __init__(self, provider_url: str, *, client: httpx2.Client | None = None) -> None:
-        self._given = client
+        self._injected_client = client
         self._origin = provider_url.rstrip("/")
 
     @cached_property
     def _client(self) -> httpx2.Client:
-        """Opened with the first request: loading the certificates takes longer than a handshake
-        may, when a host starts the process and waits for its first answer."""
-        # Redirects are not followed: the bearer goes to the provider and nowhere else.
-        return self._given or httpx2.Client(timeout=30.0, follow_redirects=False)
+        # Created with the first request: loading certificates would delay the MCP handshake.
+        # Redirects are not followed, so that the bearer reaches no other server.
+        return self._injected_client or httpx2.Client(timeout=30.0, follow_redirects=False)
 
     def get(
         self,
@@ -87,34 +80,37 @@ class HttpRest:
         authority: object,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
-    ) -> RestAnswer:
-        """An unreachable provider answers 503 in the shape of every other error."""
-        return self._answer("GET", path, authority, headers=headers, params=list(params))
+    ) -> RestResponse:
+        """Return the response, or a 503 response if the server is unreachable."""
+        return self._request("GET", path, authority, headers=headers, params=list(params))
 
     def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, authority: object
-    ) -> RestAnswer:
-        """As `get`; a refusal to be reached leaves open whether the provider has done it."""
-        return self._answer(method, path, authority, headers=NO_HEADERS, json=body)
+    ) -> RestResponse:
+        """Return the response, or 503. After a 503 the server may still have done the write."""
+        return self._request(method, path, authority, headers=NO_HEADERS, json=body)
 
-    def _answer(
+    def _request(
         self,
         method: str,
         path: str,
         authority: object,
         *,
         headers: Mapping[str, str],
-        **more: Any,
-    ) -> RestAnswer:
-        sent = {**headers, "Authorization": f"Bearer {authority}"}
+        **options: Any,
+    ) -> RestResponse:
+        headers = {**headers, "Authorization": f"Bearer {authority}"}
+        url = f"{self._origin}{path}"
         try:
-            response = self._client.request(method, f"{self._origin}{path}", headers=sent, **more)
+            response = self._client.request(method, url, headers=headers, **options)
         except httpx2.HTTPError:
-            return RestAnswer(503, _unreachable())
-        return RestAnswer(response.status_code, _body(response.content), {**response.headers})
+            return RestResponse(503, _unreachable())
+        return RestResponse(
+            response.status_code, _parse_body(response.content), {**response.headers}
+        )
 
 
-def _body(content: bytes) -> dict[str, Any] | bytes:
+def _parse_body(content: bytes) -> dict[str, Any] | bytes:
     try:
         decoded = orjson.loads(content)
     except orjson.JSONDecodeError:

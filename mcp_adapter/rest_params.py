@@ -1,63 +1,64 @@
-"""Arguments that several tools share, and how they become REST parameters."""
+"""Arguments that several tools share, their conversion to REST parameters, and the `expand` check."""
 
 from typing import Any
 
-from evidence import limits
-from mcp_adapter import arguments, ids
+from evidence import limits, record_ids
+from mcp_adapter import record_refs
+from mcp_adapter.arguments import Argument, Arguments, integer, object_, string, string_list
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.rest import RestAnswer, segment
+from mcp_adapter.rest import RestResponse
 from mcp_adapter.tool import Call
 
 _OPERATORS = ("gte", "gt", "lte", "lt")
 _SCALARS = (str, int, float, bool)
 
-CONNECTION_ID = arguments.text("connection_id", "Connection id from schema", longest=200)
-STREAM = arguments.text("stream", "Stream name from schema", required=True)
-FIELDS = arguments.names("fields", "Only these fields", most=limits.QUERY_ARRAY_MAX)
-CURSOR = arguments.text("cursor", "next_cursor of the page before")
+CONNECTION_ID = string("connection_id", "Connection id from schema", max_length=200)
+STREAM = string("stream", "Stream name from schema", required=True)
+FIELDS = string_list("fields", "Only these fields", max_items=limits.QUERY_ARRAY_MAX)
+CURSOR = string("cursor", "next_cursor of the page before")
 
 
-def limit(says: str, *, most: int = limits.PAGE_MAX) -> arguments.Argument:
-    """A page size; the words give the bounds."""
-    return arguments.whole("limit", says, least=1, most=most)
+def limit_argument(description: str) -> Argument:
+    """Define the page size argument; the description states its bounds."""
+    return integer("limit", description, minimum=1, maximum=limits.PAGE_MAX)
 
 
-def _filter(value: Any) -> dict[str, Any]:
+def _parse_filter(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not value:
-        raise _invalid_filter("filter must be an object with at least one field")
-    for field, wanted in value.items():
+        raise _invalid_filter("Filter must be an object with at least one field.")
+    for field, condition in value.items():
         if "[" in field or "]" in field or not field:
-            raise _invalid_filter("filter keys are plain field names, without brackets")
-        if isinstance(wanted, dict):
-            _range(wanted)
-        elif not isinstance(wanted, _SCALARS):
-            raise _invalid_filter("a filter value is a string, number or boolean, or a range")
+            raise _invalid_filter("Filter keys are plain field names, without brackets.")
+        if isinstance(condition, dict):
+            _check_range(condition)
+        elif not isinstance(condition, _SCALARS):
+            raise _invalid_filter("A filter value is a string, number or boolean, or a range.")
     return value
 
 
-def _range(wanted: dict[str, Any]) -> None:
-    if not wanted or not all(operator in _OPERATORS for operator in wanted):
-        raise _invalid_filter(f"a range uses only {', '.join(_OPERATORS)}")
-    if not all(isinstance(bound, _SCALARS) for bound in wanted.values()):
-        raise _invalid_filter("the bounds of a range are strings, numbers or booleans")
+def _check_range(bounds: dict[str, Any]) -> None:
+    if not bounds or not all(operator in _OPERATORS for operator in bounds):
+        raise _invalid_filter(f"A range uses only {', '.join(_OPERATORS)}.")
+    if not all(isinstance(bound, _SCALARS) for bound in bounds.values()):
+        raise _invalid_filter("The bounds of a range are strings, numbers or booleans.")
 
 
-def _invalid_filter(reason: str) -> AdapterError:
+def _invalid_filter(message: str) -> AdapterError:
     return AdapterError(
         "invalid_filter",
-        f"{reason[0].upper()}{reason[1:]}.",
+        message,
         param="filter",
         next_step='Pass filter as {"field": value} or {"field": {"gte": value}}; '
         "schema(stream) lists what can be filtered.",
     )
 
 
-def _expand_limit(value: Any) -> dict[str, int]:
+def _parse_expand_limit(value: Any) -> dict[str, int]:
     if (
         not isinstance(value, dict)
         or not value
         or any("[" in name or not name for name in value)
-        or any(type(most) is not int or most < 1 for most in value.values())
+        or any(type(count) is not int or count < 1 for count in value.values())
     ):
         raise AdapterError(
             "invalid_expand",
@@ -68,36 +69,32 @@ def _expand_limit(value: Any) -> dict[str, int]:
     return value
 
 
-FILTER = arguments.members(
-    "filter", "{field: value} or {field: {gte|gt|lte|lt: value}}", accepts=_filter
-)
-EXPAND = arguments.names("expand", "Relations to include")
-EXPAND_LIMIT = arguments.members("expand_limit", "{relation: count}", accepts=_expand_limit)
+FILTER = object_("filter", "{field: value} or {field: {gte|gt|lte|lt: value}}", parse=_parse_filter)
+EXPAND = string_list("expand", "Relations to include")
+EXPAND_LIMIT = object_("expand_limit", "{relation: count}", parse=_parse_expand_limit)
 
 
-def stream_name(given: arguments.Given) -> str:
-    """The stream argument, which may be a `pdpp://stream/…` URI."""
-    name: str = given["stream"]
-    return ids.parse_uri(name, param="stream").name or name if name.startswith("pdpp:") else name
+def stream_name(arguments: Arguments) -> str:
+    """Return the stream argument, which may be a `pdpp://stream/…` URI."""
+    name: str = arguments["stream"]
+    if name.startswith("pdpp:"):
+        return record_refs.parse_uri(name, param="stream").name or name
+    return name
 
 
 def stream_path(name: str) -> str:
-    """`/v1/streams/{name}`."""
-    return f"/v1/streams/{segment(name)}"
+    """Return `/v1/streams/{stream}`."""
+    return f"/v1/streams/{record_ids.path_segment(name)}"
 
 
-def record_path(ref: ids.RecordRef) -> str:
-    """`/v1/streams/{stream}/records/{record_id}`."""
-    return f"{stream_path(ref.stream)}/records/{segment(ref.record_id)}"
+def record_path(ref: record_ids.RecordRef) -> str:
+    """Return `/v1/streams/{stream}/records/{record_id}`."""
+    return f"{stream_path(ref.stream)}/records/{record_ids.path_segment(ref.record_id)}"
 
 
-def params(given: arguments.Given, *names: str) -> list[tuple[str, str]]:
-    """REST parameters of the named arguments that were given, in the order named."""
-    pairs: list[tuple[str, str]] = []
-    for name in names:
-        if name in given:
-            pairs += _pairs(name, given[name])
-    return pairs
+def query_params(arguments: Arguments, *names: str) -> list[tuple[str, str]]:
+    """Return the REST parameters of those named arguments that were given."""
+    return [pair for name in names if name in arguments for pair in _pairs(name, arguments[name])]
 
 
 def _pairs(name: str, value: Any) -> list[tuple[str, str]]:
@@ -108,11 +105,11 @@ def _pairs(name: str, value: Any) -> list[tuple[str, str]]:
     if not isinstance(value, dict):
         return [(name, _scalar(value))]
     pairs = []
-    for key, inner in value.items():
-        if isinstance(inner, dict):
-            pairs += [(f"{name}[{key}][{op}]", _scalar(bound)) for op, bound in inner.items()]
+    for key, member in value.items():
+        if isinstance(member, dict):
+            pairs += [(f"{name}[{key}][{op}]", _scalar(bound)) for op, bound in member.items()]
         else:
-            pairs.append((f"{name}[{key}]", _scalar(inner)))
+            pairs.append((f"{name}[{key}]", _scalar(member)))
     return pairs
 
 
@@ -120,35 +117,37 @@ def _scalar(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def gate(call: Call, *, stream: str, connection_id: str | None) -> None:
-    """Refuse `expand` and `expand_limit` on a stream whose schema advertises no relation.
+def require_expandable(call: Call, *, stream: str, connection_id: str | None) -> None:
+    """Raise AdapterError if the call expands a stream whose schema advertises no relation.
 
-    Nothing is remembered between calls, so a changed declaration holds on the next one. Where the
-    schema cannot be read or does not know the stream, the resource server decides (D9).
+    The schema is read on every such call, so a changed declaration applies at once. If it cannot be
+    read or does not contain the stream, REST decides.
     """
-    if "expand" not in call.given and "expand_limit" not in call.given:
+    if "expand" not in call.arguments and "expand_limit" not in call.arguments:
         return
-    params = [("view", "compact"), ("stream", stream)]
-    if connection_id is not None:
-        params.append(("connection_id", connection_id))
-    rows = _rows(call.ask("/v1/schema", params), stream)
+    params = [
+        ("view", "compact"),
+        ("stream", stream),
+        *record_refs.connection_params(connection_id),
+    ]
+    rows = _stream_rows(call.get("/v1/schema", params), stream)
     if rows and not any(row.get("expand_capabilities") for row in rows):
         raise AdapterError(
             "invalid_expand",
             f"Stream {stream} advertises no relation to expand "
             "(expand_capabilities of GET /v1/schema).",
-            param="expand" if "expand" in call.given else "expand_limit",
+            param="expand" if "expand" in call.arguments else "expand_limit",
             next_step=f"Call again without expand; schema(stream={stream!r}) shows "
             "expand_capabilities.",
         )
 
 
-def _rows(answer: RestAnswer, stream: str) -> list[dict[str, Any]]:
-    if answer.status != 200 or isinstance(answer.body, bytes):
+def _stream_rows(response: RestResponse, stream: str) -> list[dict[str, Any]]:
+    if response.status != 200 or isinstance(response.body, bytes):
         return []
     return [
         row
-        for connector in answer.body.get("connectors", [])
+        for connector in response.body.get("connectors", [])
         for row in connector.get("streams", [])
         if row.get("name") == stream
     ]

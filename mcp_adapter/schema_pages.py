@@ -1,8 +1,7 @@
-"""Schema documents, page by page. Pure: a REST body in, the part of it that is shown out.
+"""Split a schema document into pages. Pure functions of the REST body.
 
-A document is taken apart into entries (a connection, a field, another member of a stream row) and
-put together again from a run of them. So a page is the document with fewer entries, in the very
-shape that REST gave it, and a cursor is the number of the first entry to show.
+A document is split into entries: connections, fields and other members of its streams. A page is
+the document with a run of these entries only, and a cursor is the number of its first entry.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,134 +10,149 @@ from typing import Any
 
 from mcp_adapter.json_text import dumps
 
-_PART_CHARS = 1_200
-_ROW_HEAD = frozenset(
+_MAX_ENTRY_CHARS = 1_200
+_HEAD_MEMBERS = frozenset(
     {"object", "name", "display_name", "primary_key", "cursor_field", "consent_time_field"}
     | {"record_count", "semantics", "sort", "views", "count", "search_modes"}
 )
-_FULL_HEAD = _ROW_HEAD - {"views"}
+_FULL_HEAD_MEMBERS = _HEAD_MEMBERS - {"views"}
 _FIELDS = "field_capabilities"
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One thing on a page: `place` is (connector, stream row or None), `kind` says what it is."""
+class SchemaEntry:
+    """One entry of a page.
 
-    place: tuple[int, int | None]
+    `connector` and `stream` are indexes, `stream` None for the connector itself. `kind` is
+    connection, member, schema, field or part.
+    """
+
+    connector: int
+    stream: int | None
     kind: str
     key: str
     value: Any
 
 
-def entries(body: dict[str, Any]) -> list[Entry]:
-    """Everything of the body that can wait for a later page, in the order in which it is shown."""
+def split_entries(body: dict[str, Any]) -> list[SchemaEntry]:
+    """Return all entries of the body in the order of the pages."""
     return [
         entry
-        for number, connector in enumerate(body["connectors"])
-        for entry in _connector_entries(number, connector)
+        for index, connector in enumerate(body["connectors"])
+        for entry in _connector_entries(index, connector)
     ]
 
 
-def _connector_entries(number: int, connector: dict[str, Any]) -> Iterator[Entry]:
+def _connector_entries(index: int, connector: dict[str, Any]) -> Iterator[SchemaEntry]:
+    connections = connector.get("granted_connections", [])
     if "streams" not in connector:
-        place = (number, None)
-        yield Entry(place, "member", "display_name", connector.get("display_name"))
-        for connection in connector.get("granted_connections", []):
-            yield Entry(place, "connection", connection["connection_id"], connection)
+        label = connector.get("display_name")
+        yield SchemaEntry(index, None, "member", "display_name", label)
+        yield from _connection_entries(index, None, connections)
         return
-    for index, row in enumerate(connector["streams"]):
-        place_of_row = (number, index)
-        shared = connector.get("granted_connections", [])
-        for connection in row.get("granted_connections", shared):
-            yield Entry(place_of_row, "connection", connection["connection_id"], connection)
-        yield from _row_entries(place_of_row, row)
+    for stream, row in enumerate(connector["streams"]):
+        yield from _connection_entries(index, stream, row.get("granted_connections", connections))
+        yield from _stream_entries(index, stream, row)
 
 
-def _row_entries(place: tuple[int, int], row: dict[str, Any]) -> Iterator[Entry]:
+def _connection_entries(
+    connector: int, stream: int | None, connections: list[dict[str, Any]]
+) -> Iterator[SchemaEntry]:
+    for connection in connections:
+        key = connection["connection_id"]
+        yield SchemaEntry(connector, stream, "connection", key, connection)
+
+
+def _stream_entries(connector: int, stream: int, row: dict[str, Any]) -> Iterator[SchemaEntry]:
     full = "schema" in row
-    head = _FULL_HEAD if full else _ROW_HEAD
+    head = _FULL_HEAD_MEMBERS if full else _HEAD_MEMBERS
     schema = row.get("schema") or {}
     properties = schema.get("properties", {})
     for name, value in row.items():
         if name not in head | {_FIELDS, "schema", "granted_connections"}:
-            yield from _parts(Entry(place, "member", name, value))
+            yield from _split_large(SchemaEntry(connector, stream, "member", name, value))
     if full:
         rest = {name: value for name, value in schema.items() if name != "properties"}
-        yield from _parts(Entry(place, "schema", "schema", rest))
+        yield from _split_large(SchemaEntry(connector, stream, "schema", "schema", rest))
     for name, capability in row.get(_FIELDS, {}).items():
         value = {"schema": properties.get(name), "capability": capability} if full else capability
-        yield from _parts(Entry(place, "field", name, value))
+        yield from _split_large(SchemaEntry(connector, stream, "field", name, value))
 
 
-def _parts(entry: Entry) -> Iterator[Entry]:
-    """The entry, or the JSON of a value too large for one page in numbered parts."""
-    whole = dumps(entry.value)
-    if len(whole) <= _PART_CHARS:
+def _split_large(entry: SchemaEntry) -> Iterator[SchemaEntry]:
+    """Yield the entry, or numbered parts of its JSON if it is too large for one page."""
+    text = dumps(entry.value)
+    if len(text) <= _MAX_ENTRY_CHARS:
         yield entry
         return
-    count = -(-len(whole) // _PART_CHARS)
+    count = -(-len(text) // _MAX_ENTRY_CHARS)
     for number in range(count):
-        part = whole[number * _PART_CHARS : (number + 1) * _PART_CHARS]
+        part = text[number * _MAX_ENTRY_CHARS : (number + 1) * _MAX_ENTRY_CHARS]
         value = {"of": entry.key, "part": number + 1, "parts": count, "json": part}
-        yield Entry(entry.place, "part", entry.key, value)
+        yield SchemaEntry(entry.connector, entry.stream, "part", entry.key, value)
 
 
-def page(body: dict[str, Any], shown: Sequence[Entry], *, first: bool) -> dict[str, Any]:
-    """The body with the entries shown and nothing else; the first page of an index names every
-    stream."""
+def build_page(
+    body: dict[str, Any], entries: Sequence[SchemaEntry], *, first: bool
+) -> dict[str, Any]:
+    """Return the body with only these entries. The first page of an index names every stream."""
     document = {name: value for name, value in body.items() if name not in {"connectors", "links"}}
     connectors = []
-    for number, connector in enumerate(body["connectors"]):
-        mine = [entry for entry in shown if entry.place[0] == number]
+    for index, connector in enumerate(body["connectors"]):
+        connector_entries = [entry for entry in entries if entry.connector == index]
         names = connector.get("stream_names") if first else None
-        if mine or names:
-            connectors.append(_connector(connector, mine, names=names))
+        if connector_entries or names:
+            connectors.append(_build_connector(connector, connector_entries, names=names))
     return {**document, "connectors": connectors}
 
 
-def _connector(
-    connector: dict[str, Any], mine: Sequence[Entry], *, names: list[str] | None
+def _build_connector(
+    connector: dict[str, Any], entries: Sequence[SchemaEntry], *, names: list[str] | None
 ) -> dict[str, Any]:
     head: dict[str, Any] = {"connector_key": connector.get("connector_key")}
     if "streams" in connector:
         head["display_name"] = connector.get("display_name")
-        rows = sorted({entry.place[1] for entry in mine if entry.place[1] is not None})
+        streams = sorted({entry.stream for entry in entries if entry.stream is not None})
         head["streams"] = [
-            _row(connector["streams"][row], [entry for entry in mine if entry.place[1] == row])
-            for row in rows
+            _build_stream(
+                connector["streams"][stream],
+                [entry for entry in entries if entry.stream == stream],
+            )
+            for stream in streams
         ]
         return head
-    head |= _members(mine)
+    head |= _members(entries)
     if names is not None:
         head["stream_names"] = names
-    return head | _connections(mine)
+    return head | _connections(entries)
 
 
-def _row(row: dict[str, Any], mine: Sequence[Entry]) -> dict[str, Any]:
-    head_names = _FULL_HEAD if "schema" in row else _ROW_HEAD
-    head = {name: value for name, value in row.items() if name in head_names}
-    fields = {entry.key: entry.value for entry in mine if entry.kind == "field"}
-    shown = {**head, **_connections(mine), **_members(mine)}
-    parts = [entry.value for entry in mine if entry.kind == "part"]
-    if parts:
-        shown["parts"] = parts
-    if "schema" not in row:
-        return shown | ({_FIELDS: fields} if fields else {})
-    rest: dict[str, Any] = next((entry.value for entry in mine if entry.kind == "schema"), {})
-    properties = {name: field["schema"] for name, field in fields.items()}
-    schema = {**rest, **({"properties": properties} if properties else {})}
-    capabilities = {name: field["capability"] for name, field in fields.items()}
-    return (
-        shown
-        | ({"schema": schema} if schema else {})
-        | ({_FIELDS: capabilities} if capabilities else {})
+def _build_stream(row: dict[str, Any], entries: Sequence[SchemaEntry]) -> dict[str, Any]:
+    full = "schema" in row
+    head_members = _FULL_HEAD_MEMBERS if full else _HEAD_MEMBERS
+    head = {name: value for name, value in row.items() if name in head_members}
+    stream = {**head, **_connections(entries), **_members(entries)}
+    if parts := [entry.value for entry in entries if entry.kind == "part"]:
+        stream["parts"] = parts
+    fields = {entry.key: entry.value for entry in entries if entry.kind == "field"}
+    if not full:
+        return stream | ({_FIELDS: fields} if fields else {})
+    schema: dict[str, Any] = dict(
+        next((entry.value for entry in entries if entry.kind == "schema"), {})
     )
+    if fields:
+        schema["properties"] = {name: field["schema"] for name, field in fields.items()}
+    if schema:
+        stream["schema"] = schema
+    if fields:
+        stream[_FIELDS] = {name: field["capability"] for name, field in fields.items()}
+    return stream
 
 
-def _members(mine: Sequence[Entry]) -> dict[str, Any]:
-    return {entry.key: entry.value for entry in mine if entry.kind == "member" and entry.value}
+def _members(entries: Sequence[SchemaEntry]) -> dict[str, Any]:
+    return {entry.key: entry.value for entry in entries if entry.kind == "member" and entry.value}
 
 
-def _connections(mine: Sequence[Entry]) -> dict[str, Any]:
-    found = [entry.value for entry in mine if entry.kind == "connection"]
-    return {"granted_connections": found} if found else {}
+def _connections(entries: Sequence[SchemaEntry]) -> dict[str, Any]:
+    connections = [entry.value for entry in entries if entry.kind == "connection"]
+    return {"granted_connections": connections} if connections else {}

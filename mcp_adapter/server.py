@@ -1,13 +1,13 @@
-"""The MCP server: the tools and resource templates of one surface, no prompts, no state.
+"""Build the MCP server of one surface: tools and resource templates, no prompts, no state.
 
-It is the SDK's low-level server with results in the form of the wire: `tools/list` never changes, and
-what a tool answers is written once, so that the SDK does not validate, copy and write it again.
+It is the SDK's low-level server. A middleware returns tool results already serialized, so that the
+SDK does not validate, copy and serialize them again.
 """
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import mcp_types as types
 from mcp.server.caching import CacheHint
@@ -19,17 +19,16 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_adapter import metrics, resources
 from mcp_adapter.errors import AdapterError, ToolError
-from mcp_adapter.http_responses import handed_over
+from mcp_adapter.http_responses import stash_result
 from mcp_adapter.json_text import dumps
-from mcp_adapter.metrics import Outcome, Spanned, unspanned
-from mcp_adapter.rest import Refused, Rest
-from mcp_adapter.surfaces import READ, Surface
-from mcp_adapter.tool import Result, Tool
+from mcp_adapter.metrics import Outcome, SpanFactory, no_span
+from mcp_adapter.rest import Rest, TokenRejected
+from mcp_adapter.surfaces import READ_SURFACE, Surface
+from mcp_adapter.tool import Tool
 
-Answered = TypeVar("Answered")
 Context: TypeAlias = ServerRequestContext[Any, Any]
 Offload: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
-"""Runs a blocking function off the event loop and gives its value."""
+"""Runs a blocking function off the event loop and returns its value."""
 
 _log = logging.getLogger(__name__)
 _LIST_TTL_MS = 300_000
@@ -37,8 +36,8 @@ _RESOURCE_NOT_FOUND = -32002
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """What the server says of itself, and where its record pages are."""
+class ServerInfo:
+    """MCP's `serverInfo`, and the base URL of the record pages."""
 
     public_url: str
     name: str = "pdpp"
@@ -48,28 +47,28 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class _Adapter:
-    """One surface over one resource server. `authority_of` may block and may raise `Refused`."""
+    """One surface over one REST API. `authority_of` may block and may raise TokenRejected."""
 
     rest: Rest
     authority_of: Callable[[Context], object]
     offload: Offload
-    identity: Identity
+    server_info: ServerInfo
     surface: Surface
-    spanned: Spanned
+    open_span: SpanFactory
 
     async def call_tool(self, ctx: Context, params: Mapping[str, Any]) -> str:
-        """The members of the result, as JSON without the closing brace."""
+        """Return the result as JSON without the closing brace."""
         tools = self.surface.tools
         tool = tools.get(params["name"])
         if tool is None:
-            metrics.unknown(self.spanned)
+            metrics.record_unknown_tool(self.open_span)
             raise MCPError(
                 code=types.INVALID_PARAMS, message=f"Unknown tool. Tools: {', '.join(tools)}"
             )
-        with metrics.measured(tool.name, self.spanned) as outcome:
-            return await self._called(ctx, tool, params.get("arguments") or {}, outcome)
+        with metrics.measure_call(tool.name, self.open_span) as outcome:
+            return await self._run(ctx, tool, params.get("arguments") or {}, outcome)
 
-    async def _called(
+    async def _run(
         self, ctx: Context, tool: Tool, arguments: Mapping[str, Any], outcome: Outcome
     ) -> str:
         try:
@@ -78,36 +77,36 @@ class _Adapter:
                     arguments,
                     rest=self.rest,
                     authority=self.authority_of(ctx),
-                    public_url=self.identity.public_url,
+                    public_url=self.server_info.public_url,
                 )
             )
-        except Refused as refused:
-            outcome.word = "refused"
-            return _failure(ToolError({"error": refused.error}))
+        except TokenRejected as rejected:
+            outcome.label = "refused"
+            return _failure(ToolError({"error": rejected.error}))
         except ToolError as error:
-            outcome.word = "refused"
+            outcome.label = "refused"
             return _failure(error)
-        except Exception:  # noqa: BLE001 - the model gets an answer, the log the reason
-            outcome.word = "failed"
-            # The traceback goes to the log; the model learns that it was not its fault.
+        except Exception:  # noqa: BLE001 - the model gets a response, the log the reason
+            outcome.label = "failed"
             _log.exception("tool %s failed", tool.name)
-            return _failure(_internal(tool.name))
-        return _success(result)
+            return _failure(_internal_error(tool.name))
+        return _serialize(result.text_json, result.structured_json, is_error="false")
 
     async def read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
+        """Return the contents that a URI names. Raises MCPError."""
         if not self.surface.templates:
             raise MCPError(code=types.INVALID_PARAMS, message="No resources are read here.")
         try:
             contents = await self.offload(
                 lambda: resources.read(str(params.uri), self.rest, self.authority_of(ctx))
             )
-        except Refused as refused:
+        except TokenRejected as rejected:
             raise MCPError(
                 code=types.INVALID_REQUEST,
-                message=str(refused.error.get("message")),
-                data={"error": refused.error},
+                message=str(rejected.error.get("message")),
+                data={"error": rejected.error},
             ) from None
         except ToolError as error:
             modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
@@ -118,7 +117,10 @@ class _Adapter:
             ) from None
         return types.ReadResourceResult(contents=contents)
 
-    async def templates(self, _ctx: Context, _params: Any) -> types.ListResourceTemplatesResult:
+    async def list_templates(
+        self, _ctx: Context, _params: Any
+    ) -> types.ListResourceTemplatesResult:
+        """Return the resource templates of the surface."""
         return types.ListResourceTemplatesResult(resource_templates=list(self.surface.templates))
 
 
@@ -127,16 +129,16 @@ def build_server(
     *,
     authority_of: Callable[[Context], object],
     offload: Offload,
-    identity: Identity,
-    surface: Surface = READ,
-    spanned: Spanned = unspanned,
+    server_info: ServerInfo,
+    surface: Surface = READ_SURFACE,
+    open_span: SpanFactory = no_span,
 ) -> Server[Any]:
-    """The server of a surface, for HTTP and stdio alike."""
-    adapter = _Adapter(rest, authority_of, offload, identity, surface, spanned)
+    """Build the server of a surface, for HTTP and stdio."""
+    adapter = _Adapter(rest, authority_of, offload, server_info, surface, open_span)
     server: Server[Any] = Server(
-        identity.name,
-        version=identity.version,
-        title=identity.title,
+        server_info.name,
+        version=server_info.version,
+        title=server_info.title,
         instructions=surface.instructions,
         cache_hints={
             "server/discover": CacheHint(_LIST_TTL_MS),
@@ -146,43 +148,42 @@ def build_server(
             "resources/templates/list": CacheHint(_LIST_TTL_MS),
             "resources/read": CacheHint(0),
         },
-        # No argument is mirrored into a header, so there is no schema to look through.
+        # No argument is mirrored into a header, so the SDK needs no input schemas.
         get_tool_input_schema=lambda _name: None,
-        on_list_tools=_unreached,
-        on_call_tool=_unreached,
+        on_list_tools=_unused_handler,
+        on_call_tool=_unused_handler,
         on_list_resources=_no_resources,
-        on_list_resource_templates=adapter.templates,
+        on_list_resource_templates=adapter.list_templates,
         on_read_resource=adapter.read_resource,
         on_list_prompts=_no_prompts,
         on_get_prompt=_no_prompt,
     )
-    server.middleware.append(_own_results(adapter, server))
+    server.middleware.append(_tool_middleware(adapter, server))
     return server
 
 
-def _own_results(adapter: _Adapter, server: Server[Any]) -> ServerMiddleware[Any]:
-    """Answer the tool methods here; the SDK still checks what came in."""
+def _tool_middleware(adapter: _Adapter, server: Server[Any]) -> ServerMiddleware[Any]:
+    """Return a middleware that handles the tool methods after the SDK's request validation."""
+    endings = {method: _modern_ending(method, server) for method in ("tools/list", "tools/call")}
 
-    endings = {method: _ending(method, server) for method in ("tools/list", "tools/call")}
-
-    async def answer(ctx: Context, call_next: CallNext) -> HandlerResult:
-        if ctx.method not in {"tools/list", "tools/call"} or ctx.request_id is None:
+    async def handle(ctx: Context, call_next: CallNext) -> HandlerResult:
+        if ctx.method not in endings or ctx.request_id is None:
             return await call_next(ctx)
         methods.validate_client_request(ctx.method, ctx.protocol_version, ctx.params)
         params = ctx.params or {}
         if ctx.method == "tools/call":
-            own = await adapter.call_tool(ctx, params)
+            members = await adapter.call_tool(ctx, params)
         else:
-            own = _tools_list(adapter.surface, params)
+            members = _tools_list(adapter.surface, params)
         modern = ctx.protocol_version in MODERN_PROTOCOL_VERSIONS
-        raw = own + (endings[ctx.method] if modern else "}")
-        return handed_over(raw, ctx.request.scope if ctx.request is not None else None)
+        raw = members + (endings[ctx.method] if modern else "}")
+        return stash_result(raw, ctx.request.scope if ctx.request is not None else None)
 
-    return answer
+    return handle
 
 
-def _ending(method: str, server: Server[Any]) -> str:
-    """What every result of 2026-07-28 carries, and the closing brace."""
+def _modern_ending(method: str, server: Server[Any]) -> str:
+    """Return the members that every result of protocol 2026-07-28 has, and the closing brace."""
     cached = {"ttlMs": _LIST_TTL_MS, "cacheScope": "private"} if method == "tools/list" else {}
     stamp = {types.SERVER_INFO_META_KEY: server.server_info_stamp}
     return f",{dumps({**cached, 'resultType': 'complete', '_meta': stamp})[1:]}"
@@ -191,26 +192,22 @@ def _ending(method: str, server: Server[Any]) -> str:
 def _tools_list(surface: Surface, params: Mapping[str, Any]) -> str:
     if params.get("cursor") is not None:
         raise MCPError(code=types.INVALID_PARAMS, message="Invalid cursor: the list has one page")
-    return surface.listed
-
-
-def _success(result: Result) -> str:
-    return _written(result.text_json, result.structured_json, failed="false")
+    return surface.tools_list_json
 
 
 def _failure(error: ToolError) -> str:
     body = dumps(error.body)
-    return _written(dumps(body), body, failed="true")
+    return _serialize(dumps(body), body, is_error="true")
 
 
-def _written(text: str, structured: str, *, failed: str) -> str:
+def _serialize(text: str, structured: str, *, is_error: str) -> str:
     return (
         f'{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{structured},'
-        f'"isError":{failed}'
+        f'"isError":{is_error}'
     )
 
 
-def _internal(tool: str) -> AdapterError:
+def _internal_error(tool: str) -> AdapterError:
     return AdapterError(
         "tool_handler_error",
         f"{tool} failed inside the server.",
@@ -218,8 +215,8 @@ def _internal(tool: str) -> AdapterError:
     )
 
 
-async def _unreached(_ctx: Context, _params: Any) -> Any:
-    """Makes the SDK advertise the tools; the middleware answers before it."""
+async def _unused_handler(_ctx: Context, _params: Any) -> Any:
+    """Make the SDK advertise tools; the middleware handles the request before this handler."""
     raise MCPError(code=types.INTERNAL_ERROR, message="Not reached")
 
 

@@ -1,4 +1,4 @@
-"""The same server over standard input and output, for the one bearer of its environment."""
+"""Serve MCP over standard input and output with one bearer token."""
 
 from collections.abc import Callable
 
@@ -6,21 +6,25 @@ import anyio
 from mcp.server.stdio import stdio_server
 
 from mcp_adapter.rest import Rest
-from mcp_adapter.server import Identity, build_server
-from mcp_adapter.streamable_http import threads
+from mcp_adapter.server import ServerInfo, build_server
+from mcp_adapter.streamable_http import thread_offload
 
 
-def serve(rest: Rest, authenticate: Callable[[], object], *, identity: Identity) -> None:
-    """Serve until standard input ends. Nothing but the protocol is written to standard output.
+def serve(rest: Rest, authenticate: Callable[[], object], *, server_info: ServerInfo) -> None:
+    """Serve until standard input ends. Only the protocol is written to standard output.
 
-    `authenticate` is asked on every call, so that a revoked grant ends at once; it raises `Refused`.
+    `authenticate` runs on every call, so that a revocation applies at once; it raises
+    `TokenRejected`.
     """
-    anyio.run(_serve, rest, authenticate, identity)
+    anyio.run(_serve, rest, authenticate, server_info)
 
 
-async def _serve(rest: Rest, authenticate: Callable[[], object], identity: Identity) -> None:
+async def _serve(rest: Rest, authenticate: Callable[[], object], server_info: ServerInfo) -> None:
     server = build_server(
-        rest, authority_of=lambda _ctx: authenticate(), offload=threads(2), identity=identity
+        rest,
+        authority_of=lambda _ctx: authenticate(),
+        offload=thread_offload(2),
+        server_info=server_info,
     )
     async with stdio_server() as (incoming, outgoing):
         await server.run(incoming, outgoing, server.create_initialization_options())

@@ -1,8 +1,8 @@
-"""`/mcp` and `/mcp/events` over HTTP: who may speak, in what form, and then the SDK's stateless transport.
+"""Serve `/mcp` and `/mcp/events` over Streamable HTTP: check Host and Origin, then bearer, then method.
 
-The order is fixed: Host and Origin, then the bearer, then the method. So a probe without a token
-learns where to sign in whatever method it tried, and no request reaches the SDK unauthenticated.
-Only POST does: the SDK would hold a GET open as an event stream.
+The order lets a probe without a token learn where to sign in, whatever method it tries, and keeps
+unauthenticated requests from the SDK. Only POST reaches the SDK, which would keep a GET open as an
+event stream.
 """
 
 import asyncio
@@ -19,20 +19,25 @@ from urllib.parse import urlsplit
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.types import Receive, Scope, Send
 
-from mcp_adapter.http_responses import RETRY_SECONDS, Answer, Utf8Sender, unauthorized
-from mcp_adapter.metrics import Spanned, unspanned
-from mcp_adapter.rest import Authenticate, Refused, Rest
-from mcp_adapter.server import Context, Identity, Offload, build_server
-from mcp_adapter.surfaces import READ, Surface
+from mcp_adapter.http_responses import (
+    RETRY_SECONDS,
+    ErrorResponse,
+    Utf8Sender,
+    rejected_token_response,
+)
+from mcp_adapter.metrics import SpanFactory, no_span
+from mcp_adapter.rest import Authenticate, Rest, TokenRejected
+from mcp_adapter.server import Context, Offload, ServerInfo, build_server
+from mcp_adapter.surfaces import READ_SURFACE, Surface
 
 _log = logging.getLogger(__name__)
 _AUTHORITY = "mcp_adapter.authority"
-PATHS = frozenset({"/mcp", "/mcp/"})
+MCP_PATHS = frozenset({"/mcp", "/mcp/"})
 EVENT_PATHS = frozenset({"/mcp/events", "/mcp/events/"})
 
 
-def threads(count: int) -> Offload:
-    """Run blocking work in `count` threads of its own, each with the caller's context."""
+def thread_offload(count: int) -> Offload:
+    """Return an offload that runs work in its own `count` threads, with the caller's context."""
     pool = ThreadPoolExecutor(max_workers=count, thread_name_prefix="mcp")
 
     async def offload(work: Callable[[], Any]) -> Any:
@@ -44,22 +49,25 @@ def threads(count: int) -> Offload:
 
 @dataclass(frozen=True, slots=True)
 class TransportSettings:
-    """`allowed_hosts` are names without port, as in Django ("*" is any); origins are exact."""
+    """Settings of one endpoint.
 
-    identity: Identity
+    `allowed_hosts` are names without port, as in Django ("*" is any); origins are exact.
+    """
+
+    server_info: ServerInfo
     resource_metadata_url: str
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...] = ()
     max_body_bytes: int = 1_048_576
     scope: str = "pdpp:read"
-    surface: Surface = READ
-    offload: Offload = field(default_factory=functools.partial(threads, 4))
-    spanned: Spanned = unspanned
+    surface: Surface = READ_SURFACE
+    offload: Offload = field(default_factory=functools.partial(thread_offload, 4))
+    open_span: SpanFactory = no_span
 
 
 @dataclass(frozen=True, slots=True)
 class McpEndpoint:
-    """The ASGI application of one endpoint; it answers only inside `lifespan()`."""
+    """The ASGI application of one endpoint; it responds only inside `lifespan()`."""
 
     authenticate: Authenticate
     settings: TransportSettings
@@ -67,71 +75,76 @@ class McpEndpoint:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:
-        """Run the transport. May be entered once: build another endpoint for another run."""
+        """Run the transport. An endpoint can be run only once."""
         async with self.manager.run():
             yield
 
     async def app(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One HTTP request."""
-        # RFC 9110, 5.5: white space around a field value is not part of it. Not every ASGI server
-        # takes it off, and the SDK compares header values with the body.
+        """Handle one HTTP request."""
+        # RFC 9110, 5.5: white space around a field value is not part of it. Some ASGI servers keep
+        # it, and the SDK compares header values with the body.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = _headers(scope)
-        answer = self._misdirected(headers) or await self._refusal(scope, headers)
-        if answer is None and scope["method"] != "POST":
-            answer = Answer.plain_error(405, "method_not_allowed", "Only POST is served here.")
-            answer = answer.with_header("allow", "POST")
-        if answer is None and _declared_length(headers) > self.settings.max_body_bytes:
-            answer = Answer.plain_error(413, "resource_limit", "The request body is too large.")
-        if answer is not None:
-            await answer.send(send)
+        error = self._check_host(headers) or await self._authenticate(scope, headers)
+        if error is None and scope["method"] != "POST":
+            error = ErrorResponse.build(405, "method_not_allowed", "Only POST is served here.")
+            error = error.with_header("allow", "POST")
+        if error is None and _declared_length(headers) > self.settings.max_body_bytes:
+            error = ErrorResponse.build(413, "resource_limit", "The request body is too large.")
+        if error is not None:
+            await error.send(send)
             return
         await self.manager.handle_request(scope, receive, Utf8Sender(send, scope))
 
-    def _misdirected(self, headers: dict[str, str]) -> Answer | None:
+    def _check_host(self, headers: dict[str, str]) -> ErrorResponse | None:
         settings = self.settings
         host = headers.get("host", "")
-        if not _host_allowed(host, settings.allowed_hosts):
-            return Answer.plain_error(
+        if not _is_allowed_host(host, settings.allowed_hosts):
+            return ErrorResponse.build(
                 421, "misdirected_request", "This server does not answer for that host."
             )
         origin = headers.get("origin")
-        own = urlsplit(settings.identity.public_url)
-        if origin in {None, f"{own.scheme}://{own.netloc}", *settings.allowed_origins}:
+        public_url = urlsplit(settings.server_info.public_url)
+        own_origin = f"{public_url.scheme}://{public_url.netloc}"
+        if origin in {None, own_origin, *settings.allowed_origins}:
             return None
-        # A page of this very host, which has just been found to be ours, is no stranger.
+        # The host was accepted above, so a page of that host is same-origin.
         if str(origin).partition("://")[2] == host:
             return None
-        return Answer.plain_error(403, "permission_error", "Requests from that origin are refused.")
+        return ErrorResponse.build(
+            403, "permission_error", "Requests from that origin are refused."
+        )
 
-    async def _refusal(self, scope: Scope, headers: dict[str, str]) -> Answer | None:
-        """None once the bearer is accepted, and the authority then stands in the scope."""
+    async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> ErrorResponse | None:
+        """Store the authority in the scope, or return the error of a rejected bearer."""
         bearer = _bearer(headers.get("authorization"))
         try:
             scope[_AUTHORITY] = await self.settings.offload(lambda: self.authenticate(bearer))
-        except Refused as refused:
-            return unauthorized(
-                refused,
+        except TokenRejected as rejected:
+            return rejected_token_response(
+                rejected,
                 metadata_url=self.settings.resource_metadata_url,
                 scope=self.settings.scope,
                 token_sent=bearer is not None,
             )
-        except Exception:  # noqa: BLE001 - the caller gets an answer, the log the reason
+        except Exception:  # noqa: BLE001 - the client gets a response, the log the reason
             _log.exception("authentication failed inside the server")
-            answer = Answer.plain_error(503, "service_unavailable", "Try again in a moment.")
-            return answer.with_header("retry-after", RETRY_SECONDS)
+            error = ErrorResponse.build(503, "service_unavailable", "Try again in a moment.")
+            return error.with_header("retry-after", RETRY_SECONDS)
         return None
 
 
-def build(rest: Rest, authenticate: Authenticate, *, settings: TransportSettings) -> McpEndpoint:
-    """The endpoint over a resource server; enter its `lifespan()` before it serves."""
+def build_endpoint(
+    rest: Rest, authenticate: Authenticate, *, settings: TransportSettings
+) -> McpEndpoint:
+    """Build an endpoint over a REST API; enter its `lifespan()` before it serves."""
     server = build_server(
         rest,
         authority_of=_authority,
         offload=settings.offload,
-        identity=settings.identity,
+        server_info=settings.server_info,
         surface=settings.surface,
-        spanned=settings.spanned,
+        open_span=settings.open_span,
     )
     manager = StreamableHTTPSessionManager(
         server,
@@ -147,7 +160,7 @@ def _authority(ctx: Context) -> object:
 
 
 def _headers(scope: Scope) -> dict[str, str]:
-    # The first of a repeated header counts here; the SDK refuses repeated routing headers itself.
+    # The first of a repeated header wins here; the SDK refuses repeated routing headers itself.
     pairs = reversed(scope["headers"])
     return {name.decode("latin-1"): value.decode("latin-1") for name, value in pairs}
 
@@ -158,19 +171,19 @@ def _bearer(authorization: str | None) -> str | None:
 
 
 def _declared_length(headers: dict[str, str]) -> int:
-    declared = headers.get("content-length", "")
-    return int(declared) if declared.isdecimal() else 0
+    length = headers.get("content-length", "")
+    return int(length) if length.isdecimal() else 0
 
 
-def _host_allowed(host: str, allowed: tuple[str, ...]) -> bool:
+def _is_allowed_host(host: str, allowed: tuple[str, ...]) -> bool:
     name = host.lower()
     # Only the last colon after a bracket or a name starts a port: [::1]:8000, localhost:8000.
     if not name.endswith("]"):
         name = name.rpartition(":")[0] or name
-    return any(_names(pattern.lower(), name) for pattern in allowed) and bool(name)
+    return bool(name) and any(_matches_host(pattern.lower(), name) for pattern in allowed)
 
 
-def _names(pattern: str, name: str) -> bool:
+def _matches_host(pattern: str, name: str) -> bool:
     if pattern.startswith("."):
         return name == pattern[1:] or name.endswith(pattern)
     return pattern in {"*", name}

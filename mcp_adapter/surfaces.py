@@ -1,4 +1,4 @@
-"""What one MCP endpoint offers: its instructions, its tools, its resource templates. Never changes."""
+"""The two MCP surfaces, `/mcp` and `/mcp/events`: instructions, tools and resource templates."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,10 +7,7 @@ from typing import Final
 
 import mcp_types as types
 
-from mcp_adapter import (
-    event_tools,
-    resources,
-)
+from mcp_adapter import event_tools, resources
 from mcp_adapter.json_text import dumps
 from mcp_adapter.tool import Tool
 from mcp_adapter.tools import aggregate, fetch, query_records, read_record_field, schema, search
@@ -18,15 +15,15 @@ from mcp_adapter.tools import aggregate, fetch, query_records, read_record_field
 
 @dataclass(frozen=True)
 class Surface:
-    """`templates` are those whose resources can be read here; none where there are none."""
+    """What one MCP endpoint offers. Resources can be read only if it has templates."""
 
     instructions: str
     tools: Mapping[str, Tool]
     templates: Sequence[types.ResourceTemplate] = ()
 
     @cached_property
-    def listed(self) -> str:
-        """`{"tools": […]`, without the closing brace."""
+    def tools_list_json(self) -> str:
+        """The result of `tools/list` without the closing brace."""
         return dumps({"tools": [tool.listing() for tool in self.tools.values()]})[:-1]
 
 
@@ -42,11 +39,7 @@ EVENT_INSTRUCTIONS: Final = (
     "Errors say what to call next. Do not ask for other credentials: this grant is all there is."
 )
 
-EVENTS = Surface(
-    EVENT_INSTRUCTIONS,
-    {tool.name: tool for tool in event_tools.TOOLS},
-)
-
+EVENT_SURFACE = Surface(EVENT_INSTRUCTIONS, {tool.name: tool for tool in event_tools.TOOLS})
 
 _LEAD = (
     "Read-only access to one person's records, as far as this grant allows. Start with schema to "
@@ -77,10 +70,9 @@ names its field; read around it with read_record_field(id, field_path, q).
 
 INSTRUCTIONS: Final = _LEAD + _REST
 
-
 TOOLS = {
     module.TOOL.name: module.TOOL
     for module in (schema, query_records, aggregate, search, fetch, read_record_field)
 }
 
-READ = Surface(INSTRUCTIONS, TOOLS, resources.TEMPLATES)
+READ_SURFACE = Surface(INSTRUCTIONS, TOOLS, resources.TEMPLATES)

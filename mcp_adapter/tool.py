@@ -1,14 +1,14 @@
-"""What a tool is: a name, what it says of itself, its arguments, and one function that runs it."""
+"""Define a tool, a call of it and its result."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from mcp_adapter import arguments
-from mcp_adapter.errors import from_rest
+from mcp_adapter.arguments import Argument, Arguments, input_schema, validate
+from mcp_adapter.errors import error_from_response
 from mcp_adapter.json_text import dumps
-from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestAnswer
+from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestResponse
 
 READ_ONLY: Mapping[str, bool] = {
     "readOnlyHint": True,
@@ -20,77 +20,77 @@ READ_ONLY: Mapping[str, bool] = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call of a tool: the checked arguments and the door to the records."""
+    """One call of a tool: its validated arguments, and access to REST on its authority."""
 
-    given: arguments.Given
+    arguments: Arguments
     rest: Rest
     authority: object
     public_url: str
 
-    def ask(
+    def get(
         self, path: str, params: Params = (), *, headers: Mapping[str, str] = NO_HEADERS
-    ) -> RestAnswer:
-        """The answer, whatever its status."""
+    ) -> RestResponse:
+        """Return the response to a read, with any status."""
         return self.rest.get(path, params, self.authority, headers=headers)
 
-    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> RestAnswer:
-        """The answer to a request that changes something, whatever its status."""
+    def send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> RestResponse:
+        """Return the response to a write, with any status."""
         return self.rest.send(method, path, body, self.authority)
 
-    def get(self, path: str, params: Params = ()) -> dict[str, Any]:
-        """The body of a successful answer; raises `ToolError` with the refusal unchanged."""
-        return succeeded(self.ask(path, params))
+    def get_json(self, path: str, params: Params = ()) -> dict[str, Any]:
+        """Return the body of a successful read. Raises ToolError for any other response."""
+        return require_success(self.get(path, params))
 
 
-def succeeded(answer: RestAnswer) -> dict[str, Any]:
-    """The body of a success; raises `ToolError` for anything else."""
-    if answer.status != 200 or isinstance(answer.body, bytes):
-        raise from_rest(answer)
-    return answer.body
+def require_success(response: RestResponse) -> dict[str, Any]:
+    """Return the body of a 200 response. Raises ToolError for any other response."""
+    if response.status != 200 or isinstance(response.body, bytes):
+        raise error_from_response(response)
+    return response.body
 
 
 @dataclass(frozen=True)
 class Result:
-    """Both channels of a success; `text` is one JSON object."""
+    """Both channels of a successful call; `text` is one JSON object."""
 
     structured: dict[str, Any]
     text: str
 
     @cached_property
     def structured_json(self) -> str:
-        """The structured output as it travels; what budgets count is what is sent."""
+        """The structured output as serialized in the response."""
         return dumps(self.structured)
 
     @cached_property
     def text_json(self) -> str:
-        """The text as it travels: itself a JSON string, quotes included."""
+        """The text as serialized in the response: a JSON string with its quotes."""
         return dumps(self.text)
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """`run` raises `ToolError` for what is refused; `hints` are those of a read-only tool."""
+    """A tool. `run` raises ToolError; `annotations` are MCP's ToolAnnotations."""
 
     name: str
     title: str
     description: str
-    arguments: Sequence[arguments.Argument]
+    arguments: Sequence[Argument]
     run: Callable[[Call], Result]
-    hints: Mapping[str, bool] = field(default_factory=lambda: READ_ONLY)
+    annotations: Mapping[str, bool] = field(default_factory=lambda: READ_ONLY)
 
     def listing(self) -> dict[str, Any]:
-        """The tool as `tools/list` shows it."""
+        """Return the tool as `tools/list` shows it."""
         return {
             "name": self.name,
             "title": self.title,
             "description": self.description,
-            "inputSchema": arguments.input_schema(self.arguments),
-            "annotations": dict(self.hints),
+            "inputSchema": input_schema(self.arguments),
+            "annotations": dict(self.annotations),
         }
 
     def __call__(
         self, raw: Mapping[str, Any], *, rest: Rest, authority: object, public_url: str
     ) -> Result:
-        """Check the arguments, then run."""
-        given = arguments.check(self.name, self.arguments, raw)
-        return self.run(Call(given, rest, authority, public_url))
+        """Validate the arguments, then run the tool."""
+        arguments = validate(self.name, self.arguments, raw)
+        return self.run(Call(arguments, rest, authority, public_url))

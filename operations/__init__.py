@@ -1,1 +1,1 @@
-"""Keeping an installation well."""
+"""Operations: backup, diagnosis, keys, metrics, background jobs and the embedded PostgreSQL."""

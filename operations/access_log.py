@@ -1,7 +1,6 @@
-"""One line for each request, with nothing personal in it.
+"""Write one access log line per request: method, route name, status and time, nothing personal.
 
-No query, no header and not the path but the name of its route: record ids, blob ids and one-time
-links are parts of paths, too.
+Paths are left out because they can contain record ids, blob ids and one-time links.
 """
 
 import contextlib
@@ -12,45 +11,46 @@ from collections.abc import Iterator
 from starlette.types import Message, Scope, Send
 
 from operations import metrics
-from operations.route_names import route
-from operations.tracing import Spans
+from operations.route_names import route_name
+from operations.tracing import Tracer
 
 logger = logging.getLogger("pdpp.access")
 
 
 @contextlib.contextmanager
-def noted(scope: Scope, send: Send, *, spans: Spans) -> Iterator[Send]:
-    """A ``send`` that remembers the status; the line is written, and the request counted, when the
-    block ends. The block is a span."""
+def log_request(scope: Scope, send: Send, *, tracer: Tracer) -> Iterator[Send]:
+    """Yield a ``send`` that records the status; log, count and trace the request after the block."""
     status = 0
 
-    async def noting(message: Message) -> None:
+    async def recording_send(message: Message) -> None:
         nonlocal status
         if message["type"] == "http.response.start":
             status = message["status"]
         await send(message)
 
-    with spans.request(scope["headers"]) as answered:
-        began = time.perf_counter()
-        metrics.RUNNING.inc()
+    with tracer.request(scope["headers"]) as record_response:
+        started = time.perf_counter()
+        metrics.REQUESTS_RUNNING.inc()
         try:
-            yield noting
+            yield recording_send
         finally:
-            took = (time.perf_counter() - began) * 1000
-            metrics.RUNNING.dec()
-            where = route(scope["path"])
-            answered(method=scope["method"], route=where, status=status)
-            metrics.note(method=scope["method"], route=where, status=status, seconds=took / 1000)
+            milliseconds = (time.perf_counter() - started) * 1000
+            metrics.REQUESTS_RUNNING.dec()
+            route = route_name(scope["path"])
+            record_response(method=scope["method"], route=route, status=status)
+            metrics.record_request(
+                method=scope["method"], route=route, status=status, seconds=milliseconds / 1000
+            )
             logger.info(
                 "%s %s %s %.0f ms",
                 scope["method"],
-                where,
+                route,
                 status or "-",
-                took,
+                milliseconds,
                 extra={
                     "method": scope["method"],
-                    "route": where,
+                    "route": route,
                     "status": status or None,
-                    "milliseconds": round(took, 1),
+                    "milliseconds": round(milliseconds, 1),
                 },
             )

@@ -1,4 +1,7 @@
-"""What goes on beside requests, in a thread of the process that serves them."""
+"""Background jobs and the threads that run them repeatedly.
+
+The names of the job functions are labels in metrics.
+"""
 
 import contextlib
 import logging
@@ -12,95 +15,91 @@ from django.db import connection
 from django.utils import timezone
 
 from evidence.access import sign_in_throttle
-from evidence.access.owner_notices import forget_refused
-from evidence.erasure import go_on_with_all, retain
-from evidence.events.event_scheduler import announce, forget_settled
-from evidence.events.tasks import forget_lost
-from evidence.ledger.checkpoints import checkpoint
-from evidence.models.accounts import the_owner
-from evidence.reading.bookmarks import forget_bookmarks
-from evidence.search.embedding import chosen
-from evidence.storing.reindex import pending, reindex
+from evidence.access.owner_notices import delete_old_refused_calls
+from evidence.erasure import apply_retention, run_pending_erasures
+from evidence.events.event_scheduler import delete_settled_events, enqueue_events
+from evidence.events.tasks import recover_lost_deliveries
+from evidence.ledger.checkpoints import create_checkpoint
+from evidence.models.accounts import get_or_create_owner
+from evidence.reading.bookmarks import delete_unused_bookmarks
+from evidence.search.embedding import configured_embedder
+from evidence.storing.reindex import outdated_connections, reindex
 from evidence.storing.retention import ORPHAN_AGE, prune_changes, prune_orphans
 from evidence.storing.vector_backfill import embed_missing
-from evidence.storing.vector_table import prepare
+from evidence.storing.vector_table import prepare_table
 from operations import leader_lock, metrics
 from operations.session_store import SessionStore
 
 logger = logging.getLogger(__name__)
 
 PAUSE_SECONDS = 1.0
-"""So long after its last words a record may be found by its meaning, when little else comes in."""
+"""Pause between two runs of a job, and so the delay until a new record has vectors."""
 
-LONGEST_REST_SECONDS = 1.0
+MAX_REST_SECONDS = 1.0
 UPKEEP_SECONDS = 3_600.0
 
 Job = Callable[[], Iterator[object]]
-"""Does what there is to do, a piece at a time: between two pieces it can be stopped."""
+"""Does all pending work in steps; it can be stopped between two steps."""
 
 
 def vectors() -> Iterator[int]:
-    """Vectors for whatever has none, where there is a model and a place for them."""
-    embedder = chosen()
-    if embedder is not None and prepare(embedder):
+    """Compute missing embeddings, if there is a model and pgvector."""
+    embedder = configured_embedder()
+    if embedder is not None and prepare_table(embedder):
         yield from embed_missing(embedder)
 
 
 def words() -> Iterator[int]:
-    """Search text anew where languages or the analyser have changed, also by another process.
-
-    It rests as long as it works, so that requests come first.
-    """
-    began = time.monotonic()
-    for count in reindex(pending()):
+    """Rebuild outdated search text. Rests as long as it works, so that requests come first."""
+    started = time.monotonic()
+    for count in reindex(outdated_connections()):
         yield count
-        time.sleep(min(time.monotonic() - began, LONGEST_REST_SECONDS))
-        began = time.monotonic()
+        time.sleep(min(time.monotonic() - started, MAX_REST_SECONDS))
+        started = time.monotonic()
 
 
 def events() -> Iterator[object]:
-    """What subscribers have to be told, handed to whatever workers there are."""
-    yield from announce()
+    """Enqueue due events for the workers."""
+    yield from enqueue_events()
 
 
 def lost_events() -> Iterator[object]:
-    """What workers that were killed have left behind."""
-    yield forget_lost()
+    """Enqueue deliveries of killed workers again."""
+    yield recover_lost_deliveries()
 
 
 def upkeep() -> Iterator[object]:
-    """What ``manage.py prune`` does, what is older than it is kept, and a signature under all chain
-    ends of the ledger."""
+    """Prune expired rows, apply retention periods, and sign a checkpoint of the ledger."""
     now = timezone.now()
-    yield from retain(now=now)
+    yield from apply_retention(now=now)
     kept_since = now - timedelta(days=settings.PDPP_CHANGES_DAYS)
     yield prune_changes(kept_since=kept_since)
-    yield forget_bookmarks(unused_since=kept_since)
-    yield sign_in_throttle.forget(now=now)
+    yield delete_unused_bookmarks(unused_since=kept_since)
+    yield sign_in_throttle.delete_expired(now=now)
     yield SessionStore.clear_expired()
-    yield forget_refused(now)
+    yield delete_old_refused_calls(now)
     yield prune_orphans(unused_since=now - ORPHAN_AGE)
-    yield forget_settled(now=now)
-    yield checkpoint(the_owner(now).owner_id, now=now)
+    yield delete_settled_events(now=now)
+    yield create_checkpoint(get_or_create_owner(now).owner_id, now=now)
 
 
 def erasures() -> Iterator[object]:
-    """What the owner wants erased and is not gone yet, also what another process left."""
-    yield from go_on_with_all(now=timezone.now())
+    """Continue unfinished erasures."""
+    yield from run_pending_erasures(now=timezone.now())
 
 
-def always() -> bool:
-    """Whose turn it is where there is but one."""
+def always_allowed() -> bool:
+    """Return True: a job that needs no leader may always run."""
     return True
 
 
 @contextlib.contextmanager
-def going_on(
-    job: Job, *, pause: float = PAUSE_SECONDS, may: Callable[[], bool] = always
+def run_repeatedly(
+    job: Job, *, pause: float = PAUSE_SECONDS, may_run: Callable[[], bool] = always_allowed
 ) -> Iterator[None]:
-    """Does ``job`` again and again for as long as the block runs, and while it ``may``."""
+    """Run ``job`` repeatedly in a thread until the block ends, while ``may_run()`` is true."""
     stop = threading.Event()
-    thread = threading.Thread(target=_again, args=(job, stop, pause, may), name="background")
+    thread = threading.Thread(target=_loop, args=(job, stop, pause, may_run), name="background")
     thread.start()
     try:
         yield
@@ -109,22 +108,22 @@ def going_on(
         thread.join()
 
 
-def _again(job: Job, stop: threading.Event, pause: float, may: Callable[[], bool]) -> None:
+def _loop(job: Job, stop: threading.Event, pause: float, may_run: Callable[[], bool]) -> None:
     name = getattr(job, "__name__", "job")
     while not stop.is_set():
         try:
-            if not may():
-                stop.wait(leader_lock.ASK_SECONDS)
+            if not may_run():
+                stop.wait(leader_lock.RETRY_SECONDS)
                 continue
             for _ in job():
-                if stop.is_set() or not may():
+                if stop.is_set() or not may_run():
                     break
-            metrics.BACKGROUND.labels(name, "succeeded").inc()
-            metrics.SUCCEEDED.labels(name).set_to_current_time()
-        except Exception as error:  # noqa: BLE001 - no failure ends this work for good
-            # Without its text, which may quote a record.
-            metrics.BACKGROUND.labels(name, "failed").inc()
-            logger.warning("background work failed and goes on later: %s", type(error).__name__)
+            metrics.BACKGROUND_RUNS.labels(name, "succeeded").inc()
+            metrics.BACKGROUND_SUCCESS.labels(name).set_to_current_time()
+        except Exception as error:  # noqa: BLE001 - a failed job runs again
+            # The error's text may quote a record.
+            metrics.BACKGROUND_RUNS.labels(name, "failed").inc()
+            logger.warning("background job %s failed; retrying: %s", name, type(error).__name__)
         finally:
             connection.close()
         stop.wait(pause)

@@ -1,4 +1,4 @@
-"""What an erasure takes and what it leaves, in sentences: before it is done, and on its receipt."""
+"""Describe what an erasure removes and keeps, before it starts and on its receipt."""
 
 import re
 from collections import Counter
@@ -7,87 +7,94 @@ from collections.abc import Iterator, Mapping
 from django.conf import settings
 
 from evidence.models.erasures import Erasure
-from evidence.storing.erasure_orders import Of, everything, holdings
+from evidence.storing.erasure_orders import ErasureScope, count_all_holdings, count_holdings
 
-ENDING = re.compile(r"(ies|s)(?= in | of | \(|$)")
-ORDER = (
+PLURAL_ENDING = re.compile(r"(ies|s)(?= in | of | \(|$)")
+KIND_ORDER = (
     "records", "files", "search texts", "vectors", "history entries", "names in the ledger",
     "imports", "import receipts", "connections", "grants", "tokens", "clients", "accounts",
 )  # fmt: skip
-LEDGER = (
-    "The ledger stays and still verifies: it says that records were shown, when and to whom, and no"
-    " longer which they were."
+LEDGER_KEPT = (
+    "The ledger of disclosures stays verifiable. It still shows when and to whom records were"
+    " shown, but no longer which ones."
 )
-TOLD = (
-    "Clients that were shown one are told that it is gone; for that its key stays, for {days} days."
+CLIENTS_NOTIFIED = (
+    "Apps that read a record are notified of its deletion; its key is kept {days} days for that."
 )
-SKIPPED = "A keyed hash of each key stays, so that importing the same export again skips it."
-ENDED = "Grants that lead to nothing else end. They stay in the list of grants."
-COPIES = (
-    "What clients have read, backups made before, and exports on your own disk are not reached."
+IMPORTS_SKIP = "A keyed hash of each record key stays, so that later imports skip the record."
+GRANTS_END = "Grants to this connection only are revoked. They stay in the list of grants."
+COPIES_REMAIN = (
+    "Copies that apps have made, earlier backups and exports on your disk are not erased."
 )
-GONE = (
-    "Every grant, token, client, source and sign-in goes, and your account too: the next set-up link"
-    " makes a new one."
+ACCESS_DELETED = (
+    "All grants, tokens, clients, sources and sessions are deleted, and your account. The next"
+    " set-up link creates a new account."
 )
-LOOK_AGAIN = "Receipts of imports go, too, as they may quote what could not be read."
+RECEIPTS_DELETED = "Import receipts are deleted too, because they may quote unreadable input."
 
 
-def before_erasing(
-    of: Of,
+def count_rows(
+    of: ErasureScope,
     *,
     owner_id: str,
     connection_id: str = "",
     stream: str = "",
     record_key: str | None = None,
 ) -> Counter[str]:
-    """How many rows of each kind are there to go."""
-    if of == Of.OWNER:
-        return everything(owner_id)
-    return holdings(connection_id, stream=stream or None, record_key=record_key)
+    """Count the rows that an erasure would remove, by kind."""
+    if of == ErasureScope.OWNER:
+        return count_all_holdings(owner_id)
+    return count_holdings(connection_id, stream=stream or None, record_key=record_key)
 
 
-def what_stays(of: Of, *, tombstones: bool = True) -> list[str]:
-    lines = [LEDGER]
-    if of in {Of.RECORD, Of.STREAM}:
-        lines += [TOLD.format(days=settings.PDPP_CHANGES_DAYS)] if tombstones else []
-        lines += [SKIPPED, LOOK_AGAIN]
-    if of == Of.CONNECTION:
-        lines.append(ENDED)
-    if of == Of.OWNER:
-        lines.append(GONE)
-    return [*lines, COPIES]
+def describe_kept(of: ErasureScope, *, tombstones: bool = True) -> list[str]:
+    lines = [LEDGER_KEPT]
+    if of in {ErasureScope.RECORD, ErasureScope.STREAM}:
+        lines += [CLIENTS_NOTIFIED.format(days=settings.PDPP_CHANGES_DAYS)] if tombstones else []
+        lines += [IMPORTS_SKIP, RECEIPTS_DELETED]
+    if of == ErasureScope.CONNECTION:
+        lines.append(GRANTS_END)
+    if of == ErasureScope.OWNER:
+        lines.append(ACCESS_DELETED)
+    return [*lines, COPIES_REMAIN]
 
 
-def counts(numbers: Mapping[str, int]) -> list[str]:
-    """``1,204 records``, the weightiest first; pieces of files go with the files."""
-    found = {kind: number for kind, number in numbers.items() if kind != "pieces of files"}
-    ranks = {kind: rank for rank, kind in enumerate(ORDER)}
-    kinds = sorted(found, key=lambda kind: (ranks.get(kind, len(ranks)), kind))
-    return [f"{found[kind]:,} {_one(kind) if found[kind] == 1 else kind}" for kind in kinds]
+def format_counts(counts_by_kind: Mapping[str, int]) -> list[str]:
+    """Format counts as ``1,204 records``, the most important first, without chunks of files."""
+    numbers = {kind: number for kind, number in counts_by_kind.items() if kind != "pieces of files"}
+    ranks = {kind: rank for rank, kind in enumerate(KIND_ORDER)}
+    kinds = sorted(numbers, key=lambda kind: (ranks.get(kind, len(ranks)), kind))
+    return [
+        f"{counts_by_kind[kind]:,} {_singular(kind) if counts_by_kind[kind] == 1 else kind}"
+        for kind in kinds
+    ]
 
 
-def _one(kind: str) -> str:
-    """``names in the ledger`` -> ``name in the ledger``."""
-    return ENDING.sub(lambda found: "y" if found[1] == "ies" else "", kind, count=1)
+def _singular(kind: str) -> str:
+    """Return a kind in the singular: ``names in the ledger`` -> ``name in the ledger``."""
+    return PLURAL_ENDING.sub(lambda match: "y" if match[1] == "ies" else "", kind, count=1)
 
 
 def receipt_lines(erasure: Erasure) -> Iterator[str]:
-    """The receipt: no word of what was erased."""
-    ended = erasure.finished_at
-    state = "not finished yet" if ended is None else f"finished {ended:%Y-%m-%d %H:%M:%S} UTC"
-    yield f"{erasure.erasure_id}: {what(erasure)}, {state}, wanted by {erasure.by}"
-    yield f"  removed: {', '.join(counts(erasure.removed)) or 'nothing'}"
+    """Yield the lines of a receipt, which contains no erased data."""
+    finished_at = erasure.finished_at
+    state = (
+        "not finished yet"
+        if finished_at is None
+        else f"finished {finished_at:%Y-%m-%d %H:%M:%S} UTC"
+    )
+    yield f"{erasure.erasure_id}: {describe_scope(erasure)}, {state}, requested by {erasure.by}"
+    yield f"  removed: {', '.join(format_counts(erasure.removed)) or 'nothing'}"
     if erasure.kept:
-        yield f"  kept: {', '.join(counts(erasure.kept))}"
+        yield f"  kept: {', '.join(format_counts(erasure.kept))}"
 
 
-def what(erasure: Erasure) -> str:
-    if erasure.of == Of.OWNER:
+def describe_scope(erasure: Erasure) -> str:
+    if erasure.of == ErasureScope.OWNER:
         return "everything"
-    if erasure.of == Of.CONNECTION:
+    if erasure.of == ErasureScope.CONNECTION:
         return f"connection {erasure.connection_id}"
-    if erasure.of == Of.STREAM:
+    if erasure.of == ErasureScope.STREAM:
         older = "" if erasure.before is None else f", older than {erasure.before:%Y-%m-%d}"
         return f"stream {erasure.stream} of {erasure.connection_id}{older}"
     return f"one record of {erasure.stream} of {erasure.connection_id}"

@@ -1,8 +1,7 @@
-"""Workers that deliver events: in the process that serves, or alone as ``manage.py worker``.
+"""Run Procrastinate workers that deliver events, in the server or alone.
 
-The queue is procrastinate's. A worker runs in a thread with an event loop of its own; what it
-delivers, it delivers in further threads, each with its database connection, which goes back to the
-pool between two deliveries.
+A worker runs an event loop in a thread. Each delivery runs in another thread with its own database
+connection, which returns to the pool between deliveries.
 """
 
 import asyncio
@@ -19,60 +18,59 @@ from procrastinate.contrib.django.utils import connector_params
 from procrastinate.exceptions import ConnectorException
 from procrastinate.jobs import DeleteJobCondition
 
-from evidence.events.tasks import QUEUE, SILENT_SECONDS
+from evidence.events.tasks import HEARTBEAT_TIMEOUT, QUEUE
 from operations import background_jobs
 
 logger = logging.getLogger(__name__)
 
 CONCURRENCY = 4
 POLL_SECONDS = 0.5
-"""So often a worker looks by itself: the database tells it of each new job, but not that a receiver
-is free for the next message."""
+"""The database notifies workers of new jobs, but not when a receiver is free for its next event."""
 
-CONNECTIONS = 3
-AGAIN_SECONDS = 5.0
-LAST_SECONDS = 12.0
-"""So long a delivery under way may take when the worker is to stop."""
+MAX_CONNECTIONS = 3
+RECONNECT_SECONDS = 5.0
+SHUTDOWN_SECONDS = 12.0
+"""Time that a running delivery has to finish when the worker stops."""
 
-LOOK_SECONDS = 1.0
-LOST_SECONDS = 3.0
+ENQUEUE_SECONDS = 1.0
+RECOVER_SECONDS = 3.0
 HEARTBEAT_SECONDS = 3.0
 
 
 @contextlib.contextmanager
-def at_work() -> Iterator[None]:
-    """Everything that events need, for as long as the block runs."""
+def deliver_events() -> Iterator[None]:
+    """Enqueue and deliver events until the block ends."""
     with (
-        background_jobs.going_on(background_jobs.events, pause=LOOK_SECONDS),
-        background_jobs.going_on(background_jobs.lost_events, pause=LOST_SECONDS),
-        delivering(),
+        background_jobs.run_repeatedly(background_jobs.events, pause=ENQUEUE_SECONDS),
+        background_jobs.run_repeatedly(background_jobs.lost_events, pause=RECOVER_SECONDS),
+        run_worker(),
     ):
         yield
 
 
 @contextlib.contextmanager
-def delivering(*, concurrency: int = CONCURRENCY) -> Iterator[None]:
-    """A worker for as long as the block runs."""
+def run_worker(*, concurrency: int = CONCURRENCY) -> Iterator[None]:
+    """Run a worker until the block ends."""
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()
-    thread = threading.Thread(target=_run, args=(loop, stop, concurrency), name="worker")
+    thread = threading.Thread(target=_run_loop, args=(loop, stop, concurrency), name="worker")
     thread.start()
     try:
         yield
     finally:
-        # Should it have ended by itself, its loop is closed.
+        # The loop is closed if the worker has already ended.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(stop.set)
         thread.join()
 
 
-def _run(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, concurrency: int) -> None:
+def _run_loop(loop: asyncio.AbstractEventLoop, stop: asyncio.Event, concurrency: int) -> None:
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(_until(stop, concurrency))
+        runner.run(_work_until(stop, concurrency))
 
 
-async def _until(stop: asyncio.Event, concurrency: int) -> None:
-    """Work until told to stop; a database that cannot be reached is tried again."""
+async def _work_until(stop: asyncio.Event, concurrency: int) -> None:
+    """Work until ``stop`` is set; reconnect to the database after errors."""
     stopped = asyncio.create_task(stop.wait())
     while not stop.is_set():
         work = asyncio.create_task(_work(concurrency))
@@ -83,27 +81,27 @@ async def _until(stop: asyncio.Event, concurrency: int) -> None:
             try:
                 await work
             except (ConnectorException, psycopg.Error, OSError) as error:
-                logger.warning("a worker stopped and goes on later: %s", type(error).__name__)
-        await asyncio.wait({stopped}, timeout=AGAIN_SECONDS)
+                logger.warning("an event worker failed; retrying: %s", type(error).__name__)
+        await asyncio.wait({stopped}, timeout=RECONNECT_SECONDS)
 
 
 async def _work(concurrency: int) -> None:
-    async with _own_app().open_async() as own:
-        await own.run_worker_async(
+    async with _async_app().open_async() as async_app:
+        await async_app.run_worker_async(
             queues=[QUEUE],
             concurrency=concurrency,
             fetch_job_polling_interval=POLL_SECONDS,
-            # Behind PgBouncer nobody can be told anything.
+            # LISTEN does not work behind PgBouncer.
             listen_notify=not settings.PDPP_PGBOUNCER,
             delete_jobs=DeleteJobCondition.ALWAYS,
-            shutdown_graceful_timeout=LAST_SECONDS,
+            shutdown_graceful_timeout=SHUTDOWN_SECONDS,
             update_heartbeat_interval=HEARTBEAT_SECONDS,
-            stalled_worker_timeout=SILENT_SECONDS,
+            stalled_worker_timeout=HEARTBEAT_TIMEOUT,
             install_signal_handlers=False,
         )
 
 
-def _own_app() -> App:
-    """The same tasks over asynchronous connections; requests go on with Django's own."""
-    connector = PsycopgConnector(kwargs=connector_params(), min_size=1, max_size=CONNECTIONS)
+def _async_app() -> App:
+    """Return the app with asynchronous connections; requests use Django's own."""
+    connector = PsycopgConnector(kwargs=connector_params(), min_size=1, max_size=MAX_CONNECTIONS)
     return app.with_connector(connector)

@@ -1,5 +1,4 @@
-"""Whether this installation can serve: the database answers, and its tables are today's. And whether
-what goes on beside requests does go on."""
+"""Readiness checks: database, migrations and background jobs."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,49 +12,51 @@ from evidence.events import event_scheduler
 from evidence.storing import erasure_orders, uploads
 from operations import leader_lock
 
-NOBODY = "This server leaves the work beside requests to others, and no other does it just now."
-WAITS = "Some of the work beside requests has waited since {since:%Y-%m-%d %H:%M} UTC."
-LONG = timedelta(hours=1)
-"""Nothing waits so long where somebody is at work, but for what is behind something very large."""
+NO_LEADER = "No server is running background jobs. Start one without PDPP_BACKGROUND=false."
+JOBS_DELAYED = "A background job has been waiting since {since:%Y-%m-%d %H:%M} UTC."
+STALLED_AFTER = timedelta(hours=1)
+"""Maximum age of a queued job before health reports a delay; only a very large job takes longer."""
 
 
-def unready() -> str | None:
-    """Why requests cannot be served now, or None. Two queries; opens a connection and returns it.
+def not_ready_reason() -> str | None:
+    """Return why the server cannot serve requests, or None. Two queries; returns its connection.
 
     The reason is public, so it names no host, user or table.
     """
     try:
         executor = MigrationExecutor(connection)
-        behind = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
     except Error:
-        return "The database does not answer."
+        return "The database does not respond."
     finally:
         connection.close()
-    return f"{len(behind)} migrations have not been applied." if behind else None
+    return f"{len(pending)} migrations are pending." if pending else None
 
 
-def idle(now: datetime) -> str | None:
-    """What is not done although it should be, or None. Three queries at most; as public as why
-    requests cannot be served."""
+def background_warning(now: datetime) -> str | None:
+    """Return a public warning about background jobs, or None. At most three queries."""
     try:
-        nobody = not settings.PDPP_BACKGROUND and not advisory_locks.is_locked(
-            leader_lock.BACKGROUND
+        lacks_leader = not settings.PDPP_BACKGROUND and not advisory_locks.is_locked(
+            leader_lock.BACKGROUND_JOBS
         )
-        since = min(_waiting(), default=now)
+        since = min(_waiting_since(), default=now)
     except (Error, OSError):
-        return None  # which then is all that is known
+        return None  # not_ready_reason reports a failing database
     finally:
         connection.close()
-    waits = now - since > LONG
-    return " ".join([NOBODY] * nobody + [WAITS.format(since=since)] * waits) or None
+    is_delayed = now - since > STALLED_AFTER
+    return (
+        " ".join([NO_LEADER] * lacks_leader + [JOBS_DELAYED.format(since=since)] * is_delayed)
+        or None
+    )
 
 
-def _waiting() -> Iterator[datetime]:
-    """Since when: the next message to a subscriber, any erasure, any upload."""
-    uploaded = uploads.at_rest_since(settings.PDPP_VAR / "imports" / "uploads")
-    found = [
-        event_scheduler.waiting_since(),
-        erasure_orders.at_rest_since(),
-        None if uploaded is None else datetime.fromtimestamp(uploaded, UTC),
+def _waiting_since() -> Iterator[datetime]:
+    """Return since when the next event, an erasure and an upload have been waiting."""
+    last_upload = uploads.last_activity(settings.PDPP_VAR / "imports" / "uploads")
+    times = [
+        event_scheduler.next_due_at(),
+        erasure_orders.last_progress_at(),
+        None if last_upload is None else datetime.fromtimestamp(last_upload, UTC),
     ]
-    return filter(None, found)
+    return filter(None, times)

@@ -1,7 +1,7 @@
-"""The installation's secret: from the environment, or made once and kept under ``var/``.
+"""Load, create and rotate the installation's secret keys in ``var/keys.json``.
 
-There is no built-in secret. Where the operator brings a database the operator brings the key,
-because several processes must agree on it.
+There is no built-in secret. With DATABASE_URL the operator also sets PDPP_SECRET_KEY, because
+several machines may have to use the same one.
 """
 
 import json
@@ -17,47 +17,47 @@ KEYS_FILE = "keys.json"
 
 
 def installation_key(var: Path, *, embedded: bool) -> str:
-    """The key kept in ``var/keys.json``, made on first use with mode 0600."""
+    """Return the secret key in ``var/keys.json``; create the file on first use, with mode 0600."""
     if not embedded:
         raise ImproperlyConfigured(
-            "DATABASE_URL is set, so PDPP_SECRET_KEY must be set too; make one with: "
+            "DATABASE_URL is set, so PDPP_SECRET_KEY must be set too; create one with: "
             "python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
         )
     path = var / KEYS_FILE
     try:
         if not path.exists():
-            _write_once(path)
+            _create_keys(path)
     except OSError as error:
         raise ImproperlyConfigured(
-            f"Nothing can be kept in {var}: {error.strerror}. Set PDPP_VAR to a folder of yours."
+            f"Cannot write to {var}: {error.strerror}. Set PDPP_VAR to a writable folder."
         ) from None
-    kept = read(var)
-    if "secret_key" not in kept:
+    keys = read_keys(var)
+    if "secret_key" not in keys:
         raise ImproperlyConfigured(
-            f"{path} has no secret: it was made beside a PDPP_SECRET_KEY. Set that."
+            f"{path} has no secret, because PDPP_SECRET_KEY was set. Set PDPP_SECRET_KEY again."
         )
-    return str(kept["secret_key"])
+    return str(keys["secret_key"])
 
 
-def read(var: Path) -> dict[str, Any]:
-    """What is kept; empty where nothing is."""
+def read_keys(var: Path) -> dict[str, Any]:
+    """Return the stored keys; empty if there is no file."""
     path = var / KEYS_FILE
     try:
-        kept: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        keys: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     except OSError as error:
         raise ImproperlyConfigured(
-            f"{path} cannot be read: {error.strerror}. Run this as the account that the server has."
+            f"Cannot read {path}: {error.strerror}. Run this with the server's account."
         ) from None
     except ValueError:
-        raise ImproperlyConfigured(f"{path} is damaged. Put a copy of it back.") from None
-    return kept
+        raise ImproperlyConfigured(f"{path} is damaged. Restore it from a copy.") from None
+    return keys
 
 
-def _write_once(path: Path) -> None:
-    """Write to the side and link into place: two processes that start together agree."""
+def _create_keys(path: Path) -> None:
+    """Write a draft and link it into place, so that processes starting together use one key."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".keys-{os.getpid()}-{secrets.token_hex(4)}")
-    _write(draft, {"secret_key": secrets.token_urlsafe(50)})
+    _write_new_file(draft, {"secret_key": secrets.token_urlsafe(50)})
     try:
         os.link(draft, path)
     except FileExistsError:
@@ -66,104 +66,109 @@ def _write_once(path: Path) -> None:
         draft.unlink()
 
 
-def replace(var: Path, kept: Mapping[str, object]) -> Path:
-    """Puts other keys in place of those that are there, at once; where they are."""
+def write_keys(var: Path, keys: Mapping[str, object]) -> Path:
+    """Replace the key file atomically, and return its path."""
     var.mkdir(parents=True, exist_ok=True)
     path = var / KEYS_FILE
     draft = path.with_name(f".keys-{os.getpid()}-{secrets.token_hex(4)}")
-    _write(draft, kept)
+    _write_new_file(draft, keys)
     draft.replace(path)
     return path
 
 
-def _write(path: Path, kept: Mapping[str, object]) -> None:
+def _write_new_file(path: Path, keys: Mapping[str, object]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w") as file:
-        json.dump(kept, file)
+        json.dump(keys, file)
         file.flush()
         os.fsync(file.fileno())
 
 
 ROTATED_KEYS_FILE = KEYS_FILE
-NAMES = {
-    "tokens": "hashes bearers, refresh tokens and secrets of clients, which are never stored",
-    "cursors": "encrypts the cursors of pages and feeds",
-    "signing": "signs the ends of the ledger",
+KEY_PURPOSES = {
+    "tokens": "hashes access tokens, refresh tokens and client secrets, which are never stored",
+    "cursors": "encrypts page cursors and feed bookmarks",
+    "signing": "signs the chain heads of the ledger",
 }
-INSTALLATIONS = ""
-SECRET = "secret"  # noqa: S105 - its name
+INSTALLATION_KEY = ""
+SECRET = "secret"  # noqa: S105 - the key's name
 VERIFYING = "verifying"
 MARKS = "marks"
 
 
-class NothingToRetireError(Exception):
-    """No earlier key is in use."""
+class NoPreviousKeyError(Exception):
+    """No previous key is in use."""
 
 
-def rotated(var: Path) -> dict[str, list[str]]:
-    """What was ever rotated; empty for most."""
-    kept: dict[str, list[str]] = read(var).get("rotated", {})
-    return kept
+def rotated_keys(var: Path) -> dict[str, list[str]]:
+    """Return all rotated keys by name, newest first."""
+    keys: dict[str, list[str]] = read_keys(var).get("rotated", {})
+    return keys
 
 
-def earlier_secrets(var: Path, *, given: list[str]) -> list[str]:
-    """The secrets of the installation before today's, the newest first; ``given`` by the
-    environment.
+def previous_secrets(var: Path, *, given: list[str]) -> list[str]:
+    """Return the installation's previous secrets, newest first; ``given`` ones come first.
 
-    Raises ``ImproperlyConfigured`` where the marks of erased records are not kept apart from them:
-    they would go with the last one, and nobody would notice.
+    Raises ``ImproperlyConfigured`` if the key for marks of erased records is not stored, because
+    retiring the first secret would silently invalidate these marks.
     """
-    known = rotated(var)
-    if given and MARKS not in known:
+    rotated = rotated_keys(var)
+    if given and MARKS not in rotated:
         raise ImproperlyConfigured(
-            f"PDPP_SECRET_KEY_FALLBACKS is set, but {var / ROTATED_KEYS_FILE} does not keep what is made with the"
-            " first secret for good. Set PDPP_SECRET_KEY as it was, without fallbacks, and say:"
-            " manage.py keys rotate secret"
+            f"PDPP_SECRET_KEY_FALLBACKS is set, but {var / ROTATED_KEYS_FILE} does not contain the"
+            " first secret, which marks erased records. Set PDPP_SECRET_KEY to its old value,"
+            " without fallbacks, and run: manage.py keys rotate secret"
         )
-    return [*given, *known.get(SECRET, [])]
+    return [*given, *rotated.get(SECRET, [])]
 
 
-def rotate_secret(var: Path, *, so_far: str, public_key: bytes, is_ours: bool) -> None:
-    """Keeps what must outlive the installation's secret and, where that is ``is_ours`` to choose,
-    makes another. ``public_key`` belongs to what signs now."""
-    known = rotated(var)
-    known = known | {MARKS: known.get(MARKS) or [so_far]}
-    if "signing" not in known:
-        known[VERIFYING] = [*dict.fromkeys([public_key.hex(), *known.get(VERIFYING, [])])]
-    if not is_ours:
-        _keep(var, known)
+def rotate_secret(
+    var: Path, *, current_secret: str, public_key: bytes, creates_secret: bool
+) -> None:
+    """Store what must outlive the secret, and create a new one unless the environment sets it.
+
+    ``public_key`` belongs to the current signing key.
+    """
+    rotated = rotated_keys(var)
+    rotated = rotated | {MARKS: rotated.get(MARKS) or [current_secret]}
+    if "signing" not in rotated:
+        rotated[VERIFYING] = [*dict.fromkeys([public_key.hex(), *rotated.get(VERIFYING, [])])]
+    if not creates_secret:
+        _save_rotated(var, rotated)
         return
-    known[SECRET] = [so_far, *known.get(SECRET, [])]
-    replace(var, read(var) | {"secret_key": secrets.token_urlsafe(50), "rotated": known})
+    rotated[SECRET] = [current_secret, *rotated.get(SECRET, [])]
+    write_keys(var, read_keys(var) | {"secret_key": secrets.token_urlsafe(50), "rotated": rotated})
 
 
-def rotate(var: Path, name: str) -> None:
-    """A new key for a name. What was made with the earlier ones is still known."""
-    known = rotated(var)
-    earlier = known.get(name) or [INSTALLATIONS]
-    _keep(var, known | {name: [secrets.token_urlsafe(50), *earlier]})
+def rotate_key(var: Path, name: str) -> None:
+    """Create a new key for a name; previous keys remain valid."""
+    rotated = rotated_keys(var)
+    previous = rotated.get(name) or [INSTALLATION_KEY]
+    _save_rotated(var, rotated | {name: [secrets.token_urlsafe(50), *previous]})
 
 
-def rotate_signing(var: Path, *, public_key: bytes) -> None:
-    """A new key to sign with. Of the one so far, whose public half is given, nothing else is kept."""
-    known = rotated(var)
-    verifying = [public_key.hex(), *known.get(VERIFYING, [])]
-    _keep(var, known | {"signing": [secrets.token_urlsafe(50)], VERIFYING: verifying})
+def rotate_signing_key(var: Path, *, public_key: bytes) -> None:
+    """Create a new signing key; only the public half of the previous one is kept."""
+    rotated = rotated_keys(var)
+    verifying = [public_key.hex(), *rotated.get(VERIFYING, [])]
+    _save_rotated(var, rotated | {"signing": [secrets.token_urlsafe(50)], VERIFYING: verifying})
 
 
-def retire(var: Path, name: str) -> None:
-    """What was made with any but the newest key is known no more."""
-    known = rotated(var)
-    newest, *earlier = known.get(name) or [INSTALLATIONS]
-    if not earlier:
-        raise NothingToRetireError
-    _keep(var, known | {name: [newest]})
+def retire_keys(var: Path, name: str) -> None:
+    """Delete previous keys of a name. Raises ``NoPreviousKeyError`` if there are none."""
+    rotated = rotated_keys(var)
+    newest, *previous = rotated.get(name) or [INSTALLATION_KEY]
+    if not previous:
+        raise NoPreviousKeyError
+    _save_rotated(var, rotated | {name: [newest]})
 
 
-def retire_secret(var: Path) -> None:
-    """Forgets the secrets before today's, those of the environment apart."""
-    _keep(var, {name: each for name, each in rotated(var).items() if name != SECRET})
+def retire_secrets(var: Path) -> None:
+    """Delete the previous secrets of the key file."""
+    _save_rotated(
+        var, {name: values for name, values in rotated_keys(var).items() if name != SECRET}
+    )
 
 
-def _keep(var: Path, known: dict[str, list[str]]) -> None:
-    replace(var, read(var) | {"rotated": known})
+def _save_rotated(var: Path, rotated: dict[str, list[str]]) -> None:
+    write_keys(var, read_keys(var) | {"rotated": rotated})

@@ -14,51 +14,51 @@ from evidence.advisory_locks import HeldLock
 
 logger = logging.getLogger(__name__)
 
-BACKGROUND = "background work"
-"""The lock of the process that does what goes on beside requests."""
-ASK_SECONDS = 2.0
+BACKGROUND_JOBS = "background work"
+RETRY_SECONDS = 2.0
+"""Time between attempts to become the leader, and between checks of the leader's lock."""
 
 
-class Turn:
-    """Whether this process is the one that does something; any thread may ask."""
+class LeaderLock:
+    """Elects one process to do a job. Thread-safe."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._guard = threading.Lock()
-        self._held: HeldLock | None = None
-        self._asked_at = float("-inf")
+        self._lock: HeldLock | None = None
+        self._checked_at = float("-inf")
 
-    def is_ours(self) -> bool:
-        """Return whether this process is the leader. Runs at most one query every ``ASK_SECONDS``.
+    def is_leader(self) -> bool:
+        """Return whether this process leads. Runs at most one query every RETRY_SECONDS.
 
-        After a lost connection, two processes can both believe that they lead for that long.
+        After a lost connection, two processes can both believe that they lead for that time.
         """
         with self._guard:
-            if time.monotonic() - self._asked_at >= ASK_SECONDS:
-                self._ask()
-                self._asked_at = time.monotonic()
-            return self._held is not None
+            if time.monotonic() - self._checked_at >= RETRY_SECONDS:
+                self._check()
+                self._checked_at = time.monotonic()
+            return self._lock is not None
 
     def close(self) -> None:
         with self._guard:
-            self._let_go()
+            self._release()
 
-    def _ask(self) -> None:
-        if self._held is not None and not self._held.is_held():
-            self._let_go()
-        if self._held is None:
-            self._held = _taken(self._name)
-            if self._held is not None:
-                logger.info("the turn for %s is taken by this process", self._name)
+    def _check(self) -> None:
+        if self._lock is not None and not self._lock.is_held():
+            self._release()
+        if self._lock is None:
+            self._lock = _try_lock(self._name)
+            if self._lock is not None:
+                logger.info("this process is now the leader for %s", self._name)
 
-    def _let_go(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held.release()
+    def _release(self) -> None:
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            lock.release()
 
 
-def _taken(name: str) -> HeldLock | None:
-    """The lock; None where another process has it, or where the database does not answer."""
+def _try_lock(name: str) -> HeldLock | None:
+    """Return the lock, or None if another process holds it or the database does not respond."""
     try:
         return advisory_locks.try_lock(name)
     except Error:

@@ -1,4 +1,4 @@
-"""What keeps personal data out of the log, wherever a line comes from."""
+"""Logging configuration that keeps personal data out of every line."""
 
 import logging
 import re
@@ -15,41 +15,42 @@ ExceptionInfo: TypeAlias = (
 )
 
 
-BEARERS = re.compile(r"pdpp_(own|at|rt)_[\w-]+")
-PARTS = ("method", "route", "status", "milliseconds")
-"""What a line may say in fields of its own. Anything else that a library hangs on a line, a whole
-request for one, stays out."""
+BEARER_TOKEN = re.compile(r"pdpp_(own|at|rt)_[\w-]+")
+EXTRA_FIELDS = ("method", "route", "status", "milliseconds")
+"""Extra fields of a JSON line; other attributes of a log record, such as a request, are dropped."""
 
 
-class RouteOnly(logging.Filter):
-    """Django names the path of a request that failed; only its route may stay."""
+class RouteNameFilter(logging.Filter):
+    """Replaces the path of a failed request in Django's messages by its route name."""
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
-        # Not above: it has the settings loaded, which this module is part of.
-        from operations.route_names import route
+        # Imported late: route_names needs the settings, which import this module.
+        from operations.route_names import route_name
 
         path = getattr(getattr(record, "request", None), "path", None)
         if isinstance(path, str) and isinstance(record.args, tuple):
-            # Django escapes whatever is not plain ASCII before it comes here.
-            said = (path, path.encode("unicode_escape").decode("ascii"))
-            record.args = tuple(route(path) if each in said else each for each in record.args)
+            # Django escapes non-ASCII characters of the path.
+            spellings = (path, path.encode("unicode_escape").decode("ascii"))
+            record.args = tuple(
+                route_name(path) if value in spellings else value for value in record.args
+            )
         return True
 
 
-class Discreet(logging.Formatter):
-    """Where it failed and how, but not with which words: those of a database quote values."""
+class PrivateFormatter(logging.Formatter):
+    """Formats exceptions without their messages, which may quote records, and hides tokens."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        # Another handler may have left its own, talkative text of the exception.
+        # Another handler may have cached the exception with its message.
         record.exc_text = None
         try:
-            return BEARERS.sub(r"pdpp_\1_…", self.written(record))
+            return BEARER_TOKEN.sub(r"pdpp_\1_…", self.format_line(record))
         finally:
             record.exc_text = None
 
-    def written(self, record: logging.LogRecord) -> str:
+    def format_line(self, record: logging.LogRecord) -> str:
         return super().format(record)
 
     @override
@@ -62,45 +63,45 @@ class Discreet(logging.Formatter):
         return "".join([*lines, kind.__name__ if kind else "", *causes])
 
 
-class DiscreetJson(Discreet):
-    """The same as one JSON object a line: ``time``, ``level``, ``logger``, ``message``, ``PARTS``."""
+class PrivateJsonFormatter(PrivateFormatter):
+    """Formats a line as JSON: ``time``, ``level``, ``logger``, ``message``, ``EXTRA_FIELDS``."""
 
     @override
-    def written(self, record: logging.LogRecord) -> str:
+    def format_line(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line |= {name: getattr(record, name) for name in PARTS if hasattr(record, name)}
+        line |= {name: getattr(record, name) for name in EXTRA_FIELDS if hasattr(record, name)}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return orjson.dumps(line, default=str).decode()
 
 
-OURS = (
+OWN_LOGGERS = (
     "cli", "evidence", "importers", "mcp_adapter", "operations", "owner", "pdpp", "pdpp_site",
 )  # fmt: skip
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FORMATTERS = {
-    "text": "operations.log_config.Discreet",
-    "json": "operations.log_config.DiscreetJson",
+    "text": "operations.log_config.PrivateFormatter",
+    "json": "operations.log_config.PrivateJsonFormatter",
 }
 
 
-def configuration(*, level: str, debug: bool, form: str = "text") -> dict[str, Any]:
-    """Everything to standard error, one line each; bodies, queries and names are left out.
+def logging_settings(*, level: str, debug: bool, log_format: str = "text") -> dict[str, Any]:
+    """Return the logging settings: one line per message on standard error, without personal data.
 
-    What libraries say below a warning is left out as well: at DEBUG they quote what they handle.
+    Libraries log warnings only, because at DEBUG they quote the data that they handle.
     """
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "filters": {"route_only": {"()": "operations.log_config.RouteOnly"}},
+        "filters": {"route_only": {"()": "operations.log_config.RouteNameFilter"}},
         "formatters": {
             "line": {
-                "()": "logging.Formatter" if debug else FORMATTERS[form],
+                "()": "logging.Formatter" if debug else FORMATTERS[log_format],
                 "format": "{asctime} {levelname} {name}: {message}",
                 "style": "{",
             }
@@ -119,23 +120,23 @@ def configuration(*, level: str, debug: bool, form: str = "text") -> dict[str, A
 
 def _loggers(level: str) -> dict[str, Any]:
     return {
-        **{name: {"level": level} for name in OURS},
+        **{name: {"level": level} for name in OWN_LOGGERS},
         "django": {"handlers": ["stderr"], "level": level, "propagate": False},
         "uvicorn": {"level": _at_least(level, "INFO")},
-        # The variables of a template may be a record's, and statements have values.
+        # Template variables and SQL parameters may be personal data.
         "django.template": {"level": "WARNING"},
         "django.db.backends": {"level": "WARNING"},
-        # The access log has every request; what is left here are the failures.
+        # The access log has every request.
         "django.request": {"level": "ERROR"},
-        # They quote what agents send.
+        # These libraries quote requests.
         "mcp": {"level": "ERROR"},
         "oauth2_provider": {"level": "ERROR"},
         "oauthlib": {"level": "ERROR"},
-        # Each attempt to reach a collector that is away would be a line.
+        # It would log every attempt to reach an unreachable collector.
         "opentelemetry": {"level": "ERROR"},
     }
 
 
-def _at_least(level: str, lowest: str) -> str:
+def _at_least(level: str, minimum: str) -> str:
     numbers = logging.getLevelNamesMapping()
-    return lowest if numbers.get(level, 0) < numbers[lowest] else level
+    return minimum if numbers.get(level, 0) < numbers[minimum] else level

@@ -1,9 +1,8 @@
-"""Spans of OpenTelemetry, made by hand: libraries that make them write down addresses and errors.
+"""Create OpenTelemetry spans whose attributes have fixed values only.
 
-Nothing in a span has a value that anybody chose: methods, routes and tools go by the names that the
-log and the metrics use. Of an incoming ``traceparent`` the two ids go on; what a client may have
-put into ``tracestate`` or ``baggage`` does not. The provider is ours alone and never the process's: the
-MCP library would make spans of its own there, with whatever an agent calls a tool.
+Spans are created by hand, because instrumentation libraries record addresses and errors. The ids of
+``traceparent`` are passed on; ``tracestate`` and ``baggage`` are not. The provider is private: the
+MCP library would add spans with tool names from the client to a global one.
 """
 
 import contextlib
@@ -30,14 +29,13 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from mcp_adapter.metrics import Outcome
 from operations import metrics
-from operations.tracing import Answered, Headers
+from operations.tracing import Headers, ResponseRecorder
 
 CLOSE_SECONDS = 5.0
 
 
-class Told:
-    """Spans in batches, to an exporter that runs in a thread of its own. When it falls behind, the
-    oldest are dropped."""
+class OtelTracer:
+    """Exports spans in batches on a separate thread; drops the oldest if the exporter is too slow."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
@@ -47,62 +45,64 @@ class Told:
         self._tracer = self._provider.get_tracer("pdpp")
 
     @contextlib.contextmanager
-    def request(self, headers: Headers) -> Iterator[Answered]:
-        # The name is known at the end, when nothing can fail for the sake of it.
-        span = self._tracer.start_span("request", context=_begun(headers), kind=SpanKind.SERVER)
+    def request(self, headers: Headers) -> Iterator[ResponseRecorder]:
+        # The route name is set at the end.
+        span = self._tracer.start_span(
+            "request", context=_caller_context(headers), kind=SpanKind.SERVER
+        )
         with use_span(
             span, end_on_exit=True, record_exception=False, set_status_on_exception=False
         ):
-            yield partial(_answered, span)
+            yield partial(_record_response, span)
 
     @contextlib.contextmanager
     def tool(self, name: str, outcome: Outcome) -> Iterator[None]:
         with self._tracer.start_as_current_span(
             f"tools/call {name}",
-            context=_here(),
+            context=_request_context(),
             kind=SpanKind.SERVER,
             attributes={"gen_ai.tool.name": name},
             record_exception=False,
             set_status_on_exception=False,
         ) as span:
             yield
-            span.set_attribute("pdpp.outcome", outcome.word)
-            if outcome.word == "failed":
+            span.set_attribute("pdpp.outcome", outcome.label)
+            if outcome.label == "failed":
                 span.set_status(StatusCode.ERROR)
 
     def close(self) -> None:
-        ending = threading.Thread(target=self._provider.shutdown, daemon=True)
-        ending.start()
-        ending.join(CLOSE_SECONDS)
-        if ending.is_alive():
-            # A collector that does not answer is tried again and again; this ends it.
+        thread = threading.Thread(target=self._provider.shutdown, daemon=True)
+        thread.start()
+        thread.join(CLOSE_SECONDS)
+        if thread.is_alive():
+            # The processor retries an unreachable collector until the exporter is shut down.
             self._exporter.shutdown()
-            ending.join(CLOSE_SECONDS)
+            thread.join(CLOSE_SECONDS)
 
 
-def told_to(collector: str) -> Told:
-    """Those that go to the collector at this address."""
-    return Told(OTLPSpanExporter(endpoint=f"{collector.rstrip('/')}/v1/traces"))
+def connect_tracer(collector: str) -> OtelTracer:
+    """Return a tracer that exports to the collector at this URL."""
+    return OtelTracer(OTLPSpanExporter(endpoint=f"{collector.rstrip('/')}/v1/traces"))
 
 
-def _begun(headers: Headers) -> Context:
-    """The trace that the caller is in. More than one are none."""
-    given = [value.decode("latin-1") for name, value in headers if name == b"traceparent"]
-    carrier = {"traceparent": given[0]} if len(given) == 1 else {}
+def _caller_context(headers: Headers) -> Context:
+    """Return the trace context of the caller; several ``traceparent`` headers are ignored."""
+    values = [value.decode("latin-1") for name, value in headers if name == b"traceparent"]
+    carrier = {"traceparent": values[0]} if len(values) == 1 else {}
     return TraceContextTextMapPropagator().extract(carrier, context=Context())
 
 
-def _here() -> Context:
-    """Where the call of a tool stands: in its request, or where its ``_meta`` says."""
-    here = get_current_span().get_span_context()
-    bare = SpanContext(here.trace_id, here.span_id, here.is_remote, here.trace_flags)
-    return set_span_in_context(NonRecordingSpan(bare), Context())
+def _request_context() -> Context:
+    """Return the context of the current request, or of the call's ``_meta``, without tracestate."""
+    current = get_current_span().get_span_context()
+    context = SpanContext(current.trace_id, current.span_id, current.is_remote, current.trace_flags)
+    return set_span_in_context(NonRecordingSpan(context), Context())
 
 
-def _answered(span: Span, *, method: str, route: str, status: int) -> None:
-    verb = metrics.named(method)
-    span.update_name(f"{verb} {route}")
-    span.set_attributes({"http.request.method": verb, "http.route": route})
+def _record_response(span: Span, *, method: str, route: str, status: int) -> None:
+    method_name = metrics.known_method(method)
+    span.update_name(f"{method_name} {route}")
+    span.set_attributes({"http.request.method": method_name, "http.route": route})
     if status:
         span.set_attribute("http.response.status_code", status)
     if status == 0 or status >= 500:

@@ -1,6 +1,6 @@
-"""The name of the route that a path belongs to: one of few, whatever a stranger types.
+"""Map a request path to its route name, for logs and metrics.
 
-For the log and for metrics. A path itself may name a stream, a record, a blob or a one-time link.
+There are few route names; a path can contain the name of a stream, record, blob or one-time link.
 """
 
 import re
@@ -8,25 +8,24 @@ import re
 from django.conf import settings
 from django.urls import Resolver404, resolve
 
-from mcp_adapter.streamable_http import EVENT_PATHS
-from mcp_adapter.streamable_http import PATHS as MCP_PATHS
+from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS
 
-OWN = frozenset({"/healthz", "/readyz", "/metrics", *MCP_PATHS, *EVENT_PATHS})
-"""What the site answers before Django."""
-ELSE = "/…"
+SITE_PATHS = frozenset({"/healthz", "/readyz", "/metrics", *MCP_PATHS, *EVENT_PATHS})
+"""Paths that the site serves without Django."""
+UNKNOWN = "/…"
 _CONVERTER = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
-def route(path: str) -> str:
-    """``/v1/streams/messages/records/m_9`` -> ``/v1/streams/{stream}/records/{record_id}``."""
-    if path in OWN:
+def route_name(path: str) -> str:
+    """Return a name such as ``/v1/streams/{stream}/records/{record_id}``."""
+    if path in SITE_PATHS:
         return path.rstrip("/")
     if path.startswith(settings.STATIC_URL):
         return f"{settings.STATIC_URL}…"
     try:
         pattern = resolve(path).route
     except Resolver404:
-        return ELSE
-    # What takes any path, so as to say that there is nothing, is a regular expression.
-    plain, *anything = re.split(r"[\^\[(]", pattern, maxsplit=1)
-    return "/" + _CONVERTER.sub(r"{\1}", plain) + ("…" if anything else "")
+        return UNKNOWN
+    # Catch-all routes are regular expressions.
+    plain, *rest = re.split(r"[\^\[(]", pattern, maxsplit=1)
+    return "/" + _CONVERTER.sub(r"{\1}", plain) + ("…" if rest else "")

@@ -1,4 +1,4 @@
-"""Which migrations a database has, which this program knows, and going from one state to another."""
+"""Compare applied migrations with those this version ships, and migrate to a given state."""
 
 import contextlib
 from collections.abc import Collection, Iterator
@@ -14,39 +14,39 @@ from operations import health
 Migration = tuple[str, str]
 
 
-def applied() -> frozenset[Migration]:
-    """Those that the database has had; empty where it was never migrated."""
+def applied_migrations() -> frozenset[Migration]:
+    """Return the migrations applied to the database; empty for a new database."""
     return frozenset(MigrationRecorder(connection).applied_migrations())
 
 
-def known() -> frozenset[Migration]:
+def known_migrations() -> frozenset[Migration]:
     return frozenset(MigrationLoader(connection).disk_migrations)
 
 
-def migrate_to(wanted: Collection[Migration]) -> None:
-    """Brings a database that was migrated less far, or never, to exactly this state."""
-    for app, name in _ends(wanted):
+def migrate_to(target: Collection[Migration]) -> None:
+    """Migrate a new or older database to exactly this state."""
+    for app, name in _last_migrations(target):
         call_command("migrate", app, name, verbosity=0, interactive=False)
 
 
-def migrate_on() -> None:
-    """Brings the database to this program's own state."""
+def migrate_to_latest() -> None:
+    """Migrate the database to the state of this version."""
     call_command("migrate", verbosity=0, interactive=False)
 
 
-def _ends(wanted: Collection[Migration]) -> Iterator[Migration]:
-    """The last migration of each app: none that is wanted too follows it in that app."""
+def _last_migrations(target: Collection[Migration]) -> Iterator[Migration]:
+    """Yield the last target migration of each app."""
     nodes = MigrationLoader(connection).graph.node_map
-    for node in sorted(wanted):
-        following = {child.key for child in nodes[node].children if child.key[0] == node[0]}
-        if following.isdisjoint(wanted):
+    for node in sorted(target):
+        children = {child.key for child in nodes[node].children if child.key[0] == node[0]}
+        if children.isdisjoint(target):
             yield node
 
 
 @contextlib.contextmanager
-def alone() -> Iterator[None]:
-    """The tables are of this version, and nobody else is starting."""
+def migrate_once() -> Iterator[None]:
+    """Migrate if necessary, then run the block while no other process starts."""
     with advisory_locks.exclusive("starting"):
-        if health.unready() is not None:
-            call_command("migrate", verbosity=0, interactive=False)
+        if health.not_ready_reason() is not None:
+            migrate_to_latest()
         yield

@@ -1,49 +1,49 @@
-"""What is told of requests and of calls of tools, and nothing where nobody asked (``collector``)."""
+"""Tracing interface, with a tracer that does nothing."""
 
 import contextlib
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from mcp_adapter.metrics import Outcome, unspanned
+from mcp_adapter.metrics import Outcome, no_span
 
 Headers = Iterable[tuple[bytes, bytes]]
 
 
-class Answered(Protocol):
-    """Says how a request ended: ``method`` and ``route`` by their names, status 0 for no answer."""
+class ResponseRecorder(Protocol):
+    """Records how a request ended; status 0 means that it got no response."""
 
     def __call__(self, *, method: str, route: str, status: int) -> None: ...
 
 
-class Spans(Protocol):
-    """What the site and the MCP endpoints tell of themselves."""
+class Tracer(Protocol):
+    """Creates spans for the site and the MCP endpoints."""
 
-    def request(self, headers: Headers) -> AbstractContextManager[Answered]:
-        """One request, from its head to the end of its answer."""
+    def request(self, headers: Headers) -> AbstractContextManager[ResponseRecorder]:
+        """Trace one request, until the end of its response."""
 
     def tool(self, name: str, outcome: Outcome) -> AbstractContextManager[None]:
-        """One call of a tool, whose outcome is known at its end."""
+        """Trace one tool call, whose outcome is known at its end."""
 
     def close(self) -> None:
-        """Tell what has not been told yet. Takes a few seconds at most, and may block so long."""
+        """Export pending spans. Blocks for a few seconds at most."""
 
 
-class NoSpans:
-    """Nobody asked for any."""
+class NullTracer:
+    """Creates no spans."""
 
-    def request(self, headers: Headers) -> AbstractContextManager[Answered]:
-        return contextlib.nullcontext(_unheard)
+    def request(self, headers: Headers) -> AbstractContextManager[ResponseRecorder]:
+        return contextlib.nullcontext(_ignore_response)
 
     def tool(self, name: str, outcome: Outcome) -> AbstractContextManager[None]:
-        return unspanned(name, outcome)
+        return no_span(name, outcome)
 
     def close(self) -> None:
         pass
 
 
-def _unheard(*, method: str, route: str, status: int) -> None:
+def _ignore_response(*, method: str, route: str, status: int) -> None:
     pass
 
 
-NONE = NoSpans()
+NULL_TRACER = NullTracer()

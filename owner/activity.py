@@ -13,23 +13,23 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.urls import reverse
 from django.utils import timezone
 
-from evidence.access.owner_notices import KEPT, refused_calls
+from evidence.access.owner_notices import REFUSED_CALL_RETENTION, refused_calls
 from evidence.ledger.disclosures import (
-    Day,
-    Disclosed,
-    Rows,
-    calendar,
-    every,
-    named,
-    narrowed,
-    of_record,
-    read,
+    DayTotals,
+    DisclosureEntry,
+    Disclosures,
+    all_disclosures,
+    daily_totals,
+    disclosures_of_record,
+    filter_disclosures,
+    read_disclosures,
+    resolve_pseudonyms,
 )
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
-from owner.form_fields import offer
-from owner.formatting import counted, when
-from owner.record_text import plain
+from owner.form_fields import set_choices
+from owner.formatting import format_time, pluralize
+from owner.record_text import escape_invisible
 from owner.site import owner, page
 
 A_PAGE = 50
@@ -81,14 +81,16 @@ def disclosures(request: HttpRequest) -> HttpResponse:
     rows = _rows(form)
     chosen = {k: v for k, v in request.GET.dict().items() if v and k != "page"}
     found = Paginator(rows, A_PAGE).get_page(request.GET.get("page"))
-    shown = list(read(rows[found.start_index() - 1 : found.end_index()])) if found else []
-    days = calendar(rows, since=timezone.now() - CALENDAR)
+    shown = (
+        list(read_disclosures(rows[found.start_index() - 1 : found.end_index()])) if found else []
+    )
+    days = daily_totals(rows, since=timezone.now() - CALENDAR)
     context = {
         "form": form,
         "lines": [_line(each, names) for each in shown],
         "found": found,
         "bars": list(_bars(days, chosen)),
-        "key": plain(form.cleaned_data["key"]),
+        "key": escape_invisible(form.cleaned_data["key"]),
         "query": urlencode(chosen),
         "csv_url": f"{reverse('admin:evidence_disclosures_csv')}?{urlencode(chosen)}",
     }
@@ -119,24 +121,28 @@ class _Names:
             .values_list("connection_id", "display_name")
         )
 
-    def who(self, each: Disclosed) -> str:
+    def who(self, each: DisclosureEntry) -> str:
         return "You" if each.grant_id is None else self.clients.get(each.client_id, each.client_id)
 
 
 def _form(request: HttpRequest, names: _Names) -> DisclosureFilterForm:
     form = DisclosureFilterForm(request.GET)
-    offer(form, "client", [("", "Everybody"), (YOU, "You"), *names.clients.items()])
-    offer(form, "connection", [("", "Every connection"), *names.connections.items()])
+    set_choices(form, "client", [("", "Everybody"), (YOU, "You"), *names.clients.items()])
+    set_choices(form, "connection", [("", "Every connection"), *names.connections.items()])
     form.is_valid()
     form.cleaned_data = {name: form.cleaned_data.get(name) or "" for name in form.fields}
     return form
 
 
-def _rows(form: DisclosureFilterForm) -> Rows:
+def _rows(form: DisclosureFilterForm) -> Disclosures:
     asked = form.cleaned_data
     client, connection, key = asked["client"], asked["connection"], asked["key"]
-    rows = of_record(connection, asked["stream"], key) if key else every(owner().pk)
-    return narrowed(
+    rows = (
+        disclosures_of_record(connection, asked["stream"], key)
+        if key
+        else all_disclosures(owner().pk)
+    )
+    return filter_disclosures(
         rows,
         client_id=("" if client == YOU else client) if client else None,
         connection_id=connection if connection and not key else None,
@@ -144,20 +150,20 @@ def _rows(form: DisclosureFilterForm) -> Rows:
     )
 
 
-def _line(each: Disclosed, names: _Names) -> DisclosureRow:
-    records = named(each.pseudonyms[:NAMED]).values()
+def _line(each: DisclosureEntry, names: _Names) -> DisclosureRow:
+    records = resolve_pseudonyms(each.pseudonyms[:NAMED]).values()
     return DisclosureRow(
-        at=when(each.at),
+        at=format_time(each.at),
         who=names.who(each),
         how=each.route,
         what=[
             f"{names.connections.get(covered.connection_id, covered.connection_id)}:"
-            f" {covered.stream} ({plain(', '.join(covered.fields)) or 'how much there is'})"
+            f" {covered.stream} ({escape_invisible(', '.join(covered.fields)) or 'how much there is'})"
             for covered in each.covered
         ],
         records=[
             (
-                plain(record.record_key),
+                escape_invisible(record.record_key),
                 f"{reverse('admin:evidence_record')}?"
                 + urlencode(
                     {
@@ -174,11 +180,11 @@ def _line(each: Disclosed, names: _Names) -> DisclosureRow:
     )
 
 
-def _bars(days: Sequence[Day], chosen: Mapping[str, Any]) -> Iterator[Bar]:
+def _bars(days: Sequence[DayTotals], chosen: Mapping[str, Any]) -> Iterator[Bar]:
     most = max((day.answers for day in days), default=1)
     here = reverse("admin:evidence_disclosures")
     for day in days:
-        words = f"{counted(day.answers, 'answer')}, {counted(day.records, 'record')}"
+        words = f"{pluralize(day.answers, 'answer')}, {pluralize(day.records, 'record')}"
         url = f"{here}?{urlencode({**chosen, 'day': day.day.isoformat()})}"
         yield Bar(day.day, words, max(1, 100 * day.answers // most), url)
 
@@ -190,19 +196,19 @@ class _Echo:
         return text
 
 
-def _csv(rows: Rows, names: _Names) -> Iterator[str]:
+def _csv(rows: Disclosures, names: _Names) -> Iterator[str]:
     write = csv.writer(_Echo()).writerow
     yield str(write(["at", "client", "grant_id", "route", "request_id", "connection_id", "stream",
                      "record_key", "fields"]))  # fmt: skip
-    for each in read(rows):
+    for each in read_disclosures(rows):
         for cells in _cells(each, names):
             yield str(write([_harmless(cell) for cell in cells]))
 
 
-def _cells(each: Disclosed, names: _Names) -> Iterator[Sequence[str]]:
+def _cells(each: DisclosureEntry, names: _Names) -> Iterator[Sequence[str]]:
     fields = {(one.connection_id, one.stream): " ".join(one.fields) for one in each.covered}
     head = [_utc(each.at), names.who(each), each.grant_id or "", each.route, each.request_id]
-    records = named(each.pseudonyms).values()
+    records = resolve_pseudonyms(each.pseudonyms).values()
     for record in records:
         place = (record.connection_id, record.stream)
         yield [*head, *place, record.record_key, fields.get(place, "")]
@@ -252,7 +258,7 @@ def refused(request: HttpRequest) -> HttpResponse:
         .values_list("client_id", "display_name")
     )
     form = RefusedCallFilterForm(request.GET)
-    offer(form, "client", [("", "Everybody"), *names.items()])
+    set_choices(form, "client", [("", "Everybody"), *names.items()])
     form.is_valid()
     asked = {name: form.cleaned_data.get(name) or "" for name in form.fields}
     rows = refused_calls(
@@ -261,12 +267,12 @@ def refused(request: HttpRequest) -> HttpResponse:
     found = Paginator(rows, A_PAGE).get_page(request.GET.get("page"))
     lines = [
         RefusedCallRow(
-            at=when(row.at),
+            at=format_time(row.at),
             who=names.get(row.client_id, row.client_id),
             asked=_asked(row.route, row.stream, row.param),
             code=row.code,
             clause=row.clause,
-            request_id=plain(row.request_id),
+            request_id=escape_invisible(row.request_id),
         )
         for row in found
     ]
@@ -274,7 +280,7 @@ def refused(request: HttpRequest) -> HttpResponse:
         "form": form,
         "lines": lines,
         "found": found,
-        "days": KEPT.days,
+        "days": REFUSED_CALL_RETENTION.days,
         "query": urlencode({name: value for name, value in asked.items() if value}),
     }
     return page(request, "refused", title="What was refused", context=context)

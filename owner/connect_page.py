@@ -1,4 +1,4 @@
-"""How to connect an agent, with the address filled in, and what has come of it so far."""
+"""Setup page: connection instructions for each app, its progress, and the connection check."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -11,63 +11,61 @@ from django.shortcuts import render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from evidence.access.grant_states import grants_with_state
-from evidence.ledger.disclosures import first_under
+from evidence.access.grant_states import with_grant_state
+from evidence.ledger.disclosures import first_disclosure_at
 from evidence.models.accounts import OWNER_ID
 from operations.doctor import HOSTS, diagnose
-from owner.formatting import when
-from owner.permissions import owners_page
+from owner.formatting import format_time
+from owner.grants.access_request import LOOPBACK_HOSTS
+from owner.permissions import owner_required
 
-SECONDS = 5.0
-"""A page is waited for; whatever takes longer than this would fail in a host, too."""
+CHECK_TIMEOUT = 5.0
+"""Seconds per request of the connection check."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@owners_page
+@owner_required
 def doctor(request: HttpRequest) -> HttpResponse:
-    """The walk goes to the public address and nowhere else, whoever asks."""
+    """Run the connection check against the public URL only, and show each step."""
     host = request.POST.get("host", "")
+    findings: object = ()
+    if request.method == "POST":
+        with httpx2.Client(timeout=CHECK_TIMEOUT) as client:
+            findings = diagnose(settings.PDPP_PUBLIC_URL, client, host=host)
     context = {
         "here": "connect",
         "url": settings.PDPP_PUBLIC_URL,
         "hosts": HOSTS.values(),
         "host": host,
-        "findings": _walked(host) if request.method == "POST" else (),
+        "findings": findings,
     }
-    return render(request, "owner/connecting/doctor.html", context)
+    return render(request, "owner/connect/check.html", context)
 
 
-def _walked(host: str) -> object:
-    with httpx2.Client(timeout=SECONDS) as client:
-        return diagnose(settings.PDPP_PUBLIC_URL, client, host=host)
-
-
-NAME = "pdpp"
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
+SERVER_NAME = "pdpp"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """Words, and a line to copy where there is one."""
+class SetupStep:
+    """An instruction, and a command or value to copy if there is one."""
 
     text: str
-    line: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """``others`` are further ways to do the same; ``needs_public`` says that the program runs
-    elsewhere and has to reach this server over the internet."""
+class SetupGuide:
+    """Steps to connect one app. `needs_public_url` means that the app runs on the internet."""
 
     key: str
-    program: str
-    steps: tuple[Step, ...]
-    others: tuple[Step, ...] = ()
-    needs_public: bool = False
+    app: str
+    steps: tuple[SetupStep, ...]
+    alternatives: tuple[SetupStep, ...] = ()
+    needs_public_url: bool = False
 
 
-def ways(url: str) -> tuple[Way, ...]:
-    """For the server that answers at ``url``, in the order in which they are offered."""
+def setup_guides(url: str) -> tuple[SetupGuide, ...]:
+    """Return the guides for the server at `url`, in display order."""
     endpoint = f"{url}/mcp"
     return (
         _claude_code(endpoint),
@@ -82,148 +80,162 @@ def ways(url: str) -> tuple[Way, ...]:
 
 
 def is_public(url: str) -> bool:
-    """Whether a program elsewhere could reach it: https, and not only this machine."""
+    """Return whether apps on the internet may reach `url`: https, and not loopback."""
     parts = urlsplit(url)
-    return parts.scheme == "https" and parts.hostname not in LOOPBACK
+    return parts.scheme == "https" and parts.hostname not in LOOPBACK_HOSTS
 
 
-def _claude_code(endpoint: str) -> Way:
-    return Way(
+def _claude_code(endpoint: str) -> SetupGuide:
+    return SetupGuide(
         "claude-code",
         "Claude Code",
         (
-            Step("In a terminal:", f"claude mcp add --transport http {NAME} {endpoint}"),
-            Step("Start Claude Code, choose this server and sign in:", "/mcp"),
+            SetupStep(
+                "In a terminal:", f"claude mcp add --transport http {SERVER_NAME} {endpoint}"
+            ),
+            SetupStep("Start Claude Code, choose this server and sign in:", "/mcp"),
         ),
         (
-            Step(
-                "For every project of yours:",
-                f"claude mcp add --scope user --transport http {NAME} {endpoint}",
+            SetupStep(
+                "For all your projects:",
+                f"claude mcp add --scope user --transport http {SERVER_NAME} {endpoint}",
             ),
             _with_token(
-                f"claude mcp add --transport http {NAME} {endpoint}"
+                f"claude mcp add --transport http {SERVER_NAME} {endpoint}"
                 ' --header "Authorization: Bearer $PDPP_TOKEN"'
             ),
         ),
     )
 
 
-def _codex(endpoint: str) -> Way:
-    return Way(
+def _codex(endpoint: str) -> SetupGuide:
+    return SetupGuide(
         "codex",
         "Codex",
         (
-            Step("In a terminal:", f"codex mcp add {NAME} --url {endpoint}"),
-            Step("Then sign in:", f"codex mcp login {NAME}"),
+            SetupStep("In a terminal:", f"codex mcp add {SERVER_NAME} --url {endpoint}"),
+            SetupStep("Then sign in:", f"codex mcp login {SERVER_NAME}"),
         ),
-        (_with_token(f"codex mcp add {NAME} --url {endpoint} --bearer-token-env-var PDPP_TOKEN"),),
+        (
+            _with_token(
+                f"codex mcp add {SERVER_NAME} --url {endpoint} --bearer-token-env-var PDPP_TOKEN"
+            ),
+        ),
     )
 
 
-def _claude_ai(endpoint: str) -> Way:
-    return Way(
+def _claude_ai(endpoint: str) -> SetupGuide:
+    return SetupGuide(
         "claude-ai",
         "claude.ai",
         (
-            Step("Settings, Connectors, Add custom connector. Name it and paste:", endpoint),
-            Step("Press Connect and sign in."),
+            SetupStep(
+                "Open Settings, Connectors, Add custom connector. Enter a name and this address:",
+                endpoint,
+            ),
+            SetupStep("Choose Connect and sign in."),
         ),
-        needs_public=True,
+        needs_public_url=True,
     )
 
 
-def _chatgpt(endpoint: str) -> Way:
-    return Way(
+def _chatgpt(endpoint: str) -> SetupGuide:
+    return SetupGuide(
         "chatgpt",
         "ChatGPT",
         (
-            Step("Settings, Apps & Connectors, Advanced settings: switch developer mode on."),
-            Step("Create a connector with OAuth and paste:", endpoint),
-            Step("Sign in, then choose it in a chat under Developer mode."),
+            SetupStep(
+                "Open Settings, Apps & Connectors, Advanced settings. Turn on developer mode."
+            ),
+            SetupStep("Create a connector with OAuth and this address:", endpoint),
+            SetupStep("Sign in, then choose it in a chat under Developer mode."),
         ),
-        needs_public=True,
+        needs_public_url=True,
     )
 
 
-def _gemini(endpoint: str) -> Way:
-    return Way(
+def _gemini(endpoint: str) -> SetupGuide:
+    return SetupGuide(
         "gemini-cli",
         "Gemini CLI",
         (
-            Step("In a terminal:", f"gemini mcp add -s user --transport http {NAME} {endpoint}"),
-            Step("Start Gemini CLI and sign in:", f"/mcp auth {NAME}"),
+            SetupStep(
+                "In a terminal:",
+                f"gemini mcp add -s user --transport http {SERVER_NAME} {endpoint}",
+            ),
+            SetupStep("Start Gemini CLI and sign in:", f"/mcp auth {SERVER_NAME}"),
         ),
         (
             _with_token(
                 f"gemini mcp add -s user --transport http"
-                f' -H "Authorization: Bearer $PDPP_TOKEN" {NAME} {endpoint}'
+                f' -H "Authorization: Bearer $PDPP_TOKEN" {SERVER_NAME} {endpoint}'
             ),
         ),
     )
 
 
-def _vs_code(endpoint: str) -> Way:
-    server = f'{{"name":"{NAME}","type":"http","url":"{endpoint}"}}'
-    return Way(
+def _vs_code(endpoint: str) -> SetupGuide:
+    server = f'{{"name":"{SERVER_NAME}","type":"http","url":"{endpoint}"}}'
+    return SetupGuide(
         "vs-code",
         "VS Code",
         (
-            Step("In a terminal:", f"code --add-mcp '{server}'"),
-            Step("VS Code asks you to sign in when a chat first uses it."),
+            SetupStep("In a terminal:", f"code --add-mcp '{server}'"),
+            SetupStep("VS Code asks you to sign in when a chat first uses it."),
         ),
         (
-            Step(
+            SetupStep(
                 "For one project, in .vscode/mcp.json:",
-                f'{{"servers": {{"{NAME}": {{"type": "http", "url": "{endpoint}"}}}}}}',
+                f'{{"servers": {{"{SERVER_NAME}": {{"type": "http", "url": "{endpoint}"}}}}}}',
             ),
         ),
     )
 
 
-def _mcp_remote(endpoint: str) -> Way:
+def _mcp_remote(endpoint: str) -> SetupGuide:
     arguments = f'"-y", "mcp-remote", "{endpoint}"'
     if endpoint.startswith("http://"):
         arguments += ', "--allow-http"'
-    return Way(
+    return SetupGuide(
         "mcp-remote",
-        "Programs that only start local servers (mcp-remote)",
+        "Apps that only start local servers (mcp-remote)",
         (
-            Step(
-                "In the settings of the program, where servers are listed:",
-                f'{{"mcpServers": {{"{NAME}": {{"command": "npx", "args": [{arguments}]}}}}}}',
+            SetupStep(
+                "In the server list of the app's settings:",
+                f'{{"mcpServers": {{"{SERVER_NAME}": {{"command": "npx", "args": [{arguments}]}}}}}}',
             ),
-            Step("Start the program; your browser opens and you sign in."),
+            SetupStep("Start the app. Your browser opens and you sign in."),
         ),
     )
 
 
-def _sdks(endpoint: str) -> Way:
-    return Way(
+def _sdks(endpoint: str) -> SetupGuide:
+    return SetupGuide(
         "sdks",
-        "Your own program, with an SDK",
+        "Your own app, with an SDK",
         (
-            Step("Give the client this address; it finds the sign-in by itself:", endpoint),
-            Step("With FastMCP, for one, everything is listed by:", f"fastmcp list {endpoint}"),
+            SetupStep("Give the client this address. It discovers the sign-in page:", endpoint),
+            SetupStep("For example, list everything with FastMCP:", f"fastmcp list {endpoint}"),
         ),
         (
-            Step(
-                "Without a browser at hand, send a token of a grant as",
+            SetupStep(
+                "Without a browser, send a grant's token in this header:",
                 "Authorization: Bearer $PDPP_TOKEN",
             ),
         ),
     )
 
 
-def _with_token(line: str) -> Step:
-    return Step("Without a browser, with a token that you make under “Give access”:", line)
+def _with_token(command: str) -> SetupStep:
+    return SetupStep("Without a browser, with a token from “Give access”:", command)
 
 
-LONGEST_WAIT = timedelta(hours=24)
+MAX_PROGRESS_AGE = timedelta(hours=24)
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a program has come that signed in since the page was opened."""
+class ConnectionProgress:
+    """Progress of the app that signed in last."""
 
     client: str = ""
     signed_in: str = ""
@@ -237,54 +249,54 @@ class Progress:
 
 
 @require_safe
-@owners_page
+@owner_required
 def connect(request: HttpRequest) -> HttpResponse:
-    """The page; with ``since`` it goes on waiting for what it waited for before."""
+    """Show the page. `since` in the URL keeps the progress across reloads."""
     url = settings.PDPP_PUBLIC_URL
     since = _since(request, timezone.now())
     context = {
         "here": "connect",
         "endpoint": f"{url}/mcp",
-        "ways": ways(url),
+        "guides": setup_guides(url),
         "is_public": is_public(url),
         "since": since.isoformat(),
-        "progress": progress(since),
+        "progress": connection_progress(since),
     }
-    return render(request, "owner/connecting/connect.html", context)
+    return render(request, "owner/connect/setup.html", context)
 
 
 @require_safe
-@owners_page
+@owner_required
 def connect_status(request: HttpRequest) -> HttpResponse:
-    """The part of the page that changes, for its script."""
-    found = progress(_since(request, timezone.now()))
-    return render(request, "owner/connecting/progress.html", {"progress": found})
+    """Render the progress alone, for the page's script."""
+    progress = connection_progress(_since(request, timezone.now()))
+    return render(request, "owner/connect/progress.html", {"progress": progress})
 
 
-def progress(since: datetime) -> Progress:
-    """Of the program that signed in last since then."""
-    rows = grants_with_state(timezone.now()).filter(
+def connection_progress(since: datetime) -> ConnectionProgress:
+    """Return the progress of the app that was last allowed access after `since`."""
+    rows = with_grant_state(timezone.now()).filter(
         package__owner_id=OWNER_ID, package__created_at__gte=since
     )
     newest = rows.order_by("-package__created_at").first()
     if newest is None:
-        return Progress()
+        return ConnectionProgress()
     package = newest.package
-    together = list(rows.filter(package=package).values_list("pk", flat=True))
-    first = first_under(together)
-    return Progress(
+    grant_ids = list(rows.filter(package=package).values_list("pk", flat=True))
+    first_call_at = first_disclosure_at(grant_ids)
+    return ConnectionProgress(
         client=package.client.display_name,
-        signed_in=when(package.created_at),
-        called="" if first is None else when(first),
+        signed_in=format_time(package.created_at),
+        called="" if first_call_at is None else format_time(first_call_at),
     )
 
 
 def _since(request: HttpRequest, now: datetime) -> datetime:
-    """As asked, but neither in the future nor long ago."""
+    """Return the requested time, limited to the past MAX_PROGRESS_AGE."""
     try:
-        asked = datetime.fromisoformat(request.GET.get("since", ""))
+        since = datetime.fromisoformat(request.GET.get("since", ""))
     except ValueError:
         return now
-    if asked.tzinfo is None:
+    if since.tzinfo is None:
         return now
-    return min(now, max(asked, now - LONGEST_WAIT))
+    return min(now, max(since, now - MAX_PROGRESS_AGE))

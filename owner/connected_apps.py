@@ -1,4 +1,4 @@
-"""The programs that hold something, as their owner sees them."""
+"""Connected apps: what each may read, its recent calls, and pausing, resuming and disconnecting it."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -14,118 +14,116 @@ from django.utils.functional import SimpleLazyObject
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evidence.access.grant_states import (
-    State,
+    GrantState,
     connection_labels,
-    grants_with_state,
     state_of,
     terms_of,
+    with_grant_state,
 )
-from evidence.access.grant_text import StreamInWords
+from evidence.access.grant_text import StreamDescription
 from evidence.access.grants import pause_client, resume_client, revoke_client
-from evidence.access.owner_notices import Told, acknowledge, standing_alerts
-from evidence.events.subscriptions import receivers_by_client
-from evidence.ledger.disclosures import use_by_client
+from evidence.access.owner_notices import AlertMessage, mark_alert_seen, open_alerts
+from evidence.events.subscriptions import receiver_hosts_by_client
+from evidence.ledger.disclosures import usage_by_client
 from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant
-from owner.formatting import when, worded
-from owner.permissions import is_owner, owners_page
+from owner.formatting import describe_terms, format_time, pluralize
+from owner.permissions import is_owner, owner_required
 
-MONTH = timedelta(days=30)
-STANDING = (State.ACTIVE, State.PAUSED)
+USAGE_PERIOD = timedelta(days=30)
+CURRENT_STATES = (GrantState.ACTIVE, GrantState.PAUSED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldGrant:
-    """One grant in words."""
+class GrantSummary:
+    """One grant as text."""
 
     grant_id: str
     source: str
-    state: State
-    sentences: list[StreamInWords]
+    state: GrantState
+    sentences: list[StreamDescription]
     purpose: str
-    given: str
-    ends: str
+    issued: str
+    expires: str
 
     @property
-    def is_standing(self) -> bool:
-        return self.state in STANDING
+    def is_current(self) -> bool:
+        return self.state in CURRENT_STATES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """One client with all that it holds. ``calls`` are those of the last 30 days, ``receivers`` the
-    hosts that are told of changes for it."""
+    """One client with all its grants. `calls` counts USAGE_PERIOD; `receivers` are webhook hosts."""
 
     client_id: str
     name: str
-    state: State
-    grants: list[HeldGrant]
+    state: GrantState
+    grants: list[GrantSummary]
     last_used: str
     calls: int
     receivers: list[str]
 
     @property
-    def is_standing(self) -> bool:
-        return self.state in STANDING
+    def is_current(self) -> bool:
+        return self.state in CURRENT_STATES
 
     @property
     def is_paused(self) -> bool:
-        return self.state == State.PAUSED
+        return self.state == GrantState.PAUSED
 
     @property
-    def has_pause(self) -> bool:
-        """Whether any of its grants is paused, as one may be by itself."""
-        return any(grant.state == State.PAUSED for grant in self.grants)
+    def has_paused_grant(self) -> bool:
+        return any(grant.state == GrantState.PAUSED for grant in self.grants)
 
 
-def connected(owner_id: str, *, now: datetime) -> list[App]:
-    """Every client that was ever given something, those that can read first; some six queries."""
+def list_apps(owner_id: str, *, now: datetime) -> list[App]:
+    """Return every client that has or had a grant, current ones first. About six queries."""
     rows = (
-        grants_with_state(now)
+        with_grant_state(now)
         .filter(package__owner_id=owner_id)
         .order_by("package__client__display_name", "package__client_id", "-issued_at", "grant_id")
     )
     labels = connection_labels(owner_id)
-    used = use_by_client(since=now - MONTH)
-    receivers = receivers_by_client(owner_id)
+    usage = usage_by_client(since=now - USAGE_PERIOD)
+    receivers = receiver_hosts_by_client(owner_id)
     apps = [
         _app(
             client_id,
             list(group),
             labels=labels,
-            used=used,
+            usage=usage,
             receivers=receivers.get(client_id, []),
             now=now,
         )
         for client_id, group in groupby(rows, key=lambda grant: grant.package.client_id)
     ]
-    return sorted(apps, key=lambda app: not app.is_standing)
+    return sorted(apps, key=lambda app: not app.is_current)
 
 
-def held(grant: Grant, *, labels: Mapping[str, str]) -> HeldGrant:
-    """A row of ``grants_with_state`` in words."""
-    return HeldGrant(
+def describe_grant(grant: Grant, *, labels: Mapping[str, str]) -> GrantSummary:
+    """Describe a row of ``grants_with_state``."""
+    return GrantSummary(
         grant_id=grant.pk,
         source=grant.source.display_name,
         state=state_of(grant),
         sentences=[
-            worded(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)
+            describe_terms(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)
         ],
         purpose=grant.purpose_description,
-        given=when(grant.issued_at),
-        ends=when(grant.expires_at, never="when you end it"),
+        issued=format_time(grant.issued_at),
+        expires=format_time(grant.expires_at, never=""),
     )
 
 
-def ago(moment: datetime, *, now: datetime) -> str:
-    """``just now``, ``5 minutes ago``, ``yesterday``, a date."""
+def time_ago(moment: datetime, *, now: datetime) -> str:
+    """Return ``just now``, ``5 minutes ago``, ``2 days ago``, or the date after six days."""
     seconds = max(0, int((now - moment).total_seconds()))
-    for size, name in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
         if seconds >= size:
             count = seconds // size
-            if name == "day" and count > 6:
-                return f"on {when(moment)}"
-            return f"{count} {name}{'' if count == 1 else 's'} ago"
+            if unit == "day" and count > 6:
+                return f"on {format_time(moment)}"
+            return f"{pluralize(count, unit)} ago"
     return "just now"
 
 
@@ -134,128 +132,134 @@ def _app(
     grants: list[Grant],
     *,
     labels: Mapping[str, str],
-    used: Mapping[str, tuple[datetime, int]],
+    usage: Mapping[str, tuple[datetime, int]],
     receivers: list[str],
     now: datetime,
 ) -> App:
-    last_at, calls = used.get(client_id, (None, 0))
-    shown = [held(grant, labels=labels) for grant in grants if state_of(grant) != State.SUPERSEDED]
+    last_used_at, calls = usage.get(client_id, (None, 0))
+    summaries = [
+        describe_grant(grant, labels=labels)
+        for grant in grants
+        if state_of(grant) != GrantState.SUPERSEDED
+    ]
     return App(
         client_id=client_id,
         name=grants[0].package.client.display_name,
-        state=_state({each.state for each in shown}),
-        grants=sorted(shown, key=lambda each: not each.is_standing),
-        last_used="never" if last_at is None else ago(last_at, now=now),
+        state=_overall_state({summary.state for summary in summaries}),
+        grants=sorted(summaries, key=lambda summary: not summary.is_current),
+        last_used="never" if last_used_at is None else time_ago(last_used_at, now=now),
         calls=calls,
         receivers=receivers,
     )
 
 
-def _state(states: Iterable[State]) -> State:
-    """The liveliest of them."""
-    order = (State.ACTIVE, State.PAUSED, State.CONSUMED, State.EXPIRED, State.REVOKED)
-    return min(states, key=order.index, default=State.REVOKED)
+def _overall_state(states: Iterable[GrantState]) -> GrantState:
+    order = (
+        GrantState.ACTIVE,
+        GrantState.PAUSED,
+        GrantState.CONSUMED,
+        GrantState.EXPIRED,
+        GrantState.REVOKED,
+    )
+    return min(states, key=order.index, default=GrantState.REVOKED)
 
 
-def standing(request: HttpRequest) -> dict[str, Any]:
-    """A context processor; the rows are read where a page shows them, and for the owner alone."""
+def unseen_alerts(request: HttpRequest) -> dict[str, Any]:
+    """Context processor: the owner's unacknowledged alerts, queried only where a page shows them."""
 
-    def told() -> list[Told]:
+    def alerts() -> list[AlertMessage]:
         user = getattr(request, "user", None)
-        return standing_alerts(OWNER_ID) if user is not None and is_owner(user) else []
+        return open_alerts(OWNER_ID) if user is not None and is_owner(user) else []
 
-    wanted: Callable[[], object] = told
-    return {"owner_alerts": SimpleLazyObject(wanted)}
+    load: Callable[[], object] = alerts
+    return {"owner_alerts": SimpleLazyObject(load)}
 
 
 @require_POST
-@owners_page
-def seen(request: HttpRequest) -> HttpResponse:
-    """The owner has seen an alert; what it tells of stays as it is."""
-    number = request.POST.get("alert", "")
-    if not (number.isascii() and number.isdigit() and len(number) <= 18):
+@owner_required
+def acknowledge_alert(request: HttpRequest) -> HttpResponse:
+    """Mark an alert as seen; the grant that it is about does not change."""
+    alert_id = request.POST.get("alert", "")
+    if not (alert_id.isascii() and alert_id.isdigit() and len(alert_id) <= 18):
         raise Http404
-    acknowledge(int(number), owner_id=OWNER_ID, now=timezone.now())
-    return redirect("connected")
-
-
-HERE = "connected"
+    mark_alert_seen(int(alert_id), owner_id=OWNER_ID, now=timezone.now())
+    return redirect("connected-apps")
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
-    """What can be done to an app, asked for before it is done."""
+class AppAction:
+    """An action on an app, with the texts of its confirmation page."""
 
-    question: str
+    title: str
     explanation: str
     button: str
-    done: str
-    do: Callable[[str, datetime], object]
-    is_end: bool = False
+    success: str
+    run: Callable[[str, datetime], object]
+    is_destructive: bool = False
 
 
-DEEDS = {
-    "pause": Deed(
+APP_ACTIONS = {
+    "pause": AppAction(
         "Pause {}?",
-        "From the next request on it reads nothing, until you resume it. It stays signed in.",
-        "Pause it",
-        "{} is paused and reads nothing.",
+        "The app cannot read anything until you resume it. It stays signed in.",
+        "Pause",
+        "{} is paused and cannot read anything.",
         lambda client_id, now: pause_client(client_id, now=now),
     ),
-    "resume": Deed(
+    "resume": AppAction(
         "Resume {}?",
-        "From the next request on it reads again what you had given it.",
-        "Resume it",
-        "{} reads again.",
+        "The app can read what you allowed before, from the next request.",
+        "Resume",
+        "{} can read again.",
         lambda client_id, now: resume_client(client_id),
     ),
-    "end": Deed(
+    "disconnect": AppAction(
         "Disconnect {}?",
-        "From the next request on it reads nothing, and its sign-in is worth nothing. This cannot be"
-        " undone; to let it read again, connect it anew.",
-        "Disconnect it",
+        "The app loses access now and is signed out. This cannot be undone; reconnect it to give"
+        " access again.",
+        "Disconnect",
         "{} is disconnected.",
         lambda client_id, now: revoke_client(client_id, now=now),
-        is_end=True,
+        is_destructive=True,
     ),
 }
 
 
 @require_safe
-@owners_page
+@owner_required
 def connected_apps(request: HttpRequest) -> HttpResponse:
-    """Everything that was ever given to a program; what has ended is folded away."""
-    apps = connected(OWNER_ID, now=timezone.now())
+    """List all apps, those without current access folded away."""
+    apps = list_apps(OWNER_ID, now=timezone.now())
     context = {
-        "here": HERE,
-        "standing": [app for app in apps if app.is_standing],
-        "ended": [app for app in apps if not app.is_standing],
+        "here": "connected-apps",
+        "current": [app for app in apps if app.is_current],
+        "ended": [app for app in apps if not app.is_current],
     }
-    return render(request, "owner/connecting/connected.html", context)
+    return render(request, "owner/apps/list.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@owners_page
-def deed(request: HttpRequest, name: str) -> HttpResponse:
-    """Asks on GET, does it on POST."""
-    wanted = DEEDS[name]
+@owner_required
+def app_action(request: HttpRequest, name: str) -> HttpResponse:
+    """Ask for confirmation on GET, and run the action on POST."""
+    action = APP_ACTIONS[name]
     now = timezone.now()
     app = _app_or_404(request.GET.get("client", ""), now)
     if request.method == "POST":
-        wanted.do(app.client_id, now)
-        messages.success(request, wanted.done.format(app.name))
-        return redirect("connected")
+        action.run(app.client_id, now)
+        messages.success(request, action.success.format(app.name))
+        return redirect("connected-apps")
     context = {
-        "here": HERE,
+        "here": "connected-apps",
         "app": app,
-        "deed": wanted,
-        "title": wanted.question.format(app.name),
+        "action": action,
+        "title": action.title.format(app.name),
     }
-    return render(request, "owner/connecting/deed.html", context)
+    return render(request, "owner/apps/confirm.html", context)
 
 
 def _app_or_404(client_id: str, now: datetime) -> App:
-    for app in connected(OWNER_ID, now=now):
+    for app in list_apps(OWNER_ID, now=now):
         if app.client_id == client_id:
             return app
     raise Http404

@@ -1,4 +1,4 @@
-"""Small things that several forms need."""
+"""Form fields and validators that several owner pages share."""
 
 from collections.abc import Iterable
 
@@ -6,22 +6,22 @@ from django import forms
 from django.forms import BaseForm
 
 
-def offer(form: BaseForm, name: str, choices: Iterable[tuple[str, str]]) -> None:
-    """Choices that are known only when the form is made."""
+def set_choices(form: BaseForm, name: str, choices: Iterable[tuple[str, str]]) -> None:
+    """Set the choices of a ChoiceField. Raises TypeError for another field."""
     field = form.fields[name]
     if not isinstance(field, forms.ChoiceField):
-        raise TypeError(f"{name} offers no choices")
+        raise TypeError(f"{name} is not a choice field")
     field.choices = list(choices)
 
 
-def printable(name: str) -> str:
-    """A name without anything that does not show; else a ``ValidationError``."""
+def validate_printable(name: str) -> str:
+    """Return `name`. Raises ValidationError if it contains invisible characters."""
     if not name.isprintable():
-        raise forms.ValidationError("Use only characters that can be seen.")
+        raise forms.ValidationError("Use visible characters only.")
     return name
 
 
-NAMES = {
+LANGUAGE_NAMES = {
     "ar": "Arabic",
     "eu": "Basque",
     "ca": "Catalan",
@@ -58,7 +58,7 @@ NAMES = {
 }
 
 
-def choices(present: Iterable[str]) -> list[tuple[str, str]]:
-    """Every language to choose from, with those that a connection names already, known or not."""
-    others = {code: code for code in present if code not in NAMES}
-    return list({**NAMES, **others}.items())
+def language_choices(codes: Iterable[str]) -> list[tuple[str, str]]:
+    """Return all languages as choices, and the given codes even if they have no name here."""
+    others = {code: code for code in codes if code not in LANGUAGE_NAMES}
+    return list({**LANGUAGE_NAMES, **others}.items())

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-OUTSIDE = frozenset({"connect", "connected"})
+OUTSIDE = frozenset({"connect", "connected-apps"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ WHO_MAY_READ = (
     Entry(
         "Connected apps",
         "What each of them reads and how much. Pause, narrow or end it at once.",
-        "connected",
+        "connected-apps",
     ),
     Entry(
         "Give access",

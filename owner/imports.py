@@ -17,14 +17,14 @@ from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from evidence.storing.uploads import Upload
-from importers.core.importer import DATE_ORDERS, wish_of
-from importers.core.results import MEANINGS, UnreadableError
-from importers.registry import KINDS
+from importers.core.importer import DATE_ORDERS, parse_import_request
+from importers.core.results import RECEIPT_TEXTS, UnreadableError
+from importers.registry import IMPORTERS
 from importers.runs import preview
-from importers.runs.preview import Survey, survey
-from importers.runs.store import latest_runs, receipts_of, run_of
-from owner.formatting import counted, when
-from owner.record_text import plain
+from importers.runs.preview import ExportPreview, preview_export
+from importers.runs.store import find_run, latest_runs, list_receipts
+from owner.formatting import format_time, pluralize
+from owner.record_text import escape_invisible
 from owner.site import OwnerAdmin, owner, owner_site, page
 
 LEFT_SHOWN = 20
@@ -55,41 +55,41 @@ class RunLines:
     receipts: list[str] = field(default_factory=list)
 
 
-def part_lines(found: Survey) -> list[PartLines]:
+def part_lines(found: ExportPreview) -> list[PartLines]:
     lines = []
     for part in found.parts:
-        text = plain(preview.part(part))
-        if part.needed is None:
+        text = escape_invisible(preview.describe_part(part))
+        if part.missing_option is None:
             lines.append(PartLines(text))
         else:
-            shown = [plain(line) for line in part.needed.evidence]
-            lines.append(PartLines(text, part.needed.question, shown))
+            shown = [escape_invisible(line) for line in part.missing_option.evidence]
+            lines.append(PartLines(text, part.missing_option.question, shown))
     return lines
 
 
-def left_lines(found: Survey) -> list[str]:
+def left_lines(found: ExportPreview) -> list[str]:
     return [
-        f"{plain(name)}: {MEANINGS[remark.code].sentence} {MEANINGS[remark.code].next_step}"
-        for name, remark in found.left[:LEFT_SHOWN]
+        f"{escape_invisible(name)}: {RECEIPT_TEXTS[issue.code].problem} {RECEIPT_TEXTS[issue.code].next_step}"
+        for name, issue in found.skipped[:LEFT_SHOWN]
     ]
 
 
 def run_lines(run: ImportRun, *, receipts: int = 0) -> RunLines:
     percent = 100 if not run.bytes_total else min(100, run.bytes_done * 100 // run.bytes_total)
     text = (
-        f"{STATES[ImportRun.Status(run.status)]}: {counted(run.created, 'new record')},"
-        f" {run.updated:,} changed, {run.unchanged:,} as they were, {counted(run.files, 'file')},"
+        f"{STATES[ImportRun.Status(run.status)]}: {pluralize(run.created, 'new record')},"
+        f" {run.updated:,} changed, {run.unchanged:,} as they were, {pluralize(run.files, 'file')},"
         f" {run.left_out:,} not imported, {run.remarked:,} with a remark"
     )
-    said = receipts_of(run.run_id, most=receipts) if receipts else ()
+    said = list_receipts(run.run_id, limit=receipts) if receipts else ()
     return RunLines(
         run_id=run.run_id,
-        label=plain(run.label),
+        label=escape_invisible(run.label),
         connection=run.connection.display_name,
-        began=when(run.started_at),
+        began=format_time(run.started_at),
         text=text,
         percent=100 if run.status == ImportRun.Status.FINISHED else percent,
-        receipts=[plain(preview.receipt_line(each)) for each in said],
+        receipts=[escape_invisible(preview.receipt_line(each)) for each in said],
     )
 
 
@@ -116,7 +116,7 @@ class WishForm(forms.Form):
     kind = forms.ChoiceField(
         label="Kind",
         required=False,
-        choices=[("", "As recognised"), *((kind.name, kind.title) for kind in KINDS)],
+        choices=[("", "As recognised"), *((kind.name, kind.title) for kind in IMPORTERS)],
     )
     timezone = forms.CharField(
         label="Time zone",
@@ -166,11 +166,11 @@ def send(request: HttpRequest) -> HttpResponse:
     form = SendForm(request.POST or None, request.FILES or None)
     if request.method == "POST" and form.is_valid():
         file = form.cleaned_data["file"]
-        upload = uploads.begin(_root(), name=file.name, size=file.size)
-        upload.add(file.file, offset=0)
+        upload = uploads.create_upload(_root(), name=file.name, size=file.size)
+        upload.write_chunk(file.file, offset=0)
         upload.save(phase="received")
         return redirect(_address(upload))
-    runs = [run_lines(run) for run in latest_runs(owner().pk, most=LATEST)]
+    runs = [run_lines(run) for run in latest_runs(owner().pk, limit=LATEST)]
     return page(
         request, "import_send", title="Import an export", context={"form": form, "runs": runs}
     )
@@ -183,9 +183,9 @@ def add_slice(request: HttpRequest) -> HttpResponse:
     said = request.GET
     try:
         size, offset = int(said.get("size", "")), int(said.get("offset", ""))
-        known = uploads.find(_root(), said.get("upload", ""))
-        upload = known or uploads.begin(_root(), name=said.get("name", ""), size=size)
-        received = upload.add(request, offset=offset)  # type: ignore[arg-type] # it can be read
+        known = uploads.find_upload(_root(), said.get("upload", ""))
+        upload = known or uploads.create_upload(_root(), name=said.get("name", ""), size=size)
+        received = upload.write_chunk(request, offset=offset)  # type: ignore[arg-type] # it can be read
     except (ValueError, InvalidRequest) as error:
         return JsonResponse({"error": str(error)}, status=400)
     except (
@@ -209,14 +209,19 @@ def look(request: HttpRequest, object_id: str) -> HttpResponse:
     chosen: Mapping[str, str] = form.cleaned_data if words and form.is_valid() else {}
     context: dict[str, Any] = {"form": form, "upload": upload.state}
     try:
-        found = survey(upload.path, wish=wish_of(chosen), owner_id=owner().pk, now=timezone.now())
+        found = preview_export(
+            upload.path,
+            request=parse_import_request(chosen),
+            owner_id=owner().pk,
+            now=timezone.now(),
+        )
     except InvalidRequest as refusal:
         context["refusal"] = refusal.message
         return page(request, "import_look", title=upload.state.name, context=context)
     except UnreadableError as error:
-        context["refusal"] = MEANINGS[error.remark.code].sentence
+        context["refusal"] = RECEIPT_TEXTS[error.issue.code].problem
         return page(request, "import_look", title=upload.state.name, context=context)
-    is_ready = bool(found.parts) and all(part.needed is None for part in found.parts)
+    is_ready = bool(found.parts) and all(part.missing_option is None for part in found.parts)
     if words is not None and form.is_valid() and is_ready and "start" in words:
         upload.save(phase="wanted", wish={name: str(value) for name, value in chosen.items()})
         return redirect(_address(upload))
@@ -245,7 +250,7 @@ def progress(request: HttpRequest, object_id: str) -> HttpResponse:
 
 def report(request: HttpRequest, object_id: str) -> HttpResponse:
     """Every receipt of a run."""
-    run = run_of(object_id, owner_id=owner().pk)
+    run = find_run(object_id, owner_id=owner().pk)
     if run is None:
         raise Http404
     lines = run_lines(run, receipts=RECEIPTS_SHOWN)
@@ -253,12 +258,12 @@ def report(request: HttpRequest, object_id: str) -> HttpResponse:
 
 
 def _runs(upload: Upload) -> list[RunLines]:
-    found = (run_of(run_id, owner_id=owner().pk) for run_id in upload.state.runs)
+    found = (find_run(run_id, owner_id=owner().pk) for run_id in upload.state.runs)
     return [run_lines(run) for run in found if run is not None]
 
 
 def _upload(object_id: str) -> Upload:
-    upload = uploads.find(_root(), object_id)
+    upload = uploads.find_upload(_root(), object_id)
     if upload is None:
         raise Http404
     return upload

@@ -1,4 +1,4 @@
-"""The one rule of who may open a page of the owner, and what each such page is fenced with."""
+"""Restrict views to the signed-in owner and set the security headers of the owner's pages."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -13,8 +13,8 @@ from owner import second_factor
 
 View = TypeVar("View", bound=Callable[..., HttpResponseBase])
 
-# Records are shown here, so whatever one of them might smuggle in has nowhere to load from.
-POLICY = "; ".join(
+# Pages show untrusted record text; the policy keeps it from loading anything.
+CONTENT_SECURITY_POLICY = "; ".join(
     [
         "default-src 'none'",
         "script-src 'self'",
@@ -27,40 +27,51 @@ POLICY = "; ".join(
     ]
 )
 
+# The URL of a set-up page is a secret until its link is used: nothing may load from elsewhere or
+# receive it as a referrer. (With "no-referrer", browsers send forms with "Origin: null", which
+# Django's CSRF protection rejects.)
+PAGE_HEADERS = {
+    "Referrer-Policy": "strict-origin",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'self'; form-action 'self'; "
+        "base-uri 'none'; frame-ancestors 'none'"
+    ),
+}
 
-def is_owners_account(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether an account is one of the owner's. Being staff is not enough."""
+
+def is_owner_account(user: AbstractBaseUser | AnonymousUser) -> bool:
+    """Return whether an account is the owner's: an active superuser. Staff accounts are not."""
     return isinstance(user, User) and user.is_active and user.is_staff and user.is_superuser
 
 
 def is_owner(user: AbstractBaseUser | AnonymousUser) -> bool:
-    """Whether somebody may see everything here: with the second factor, where there is one."""
-    if not isinstance(user, User) or not is_owners_account(user):
+    """Return whether the owner is signed in, with the second factor if one is enrolled."""
+    if not isinstance(user, User) or not is_owner_account(user):
         return False
     return second_factor.has_passed(user) or not second_factor.is_enrolled(user)
 
 
-def fenced(view: View) -> View:
-    """The same view, whose pages load nothing from elsewhere."""
+def with_security_headers(view: View) -> View:
+    """Add a policy to a view's responses that blocks content from other origins."""
 
     @wraps(view)
     def inner(*args: Any, **kwargs: Any) -> HttpResponseBase:
         response = view(*args, **kwargs)
-        response["Content-Security-Policy"] = POLICY
+        response["Content-Security-Policy"] = CONTENT_SECURITY_POLICY
         response["Referrer-Policy"] = "same-origin"
         return response
 
     return cast("View", inner)
 
 
-def owners_page(view: View) -> View:
-    """The same view, for the owner alone: everybody else is sent to sign in. Kept by no browser."""
+def owner_required(view: View) -> View:
+    """Restrict a view to the owner, redirect others to sign-in, and forbid caching."""
 
     @wraps(view)
     def inner(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not is_owner(request.user):
             return redirect_to_login(request.get_full_path())
-        response = fenced(view)(request, *args, **kwargs)
+        response = with_security_headers(view)(request, *args, **kwargs)
         response["Cache-Control"] = "private, no-store"
         return response
 

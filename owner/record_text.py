@@ -1,44 +1,44 @@
-"""Record values as text that shows everything that is in them and does nothing."""
+"""Render record titles and values as inert text, with invisible characters escaped."""
 
 import json
 import unicodedata
 from dataclasses import dataclass
 
-from evidence.access.grant_text import field_label, humanised
+from evidence.access.grant_text import field_label, humanize
 from evidence.access.records import VisibleRecord, VisibleRecords
 
-LONGEST = 20_000
+MAX_VALUE_LENGTH = 20_000
+# Joiners are ordinary parts of several scripts and of emoji.
 _JOINERS = frozenset("\u200c\u200d")
-"""Ordinary parts of several scripts and of emoji."""
 _LAYOUT = frozenset("\n\t")
 
 
-def plain(value: object) -> str:
-    """A string as it is, anything else as JSON; characters that do not show are spelled out."""
+def escape_invisible(value: object) -> str:
+    """Return a string, or another value as JSON, with invisible characters written as ⟨U+200B⟩."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, indent=2)
-    return "".join(map(_shown, text.replace("\r\n", "\n")))
+    return "".join(map(_escape_char, text.replace("\r\n", "\n")))
 
 
-def _shown(char: str) -> str:
+def _escape_char(char: str) -> str:
     if char in _LAYOUT or char in _JOINERS or unicodedata.category(char)[0] != "C":
         return char
     return f"⟨U+{ord(char):04X}⟩"
 
 
-def beginning(text: str, *, longest: int = LONGEST) -> tuple[str, int]:
-    """The first ``longest`` characters, and how many are left out."""
-    return text[:longest], max(0, len(text) - longest)
+def truncate(text: str, *, max_length: int = MAX_VALUE_LENGTH) -> tuple[str, int]:
+    """Return the first `max_length` characters and the number of characters left out."""
+    return text[:max_length], max(0, len(text) - max_length)
 
 
-def line(value: object, *, longest: int = 120) -> str:
-    """A value on one short line."""
-    text, left_out = beginning(" ".join(plain(value).split()), longest=longest)
+def one_line(value: object, *, max_length: int = 120) -> str:
+    """Return a value on one line, ending in an ellipsis if it is cut."""
+    text, left_out = truncate(" ".join(escape_invisible(value).split()), max_length=max_length)
     return f"{text}…" if left_out else text
 
 
 @dataclass(frozen=True, slots=True)
-class Value:
-    """One field of a record. ``left_out`` counts the characters that are not shown."""
+class FieldValue:
+    """One field of a record. `left_out` counts the characters that are not shown."""
 
     label: str
     name: str
@@ -46,22 +46,24 @@ class Value:
     left_out: int
 
 
-def title_of(visible: VisibleRecords, record: VisibleRecord) -> str:
+def record_title(visible: VisibleRecords, record: VisibleRecord) -> str:
+    """Return the title field on one line, or the record key if it is empty."""
     title = record.data.get(visible.stream.title_field or "")
-    return line(title if title not in (None, "") else record.record_key)
+    return one_line(title if title not in (None, "") else record.record_key)
 
 
-def values_of(
-    visible: VisibleRecords, record: VisibleRecord, *, longest: int | None = LONGEST
-) -> list[Value]:
-    """Declared fields in their order, then what the record holds beyond them."""
+def record_values(
+    visible: VisibleRecords, record: VisibleRecord, *, max_length: int | None = MAX_VALUE_LENGTH
+) -> list[FieldValue]:
+    """Return the declared fields in their order, then undeclared ones. None means no cut."""
     fields = visible.stream.fields
     names = [name for name in fields if name in record.data]
     names += sorted(name for name in record.data if name not in fields)
     values = []
     for name in names:
-        label = field_label(fields[name]) if name in fields else humanised(name)
-        text = plain(record.data[name])
-        shown, left_out = (text, 0) if longest is None else beginning(text, longest=longest)
-        values.append(Value(plain(label), plain(name), shown, left_out))
+        label = field_label(fields[name]) if name in fields else humanize(name)
+        text, left_out = escape_invisible(record.data[name]), 0
+        if max_length is not None:
+            text, left_out = truncate(text, max_length=max_length)
+        values.append(FieldValue(escape_invisible(label), escape_invisible(name), text, left_out))
     return values

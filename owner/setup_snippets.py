@@ -1,20 +1,20 @@
-"""What the owner pastes elsewhere to make a new bearer work there. Pure text."""
+"""Commands that set up a new token in an app, as plain text."""
 
 from dataclasses import dataclass
 
 REST, MCP, EVENTS = "/v1", "/mcp", "/mcp/events"
-WHERE = {
+RESOURCE_USES = {
     MCP: "for AI agents, over MCP",
-    REST: "for programs, over REST",
+    REST: "for apps and scripts, over REST",
     EVENTS: "for AI agents that subscribe to changes, over MCP",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """Lines for one program, to be typed as they stand."""
+class Snippet:
+    """Commands for one app, to copy unchanged."""
 
-    program: str
+    app: str
     lines: tuple[str, ...]
 
     @property
@@ -22,33 +22,26 @@ class Recipe:
         return "\n".join(self.lines)
 
 
-def recipes(bearer: str, *, resource: str, url: str) -> tuple[Recipe, ...]:
-    """How to use ``bearer`` at ``resource`` of the server that answers at ``url``."""
-    if resource in (MCP, EVENTS):
-        name = "pdpp" if resource == MCP else "pdpp-events"
-        address = f"{url}{resource}"
-        return (_claude_code(bearer, name, address), _codex(bearer, name, address))
-    return (_curl(bearer, url),)
-
-
-def _claude_code(bearer: str, name: str, address: str) -> Recipe:
-    line = (
-        f"claude mcp add --transport http {name} {address}"
-        f' --header "Authorization: Bearer {bearer}"'
-    )
-    return Recipe("Claude Code", (line,))
-
-
-def _codex(bearer: str, name: str, address: str) -> Recipe:
-    return Recipe(
-        "Codex",
-        (
-            f"export PDPP_TOKEN={bearer}",
-            f"codex mcp add {name} --url {address} --bearer-token-env-var PDPP_TOKEN",
+def token_snippets(bearer: str, *, resource: str, url: str) -> tuple[Snippet, ...]:
+    """Return the commands that use `bearer` for `resource` of the server at `url`."""
+    if resource not in (MCP, EVENTS):
+        line = f'curl -H "Authorization: Bearer {bearer}" "{url}{REST}/schema?view=compact"'
+        return (Snippet("curl", (line,)),)
+    name = "pdpp" if resource == MCP else "pdpp-events"
+    endpoint = f"{url}{resource}"
+    return (
+        Snippet(
+            "Claude Code",
+            (
+                f"claude mcp add --transport http {name} {endpoint}"
+                f' --header "Authorization: Bearer {bearer}"',
+            ),
+        ),
+        Snippet(
+            "Codex",
+            (
+                f"export PDPP_TOKEN={bearer}",
+                f"codex mcp add {name} --url {endpoint} --bearer-token-env-var PDPP_TOKEN",
+            ),
         ),
     )
-
-
-def _curl(bearer: str, url: str) -> Recipe:
-    line = f'curl -H "Authorization: Bearer {bearer}" "{url}{REST}/schema?view=compact"'
-    return Recipe("curl", (line,))

@@ -18,9 +18,9 @@ from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from typing_extensions import override
 
-from evidence.models.accounts import Owner, the_owner
+from evidence.models.accounts import Owner, get_or_create_owner
 from owner.home import SECTIONS
-from owner.permissions import View, fenced, is_owner
+from owner.permissions import View, is_owner, with_security_headers
 
 
 class OwnerSite(AdminSite):
@@ -38,14 +38,14 @@ class OwnerSite(AdminSite):
     @override
     def admin_view(self, view: View, cacheable: bool = False) -> View:
         # Nothing here may be kept by a browser, not even what Django deems cacheable.
-        return fenced(super().admin_view(view, cacheable=False))
+        return with_security_headers(super().admin_view(view, cacheable=False))
 
     @override
     def login(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """There is one page to sign in on, and one place that counts who fails there."""
-        return fenced(_to_sign_in)(request)
+        return with_security_headers(_to_sign_in)(request)
 
     @override
     def index(
@@ -124,7 +124,7 @@ def named(row: Model | None) -> dict[str, Any]:
 
 def owner() -> Owner:
     """Whose records these pages are about."""
-    return the_owner(timezone.now())
+    return get_or_create_owner(timezone.now())
 
 
 CONFIRMED = "confirmed"

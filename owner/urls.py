@@ -3,12 +3,13 @@
 from django.urls import path
 
 from owner import admin as admin  # registers the admin pages
-from owner.accounts.second_factor_views import second
+from owner.accounts.second_factor_views import second_factor_check
+from owner.accounts.setup_views import set_up
 from owner.accounts.sign_in import sign_in
 from owner.connect_page import connect, connect_status, doctor
-from owner.connected_apps import DEEDS, connected_apps, deed, seen
+from owner.connected_apps import acknowledge_alert, app_action, connected_apps
 from owner.grants.narrow_page import narrow_page
-from owner.oauth.agent_connect import agent_connect, attempt_token
+from owner.oauth.agent_connect import agent_connect, poll_token
 from owner.oauth.authorization_endpoint import authorize
 from owner.oauth.device_flow import device, device_authorization
 from owner.oauth.endpoints import authorization_server, introspect, register, revoke, token
@@ -16,8 +17,9 @@ from owner.oauth.pushed_requests import push
 
 urlpatterns = [
     path(".well-known/oauth-authorization-server", authorization_server),
+    path("set-up/<str:token>/", set_up, name="set-up"),
     path("login", sign_in, name="login"),
-    path("login/second", second, name="login-second"),
+    path("login/second", second_factor_check, name="second-factor"),
     path("oauth/authorize", authorize, name="authorize"),
     path("oauth/token", token),
     path("oauth/revoke", revoke),
@@ -27,16 +29,18 @@ urlpatterns = [
     path("device", device, name="device"),
     path("introspect", introspect),
     path("agent-connect", agent_connect),
-    path("agent-connect/<str:attempt_id>/token", attempt_token),
-    # Where clients of the revision 2025-03-26 look when they have read no metadata.
+    path("agent-connect/<str:attempt_id>/token", poll_token),
+    # Default endpoints of the MCP revision 2025-03-26, for clients that read no metadata.
     path("authorize", authorize),
     path("token", token),
     path("register", register),
     path("connect", connect, name="connect"),
     path("connect/doctor", doctor, name="connect-doctor"),
     path("connect/status", connect_status, name="connect-status"),
-    path("connected", connected_apps, name="connected"),
-    path("connected/seen", seen, name="alert-seen"),
-    path("connected/narrow", narrow_page, name="connected-narrow"),
-    *(path(f"connected/{name}", deed, {"name": name}, name=f"connected-{name}") for name in DEEDS),
+    path("connected", connected_apps, name="connected-apps"),
+    path("connected/seen", acknowledge_alert, name="alert-acknowledge"),
+    path("connected/narrow", narrow_page, name="grant-narrow"),
+    path("connected/pause", app_action, {"name": "pause"}, name="app-pause"),
+    path("connected/resume", app_action, {"name": "resume"}, name="app-resume"),
+    path("connected/end", app_action, {"name": "disconnect"}, name="app-disconnect"),
 ]

@@ -1,4 +1,4 @@
-"""The site as an installed app, so that it can hold the commands that compose everything."""
+"""App configuration of the site and its commands."""
 
 from django.apps import AppConfig
 

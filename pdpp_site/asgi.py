@@ -1,4 +1,4 @@
-"""The ASGI application, for ``manage.py run`` and for any ASGI server with a lifespan."""
+"""ASGI entry point for `manage.py run` and other ASGI servers with lifespan support."""
 
 import os
 
@@ -8,10 +8,10 @@ from pdpp_site.wsgi import application as django_application  # isort: skip - se
 
 from operations import tracing_setup
 from pdpp_site import mcp_endpoints
-from pdpp_site.asgi_app import Site
+from pdpp_site.asgi_app import AsgiApp
 
-spans = tracing_setup.spans()
-application = Site(
+spans = tracing_setup.create_tracer()
+application = AsgiApp(
     application=django_application,
     endpoint=mcp_endpoints.endpoint(spans=spans),
     events=mcp_endpoints.events_endpoint(spans=spans),

@@ -1,8 +1,6 @@
-"""One process, one port: who answers which request.
+"""The ASGI application: route requests to MCP, health, metrics or Django.
 
-``/mcp`` and ``/mcp/events`` go to the MCP transport, everything else to Django's WSGI application in a pool of
-threads. ``/healthz`` says that the process runs, ``/readyz`` that it can serve,
-``/metrics`` how it fares.
+Django runs as a WSGI application in a thread pool.
 """
 
 import asyncio
@@ -21,18 +19,17 @@ from django.http.request import split_domain_port, validate_host
 from django.utils import timezone
 
 from evidence.api import error_responses
-from evidence.api.authentication import ACCEPTED, metadata_url
-from evidence.errors import Code, MisdirectedRequest, Refusal
-from mcp_adapter.streamable_http import EVENT_PATHS, McpEndpoint
-from mcp_adapter.streamable_http import PATHS as MCP_PATHS
+from evidence.api.authentication import ON_ACCEPTED_KEY, metadata_url
+from evidence.errors import ApiException, Code, MisdirectedRequest
+from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS, McpEndpoint
 from operations import access_log, health, metrics, tracing
 from pdpp_site import security_headers
 from pdpp_site.callers import Callers
 from pdpp_site.connections import RunningRequests
 from pdpp_site.fair_queue import FairQueue
-from pdpp_site.long_poll import Waits, asks_to_wait
-from pdpp_site.mcp_endpoints import Turns, turns
-from pdpp_site.request_bodies import MCP_BYTES, RequestBodies, bounded
+from pdpp_site.long_poll import LongPolls, is_long_poll
+from pdpp_site.mcp_endpoints import QueuePlace, queue_place
+from pdpp_site.request_bodies import MCP_BYTES, RequestBodies, limited_receive
 from pdpp_site.wsgi_bridge import (
     DisconnectedError,
     Message,
@@ -49,18 +46,18 @@ logger = logging.getLogger(__name__)
 READY_SECONDS = 3
 API = "/v1"
 RESERVED_THREADS = 2
-"""Threads that programs cannot take from the owner's pages and sign-in, nor those from programs."""
+"""Threads that API clients leave free for the owner's pages and sign-in, and vice versa."""
 PAGES_PER_CALLER = 4
 
 
-class NotForYou(Refusal):
-    """Metrics are for programs on this machine, or for whoever holds PDPP_METRICS_TOKEN."""
+class MetricsForbidden(ApiException):
+    """Metrics are available on this machine only, or with PDPP_METRICS_TOKEN."""
 
     code = Code.PERMISSION_ERROR
 
 
-class Site:
-    """The ASGI application. Its lifespan can run once: build another for another run."""
+class AsgiApp:
+    """The ASGI application. Its lifespan runs only once."""
 
     def __init__(
         self,
@@ -68,58 +65,60 @@ class Site:
         application: WsgiApplication,
         endpoint: McpEndpoint,
         events: McpEndpoint | None = None,
-        spans: tracing.Spans = tracing.NONE,
+        spans: tracing.Tracer = tracing.NULL_TRACER,
     ) -> None:
         self._django = WsgiBridge(application, threads=settings.PDPP_THREADS)
         self._callers = Callers()
-        # Both leave the other some of the threads, whatever is asked of them.
-        self._programs = FairQueue(max(1, settings.PDPP_THREADS - RESERVED_THREADS))
-        self._pages = FairQueue(
+        # Each queue leaves some threads for the other.
+        self._api_queue = FairQueue(max(1, settings.PDPP_THREADS - RESERVED_THREADS))
+        self._page_queue = FairQueue(
             max(1, settings.PDPP_THREADS - RESERVED_THREADS),
             running_per_caller=PAGES_PER_CALLER,
         )
         self._endpoint, self._events = endpoint, events
         self._spans = spans
         self._bodies = RequestBodies()
-        self._clients = RunningRequests(
-            most_per_client=settings.PDPP_CLIENT_CONNECTIONS,
+        self._running_requests = RunningRequests(
+            max_per_client=settings.PDPP_CLIENT_CONNECTIONS,
             proxies=settings.PDPP_TRUSTED_PROXIES,
         )
-        self._waits = Waits()
+        self._long_polls = LongPolls()
         self._probe = ThreadPoolExecutor(1, thread_name_prefix="readyz")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
         elif scope["type"] == "http":
-            with access_log.noted(scope, send, spans=self._spans) as noting:
-                await self._answer_anyway(scope, receive, security_headers.fenced(noting))
+            with access_log.log_request(scope, send, tracer=self._spans) as noting:
+                await self._handle_errors(
+                    scope, receive, security_headers.add_security_headers(noting)
+                )
         else:
             await send({"type": "websocket.close", "code": 1000})
 
-    async def _answer_anyway(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """What fails here gets the error of everything else, as long as nothing has been said."""
+    async def _handle_errors(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and turn an exception into an error response unless the response has begun."""
         started = False
 
-        async def noting(message: Message) -> None:
+        async def send_and_note(message: Message) -> None:
             nonlocal started
             started = True
             await send(message)
 
         try:
-            with self._clients.of(_client_address(scope)):
-                await self._answer(scope, receive, noting)
+            with self._running_requests.of(_client_address(scope)):
+                await self._answer(scope, receive, send_and_note)
         except DisconnectedError:
-            return  # Nobody is left to answer, and nothing has failed.
-        except Refusal as refusal:
+            return  # the client is gone, which is no failure
+        except ApiException as error:
             if started:
                 raise
-            await _refuse(send, refusal, challenge=_challenge(scope))
+            await _send_error(send, error, challenge=_challenge(scope))
         except Exception:
-            logger.exception("A request failed before or beside Django.")
+            logger.exception("A request failed outside Django.")
             if started:
                 raise
-            await _refuse(send, error_responses.InternalError())
+            await _send_error(send, error_responses.InternalError())
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = scope["path"]
@@ -128,7 +127,7 @@ class Site:
         elif path == "/readyz":
             await self._answer_ready(send)
         elif not _host_allowed(scope):
-            await _refuse(send, MisdirectedRequest())
+            await _send_error(send, MisdirectedRequest())
         elif path == "/metrics":
             await self._answer_metrics(scope, send)
         elif path in MCP_PATHS:
@@ -141,21 +140,23 @@ class Site:
     async def _answer_mcp(
         self, endpoint: McpEndpoint, scope: Scope, receive: Receive, send: Send
     ) -> None:
-        """The endpoint takes a place for each piece of work in a thread, none for what it awaits."""
+        """Run the MCP endpoint, which takes a queue place only for its work in threads."""
         caller = self._callers.of_bearer(scope)
-        self._programs.refuse_if_full(caller.name)
-        turns.set(Turns(functools.partial(self._programs.place, caller.name), caller.accepted))
-        await endpoint.app(scope, bounded(scope, receive, limit=MCP_BYTES), send)
+        self._api_queue.refuse_if_full(caller.name)
+        queue_place.set(
+            QueuePlace(functools.partial(self._api_queue.place, caller.name), caller.accepted)
+        )
+        await endpoint.app(scope, limited_receive(scope, receive, limit=MCP_BYTES), send)
 
     async def _answer_with_django(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._bodies.read(scope, receive) as body:
             run = functools.partial(self._run, body=body)
-            if asks_to_wait(scope):
-                refusal = await self._waits.answer(run, scope, receive, send)
+            if is_long_poll(scope):
+                error = await self._long_polls.answer(run, scope, receive, send)
             else:
-                refusal = await run(scope, receive, send)
-        if refusal is not None:
-            raise refusal
+                error = await run(scope, receive, send)
+        if error is not None:
+            raise error
 
     async def _run(
         self,
@@ -165,43 +166,45 @@ class Site:
         *,
         body: RequestBody,
         extras: Mapping[str, object] = MappingProxyType({}),
-    ) -> Refusal | None:
-        """Run a complete request when it is the turn of its caller."""
-        of_program = scope["path"].startswith(API)
-        queue = self._programs if of_program else self._pages
-        caller = self._callers.of_bearer(scope) if of_program else self._callers.of_session(scope)
+    ) -> ApiException | None:
+        """Run a complete request when its caller has a place in the queue."""
+        is_api = scope["path"].startswith(API)
+        queue = self._api_queue if is_api else self._page_queue
+        caller = self._callers.of_bearer(scope) if is_api else self._callers.of_session(scope)
         queue.refuse_if_full(caller.name)
         async with queue.place(caller.name):
-            known = {ACCEPTED: caller.accepted}
-            return await self._django(scope, receive, send, body=body, extras={**extras, **known})
+            on_accepted = {ON_ACCEPTED_KEY: caller.accepted}
+            return await self._django(
+                scope, receive, send, body=body, extras={**extras, **on_accepted}
+            )
 
     def stop_waiting(self) -> None:
-        """Answers every request that waits for changes, before the server waits for them."""
-        self._waits.end()
+        """Answer all long polls now, because the server stops."""
+        self._long_polls.end()
 
     async def _answer_ready(self, send: Send) -> None:
         loop = asyncio.get_running_loop()
         try:
             reason = await asyncio.wait_for(
-                loop.run_in_executor(self._probe, health.unready), READY_SECONDS
+                loop.run_in_executor(self._probe, health.not_ready_reason), READY_SECONDS
             )
         except TimeoutError:
             reason = f"The database did not answer within {READY_SECONDS} seconds."
         if reason is not None:
             await _send_json(send, status=503, body={"status": "unready", "reason": reason})
             return
-        warning = await loop.run_in_executor(self._probe, health.idle, timezone.now())
+        warning = await loop.run_in_executor(self._probe, health.background_warning, timezone.now())
         body = {"status": "ready"} | ({"warning": warning} if warning else {})
         await _send_json(send, status=200, body=body)
 
     async def _answer_metrics(self, scope: Scope, send: Send) -> None:
-        if metrics.may_ask(scope):
-            content, kind = await asyncio.to_thread(metrics.written)
+        if metrics.may_scrape(scope):
+            content, kind = await asyncio.to_thread(metrics.render)
             await _send(send, status=200, content=content, kind=kind)
         else:
-            await _refuse(send, NotForYou())
+            await _send_error(send, MetricsForbidden())
 
-    async def _live(self, receive: Receive, send: Send) -> None:
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
         phase = "startup"
         try:
@@ -217,12 +220,12 @@ class Site:
     @contextlib.asynccontextmanager
     async def _running(self) -> AsyncIterator[None]:
         try:
-            async with contextlib.AsyncExitStack() as living:
+            async with contextlib.AsyncExitStack() as lifespans:
                 for endpoint in filter(None, (self._endpoint, self._events)):
-                    await living.enter_async_context(endpoint.lifespan())
+                    await lifespans.enter_async_context(endpoint.lifespan())
                 yield
         finally:
-            self._waits.close()
+            self._long_polls.close()
             self._django.close()
             self._bodies.close()
             self._probe.shutdown(wait=False, cancel_futures=True)
@@ -238,7 +241,7 @@ def _host_allowed(scope: Scope) -> bool:
 
 
 def _client_address(scope: Scope) -> str:
-    """Return the address of the client, as a trusted proxy names it."""
+    """Return the client address, as reported by a trusted proxy."""
     client = scope.get("client")
     return str(client[0]) if client else ""
 
@@ -249,25 +252,25 @@ def _challenge(scope: Scope) -> str:
     return f'{challenge}, error="invalid_token"' if token_sent else challenge
 
 
-async def _refuse(send: Send, refusal: Refusal, *, challenge: str = "") -> None:
-    """The same envelope as every error of the API, for what never reaches it."""
+async def _send_error(send: Send, error: ApiException, *, challenge: str = "") -> None:
+    """Send an API error for a request that does not reach Django."""
     request_id = f"req_{secrets.token_hex(10)}"
-    # What still comes of the body is discarded for a while (connections.py): a client or proxy that
-    # is cut off in the middle of sending would not read this answer.
-    sent = {"request-id": request_id, "x-request-id": request_id}
-    status = error_responses.STATUS[refusal.code]
+    # connections.py discards the rest of the body for a while: a client that is cut off while it sends
+    # would not read this response.
+    headers = {"request-id": request_id, "x-request-id": request_id}
+    status = error_responses.STATUS[error.code]
     if status == 401:
-        sent["www-authenticate"] = challenge
+        headers["www-authenticate"] = challenge
     if status in (429, 503):
-        sent["retry-after"] = error_responses.RETRY_SECONDS
-    body = error_responses.body(refusal, request_id=request_id)
-    await _send_json(send, status=status, body=body, more=sent)
+        headers["retry-after"] = error_responses.RETRY_SECONDS
+    body = error_responses.error_body(error, request_id=request_id)
+    await _send_json(send, status=status, body=body, headers=headers)
 
 
 async def _send_json(
-    send: Send, *, status: int, body: Any, more: Mapping[str, str] | None = None
+    send: Send, *, status: int, body: Any, headers: Mapping[str, str] | None = None
 ) -> None:
-    await _send(send, status=status, content=orjson.dumps(body), more=more)
+    await _send(send, status=status, content=orjson.dumps(body), headers=headers)
 
 
 async def _send(
@@ -276,13 +279,13 @@ async def _send(
     status: int,
     content: bytes,
     kind: str = "application/json",
-    more: Mapping[str, str] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> None:
-    sent = {
+    all_headers = {
         "content-type": kind,
         "content-length": str(len(content)),
         "cache-control": "no-store",
-    } | dict(more or {})
-    encoded = [(name.encode(), value.encode()) for name, value in sent.items()]
+    } | dict(headers or {})
+    encoded = [(name.encode(), value.encode()) for name, value in all_headers.items()]
     await send({"type": "http.response.start", "status": status, "headers": encoded})
     await send({"type": "http.response.body", "body": content})

@@ -1,19 +1,20 @@
-"""How a command ends that cannot go on for a reason outside of it: in a line, with what to do."""
+"""Turn database and settings errors into one-line messages."""
 
 from django.core.exceptions import ImproperlyConfigured
 from django.db import InterfaceError, OperationalError, ProgrammingError
 from psycopg.errors import UndefinedTable
 
-MISSING = "The database has no tables yet. Make them: manage.py migrate"
-AWAY = "The database does not answer: {why}. See that it runs, and what DATABASE_URL says."
+NO_TABLES = "The database has no tables. Create them: manage.py migrate"
+NO_CONNECTION = "Cannot connect to the database: {why}. Check that it is running and that DATABASE_URL is correct."
 
 
-def in_words(error: Exception) -> str | None:
-    """None where the fault is the program's own. A statement and its values are never quoted."""
+def describe(error: Exception) -> str | None:
+    """Return a message for an error of the environment, or None. Never quotes a statement."""
     if isinstance(error, ImproperlyConfigured):
-        return f"The settings do not hold. {error}"
+        return f"Invalid settings: {error}"
     if isinstance(error, ProgrammingError) and isinstance(error.__cause__, UndefinedTable):
-        return MISSING
+        return NO_TABLES
     if isinstance(error, OperationalError | InterfaceError):
-        return AWAY.format(why=(str(error).splitlines() or ["it says nothing"])[0].rstrip("."))
+        why = (str(error).splitlines() or ["no reason given"])[0].rstrip(".")
+        return NO_CONNECTION.format(why=why)
     return None

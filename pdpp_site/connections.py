@@ -18,29 +18,29 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from evidence.errors import ServiceUnavailable
 
 HEADER_SECONDS = 10.0
-"""From the first byte, or from the connection, to the end of the header."""
+"""Time from the connection, or from the first byte, to the end of the header."""
 HEADER_BYTES = 64 * 1024
-PIPELINED_REQUESTS = 16
+MAX_PIPELINED_REQUESTS = 16
 KEEP_ALIVE_SECONDS = 75
-"""Longer than common proxies keep idle connections, so that we never close one in use."""
+"""Longer than common proxies keep idle connections, so that we never close one that a proxy uses."""
 UNREAD_BODY_SECONDS = 5.0
-"""How long the rest of a body may take that nobody reads, because it was answered before."""
+"""Time for the rest of a request body that was answered before it was read."""
 STALLED_SECONDS = 60.0
-"""How long a client may take to read what fills the buffer of its connection."""
-MOST_FILES = 65_536
+"""Time for a client to read from a full send buffer."""
+MAX_OPEN_FILES = 65_536
 IPV6_NETWORK_BITS = 64
-"""One IPv6 customer has at least this network, so it counts as one client."""
+"""An IPv6 customer has at least a /64 network, so the network counts as one client."""
 
 
 class HeaderTooLargeError(Exception):
-    """Ends the parsing of a request."""
+    """Raised to stop parsing a request."""
 
 
 class ClientConnection(HttpToolsProtocol):
-    """One connection, with deadlines for what its client has to do."""
+    """A client connection with deadlines."""
 
-    def __init__(self, *, table: "ConnectionTable", **uvicorns: Any) -> None:
-        super().__init__(**uvicorns)
+    def __init__(self, *, table: "ConnectionTable", **protocol_options: Any) -> None:
+        super().__init__(**protocol_options)
         self._table = table
         self._header_bytes = self._parsed_bytes = 0
         self._has_begun = self._began_now = False
@@ -49,11 +49,11 @@ class ClientConnection(HttpToolsProtocol):
         self._receiving: str | None = "header"
         self.address = ""
         self.since = 0.0
-        """When the client began its header or, where it is idle, when it was last answered."""
+        """Start of the current header, or end of the last response on an idle connection."""
 
     @property
     def is_evictable(self) -> bool:
-        """Return whether no request would be lost with this connection."""
+        """Return whether closing the connection loses no request."""
         is_serving = self.cycle is not None and not self.cycle.response_complete
         return not is_serving and not self.pipeline and not self.transport.is_closing()
 
@@ -83,7 +83,7 @@ class ClientConnection(HttpToolsProtocol):
 
     @override
     def on_message_begin(self) -> None:
-        if len(self.pipeline) >= PIPELINED_REQUESTS:
+        if len(self.pipeline) >= MAX_PIPELINED_REQUESTS:
             raise HeaderTooLargeError
         self._receiving, self.since = "header", self.loop.time()
         self._has_begun = self._began_now = True
@@ -101,7 +101,7 @@ class ClientConnection(HttpToolsProtocol):
         super().on_header(name, value)
 
     def _count_parsed(self, part: bytes) -> None:
-        """Raise HeaderTooLargeError where a single read brought more than HEADER_BYTES."""
+        """Raise HeaderTooLargeError when one read has more than HEADER_BYTES."""
         self._parsed_bytes += len(part)
         if self._parsed_bytes > HEADER_BYTES:
             raise HeaderTooLargeError
@@ -164,14 +164,14 @@ class ClientConnection(HttpToolsProtocol):
 
 
 class ConnectionTable:
-    """The open connections of a server. For its event loop alone.
+    """The open connections of a server. Not thread-safe.
 
     At a limit, the connection that has been idle longest makes room for a new one. Addresses of
     trusted proxies have no limit of their own: RunningRequests limits the clients that they name.
     """
 
-    def __init__(self, *, most: int, most_per_client: int, proxies: list[str]) -> None:
-        self._most, self._most_per_client = most, most_per_client
+    def __init__(self, *, max_connections: int, max_per_client: int, proxies: list[str]) -> None:
+        self._max_connections, self._max_per_client = max_connections, max_per_client
         self._proxies = _TrustedHosts(proxies)
         self._open: dict[ClientConnection, None] = {}
         self._by_client: dict[str, dict[ClientConnection, None]] = defaultdict(dict)
@@ -181,24 +181,24 @@ class ConnectionTable:
 
     def admit(self, connection: ClientConnection) -> bool:
         """Count a new connection. Return False if there is no room for it."""
-        client = client_of(connection.address)
-        theirs = self._by_client.get(client, {})
-        if connection.address not in self._proxies and len(theirs) >= self._most_per_client:
-            if not self._evict_idlest(theirs):
+        client = client_key(connection.address)
+        same_client = self._by_client.get(client, {})
+        if connection.address not in self._proxies and len(same_client) >= self._max_per_client:
+            if not self._evict_idlest(same_client):
                 return False
-        elif len(self._open) >= self._most and not self._evict_idlest(self._open):
+        elif len(self._open) >= self._max_connections and not self._evict_idlest(self._open):
             return False
         self._open[connection] = None
         self._by_client[client][connection] = None
         return True
 
     def remove(self, connection: ClientConnection) -> None:
-        client = client_of(connection.address)
+        client = client_key(connection.address)
         self._open.pop(connection, None)
-        theirs = self._by_client.get(client)
-        if theirs is not None:
-            theirs.pop(connection, None)
-            if not theirs:
+        same_client = self._by_client.get(client)
+        if same_client is not None:
+            same_client.pop(connection, None)
+            if not same_client:
                 del self._by_client[client]
 
     def close_late(self, now: float) -> None:
@@ -206,8 +206,8 @@ class ConnectionTable:
             connection.close_if_late(now)
 
     def _evict_idlest(self, connections: dict[ClientConnection, None]) -> bool:
-        idle = (each for each in connections if each.is_evictable)
-        idlest = min(idle, key=lambda each: each.since, default=None)
+        idle = (connection for connection in connections if connection.is_evictable)
+        idlest = min(idle, key=lambda connection: connection.since, default=None)
         if idlest is None:
             return False
         self.remove(idlest)
@@ -216,10 +216,10 @@ class ConnectionTable:
 
 
 class RunningRequests:
-    """The running requests of each client, whether it is a peer or named by a trusted proxy."""
+    """Limits the running requests of each client, whether direct or behind a trusted proxy."""
 
-    def __init__(self, *, most_per_client: int, proxies: list[str]) -> None:
-        self._most_per_client = most_per_client
+    def __init__(self, *, max_per_client: int, proxies: list[str]) -> None:
+        self._max_per_client = max_per_client
         self._proxies = _TrustedHosts(proxies)
         self._running: dict[str, int] = defaultdict(int)
 
@@ -229,10 +229,10 @@ class RunningRequests:
         if not address or address in self._proxies:
             yield
             return
-        client = client_of(address)
-        if self._running[client] >= self._most_per_client:
+        client = client_key(address)
+        if self._running[client] >= self._max_per_client:
             raise ServiceUnavailable(
-                message="Too many requests of this client run here. Try again shortly."
+                message="This client has too many running requests. Try again shortly."
             )
         self._running[client] += 1
         try:
@@ -243,8 +243,8 @@ class RunningRequests:
                 del self._running[client]
 
 
-def client_of(address: str) -> str:
-    """Return who counts as one client: an IPv4 address, or a /64 network of IPv6."""
+def client_key(address: str) -> str:
+    """Return the key that identifies a client: an IPv4 address or an IPv6 /64 network."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -259,9 +259,9 @@ def client_of(address: str) -> str:
 def raise_file_limit() -> int:
     """Raise the limit of open files as far as the system allows; return the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
+    target = MAX_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MAX_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < target:
         with suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-            return wanted
-    return MOST_FILES if soft == resource.RLIM_INFINITY else soft
+            resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+            return target
+    return MAX_OPEN_FILES if soft == resource.RLIM_INFINITY else soft

@@ -1,4 +1,4 @@
-"""Check a credential before a large body is read: one query, without the body."""
+"""Check the credential of a request before its large body is read. One query."""
 
 import secrets
 from io import BytesIO
@@ -14,49 +14,51 @@ from rest_framework.request import Request
 from evidence.access.scope import TokenKind
 from evidence.api import error_responses
 from evidence.api.authentication import BearerAuthentication
-from evidence.api.refusal_log import note_unlet
-from evidence.errors import Code, Refusal, WrongTokenKind
-from mcp_adapter.inprocess import releasing
+from evidence.api.refusal_log import record_rejected_token
+from evidence.errors import ApiException, Code, WrongTokenKind
+from mcp_adapter.inprocess import run_and_release
 from owner.permissions import is_owner
 from pdpp_site.wsgi_bridge import RequestBody, Scope, build_environ
 
 
-class SignInRequired(Refusal):
-    """Sign in, then send this again."""
+class SignInRequired(ApiException):
+    """Sign in, then send the request again."""
 
     code = Code.PERMISSION_ERROR
 
 
-def refuse_without_owner_token(scope: Scope) -> Refusal | None:
-    """Return why the bearer may not write, or None. Runs in a thread."""
+def refuse_without_owner_token(scope: Scope) -> ApiException | None:
+    """Return an error unless the request has an owner token. Runs in a thread."""
     try:
-        _, authority = releasing(lambda: BearerAuthentication().authenticate(_request(scope)))
-    except (Refusal, Error) as error:
-        refusal = error_responses.as_refusal(error)
+        _, caller = run_and_release(lambda: BearerAuthentication().authenticate(_request(scope)))
+    except (ApiException, Error) as error:
+        api_error = error_responses.to_api_exception(error)
         request_id = f"req_{secrets.token_hex(10)}"
-        releasing(lambda: note_unlet(refusal, route="rest", request_id=request_id))
-        return refusal
-    if authority.kind is not TokenKind.OWNER:
-        return WrongTokenKind(message="Only the owner's own token may do this.")
+        run_and_release(
+            lambda: record_rejected_token(api_error, route="rest", request_id=request_id)
+        )
+        return api_error
+    if caller.kind is not TokenKind.OWNER:
+        return WrongTokenKind(message="This route requires an owner token.")
     return None
 
 
-def refuse_without_owner_session(scope: Scope) -> Refusal | None:
-    """Return why the session may not send a large form, or None. Runs in a thread."""
+def refuse_without_owner_session(scope: Scope) -> ApiException | None:
+    """Return an error unless the request has the owner's session. Runs in a thread."""
     try:
-        answer = releasing(lambda: _signed_in(_request(scope)._request))  # noqa: SLF001 - DRF's own name
+        response = run_and_release(lambda: _session_status(_request(scope)._request))  # noqa: SLF001 - DRF's own name
     except Error as error:
-        return error_responses.as_refusal(error)
-    return None if getattr(answer, "status_code", None) == 204 else SignInRequired()
+        return error_responses.to_api_exception(error)
+    return None if getattr(response, "status_code", None) == 204 else SignInRequired()
 
 
 def _request(scope: Scope) -> Request:
     return Request(WSGIRequest(build_environ(scope, body=RequestBody(BytesIO(), 0))))
 
 
-def _answer(request: HttpRequest) -> HttpResponse:
+def _status(request: HttpRequest) -> HttpResponse:
     return HttpResponse(status=204 if is_owner(request.user) else 403)
 
 
-# The same middleware, in the same order, as in settings.
-_signed_in = SessionMiddleware(AuthenticationMiddleware(OTPMiddleware(_answer)))
+# The same middleware in the same order as in settings.
+_session_status = SessionMiddleware(AuthenticationMiddleware(OTPMiddleware(_status)))

@@ -1,5 +1,7 @@
-"""The environment, taken at its word: what cannot be meant is refused by name, and never taken for
-something else. A variable that is empty is one that is not set."""
+"""Typed environment variables. Raises ImproperlyConfigured naming the variable.
+
+An empty variable counts as not set.
+"""
 
 import contextlib
 import ipaddress
@@ -11,92 +13,98 @@ from urllib.parse import urlsplit
 import environ
 from django.core.exceptions import ImproperlyConfigured
 
-SWITCHES = {"true": True, "yes": True, "on": True, "1": True} | {
+BOOLEANS = {"true": True, "yes": True, "on": True, "1": True} | {
     "false": False, "no": False, "off": False, "0": False
 }  # fmt: skip
-MOST = 2**31 - 1
-EVERYBODY = "*"
+MAX_INTEGER = 2**31 - 1
+ANY_NETWORK = "*"
 SCHEMES = ("postgresql", "postgres", "pgsql", "psql")
 
 
 class Environment:
-    """What is read of the environment; most readers raise ``ImproperlyConfigured``."""
+    """Reads environment variables. Most methods raise ImproperlyConfigured for an invalid value."""
 
-    def text(self, name: str, *, default: str = "") -> str:
+    def string(self, name: str, *, default: str = "") -> str:
         return os.environ.get(name) or default
 
-    def names(self, name: str) -> list[str]:
-        """What is separated by commas."""
-        return [each.strip() for each in self.text(name).split(",") if each.strip()]
+    def string_list(self, name: str) -> list[str]:
+        """Return the comma-separated items."""
+        return [item.strip() for item in self.string(name).split(",") if item.strip()]
 
-    def whole(self, name: str, *, default: int, least: int = 0, most: int = MOST) -> int:
-        said = self.text(name).strip()
-        number = int(said) if said.isascii() and said.isdecimal() else -1
-        if said and not least <= number <= most:
-            bounds = f"from {least} on" if most == MOST else f"from {least} to {most}"
-            raise _unmeant(name, said, f"a whole number {bounds}")
-        return number if said else default
+    def integer(
+        self, name: str, *, default: int, min_value: int = 0, max_value: int = MAX_INTEGER
+    ) -> int:
+        value = self.string(name).strip()
+        number = int(value) if value.isascii() and value.isdecimal() else -1
+        if value and not min_value <= number <= max_value:
+            bounds = f"{min_value} to {max_value}" if max_value < MAX_INTEGER else f"{min_value} up"
+            raise _invalid(name, value, f"a whole number from {bounds}")
+        return number if value else default
 
-    def switch(self, name: str, *, default: bool) -> bool:
-        said = self.text(name).strip()
-        if said and said.lower() not in SWITCHES:
-            raise _unmeant(name, said, "true or false")
-        return SWITCHES[said.lower()] if said else default
+    def boolean(self, name: str, *, default: bool) -> bool:
+        value = self.string(name).strip()
+        if value and value.lower() not in BOOLEANS:
+            raise _invalid(name, value, "true or false")
+        return BOOLEANS[value.lower()] if value else default
 
-    def one_of(self, name: str, of: Collection[str], *, default: str) -> str:
-        """However it is written, large or small."""
-        said = self.text(name, default=default).strip()
-        found = next((each for each in of if each.lower() == said.lower()), None)
-        if found is None:
-            raise _unmeant(name, said, f"one of {', '.join(of)}")
-        return found
+    def choice(self, name: str, choices: Collection[str], *, default: str) -> str:
+        """Return the choice that equals the value, ignoring case."""
+        value = self.string(name, default=default).strip()
+        choice = next((choice for choice in choices if choice.lower() == value.lower()), None)
+        if choice is None:
+            raise _invalid(name, value, f"one of {', '.join(choices)}")
+        return choice
 
-    def address(self, name: str, *, default: str) -> str:
-        """Of a server, without a slash at the end."""
-        said = self.text(name, default=default).strip().rstrip("/")
+    def url(self, name: str, *, default: str) -> str:
+        """Return an http or https URL, without a trailing slash."""
+        value = self.string(name, default=default).strip().rstrip("/")
         try:
-            parts = urlsplit(said)
-            is_one = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+            parts = urlsplit(value)
+            is_valid = (
+                parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+            )
         except ValueError:
-            is_one = False
-        if not is_one:
-            raise _unmeant(name, said, "an address such as https://records.example")
-        return said
+            is_valid = False
+        if not is_valid:
+            raise _invalid(name, value, "a URL such as https://records.example")
+        return value
 
     def networks(self, name: str, *, default: list[str]) -> list[str]:
-        """Addresses and networks, or ``*`` for all of them."""
-        said = self.names(name)
-        for each in said:
-            if each != EVERYBODY and not _is_network(each):
-                raise _unmeant(name, each, "addresses or networks such as 172.30.77.0/24")
-        return said or default
+        """Return IP addresses and networks, or `*` for all."""
+        values = self.string_list(name)
+        for value in values:
+            if value != ANY_NETWORK and not _is_network(value):
+                raise _invalid(name, value, "addresses or networks such as 172.30.77.0/24")
+        return values or default
 
 
-def database(url: str) -> dict[str, Any]:
-    """Django's settings for the PostgreSQL at ``url``. Raises ``ImproperlyConfigured``."""
-    with _not_repeating("DATABASE_URL", "postgresql://pdpp:<password>@127.0.0.1/pdpp"):
+def database_settings(url: str) -> dict[str, Any]:
+    """Return Django's settings for the PostgreSQL database at `url`. Raises ImproperlyConfigured."""
+    with _without_password("DATABASE_URL", "postgresql://pdpp:<password>@127.0.0.1/pdpp"):
         if urlsplit(url).scheme not in SCHEMES:
             raise ImproperlyConfigured
-        found = dict(environ.Env.db_url_config(url))
-        if not found["NAME"]:
+        database = dict(environ.Env.db_url_config(url))
+        if not database["NAME"]:
             raise ImproperlyConfigured
-    return found
+    return database
 
 
-def mail_server(url: str) -> dict[str, Any]:
-    """Django's settings for sending mail by ``url``; into nothing where it is empty. Raises
-    ``ImproperlyConfigured``."""
-    with _not_repeating("PDPP_MAIL_URL", "smtp+tls://user:<password>@mail.example:587"):
+def mail_settings(url: str) -> dict[str, Any]:
+    """Return Django's mail settings for `url`; an empty URL sends nothing.
+
+    Raises ImproperlyConfigured.
+    """
+    with _without_password("PDPP_MAIL_URL", "smtp+tls://user:<password>@mail.example:587"):
         return dict(environ.Env.email_url_config(url or "dummymail://"))
 
 
 @contextlib.contextmanager
-def _not_repeating(name: str, example: str) -> Iterator[None]:
-    """What was said may have a password in it."""
+def _without_password(name: str, example: str) -> Iterator[None]:
+    """Replace the error, because the URL may contain a password."""
     try:
         yield
     except (ImproperlyConfigured, ValueError):
-        raise ImproperlyConfigured(f"{name} is no address such as {example}.") from None
+        raise ImproperlyConfigured(f"{name} takes a URL such as {example}.") from None
 
 
 def _is_network(text: str) -> bool:
@@ -107,5 +115,5 @@ def _is_network(text: str) -> bool:
     return True
 
 
-def _unmeant(name: str, said: str, wanted: str) -> ImproperlyConfigured:
-    return ImproperlyConfigured(f"{name} is {said!r}; it takes {wanted}.")
+def _invalid(name: str, value: str, requirement: str) -> ImproperlyConfigured:
+    return ImproperlyConfigured(f"{name} takes {requirement}; got {value!r}.")

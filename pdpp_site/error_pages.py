@@ -1,6 +1,6 @@
-"""What Django itself refuses or fails at: the error of the API to a program, a page to a person.
+"""Error pages for people, and JSON errors for programs, for requests that Django itself rejects.
 
-Nothing here asks the database, which may be what has failed.
+This module runs no query, because the database may have failed.
 """
 
 import secrets
@@ -11,66 +11,66 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template.loader import render_to_string
 
 from evidence.api import error_responses
-from evidence.errors import Code, InvalidRequest, NotFound, Refusal, ServiceUnavailable
-from pdpp_site.views import PAGE_HEADERS
+from evidence.errors import ApiException, Code, InvalidRequest, NotFound, ServiceUnavailable
+from owner.permissions import PAGE_HEADERS
 
 TITLES = {
-    400: "This request cannot be read",
-    403: "This is refused",
-    404: "Nothing is here",
+    400: "Invalid request",
+    403: "Not allowed",
+    404: "Page not found",
     500: "Something went wrong",
     503: "Try again in a moment",
 }
 
 
-class Forged(Refusal):
-    """The form did not come from a page of this site, or that page is too old. Open it again."""
+class CsrfFailed(ApiException):
+    """The form has expired. Reload the page and try again."""
 
     code = Code.PERMISSION_ERROR
 
 
-class Forbidden(Refusal):
-    """This is for somebody else."""
+class Forbidden(ApiException):
+    """This page is not for you."""
 
     code = Code.PERMISSION_ERROR
 
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return refused(request, InvalidRequest(message="The request cannot be read."))
+    return error_response(request, InvalidRequest(message="The request is invalid."))
 
 
-def forged(request: HttpRequest, reason: str = "") -> HttpResponse:
-    return refused(request, Forged())
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    return error_response(request, CsrfFailed())
 
 
 def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return refused(request, Forbidden())
+    return error_response(request, Forbidden())
 
 
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
-    return refused(request, NotFound(message="There is nothing at this address."))
+    return error_response(request, NotFound(message="No page at this address."))
 
 
-def failed(request: HttpRequest) -> HttpResponse:
-    """Django asks for this in the middle of the exception."""
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Return the page for the exception that Django is handling."""
     error = sys.exception()
     if isinstance(error, OperationalError | InterfaceError):
-        return refused(
-            request, ServiceUnavailable(message="The database does not answer just now.")
-        )
-    return refused(request, error_responses.InternalError())
+        return error_response(request, ServiceUnavailable(message="The database does not answer."))
+    return error_response(request, error_responses.InternalError())
 
 
-def refused(request: HttpRequest, refusal: Refusal) -> HttpResponse:
-    """Return the refusal as an error of the API, or as a page where a browser asks."""
+def error_response(request: HttpRequest, error: ApiException) -> HttpResponse:
+    """Return the error as a page for browsers, or as an API error."""
     request_id = f"req_{secrets.token_hex(10)}"
-    status = error_responses.STATUS[refusal.code]
+    status = error_responses.STATUS[error.code]
     if request.get_preferred_type(["application/json", "text/html"]) == "text/html":
-        context = {"title": TITLES[status], "text": refusal.message, "request_id": request_id}
+        context = {"title": TITLES[status], "text": error.message, "request_id": request_id}
         page = render_to_string("pdpp_site/failed.html", context)
         response = HttpResponse(page, status=status, headers=PAGE_HEADERS)
     else:
-        response = JsonResponse(error_responses.body(refusal, request_id=request_id), status=status)
+        response = JsonResponse(
+            error_responses.error_body(error, request_id=request_id), status=status
+        )
     response["Request-Id"] = response["X-Request-Id"] = request_id
     response["Cache-Control"] = "no-store"
     if status == 503:

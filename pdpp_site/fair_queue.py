@@ -1,8 +1,7 @@
 """Fair scheduling: each caller runs a few requests at a time, and callers take turns.
 
-A caller is a token, a session, or the client address of a request that has neither. So a client
-with many connections delays itself, and another client waits at most for one turn of each caller.
-Runs in the event loop; no method is thread-safe.
+A caller is a token, a session, or the client address of a request without either. A client with many
+connections therefore delays only itself. Runs in the event loop; not thread-safe.
 """
 
 import asyncio
@@ -10,20 +9,20 @@ from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from evidence.errors import Code, Refusal
+from evidence.errors import ApiException, Code
 
 RUNNING_PER_CALLER = 2
 WAITING_PER_CALLER = 64
 
 
-class TooManyRequests(Refusal):
-    """Too many of your requests wait here. Send fewer at once."""
+class TooManyRequests(ApiException):
+    """Too many requests of this caller are waiting. Send fewer at once."""
 
     code = Code.TOO_MANY_REQUESTS
 
 
 class FairQueue:
-    """Places for requests that run, given to waiting callers in turn (round robin)."""
+    """A number of places for running requests, given to waiting callers round robin."""
 
     def __init__(
         self,
@@ -36,43 +35,43 @@ class FairQueue:
         self._running_per_caller = running_per_caller
         self._waiting_per_caller = waiting_per_caller
         self._running: Counter[str] = Counter()
-        # In the order of turns: who gets a place goes to the end.
+        # In round-robin order: a caller that gets a place moves to the end.
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
 
     def refuse_if_full(self, caller: str) -> None:
-        """Raise ``TooManyRequests`` when as many requests of this caller wait as may."""
+        """Raise TooManyRequests when too many requests of this caller are waiting."""
         if len(self._waiting.get(caller, ())) >= self._waiting_per_caller:
-            raise TooManyRequests(next_step="Wait for the answers to your earlier requests.")
+            raise TooManyRequests(next_step="Wait for the responses to earlier requests.")
 
     @asynccontextmanager
     async def place(self, caller: str) -> AsyncIterator[None]:
         """Wait for a place, and hold it for the block."""
-        await self._take(caller)
+        await self._acquire(caller)
         try:
             yield
         finally:
-            self._give_back(caller)
+            self._release(caller)
 
-    async def _take(self, caller: str) -> None:
+    async def _acquire(self, caller: str) -> None:
         if self._free and caller not in self._waiting and self._may_run(caller):
             self._start(caller)
             return
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(caller, deque()).append(turn)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(caller, deque()).append(waiter)
         try:
-            await turn
+            await waiter
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._give_back(caller)
+            if waiter.done() and not waiter.cancelled():
+                self._release(caller)
             raise
 
-    def _give_back(self, caller: str) -> None:
+    def _release(self, caller: str) -> None:
         self._free += 1
         self._running[caller] -= 1
         if not self._running[caller]:
             del self._running[caller]
-        while self._free and (following := self._next()) is not None:
-            self._start_waiting(following)
+        while self._free and (next_caller := self._next()) is not None:
+            self._start_waiting(next_caller)
 
     def _next(self) -> str | None:
         return next(filter(self._may_run, self._waiting), None)
@@ -81,13 +80,13 @@ class FairQueue:
         return self._running[caller] < self._running_per_caller
 
     def _start_waiting(self, caller: str) -> None:
-        turns = self._waiting.pop(caller)
-        turn = turns.popleft()
-        if turns:
-            self._waiting[caller] = turns
-        if not turn.done():  # else its request was cancelled while it waited
+        waiters = self._waiting.pop(caller)
+        waiter = waiters.popleft()
+        if waiters:
+            self._waiting[caller] = waiters
+        if not waiter.done():  # else the request was cancelled
             self._start(caller)
-            turn.set_result(None)
+            waiter.set_result(None)
 
     def _start(self, caller: str) -> None:
         self._free -= 1

@@ -1,9 +1,9 @@
-"""Requests that wait for changes: no thread and no database connection each, but a place in a table.
+"""Long polling, server side: keep waiting requests without a thread or a database connection.
 
-One task asks, for all of them together, which connections have changed and which grants still hold. A
-request whose connections or grants have changed is run again from the start, bearer and gate included; if
-there is still nothing that its grant shows, it goes on waiting. So what is hidden wakes nobody, and
-who lost the grant is told so at once.
+One task polls, for all waiting requests together, which connections have changed and which grants are
+active. A request whose connections or grants have changed runs again from the start, through
+authentication and gate; if its grant shows no change, it keeps waiting. Hidden changes therefore answer
+no request, and a request whose grant was revoked is answered at once.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from django.db import Error
 from django.utils import timezone
 
 from evidence import limits
-from evidence.access.change_log import latest_changes
-from evidence.access.grant_states import read_through
-from evidence.api.long_poll import KEY, Held, Wish
-from evidence.errors import Refusal
-from mcp_adapter.inprocess import releasing
+from evidence.access.change_log import latest_change_numbers
+from evidence.access.grant_states import active_grants_by_token
+from evidence.api.long_poll import ENVIRON_KEY, LongPoll, WaitCondition
+from evidence.errors import ApiException
+from mcp_adapter.inprocess import run_and_release
 from pdpp_site.wsgi_bridge import Message, Receive, Scope, Send
 
 logger = logging.getLogger(__name__)
@@ -31,19 +31,19 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 
 
-class Run(Protocol):
-    """Run a complete request once, with ``extras`` in its environment."""
+class RunRequest(Protocol):
+    """Run a complete request once, with `extras` in its WSGI environment."""
 
     def __call__(
         self, scope: Scope, receive: Receive, send: Send, *, extras: Mapping[str, object]
-    ) -> Awaitable[Refusal | None]: ...
+    ) -> Awaitable[ApiException | None]: ...
 
 
 @dataclass(slots=True, eq=False)
-class Waiting:
-    """A request that waits. ``last`` when it is to be answered whatever there is."""
+class WaitingRequest:
+    """A request that waits. `last`: the next run is answered even without changes."""
 
-    wish: Wish
+    condition: WaitCondition
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     last: bool = False
 
@@ -52,20 +52,24 @@ class Waiting:
         self.woken.set()
 
 
-class Waits:
-    """All requests of this process that wait, by token: a later one ends the wait of the earlier."""
+class LongPolls:
+    """The waiting requests of this process, by token. A new one ends the wait of the previous one."""
 
-    def __init__(self, *, most: int = limits.WAITING_MOST, poll: float = POLL_SECONDS) -> None:
-        self._most, self._poll = most, poll
-        self._waiting: dict[str, Waiting] = {}
+    def __init__(
+        self, *, max_waiting: int = limits.WAITING_MOST, poll: float = POLL_SECONDS
+    ) -> None:
+        self._max_waiting, self._poll = max_waiting, poll
+        self._waiting: dict[str, WaitingRequest] = {}
         self._running = 0
         self._ended = False
-        self._asking: asyncio.Task[None] | None = None
+        self._poll_task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="waits")
 
-    async def answer(self, run: Run, scope: Scope, receive: Receive, send: Send) -> Refusal | None:
-        """Answers the request, at once or later. The refusal is for the caller to answer with."""
-        full = self._running >= self._most
+    async def answer(
+        self, run: RunRequest, scope: Scope, receive: Receive, send: Send
+    ) -> ApiException | None:
+        """Respond to the request, at once or later, or return the error for the caller to send."""
+        full = self._running >= self._max_waiting
         self._running += 1
         try:
             return await self._answer(run, scope, receive, send, full=full)
@@ -73,107 +77,119 @@ class Waits:
             self._running -= 1
 
     async def _answer(
-        self, run: Run, scope: Scope, receive: Receive, send: Send, *, full: bool
-    ) -> Refusal | None:
+        self, run: RunRequest, scope: Scope, receive: Receive, send: Send, *, full: bool
+    ) -> ApiException | None:
         clock = asyncio.get_running_loop().time
         began, last = clock(), full
         while True:
-            held = Held(open=not (last or self._ended), full=full)
-            answer = _unless_waiting(send, held)
-            refusal = await run(scope, receive, answer, extras={KEY: held})
-            if refusal is not None or held.wish is None:
-                return refusal
-            left = began + held.wish.seconds - clock()
-            waiting = await self._wait(held.wish, receive, seconds=left)
+            long_poll = LongPoll(open=not (last or self._ended), full=full)
+            send_unless_waiting = _unless_waiting(send, long_poll)
+            error = await run(scope, receive, send_unless_waiting, extras={ENVIRON_KEY: long_poll})
+            if error is not None or long_poll.condition is None:
+                return error
+            seconds_left = began + long_poll.condition.seconds - clock()
+            waiting = await self._wait(long_poll.condition, receive, seconds=seconds_left)
             if waiting is None:
                 return None
             last = waiting.last
 
-    async def _wait(self, wish: Wish, receive: Receive, *, seconds: float) -> Waiting | None:
-        """Until something has changed or time is up; None when the client has gone."""
-        waiting = Waiting(wish)
-        earlier = self._waiting.get(wish.token_id)
-        if earlier is not None:
-            earlier.wake(last=True)
-        self._waiting[wish.token_id] = waiting
-        self._ask()
-        gone = asyncio.create_task(_gone(receive))
+    async def _wait(
+        self, condition: WaitCondition, receive: Receive, *, seconds: float
+    ) -> WaitingRequest | None:
+        """Wait until a change or the timeout. Return None if the client disconnected."""
+        waiting = WaitingRequest(condition)
+        previous = self._waiting.get(condition.token_id)
+        if previous is not None:
+            previous.wake(last=True)
+        self._waiting[condition.token_id] = waiting
+        self._start_polling()
+        disconnected = asyncio.create_task(_await_disconnect(receive))
         woken = asyncio.create_task(waiting.woken.wait())
         try:
             done, _ = await asyncio.wait(
-                {gone, woken}, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED
+                {disconnected, woken}, timeout=max(seconds, 0), return_when=asyncio.FIRST_COMPLETED
             )
         finally:
-            gone.cancel()
+            disconnected.cancel()
             woken.cancel()
-            if self._waiting.get(wish.token_id) is waiting:
-                del self._waiting[wish.token_id]
-        if gone in done:
+            if self._waiting.get(condition.token_id) is waiting:
+                del self._waiting[condition.token_id]
+        if disconnected in done:
             return None
         waiting.last = waiting.last or not done
         return waiting
 
-    def _ask(self) -> None:
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.create_task(self._keep_asking())
+    def _start_polling(self) -> None:
+        if self._poll_task is None or self._poll_task.done():
+            self._poll_task = asyncio.create_task(self._poll_changes())
 
-    async def _keep_asking(self) -> None:
-        """One question for all, as long as anybody waits."""
+    async def _poll_changes(self) -> None:
+        """Poll for all waiting requests, while there are any."""
         loop = asyncio.get_running_loop()
         while self._waiting and not self._ended:
-            wanted = {each for waiting in self._waiting.values() for each in waiting.wish.seen}
+            connection_ids = {
+                connection_id
+                for waiting in self._waiting.values()
+                for connection_id in waiting.condition.seen
+            }
             with contextlib.suppress(Error):
                 latest, grants = await loop.run_in_executor(
-                    self._thread, _now, wanted, set(self._waiting)
+                    self._thread, _read_state, connection_ids, set(self._waiting)
                 )
                 self._wake(latest, grants)
             await asyncio.sleep(self._poll)
 
     def _wake(self, latest: Mapping[str, int], grants: Mapping[str, frozenset[str]]) -> None:
         for waiting in list(self._waiting.values()):
-            wish = waiting.wish
-            moved = any(each in latest and latest[each] != seq for each, seq in wish.seen.items())
-            if moved or grants.get(wish.token_id) != wish.grants:
+            condition = waiting.condition
+            has_changed = any(
+                connection_id in latest and latest[connection_id] != seq
+                for connection_id, seq in condition.seen.items()
+            )
+            if has_changed or grants.get(condition.token_id) != condition.grants:
                 waiting.wake()
 
     def end(self) -> None:
-        """Everybody is answered now, and nobody waits any more: the server is about to stop."""
+        """Answer all waiting requests now, because the server stops."""
         self._ended = True
         for waiting in list(self._waiting.values()):
             waiting.wake(last=True)
 
     def close(self) -> None:
         self.end()
-        if self._asking is not None:
-            self._asking.cancel()
+        if self._poll_task is not None:
+            self._poll_task.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 
-def asks_to_wait(scope: Scope) -> bool:
-    """Whether a request may have to wait; whether it is one that can is for its view to say."""
+def is_long_poll(scope: Scope) -> bool:
+    """Return whether the query has a `wait` parameter. The view decides whether it waits."""
     query = scope["query_string"].decode("latin-1")
     return "wait" in query and any(name == "wait" for name, _ in parse_qsl(query))
 
 
-def _now(
+def _read_state(
     connection_ids: set[str], token_ids: set[str]
 ) -> tuple[Mapping[str, int], Mapping[str, frozenset[str]]]:
-    """The latest change of each connection, and what each token reads through."""
-    return releasing(
-        lambda: (latest_changes(connection_ids), read_through(token_ids, now=timezone.now()))
+    """Return the latest change number per connection, and the active grants per token."""
+    return run_and_release(
+        lambda: (
+            latest_change_numbers(connection_ids),
+            active_grants_by_token(token_ids, now=timezone.now()),
+        )
     )
 
 
-def _unless_waiting(send: Send, held: Held) -> Send:
-    """What a run has to say, unless it says that it waits."""
+def _unless_waiting(send: Send, long_poll: LongPoll) -> Send:
+    """Return a `send` that discards the response once the view has set a wait condition."""
 
-    async def say(message: Message) -> None:
-        if held.wish is None:
+    async def send_response(message: Message) -> None:
+        if long_poll.condition is None:
             await send(message)
 
-    return say
+    return send_response
 
 
-async def _gone(receive: Receive) -> None:
+async def _await_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -1,4 +1,4 @@
-"""How the MCP endpoints are wired to this installation."""
+"""Connect the MCP endpoints to the in-process REST API and its tokens."""
 
 import contextlib
 import functools
@@ -16,85 +16,94 @@ from django.utils import timezone
 from evidence.access import tokens
 from evidence.access.scope import Scope
 from evidence.api import error_responses
-from evidence.api.refusal_log import note_unlet
-from evidence.errors import AuthenticationRequired, Refusal
-from mcp_adapter.inprocess import InProcessRest, releasing
-from mcp_adapter.rest import Refused
-from mcp_adapter.server import Identity, Offload
-from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build, threads
-from mcp_adapter.surfaces import EVENTS, READ, Surface
+from evidence.api.refusal_log import record_rejected_token
+from evidence.errors import ApiException, AuthenticationRequired
+from mcp_adapter.inprocess import InProcessRest, run_and_release
+from mcp_adapter.rest import TokenRejected
+from mcp_adapter.server import Offload, ServerInfo
+from mcp_adapter.streamable_http import (
+    McpEndpoint,
+    TransportSettings,
+    build_endpoint,
+    thread_offload,
+)
+from mcp_adapter.surfaces import EVENT_SURFACE, READ_SURFACE, Surface
 from operations import tracing
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
-    """How a request waits for its turn, and what to call once its bearer is accepted."""
+class QueuePlace:
+    """The place of a request in the fair queue, and the callback for an accepted token."""
 
     place: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext
     accepted: Callable[[], None] = lambda: None
 
 
-turns: ContextVar[Turns] = ContextVar("turns", default=Turns())  # noqa: B039 - it is frozen
+queue_place: ContextVar[QueuePlace] = ContextVar("turns", default=QueuePlace())  # noqa: B039 - it is frozen
 
 RESOURCE = "/mcp"
 EVENTS_RESOURCE = "/mcp/events"
-METADATA = "/.well-known/oauth-protected-resource"
+METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
-def endpoint(*, spans: tracing.Spans = tracing.NONE) -> McpEndpoint:
-    """The endpoint over this process's own REST API; good for one run of its lifespan."""
-    return _endpoint(RESOURCE, READ, spans=spans)
+def endpoint(*, spans: tracing.Tracer = tracing.NULL_TRACER) -> McpEndpoint:
+    """Return the `/mcp` endpoint. Its lifespan runs only once."""
+    return _endpoint(RESOURCE, READ_SURFACE, spans=spans)
 
 
-def events_endpoint(*, spans: tracing.Spans = tracing.NONE) -> McpEndpoint:
-    """Likewise the advanced one, whose tools subscribe to events and read nothing."""
-    return _endpoint(EVENTS_RESOURCE, EVENTS, spans=spans)
+def events_endpoint(*, spans: tracing.Tracer = tracing.NULL_TRACER) -> McpEndpoint:
+    """Return the `/mcp/events` endpoint, whose tools manage event subscriptions and read no records."""
+    return _endpoint(EVENTS_RESOURCE, EVENT_SURFACE, spans=spans)
 
 
-def _endpoint(resource: str, surface: Surface, *, spans: tracing.Spans) -> McpEndpoint:
-    return build(
+def _endpoint(resource: str, surface: Surface, *, spans: tracing.Tracer) -> McpEndpoint:
+    return build_endpoint(
         InProcessRest(),
         functools.partial(authenticate, resource=resource),
         settings=TransportSettings(
-            identity=identity(),
+            server_info=server_info(),
             surface=surface,
-            spanned=spans.tool,
-            offload=in_turn(threads(max(4, settings.PDPP_THREADS))),
-            resource_metadata_url=f"{settings.PDPP_PUBLIC_URL}{METADATA}{resource}",
+            open_span=spans.tool,
+            offload=queued(thread_offload(max(4, settings.PDPP_THREADS))),
+            resource_metadata_url=f"{settings.PDPP_PUBLIC_URL}{METADATA_PATH}{resource}",
             allowed_hosts=tuple(settings.ALLOWED_HOSTS),
             allowed_origins=tuple(settings.CSRF_TRUSTED_ORIGINS),
         ),
     )
 
 
-def in_turn(offload: Offload) -> Offload:
-    """Let each piece of work wait for the turn of its caller before it takes a thread."""
+def queued(offload: Offload) -> Offload:
+    """Return an `offload` that waits for a place in the fair queue before it takes a thread."""
 
-    async def offload_in_turn(work: Callable[[], Any]) -> Any:
-        async with turns.get().place():
+    async def offload_queued(work: Callable[[], Any]) -> Any:
+        async with queue_place.get().place():
             return await offload(work)
 
-    return offload_in_turn
+    return offload_queued
 
 
-def identity() -> Identity:
-    return Identity(public_url=settings.PDPP_PUBLIC_URL)
+def server_info() -> ServerInfo:
+    return ServerInfo(public_url=settings.PDPP_PUBLIC_URL)
 
 
 def authenticate(bearer: str | None, *, resource: str = RESOURCE) -> Scope:
-    """The authority behind a bearer at an MCP endpoint; raises ``Refused``. One query, its connection
-    returned."""
+    """Return the scope of a bearer token at an MCP endpoint. Raises TokenRejected.
+
+    Runs one query and releases its connection.
+    """
     try:
         if bearer is None:
             raise AuthenticationRequired
-        scope = releasing(
+        scope = run_and_release(
             lambda: tokens.authenticate(bearer, resource=resource, now=timezone.now())
         )
-    except (Refusal, Error) as error:
-        refusal = error_responses.as_refusal(error)
+    except (ApiException, Error) as error:
+        api_error = error_responses.to_api_exception(error)
         request_id = f"req_{secrets.token_hex(10)}"
-        releasing(lambda: note_unlet(refusal, route="mcp", request_id=request_id))
-        body = error_responses.body(refusal, request_id=request_id)
-        raise Refused(error_responses.STATUS[refusal.code], body["error"]) from error
-    turns.get().accepted()
+        run_and_release(
+            lambda: record_rejected_token(api_error, route="mcp", request_id=request_id)
+        )
+        body = error_responses.error_body(api_error, request_id=request_id)
+        raise TokenRejected(error_responses.STATUS[api_error.code], body["error"]) from error
+    queue_place.get().accepted()
     return scope

@@ -1,4 +1,4 @@
-"""How django-oauth-toolkit is set; its models are named in the settings."""
+"""Settings of django-oauth-toolkit."""
 
 from collections.abc import Mapping
 
@@ -14,11 +14,11 @@ RFC_9700 = (
     "REFRESH_TOKEN",
     "TOKEN_STORAGE",
 )
-"""Every switch by which the library holds to the security practice of RFC 9700."""
+"""The library's switches for the security best practices of RFC 9700."""
 
-SETTINGS: Mapping[str, object] = {
+OAUTH2_PROVIDER: Mapping[str, object] = {
     **{f"COMPLIANT_BCP_RFC9700_{rule}": True for rule in RFC_9700},
-    # Loopback and programs' own schemes are let in by owner.oauth.uris.
+    # owner.oauth.uris allows loopback and private-use schemes.
     "ALLOWED_REDIRECT_URI_SCHEMES": ["https"],
     "ALLOW_LOCALHOST_LOOPBACK": True,
     "REFRESH_TOKEN_REUSE_PROTECTION": True,

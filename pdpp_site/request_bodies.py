@@ -1,7 +1,6 @@
-"""Read request bodies within the limits of their routes and within a deadline.
+"""Read request bodies within the size limit of their route and at a minimum rate.
 
-A request may send 64 KiB. A few routes take more, and only from a caller whose credential was
-checked before the first byte of the body is read.
+The limit is 64 KiB. A few routes accept more, after checking the credential before the body is read.
 """
 
 import asyncio
@@ -13,44 +12,44 @@ from dataclasses import dataclass
 from typing import IO
 
 from evidence import limits
-from evidence.api.views.collectors import STATE_BYTES
-from evidence.api.views.connectors import DECLARATION_BYTES
-from evidence.errors import InvalidRequest, Refusal, ResourceLimit
+from evidence.api.views.collectors import MAX_STATE_BYTES
+from evidence.api.views.connectors import MAX_DECLARATION_BYTES
+from evidence.errors import ApiException, InvalidRequest, ResourceLimit
 from pdpp_site.credentials import refuse_without_owner_session, refuse_without_owner_token
 from pdpp_site.wsgi_bridge import DisconnectedError, Message, Receive, RequestBody, Scope
 
-SMALL_BYTES = 64 * 1024
+DEFAULT_BYTES = 64 * 1024
 MCP_BYTES = 1024 * 1024
 OWNER_FORM_BYTES = 2 * 1024 * 1024
-"""The grant form sends a box per field: 10,000 boxes, the most that Django takes, are about 400 KB."""
+"""The grant form has a checkbox per field: 10,000, Django's limit here, are about 400 KB."""
 IN_MEMORY_BYTES = 1024 * 1024
-LARGE_BODIES = 8
-"""Bodies over SMALL_BYTES that are read at once. Each takes at most INGEST_MAX_BYTES of disk."""
+MAX_LARGE_BODIES = 8
+"""Bodies over DEFAULT_BYTES read at the same time, each up to INGEST_MAX_BYTES of disk."""
 
 GRACE_SECONDS = 10.0
-LEAST_BYTES_PER_SECOND = 4096
+MIN_BYTES_PER_SECOND = 4096
 """A body must keep this average rate, after GRACE_SECONDS."""
-LONGEST_PAUSE_SECONDS = 30.0
+MAX_PAUSE_SECONDS = 30.0
 
-Check = Callable[[Scope], Refusal | None]
+Check = Callable[[Scope], ApiException | None]
 
 
 @dataclass(frozen=True, slots=True)
 class LargeRoute:
-    """A path prefix that takes more than SMALL_BYTES from a caller that ``check`` accepts."""
+    """A path prefix that accepts up to `max_bytes` from a caller that `check` accepts."""
 
     prefix: str
-    most: int
+    max_bytes: int
     check: Check
 
 
-# The first matching prefix counts.
+# The first matching prefix applies.
 LARGE_ROUTES = (
     LargeRoute("/v1/ingest/", limits.INGEST_MAX_BYTES, refuse_without_owner_token),
     LargeRoute("/v1/blobs", limits.BLOB_MAX_BYTES, refuse_without_owner_token),
-    LargeRoute("/v1/state/", STATE_BYTES, refuse_without_owner_token),
-    LargeRoute("/v1/connectors", DECLARATION_BYTES, refuse_without_owner_token),
-    LargeRoute("/connectors", DECLARATION_BYTES, refuse_without_owner_token),
+    LargeRoute("/v1/state/", MAX_STATE_BYTES, refuse_without_owner_token),
+    LargeRoute("/v1/connectors", MAX_DECLARATION_BYTES, refuse_without_owner_token),
+    LargeRoute("/connectors", MAX_DECLARATION_BYTES, refuse_without_owner_token),
     LargeRoute("/admin/evidence/importrun/", limits.INGEST_MAX_BYTES, refuse_without_owner_session),
     LargeRoute("/admin/", OWNER_FORM_BYTES, refuse_without_owner_session),
     LargeRoute("/connected/", OWNER_FORM_BYTES, refuse_without_owner_session),
@@ -65,27 +64,29 @@ class RequestBodies:
 
     def __init__(self, routes: Sequence[LargeRoute] = LARGE_ROUTES) -> None:
         self._routes = routes
-        self._large = asyncio.Semaphore(LARGE_BODIES)
+        self._large = asyncio.Semaphore(MAX_LARGE_BODIES)
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="credentials")
 
     @asynccontextmanager
     async def read(self, scope: Scope, receive: Receive) -> AsyncIterator[RequestBody]:
         """Yield the complete body.
 
-        Raises ``ResourceLimit`` for a body over the limit of its route, ``InvalidRequest`` for one
-        that comes too slowly, what the check of a large route refuses, and ``DisconnectedError``.
+        Raises ResourceLimit over the limit of the route, InvalidRequest below the minimum rate,
+        DisconnectedError, and the error of the route's credential check.
         """
-        route = self._large_route(scope["path"]) if may_exceed(scope, SMALL_BYTES) else None
+        route = (
+            self._large_route(scope["path"]) if announces_more_than(scope, DEFAULT_BYTES) else None
+        )
         if route is None:
             with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) as file:
-                yield await _read(scope, receive, into=file, limit=SMALL_BYTES)
+                yield await _read(scope, receive, into=file, limit=DEFAULT_BYTES)
             return
-        if may_exceed(scope, route.most, unless_declared=False):
-            raise _too_large(route.most)
+        if announces_more_than(scope, route.max_bytes, unknown_length=False):
+            raise _too_large(route.max_bytes)
         await self._check(route.check, scope)
         with tempfile.SpooledTemporaryFile(IN_MEMORY_BYTES) as file:
             async with self._large:
-                body = await _read(scope, receive, into=file, limit=route.most)
+                body = await _read(scope, receive, into=file, limit=route.max_bytes)
             yield body
 
     def _large_route(self, path: str) -> LargeRoute | None:
@@ -93,41 +94,40 @@ class RequestBodies:
 
     async def _check(self, check: Check, scope: Scope) -> None:
         loop = asyncio.get_running_loop()
-        refusal = await loop.run_in_executor(self._threads, check, scope)
-        if refusal is not None:
-            raise refusal
+        error = await loop.run_in_executor(self._threads, check, scope)
+        if error is not None:
+            raise error
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-def may_exceed(scope: Scope, limit: int, *, unless_declared: bool = True) -> bool:
-    """Return whether the headers announce a body over ``limit`` or, by default, of unknown length."""
+def announces_more_than(scope: Scope, limit: int, *, unknown_length: bool = True) -> bool:
+    """Return whether the headers announce a body over `limit`, or (by default) of unknown length."""
     headers = dict(scope["headers"])
     declared = headers.get(b"content-length", b"")
     if declared.isdigit():
         return int(declared) > limit
-    return unless_declared and b"transfer-encoding" in headers
+    return unknown_length and b"transfer-encoding" in headers
 
 
-def bounded(scope: Scope, receive: Receive, *, limit: int) -> Receive:
-    """Return a ``receive`` that enforces ``limit`` and the least rate until the body is complete.
+def limited_receive(scope: Scope, receive: Receive, *, limit: int) -> Receive:
+    """Return a `receive` that enforces `limit` and the minimum rate until the body is complete.
 
-    It raises ``ResourceLimit``, ``InvalidRequest`` and, for a client that leaves in the middle of
-    its body, ``DisconnectedError``.
+    It raises ResourceLimit, InvalidRequest, or DisconnectedError in the middle of the body.
     """
     clock = asyncio.get_running_loop().time
-    length, patience, complete = 0, GRACE_SECONDS, False
+    length, seconds_left, complete = 0, GRACE_SECONDS, False
 
     async def receive_in_time() -> Message:
-        nonlocal length, patience, complete
+        nonlocal length, seconds_left, complete
         if complete:
             return await receive()
-        if may_exceed(scope, limit, unless_declared=False):
+        if announces_more_than(scope, limit, unknown_length=False):
             raise _too_large(limit)
         began = clock()
         try:
-            message = await asyncio.wait_for(receive(), max(patience, 0))
+            message = await asyncio.wait_for(receive(), max(seconds_left, 0))
         except TimeoutError:
             raise InvalidRequest(message="The request body did not arrive in time.") from None
         if message["type"] == "http.disconnect":
@@ -136,8 +136,8 @@ def bounded(scope: Scope, receive: Receive, *, limit: int) -> Receive:
         length += size
         if length > limit:
             raise _too_large(limit)
-        earned = size / LEAST_BYTES_PER_SECOND - (clock() - began)
-        patience = min(patience + earned, LONGEST_PAUSE_SECONDS)
+        gained = size / MIN_BYTES_PER_SECOND - (clock() - began)
+        seconds_left = min(seconds_left + gained, MAX_PAUSE_SECONDS)
         complete = not message.get("more_body", False)
         return message
 
@@ -145,7 +145,7 @@ def bounded(scope: Scope, receive: Receive, *, limit: int) -> Receive:
 
 
 async def _read(scope: Scope, receive: Receive, *, into: IO[bytes], limit: int) -> RequestBody:
-    receive_in_time = bounded(scope, receive, limit=limit)
+    receive_in_time = limited_receive(scope, receive, limit=limit)
     more = True
     while more:
         message = await receive_in_time()
@@ -155,4 +155,4 @@ async def _read(scope: Scope, receive: Receive, *, into: IO[bytes], limit: int) 
 
 
 def _too_large(limit: int) -> ResourceLimit:
-    return ResourceLimit(message=f"The request body may have at most {limit} bytes.")
+    return ResourceLimit(message=f"The request body takes at most {limit} bytes.")

@@ -1,7 +1,7 @@
-"""Refuse text that no page and no table of this server can hold, before any view reads it.
+"""Reject NUL characters and charsets other than UTF-8 before a view reads the request.
 
-PostgreSQL stores no NUL character, and a charset other than UTF-8 makes Python fail to decode a form
-or a query. Views that take a body of their own (``csrf_exempt``) check it themselves.
+PostgreSQL cannot store NUL characters, and Python cannot decode forms in an unknown charset. Views
+that parse their own body (`csrf_exempt`) check it themselves.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ Response = Callable[[HttpRequest], HttpResponseBase]
 
 
 class RequestTextMiddleware:
-    """Checks charset, path and query of every request, and the form of every page."""
+    """Checks charset, path and query of every request, and posted forms."""
 
     def __init__(self, get_response: Response) -> None:
         self._get_response = get_response
@@ -31,31 +31,33 @@ class RequestTextMiddleware:
         charset = (request.content_params or {}).get("charset", "utf-8")
         if charset.lower() not in CHARSETS:
             message = f"charset takes utf-8; got {charset[:64]!r}."
-            return error_pages.refused(request, InvalidRequest(message=message, param="charset"))
-        # Views of the API answer as they do for any other id that is not there.
-        if NUL in request.path_info and not request.path_info.startswith(API):
-            return error_pages.refused(
-                request, NotFound(message="There is nothing at this address.")
+            return error_pages.error_response(
+                request, InvalidRequest(message=message, param="charset")
             )
+        # Views of the API answer as they do for any other unknown id.
+        if NUL in request.path_info and not request.path_info.startswith(API):
+            return error_pages.error_response(request, NotFound(message="No page at this address."))
         if "%00" in request.META.get("QUERY_STRING", ""):
-            return self._refusal(request, request.GET) or self._get_response(request)
+            return self._nul_error(request, request.GET) or self._get_response(request)
         return self._get_response(request)
 
     def process_view(
         self, request: HttpRequest, view: Any, args: object, kwargs: object
     ) -> HttpResponseBase | None:
-        """Runs after Django has checked, and so has read, the form of a page."""
+        """Check a posted form, after Django's CSRF check has read it."""
         if request.method != "POST" or getattr(view, "csrf_exempt", False):
             return None
         try:
-            return self._refusal(request, request.POST)
+            return self._nul_error(request, request.POST)
         except (MultiPartParserError, RequestDataTooBig, SuspiciousOperation, UnreadablePostError):
-            return None  # the view reads the form again, and Django answers
+            return None  # the view reads the form again, and Django renders the error
 
-    def _refusal(self, request: HttpRequest, sent: QueryDict) -> HttpResponseBase | None:
-        for name, values in sent.lists():
-            if NUL in name or any(NUL in each for each in values):
-                shown = name.replace(NUL, "")[:64]
-                message = f"{shown} holds a NUL character. Send it without."
-                return error_pages.refused(request, InvalidRequest(message=message, param=shown))
+    def _nul_error(self, request: HttpRequest, data: QueryDict) -> HttpResponseBase | None:
+        for name, values in data.lists():
+            if NUL in name or any(NUL in value for value in values):
+                clean_name = name.replace(NUL, "")[:64]
+                message = f"{clean_name} contains a NUL character; remove it."
+                return error_pages.error_response(
+                    request, InvalidRequest(message=message, param=clean_name)
+                )
         return None

@@ -1,4 +1,4 @@
-"""What every answer says to a browser, whoever made it; pages add what they need to load."""
+"""Add security headers to every response. Pages extend the policy by what they load."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from django.http import HttpRequest, HttpResponseBase
 from pdpp_site import callers
 from pdpp_site.wsgi_bridge import Message, Send
 
-FENCE = {
+SECURITY_HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     ),
@@ -19,31 +19,31 @@ FENCE = {
 
 
 def middleware(get_response: Callable[[HttpRequest], HttpResponseBase]) -> Callable[..., object]:
-    """For Django, under any server; outermost, so that no error goes without."""
+    """Add the headers to Django's responses. Outermost, so that error pages have them, too."""
 
-    def fence(request: HttpRequest) -> HttpResponseBase:
+    def add_headers(request: HttpRequest) -> HttpResponseBase:
         response = get_response(request)
         callers.accept_session(request)
-        for name, value in FENCE.items():
+        for name, value in SECURITY_HEADERS.items():
             response.headers.setdefault(name, value)
         return response
 
-    return fence
+    return add_headers
 
 
-def fenced(send: Send) -> Send:
-    """The same for what never comes to Django."""
+def add_security_headers(send: Send) -> Send:
+    """Return a `send` that adds the headers to responses outside Django."""
 
-    async def fencing(message: Message) -> None:
+    async def send_with_headers(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = list(message.get("headers", ()))
-            given = {name.lower() for name, _ in headers}
+            present = {name.lower() for name, _ in headers}
             headers += [
                 (name.lower().encode(), value.encode())
-                for name, value in FENCE.items()
-                if name.lower().encode() not in given
+                for name, value in SECURITY_HEADERS.items()
+                if name.lower().encode() not in present
             ]
             message = {**message, "headers": headers}
         await send(message)
 
-    return fencing
+    return send_with_headers

@@ -1,4 +1,4 @@
-"""One uvicorn in this process, on a socket that is bound before anything else is done."""
+"""Run uvicorn on a socket that is bound before startup."""
 
 import asyncio
 import errno
@@ -26,12 +26,12 @@ BACKLOG = 1024
 SWITCH_SECONDS = 0.0005
 
 
-class NotBoundError(Exception):
-    """Nobody can be served there; says why and what to do."""
+class BindError(Exception):
+    """The address cannot be bound; the message says why and what to do."""
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A bound socket; nobody can connect before the server listens. Raises ``NotBoundError``."""
+    """Return a bound socket that does not listen yet. Raises BindError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -40,15 +40,15 @@ def bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:
-            what = f"Port {port} on {host} is busy. Stop what runs there, or set PDPP_PORT."
+            message = f"Port {port} on {host} is in use. Stop that program, or set PDPP_PORT."
         else:
-            what = f"Port {port} on {host}: {error.strerror}. Set PDPP_BIND or PDPP_PORT otherwise."
-        raise NotBoundError(what) from None
+            message = f"Port {port} on {host}: {error.strerror}. Change PDPP_BIND or PDPP_PORT."
+        raise BindError(message) from None
     return bound
 
 
 class Server(uvicorn.Server):
-    """Calls ``ready`` once requests are answered, and ``ending`` before it waits for the last."""
+    """Calls `ready` when requests are answered, and `ending` before it waits for running requests."""
 
     def __init__(
         self,
@@ -77,32 +77,32 @@ class Server(uvicorn.Server):
     @override
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
-        # What is loaded by now stays; to look it all through again is what makes a request slow.
+        # Loaded modules stay in memory. Scanning them in each collection would slow requests.
         gc.collect()
         gc.freeze()
         self._ready()
 
 
 def connection_table() -> ConnectionTable:
-    """Return an empty table; at most half of the files that may be open are connections.
+    """Return an empty connection table with at most half of the allowed open files.
 
-    The other half is for the database, for uploads, and for connections that are being closed.
+    The other half serves the database, uploads and closing connections.
     """
     return ConnectionTable(
-        most=min(settings.PDPP_CONNECTIONS, raise_file_limit() // 2),
-        most_per_client=settings.PDPP_CLIENT_CONNECTIONS,
+        max_connections=min(settings.PDPP_CONNECTIONS, raise_file_limit() // 2),
+        max_per_client=settings.PDPP_CLIENT_CONNECTIONS,
         proxies=settings.PDPP_TRUSTED_PROXIES,
     )
 
 
-def configured(application: Application) -> uvicorn.Config:
-    """How this project runs uvicorn, whatever the application."""
+def uvicorn_config(application: Application) -> uvicorn.Config:
+    """Return the uvicorn configuration of this project."""
     return uvicorn.Config(
         application,
         lifespan="on",
         ws="none",
         log_config=None,
-        access_log=False,  # the site writes its own, without queries
+        access_log=False,  # operations.access_log writes one without queries
         server_header=False,
         proxy_headers=True,
         forwarded_allow_ips=settings.PDPP_TRUSTED_PROXIES,
@@ -113,15 +113,15 @@ def configured(application: Application) -> uvicorn.Config:
 
 
 def serve(bound: socket.socket, *, ready: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT; what has begun is finished, for a limited time."""
-    # Imported here: it builds the whole site.
+    """Serve until SIGTERM or SIGINT; running requests then finish within a time limit."""
+    # Imported here, because it builds the application.
     from pdpp_site.asgi import application
 
-    # uvicorn raises the signal that ended it once more when all is done. From then on the only
-    # work left is to stop the database, which a second signal must not cut short.
+    # uvicorn raises the signal again when it has stopped. A signal must not interrupt stopping the
+    # database, which follows.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
-    # Searching a long text keeps the interpreter busy; others wait no longer than this for it.
+    # A search in a long text holds the GIL; other threads wait at most this long for it.
     sys.setswitchinterval(SWITCH_SECONDS)
-    server = Server(configured(application), ready=ready, ending=application.stop_waiting)
+    server = Server(uvicorn_config(application), ready=ready, ending=application.stop_waiting)
     server.run(sockets=[bound])

@@ -1,6 +1,6 @@
-"""What ``make run`` prints when the server answers: where it is and how to connect to it.
+"""The banner that `make run` prints: addresses, set-up link and demo tokens.
 
-Commands are printed as they are to be typed: no frame and no wrapping inside a line.
+Commands are printed without frames or wrapping, so that they can be copied.
 """
 
 from collections.abc import Iterator
@@ -10,37 +10,37 @@ from rich.console import Console
 from rich.text import Text
 
 from operations.demo_data import DemoTokens
-from owner.setup_snippets import MCP, REST, recipes
+from owner.setup_snippets import MCP, REST, token_snippets
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Welcome:
-    """What is known when the server has started; ``set_up`` is a link or how to get one."""
+class StartupInfo:
+    """What the banner shows; `set_up` is a set-up link or the command that creates one."""
 
     url: str
     set_up: str | None
     tokens: DemoTokens | None
 
 
-def show(welcome: Welcome, *, seconds: float) -> None:
+def show(info: StartupInfo, *, seconds: float) -> None:
     console = Console(soft_wrap=True, highlight=False)
-    for heading, lines in _sections(welcome, seconds):
+    for heading, lines in _sections(info, seconds):
         console.print(Text(f"\n{heading}", style="bold"))
         for line in lines:
             console.print(Text(f"  {line}"))
     console.print()
 
 
-def _sections(welcome: Welcome, seconds: float) -> Iterator[tuple[str, list[str]]]:
-    url = welcome.url
+def _sections(info: StartupInfo, seconds: float) -> Iterator[tuple[str, list[str]]]:
+    url = info.url
     yield (
-        f"PDPP answers after {seconds:.1f} s. Ctrl-C stops it.",
+        f"PDPP is ready after {seconds:.1f} s. Press Ctrl-C to stop.",
         [f"Admin  {url}/admin/", f"REST   {url}{REST}", f"MCP    {url}{MCP}"],
     )
-    if welcome.set_up is not None:
-        yield "Set up your account (the link works once, for 24 hours)", [welcome.set_up]
-    if welcome.tokens is not None:
-        yield "Try the demo life (these tokens see nothing else and end in 24 hours)", []
-        for resource, bearer in ((MCP, welcome.tokens.mcp), (REST, welcome.tokens.rest)):
-            for recipe in recipes(bearer, resource=resource, url=url):
-                yield recipe.program, list(recipe.lines)
+    if info.set_up is not None:
+        yield "Set up your account (the link works once, for 24 hours)", [info.set_up]
+    if info.tokens is not None:
+        yield "Try the demo data (these tokens read only demo data and expire in 24 hours)", []
+        for resource, bearer in ((MCP, info.tokens.mcp), (REST, info.tokens.rest)):
+            for recipe in token_snippets(bearer, resource=resource, url=url):
+                yield recipe.app, list(recipe.lines)

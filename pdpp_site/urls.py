@@ -1,4 +1,7 @@
-"""Every URL that Django answers; ``site.py`` answers /mcp, /mcp/events, /healthz and /readyz before it."""
+"""URLs that Django answers.
+
+asgi_app answers /mcp, /mcp/events, /healthz, /readyz and /metrics before Django.
+"""
 
 from django.urls import include, path
 
@@ -12,17 +15,16 @@ from pdpp_site import error_pages, views
 METADATA = ".well-known/oauth-protected-resource"
 
 urlpatterns = [
-    path("", views.front, name="front"),
+    path("", views.front, name="home"),
     path("docs/", OpenApiPageView.as_view()),
     path("v1/", include("evidence.api.urls")),
-    # Where the reference takes and shows declarations; the same as under /v1.
+    # The reference serves declarations without the /v1 prefix, too.
     path("connectors", ConnectorsView.as_view()),
     path("connectors/<path:connector_id>", ConnectorView.as_view()),
     path(METADATA, ProtectedResourceView.as_view()),
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
     path(f"{METADATA}/mcp/events", ProtectedResourceView.as_view(path="/mcp/events")),
     path("", include("owner.urls")),
-    path("set-up/<str:token>/", views.set_up, name="set-up"),
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page),
     path("admin/", owner_site.urls),
 ]
@@ -30,4 +32,4 @@ urlpatterns = [
 handler400 = error_pages.bad_request
 handler403 = error_pages.forbidden
 handler404 = error_pages.not_found
-handler500 = error_pages.failed
+handler500 = error_pages.server_error

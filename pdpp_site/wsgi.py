@@ -1,4 +1,4 @@
-"""Django as a WSGI application; ``asgi.py`` serves it, and so can any WSGI server."""
+"""WSGI entry point."""
 
 import os
 

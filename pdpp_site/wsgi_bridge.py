@@ -1,12 +1,11 @@
-"""Django's WSGI application served from the ASGI process through a bounded pool of threads.
+"""Run Django's WSGI application from ASGI in a bounded thread pool.
 
-Django's own ASGI handler starts a thread for each request and costs several times as much. What
-this bridge promises:
+Django's own ASGI handler starts a thread per request and is several times slower.
 
-- Only a complete request takes a place in the queue and a thread; request_bodies.py reads bodies.
-- A response is streamed: a thread that is a few chunks ahead of its client waits for it.
-- When the client has gone, or stops reading for too long, the thread is free at its next chunk.
-- When too many requests wait for a thread, the next one is told to come back.
+- Only a complete request takes a thread; request_bodies.py reads bodies.
+- Responses are streamed: a thread waits when it is CHUNKS_AHEAD of its client.
+- When the client disconnects or stops reading, the thread is free at its next chunk.
+- When too many requests wait for a thread, further ones get a 503.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from types import MappingProxyType
 from typing import IO, Any
 from urllib.parse import unquote_to_bytes
 
-from evidence.errors import Refusal, ServiceUnavailable
+from evidence.errors import ApiException, ServiceUnavailable
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -30,28 +29,28 @@ WsgiApplication = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 CLIENT_IDLE_SECONDS = 60
 CHUNKS_AHEAD = 8
-WAITING_REQUESTS = 256
+MAX_WAITING_REQUESTS = 256
 
 
 class DisconnectedError(Exception):
-    """The client has closed the connection or reads no more."""
+    """The client closed the connection or stopped reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestBody:
-    """A request body that has arrived in full."""
+    """A complete request body."""
 
     file: IO[bytes]
     length: int
 
 
 class WsgiBridge:
-    """An ASGI application for ``http`` scopes that runs a WSGI one in ``threads`` threads."""
+    """An ASGI application for `http` scopes that runs a WSGI application in threads."""
 
     def __init__(self, application: WsgiApplication, *, threads: int) -> None:
         self._application = application
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="django")
-        self._most = threads + WAITING_REQUESTS
+        self._max_running = threads + MAX_WAITING_REQUESTS
         self._running = 0
 
     async def __call__(
@@ -62,13 +61,13 @@ class WsgiBridge:
         *,
         body: RequestBody,
         extras: Mapping[str, object] = MappingProxyType({}),
-    ) -> Refusal | None:
-        """Answer one complete request, or return the refusal that the caller answers with.
+    ) -> ApiException | None:
+        """Answer a complete request, or return an error for the caller to send.
 
-        ``extras`` are added to the environment of the application.
+        `extras` are added to the WSGI environment.
         """
-        if self._running >= self._most:
-            return ServiceUnavailable(message="Too many requests wait here. Try again shortly.")
+        if self._running >= self._max_running:
+            return ServiceUnavailable(message="Too many requests are waiting. Try again shortly.")
         self._running += 1
         try:
             body.file.seek(0)
@@ -87,32 +86,32 @@ class WsgiBridge:
         finally:
             watch.cancel()
             exchange.abandon()
-            # A request that no thread has begun is not worth beginning without its client.
+            # A request without a client need not start.
             if not work.cancel():
                 await asyncio.wrap_future(work)
 
     def close(self) -> None:
-        """Take no more. A thread that is still at work must not keep the server from stopping."""
+        """Stop accepting requests, without waiting for running threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 class Exchange:
-    """The way of one response from its thread to the event loop."""
+    """Passes one response from its thread to the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, head: bool) -> None:
         self._loop = loop
         self._head = head
         self._ready: asyncio.Queue[list[Message] | None] = asyncio.Queue()
-        self._room = threading.Semaphore(CHUNKS_AHEAD)
+        self._free_slots = threading.Semaphore(CHUNKS_AHEAD)
         self._abandoned = False
         self._start: Message | None = None
         self._started = False
-        self._left: int | None = None
+        self._bytes_left: int | None = None
 
     # --- in the thread ---
 
     def run(self, application: WsgiApplication, environ: dict[str, Any]) -> None:
-        """Run the application and put every chunk on the way."""
+        """Run the application and queue each chunk."""
         try:
             chunks = application(environ, self.start_response)
             try:
@@ -120,7 +119,7 @@ class Exchange:
                     self.write(chunk)
                     if self._head:
                         break
-                if self._left != 0 or not self._started:
+                if self._bytes_left != 0 or not self._started:
                     self._put(b"", more=False)
             finally:
                 close = getattr(chunks, "close", None)
@@ -134,13 +133,13 @@ class Exchange:
     def start_response(
         self, status: str, headers: list[tuple[str, str]], exc_info: Any = None
     ) -> Callable[[bytes], None]:
-        """PEP 3333: keeps status and headers until the first chunk goes out."""
+        """Store status and headers until the first chunk is sent (PEP 3333)."""
         if exc_info is not None and self._started:
             raise exc_info[1].with_traceback(exc_info[2])
-        # Django's cookies begin with a blank.
+        # Django's cookie headers start with a space.
         encoded = [(n.lower().encode("latin-1"), v.strip().encode("latin-1")) for n, v in headers]
         length = dict(encoded).get(b"content-length")
-        self._left = int(length) if length is not None and not self._head else None
+        self._bytes_left = int(length) if length is not None and not self._head else None
         self._start = {
             "type": "http.response.start",
             "status": int(status.partition(" ")[0]),
@@ -149,16 +148,16 @@ class Exchange:
         return self.write
 
     def write(self, chunk: bytes) -> None:
-        """One chunk; waits while the client is behind, raises ``DisconnectedError`` when it has left."""
+        """Queue a chunk; wait while the client is behind. Raises DisconnectedError."""
         if self._abandoned:
             raise DisconnectedError
         if chunk and not self._head:
-            if self._left is not None:
-                self._left -= len(chunk)
-            self._put(chunk, more=self._left != 0)
+            if self._bytes_left is not None:
+                self._bytes_left -= len(chunk)
+            self._put(chunk, more=self._bytes_left != 0)
 
     def _put(self, chunk: bytes, *, more: bool) -> None:
-        if not self._room.acquire(timeout=CLIENT_IDLE_SECONDS) or self._abandoned:
+        if not self._free_slots.acquire(timeout=CLIENT_IDLE_SECONDS) or self._abandoned:
             raise DisconnectedError
         if self._start is None:
             raise RuntimeError("The application has not called start_response.")
@@ -173,16 +172,16 @@ class Exchange:
     # --- in the event loop ---
 
     async def forward(self, send: Send) -> None:
-        """Send what the thread delivers, until it has finished or the client has gone."""
+        """Send messages from the thread, until it finishes or the client disconnects."""
         while (messages := await self._ready.get()) is not None:
             for message in messages:
                 await send(message)
-            self._room.release()
+            self._free_slots.release()
 
     def abandon(self) -> None:
-        """The client has gone: let the thread find out, and wake ``forward``."""
+        """Stop the thread at its next chunk, and wake `forward`."""
         self._abandoned = True
-        self._room.release()
+        self._free_slots.release()
         self._ready.put_nowait(None)
 
 
@@ -193,7 +192,7 @@ async def _await_disconnect(receive: Receive, exchange: Exchange) -> None:
 
 
 def build_environ(scope: Scope, *, body: RequestBody) -> dict[str, Any]:
-    """PEP 3333. ``RAW_URI`` has the path as it was sent, where ``%2F`` still differs from ``/``."""
+    """Return the WSGI environment (PEP 3333). `RAW_URI` is the undecoded path."""
     raw_path: bytes = scope.get("raw_path") or scope["path"].encode()
     server = scope.get("server") or ("localhost", 80)
     client = scope.get("client") or ("", 0)
@@ -222,8 +221,8 @@ def build_environ(scope: Scope, *, body: RequestBody) -> dict[str, Any]:
 
 
 def _add_header(environ: dict[str, Any], *, name: str, value: str) -> None:
-    # X_Forwarded_For would land on the key of X-Forwarded-For: such a name is a forgery.
-    # The body is here in full, so its length is known and how it was sent is past.
+    # X_Forwarded_For would set the same key as X-Forwarded-For, so names with "_" are dropped.
+    # The body is complete, so its length and encoding headers no longer apply.
     if "_" in name or name in ("content-length", "transfer-encoding"):
         return
     key = name.upper().replace("-", "_")

@@ -67,8 +67,8 @@ def _nothing_is_known_of_rows_that_another_test_has_made() -> None:
     from evidence.access.ranking import match_counts
     from evidence.models import sources
 
-    match_counts._known.clear()
-    sources._known.clear()
+    match_counts._cache.clear()
+    sources._cache.clear()
 
 
 @pytest.fixture(autouse=True)
@@ -109,9 +109,9 @@ def _cast(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> "Arrange
     from tests.world import World  # models can be imported once Django is set up
 
     with django_db_blocker.unblock():
-        sources._known.clear()
+        sources._cache.clear()
         arranged = Arranged.by(World.build)
-        _DECLARED.update(sources._known)
+        _DECLARED.update(sources._cache)
         return arranged
 
 
@@ -130,7 +130,7 @@ def committed(_cast: "Arranged[World]", transactional_db: None) -> "World":
 def _as_arranged(cast: "Arranged[World]") -> "World":
     from evidence.models import sources
 
-    sources._known.update(_DECLARED)
+    sources._cache.update(_DECLARED)
     return cast.again()
 
 

@@ -5,7 +5,7 @@ import ipaddress
 import pytest
 from oauth2_provider import cimd
 
-from evidence.ssrf_guard import UnreachableError, is_public, public_addresses
+from evidence.ssrf_guard import BlockedAddressError, is_public, public_addresses
 
 # https://www.iana.org/assignments/iana-ipv4-special-registry, and multicast.
 IPV4 = (
@@ -54,7 +54,7 @@ def test_an_address_of_the_internet_is_public(address: str) -> None:
     "address", ["192.0.0.192", "fec0::1", "64:ff9b:1::1", "::ffff:0:127.0.0.1"]
 )
 def test_a_name_with_a_special_address_is_refused(address: str) -> None:
-    with pytest.raises(UnreachableError):
+    with pytest.raises(BlockedAddressError):
         public_addresses(address, 443)
 
 

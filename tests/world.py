@@ -14,22 +14,17 @@ from typing import Any
 from django.test import Client as HttpClient
 
 from evidence.access.grant_terms import StreamRequest
-from evidence.access.grants import (
-    GrantRequest,
-    issue,
-    mint_owner_token,
-    mint_token,
-    register_client,
-)
-from evidence.models.accounts import the_owner
+from evidence.access.grants import GrantRequest, issue, register_client
+from evidence.access.tokens import create_owner_token, create_token
+from evidence.models.accounts import get_or_create_owner
 from evidence.models.grants import Grant, Package
-from evidence.search.embedding import chosen
-from evidence.storing.connections import connect
+from evidence.search.embedding import configured_embedder
+from evidence.storing.connections import create_connection
 from evidence.storing.declaration_store import declare
-from evidence.storing.ingest import Outcome, ingest_lines
-from evidence.storing.ndjson import Line
+from evidence.storing.ingest import IngestResult, ingest_lines
+from evidence.storing.ndjson import NdjsonLine
 from evidence.storing.vector_backfill import embed_missing
-from evidence.storing.vector_table import prepare
+from evidence.storing.vector_table import prepare_table
 
 LEDGER = 2
 """The statements that write an answer down, whatever its size."""
@@ -277,7 +272,7 @@ class World:
 
     @classmethod
     def build(cls) -> "World":
-        world = cls(owner_id=the_owner(NOW).owner_id)
+        world = cls(owner_id=get_or_create_owner(NOW).owner_id)
         for document in (MAIL, WORKSPACE, ACCOUNT):
             world.declare(document)
         for connection_id, key, label in (
@@ -288,7 +283,7 @@ class World:
         ):
             world.connect(connection_id, key, label)
         world.put(*RECORDS)
-        world.tokens["alice"] = mint_owner_token(owner_id=world.owner_id, now=NOW)
+        world.tokens["alice"] = create_owner_token(owner_id=world.owner_id, now=NOW)
         world.grant(
             "bob",
             GrantRequest(
@@ -323,7 +318,7 @@ class World:
     def connect(
         self, connection_id: str, connector_key: str, label: str, *, identities: Iterable[str] = ()
     ) -> None:
-        connect(
+        create_connection(
             connector_key,
             display_name=label,
             owner_id=self.owner_id,
@@ -335,7 +330,7 @@ class World:
 
     def put(
         self, *records: tuple[str, str, Mapping[str, Any]], emitted_at: str = "2026-10-01T00:00:00Z"
-    ) -> Outcome:
+    ) -> IngestResult:
         """Records of (connection, stream, data), keyed by their ``id``."""
         return self.send(
             {
@@ -348,14 +343,14 @@ class World:
             for connection_id, stream, data in records
         )
 
-    def send(self, lines: Iterable[Mapping[str, Any]]) -> Outcome:
-        encoded = [Line(n, json.dumps(line).encode()) for n, line in enumerate(lines, 1)]
+    def send(self, lines: Iterable[Mapping[str, Any]]) -> IngestResult:
+        encoded = [NdjsonLine(n, json.dumps(line).encode()) for n, line in enumerate(lines, 1)]
         return ingest_lines(encoded, owner_id=self.owner_id, now=NOW)
 
     def embed(self) -> bool:
         """Vectors for whatever has none; whether there can be any."""
-        embedder = chosen()
-        if embedder is None or not prepare(embedder):
+        embedder = configured_embedder()
+        if embedder is None or not prepare_table(embedder):
             return False
         list(embed_missing(embedder))
         return True
@@ -366,8 +361,10 @@ class World:
         package, grants = issue(requests, client=client, now=NOW)
         ends = NOW + timedelta(days=days)
         self.packages[name], self.grants[name] = package, grants
-        self.tokens[name] = mint_token(package, resource="/v1", now=NOW, expires_at=ends)
-        self.tokens[f"{name}@mcp"] = mint_token(package, resource="/mcp", now=NOW, expires_at=ends)
+        self.tokens[name] = create_token(package, resource="/v1", now=NOW, expires_at=ends)
+        self.tokens[f"{name}@mcp"] = create_token(
+            package, resource="/mcp", now=NOW, expires_at=ends
+        )
         return self.tokens[name]
 
     def get(self, path: str, who: str | None = "bob", **query: Any) -> Answer:

@@ -1,1 +1,1 @@
-"""What it costs an agent to answer the demo questions: a policy in code instead of a model."""
+"""Measure how many calls and bytes a scripted agent needs to answer the demo questions."""

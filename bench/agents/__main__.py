@@ -1,4 +1,4 @@
-"""`make agent-eval`: put the demo questions to scripted agents behind hosts of every kind."""
+"""`make agent-eval`: answer the demo questions with scripted agents in several MCP hosts."""
 
 import asyncio
 import sys
@@ -8,29 +8,31 @@ import httpx2
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from bench.agents.hosts import KINDS, Counted, Host, McpHost, RestHost
+from bench.agents.hosts import KINDS, CountingHost, Host, McpHost, RestHost
 from bench.agents.policy import answer
 from bench.agents.questions import Question, load
-from bench.agents.report import Attempt, Summary, line, summarised, table
-from bench.served import Served, demo_installation
+from bench.agents.report import Attempt, Summary, attempt_line, summarize, table
+from bench.served import DemoServer, demo_installation
 
 REST = "raw REST"
 
 
 def main() -> int:
-    """0 if every MCP host meets the targets, 1 otherwise."""
-    wanted = sys.argv[1:]
-    questions = [each for each in load() if not wanted or each.id in wanted]
+    """Return 0 if every MCP host meets the targets, otherwise 1."""
+    ids = sys.argv[1:]
+    questions = [question for question in load() if not ids or question.id in ids]
     with demo_installation() as served:
-        summaries = asyncio.run(_evaluated(served, questions))
+        summaries = asyncio.run(_evaluate(served, questions))
     sys.stdout.write(f"\n{table(summaries)}")
-    missed = [each.host for each in summaries if each.host != REST and not each.on_target]
+    missed = [
+        summary.host for summary in summaries if summary.host != REST and not summary.meets_targets
+    ]
     if missed:
         sys.stdout.write(f"\nBelow the targets: {', '.join(missed)}\n")
     return 1 if missed else 0
 
 
-async def _evaluated(served: Served, questions: Sequence[Question]) -> list[Summary]:
+async def _evaluate(served: DemoServer, questions: Sequence[Question]) -> list[Summary]:
     mcp = httpx2.AsyncClient(headers={"Authorization": f"Bearer {served.mcp_token}"}, timeout=60)
     rest = httpx2.AsyncClient(
         headers={"Authorization": f"Bearer {served.rest_token}"}, base_url=served.url, timeout=60
@@ -42,18 +44,20 @@ async def _evaluated(served: Served, questions: Sequence[Question]) -> list[Summ
     ):
         hosts: list[tuple[str, Host]] = [(kind, McpHost(client, kind)) for kind in KINDS]
         hosts.append((REST, RestHost(rest)))
-        return [await _put(name, host, questions) for name, host in hosts]
+        return [await _evaluate_host(name, host, questions) for name, host in hosts]
 
 
-async def _put(name: str, host: Host, questions: Sequence[Question]) -> Summary:
+async def _evaluate_host(name: str, host: Host, questions: Sequence[Question]) -> Summary:
     attempts = []
     for question in questions:
-        counted = Counted(host)
-        answered = await answer(question, counted)
-        attempt = Attempt(name, question.id, answered, counted.calls, counted.seen_bytes)
-        sys.stdout.write(line(attempt))
+        counting_host = CountingHost(host)
+        is_answered = await answer(question, counting_host)
+        attempt = Attempt(
+            name, question.id, is_answered, counting_host.calls, counting_host.seen_bytes
+        )
+        sys.stdout.write(attempt_line(attempt))
         attempts.append(attempt)
-    return summarised(name, attempts)
+    return summarize(name, attempts)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Hosts of three kinds, and a program that reads REST itself, each as what its model gets to see."""
+"""Simulate what a model sees of tool results in three kinds of MCP hosts and over REST."""
 
 import json
 from collections.abc import Mapping
@@ -9,93 +9,90 @@ import httpx2
 import mcp_types as types
 from mcp import Client
 
-CLIP = 12_000
+MAX_CHARS = 12_000
 KINDS = ("content", "structured", "clipped")
 
 
 class Host(Protocol):
-    """Whoever asks on behalf of a model."""
+    """Calls tools on behalf of a model."""
 
     async def ask(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """Call a tool and return what the model sees of the result."""
+        """Call a tool and return the text that the model sees."""
         ...
 
 
 @dataclass
-class Counted:
-    """A host that counts: calls, bytes, and everything shown so far."""
+class CountingHost:
+    """Records the texts that another host shows, and counts calls and bytes."""
 
     host: Host
-    shown: list[str] = field(default_factory=list)
+    views: list[str] = field(default_factory=list)
 
     async def ask(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """As the host does."""
         view = await self.host.ask(tool, arguments)
-        self.shown.append(view)
+        self.views.append(view)
         return view
 
     @property
     def calls(self) -> int:
-        return len(self.shown)
+        return len(self.views)
 
     @property
     def seen_bytes(self) -> int:
-        return sum(len(view.encode()) for view in self.shown)
+        return sum(len(view.encode()) for view in self.views)
 
     @property
     def seen(self) -> str:
-        return "\n".join(self.shown)
+        return "\n".join(self.views)
 
 
 @dataclass(frozen=True, slots=True)
 class McpHost:
-    """An MCP host that shows its model one channel, or a clipped one."""
+    """An MCP host that shows its model one channel of a result, complete or clipped."""
 
     client: Client
     kind: str
 
     async def ask(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """What this kind of host makes of the result."""
         result = await self.client.call_tool(tool, dict(arguments))
         if self.kind == "content":
             (block,) = result.content
             assert isinstance(block, types.TextContent)  # noqa: S101 - the surface promises it
             return block.text
-        whole = json.dumps(result.structured_content, ensure_ascii=False, separators=(",", ":"))
-        if self.kind == "structured" or len(whole) <= CLIP:
-            return whole
-        return f"{whole[: CLIP // 2]}…{whole[-CLIP // 2 :]}"
+        text = json.dumps(result.structured_content, ensure_ascii=False, separators=(",", ":"))
+        if self.kind == "structured" or len(text) <= MAX_CHARS:
+            return text
+        return f"{text[: MAX_CHARS // 2]}…{text[-MAX_CHARS // 2 :]}"
 
 
 @dataclass(frozen=True, slots=True)
 class RestHost:
-    """A program that reads REST with its defaults, so as to compare."""
+    """A program that reads REST with default parameters, for comparison."""
 
     http: httpx2.AsyncClient
 
     async def ask(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """The bodies of the routes behind the tools."""
         path, params = _route(tool, dict(arguments))
-        answer = await self.http.get(path, params=tuple(params))
-        return answer.text
+        response = await self.http.get(path, params=tuple(params))
+        return response.text
 
 
-def _route(tool: str, given: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
+def _route(tool: str, arguments: dict[str, Any]) -> tuple[str, list[tuple[str, str]]]:
     if tool == "fetch":
-        connection, _, rest = given["id"].partition("/")
+        connection, _, rest = arguments["id"].partition("/")
         stream, _, key = rest.partition(":")
         return f"/v1/streams/{stream}/records/{key}", [("connection_id", connection)]
     if tool == "aggregate":
-        stream = given.pop("stream")
-        return f"/v1/streams/{stream}/aggregate", list(_flat(given))
+        stream = arguments.pop("stream")
+        return f"/v1/streams/{stream}/aggregate", list(_flatten(arguments))
     if tool == "schema":
-        return "/v1/schema", list(_flat(given))
-    return "/v1/search", list(_flat(given))
+        return "/v1/schema", list(_flatten(arguments))
+    return "/v1/search", list(_flatten(arguments))
 
 
-def _flat(given: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _flatten(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
-    for name, value in given.items():
+    for name, value in arguments.items():
         if not isinstance(value, Mapping):
             pairs.append((name, str(value)))
             continue

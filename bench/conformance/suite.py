@@ -1,4 +1,4 @@
-"""Running the suite, and judging what it found by what binds a read-only server."""
+"""Run the suite and evaluate the checks that apply to a read-only server."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ _HARMLESS = frozenset({"SUCCESS", "SKIPPED", "INFO", "WARNING"})
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One scenario at one revision: `excused` is why it does not bind, empty where it does."""
+    """The result of a scenario at a revision. `excused` says why it does not apply."""
 
     revision: str
     scenario: str
@@ -23,18 +23,18 @@ class Verdict:
     excused: str
 
     @property
-    def holds(self) -> bool:
-        """Whether everything in it that binds was passed."""
+    def passes(self) -> bool:
+        """Whether every check that applies passed."""
         return not self.failures or bool(self.excused)
 
 
 def run(url: str, *, node: Path, suite: Path, output: Path) -> Iterator[Verdict]:
-    """Every scenario that each revision requires, against `url`."""
+    """Yield the result of every scenario that each revision requires."""
     excuses = tomllib.loads((HERE / "excused.toml").read_text())
     for revision in REVISIONS:
         results = output / revision
         command = [str(node), str(suite), "server", "--url", url, "--requirements", revision]
-        # Its exit code counts what does not bind us as well; the checks themselves are judged.
+        # Its exit code also counts checks that do not apply, so this reads the checks.
         subprocess.run(
             [*command, "--output-dir", str(results)], check=False, capture_output=True, timeout=900
         )

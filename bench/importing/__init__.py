@@ -1,1 +1,1 @@
-"""Large exports: how much memory an import takes, and how fast it is."""
+"""Measure the memory and speed of importing large exports."""

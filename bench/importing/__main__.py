@@ -1,8 +1,7 @@
-"""`make import-large`: generate, import, and say what it took.
+"""`make import-large`: generate and import large exports, and print time and memory.
 
-MAIL_MB (4000 unless told) and HEALTH_MB (2000) say how large the exports are, TEMP where they and
-the database are made for the time. Each import is a process of its own, whose memory is read from
-the system; that of the database server is not counted.
+MAIL_MB (default 4000) and HEALTH_MB (default 2000) set the sizes, TEMP the directory for the exports
+and the database. Each import is a separate process; its memory does not include the database server.
 """
 
 import os
@@ -16,11 +15,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.importing import generating
+from bench.importing import generator
 from bench.served import ROOT
 from operations.postgres.server import EmbeddedPostgres, url
 
-MOST_MIB = 300
+MAX_MIB = 300
 MB = 1_000_000
 PROGRAM = """
 import re, sys
@@ -32,7 +31,7 @@ print("peak", re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_t
 
 
 def main() -> int:
-    """0 when every import stayed within its memory."""
+    """Return 0 if every import used at most MAX_MIB."""
     home = Path(tempfile.mkdtemp(prefix="pdpp-import-", dir=os.environ.get("TEMP")))
     server = EmbeddedPostgres(home / "pg", scratch=True)
     server.start()
@@ -53,40 +52,40 @@ def main() -> int:
 
 def _mail(home: Path, environment: dict[str, str]) -> int:
     path, size = home / "large.mbox", int(os.environ.get("MAIL_MB") or 4000) * MB
-    count = generating.mailbox(path, size=size, dice=random.Random(1))  # noqa: S311 - not a secret
+    count = generator.mailbox(path, size=size, rng=random.Random(1))  # noqa: S311 - not a secret
     return _import(path, count, "mails", environment)
 
 
 def _health(home: Path, environment: dict[str, str]) -> int:
     path, size = home / "export.xml", int(os.environ.get("HEALTH_MB") or 2000) * MB
-    count = generating.health(path, size=size, dice=random.Random(1))  # noqa: S311 - not a secret
+    count = generator.health(path, size=size, rng=random.Random(1))  # noqa: S311 - not a secret
     return _import(path, count, "measurements", environment)
 
 
 def _import(path: Path, count: int, what: str, environment: dict[str, str]) -> int:
-    """Once, and once more, when nothing is left to be written."""
+    """Import a file twice; the second run writes nothing. Returns 1 if it used too much memory."""
     status = 0
-    for time_of in ("first", "again"):
-        began = time.monotonic()
-        said = _run(environment, "import", str(path))
-        seconds = time.monotonic() - began
-        peak = int(re.findall(r"peak (\d+)", said)[-1]) // 1024
+    for run in ("first", "again"):
+        started = time.monotonic()
+        output = _run(environment, "import", str(path))
+        seconds = time.monotonic() - started
+        peak = int(re.findall(r"peak (\d+)", output)[-1]) // 1024
         sys.stdout.write(
-            f"{what}, {time_of}: {count:,} in {path.stat().st_size // MB:,} MB,"
-            f" {seconds:.0f} s, {count / seconds:,.0f} a second, peak memory {peak} MiB\n"
+            f"{what}, {run}: {count:,} in {path.stat().st_size // MB:,} MB,"
+            f" {seconds:.0f} s, {count / seconds:,.0f} per second, peak memory {peak} MiB\n"
         )
-        sys.stdout.write("".join(f"  {line}\n" for line in said.splitlines() if " new, " in line))
-        status = max(status, int(peak > MOST_MIB))
+        sys.stdout.write("".join(f"  {line}\n" for line in output.splitlines() if " new, " in line))
+        status = max(status, int(peak > MAX_MIB))
     path.unlink()
     return status
 
 
 def _run(environment: dict[str, str], *arguments: str) -> str:
     command = [sys.executable, "-c", PROGRAM, *arguments]
-    ended = subprocess.run(
+    process = subprocess.run(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=True
     )
-    return ended.stdout
+    return process.stdout
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""How well search finds what was judged: `make relevance`."""
+"""Measure search relevance against judged queries: `make relevance`."""

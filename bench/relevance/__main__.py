@@ -1,7 +1,7 @@
-"""`make relevance`: put every judged query to search, and say how well it did.
+"""`make relevance`: run every judged query and print the scores.
 
-Fails where search is worse than `levels.toml` says. `--short` asks for no more than that;
-`--json FILE` writes the figures; `--keep DIRECTORY` loads the demo life there, for the next time.
+Fails if a score is below `thresholds.toml`. `--short` checks only that, `--json FILE` writes the scores,
+and `--keep DIRECTORY` keeps the database with the demo data for the next run.
 """
 
 import argparse
@@ -10,31 +10,33 @@ import sys
 from pathlib import Path
 
 from bench.relevance import engines, judged, report
-from bench.relevance.installation import demo_life
-from bench.relevance.levels import missed
+from bench.relevance.installation import demo_database
+from bench.relevance.thresholds import failures
 
 
 def main() -> int:
-    arguments = _arguments()
+    arguments = _parse_arguments()
     queries = judged.load()
-    with demo_life(arguments.keep) as token:
+    with demo_database(arguments.keep) as token:
         results = {
-            mode: engines.worth(engines.rest(token, mode=mode), queries)
+            mode: engines.score(engines.rest(token, mode=mode), queries)
             for mode in engines.modes(token)
         }
         if not arguments.short:
-            results["baseline"] = engines.worth(engines.baseline(), queries)
+            results["baseline"] = engines.score(engines.baseline(), queries)
     if not arguments.short:
         sys.stdout.write(report.tables(queries, results))
     if arguments.json is not None:
-        figures = report.summary(queries, results)
-        arguments.json.write_text(json.dumps(figures, ensure_ascii=False, indent=1) + "\n")
-    short = [line for mode, each in results.items() for line in missed(mode, queries, each)]
-    sys.stdout.write("".join(f"{line}\n" for line in short) or "Every level is reached.\n")
-    return 1 if short else 0
+        summary = report.summary(queries, results)
+        arguments.json.write_text(json.dumps(summary, ensure_ascii=False, indent=1) + "\n")
+    failed = [line for mode, scores in results.items() for line in failures(mode, queries, scores)]
+    sys.stdout.write(
+        "".join(f"{line}\n" for line in failed) or "All scores reach their thresholds.\n"
+    )
+    return 1 if failed else 0
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make relevance", description=__doc__)
     parser.add_argument("--short", action="store_true")
     parser.add_argument("--json", type=Path)

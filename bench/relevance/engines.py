@@ -1,4 +1,4 @@
-"""What is asked: our REST view, and PostgreSQL's own full-text search over the same records."""
+"""The search engines to compare: the REST view, and PostgreSQL's full-text search."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
@@ -8,11 +8,11 @@ import psycopg
 from django.test import Client
 
 from bench.relevance import judged
-from bench.relevance.judged import DEPTH, Judged, Key, Worth
+from bench.relevance.judged import DEPTH, JudgedQuery, Key, Scores
 from demo import life
 
 Engine = Callable[[str], list[Key]]
-"""The first hits of a query, best first."""
+"""Returns the record keys of a query, best first."""
 
 _PLAIN = """
     SELECT connection_id, stream, record_key FROM plain, plainto_tsquery('simple', %s) asked
@@ -21,13 +21,13 @@ _PLAIN = """
 """
 
 
-def worth(engine: Engine, queries: Sequence[Judged]) -> list[Worth]:
-    """What the engine's answer to each query is worth."""
-    return [judged.worth(engine(query.text), query.grades) for query in queries]
+def score(engine: Engine, queries: Sequence[JudgedQuery]) -> list[Scores]:
+    """Return the scores of each query."""
+    return [judged.score(engine(query.text), query.grades) for query in queries]
 
 
 def modes(token: str) -> list[str]:
-    """The modes that a token has on this installation."""
+    """Return the search modes of this installation."""
     client = Client(headers={"Authorization": f"Bearer {token}", "Host": "localhost"})
     connectors = client.get("/v1/schema").json()["connectors"]
     streams = [stream for connector in connectors for stream in connector["streams"]]
@@ -35,20 +35,20 @@ def modes(token: str) -> list[str]:
 
 
 def rest(token: str, **parameters: str) -> Engine:
-    """`GET /v1/search`, through the view in this process."""
+    """Return an engine that calls `GET /v1/search` in this process."""
     client = Client(headers={"Authorization": f"Bearer {token}", "Host": "localhost"})
 
     def ask(q: str) -> list[Key]:
-        answer = client.get("/v1/search", {"q": q, "limit": str(DEPTH), **parameters})
-        if answer.status_code != 200:
-            raise RuntimeError(f"{q}: {answer.content.decode()}")
-        return [_key(hit) for hit in answer.json()["data"]]
+        response = client.get("/v1/search", {"q": q, "limit": str(DEPTH), **parameters})
+        if response.status_code != 200:
+            raise RuntimeError(f"{q}: {response.content.decode()}")
+        return [_key(hit) for hit in response.json()["data"]]
 
     return ask
 
 
 def baseline() -> Engine:
-    """`plainto_tsquery` and `ts_rank` over `to_tsvector('simple')`, as most programs use them."""
+    """Return an engine that uses `plainto_tsquery` and `ts_rank` over `to_tsvector('simple')`."""
     connection = psycopg.connect(os.environ["DATABASE_URL"], autocommit=True)
     connection.execute(
         "CREATE TEMP TABLE plain (connection_id text, stream text, record_key text, terms tsvector)"
@@ -66,18 +66,18 @@ def baseline() -> Engine:
 
 
 def _texts() -> Iterator[tuple[str, str, str, str]]:
-    """Every record with a searchable text, under its key."""
+    """Yield key and searchable text of every record that has one."""
     fields = {
         (declaration["connector_key"], stream["name"]): search["lexical_fields"]
         for declaration in life.declarations()
         for stream in declaration["streams"]
         if (search := stream.get("query", {}).get("search"))
     }
-    for line in life.records():
-        names = fields.get((line["connector_key"], line["stream"]), ())
-        text = "\n".join(value for name in names if (value := line["data"].get(name)))
+    for record in life.records():
+        names = fields.get((record["connector_key"], record["stream"]), ())
+        text = "\n".join(value for name in names if (value := record["data"].get(name)))
         if text:
-            yield line["connection_id"], line["stream"], line["key"], text
+            yield record["connection_id"], record["stream"], record["key"], text
 
 
 def _key(hit: dict[str, Any]) -> Key:

@@ -1,4 +1,4 @@
-"""The judged queries, and what a ranked list is worth against a judgement."""
+"""The judged queries, and the scores of a ranking (nDCG, recall, MRR)."""
 
 import math
 import tomllib
@@ -11,13 +11,15 @@ Key = tuple[str, str, str]
 """connection_id, stream, record_key"""
 
 DEPTH = 25
-"""How many hits are looked at: what an agent reads of one answer."""
+"""Number of hits that count, which is one page for an agent."""
 _GAIN_DEPTH = 10
 _FILE = Path(__file__).resolve().parents[2] / "demo" / "relevance.toml"
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedQuery:
+    """A query and the grades of its relevant records."""
+
     text: str
     language: str
     kind: str
@@ -25,19 +27,19 @@ class Judged:
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
-    """Each from 0 to 1; of several queries, the mean."""
+class Scores:
+    """Scores from 0 to 1, of one query or the mean of several."""
 
     ndcg: float
     recall: float
     mrr: float
 
 
-def load() -> list[Judged]:
-    """All of them, in the order of the file."""
+def load() -> list[JudgedQuery]:
+    """Return all queries in the order of the file."""
     document = tomllib.loads(_FILE.read_text(encoding="utf-8"))
     return [
-        Judged(
+        JudgedQuery(
             query["text"],
             query["language"],
             query["kind"],
@@ -50,30 +52,30 @@ def load() -> list[Judged]:
     ]
 
 
-def worth(found: Sequence[Key], grades: Mapping[Key, int]) -> Worth:
-    """nDCG over the first 10, recall and reciprocal rank over the first 25 hits.
+def score(ranking: Sequence[Key], grades: Mapping[Key, int]) -> Scores:
+    """Return nDCG of the first 10 hits, and recall and reciprocal rank of the first 25.
 
-    Recall is of what 25 hits could hold, so that a query with more answers can reach 1.
+    Recall divides by at most 25, so that a query with more relevant records can reach 1.
     """
-    gains = [grades.get(key, 0) for key in found[:DEPTH]]
+    gains = [grades.get(key, 0) for key in ranking[:DEPTH]]
     ideal = _gain(sorted(grades.values(), reverse=True))
-    met = sum(gain > 0 for gain in gains)
-    first = next((place for place, gain in enumerate(gains, 1) if gain > 0), None)
-    return Worth(
+    relevant = sum(gain > 0 for gain in gains)
+    first = next((rank for rank, gain in enumerate(gains, 1) if gain > 0), None)
+    return Scores(
         ndcg=_gain(gains) / ideal,
-        recall=met / min(DEPTH, len(grades)),
+        recall=relevant / min(DEPTH, len(grades)),
         mrr=1 / first if first else 0.0,
     )
 
 
-def mean(each: Sequence[Worth]) -> Worth:
-    return Worth(
-        ndcg=fmean(one.ndcg for one in each),
-        recall=fmean(one.recall for one in each),
-        mrr=fmean(one.mrr for one in each),
+def mean(scores: Sequence[Scores]) -> Scores:
+    return Scores(
+        ndcg=fmean(score.ndcg for score in scores),
+        recall=fmean(score.recall for score in scores),
+        mrr=fmean(score.mrr for score in scores),
     )
 
 
 def _gain(grades: Sequence[int]) -> float:
-    places = enumerate(grades[:_GAIN_DEPTH], 1)
-    return sum((2.0**grade - 1) / math.log2(place + 1) for place, grade in places)
+    ranks = enumerate(grades[:_GAIN_DEPTH], 1)
+    return sum((2.0**grade - 1) / math.log2(rank + 1) for rank, grade in ranks)

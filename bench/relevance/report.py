@@ -1,17 +1,17 @@
-"""Tables of what the queries were worth, by language and by kind."""
+"""Format scores as tables by language and by kind of query."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from bench.relevance.judged import Judged, Worth, mean
+from bench.relevance.judged import JudgedQuery, Scores, mean
 
-Results = Mapping[str, Sequence[Worth]]
-"""By mode: the worth of each query, in their order."""
+Results = Mapping[str, Sequence[Scores]]
+"""The scores of each query by mode, in the order of the queries."""
 
 
-def tables(queries: Sequence[Judged], results: Results) -> str:
-    """Markdown: over all, by kind, by language, and by both."""
+def tables(queries: Sequence[JudgedQuery], results: Results) -> str:
+    """Return Markdown tables: all queries, by kind, by language, and by both."""
     parts = [
         _table("All queries", queries, results, lambda _: "all"),
         _table("By kind", queries, results, lambda query: query.kind),
@@ -21,53 +21,57 @@ def tables(queries: Sequence[Judged], results: Results) -> str:
     return "\n".join(parts)
 
 
-def summary(queries: Sequence[Judged], results: Results) -> dict[str, Any]:
-    """The same for programs: mode, then group, then figures, and every single query."""
+def summary(queries: Sequence[JudgedQuery], results: Results) -> dict[str, Any]:
+    """Return the scores as JSON values, by mode and group, and for every query."""
     return {
         mode: {
-            "all": asdict(mean(each)),
-            "by_kind": _figures(queries, each, lambda query: query.kind),
-            "by_language": _figures(queries, each, lambda query: query.language),
-            "by_kind_and_language": _figures(
-                queries, each, lambda query: f"{query.kind} {query.language}"
+            "all": asdict(mean(scores)),
+            "by_kind": _group_scores(queries, scores, lambda query: query.kind),
+            "by_language": _group_scores(queries, scores, lambda query: query.language),
+            "by_kind_and_language": _group_scores(
+                queries, scores, lambda query: f"{query.kind} {query.language}"
             ),
             "queries": [
-                {"text": query.text, "language": query.language, "kind": query.kind} | asdict(one)
-                for query, one in zip(queries, each, strict=True)
+                {"text": query.text, "language": query.language, "kind": query.kind} | asdict(score)
+                for query, score in zip(queries, scores, strict=True)
             ],
         }
-        for mode, each in results.items()
+        for mode, scores in results.items()
     }
 
 
 def grouped(
-    queries: Sequence[Judged], each: Sequence[Worth], key: Callable[[Judged], str | None]
-) -> dict[str, tuple[int, Worth]]:
-    """How many queries a group has, and their mean; a query without a key is in none."""
-    groups: dict[str, list[Worth]] = {}
-    for query, one in zip(queries, each, strict=True):
+    queries: Sequence[JudgedQuery],
+    scores: Sequence[Scores],
+    key: Callable[[JudgedQuery], str | None],
+) -> dict[str, tuple[int, Scores]]:
+    """Return number and mean of the queries in each group. Queries without a key are left out."""
+    groups: dict[str, list[Scores]] = {}
+    for query, score in zip(queries, scores, strict=True):
         if (name := key(query)) is not None:
-            groups.setdefault(name, []).append(one)
+            groups.setdefault(name, []).append(score)
     return {name: (len(groups[name]), mean(groups[name])) for name in sorted(groups)}
 
 
-def _figures(
-    queries: Sequence[Judged], each: Sequence[Worth], key: Callable[[Judged], str | None]
+def _group_scores(
+    queries: Sequence[JudgedQuery],
+    scores: Sequence[Scores],
+    key: Callable[[JudgedQuery], str | None],
 ) -> dict[str, Any]:
     return {
         name: {"queries": count} | asdict(figures)
-        for name, (count, figures) in grouped(queries, each, key).items()
+        for name, (count, figures) in grouped(queries, scores, key).items()
     }
 
 
 def _table(
     title: str,
-    queries: Sequence[Judged],
+    queries: Sequence[JudgedQuery],
     results: Results,
-    key: Callable[[Judged], str | None],
+    key: Callable[[JudgedQuery], str | None],
 ) -> str:
-    """A row for each group, three columns for each mode."""
-    modes = {mode: grouped(queries, each, key) for mode, each in results.items()}
+    """Return a table with a row for each group and three columns for each mode."""
+    modes = {mode: grouped(queries, scores, key) for mode, scores in results.items()}
     heads = [f"{mode} {name}" for mode in modes for name in ("nDCG@10", "recall@25", "MRR")]
     lines = [f"## {title}\n", f"| | queries | {' | '.join(heads)} |"]
     lines.append("|---|---:|" + "---:|" * len(heads))

@@ -1,6 +1,6 @@
-"""How fast a running server is, measured from outside and beside what could be had at best.
+"""Measure the speed of a running server, and compare it with a baseline.
 
-`make bench` loads a corpus into an installation of its own, serves it, asks every kind of question
-with one client and with eight, checks the answers against what the corpus is known to hold, and
-asks a second process, the floor, for the same rows without any of the product's work in between.
+`make bench` loads a corpus into a separate installation, serves it, sends every kind of request with
+one client and with eight, and checks the responses against the known contents of the corpus. A second
+process, the baseline, serves the same rows with one plain SQL statement each.
 """

@@ -1,9 +1,9 @@
-"""`make bench`: load, serve, ask, check, compare.
+"""`make bench`: load corpora, serve them, and measure and check requests.
 
-CORPUS=DIR[,DIR…] measures prepared corpora, each DIR one of them or a folder of several; without it
-small ones are made, of SIZES=10k,100k (10k unless told). Installations are loaded once and kept under
-BENCH_HOME (var/bench unless told); FRESH=1 loads them again. SECONDS is how long one round of one item
-may last, REPORT where the JSON goes.
+CORPUS=DIR[,DIR…] measures prepared corpora; a DIR is one corpus or a folder of several. Without it,
+small corpora of SIZES=10k,100k (default 10k) are generated. Installations are loaded once and stay
+under BENCH_HOME (default var/bench); FRESH=1 loads them again. SECONDS limits one round of one item,
+REPORT is the path of the JSON report.
 """
 
 import json
@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.served import ROOT
-from bench.speed import agents, answers, generator, items, report, storage, targets, wire
+from bench.speed import agents, correctness, generator, items, report, storage, targets, wire
 from bench.speed.corpus import Corpus, prepared, prepared_under
-from bench.speed.installation import Installation, Serving
-from bench.speed.items import Asking, Tokens
-from bench.speed.measuring import Effort, Target, exported, measured
+from bench.speed.installation import Installation, RunningServer
+from bench.speed.items import RequestBuilder, Tokens
+from bench.speed.measurement import Budget, Target, measure, measure_export
 
 HOME = ROOT / "var" / "bench"
 SAMPLE = 100
@@ -30,36 +30,38 @@ UNITS = {"k": 1_000, "m": 1_000_000}
 
 @dataclass(frozen=True)
 class Options:
+    """The options from environment variables."""
+
     corpora: tuple[Path, ...]
     sizes: tuple[int, ...]
     home: Path
     fresh: bool
-    effort: Effort
+    budget: Budget
     report: Path
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> "Options":
         home = Path(environment.get("BENCH_HOME") or HOME)
-        named = [Path(each) for each in environment.get("CORPUS", "").split(",") if each]
-        corpora = [found for each in named for found in prepared_under(each)]
+        folders = [Path(name) for name in environment.get("CORPUS", "").split(",") if name]
+        corpora = [path for folder in folders for path in prepared_under(folder)]
         sizes = [_size(each) for each in (environment.get("SIZES") or "10k").split(",")]
         return cls(
             corpora=tuple(corpora),
             sizes=tuple(sizes),
             home=home,
             fresh=bool(environment.get("FRESH")),
-            effort=_effort(environment.get("SECONDS")),
+            budget=_budget(environment.get("SECONDS")),
             report=Path(environment.get("REPORT") or home / "speed.json"),
         )
 
 
 def main(environment: Mapping[str, str]) -> int:
-    """0 when every answer was right; a missed target is told, not punished."""
+    """Return 0 if every response was correct, even if a target was missed."""
     options = Options.read(environment)
     runs = {corpus.size: _run(corpus, options) for corpus in _corpora(options)}
     runs = dict(sorted(runs.items()))
-    verdicts = list(targets.judged(runs))
-    report.written(options.report, runs, verdicts)
+    verdicts = list(targets.evaluate(runs))
+    report.write_json(options.report, runs, verdicts)
     sys.stdout.write(report.table(runs, verdicts))
     return 1 if any(run["wrong"] for run in runs.values()) else 0
 
@@ -72,115 +74,121 @@ def _corpora(options: Options) -> Iterator[Corpus]:
     for size in options.sizes:
         path = options.home / f"corpus-{size}"
         if not (path / "truth.json").exists():
-            _say(f"making a corpus of {size:,} records")
+            _log(f"generating a corpus of {size:,} records")
             generator.generate(path, size=size)
         yield prepared(path)
 
 
 def _run(corpus: Corpus, options: Options) -> dict[str, Any]:
-    """Everything that is told of one corpus."""
-    installation = _loaded(corpus, options)
-    facts = installation.notes
-    tokens = Tokens(**facts["tokens"])
-    values = dict(facts["ingest"])
+    """Return all results of one corpus."""
+    installation = _load_installation(corpus, options)
+    notes = installation.notes
+    tokens = Tokens(**notes["tokens"])
+    values = dict(notes["ingest"])
     with (
         installation.serving() as site,
-        installation.serving("-m", "bench.speed.floor_server") as floor,
+        installation.serving("-m", "bench.speed.baseline_server") as baseline,
     ):
         values["second start, seconds"] = site.started
-        asking = _asking(corpus, tokens, site)
-        ask = partial(wire.answer, site.port)
-        wrong = list(answers.wrong(asking, ask))
+        requests = _request_builder(corpus, tokens, site)
+        ask = partial(wire.send, site.port)
+        wrong = list(correctness.find_errors(requests, ask))
         postmaster = installation.postmaster
-        where = {
+        servers = {
             "site": Target(site.port, site.pid, postmaster),
-            "floor": Target(floor.port, floor.pid, postmaster),
+            "baseline": Target(baseline.port, baseline.pid, postmaster),
         }
-        found = _measured(asking, where, options.effort)
-        rate = found["export by pages of 100"]["one"]["records_a_second"]
+        figures = _measure_all(requests, servers, options.budget)
+        rate = figures["export by pages of 100"]["one"]["records_a_second"]
         values["export, records a second"] = rate
         values["stdio to initialize, seconds"] = agents.seconds_to_initialize(
             installation, tokens.mcp
         )
         values |= storage.sizes(installation.var)
-        values["memory of the server, MiB"] = site.watched.mib
-    return {"items": found, "values": values, "wrong": wrong}
+        values["memory of the server, MiB"] = site.memory.mib
+    return {"items": figures, "values": values, "wrong": wrong}
 
 
-def _measured(
-    asking: Asking, where: Mapping[str, Target], effort: Effort
+def _measure_all(
+    requests: RequestBuilder, servers: Mapping[str, Target], budget: Budget
 ) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for item in _items(asking, where["site"].port):
-        _say(f"{asking.corpus.size:,}: {item.name}")
+    figures: dict[str, dict[str, Any]] = {}
+    for item in _items(requests, servers["site"].port):
+        _log(f"{requests.corpus.size:,}: {item.name}")
         if item.limit:
-            most = asking.corpus.truth["counts"][asking.corpus.largest.connection_id]
-            found[item.name] = exported(item, **where, most=min(most, items.EXPORTED))
+            total = requests.corpus.truth["counts"][requests.corpus.largest.connection_id]
+            figures[item.name] = measure_export(
+                item, **servers, max_records=min(total, items.MAX_EXPORTED)
+            )
         else:
-            found[item.name] = measured(item, **where, effort=effort)
+            figures[item.name] = measure(item, **servers, budget=budget)
         if item.beside:
-            found[item.name]["beside"] = item.beside
-    return found
+            figures[item.name]["beside"] = item.beside
+    return figures
 
 
-def _items(asking: Asking, port: int) -> Iterator[items.Item]:
-    yield from items.reading(asking)
-    for name, request in items.searching(asking):
-        floor = items.found_rows(asking, wire.answer(port, request))
-        yield items.Item(name, [request], floor)
-    yield from items.calling(asking)
+def _items(requests: RequestBuilder, port: int) -> Iterator[items.Item]:
+    yield from items.read_items(requests)
+    for name, request in items.search_requests(requests):
+        baseline = items.baseline_of_search(requests, wire.send(port, request))
+        yield items.Item(name, [request], baseline)
+    yield from items.mcp_items(requests)
 
 
-def _asking(corpus: Corpus, tokens: Tokens, site: Serving) -> Asking:
-    """With the keys of some old records of each connection; the newest are in every cache."""
-    asking = Asking(corpus, tokens)
+def _request_builder(corpus: Corpus, tokens: Tokens, site: RunningServer) -> RequestBuilder:
+    """Return a builder with the keys of old records, because the newest are in every cache."""
+    requests = RequestBuilder(corpus, tokens)
     keys = {}
     for where in corpus.connections:
-        body = wire.answer(site.port, asking.records(where, limit=SAMPLE, order="asc"))
+        body = wire.send(site.port, requests.records(where, limit=SAMPLE, order="asc"))
         keys[where.connection_id] = [row["id"] for row in body["data"]]
-    return Asking(corpus, tokens, keys)
+    return RequestBuilder(corpus, tokens, keys)
 
 
-def _loaded(corpus: Corpus, options: Options) -> Installation:
-    """The installation of a corpus; loaded unless it was before, and as the code is now."""
+def _load_installation(corpus: Corpus, options: Options) -> Installation:
+    """Return the installation of a corpus, loaded if needed and migrated."""
     installation = Installation(options.home / f"speed-{corpus.name}")
     if options.fresh:
         shutil.rmtree(installation.var, ignore_errors=True)
     installation.manage("migrate", "--verbosity", "0")
     if not installation.notes:
-        _say(f"loading {corpus.size:,} records")
+        _log(f"loading {corpus.size:,} records")
         ingest = installation.ingest(corpus)
         since, until = corpus.narrow_days
         days = ("--since", since.isoformat(), "--until", until.isoformat())
-        whole, narrow = (_granted(installation, corpus, *more) for more in ((), days))
-        tokens = {"rest": whole["/v1"], "mcp": whole["/mcp"], "narrow": narrow["/v1"]}
-        installation.note({"ingest": ingest, "tokens": tokens})
+        full, narrow = (_issue_tokens(installation, corpus, *period) for period in ((), days))
+        tokens = {"rest": full["/v1"], "mcp": full["/mcp"], "narrow": narrow["/v1"]}
+        installation.save_notes({"ingest": ingest, "tokens": tokens})
     return installation
 
 
-def _granted(installation: Installation, corpus: Corpus, *more: str) -> dict[str, str]:
-    """Tokens by resource, over every connection."""
-    named = [word for each in corpus.connections for word in ("--connection", each.connection_id)]
-    printed = installation.manage("grant", "--client", "Bench", *named, *more, "--json")
+def _issue_tokens(installation: Installation, corpus: Corpus, *options: str) -> dict[str, str]:
+    """Return tokens for all connections by resource."""
+    connections = [
+        word
+        for connection in corpus.connections
+        for word in ("--connection", connection.connection_id)
+    ]
+    printed = installation.manage("grant", "--client", "Bench", *connections, *options, "--json")
     return {each["resource"]: each["token"] for each in json.loads(printed)["tokens"]}
 
 
-def _effort(seconds: str | None) -> Effort:
-    """Two rounds of so many seconds; where less than one is allowed, a single one, and no ado."""
+def _budget(seconds: str | None) -> Budget:
+    """Return a budget of two rounds, or one round if it is shorter than a second."""
     if not seconds:
-        return Effort()
+        return Budget()
     if float(seconds) < 1:
-        return Effort(seconds=float(seconds), rounds=1, warm=1)
-    return Effort(seconds=float(seconds))
+        return Budget(seconds=float(seconds), rounds=1, warm=1)
+    return Budget(seconds=float(seconds))
 
 
 def _size(text: str) -> int:
-    """`100k` and `1m` as numbers."""
+    """Parse a size such as `100k` or `1m`."""
     unit = UNITS.get(text[-1].lower(), 1)
     return int(text.rstrip("kKmM")) * unit
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     sys.stderr.write(f"{text}\n")
 
 

@@ -1,4 +1,4 @@
-"""How soon an agent that starts the server on its own standard input gets its first answer."""
+"""Measure how long an agent that starts `mcp_stdio` waits for the first response."""
 
 import contextlib
 import json
@@ -9,7 +9,7 @@ import time
 from bench.served import ROOT
 from bench.speed.installation import FailedError, Installation
 
-TIMES = 3
+STARTS = 3
 _INITIALIZE = {
     "jsonrpc": "2.0",
     "id": 1,
@@ -23,12 +23,12 @@ _INITIALIZE = {
 
 
 def seconds_to_initialize(installation: Installation, bearer: str) -> float:
-    """The median of a few starts, while the database runs."""
-    return sorted(_once(installation, bearer) for _ in range(TIMES))[TIMES // 2]
+    """Return the median seconds of a few starts, while the database runs."""
+    return sorted(_start_once(installation, bearer) for _ in range(STARTS))[STARTS // 2]
 
 
-def _once(installation: Installation, bearer: str) -> float:
-    began = time.perf_counter()
+def _start_once(installation: Installation, bearer: str) -> float:
+    started = time.perf_counter()
     with subprocess.Popen(
         [sys.executable, "manage.py", "mcp_stdio"],
         cwd=ROOT,
@@ -42,11 +42,11 @@ def _once(installation: Installation, bearer: str) -> float:
             raise FailedError("no pipes")
         process.stdin.write(json.dumps(_INITIALIZE) + "\n")
         process.stdin.flush()
-        answer = process.stdout.readline()
-        took = time.perf_counter() - began
+        response = process.stdout.readline()
+        seconds = time.perf_counter() - started
         with contextlib.suppress(OSError):
             process.stdin.close()
         process.terminate()
-    if '"serverInfo"' not in answer:
-        raise FailedError(f"mcp_stdio said {answer[:200]!r}")
-    return took
+    if '"serverInfo"' not in response:
+        raise FailedError(f"mcp_stdio returned {response[:200]!r}")
+    return seconds

@@ -1,7 +1,7 @@
-"""The load: a process of its own that sends requests over kept connections and notes how long each
-took. Reads a plan from standard input and writes what it saw to standard output, both JSON.
+"""The load generator: a process that sends requests and measures how long each takes.
 
-Bounded in number and in time, to the loopback only, and light enough not to be what is measured.
+It reads a Plan from standard input and writes a Measurement to standard output, both as JSON. It has
+limits of number and time, connects to the loopback interface only, and uses little CPU.
 """
 
 import json
@@ -22,16 +22,18 @@ _SECONDS = 120
 
 @dataclass(frozen=True)
 class Plan:
-    """`requests` are sent in turn by all clients together: at most `most` of them, and none after
-    `seconds`; `warm` more are sent before anything is noted. The two process ids are of the server
-    and of PostgreSQL's first process. With `follow` the one request is repeated with the cursor of
-    each answer until there is none, or so many records have come, `page` in each where they cannot be
-    told apart."""
+    """The requests of a run and its limits.
+
+    All clients together send `requests` in turn: `warm` of them unmeasured, then at most `max_requests`
+    during `seconds`. `server` and `database` are process ids. With `follow`, one request is repeated
+    with the cursor of each response until it returned that many records. `page` is the page size where
+    records cannot be counted.
+    """
 
     port: int
     requests: list[str]
     clients: int
-    most: int
+    max_requests: int
     seconds: float
     warm: int
     server: int
@@ -41,8 +43,8 @@ class Plan:
 
 
 @dataclass
-class Seen:
-    """Milliseconds of each request, what else came than 200, and CPU microseconds a request."""
+class Measurement:
+    """Milliseconds of each request, statuses other than 200, and CPU microseconds per request."""
 
     milliseconds: list[float] = field(default_factory=list)
     failures: Counter[str] = field(default_factory=Counter)
@@ -53,20 +55,20 @@ class Seen:
     database_cpu: float | None = None
 
 
-class Line:
-    """One kept connection."""
+class KeepAliveConnection:
+    """An HTTP connection that stays open."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._file = self._socket.makefile("rb")
 
-    def ask(self, request: bytes) -> tuple[str, bytes]:
-        """Status and body. Raises `OSError` when the connection breaks."""
+    def send(self, request: bytes) -> tuple[str, bytes]:
+        """Send a request and return status and body. Raises OSError if the connection breaks."""
         self._socket.sendall(request)
         status = self._file.readline().split(b" ", 2)
         if len(status) < 2:
-            raise ConnectionResetError("the server has hung up")
+            raise ConnectionResetError("the server closed the connection")
         length = 0
         while (header := self._file.readline()) not in (b"\r\n", b""):
             if header[:15].lower() == b"content-length:":
@@ -79,93 +81,93 @@ class Line:
 
 
 class Load:
-    """All clients of one plan."""
+    """Runs the clients of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._requests = [each.encode() for each in plan.requests]
         self._next = 0
         self._lock = threading.Lock()
-        self.seen = Seen()
+        self.measurement = Measurement()
 
-    def run(self) -> Seen:
+    def run(self) -> Measurement:
         plan = self._plan
         self._warm_up()
-        before = _cpu(plan.server), _family_cpu(plan.database)
-        began = time.perf_counter()
-        self._until = began + plan.seconds
+        before = _cpu(plan.server), _children_cpu(plan.database)
+        started = time.perf_counter()
+        self._until = started + plan.seconds
         threads = [threading.Thread(target=self._client) for _ in range(plan.clients)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        self.seen.elapsed = time.perf_counter() - began
-        after = _cpu(plan.server), _family_cpu(plan.database)
-        sent = max(1, len(self.seen.milliseconds))
-        self.seen.server_cpu = _each(before[0], after[0], sent)
-        self.seen.database_cpu = _each(before[1], after[1], sent)
-        return self.seen
+        self.measurement.elapsed = time.perf_counter() - started
+        after = _cpu(plan.server), _children_cpu(plan.database)
+        sent = max(1, len(self.measurement.milliseconds))
+        self.measurement.server_cpu = _per_request(before[0], after[0], sent)
+        self.measurement.database_cpu = _per_request(before[1], after[1], sent)
+        return self.measurement
 
     def _warm_up(self) -> None:
-        line = Line(self._plan.port)
+        line = KeepAliveConnection(self._plan.port)
         for number in range(self._plan.warm):
-            line.ask(self._requests[number % len(self._requests)])
+            line.send(self._requests[number % len(self._requests)])
         line.close()
 
     def _client(self) -> None:
-        line = Line(self._plan.port)
-        while (request := self._take()) is not None:
-            began = time.perf_counter()
-            status, body = line.ask(request)
-            took = (time.perf_counter() - began) * 1000
+        line = KeepAliveConnection(self._plan.port)
+        while (request := self._next_request()) is not None:
+            started = time.perf_counter()
+            status, body = line.send(request)
+            milliseconds = (time.perf_counter() - started) * 1000
             with self._lock:
-                self.seen.milliseconds.append(took)
-                self.seen.size += len(body)
+                self.measurement.milliseconds.append(milliseconds)
+                self.measurement.size += len(body)
                 if status != "200":
-                    self.seen.failures[status] += 1
+                    self.measurement.failures[status] += 1
         line.close()
 
-    def _take(self) -> bytes | None:
+    def _next_request(self) -> bytes | None:
         with self._lock:
             number = self._next
             self._next += 1
-        late = number > 0 and time.perf_counter() >= self._until
-        if number >= self._plan.most or late:
+        is_over = number > 0 and time.perf_counter() >= self._until
+        if number >= self._plan.max_requests or is_over:
             return None
         return self._requests[number % len(self._requests)]
 
 
-def follow(plan: Plan) -> Seen:
-    """Page after page, each with the cursor of the one before."""
-    seen = Seen()
-    line = Line(plan.port)
+def follow(plan: Plan) -> Measurement:
+    """Request page after page, each with the cursor of the previous one."""
+    measurement = Measurement()
+    line = KeepAliveConnection(plan.port)
     first = plan.requests[0].encode()
     request: bytes | None = first
-    began = time.perf_counter()
-    while request is not None and seen.records < plan.follow:
-        started = time.perf_counter()
-        status, body = line.ask(request)
-        seen.milliseconds.append((time.perf_counter() - started) * 1000)
-        seen.records += body.count(_RECORD) or plan.page
-        seen.size += len(body)
+    started = time.perf_counter()
+    while request is not None and measurement.records < plan.follow:
+        request_started = time.perf_counter()
+        status, body = line.send(request)
+        measurement.milliseconds.append((time.perf_counter() - request_started) * 1000)
+        measurement.records += body.count(_RECORD) or plan.page
+        measurement.size += len(body)
         if status != "200":
-            seen.failures[status] += 1
+            measurement.failures[status] += 1
         cursor = _CURSOR.search(body)
         request = (
             first.replace(b" HTTP/1.1", b"&cursor=%s HTTP/1.1" % cursor[1], 1) if cursor else None
         )
-    seen.elapsed = time.perf_counter() - began
+    measurement.elapsed = time.perf_counter() - started
     line.close()
-    return seen
+    return measurement
 
 
-def _each(before: int | None, after: int | None, requests: int) -> float | None:
-    """Microseconds a request, where the system tells."""
+def _per_request(before: int | None, after: int | None, requests: int) -> float | None:
+    """Return microseconds per request, or None if the system does not report CPU time."""
     return None if before is None or after is None else (after - before) / requests / 1000
 
 
 def _cpu(process: int) -> int | None:
-    """Nanoseconds that the threads of a process have run; None where the system does not tell."""
+    """Return the CPU nanoseconds of all threads of a process, or None if unavailable."""
     try:
         tasks = list(Path(f"/proc/{process}/task").iterdir())
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
@@ -173,8 +175,8 @@ def _cpu(process: int) -> int | None:
         return None
 
 
-def _family_cpu(process: int) -> int | None:
-    """The same over the children of a process: PostgreSQL has one for each connection."""
+def _children_cpu(process: int) -> int | None:
+    """Return the CPU nanoseconds of all children: PostgreSQL has one process per connection."""
     try:
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except OSError:
@@ -183,10 +185,10 @@ def _family_cpu(process: int) -> int | None:
 
 
 def main() -> None:
-    given: dict[str, Any] = json.load(sys.stdin)
-    plan = Plan(**given)
-    seen = follow(plan) if plan.follow else Load(plan).run()
-    json.dump(asdict(seen), sys.stdout)
+    values: dict[str, Any] = json.load(sys.stdin)
+    plan = Plan(**values)
+    measurement = follow(plan) if plan.follow else Load(plan).run()
+    json.dump(asdict(measurement), sys.stdout)
 
 
 if __name__ == "__main__":

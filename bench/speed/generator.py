@@ -1,8 +1,7 @@
-"""A small corpus of the prepared form, made from a fixed seed where no other is given.
+"""Generate a small corpus from a fixed seed.
 
-Mail, chat and bank of one person over three years, in words of a made-up language with the
-frequencies of a real one. A few rare words are planted, and what is true of the records is written
-down while they are made.
+It contains mail, chat and bank records over three years, in an artificial language with realistic word
+frequencies and a few rare words. The generator counts the facts of truth.json as it writes.
 """
 
 import hashlib
@@ -21,9 +20,9 @@ from typing import Any
 SEED = 20260406
 START = datetime(2023, 1, 1, tzinfo=UTC)
 SECONDS = 3 * 365 * 86_400
-FREQUENT = ("the", "project", "invoice", "coffee", "budget")
+FREQUENT_WORDS = ("the", "project", "invoice", "coffee", "budget")
 RANKS = (0, 150, 155, 200, 210)
-"""How many words are more frequent than each of them."""
+"""The frequency ranks of these words."""
 PAIRS = ("project invoice", "coffee budget")
 NEEDLES = {"zyxquorvane": 1, "plumbusite": 5, "quillfeather": 50}
 BOTH = ("mirefolk", "dusktide")
@@ -38,7 +37,7 @@ CONNECTIONS = (
     ("cin_bench_chat", "benchchat", "Chat", "messages", 0.35),
     ("cin_bench_bank", "benchbank", "Bank", "transactions", 0.15),
 )
-SEARCHED = {
+LEXICAL_FIELDS = {
     "benchmail": ("subject", "from_name", "body_text"),
     "benchchat": ("text",),
     "benchbank": ("name", "memo"),
@@ -47,7 +46,7 @@ SEARCHED = {
 
 @dataclass
 class Truth:
-    """What is written beside the records."""
+    """The facts about the records for truth.json."""
 
     counts: Counter[str] = field(default_factory=Counter)
     months: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
@@ -55,28 +54,28 @@ class Truth:
     frequencies: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     pairs: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
 
-    def note(self, connection_id: str, key: str, month: str, words: frozenset[str]) -> None:
+    def count(self, connection_id: str, key: str, month: str, words: frozenset[str]) -> None:
         self.counts[connection_id] += 1
         self.months[connection_id][month] += 1
         for word in (*NEEDLES, *BOTH):
             if word in words:
                 self.needles[word].append([connection_id, key])
-        for word in FREQUENT:
+        for word in FREQUENT_WORDS:
             self.frequencies[word][connection_id] += word in words
         for pair in PAIRS:
             self.pairs[pair][connection_id] += words.issuperset(pair.split())
 
 
-class Writer:
-    """Sentences in which words are as frequent as in a real language."""
+class TextGenerator:
+    """Generates text with word frequencies like those of a real language."""
 
-    def __init__(self, dice: Random) -> None:
-        self._dice = dice
-        self._words = _vocabulary(dice)
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        self._words = _vocabulary(rng)
         self._weights = list(accumulate(1 / (rank + 2.7) ** 1.05 for rank in range(VOCABULARY)))
 
     def words(self, count: int) -> list[str]:
-        return self._dice.choices(self._words, cum_weights=self._weights, k=count)
+        return self._rng.choices(self._words, cum_weights=self._weights, k=count)
 
     def text(self, chars: int) -> str:
         parts: list[str] = []
@@ -105,10 +104,10 @@ def generate(path: Path, *, size: int) -> None:
         for each, key, label, stream, _ in CONNECTIONS
     ]
     (path / "connections.json").write_text(json.dumps(connections))
-    (path / "truth.json").write_text(json.dumps(_told(truth, size, digest.hexdigest())))
+    (path / "truth.json").write_text(json.dumps(_truth_document(truth, size, digest.hexdigest())))
 
 
-def _told(truth: Truth, size: int, digest: str) -> dict[str, Any]:
+def _truth_document(truth: Truth, size: int, digest: str) -> dict[str, Any]:
     first, second = (set(map(tuple, truth.needles[word])) for word in BOTH)
     return {
         "n": size,
@@ -130,21 +129,21 @@ def _told(truth: Truth, size: int, digest: str) -> dict[str, Any]:
 
 
 def _records(size: int, truth: Truth) -> Iterator[Mapping[str, Any]]:
-    dice = Random(SEED)  # noqa: S311 - nothing secret is made with it
-    writer = Writer(dice)
+    rng = Random(SEED)  # noqa: S311 - nothing secret is made with it
+    writer = TextGenerator(rng)
     shares = [round(size * share) for *_, share in CONNECTIONS[:-1]]
     shares.append(size - sum(shares))
-    planted = _planted(shares, dice)
+    rare_words = _choose_rare_words(shares, rng)
     for which, share in enumerate(shares):
         connection_id, connector, _, stream, _ = CONNECTIONS[which]
         for number in range(share):
-            at = START + timedelta(seconds=int(SECONDS * (number + dice.random()) / share))
+            at = START + timedelta(seconds=int(SECONDS * (number + rng.random()) / share))
             key = _key(which, number)
-            data = _data(connector, key, at, writer, dice, long=(which, number) == (0, 17))
-            for word in planted.get((which, number), ()):
-                data[SEARCHED[connector][-1]] += f" {word}"
-            texts = " ".join(str(data[name]) for name in SEARCHED[connector]).lower()
-            truth.note(
+            data = _data(connector, key, at, writer, rng, long=(which, number) == (0, 17))
+            for word in rare_words.get((which, number), ()):
+                data[LEXICAL_FIELDS[connector][-1]] += f" {word}"
+            texts = " ".join(str(data[name]) for name in LEXICAL_FIELDS[connector]).lower()
+            truth.count(
                 connection_id, key, at.date().isoformat()[:7], frozenset(_WORD.findall(texts))
             )
             yield {
@@ -158,60 +157,60 @@ def _records(size: int, truth: Truth) -> Iterator[Mapping[str, Any]]:
 
 
 def _data(
-    connector: str, key: str, at: datetime, writer: Writer, dice: Random, *, long: bool
+    connector: str, key: str, at: datetime, writer: TextGenerator, rng: Random, *, long: bool
 ) -> dict[str, Any]:
     if connector == "benchmail":
-        chars = LONG_CHARS if long else min(5_000, max(200, int(dice.lognormvariate(6.9, 0.75))))
+        chars = LONG_CHARS if long else min(5_000, max(200, int(rng.lognormvariate(6.9, 0.75))))
         return {
             "id": key,
             "subject": " ".join(writer.words(6)).capitalize(),
-            "from_name": f"Person {dice.randrange(400)}",
+            "from_name": f"Person {rng.randrange(400)}",
             "received_at": _instant(at),
-            "size_bytes": chars + dice.randrange(90_000),
-            "is_seen": dice.random() < 0.8,
+            "size_bytes": chars + rng.randrange(90_000),
+            "is_seen": rng.random() < 0.8,
             "body_text": writer.text(chars),
         }
     if connector == "benchchat":
-        chars = min(1_200, max(15, int(dice.lognormvariate(4.6, 0.8))))
+        chars = min(1_200, max(15, int(rng.lognormvariate(4.6, 0.8))))
         return {
             "id": key,
-            "channel": f"C{dice.randrange(40)}",
-            "author": f"Person {dice.randrange(60)}",
+            "channel": f"C{rng.randrange(40)}",
+            "author": f"Person {rng.randrange(60)}",
             "sent_at": _instant(at),
             "text": writer.text(chars),
         }
     return {
         "id": key,
         "date": at.date().isoformat(),
-        "amount": int(dice.lognormvariate(8.2, 1.1)) * dice.choice((-1, -1, -1, 1)),
+        "amount": int(rng.lognormvariate(8.2, 1.1)) * rng.choice((-1, -1, -1, 1)),
         "currency": "EUR",
-        "name": f"Shop {dice.randrange(20)}",
+        "name": f"Shop {rng.randrange(20)}",
         "memo": " ".join(writer.words(5)),
     }
 
 
-def _planted(shares: list[int], dice: Random) -> dict[tuple[int, int], list[str]]:
-    """Which records get which rare words; a tiny corpus gets fewer of them."""
+def _choose_rare_words(shares: list[int], rng: Random) -> dict[tuple[int, int], list[str]]:
+    """Choose the records that get rare words; small corpora get fewer."""
     total = sum(shares)
     ends = list(accumulate(shares))
-    planted: dict[tuple[int, int], list[str]] = defaultdict(list)
+    rare_words: dict[tuple[int, int], list[str]] = defaultdict(list)
     groups: list[tuple[tuple[str, ...], int]] = [((w,), n) for w, n in NEEDLES.items()]
     groups += [(BOTH, 7), (BOTH[:1], 30), (BOTH[1:], 30)]
     for words, count in groups:
-        for place in dice.sample(range(total), min(count, total // 20)):
-            which = bisect(ends, place)
-            planted[which, place - (ends[which] - shares[which])].extend(words)
-    return planted
+        for position in rng.sample(range(total), min(count, total // 20)):
+            which = bisect(ends, position)
+            rare_words[which, position - (ends[which] - shares[which])].extend(words)
+    return rare_words
 
 
-def _vocabulary(dice: Random) -> list[str]:
-    found: dict[str, None] = {}
-    while len(found) < VOCABULARY:
-        parts = dice.choices(SYLLABLES, k=3)
-        word = "".join(parts) + dice.choice(("", "n", "r", "s", "t", "ck", "ng"))
-        found[word] = None
-    words = list(found)
-    for word, rank in zip(FREQUENT, RANKS, strict=True):
+def _vocabulary(rng: Random) -> list[str]:
+    vocabulary: dict[str, None] = {}
+    while len(vocabulary) < VOCABULARY:
+        parts = rng.choices(SYLLABLES, k=3)
+        word = "".join(parts) + rng.choice(("", "n", "r", "s", "t", "ck", "ng"))
+        vocabulary[word] = None
+    words = list(vocabulary)
+    for word, rank in zip(FREQUENT_WORDS, RANKS, strict=True):
         words.insert(rank, word)
     return words[:VOCABULARY]
 
@@ -225,7 +224,7 @@ def _instant(at: datetime) -> str:
 
 
 def documents() -> Iterator[dict[str, Any]]:
-    """The three source declarations."""
+    """Yield the source declarations."""
     for connector, stream, fields, times in _SHAPES:
         aggregations: dict[str, Any] = {"count": True, "group_by_time": [times]}
         yield {
@@ -245,7 +244,7 @@ def documents() -> Iterator[dict[str, Any]]:
                     "consent_time_field": times,
                     "selection": {"fields": True, "resources": True},
                     "query": {
-                        "search": {"lexical_fields": list(SEARCHED[connector])},
+                        "search": {"lexical_fields": list(LEXICAL_FIELDS[connector])},
                         "range_filters": {times: ["gte", "lt"]},
                         "aggregations": aggregations,
                     },

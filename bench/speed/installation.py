@@ -1,4 +1,4 @@
-"""An installation of its own for one corpus: loaded once, served as processes, watched from outside."""
+"""Load a corpus into a separate installation, serve it, and measure its processes."""
 
 import contextlib
 import json
@@ -8,59 +8,59 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from bench.served import ROOT
+from bench.served import ROOT, free_port
 from bench.speed.corpus import Corpus
 
 MIB = 1024 * 1024
 _START_SECONDS = 300
-_WATCH_SECONDS = 0.1
+_SAMPLE_SECONDS = 0.1
 _LONGEST_MIB = 32
 
 
 class FailedError(Exception):
-    """A process of the installation did not do what it was told."""
+    """A process of the installation failed."""
 
 
 @dataclass
-class Watched:
-    """The most memory that a process has held, in MiB."""
+class MemoryPeak:
+    """The peak memory of a process, in MiB."""
 
     mib: float = 0.0
 
 
 class Installation:
-    """A directory with an embedded PostgreSQL, and the commands that work on it."""
+    """A directory with an embedded PostgreSQL, and commands for it."""
 
     def __init__(self, var: Path) -> None:
         self.var = var
 
     @property
     def notes(self) -> dict[str, Any]:
-        """What was measured and issued when it was loaded; empty before."""
+        """The measurements and tokens of the load, or an empty dict before it."""
         file = self.var / "loaded.json"
         return json.loads(file.read_text()) if file.exists() else {}
 
-    def note(self, facts: dict[str, Any]) -> None:
-        (self.var / "loaded.json").write_text(json.dumps(facts))
+    def save_notes(self, notes: dict[str, Any]) -> None:
+        (self.var / "loaded.json").write_text(json.dumps(notes))
 
-    def environment(self, *, port: int = 8000, **more: str) -> dict[str, str]:
+    def environment(self, *, port: int = 8000, **variables: str) -> dict[str, str]:
         inherited = {k: v for k, v in os.environ.items() if not k.startswith("PDPP_")}
         inherited.pop("DATABASE_URL", None)
         own = {"PDPP_VAR": str(self.var), "PDPP_DEMO": "false", "PDPP_PORT": str(port)}
         own["PDPP_TRIPWIRE_SHARE"] = "0"  # the export reads everything
-        own["PDPP_EMBEDDER"] = "none"  # or it makes vectors meanwhile, where their packages are
-        return inherited | own | more
+        own["PDPP_EMBEDDER"] = "none"  # embedding would run during the measurement
+        return inherited | own | variables
 
     def manage(self, *arguments: str) -> str:
-        """The standard output of a command. Raises `FailedError`."""
-        done = subprocess.run(
+        """Run a command and return its standard output. Raises FailedError."""
+        process = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
             env=self.environment(),
@@ -69,12 +69,12 @@ class Installation:
             text=True,
             check=False,
         )
-        if done.returncode != 0:
-            raise FailedError(f"manage.py {arguments[0]}: {done.stderr[-2000:]}")
-        return done.stdout
+        if process.returncode != 0:
+            raise FailedError(f"manage.py {arguments[0]}: {process.stderr[-2000:]}")
+        return process.stdout
 
     def ingest(self, corpus: Corpus) -> dict[str, float]:
-        """Load it with the command that an owner would use; values by name: time, memory, CPU."""
+        """Load a corpus with `manage.py ingest` and return time, memory and CPU by name."""
         command = [
             "manage.py",
             "ingest",
@@ -83,7 +83,7 @@ class Installation:
             "--longest",
             str(_LONGEST_MIB),
         ]
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, *command],
             cwd=ROOT,
@@ -93,23 +93,23 @@ class Installation:
             stderr=subprocess.PIPE,
             text=True,
         )
-        with watching(process.pid) as watched, cpu_of(process.pid) as cpu:
-            _, complaint = process.communicate()
-        took = time.perf_counter() - began
+        with track_memory(process.pid) as memory, track_cpu(process.pid) as cpu:
+            _, errors = process.communicate()
+        seconds = time.perf_counter() - started_at
         if process.returncode != 0:
-            raise FailedError(f"manage.py ingest: {complaint[-2000:]}")
+            raise FailedError(f"manage.py ingest: {errors[-2000:]}")
         return {
-            "ingest, seconds": took,
-            "ingest, records a second": corpus.size / took,
-            "ingest, MiB": watched.mib,
+            "ingest, seconds": seconds,
+            "ingest, records a second": corpus.size / seconds,
+            "ingest, MiB": memory.mib,
             "ingest, CPU microseconds a record": cpu.seconds / corpus.size * 1e6,
         }
 
     @contextlib.contextmanager
-    def serving(self, *arguments: str) -> Iterator["Serving"]:
-        """A server, from its first answer to its end; `manage.py run` unless told otherwise."""
+    def serving(self, *arguments: str) -> Iterator["RunningServer"]:
+        """Run a server process during the block, by default `manage.py run`."""
         port = free_port()
-        began = time.perf_counter()
+        started_at = time.perf_counter()
         process = subprocess.Popen(
             [sys.executable, *(arguments or ("manage.py", "run"))],
             cwd=ROOT,
@@ -119,90 +119,85 @@ class Installation:
             stderr=subprocess.DEVNULL,
         )
         try:
-            _await_answer(process, port)
-            took = time.perf_counter() - began
-            with watching(process.pid) as watched:
-                yield Serving(process.pid, port, took, watched)
+            _wait_for_port(process, port)
+            seconds = time.perf_counter() - started_at
+            with track_memory(process.pid) as memory:
+                yield RunningServer(process.pid, port, seconds, memory)
         finally:
             process.terminate()
             process.wait(60)
 
     @property
     def postmaster(self) -> int:
-        """The first process of the embedded PostgreSQL, while it runs."""
+        """The process id of the running embedded PostgreSQL."""
         lines = (self.var / "postgres" / "data" / "postmaster.pid").read_text().splitlines()
         return int(lines[0])
 
 
 @dataclass(frozen=True)
-class Serving:
-    """A server that answers; `started` are the seconds to its first answer."""
+class RunningServer:
+    """A running server. `started` is the number of seconds until it accepted connections."""
 
     pid: int
     port: int
     started: float
-    watched: Watched
+    memory: MemoryPeak
 
 
 @dataclass
-class Cpu:
-    """CPU seconds of a process and of whatever worked for it in the database."""
+class CpuTime:
+    """CPU seconds of a process and its children."""
 
     seconds: float = 0.0
 
 
 @contextlib.contextmanager
-def watching(pid: int) -> Iterator[Watched]:
-    """Look at the memory of a process and its children now and then, and keep the most."""
-    watched, over = Watched(), threading.Event()
+def track_memory(pid: int) -> Iterator[MemoryPeak]:
+    """Sample the memory of a process and its children, and keep the maximum."""
+    memory = MemoryPeak()
 
-    def look() -> None:
-        with contextlib.suppress(psutil.Error):
-            process = psutil.Process(pid)
-            while not over.wait(_WATCH_SECONDS):
-                family = [process, *_helpers(process)]
-                total = sum(_resident(each) for each in family) / MIB
-                watched.mib = max(watched.mib, total)
+    def sample(family: list[psutil.Process]) -> None:
+        memory.mib = max(memory.mib, sum(map(_resident, family)) / MIB)
 
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
-    try:
-        yield watched
-    finally:
-        over.set()
-        thread.join()
+    with _sampling(pid, sample):
+        yield memory
 
 
 @contextlib.contextmanager
-def cpu_of(pid: int) -> Iterator[Cpu]:
-    """What a process and its helpers use, noted a little before it ends."""
-    cpu, over = Cpu(), threading.Event()
+def track_cpu(pid: int) -> Iterator[CpuTime]:
+    """Sample the CPU time of a process and its children until shortly before it ends."""
+    cpu = CpuTime()
 
-    def look() -> None:
+    def sample(family: list[psutil.Process]) -> None:
+        cpu.seconds = max(cpu.seconds, sum(map(_cpu, family)))
+
+    with _sampling(pid, sample):
+        yield cpu
+
+
+@contextlib.contextmanager
+def _sampling(pid: int, sample: Callable[[list[psutil.Process]], None]) -> Iterator[None]:
+    """Call `sample` with a process and its children in regular intervals during the block."""
+    stopped = threading.Event()
+
+    def run() -> None:
         with contextlib.suppress(psutil.Error):
             process = psutil.Process(pid)
-            while not over.wait(_WATCH_SECONDS):
-                cpu.seconds = max(cpu.seconds, sum(map(_cpu, [process, *_helpers(process)])))
+            while not stopped.wait(_SAMPLE_SECONDS):
+                sample([process, *_children(process)])
 
-    thread = threading.Thread(target=look, daemon=True)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     try:
-        yield cpu
+        yield
     finally:
-        over.set()
+        stopped.set()
         thread.join()
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def _helpers(process: psutil.Process) -> list[psutil.Process]:
-    """Its own children; not PostgreSQL, whose memory is mostly shared."""
-    return [each for each in process.children(recursive=True) if each.name() != "postgres"]
+def _children(process: psutil.Process) -> list[psutil.Process]:
+    """Return the children except PostgreSQL, whose memory is mostly shared."""
+    return [child for child in process.children(recursive=True) if child.name() != "postgres"]
 
 
 def _resident(process: psutil.Process) -> int:
@@ -219,10 +214,10 @@ def _cpu(process: psutil.Process) -> float:
     return 0.0
 
 
-def _await_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
+def _wait_for_port(process: "subprocess.Popen[bytes]", port: int) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while time.monotonic() < deadline and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
             return
         time.sleep(0.02)
-    raise FailedError(f"No server answered on port {port}.")
+    raise FailedError(f"No server listens on port {port}.")

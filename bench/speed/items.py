@@ -1,4 +1,4 @@
-"""What is asked: every figure of the table, with the requests behind it and what it is held against."""
+"""The measured items: their requests, and the baseline or item they are compared with."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,28 +9,31 @@ from bench.speed.corpus import Connection, Corpus
 
 PAGE = 25
 EXPORT_PAGE = 100
-EXPORTED = 100_000
+MAX_EXPORTED = 100_000
 WINDOW_CHARS = 4_096
 MCP_HITS = 6
 LAST = "~"
-"""Comes after every sort key and record key."""
+"""Sorts after every sort key and record key."""
 
 
 @dataclass(frozen=True)
 class Item:
-    """`floor` are requests to the other process for the same rows; `beside` names another item of
-    the same server that it is compared with instead. `limit` is the size of a page to follow."""
+    """A measured item.
+
+    `baseline` holds requests to the baseline for the same rows; `beside` names another item to compare
+    with instead. `limit` is the page size of an export.
+    """
 
     name: str
     requests: Sequence[str]
-    floor: Sequence[str] = ()
+    baseline: Sequence[str] = ()
     beside: str = ""
     limit: int = 0
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """Bearers: over everything, for REST and for agents, and over a hundredth of the time."""
+    """Tokens for REST and MCP over all records, and for REST over 1 % of the time range."""
 
     rest: str
     mcp: str
@@ -38,8 +41,8 @@ class Tokens:
 
 
 @dataclass(frozen=True)
-class Asking:
-    """What requests are made of. `keys` are some records of each connection."""
+class RequestBuilder:
+    """Builds requests for a corpus. `keys` are sample records of each connection."""
 
     corpus: Corpus
     tokens: Tokens
@@ -64,101 +67,105 @@ class Asking:
             limit_chars=WINDOW_CHARS,
         )
 
-    def every(self) -> Iterator[tuple[Connection, str]]:
-        """The sample keys of all connections, in turn."""
-        most = max(map(len, self.keys.values()))
-        for number in range(most):
+    def sample_records(self) -> Iterator[tuple[Connection, str]]:
+        """Yield the sample keys of all connections in turn."""
+        longest = max(map(len, self.keys.values()))
+        for number in range(longest):
             for where in self.corpus.connections:
                 keys = self.keys[where.connection_id]
                 yield where, keys[number % len(keys)]
 
 
-def reading(asking: Asking) -> Iterator[Item]:
-    """Lists, records, windows, schema, counts."""
-    corpus, get = asking.corpus, asking.get
+def read_items(requests: RequestBuilder) -> Iterator[Item]:
+    """Yield the items that read lists, records, windows, schema and counts."""
+    corpus, get = requests.corpus, requests.get
     everywhere = corpus.connections
     yield Item(
         "list of 25 records",
-        [asking.records(each, limit=PAGE) for each in everywhere],
-        [_page(asking, each, PAGE) for each in everywhere],
+        [requests.records(each, limit=PAGE) for each in everywhere],
+        [_page_request(requests, each, PAGE) for each in everywhere],
     )
     yield Item(
         "changes since the beginning, 25",
-        [asking.records(each, limit=PAGE, changes_since="beginning") for each in everywhere],
-        [_page(asking, each, PAGE) for each in everywhere],
+        [requests.records(each, limit=PAGE, changes_since="beginning") for each in everywhere],
+        [_page_request(requests, each, PAGE) for each in everywhere],
     )
-    sample = list(asking.every())
+    sample = list(requests.sample_records())
     yield Item(
         "one record",
         [get(wire.record(w.stream, k), connection_id=w.connection_id) for w, k in sample],
-        [_keyed(asking, "record", w, k) for w, k in sample],
+        [_record_request(requests, "record", w, k) for w, k in sample],
     )
     big = corpus.truth["big_record"]
     long = Connection(big["connection_id"], big["stream"])
-    texts = [(long, key) for key in asking.keys[long.connection_id]]
+    texts = [(long, key) for key in requests.keys[long.connection_id]]
     for name, records, start in (
         ("field window", texts, 0),
         ("field window, middle of 1 MB", [(long, big["key"])], 500_000),
     ):
         yield Item(
             name,
-            [asking.window(w, k, big["field"], start) for w, k in records],
+            [requests.window(w, k, big["field"], start) for w, k in records],
             [
-                _keyed(asking, "window", w, k, field=big["field"], **_span(start))
+                _record_request(requests, "window", w, k, field=big["field"], **_span_params(start))
                 for w, k in records
             ],
         )
     where = {"connection_id": corpus.largest.connection_id, "stream": corpus.largest.stream}
     yield Item(
-        "months of the largest connection", [_months(asking)], [get("/floor/months", **where)]
+        "months of the largest connection",
+        [_months_request(requests)],
+        [get("/baseline/months", **where)],
     )
     yield Item(
         "list with count=exact",
-        [asking.records(corpus.largest, limit=1, count="exact")],
-        [get("/floor/count", **where)],
+        [requests.records(corpus.largest, limit=1, count="exact")],
+        [get("/baseline/count", **where)],
     )
-    yield Item("schema, whole", [get("/v1/schema")], [get("/floor/declarations")])
-    yield Item("schema, compact", [get("/v1/schema", view="compact")], [get("/floor/declarations")])
+    yield Item("schema, whole", [get("/v1/schema")], [get("/baseline/declarations")])
+    yield Item(
+        "schema, compact", [get("/v1/schema", view="compact")], [get("/baseline/declarations")]
+    )
     yield Item(
         "export by pages of 100",
-        [asking.records(corpus.largest, limit=EXPORT_PAGE)],
-        [_page(asking, corpus.largest, EXPORT_PAGE)],
+        [requests.records(corpus.largest, limit=EXPORT_PAGE)],
+        [_page_request(requests, corpus.largest, EXPORT_PAGE)],
         limit=EXPORT_PAGE,
     )
 
 
-def searching(asking: Asking) -> Iterator[tuple[str, str]]:
-    """Every search by name. Rare words come from the truth, the others from its frequencies."""
-    truth, words = asking.corpus.truth, asking.corpus.words
+def search_requests(requests: RequestBuilder) -> Iterator[tuple[str, str]]:
+    """Yield name and request of each search."""
+    truth, words = requests.corpus.truth, requests.corpus.words
     rare = max(truth["needles"], key=lambda word: (len(truth["needles"][word]) <= 50, word))
     common, stopword = words[1], words[0]
-    largest = asking.corpus.largest.connection_id
-    yield "search: rare word", asking.search(rare)
-    yield "search: common word, one connection", asking.search(common, connection_id=largest)
-    yield "search: common word, all", asking.search(common)
-    yield "search: two common words", asking.search(next(iter(truth["two_term_and_df"])))
-    yield "search: stopword-like word", asking.search(stopword)
-    yield "search: phrase", asking.search(f'"{stopword} {common}"')
-    yield "search: prefix", asking.search(f"{common[:4]}*")
-    narrow = asking.tokens.narrow
-    yield "search: common word, 1 % of the time", asking.search(common, bearer=narrow)
-    yield "search: stopword-like word, 1 % of the time", asking.search(stopword, bearer=narrow)
-    yield "search: two words with few in common", asking.search(truth["pair"]["query"])
+    largest = requests.corpus.largest.connection_id
+    yield "search: rare word", requests.search(rare)
+    yield "search: common word, one connection", requests.search(common, connection_id=largest)
+    yield "search: common word, all", requests.search(common)
+    yield "search: two common words", requests.search(next(iter(truth["two_term_and_df"])))
+    yield "search: stopword-like word", requests.search(stopword)
+    yield "search: phrase", requests.search(f'"{stopword} {common}"')
+    yield "search: prefix", requests.search(f"{common[:4]}*")
+    narrow = requests.tokens.narrow
+    yield "search: common word, 1 % of the time", requests.search(common, bearer=narrow)
+    yield "search: stopword-like word, 1 % of the time", requests.search(stopword, bearer=narrow)
+    yield "search: two words with few in common", requests.search(truth["pair"]["query"])
 
 
-def found_rows(asking: Asking, answer: Mapping[str, Any]) -> list[str]:
-    """The floor of a search: the records that it found, by their keys."""
+def baseline_of_search(requests: RequestBuilder, answer: Mapping[str, Any]) -> list[str]:
+    """Return the baseline request for the records that a search found."""
     hits = answer["data"]
     names = {"connection_ids": "connection_id", "streams": "stream", "keys": "record_key"}
     query = {name: "|".join(hit[member] for hit in hits) for name, member in names.items()}
-    return [asking.get("/floor/rows", **query)] if hits else []
+    return [requests.get("/baseline/rows", **query)] if hits else []
 
 
-def calling(asking: Asking) -> Iterator[Item]:
-    """The MCP surface; each call beside the REST request that it comes to."""
-    bearer, corpus = asking.tokens.mcp, asking.corpus
+def mcp_items(requests: RequestBuilder) -> Iterator[Item]:
+    """Yield the items that call MCP tools, each compared with its REST request."""
+    bearer, corpus = requests.tokens.mcp, requests.corpus
     echo = [wire.call("echo", {"text": "hello"}, bearer=bearer)]
-    short = min(corpus.connections, key=lambda each: corpus.truth["counts"][each.connection_id])
+    short = min(corpus.connections, key=lambda where: corpus.truth["counts"][where.connection_id])
     short = next((each for each in corpus.connections if each.stream != "messages"), short)
     page = {
         "stream": short.stream,
@@ -170,17 +177,17 @@ def calling(asking: Asking) -> Iterator[Item]:
     rare = min(
         corpus.truth["needles"], key=lambda word: abs(len(corpus.truth["needles"][word]) - 5)
     )
-    yield Item("REST search as MCP asks", [asking.search(rare, limit=MCP_HITS)])
+    yield Item("REST search as MCP asks", [requests.search(rare, limit=MCP_HITS)])
     yield Item(
         "MCP search",
         [wire.call("search", {"q": rare}, bearer=bearer)],
         beside="REST search as MCP asks",
     )
-    where, key = short, asking.keys[short.connection_id][0]
+    where, key = short, requests.keys[short.connection_id][0]
     short_id = f"{where.connection_id}/{where.stream}:{key}"
     yield Item(
         "REST record as MCP asks",
-        [asking.get(wire.record(where.stream, key), connection_id=where.connection_id)],
+        [requests.get(wire.record(where.stream, key), connection_id=where.connection_id)],
     )
     yield Item(
         "MCP fetch",
@@ -189,33 +196,33 @@ def calling(asking: Asking) -> Iterator[Item]:
     )
     big = corpus.truth["big_record"]
     long = Connection(big["connection_id"], big["stream"])
-    text = asking.keys[long.connection_id][0]
-    asked = {"id": f"{long.connection_id}/{long.stream}:{text}", "field_path": big["field"]}
-    yield Item("REST window as MCP asks", [asking.window(long, text, big["field"], 0)])
+    text = requests.keys[long.connection_id][0]
+    arguments = {"id": f"{long.connection_id}/{long.stream}:{text}", "field_path": big["field"]}
+    yield Item("REST window as MCP asks", [requests.window(long, text, big["field"], 0)])
     yield Item(
         "MCP read_record_field",
-        [wire.call("read_record_field", asked, bearer=bearer)],
+        [wire.call("read_record_field", arguments, bearer=bearer)],
         beside="REST window as MCP asks",
     )
     yield Item("MCP tools/list", [wire.tools_list(bearer=bearer)], echo)
 
 
-def _months(asking: Asking) -> str:
-    """A histogram by month over the connection with the most records."""
-    where = asking.corpus.largest
-    return asking.get(
+def _months_request(requests: RequestBuilder) -> str:
+    """Return a request for a histogram by month of the largest connection."""
+    where = requests.corpus.largest
+    return requests.get(
         f"/v1/streams/{where.stream}/aggregate",
         metric="count",
         connection_id=where.connection_id,
-        group_by_time=asking.corpus.time_fields[where.connection_id],
+        group_by_time=requests.corpus.time_fields[where.connection_id],
         granularity="month",
         limit=100,
     )
 
 
-def _page(asking: Asking, where: Connection, limit: int) -> str:
-    return asking.get(
-        "/floor/page",
+def _page_request(requests: RequestBuilder, where: Connection, limit: int) -> str:
+    return requests.get(
+        "/baseline/page",
         connection_id=where.connection_id,
         stream=where.stream,
         before=LAST,
@@ -224,10 +231,12 @@ def _page(asking: Asking, where: Connection, limit: int) -> str:
     )
 
 
-def _keyed(asking: Asking, what: str, where: Connection, key: str, **more: object) -> str:
+def _record_request(
+    requests: RequestBuilder, what: str, where: Connection, key: str, **more: object
+) -> str:
     named = {"connection_id": where.connection_id, "stream": where.stream, "key": key}
-    return asking.get(f"/floor/{what}", **named, **more)
+    return requests.get(f"/baseline/{what}", **named, **more)
 
 
-def _span(start: int) -> dict[str, int]:
+def _span_params(start: int) -> dict[str, int]:
     return {"from": start + 1, "for": WINDOW_CHARS}

@@ -1,4 +1,4 @@
-"""The table on the terminal and the same as JSON."""
+"""Format the results as a table and as JSON."""
 
 import json
 import os
@@ -10,14 +10,14 @@ from typing import Any
 
 import psutil
 
-from bench.speed.targets import Verdict, beside
+from bench.speed.targets import Verdict, comparison
 
-COLUMNS = ("p50", "p99", "p50 x8", "p99 x8", "CPU", "db CPU", "floor", "ratio")
+COLUMNS = ("p50", "p99", "p50 x8", "p99 x8", "CPU", "db CPU", "baseline", "ratio")
 GIB = 1024**3
 
 
 def table(runs: Mapping[int, Mapping[str, Any]], verdicts: Sequence[Verdict]) -> str:
-    """Milliseconds but for CPU, which is microseconds a request."""
+    """Return a table in milliseconds; CPU is in microseconds per request."""
     lines: list[str] = []
     for size, run in runs.items():
         lines += ["", f"{size:,} records", _line("", COLUMNS)]
@@ -28,21 +28,21 @@ def table(runs: Mapping[int, Mapping[str, Any]], verdicts: Sequence[Verdict]) ->
     return "\n".join(lines) + "\n"
 
 
-def written(path: Path, runs: Mapping[int, Any], verdicts: Sequence[Verdict]) -> None:
-    """Everything that was measured, for comparing one run with another."""
+def write_json(path: Path, runs: Mapping[int, Any], verdicts: Sequence[Verdict]) -> None:
+    """Write all results, to compare runs."""
     document = {
         "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "machine": machine(),
         "runs": runs,
         "targets": [
             {
-                "item": each.target.item,
-                "target": each.target.words,
-                "records": each.size,
-                "value": each.value,
-                "met": each.met,
+                "item": verdict.target.item,
+                "target": verdict.target.words,
+                "records": verdict.size,
+                "value": verdict.value,
+                "met": verdict.met,
             }
-            for each in verdicts
+            for verdict in verdicts
         ],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def written(path: Path, runs: Mapping[int, Any], verdicts: Sequence[Verdict]) ->
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on, without a name."""
+    """Return the properties of the machine that affect the results, without its name."""
     return {
         "processors": os.cpu_count(),
         "memory_gib": round(psutil.virtual_memory().total / GIB, 1),
@@ -62,7 +62,7 @@ def machine() -> dict[str, Any]:
 
 def _cells(run: Mapping[str, Any], item: Mapping[str, Any]) -> Iterator[str]:
     one, eight = item["one"], item.get("eight", {})
-    other = beside(run, item)
+    other = comparison(run, item)
     for figures, name in ((one, "p50"), (one, "p99"), (eight, "p50"), (eight, "p99")):
         yield _number(figures.get(name), 2)
     yield _number(one.get("cpu"), 0)
@@ -81,5 +81,5 @@ def _number(value: float | None, digits: int) -> str:
 
 def _verdict(verdict: Verdict) -> str:
     met = {True: "met", False: "MISSED", None: "-"}[verdict.met]
-    about = f"{verdict.target.item} at {verdict.size:,}"
-    return f"  {met:<6}  {about:<60} {_number(verdict.value, 2):>12}   {verdict.target.words}"
+    label = f"{verdict.target.item} at {verdict.size:,}"
+    return f"  {met:<6}  {label:<60} {_number(verdict.value, 2):>12}   {verdict.target.words}"

@@ -1,4 +1,4 @@
-"""How large the tables and indexes have become."""
+"""Measure the size of tables and indexes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -21,16 +21,18 @@ WHERE i.inhparent = 'search_text_terms'::regclass
 
 
 def sizes(var: Path) -> Mapping[str, float]:
-    """MiB by name, and the inverted index as a share of the records."""
+    """Return sizes in MiB by name, and the search index as a share of the records."""
     with psycopg.connect(url(var / "postgres")) as connection:
         parts = {name: (table, indexes) for name, table, indexes in connection.execute(PARTS)}
         terms = (connection.execute(TERMS).fetchone() or (0,))[0]
-    found = {
+    sizes_bytes = {
         "records, MiB": parts["evidence_record"][0],
         "indexes of records, MiB": parts["evidence_record"][1],
         "search text, MiB": parts["evidence_searchtext"][0],
         "search index, MiB": terms,
         "changes, MiB": sum(parts["evidence_recordchange"]),
     }
-    told = {name: float(size) / MIB for name, size in found.items()}
-    return told | {"search index to records": float(terms) / float(parts["evidence_record"][0])}
+    sizes_mib = {name: float(size) / MIB for name, size in sizes_bytes.items()}
+    return sizes_mib | {
+        "search index to records": float(terms) / float(parts["evidence_record"][0])
+    }

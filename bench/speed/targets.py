@@ -1,4 +1,4 @@
-"""What each figure is meant to be, and whether it is."""
+"""The target of each figure, and whether a run meets it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any, Literal
 Kind = Literal["p50", "ratio", "cpu", "tail", "growth", "value", "rate"]
 WORDS: Mapping[Kind, str] = {
     "p50": "p50 at most {} ms",
-    "ratio": "at most {} times what it is beside",
-    "cpu": "at most {} times the CPU of what it is beside",
+    "ratio": "at most {} times its comparison",
+    "cpu": "at most {} times the CPU of its comparison",
     "tail": "p99 at most {} times p50",
     "growth": "grows at most {} times from the smallest to the largest corpus",
     "value": "at most {}",
@@ -19,7 +19,7 @@ MILLION = 1_000_000
 
 @dataclass(frozen=True)
 class Target:
-    """`least_size` is the corpus from which on it binds, `only` the one size for which it was set."""
+    """A target. `only` restricts it to one corpus size; `sizes` are those of a growth target."""
 
     item: str
     kind: Kind
@@ -34,7 +34,7 @@ class Target:
 
 @dataclass(frozen=True)
 class Verdict:
-    """``value`` is None where what it needs could not be measured."""
+    """The result of a target. `value` is None if it was not measured."""
 
     target: Target
     size: int
@@ -80,7 +80,7 @@ TARGETS = (
             "search: rare word",
         )
     ),
-    *(Target(name, "p50", most, only=MILLION) for name, most in _SEARCHES.items()),
+    *(Target(name, "p50", bound, only=MILLION) for name, bound in _SEARCHES.items()),
     *(Target(name, "tail", 3, only=MILLION) for name in _SEARCHES),
     *(Target(name, "growth", 2, sizes=(100_000, MILLION)) for name in _SEARCHES),
     Target("search index to records", "value", 0.6, only=MILLION),
@@ -92,8 +92,8 @@ TARGETS = (
 )
 
 
-def judged(runs: Mapping[int, Mapping[str, Any]]) -> Iterator[Verdict]:
-    """A verdict for each target that the sizes measured allow; sizes count within a tenth."""
+def evaluate(runs: Mapping[int, Mapping[str, Any]]) -> Iterator[Verdict]:
+    """Yield a verdict for each target whose sizes were measured, within 10 %."""
     for target in TARGETS:
         if target.sizes is not None:
             small, large = (_nearest(runs, size) for size in target.sizes)
@@ -121,19 +121,19 @@ def _figure(run: Mapping[str, Any], target: Target) -> float | None:
     if target.kind == "tail":
         return _ratio(one["p99"], one["p50"])
     if target.kind == "ratio":
-        return _ratio(one["p50"], beside(run, item).get("p50"))
+        return _ratio(one["p50"], comparison(run, item).get("p50"))
     if target.kind == "cpu":
-        return _ratio(one.get("cpu"), beside(run, item).get("cpu"))
+        return _ratio(one.get("cpu"), comparison(run, item).get("cpu"))
     return one["p50"]
 
 
-def beside(run: Mapping[str, Any], item: Mapping[str, Any]) -> Mapping[str, float]:
-    """The floor of an item, or the item that it is compared with; empty where it has neither."""
+def comparison(run: Mapping[str, Any], item: Mapping[str, Any]) -> Mapping[str, float]:
+    """Return the figures of an item's baseline or of the item that it is compared with."""
     if item.get("beside"):
         other: Mapping[str, float] = run["items"].get(item["beside"], {}).get("one", {})
         return other
-    floor: Mapping[str, float] = item.get("floor", {})
-    return floor
+    baseline: Mapping[str, float] = item.get("floor", {})
+    return baseline
 
 
 def _ratio(one: float | None, other: float | None) -> float | None:

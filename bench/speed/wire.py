@@ -1,4 +1,4 @@
-"""Requests as bytes, for a client that does nothing but send them and wait."""
+"""Build HTTP requests as text, for a client that only sends them."""
 
 import http.client
 import json
@@ -7,20 +7,20 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import quote, urlencode
 
-MODERN = "2026-07-28"
+NEWEST_REVISION = "2026-07-28"
 _META = {
-    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/protocolVersion": NEWEST_REVISION,
     "io.modelcontextprotocol/clientCapabilities": {},
 }
 
 
 def get(path: str, query: Mapping[str, object], *, bearer: str) -> str:
-    """`GET path?query`."""
+    """Return a GET request."""
     return _head("GET", _target(path, query), {"Authorization": f"Bearer {bearer}"})
 
 
 def call(tool: str, arguments: Mapping[str, object], *, bearer: str) -> str:
-    """`tools/call` of the newest revision."""
+    """Return a `tools/call` request of the newest MCP revision."""
     return _mcp("tools/call", {"name": tool, "arguments": arguments}, tool, bearer)
 
 
@@ -29,12 +29,12 @@ def tools_list(*, bearer: str) -> str:
 
 
 def record(stream: str, key: str) -> str:
-    """The path of a record."""
+    """Return the path of a record."""
     return f"/v1/streams/{quote(stream, safe='')}/records/{quote(key, safe='')}"
 
 
-def answer(port: int, request: str) -> Any:
-    """The JSON that comes back. Raises `ValueError` for any status but 200."""
+def send(port: int, request: str) -> Any:
+    """Send a request and return the JSON response. Raises ValueError for any status but 200."""
     head, _, body = request.partition("\r\n\r\n")
     first, *lines = head.split("\r\n")
     method, target, _ = first.split(" ")
@@ -44,7 +44,7 @@ def answer(port: int, request: str) -> Any:
         response = connection.getresponse()
         content = response.read()
     if response.status != 200:
-        raise ValueError(f"{first} answered {response.status}: {content[:300]!r}")
+        raise ValueError(f"{first} returned {response.status}: {content[:300]!r}")
     return json.loads(content)
 
 
@@ -61,7 +61,7 @@ def _mcp(method: str, params: Mapping[str, object], name: str | None, bearer: st
         "Accept": "application/json",
         "Content-Type": "application/json",
         "Content-Length": str(len(body)),
-        "MCP-Protocol-Version": MODERN,
+        "MCP-Protocol-Version": NEWEST_REVISION,
         "Mcp-Method": method,
     }
     if name is not None:

@@ -1,1 +1,1 @@
-"""One file for each command."""
+"""The commands of `pdpp`, grouped by what they read."""

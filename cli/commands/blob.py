@@ -1,9 +1,8 @@
-"""`pdpp blob ID`: the bytes of a blob, resumable by range."""
+"""`pdpp blob ID`: download a blob, resuming with HTTP range requests."""
 
 import hashlib
 import re
 import sys
-from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,123 +12,111 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import httpx2
 import typer
 
-from cli import errors, references
-from cli.commands.fetch import of_one
-from cli.errors import Failure
-from cli.http_client import Params, patiently
-from cli.options import Connection, params
+from cli import errors
+from cli.commands.fetch import parse_id_argument, select_connection
+from cli.errors import CliError, usage_error
+from cli.http_client import Params, with_retries
+from cli.options import Connection, query_params
 from cli.partial_files import (
-    Advance,
-    beside,
-    progress,
-    refuse_existing,
-    remember,
-    remembered,
-    writable,
+    ReportProgress,
+    load_state,
+    progress_bar,
+    reject_existing,
+    report_write_errors,
+    save_state,
+    sibling_path,
 )
-from cli.references import Reference, segment
 from cli.session import Session, command
+from evidence.record_ids import ParsedUri, path_segment
 
-_SHA256 = re.compile(r'"([0-9a-f]{64})"')
+ID = typer.Argument(metavar="ID", help="A blob_id, its fetch_url, or a pdpp://blob URI.")
+OUTPUT = typer.Option("--output", "-o", metavar="FILE", help="Default: the id; - for a pipe.")
+ROUTE = "/v1/blobs/"
+_SHA256_TAG = re.compile(r'"([0-9a-f]{64})"')
 
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """Which bytes, and who asks for them."""
+    """The URL of a blob and the session that requests it."""
 
     session: Session
     path: str
     params: Params
 
+    def save(self, path: Path, report: ReportProgress) -> int:
+        """Write the blob to a file, resuming a partial one. Returns the size in bytes."""
+        part, state = sibling_path(path, ".part"), sibling_path(path, ".resume")
+        etag = with_retries(lambda: self._append_missing(part, state, report))
+        _check_sha256(part, etag)
+        size = part.stat().st_size
+        part.replace(path)
+        state.unlink(missing_ok=True)
+        return size
 
-def to_file(wanted: Download, path: Path, advance: Advance) -> int:
-    """Write or finish writing the file; gives its size."""
-    part, about = beside(path, ".part"), beside(path, ".resume")
-    tag = patiently(lambda: _more(wanted, part, about, advance))
-    _check(part, tag)
-    size = part.stat().st_size
-    part.replace(path)
-    about.unlink(missing_ok=True)
-    return size
+    def write_to(self, file: BinaryIO, report: ReportProgress) -> None:
+        """Write the blob to a pipe."""
+        with self._open({}) as response:
+            _copy(response, file, 0, report)
+        file.flush()
 
+    def _append_missing(self, part: Path, state: Path, report: ReportProgress) -> str:
+        etag = str(load_state(state).get("etag") or "")
+        start = part.stat().st_size if etag and part.exists() else 0
+        headers = {"Range": f"bytes={start}-", "If-Range": etag} if start else {}
+        try:
+            with self._open(headers) as response:
+                if response.status_code != 206:
+                    start = 0
+                etag = response.headers.get("etag", "")
+                save_state(state, {"etag": etag})
+                with part.open("r+b" if start else "wb") as file:
+                    file.seek(start)
+                    _copy(response, file, start, report)
+        except CliError as error:
+            # 416 means that the partial file is already complete.
+            if error.code not in {"range_not_satisfiable", "http_416"}:
+                raise
+        return etag
 
-def to_stream(wanted: Download, file: BinaryIO, advance: Advance) -> None:
-    """Write to a pipe, from the beginning."""
-    with _opened(wanted, {}) as response:
-        for done, piece in _pieces(response, 0):
-            file.write(piece)
-            advance(done, _whole(response))
-    file.flush()
-
-
-def _more(wanted: Download, part: Path, about: Path, advance: Advance) -> str:
-    """Append what is missing; the entity tag of the whole."""
-    tag = str(remembered(about).get("etag") or "")
-    start = part.stat().st_size if tag and part.exists() else 0
-    asked = {"Range": f"bytes={start}-", "If-Range": tag} if start else {}
-    try:
-        with _opened(wanted, asked) as response:
-            if response.status_code != 206:
-                start = 0
-            tag = response.headers.get("etag", "")
-            remember(about, {"etag": tag})
-            with part.open("r+b" if start else "wb") as file:
-                file.seek(start)
-                for done, piece in _pieces(response, start):
-                    file.write(piece)
-                    advance(done, _whole(response))
-    except Failure as failure:
-        # 416: nothing is missing any more.
-        if failure.code not in {"range_not_satisfiable", "http_416"}:
-            raise
-    return tag
-
-
-def _opened(wanted: Download, headers: dict[str, str]) -> AbstractContextManager[httpx2.Response]:
-    session = wanted.session
-    return session.provider.stream(
-        wanted.path,
-        wanted.params,
-        bearer=session.bearer(),
-        headers={"Accept": "*/*", "Accept-Encoding": "identity", **headers},
-    )
+    def _open(self, headers: dict[str, str]) -> AbstractContextManager[httpx2.Response]:
+        return self.session.api.stream(
+            self.path,
+            self.params,
+            bearer=self.session.bearer(),
+            headers={"Accept": "*/*", "Accept-Encoding": "identity", **headers},
+        )
 
 
-def _pieces(response: httpx2.Response, start: int) -> Iterator[tuple[int, bytes]]:
-    done = start
-    for piece in response.iter_bytes():
-        done += len(piece)
-        yield done, piece
+def _copy(response: httpx2.Response, file: BinaryIO, start: int, report: ReportProgress) -> None:
+    done, total = start, _total_bytes(response)
+    for chunk in response.iter_bytes():
+        file.write(chunk)
+        done += len(chunk)
+        report(done, total)
 
 
-def _whole(response: httpx2.Response) -> int | None:
-    """How many bytes the blob has, from whichever header says so."""
+def _total_bytes(response: httpx2.Response) -> int | None:
     total = response.headers.get("content-range", "").rpartition("/")[2]
     if not total and response.status_code == 200:
         total = response.headers.get("content-length", "")
     return int(total) if total.isdecimal() else None
 
 
-def _check(part: Path, tag: str) -> None:
-    """Where the tag is the sha256 of the bytes, they have to have it."""
-    found = _SHA256.fullmatch(tag)
-    if found is None:
+def _check_sha256(part: Path, etag: str) -> None:
+    """Raise CliError and delete the file if its SHA-256 differs from an ETag that is one."""
+    match = _SHA256_TAG.fullmatch(etag)
+    if match is None:
         return
     with part.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
-    if actual != found[1]:
+    if actual != match[1]:
         part.unlink()
-        raise Failure(
+        raise CliError(
             "damaged",
-            "The bytes that arrived are not the bytes of the blob.",
+            "The downloaded content does not match the SHA-256 of the blob.",
             exit_code=errors.PROTOCOL,
-            next_step="Run the same command again: it begins anew.",
+            next_step="Run the same command again: it downloads the blob from the beginning.",
         )
-
-
-ID = typer.Argument(metavar="ID", help="A blob_id, its fetch_url, or a pdpp://blob handle.")
-OUTPUT = typer.Option("--output", "-o", metavar="FILE", help="Else the id; - for a pipe.")
-ROUTE = "/v1/blobs/"
 
 
 @command
@@ -144,32 +131,30 @@ def blob(
     ] = False,
 ) -> None:
     """Save a blob. Run the same command again to resume it after an interruption."""
-    named = reference(blob_id)
-    path = output or Path(
-        re.sub(r"[^\w.-]", "_", named.blob_id, flags=re.ASCII).lstrip(".") or "blob"
-    )
-    wanted = Download(
-        session,
-        f"{ROUTE}{segment(named.blob_id)}",
-        params(connection_id=of_one(named, connection)),
-    )
-    with progress(f"Saving {path}", quiet=session.out.as_json, in_bytes=True) as advance:
+    uri = _parse_blob_argument(blob_id)
+    path = output or Path(re.sub(r"[^\w.-]", "_", uri.name, flags=re.ASCII).lstrip(".") or "blob")
+    params = query_params(connection_id=select_connection(uri, connection))
+    download = Download(session, f"{ROUTE}{path_segment(uri.name)}", params)
+    with progress_bar(f"Saving {path}", quiet=session.out.as_json, in_bytes=True) as report:
         if str(path) == "-":
-            to_stream(wanted, sys.stdout.buffer, advance)
+            download.write_to(sys.stdout.buffer, report)
             return
-        refuse_existing(path, replace=replace)
-        with writable(path):
-            size = to_file(wanted, path, advance)
-    told = {"object": "download", "blob_id": named.blob_id, "bytes": size, "file": str(path)}
-    session.out.body(told, [f"{size} bytes in {path}"])
+        reject_existing(path, replace=replace)
+        with report_write_errors(path):
+            size = download.save(path, report)
+    body = {"object": "download", "blob_id": uri.name, "bytes": size, "file": str(path)}
+    session.out.result(body, [f"{size} bytes in {path}"])
 
 
-def reference(text: str) -> Reference:
-    """A handle, an address as records carry it, or a bare id."""
+def _parse_blob_argument(text: str) -> ParsedUri:
+    """Parse a pdpp://blob URI, the fetch_url of a record, or a bare id."""
     if text.startswith("pdpp://"):
-        return references.parse(text)
+        uri = parse_id_argument(text)
+        if uri.kind != "blob":
+            raise usage_error("The URI is not that of a blob.", param="ID")
+        return uri
     parts = urlsplit(text)
     if ROUTE in parts.path:
-        named = parse_qs(parts.query).get("connection_id", [None])[0]
-        return Reference(named, blob_id=unquote(parts.path.partition(ROUTE)[2]))
-    return Reference(None, blob_id=text)
+        connection_id = parse_qs(parts.query).get("connection_id", [None])[0]
+        return ParsedUri("blob", None, unquote(parts.path.partition(ROUTE)[2]), connection_id, {})
+    return ParsedUri("blob", None, text, None, {})

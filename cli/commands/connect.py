@@ -1,5 +1,6 @@
-"""`pdpp connect URL`: ask the owner for access and keep what comes of it."""
+"""`pdpp connect URL` and `pdpp disconnect`: request access to a server, and revoke it."""
 
+import os
 import sys
 import webbrowser
 from typing import Annotated, Any
@@ -7,18 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from cli import authorization, discovery, errors, http_client
-from cli.authorization import SCOPE, Attempt
-from cli.credential_cache import Cache
-from cli.credentials import not_connected, not_owners
-from cli.discovery import Discovered
-from cli.errors import Failure, from_answer
-from cli.http_client import Provider, normalized
-from cli.output import Output, line, tell
-from cli.session import AsJson, CacheRoot, Session, command, environment, opened_cache, utc_now
+from cli.authorization import SCOPE, AuthorizationRequest
+from cli.credential_cache import CacheEntry, CredentialCache
+from cli.credentials import not_connected_error, reject_owner_token
+from cli.errors import CliError, error_from_response
+from cli.http_client import ApiClient, normalize_url
+from cli.output import Output, one_line, print_message
+from cli.session import AsJson, CacheRoot, Session, command, open_cache, utc_now
 
-URL = typer.Argument(metavar="URL", help="Where the server is, such as https://records.example")
-DEVICE = typer.Option("--device", help="For a machine without a browser: show a code instead.")
-NAME = typer.Option("--name", help="What the owner will see as the name of this client.")
+URL = typer.Argument(metavar="URL", help="The server, for example https://records.example")
+DEVICE = typer.Option("--device", help="Show a code, for a machine without a browser.")
+NAME = typer.Option("--name", help="The client name that the owner sees.")
+LOCAL = typer.Option("--local", help="Delete the credential here without revoking it.")
 
 
 def connect(
@@ -34,122 +35,114 @@ def connect(
 ) -> None:
     """Ask the owner of a server for access.
 
-    They choose on their own page what it covers.
+    The owner chooses on the server's page what the access covers.
     """
-    out, cache = Output(as_json), opened_cache(environment(), cache_root)
-    cache.prepare()
-    with http_client.opened() as client:
-        asked = Provider(normalized(url), client)
-        entry = _entry(asked, cache, name=name, device=device, browser=not (device or no_browser))
-        _check(asked, entry)
-    cache.write(asked.url, entry)
-    told = {"object": "connected", "provider_url": asked.url, "cache": str(cache.path(asked.url))}
-    out.body(
-        told | _about(entry),
-        [f"Connected to {asked.url}; the credential is in {cache.path(asked.url)}."],
+    out, cache = Output(as_json), open_cache(os.environ, cache_root)
+    cache.create_directories()
+    with http_client.open_client() as client:
+        api = ApiClient(normalize_url(url), client)
+        browser = not (device or no_browser)
+        entry = _request_access(api, cache, name=name, device=device, browser=browser)
+        _check_token(api, entry)
+    cache.write(api.url, entry)
+    path = cache.path(api.url)
+    body = {"object": "connected", "provider_url": api.url, "cache": str(path)}
+    out.result(
+        body | _public_members(entry), [f"Connected to {api.url}. The credential is in {path}."]
     )
     out.note("next: pdpp schema, or pdpp search WORDS")
 
 
-def _entry(
-    asked: Provider, cache: Cache, *, name: str, device: bool, browser: bool
-) -> dict[str, Any]:
-    found = discovery.discover(asked)
-    client = discovery.client(asked, found, cache.read(asked.url), name=name)
-    attempt = authorization.begun(asked, found, client, device=device)
-    _show(attempt, browser=browser)
-    return {
-        "provider_url": asked.url,
-        "authorization_server": found.issuer,
+def _request_access(
+    api: ApiClient, cache: CredentialCache, *, name: str, device: bool, browser: bool
+) -> CacheEntry:
+    metadata = discovery.discover(api)
+    client = discovery.client_registration(api, metadata, cache.read(api.url), name=name)
+    request = authorization.start(api, metadata, client, device=device)
+    _print_request(request, browser=browser)
+    entry = {
+        "provider_url": api.url,
+        "authorization_server": metadata.issuer,
         "scope": SCOPE,
         "client": client,
-        "credential": authorization.awaited(attempt),
+        "credential": authorization.wait_for_decision(request),
         "created_at": utc_now().isoformat(),
-    } | _endpoints(found)
+    }
+    for endpoint in ("token_endpoint", "revocation_endpoint"):
+        if (url := metadata.endpoint(endpoint)) is not None:
+            entry[endpoint] = url
+    return entry
 
 
-def _endpoints(found: Discovered) -> dict[str, str]:
-    """What renewing and revoking will need."""
-    named = {name: found.endpoint(name) for name in ("token_endpoint", "revocation_endpoint")}
-    return {name: url for name, url in named.items() if url is not None}
+def _print_request(request: AuthorizationRequest, *, browser: bool) -> None:
+    """Print where to approve to standard error, also with --json: a person must open it."""
+    print_message("Approve the access here:")
+    print_message(f"  {one_line(request.approval_url)}")
+    if request.user_code is not None:
+        print_message(f"  code: {one_line(request.user_code)}")
+    if browser and sys.stderr.isatty() and request.approval_url.startswith(("https:", "http:")):
+        webbrowser.open(request.approval_url)
+    print_message("Waiting for the owner …")
 
 
-def _show(attempt: Attempt, *, browser: bool) -> None:
-    """On standard error, also for programs: somebody has to open it."""
-    tell("Approve the access here:")
-    tell(f"  {line(attempt.approval_url)}")
-    if attempt.user_code is not None:
-        tell(f"  code: {line(attempt.user_code)}")
-    if browser and sys.stderr.isatty() and attempt.approval_url.startswith(("https:", "http:")):
-        webbrowser.open(attempt.approval_url)
-    tell("Waiting for the owner …")
-
-
-def _check(asked: Provider, entry: dict[str, Any]) -> None:
-    """The token reads, and is not the owner's own."""
-    token = not_owners(entry["credential"]["access_token"], where="The answer of the server")
+def _check_token(api: ApiClient, entry: CacheEntry) -> None:
+    """Raise CliError if the token cannot read or is an owner token."""
+    token = reject_owner_token(
+        entry["credential"]["access_token"], location="The response of the server"
+    )
     try:
-        body = asked.get("/v1/schema", bearer=token)
-    except Failure as failure:
-        if failure.exit_code == errors.NO_PERMISSION:
-            failure.code = "insufficient_scope"
+        body = api.get("/v1/schema", bearer=token)
+    except CliError as error:
+        if error.exit_code == errors.NO_PERMISSION:
+            error.code = "insufficient_scope"
         raise
     bearer = body.get("bearer")
     if isinstance(bearer, dict) and bearer.get("token_kind") == "owner":
-        raise Failure(
+        raise CliError(
             "owner_credential",
-            "The server gave an owner's token, which this command never keeps.",
+            "The server issued an owner token. This command accepts only grants' tokens.",
             exit_code=errors.NO_PERMISSION,
             next_step="Approve a grant for a client instead.",
         )
 
 
-def _about(entry: dict[str, Any]) -> dict[str, Any]:
-    """What may be told; never the token."""
+def _public_members(entry: CacheEntry) -> dict[str, Any]:
+    """Return the members of the credential that may be printed, which excludes the token."""
     credential = entry["credential"]
-    told = {name: credential.get(name) for name in ("grant_id", "expires_at", "scope")}
-    return {name: value for name, value in told.items() if value is not None}
-
-
-LOCAL = typer.Option("--local", help="Only forget it here, without telling the server.")
+    members = {name: credential.get(name) for name in ("grant_id", "expires_at", "scope")}
+    return {name: value for name, value in members.items() if value is not None}
 
 
 @command
 def disconnect(session: Session, *, local: Annotated[bool, LOCAL] = False) -> None:
-    """Give the access back and forget it."""
-    url, cache = session.provider.url, session.credentials.cache
+    """Revoke the access and delete the credential."""
+    url, cache = session.api.url, session.credentials.cache
     entry = cache.read(url)
     if entry is None:
-        raise not_connected(f"There is no credential for {url}.", url)
-    revoked = not local and _revoked(session, entry)
-    cache.forget(url)
-    told = {"object": "disconnected", "provider_url": url, "revoked": revoked}
-    session.out.body(told, [f"Disconnected from {url}."])
+        raise not_connected_error(f"There is no credential for {url}.", url)
+    revoked = not local and _revoke(session, entry)
+    cache.delete(url)
+    body = {"object": "disconnected", "provider_url": url, "revoked": revoked}
+    session.out.result(body, [f"Disconnected from {url}."])
     if not revoked:
-        session.out.note("The server was not told: its owner can revoke the grant there.")
+        session.out.note("The token was not revoked: its owner can revoke the grant on the server.")
 
 
-def _revoked(session: Session, entry: dict[str, Any]) -> bool:
-    """Whether the server took the token back (RFC 7009). Some servers offer no way to say it."""
-    endpoint = entry.get("revocation_endpoint") or _endpoint(session)
+def _revoke(session: Session, entry: CacheEntry) -> bool:
+    """Revoke both tokens (RFC 7009). Returns False if the server has no revocation endpoint."""
+    endpoint = entry.get("revocation_endpoint") or discovery.discover(session.api).endpoint(
+        "revocation_endpoint"
+    )
     if endpoint is None:
         return False
     credential = entry.get("credential") or {}
-    form = {"client_id": str((entry.get("client") or {}).get("client_id", ""))}
+    client_id = str((entry.get("client") or {}).get("client_id", ""))
     for kind in ("refresh_token", "access_token"):
         if token := credential.get(kind):
-            sent = {**form, "token": str(token), "token_type_hint": kind}
-            status, body = session.provider.post(endpoint, form=sent)
+            form = {"client_id": client_id, "token": str(token), "token_type_hint": kind}
+            status, body = session.api.post(endpoint, form=form)
             if status != 200:
-                raise _refused(status, body)
+                error = error_from_response(status, body)
+                error.next_step = "pdpp disconnect --local deletes the token without revoking it."
+                raise error
     return True
-
-
-def _endpoint(session: Session) -> str | None:
-    return discovery.discover(session.provider).endpoint("revocation_endpoint")
-
-
-def _refused(status: int, body: dict[str, Any]) -> Failure:
-    failure = from_answer(status, body)
-    failure.next_step = "pdpp disconnect --local forgets the token without telling the server."
-    return failure

@@ -1,4 +1,4 @@
-"""`pdpp export STREAM`: every record that the grant covers, as NDJSON."""
+"""`pdpp export STREAM`: save all granted records as NDJSON, resumable after the last complete page."""
 
 import hashlib
 import json
@@ -7,34 +7,47 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, TypeAlias
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
 from cli import errors
-from cli.errors import Failure
-from cli.http_client import Json, Params, patiently
-from cli.options import Connection, Fields, Filters, Given, Stream, View, filters, given, params
-from cli.partial_files import (
-    Advance,
-    beside,
-    progress,
-    refuse_existing,
-    remember,
-    remembered,
-    writable,
+from cli.errors import CliError
+from cli.http_client import Json, Params, with_retries
+from cli.options import (
+    Connection,
+    ExtraParams,
+    Fields,
+    Filters,
+    Stream,
+    View,
+    extra_params,
+    filter_params,
+    query_params,
 )
-from cli.references import segment
+from cli.partial_files import (
+    ReportProgress,
+    load_state,
+    progress_bar,
+    reject_existing,
+    report_write_errors,
+    save_state,
+    sibling_path,
+)
 from cli.session import Session, command
+from evidence.record_ids import path_segment
 
-PAGE = "100"
-ReadPage: TypeAlias = Callable[[Params], Json]
-"""One page of the stream's records; raises `Failure`."""
+PAGE_SIZE = "100"
+OUTPUT = typer.Option(
+    "--output", "-o", metavar="FILE", help="Default: STREAM.ndjson; - for a pipe."
+)
+RESTART = typer.Option("--restart", help="Start again instead of resuming an interrupted export.")
+REPLACE = typer.Option("--replace", help="Replace the file if it exists.")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """How far an export has come. `total` counts what the connections begun so far hold."""
+class ExportProgress:
+    """How far an export has come. `total` counts the records of the connections begun so far."""
 
     query: str
     connection: int = 0
@@ -46,108 +59,95 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """What to export: the connections in turn (None is all at once) under the same parameters."""
+    """What to export: one connection after another, where None means all at once."""
 
-    read: ReadPage
+    read_page: Callable[[Params], Json]
     connections: Sequence[str | None]
     params: Params
 
     @property
     def query(self) -> str:
-        """Tells one export from another."""
-        asked = json.dumps([list(self.connections), [list(pair) for pair in self.params]])
-        return hashlib.sha256(asked.encode()).hexdigest()
+        """A hash of connections and parameters, which identifies the export."""
+        identity = json.dumps([list(self.connections), [list(pair) for pair in self.params]])
+        return hashlib.sha256(identity.encode()).hexdigest()
 
+    def save(self, path: Path, report: ReportProgress) -> ExportProgress:
+        """Write the records to a file, resuming a partial one."""
+        part, state = sibling_path(path, ".part"), sibling_path(path, ".resume")
+        progress = self._load_progress(part, state)
+        with part.open("r+b" if progress.size else "wb") as file:
+            file.truncate(progress.size)
+            file.seek(progress.size)
+            while progress.connection < len(self.connections):
+                progress = self._write_page(progress, file)
+                file.flush()
+                os.fsync(file.fileno())
+                save_state(state, asdict(progress))
+                report(progress.records, progress.total)
+        part.replace(path)
+        state.unlink(missing_ok=True)
+        return progress
 
-def to_file(export: Export, path: Path, advance: Advance) -> Place:
-    """Write or finish writing the file; gives the place at the end."""
-    part, resume = beside(path, ".part"), beside(path, ".resume")
-    place = resumed(export, part, resume)
-    with part.open("r+b" if place.size else "wb") as file:
-        file.truncate(place.size)
-        file.seek(place.size)
-        while place.connection < len(export.connections):
-            place = _page(export, place, file)
-            file.flush()
-            os.fsync(file.fileno())
-            remember(resume, asdict(place))
-            advance(place.records, place.total)
-    part.replace(path)
-    resume.unlink(missing_ok=True)
-    return place
+    def write_to(self, file: BinaryIO, report: ReportProgress) -> ExportProgress:
+        """Write the records to a pipe."""
+        progress = ExportProgress(self.query)
+        while progress.connection < len(self.connections):
+            progress = self._write_page(progress, file)
+            report(progress.records, progress.total)
+        file.flush()
+        return progress
 
+    def _load_progress(self, part: Path, state: Path) -> ExportProgress:
+        """Return the progress of an interrupted export with the same query, or the start."""
+        start = ExportProgress(self.query)
+        try:
+            progress = ExportProgress(**load_state(state))
+        except TypeError:
+            return start
+        if progress.query != self.query or not part.exists():
+            return start
+        return start if part.stat().st_size < progress.size else progress
 
-def to_stream(export: Export, file: BinaryIO, advance: Advance) -> Place:
-    """Write to a pipe, from the beginning."""
-    place = Place(export.query)
-    while place.connection < len(export.connections):
-        place = _page(export, place, file)
-        advance(place.records, place.total)
-    file.flush()
-    return place
-
-
-def resumed(export: Export, part: Path, resume: Path) -> Place:
-    """Where an interrupted export of the very same goes on; the beginning otherwise."""
-    state = remembered(resume)
-    try:
-        place = Place(**state)
-    except TypeError:
-        return Place(export.query)
-    if place.query != export.query or not part.exists() or part.stat().st_size < place.size:
-        return Place(export.query)
-    return place
-
-
-def _page(export: Export, place: Place, file: BinaryIO) -> Place:
-    body = patiently(lambda: export.read(_params(export, place)))
-    lines = [json.dumps(record, ensure_ascii=False) for record in body.get("data") or ()]
-    written = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
-    file.write(written)
-    reached = replace(
-        place,
-        size=place.size + len(written),
-        records=place.records + len(lines),
-        total=_total(place, body),
-        cursor=body.get("next_cursor"),
-    )
-    if body.get("has_more"):
-        return _going_on(reached)
-    return replace(reached, connection=place.connection + 1, cursor=None)
-
-
-def _going_on(place: Place) -> Place:
-    if place.cursor is None:
-        raise Failure(
-            "incomplete",
-            "The server has more records, but no cursor that leads to them.",
-            exit_code=errors.NOT_WRITTEN,
-            next_step="Export one connection at a time with --connection; pdpp streams lists them.",
+    def _write_page(self, progress: ExportProgress, file: BinaryIO) -> ExportProgress:
+        body = with_retries(lambda: self.read_page(self._page_params(progress)))
+        lines = [json.dumps(record, ensure_ascii=False) for record in body.get("data") or ()]
+        content = "".join(f"{line}\n" for line in lines).encode("utf-8", "surrogatepass")
+        file.write(content)
+        progress = replace(
+            progress,
+            size=progress.size + len(content),
+            records=progress.records + len(lines),
+            total=_total(progress, body),
+            cursor=body.get("next_cursor"),
         )
-    return place
+        if not body.get("has_more"):
+            return replace(progress, connection=progress.connection + 1, cursor=None)
+        if progress.cursor is None:
+            raise CliError(
+                "incomplete",
+                "The server has more records but sent no cursor.",
+                exit_code=errors.NOT_WRITTEN,
+                next_step="Export one connection at a time with --connection; "
+                "pdpp streams lists them.",
+            )
+        return progress
+
+    def _page_params(self, progress: ExportProgress) -> list[tuple[str, str]]:
+        # Oldest first, so that records that arrive during the export come last and are included.
+        pairs = [*self.params, ("limit", PAGE_SIZE), ("order", "asc")]
+        connection = self.connections[progress.connection]
+        if connection is not None:
+            pairs.append(("connection_id", connection))
+        if progress.cursor is None:
+            return [*pairs, ("count", "exact")]
+        return [*pairs, ("cursor", progress.cursor)]
 
 
-def _params(export: Export, place: Place) -> list[tuple[str, str]]:
-    """Oldest first, so that what arrives meanwhile comes at the end and is not missed."""
-    connection = export.connections[place.connection]
-    pairs = [*export.params, ("limit", PAGE), ("order", "asc")]
-    if connection is not None:
-        pairs.append(("connection_id", connection))
-    if place.cursor is None:
-        return [*pairs, ("count", "exact")]
-    return [*pairs, ("cursor", place.cursor)]
-
-
-def _total(place: Place, body: dict[str, Any]) -> int | None:
-    if place.cursor is not None or place.total is None:
-        return place.total
+def _total(progress: ExportProgress, body: dict[str, Any]) -> int | None:
+    if progress.cursor is not None or progress.total is None:
+        return progress.total
     count = ((body.get("meta") or {}).get("count") or {}).get("value")
-    return place.total + count if isinstance(count, int) else None
-
-
-OUTPUT = typer.Option("--output", "-o", metavar="FILE", help="Else STREAM.ndjson; - for a pipe.")
-RESTART = typer.Option("--restart", help="Begin anew instead of resuming an interrupted export.")
-REPLACE = typer.Option("--replace", help="Replace the file if it exists.")
+    return progress.total + count if isinstance(count, int) else None
 
 
 @command
@@ -160,55 +160,57 @@ def export(
     fields: Fields = None,
     view: View = None,
     filter_: Filters = None,
-    param: Given = None,
+    param: ExtraParams = None,
     restart: Annotated[bool, RESTART] = False,
     replace: Annotated[bool, REPLACE] = False,
 ) -> None:
-    """Save a whole stream. Run the same command again to resume it after an interruption."""
-    path = output or Path(f"{segment(stream)}.ndjson")
-    asked = params(fields=fields, view=view) + filters(filter_) + given(param)
-    wanted = Export(
-        lambda pairs: session.get(f"/v1/streams/{segment(stream)}/records", pairs),
-        [connection] if connection else connections(session, stream),
-        asked,
+    """Save all records of a stream. Run the same command again to resume after an interruption."""
+    path = output or Path(f"{path_segment(stream)}.ndjson")
+    job = Export(
+        lambda params: session.get(f"/v1/streams/{path_segment(stream)}/records", params),
+        [connection] if connection else _connections(session, stream),
+        query_params(fields=fields, view=view) + filter_params(filter_) + extra_params(param),
     )
-    with progress(f"Exporting {stream}", quiet=session.out.as_json) as advance:
+    with progress_bar(f"Exporting {stream}", quiet=session.out.as_json) as report:
         if str(path) == "-":
-            place = to_stream(wanted, sys.stdout.buffer, advance)
+            progress = job.write_to(sys.stdout.buffer, report)
         else:
-            refuse_existing(path, replace=replace)
-            with writable(path):
+            reject_existing(path, replace=replace)
+            with report_write_errors(path):
                 if restart:
-                    beside(path, ".resume").unlink(missing_ok=True)
-                place = resumable(wanted, path, advance)
-    _say(session, place, path)
+                    sibling_path(path, ".resume").unlink(missing_ok=True)
+                progress = _save(job, path, report)
+    _print_summary(session, progress, path)
 
 
-def connections(session: Session, stream: str) -> list[str | None]:
-    """The connections that have the stream; all at once where the server does not say."""
-    rows = session.get("/v1/streams").get("data") or ()
-    named = [row.get("connection_id") for row in rows if row.get("name") == stream]
-    found = sorted({each for each in named if isinstance(each, str)})
-    return list(found) or [None]
-
-
-def resumable(wanted: Export, path: Path, advance: Advance) -> Place:
-    """The export, with a word on how to go on where its page has gone."""
-    try:
-        return to_file(wanted, path, advance)
-    except Failure as failure:
-        if failure.code in {"invalid_cursor", "cursor_expired"}:
-            failure.next_step = "The interrupted export cannot be resumed: pass --restart."
-        elif failure.exit_code in {errors.UNAVAILABLE, errors.TRY_LATER}:
-            failure.next_step = "Run the same command again: it goes on where it stopped."
-        raise
-
-
-def _say(session: Session, place: Place, path: Path) -> None:
-    told = {"object": "export", "records": place.records, "bytes": place.size, "file": str(path)}
+def _print_summary(session: Session, progress: ExportProgress, path: Path) -> None:
+    body = {
+        "object": "export",
+        "records": progress.records,
+        "bytes": progress.size,
+        "file": str(path),
+    }
     if str(path) != "-":
-        session.out.body(told, [f"{place.records} records in {path}"])
-    if place.total is not None and place.total != place.records:
+        session.out.result(body, [f"{progress.records} records in {path}"])
+    if progress.total is not None and progress.total != progress.records:
         session.out.note(
-            f"The stream changed meanwhile: it had {place.total} records at the beginning."
+            f"The stream changed during the export: it had {progress.total} records at the start."
         )
+
+
+def _connections(session: Session, stream: str) -> list[str | None]:
+    """Return the connections that have the stream, or [None] if the server does not list them."""
+    rows = session.get("/v1/streams").get("data") or ()
+    ids = [row.get("connection_id") for row in rows if row.get("name") == stream]
+    return [*sorted({each for each in ids if isinstance(each, str)})] or [None]
+
+
+def _save(job: Export, path: Path, report: ReportProgress) -> ExportProgress:
+    try:
+        return job.save(path, report)
+    except CliError as error:
+        if error.code in {"invalid_cursor", "cursor_expired"}:
+            error.next_step = "The interrupted export cannot be resumed: pass --restart."
+        elif error.exit_code in {errors.UNAVAILABLE, errors.TRY_LATER}:
+            error.next_step = "Run the same command again to resume the export."
+        raise

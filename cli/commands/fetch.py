@@ -1,30 +1,32 @@
-"""`pdpp fetch ID`: one record."""
+"""`pdpp fetch ID` and `pdpp field ID FIELD`: show one record, or a window of one field."""
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
-from cli import references
-from cli.errors import usage
+from cli.errors import usage_error
 from cli.options import (
     Connection,
     Expand,
     ExpandLimit,
+    ExtraParams,
     Fields,
-    Given,
     View,
-    expansions,
-    given,
-    params,
+    expand_params,
+    extra_params,
+    query_params,
 )
-from cli.output import line, plain, record_lines
-from cli.references import Reference, shown
-from cli.session import Session, command, watched
+from cli.output import escape_controls, one_line, record_lines
+from cli.session import Session, command, is_stdout_terminal
+from evidence import record_ids
+from evidence.record_ids import ParsedUri, RecordRef, path_segment
 
-Id = Annotated[str, typer.Argument(metavar="ID", help="As pdpp search shows it.")]
+Id = Annotated[str, typer.Argument(metavar="ID", help="An id as pdpp search shows it.")]
+OFFSET = typer.Option("--offset", min=0, help="Start at this character.")
+FIND = typer.Option("--find", metavar="TEXT", help="Show the field around this text.")
+QUOTE = typer.Option("--quote", metavar="TEXT", help="Check whether the field contains this text.")
 
 
 @command
@@ -37,42 +39,58 @@ def fetch(
     connection: Connection = None,
     expand: Expand = None,
     expand_limit: ExpandLimit = None,
-    param: Given = None,
+    param: ExtraParams = None,
 ) -> None:
-    """Show one record, with all of its fields."""
-    reference = named(record)
-    asked = params(connection_id=of_one(reference, connection), fields=fields, view=view)
-    asked += expansions(expand, expand_limit) + given(param)
-    body = session.get(reference.path, asked)
-    session.out.body(body, _people(body))
+    """Show one record with all of its fields."""
+    uri, ref = _parse_record_argument(record)
+    connection_id = select_connection(uri, connection)
+    params = query_params(connection_id=connection_id, fields=fields, view=view)
+    params += expand_params(expand, expand_limit) + extra_params(param)
+    body = session.get(_record_path(ref), params)
+    session.out.result(body, _lines(body))
 
 
-def named(record: str) -> Reference:
-    """The record that an id names; a `Failure` where it names a blob."""
-    reference = references.parse(record)
-    if reference.blob_id:
-        raise usage("This names a blob.", param="ID", next_step=f"pdpp blob {record}")
-    return reference
+def parse_id_argument(text: str) -> ParsedUri:
+    """Parse an id or a pdpp:// URI. Raises CliError if it is neither."""
+    try:
+        if text.startswith("pdpp://"):
+            return record_ids.parse_uri(text)
+        ref = record_ids.parse_id(text)
+    except ValueError as error:
+        raise usage_error(
+            f"{text[:80]!r} is not an id: {error}",
+            param="ID",
+            next_step="Pass an id as pdpp search shows it: CONNECTION/STREAM:RECORD.",
+        ) from None
+    return ParsedUri("record", ref, "", ref.connection_id, {})
 
 
-def of_one(reference: Reference, connection: str | None) -> str | None:
-    """The connection that the id or the option names; a `Failure` where they differ."""
-    inside = reference.connection_id
-    if inside and connection and inside != connection:
-        raise usage(f"The id is of {inside}, not of {connection}.", param="--connection")
-    return inside or connection
+def _parse_record_argument(text: str) -> tuple[ParsedUri, RecordRef]:
+    uri = parse_id_argument(text)
+    if uri.record is None:
+        next_step = f"pdpp blob {text}" if uri.kind == "blob" else None
+        raise usage_error(f"This is the URI of a {uri.kind}.", param="ID", next_step=next_step)
+    return uri, uri.record
 
 
-def _people(body: dict[str, Any]) -> Iterator[str]:
+def select_connection(uri: ParsedUri, option: str | None) -> str | None:
+    """Return the connection of the id or of --connection. Raises CliError if they differ."""
+    if uri.connection_id and option and uri.connection_id != option:
+        raise usage_error(
+            f"The id belongs to {uri.connection_id}, not to {option}.", param="--connection"
+        )
+    return uri.connection_id or option
+
+
+def _record_path(ref: RecordRef) -> str:
+    return f"/v1/streams/{path_segment(ref.stream)}/records/{path_segment(ref.record_id)}"
+
+
+def _lines(body: dict[str, Any]) -> Iterator[str]:
     yield from record_lines(body)
     for relation, value in (body.get("expanded") or {}).items():
         yield f"{relation}:"
         yield json.dumps(value, ensure_ascii=True, indent=2)
-
-
-OFFSET = typer.Option("--offset", min=0, help="Start at this character.")
-FIND = typer.Option("--find", metavar="TEXT", help="Show the field around this text.")
-QUOTE = typer.Option("--quote", metavar="TEXT", help="Say whether the field still holds this text.")
 
 
 @command
@@ -91,13 +109,17 @@ def field(
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="At most 16384.")] = None,
     quote: Annotated[str | None, QUOTE] = None,
     connection: Connection = None,
-    param: Given = None,
+    param: ExtraParams = None,
 ) -> None:
-    """Read a field of a record, piece by piece.
+    """Show a window of one field of a record.
 
-    The text goes to standard output, how to go on to standard error.
+    Prints the text to standard output, and the commands for the next windows to standard error.
     """
-    asked = params(
+    uri, ref = _parse_record_argument(record)
+    path = path or uri.window.get("field_path")
+    if path is None:
+        raise usage_error("FIELD is missing.", param="FIELD", next_step="pdpp schema STREAM")
+    options = query_params(
         offset_chars=offset,
         q=find,
         occurrence=occurrence,
@@ -106,59 +128,39 @@ def field(
         limit_chars=limit,
         quote=quote,
     )
-    wanted = _wanted(named(record), path, asked, connection=connection)
-    body = session.get(f"{wanted.record.path}/field-window", wanted.asked + given(param))
-    name = _name(wanted, body)
-    for note in _beside(session, body, name, wanted.path):
+    connection_id = select_connection(uri, connection)
+    params = query_params(field=path, connection_id=connection_id)
+    params += _merge_window(uri.window, options) + extra_params(param)
+    body = session.get(f"{_record_path(ref)}/field-window", params)
+    shown_ref = RecordRef(connection_id or body.get("connection_id"), ref.stream, ref.record_id)
+    _print_window(session, body, record_ids.format_id(shown_ref), path)
+
+
+def _print_window(session: Session, body: dict[str, Any], record_id: str, path: str) -> None:
+    for note in _notes(session, body, record_id, path):
         session.out.note(note)
-    session.out.body(body, _text(body))
-
-
-@dataclass(frozen=True, slots=True)
-class _Wanted:
-    """Which field of which record, and the parameters that say which part of it."""
-
-    record: Reference
-    path: str
-    asked: list[tuple[str, str]]
-
-
-def _wanted(
-    record: Reference, path: str | None, asked: list[tuple[str, str]], *, connection: str | None
-) -> _Wanted:
-    """What a field-window handle says holds where the command line says nothing else."""
-    window = dict(record.window)
-    path = path or window.pop("field_path", None)
-    if path is None:
-        raise usage("Which field?", param="FIELD", next_step="pdpp schema STREAM lists them.")
-    window.pop("field_path", None)
-    placed = {"offset_chars", "q"} & {name for name, _ in asked}
-    kept = [] if placed else params(**window)
-    of = params(field=path, connection_id=of_one(record, connection))
-    chosen = {name for name, _ in asked}
-    return _Wanted(record, path, of + [pair for pair in kept if pair[0] not in chosen] + asked)
-
-
-def _name(wanted: _Wanted, body: dict[str, Any]) -> str:
-    record = wanted.record
-    connection = dict(wanted.asked).get("connection_id") or body.get("connection_id")
-    return shown(connection, record.stream, record.record_id)
-
-
-def _text(body: dict[str, Any]) -> Iterator[str]:
-    """The very text; only a terminal is spared its control characters."""
     text = str(body.get("window", {}).get("text") or "")
-    yield plain(text) if watched() else text
+    session.out.result(body, [escape_controls(text) if is_stdout_terminal() else text])
 
 
-def _beside(session: Session, body: dict[str, Any], name: str, path: str) -> Iterator[str]:
+def _merge_window(window: dict[str, Any], options: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the members of a field-window URI that no option overrides, and the options."""
+    names = {name for name, _ in options}
+    if {"offset_chars", "q"} & names:
+        return options
+    kept = {name: value for name, value in window.items() if name not in {"field_path", *names}}
+    return query_params(**kept) + options
+
+
+def _notes(session: Session, body: dict[str, Any], record_id: str, path: str) -> Iterator[str]:
     window = body.get("window") or {}
-    start, end, total = (window.get(f"{each}_chars") for each in ("start", "end", "total"))
-    yield f"{line(name)} {line(path)}: characters {start} to {end} of {total}"
-    if verdict := body.get("verification"):
-        at = verdict.get("found_at_chars")
-        yield f"quote: {line(verdict.get('status'))}{'' if at is None else f' at {at}'}"
-    if (back := window.get("previous_offset_chars")) is not None:
-        yield f"before: {session.line('field', name, path, '--offset', str(back))}"
-    if (onward := window.get("next_offset_chars")) is not None:
-        yield f"next: {session.line('field', name, path, '--offset', str(onward))}"
+    start, end, total = (window.get(f"{name}_chars") for name in ("start", "end", "total"))
+    yield f"{one_line(record_id)} {one_line(path)}: characters {start} to {end} of {total}"
+    if verification := body.get("verification"):
+        offset = verification.get("found_at_chars")
+        position = "" if offset is None else f" at {offset}"
+        yield f"quote: {one_line(verification.get('status'))}{position}"
+    for label, member in (("before", "previous_offset_chars"), ("next", "next_offset_chars")):
+        if (offset := window.get(member)) is not None:
+            line = session.command_line("field", record_id, path, "--offset", str(offset))
+            yield f"{label}: {line}"

@@ -1,4 +1,4 @@
-"""`pdpp records STREAM`: a page of records."""
+"""`pdpp records STREAM` and `pdpp changes STREAM`: list records, or what changed since a bookmark."""
 
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -10,32 +10,35 @@ from cli.options import (
     Cursor,
     Expand,
     ExpandLimit,
+    ExtraParams,
     Fields,
     Filters,
-    Given,
     Limit,
     Stream,
     View,
-    expansions,
-    filters,
-    given,
-    params,
+    expand_params,
+    extra_params,
+    filter_params,
+    query_params,
 )
-from cli.output import paging, record_lines
-from cli.references import segment
+from cli.output import page_lines, record_lines
 from cli.session import Session, command
+from evidence.record_ids import path_segment
 
 Sort = Annotated[
-    str | None, typer.Option("--sort", metavar="FIELD", help="- before it for descending.")
+    str | None, typer.Option("--sort", metavar="FIELD", help="-FIELD sorts in descending order.")
 ]
 Count = Annotated[
-    str | None, typer.Option("--count", help="none, estimated or exact: of all matches.")
+    str | None, typer.Option("--count", help="Count all matches: none, estimated or exact.")
 ]
 Window = Annotated[
     str | None, typer.Option("--window", help="exact: first and last time of all matches.")
 ]
-CUT = 120
-"""How much of a text a list shows; `pdpp fetch` and `pdpp field` show all of it."""
+SINCE = typer.Option(
+    "--since", metavar="BOOKMARK", help="next_changes_since of the previous page, not a date."
+)
+VALUE_MAX_CHARS = 120
+"""How much of a value a list shows. `pdpp fetch` and `pdpp field` show all of it."""
 
 
 @command
@@ -55,13 +58,13 @@ def records(
     cursor: Cursor = None,
     expand: Expand = None,
     expand_limit: ExpandLimit = None,
-    param: Given = None,
+    param: ExtraParams = None,
 ) -> None:
-    """List the records of a stream.
+    """List the records of a stream, newest first.
 
-    Newest first, page by page. To have all of them, see export.
+    Use pdpp export to save all of them.
     """
-    asked = params(
+    params = query_params(
         connection_id=connection,
         fields=fields,
         view=view,
@@ -72,22 +75,8 @@ def records(
         limit=limit,
         cursor=cursor,
     )
-    asked += filters(filter_) + expansions(expand, expand_limit) + given(param)
-    body = session.get(f"/v1/streams/{segment(stream)}/records", asked)
-    session.out.body(body, _print_records(body))
-
-
-def _print_records(body: dict[str, Any]) -> Iterator[str]:
-    for record in body.get("data") or ():
-        yield from record_lines(record, most=CUT)
-    if extent := (body.get("meta") or {}).get("window"):
-        yield f"from {extent.get('earliest_at')} to {extent.get('latest_at')}"
-    yield from paging(body)
-
-
-SINCE = typer.Option(
-    "--since", metavar="BOOKMARK", help="next_changes_since of the last page; never a date."
-)
+    params += filter_params(filter_) + expand_params(expand, expand_limit) + extra_params(param)
+    _print_page(session, stream, params)
 
 
 @command
@@ -100,20 +89,26 @@ def changes(
     fields: Fields = None,
     view: View = None,
     limit: Limit = 100,
-    param: Given = None,
+    param: ExtraParams = None,
 ) -> None:
-    """List what has changed since a bookmark.
+    """List changed and deleted records since a bookmark.
 
-    Changed and deleted records, and the bookmark from which to go on.
+    The last line shows the bookmark for the next call.
     """
-    asked = params(
+    params = query_params(
         changes_since=since, connection_id=connection, fields=fields, view=view, limit=limit
     )
-    body = session.get(f"/v1/streams/{segment(stream)}/records", asked + given(param))
-    session.out.body(body, _print_changes(body))
+    _print_page(session, stream, params + extra_params(param))
 
 
-def _print_changes(body: dict[str, Any]) -> Iterator[str]:
+def _print_page(session: Session, stream: str, params: list[tuple[str, str]]) -> None:
+    body = session.get(f"/v1/streams/{path_segment(stream)}/records", params)
+    session.out.result(body, _lines(body))
+
+
+def _lines(body: dict[str, Any]) -> Iterator[str]:
     for record in body.get("data") or ():
-        yield from record_lines(record, most=CUT)
-    yield from paging(body)
+        yield from record_lines(record, max_chars=VALUE_MAX_CHARS)
+    if window := (body.get("meta") or {}).get("window"):
+        yield f"from {window.get('earliest_at')} to {window.get('latest_at')}"
+    yield from page_lines(body)

@@ -1,18 +1,19 @@
-"""`pdpp schema [STREAM]`: what this token can ask for."""
+"""`pdpp schema [STREAM]` and `pdpp streams`: show what the token can read and query."""
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
 import typer
 
-from cli.options import Connection, params
-from cli.output import line, table
+from cli.options import Connection, query_params
+from cli.output import one_line, table
 from cli.session import Session, command
 
 LEGEND = (
     "t= type, eq exact filter, r= range filters, lex/sem searchable, a= aggregations, "
     "g=false not granted"
 )
+HEADINGS = ("STREAM", "RECORDS", "UPDATED", "CONNECTION", "LABEL")
 
 
 @command
@@ -22,63 +23,62 @@ def schema(
     *,
     connection: Connection = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Whole JSON Schemas, of one STREAM.")
+        bool, typer.Option("--full", help="Complete JSON Schemas, of one STREAM.")
     ] = False,
 ) -> None:
-    """Show streams, fields and what they can do."""
+    """Show streams, fields and how they can be queried."""
     detail = {"detail": "full"} if full else {"view": "compact"}
-    body = session.get("/v1/schema", params(**detail, stream=stream, connection_id=connection))
-    session.out.body(body, _people(session, body, named=stream is not None))
+    params = query_params(**detail, stream=stream, connection_id=connection)
+    body = session.get("/v1/schema", params)
+    session.out.result(body, _lines(session, body, show_fields=stream is not None))
 
 
-def _people(session: Session, body: Mapping[str, Any], *, named: bool) -> Iterator[str]:
+def _lines(session: Session, body: Mapping[str, Any], *, show_fields: bool) -> Iterator[str]:
     for source in body.get("connectors") or ():
-        yield line(source.get("display_name") or source.get("connector_key"))
+        yield one_line(source.get("display_name") or source.get("connector_key"))
         for connection in source.get("granted_connections") or ():
-            yield f"  {line(connection.get('connection_id'))}  {_label(connection)}"
+            yield f"  {_connection(connection)}"
         for stream in source.get("streams") or ():
-            yield from _stream(stream, named=named)
+            yield from _stream_lines(stream, show_fields=show_fields)
         yield ""
-    yield LEGEND if named else f"One stream in full: {session.line('schema', 'STREAM')}"
-
-
-def _stream(stream: Mapping[str, Any], *, named: bool) -> Iterator[str]:
-    fields = stream.get("field_capabilities") or {}
-    yield f"  {line(stream.get('name'))}  ({len(fields)} fields)"
-    for connection in stream.get("granted_connections") or ():
-        yield f"    {line(connection.get('connection_id'))}  {_label(connection)}"
-    if named:
-        rows = [(name, _capability(flags)) for name, flags in fields.items()]
-        yield from (f"    {row}" for row in table(["FIELD", "CAN"], rows))
-        for relation in stream.get("expand_capabilities") or ():
-            yield f"    --expand {line(relation.get('name'))}  ({_target(relation)})"
+    if show_fields:
+        yield LEGEND
     else:
-        yield f"    {line(', '.join(fields), most=100)}"
+        yield f"One stream in full: {session.command_line('schema', 'STREAM')}"
 
 
-def _capability(flags: object) -> object:
-    """A word of flags, or the whole description where the server sends no compact one."""
+def _stream_lines(stream: Mapping[str, Any], *, show_fields: bool) -> Iterator[str]:
+    fields = stream.get("field_capabilities") or {}
+    yield f"  {one_line(stream.get('name'))}  ({len(fields)} fields)"
+    for connection in stream.get("granted_connections") or ():
+        yield f"    {_connection(connection)}"
+    if not show_fields:
+        yield f"    {one_line(', '.join(fields), max_chars=100)}"
+        return
+    rows = [(name, _capabilities(flags)) for name, flags in fields.items()]
+    yield from (f"    {row}" for row in table(["FIELD", "CAPABILITIES"], rows))
+    for relation in stream.get("expand_capabilities") or ():
+        target = one_line(relation.get("target_stream") or relation.get("stream"))
+        yield f"    --expand {one_line(relation.get('name'))}  ({target})"
+
+
+def _capabilities(flags: object) -> object:
+    """Return compact flags as sent, or those that are true in a complete description."""
     if not isinstance(flags, dict):
         return flags
     return ",".join(name for name, value in flags.items() if value is True) or flags.get("type", "")
 
 
-def _target(relation: Mapping[str, Any]) -> str:
-    return line(relation.get("target_stream") or relation.get("stream"))
-
-
-def _label(connection: Mapping[str, Any]) -> str:
-    return line(connection.get("display_name") or "")
-
-
-HEADS = ("STREAM", "RECORDS", "UPDATED", "CONNECTION", "LABEL")
+def _connection(connection: Mapping[str, Any]) -> str:
+    label = one_line(connection.get("display_name") or "")
+    return f"{one_line(connection.get('connection_id'))}  {label}"
 
 
 @command
 def streams(session: Session, *, connection: Connection = None) -> None:
     """List the streams of each connection."""
-    body = session.get("/v1/streams", params(connection_id=connection))
-    session.out.body(body, table(HEADS, [_row(stream) for stream in body.get("data") or ()]))
+    body = session.get("/v1/streams", query_params(connection_id=connection))
+    session.out.result(body, table(HEADINGS, [_row(stream) for stream in body.get("data") or ()]))
 
 
 def _row(stream: dict[str, Any]) -> tuple[object, ...]:

@@ -1,4 +1,4 @@
-"""`pdpp search WORDS`: hits with their evidence, each with the command that reads on."""
+"""`pdpp search WORDS`: search records, and print the command that reads more of each match."""
 
 import re
 from collections.abc import Iterator
@@ -6,44 +6,27 @@ from typing import Annotated, Any
 
 import typer
 
-from cli.options import Connection, Cursor, Filters, Given, Limit, filters, given, params
-from cli.output import line, paging
-from cli.references import shown
+from cli.options import (
+    Connection,
+    Cursor,
+    ExtraParams,
+    Filters,
+    Limit,
+    extra_params,
+    filter_params,
+    query_params,
+)
+from cli.output import one_line, page_lines
 from cli.session import Session, command
-
-_MARKED = re.compile(r"<mark>(.+?)</mark>", re.DOTALL)
-
-
-def read_on(session: Session, hit: dict[str, Any], excerpt: dict[str, Any]) -> str:
-    """The `pdpp field …` line for one excerpt of a hit.
-
-    A server that says where the excerpt stands gets an offset; any other is asked to find the
-    marked words again.
-    """
-    read = excerpt.get("read") or {}
-    name = shown(
-        read.get("connection_id") or hit.get("connection_id"),
-        str(read.get("stream") or hit.get("stream")),
-        str(read.get("record_id") or hit.get("record_key")),
-    )
-    field = str(read.get("field") or excerpt.get("field_path"))
-    return session.line("field", name, field, *_place(excerpt))
-
-
-def _place(excerpt: dict[str, Any]) -> list[str]:
-    start = excerpt.get("start_chars")
-    if isinstance(start, int):
-        return ["--offset", str(start)] if start else []
-    found = _MARKED.search(str(excerpt.get("preview_text") or ""))
-    return ["--find", found[1]] if found else []
-
+from evidence.record_ids import RecordRef, format_id
 
 PATHS = {
     "lexical": "/v1/search",
     "semantic": "/v1/search/semantic",
     "hybrid": "/v1/search/hybrid",
 }
-_EXCERPTS = 3
+_MARKED = re.compile(r"<mark>(.+?)</mark>", re.DOTALL)
+_MAX_EXCERPTS = 3
 
 
 @command
@@ -54,7 +37,7 @@ def search(
     ],
     *,
     stream: Annotated[
-        list[str] | None, typer.Option("--stream", help="Only in this stream; several times.")
+        list[str] | None, typer.Option("--stream", help="Only this stream. Can be repeated.")
     ] = None,
     connection: Connection = None,
     limit: Limit = 10,
@@ -63,36 +46,56 @@ def search(
         str | None, typer.Option("--mode", help="lexical, semantic or hybrid; see pdpp schema.")
     ] = None,
     sort: Annotated[
-        str | None, typer.Option("--sort", metavar="-time", help="Newest first, not by rank.")
+        str | None, typer.Option("--sort", metavar="-time", help="Newest first instead of by rank.")
     ] = None,
     filter_: Filters = None,
-    param: Given = None,
+    param: ExtraParams = None,
 ) -> None:
-    """Find records by words, with the evidence."""
-    asked = params(q=" ".join(words), connection_id=connection, limit=limit, cursor=cursor)
-    asked += [("streams[]", each) for each in stream or ()]
-    asked += params(sort=sort) + filters(filter_) + given(param)
-    body = session.get(PATHS.get(mode or "lexical", f"/v1/search/{mode}"), asked)
+    """Search records by words and show where they match."""
+    params = query_params(q=" ".join(words), connection_id=connection, limit=limit, cursor=cursor)
+    params += [("streams[]", name) for name in stream or ()]
+    params += query_params(sort=sort) + filter_params(filter_) + extra_params(param)
+    body = session.get(PATHS.get(mode or "lexical", f"/v1/search/{mode}"), params)
     for hit in body.get("data") or ():
         for excerpt in hit.get("evidence_excerpts") or ():
-            excerpt["command"] = read_on(session, hit, excerpt)
-    session.out.body(body, _people(session, body))
+            excerpt["command"] = _field_command(session, hit, excerpt)
+    session.out.result(body, _lines(session, body))
 
 
-def _people(session: Session, body: dict[str, Any]) -> Iterator[str]:
+def _field_command(session: Session, hit: dict[str, Any], excerpt: dict[str, Any]) -> str:
+    """Return the `pdpp field` command line that reads the field around an excerpt.
+
+    Uses the excerpt's offset if the server sends it, otherwise searches for the marked words.
+    """
+    read = excerpt.get("read") or {}
+    ref = RecordRef(
+        read.get("connection_id") or hit.get("connection_id"),
+        str(read.get("stream") or hit.get("stream")),
+        str(read.get("record_id") or hit.get("record_key")),
+    )
+    field = str(read.get("field") or excerpt.get("field_path"))
+    start = excerpt.get("start_chars")
+    marked = _MARKED.search(str(excerpt.get("preview_text") or ""))
+    position: list[str] = []
+    if isinstance(start, int):
+        position = ["--offset", str(start)] if start else []
+    elif marked:
+        position = ["--find", marked[1]]
+    return session.command_line("field", format_id(ref), field, *position)
+
+
+def _lines(session: Session, body: dict[str, Any]) -> Iterator[str]:
     for number, hit in enumerate(body.get("data") or (), 1):
-        name = _name(hit)
+        record_id = format_id(
+            RecordRef(hit.get("connection_id"), str(hit.get("stream")), str(hit.get("record_key")))
+        )
         yield f"{number}. {_title(hit)}"
-        yield f"   {line(name)}"
-        for excerpt in (hit.get("evidence_excerpts") or ())[:_EXCERPTS]:
-            yield f"   {line(excerpt.get('field_path'))}: {_preview(excerpt)}"
+        yield f"   {one_line(record_id)}"
+        for excerpt in (hit.get("evidence_excerpts") or ())[:_MAX_EXCERPTS]:
+            yield f"   {one_line(excerpt.get('field_path'))}: {_preview(excerpt)}"
             yield f"     {excerpt['command']}"
-        yield f"     {session.line('fetch', name)}"
-    yield from paging(body)
-
-
-def _name(hit: dict[str, Any]) -> str:
-    return shown(hit.get("connection_id"), str(hit.get("stream")), str(hit.get("record_key")))
+        yield f"     {session.command_line('fetch', record_id)}"
+    yield from page_lines(body)
 
 
 def _title(hit: dict[str, Any]) -> str:
@@ -102,9 +105,9 @@ def _title(hit: dict[str, Any]) -> str:
         hit.get("stream"),
         hit.get("authored_at") or hit.get("emitted_at"),
     ]
-    return "  ·  ".join(line(part, most=80) for part in parts if part)
+    return "  ·  ".join(one_line(part, max_chars=80) for part in parts if part)
 
 
 def _preview(excerpt: dict[str, Any]) -> str:
     text = str(excerpt.get("preview_text") or excerpt.get("plain_text") or "")
-    return line(text.replace("<mark>", "«").replace("</mark>", "»"), most=300)
+    return one_line(text.replace("<mark>", "«").replace("</mark>", "»"), max_chars=300)

@@ -1,7 +1,7 @@
-"""Numbers over visible rows, grouped or not, in one statement however many connections.
+"""Count and aggregate visible records, in one statement.
 
-A number over few records tells what those records say, so each statement also returns witnesses:
-the records that the ledger names. All records behind fewer than ``SMALL_GROUP`` are witnesses, one
+A number over few records reveals those records, so each statement also returns witnesses: the
+records that the ledger names. All records behind fewer than ``SMALL_GROUP`` are witnesses, and one
 record of each larger group that is shown, and the record of a minimum or maximum.
 """
 
@@ -11,38 +11,36 @@ from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal
 from zoneinfo import available_timezones
 
-from evidence.access.gate import Gate
 from evidence.access.granted_streams import typed_column
-from evidence.access.owner_scope import owner_scope
-from evidence.access.records import VisibleRecords
+from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.scope import Everything
-from evidence.access.sql import Fragment, fetched
+from evidence.access.sql import SQL, fetch_all
 from evidence.declarations.declaration import Field
 
 Metric = Literal["count", "count_distinct", "sum", "min", "max"]
 METRICS: Final = ("count", "count_distinct", "sum", "min", "max")
 GRANULARITIES: Final = ("minute", "hour", "day", "week", "month", "quarter", "year")
 
-_MEASURES: Final = {
+_METRIC_SQL: Final = {
     "count": "count(*)",
     "count_distinct": "count(DISTINCT u.v)",
     "sum": "sum(u.v)",
     "min": "min(u.v)",
     "max": "max(u.v)",
 }
-ROW_ID: Final = Fragment(", r.connection_id, r.record_key")
-_KEYS: Final = {"minute": 'YYYY-MM-DD"T"HH24:MI', "hour": 'YYYY-MM-DD"T"HH24:00'}
-
+ROW_ID: Final = SQL(", r.connection_id, r.record_key")
+_BUCKET_FORMATS: Final = {"minute": 'YYYY-MM-DD"T"HH24:MI', "hour": 'YYYY-MM-DD"T"HH24:00'}
 
 SMALL_GROUP: Final = 5
-"""A number over fewer records than these discloses each of them."""
+"""A number over fewer records than this discloses each of them."""
 
 TOTAL: Final = """
--- One value over all matching rows, and its witnesses per connection. The rows are read a second time
--- only where there are witnesses to find: behind few rows, or behind a minimum or maximum.
+-- One value over all matching rows, and its witnesses per connection. Reads the rows again only to find
+-- witnesses: behind few rows, or behind a minimum or maximum.
+-- Parameters: those of the rows, SMALL_GROUP, SMALL_GROUP. One query.
 WITH u AS NOT MATERIALIZED ({rows}),
 k AS MATERIALIZED (SELECT {measure} AS m, count(*) AS n FROM u)
 SELECT k.m, k.n, w.connection_id, w.witnesses
@@ -55,7 +53,8 @@ ORDER BY w.connection_id
 """
 GROUPED: Final = """
 -- The first groups, and the witnesses of each per connection. The rows beyond the limit are one more
--- group without a place; its records are witnesses where they are few.
+-- group, without a place; its records are witnesses if there are few.
+-- Parameters: those of the key and rows, limit, SMALL_GROUP, SMALL_GROUP, those of the shown key. One query.
 WITH u AS NOT MATERIALIZED (
     SELECT i.v, {key} AS key, i.connection_id, i.record_key FROM ({rows}) i
 ),
@@ -86,16 +85,9 @@ ORDER BY k.place NULLS LAST, w.extreme DESC NULLS LAST, w.connection_id
 """
 
 
-class Witness(NamedTuple):
-    """A record that a number discloses."""
-
-    connection_id: str
-    record_key: str
-
-
 @dataclass(frozen=True, slots=True)
-class Buckets:
-    """Group by a time field: the unit, and the IANA zone in which it begins."""
+class TimeBuckets:
+    """Groups by a time field, with a unit that begins in an IANA time zone."""
 
     field: Field
     granularity: str
@@ -104,208 +96,201 @@ class Buckets:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """``rows`` are (key, value, records); ``records`` counts what the filters left."""
+    """``rows`` are (key, value, records); ``records`` counts the records that match the filters."""
 
     rows: list[tuple[Any, Any, int]]
     records: int
-    witnesses: frozenset[Witness]
+    witnesses: frozenset[RecordKey]
 
 
 def is_time_zone(name: str) -> bool:
-    """Whether periods can begin in a zone of that IANA name: the database must know it, too."""
+    """Return whether both Python and the database know an IANA time zone."""
     return name == "UTC" or name in _time_zones()
 
 
 @lru_cache(maxsize=1)
 def _time_zones() -> frozenset[str]:
-    known = {name for (name,) in fetched(Fragment("SELECT name FROM pg_timezone_names"))}
-    # Some machines call their own zone by that name, which says nothing to whoever reads the answer.
-    return frozenset(known & available_timezones() - {"localtime"})
+    names = {name for (name,) in fetch_all(SQL("SELECT name FROM pg_timezone_names"))}
+    # "localtime" is the zone of some machine, which a client cannot know.
+    return frozenset(names & available_timezones() - {"localtime"})
 
 
-def total(
-    visible: VisibleRecords, metric: Metric, field: Field | None, where: Sequence[Fragment]
+def aggregate_total(
+    visible: VisibleRecords, metric: Metric, field: Field | None, where: Sequence[SQL]
 ) -> Totals:
     """Return one value over all rows. One query."""
-    rows = visible.matching(_value(visible, field, "v") + ROW_ID, where)
-    text = TOTAL.format(rows=rows.text, measure=_MEASURES[metric], extreme=_extreme(metric))
-    found = fetched(Fragment(text, (*rows.values, SMALL_GROUP, SMALL_GROUP)))
-    value, records = found[0][:2]
-    per_connection = [(one, keys) for _, _, one, keys in found if keys]
-    return Totals([(None, value, records)], records, frozenset(_chosen(per_connection, records)))
+    select = visible.select(_value(visible, field, "v") + ROW_ID, where)
+    text = TOTAL.format(rows=select.text, measure=_METRIC_SQL[metric], extreme=_extreme(metric))
+    rows = fetch_all(SQL(text, (*select.values, SMALL_GROUP, SMALL_GROUP)))
+    value, records = rows[0][:2]
+    keys_by_connection = [(connection_id, keys) for _, _, connection_id, keys in rows if keys]
+    witnesses = frozenset(_witnesses(keys_by_connection, records))
+    return Totals([(None, value, records)], records, witnesses)
 
 
-def grouped(
+def aggregate_groups(
     visible: VisibleRecords,
     metric: Metric,
     field: Field | None,
-    by: Field | Buckets,
-    where: Sequence[Fragment],
+    by: Field | TimeBuckets,
+    where: Sequence[SQL],
     *,
     limit: int,
 ) -> Totals:
-    """Return the first ``limit`` groups: by time for buckets, else the largest first. Null comes
-    last. One query."""
-    if isinstance(by, Buckets):
-        value, key, shown = _value(visible, by.field, "g"), _bucket(by), _bucket_name(by)
+    """Return the first ``limit`` groups. One query.
+
+    Time buckets are ordered by time, other groups by size, largest first. Null comes last.
+    """
+    if isinstance(by, TimeBuckets):
+        value, key, shown = _value(visible, by.field, "g"), _bucket_start(by), _bucket_name(by)
         order, null = "g.key NULLS LAST", "timestamp '-infinity'"
     else:
-        value, key = _value(visible, by, "g"), Fragment('i.g::text COLLATE "C"')
-        shown, order, null = Fragment("k.key"), "g.key IS NULL, g.n DESC, g.key", "''"
-    rows = visible.matching(_value(visible, field, "v") + Fragment(", ") + value + ROW_ID, where)
+        value, key = _value(visible, by, "g"), SQL('i.g::text COLLATE "C"')
+        shown, order, null = SQL("k.key"), "g.key IS NULL, g.n DESC, g.key", "''"
+    select = visible.select(_value(visible, field, "v") + SQL(", ") + value + ROW_ID, where)
     text = GROUPED.format(
         key=key.text,
-        rows=rows.text,
+        rows=select.text,
         order=order,
-        measure=_MEASURES[metric],
+        measure=_METRIC_SQL[metric],
         extreme=_extreme(metric),
         null=null,
         shown=shown.text,
     )
     bounds = (limit, SMALL_GROUP, SMALL_GROUP)
-    found = fetched(Fragment(text, (*key.values, *rows.values, *bounds, *shown.values)))
-    return _groups(found)
+    return _totals(fetch_all(SQL(text, (*key.values, *select.values, *bounds, *shown.values))))
 
 
-def _groups(found: Sequence[tuple[Any, ...]]) -> Totals:
-    """Rows of ``GROUPED``: one or more for each place, then those of the groups not shown."""
-    groups, witnesses = [], set[Witness]()
-    for place, each in groupby(found, key=itemgetter(0)):
-        rows = list(each)
-        _, key, value, n = rows[0][:4]
+def _totals(rows: Sequence[tuple[Any, ...]]) -> Totals:
+    """Convert rows of ``GROUPED``: one or more per place, then those of groups not shown."""
+    groups, witnesses = [], set[RecordKey]()
+    for place, rows_of_place in groupby(rows, key=itemgetter(0)):
+        group_rows = list(rows_of_place)
+        _, key, value, n = group_rows[0][:4]
         if place is not None:
             groups.append((key, value, n))
-        witnesses.update(_chosen([(row[5], row[6]) for row in rows], n or 0))
-    records = int(found[0][4]) if found else 0
+        witnesses.update(_witnesses([(row[5], row[6]) for row in group_rows], n or 0))
+    records = int(rows[0][4]) if rows else 0
     return Totals(groups, records, frozenset(witnesses))
 
 
-def _chosen(per_connection: Sequence[tuple[str, list[str]]], records: int) -> Iterator[Witness]:
-    """Every record of a small group; of a larger one the first witness."""
-    for connection_id, keys in per_connection if records < SMALL_GROUP else per_connection[:1]:
+def _witnesses(
+    keys_by_connection: Sequence[tuple[str, list[str]]], records: int
+) -> Iterator[RecordKey]:
+    """Yield every record of a small group; of a larger one those of the first connection."""
+    is_small = records < SMALL_GROUP
+    for connection_id, keys in keys_by_connection if is_small else keys_by_connection[:1]:
         for key in keys:
-            yield Witness(connection_id, key)
+            yield RecordKey(connection_id, key)
 
 
 def _extreme(metric: Metric) -> str:
-    """Whether a row of ``u`` has the minimum or maximum."""
+    # Whether a row of ``u`` has the minimum or maximum.
     return "coalesce(u.v = k.m, false)" if metric in ("min", "max") else "false"
 
 
-def _bucket(by: Buckets) -> Fragment:
-    """The start of the bucket in its zone."""
+def _bucket_start(by: TimeBuckets) -> SQL:
     zone = "UTC" if by.field.kind == "date" else by.time_zone
-    return Fragment("date_trunc(%s, i.g AT TIME ZONE %s)", (by.granularity, zone))
+    return SQL("date_trunc(%s, i.g AT TIME ZONE %s)", (by.granularity, zone))
 
 
-def _bucket_name(by: Buckets) -> Fragment:
-    """The same as contract 3.7 words it; asked for once a bucket, not once a row."""
-    return Fragment("to_char(k.key, %s)", (_KEYS.get(by.granularity, "YYYY-MM-DD"),))
+def _bucket_name(by: TimeBuckets) -> SQL:
+    """Return the name of a bucket in the format of contract 3.7, computed once per bucket."""
+    return SQL("to_char(k.key, %s)", (_BUCKET_FORMATS.get(by.granularity, "YYYY-MM-DD"),))
 
 
-def _value(visible: VisibleRecords, field: Field | None, name: str) -> Fragment:
-    """The typed value of a field of ``r``, or its text where it has no slot."""
+def _value(visible: VisibleRecords, field: Field | None, name: str) -> SQL:
+    """Return the typed value of a field of ``r``, or its text if it has no typed column."""
     if field is None:
-        return Fragment(f"NULL::text AS {name}")
+        return SQL(f"NULL::text AS {name}")
     checked = visible.filter_field(field.name, param="field")
     column = typed_column(visible, checked)
     if column is None or checked.kind in ("string", "boolean"):
-        return Fragment(f"(r.data->>%s) AS {name}", (checked.name,))
+        return SQL(f"(r.data->>%s) AS {name}", (checked.name,))
     if checked.name == visible.stream.consent_time_field:
-        # The same moment, and it stands in an index, so that no record needs to be read.
+        # The consent time is the same value, and an index covers it, so no record is read.
         column = "r.consent_time"
-    return Fragment(f"{column} AS {name}")
+    return SQL(f"{column} AS {name}")
 
 
-def count(visible: VisibleRecords, where: Sequence[Fragment] = ()) -> int:
-    """How many visible rows ``where`` leaves; one query."""
-    branches = visible.matching(Fragment("count(*) AS n"), where)
-    total = Fragment("SELECT coalesce(sum(u.n), 0)::bigint FROM (") + branches + Fragment(") u")
-    return int(fetched(total)[0][0])
+SELECT_COUNTERS: Final = """
+-- Counters of every stream of some connections. Parameters: connection ids. One query.
+SELECT s.connection_id, s.stream, s.record_count, s.latest_emitted_at, s.latest_declared_at
+FROM evidence_streamstate s WHERE s.connection_id = ANY(%s)
+"""
+
+
+def count_records(visible: VisibleRecords, where: Sequence[SQL] = ()) -> int:
+    """Return the number of visible rows that match ``where``. One query."""
+    branches = visible.select(SQL("count(*) AS n"), where)
+    statement = SQL("SELECT coalesce(sum(u.n), 0)::bigint FROM (") + branches + SQL(") u")
+    return int(fetch_all(statement)[0][0])
 
 
 def time_bounds(
-    visible: VisibleRecords, where: Sequence[Fragment] = ()
+    visible: VisibleRecords, where: Sequence[SQL] = ()
 ) -> tuple[datetime | None, datetime | None]:
-    """The earliest and the latest consent time of what ``where`` leaves; one query."""
-    columns = Fragment("min(r.consent_time) AS low, max(r.consent_time) AS high")
-    branches = visible.matching(columns, where)
-    row = fetched(Fragment("SELECT min(u.low), max(u.high) FROM (") + branches + Fragment(") u"))[0]
-    return row[0], row[1]
+    """Return the earliest and latest consent time of the rows that match ``where``. One query."""
+    columns = SQL("min(r.consent_time) AS low, max(r.consent_time) AS high")
+    branches = visible.select(columns, where)
+    statement = SQL("SELECT min(u.low), max(u.high) FROM (") + branches + SQL(") u")
+    [(earliest, latest)] = fetch_all(statement)
+    return earliest, latest
 
 
 def records_at(
-    visible: VisibleRecords, times: Iterable[datetime | None], where: Sequence[Fragment] = ()
+    visible: VisibleRecords, times: Iterable[datetime | None], where: Sequence[SQL] = ()
 ) -> list[tuple[str, str]]:
-    """Return connection and key of one record for each of these consent times; one query."""
-    wanted = [each for each in times if each is not None]
-    at = Fragment(" AND r.consent_time = ANY(%s)", (wanted,))
-    columns = Fragment("r.connection_id, r.record_key, r.consent_time")
-    statement = Fragment("SELECT DISTINCT ON (u.consent_time) u.connection_id, u.record_key FROM (")
-    statement += visible.matching(columns, [*where, at])
-    order = Fragment(") u ORDER BY u.consent_time, u.connection_id, u.record_key")
-    return [(one, key) for one, key in fetched(statement + order)]
+    """Return connection and key of one record for each of these consent times. One query."""
+    instants = [time for time in times if time is not None]
+    at = SQL(" AND r.consent_time = ANY(%s)", (instants,))
+    columns = SQL("r.connection_id, r.record_key, r.consent_time")
+    statement = SQL("SELECT DISTINCT ON (u.consent_time) u.connection_id, u.record_key FROM (")
+    statement += visible.select(columns, [*where, at])
+    order = SQL(") u ORDER BY u.consent_time, u.connection_id, u.record_key")
+    return [(connection_id, key) for connection_id, key in fetch_all(statement + order)]
 
 
-def names_of(
-    visible: VisibleRecords, where: Sequence[Fragment] = (), *, limit: int
+def list_record_ids(
+    visible: VisibleRecords, where: Sequence[SQL] = (), *, limit: int
 ) -> list[tuple[str, str]]:
-    """Return connection and key of up to ``limit`` visible rows; one query."""
-    rows = visible.matching(Fragment("r.connection_id, r.record_key"), where)
-    statement = Fragment("SELECT u.* FROM (") + rows + Fragment(") u LIMIT %s", (limit,))
-    return [(one, key) for one, key in fetched(statement)]
+    """Return connection and key of up to ``limit`` visible rows. One query."""
+    rows = visible.select(SQL("r.connection_id, r.record_key"), where)
+    statement = SQL("SELECT u.* FROM (") + rows + SQL(") u LIMIT %s", (limit,))
+    return [(connection_id, key) for connection_id, key in fetch_all(statement)]
 
 
-def kept_counts(
+def stored_counts(
     streams: Iterable[VisibleRecords],
 ) -> Mapping[tuple[str, str], tuple[int, datetime | None]]:
-    """(connection_id, stream) -> records and latest emitted time, from the counters; one query.
+    """Return (connection_id, stream) -> record count and latest emitted time. One query.
 
-    Only where a grant hides no row of the stream: a counter knows nothing of grants. A grant of all
-    declared fields gets the time that counts those; a narrower one gets none, because a hidden
-    change moves it.
+    Reads stored counters, so it skips streams of which a grant hides rows. A grant of all declared
+    fields gets the latest time over declared fields; a grant of fewer fields gets None, because
+    hidden changes move that time.
     """
-    wanted = {
+    streams_by_key = {
         (facts.connection_id, visible.stream.name): visible
         for visible in streams
-        if visible.is_whole
+        if visible.hides_no_rows
         for facts in visible.connections
     }
-    if not wanted:
+    if not streams_by_key:
         return {}
-    rows = fetched(
-        Fragment(
-            "SELECT s.connection_id, s.stream, s.record_count, s.latest_emitted_at,"
-            " s.latest_declared_at FROM evidence_streamstate s WHERE s.connection_id = ANY(%s)",
-            (sorted({connection_id for connection_id, _ in wanted}),),
-        )
-    )
-    kept = {
-        (connection_id, stream): (records, _shown_time(wanted[connection_id, stream], *latest))
-        for connection_id, stream, records, *latest in rows
-        if (connection_id, stream) in wanted
-    }
-    return {key: kept.get(key, (0, None)) for key in wanted}
+    connection_ids = sorted({connection_id for connection_id, _ in streams_by_key})
+    rows = fetch_all(SQL(SELECT_COUNTERS, (connection_ids,)))
+    counts: dict[tuple[str, str], tuple[int, datetime | None]]
+    counts = dict.fromkeys(streams_by_key, (0, None))
+    for connection_id, stream, records, *latest in rows:
+        if visible := streams_by_key.get((connection_id, stream)):
+            counts[connection_id, stream] = (records, _visible_latest(visible, *latest))
+    return counts
 
 
-def _shown_time(
-    visible: VisibleRecords, latest: datetime | None, declared: datetime | None
+def _visible_latest(
+    visible: VisibleRecords, latest: datetime | None, latest_declared: datetime | None
 ) -> datetime | None:
-    """Return the latest time that counts only fields which every grant concerned shows, if any."""
-    if all(isinstance(sight.terms.fields, Everything) for sight in visible.sights):
+    """Return the latest time that counts only fields which every grant shows, if any."""
+    if all(isinstance(grant.terms.fields, Everything) for grant in visible.granted):
         return latest
-    return declared if all(map(visible.shows, visible.stream.fields)) else None
-
-
-def known_keys(
-    owner_id: str, *, stream: str, connection_ids: Iterable[str], keys: Sequence[str]
-) -> frozenset[str]:
-    """Those of ``keys`` that name a record in any of these connections; one query for each."""
-    gate = Gate(owner_scope(owner_id))
-    wanted = Fragment(" AND r.record_key = ANY(%s)", (list(keys),))
-    found: set[str] = set()
-    for connection_id in connection_ids:
-        visible = gate.stream(stream, connection_id=connection_id)
-        rows = fetched(visible.matching(Fragment("r.record_key"), [wanted]))
-        found.update(row[0] for row in rows)
-    return frozenset(found)
+    return latest_declared if all(map(visible.shows, visible.stream.fields)) else None

@@ -1,9 +1,8 @@
-"""Ids, bearers and the keys that guard them.
+"""Generate ids and bearer tokens, derive keys per purpose, and encrypt values.
 
-Every key is derived from ``settings.SECRET_KEY`` for one purpose, so that a hash made for one
-cannot be looked up as another; some are derived from a secret of their own once they have been
-rotated (``manage.py keys``, docs/keys.md). What was made with an earlier one, or with an earlier
-secret of the installation, is still known, until that is retired.
+Each key is derived from ``settings.SECRET_KEY`` for one purpose, so a hash made for one purpose
+cannot be looked up as another. After a rotation (``manage.py keys``, docs/keys.md) some keys are
+derived from a secret of their own. Previous keys stay valid until they are retired.
 """
 
 import contextlib
@@ -20,90 +19,86 @@ from django.conf import settings
 OWNER_PREFIX = "pdpp_own_"
 ACCESS_PREFIX = "pdpp_at_"
 REFRESH_PREFIX = "pdpp_rt_"
-LONGEST_BEARER = 200
+MAX_BEARER_CHARS = 200
+NONCE_BYTES = 12
+TAG_BYTES = 16
 
-
-def new_id(prefix: str) -> str:
-    """``prefix`` and 24 hex digits: ``cin_``, ``grt_``, ``pkg_``, …"""
-    return prefix + secrets.token_hex(12)
-
-
-def new_bearer(prefix: str) -> str:
-    """A bearer of 256 random bits, shown once and kept only as a digest."""
-    return prefix + secrets.token_urlsafe(32)
-
-
-@lru_cache(maxsize=32)
-def _derived(secret: str, purpose: str) -> bytes:
-    return hmac.digest(secret.encode(), b"pdpp/" + purpose.encode(), hashlib.sha256)
-
-
-ROTATED = {
+ROTATION_GROUPS = {
     "bearer": "tokens",
     "refresh token": "tokens",
     "client secret": "tokens",
     "cursor": "cursors",
     "ledger checkpoints": "signing",
 }
-"""By which name the keys of a purpose are rotated. The others go with the installation's secret."""
+"""Key purpose -> name of its rotation. Other purposes rotate with the installation's secret."""
+
+
+def new_id(prefix: str) -> str:
+    """Return ``prefix`` and 24 hex digits: ``cin_``, ``grt_``, ``pkg_``, …"""
+    return prefix + secrets.token_hex(12)
+
+
+def new_bearer(prefix: str) -> str:
+    """Return a bearer token of 256 random bits. The database stores only its digest."""
+    return prefix + secrets.token_urlsafe(32)
+
+
+@lru_cache(maxsize=32)
+def _derive(secret: str, purpose: str) -> bytes:
+    return hmac.digest(secret.encode(), b"pdpp/" + purpose.encode(), hashlib.sha256)
 
 
 def key_for(purpose: str) -> bytes:
-    """32 bytes, the same for the same purpose until its secret changes."""
+    """Return the current key of a purpose: 32 bytes, stable until its secret changes."""
     return keys_for(purpose)[0]
 
 
 def keys_for(purpose: str) -> list[bytes]:
-    """The one to make things with, and those whose work is still known. An empty secret in the
-    place of one stands for the installation's, today's and those before."""
-    known = settings.PDPP_ROTATED_KEYS.get(ROTATED.get(purpose, "")) or [""]
+    """Return the current key of a purpose, then its previous keys.
+
+    An empty rotated secret stands for the installation's current and previous secrets.
+    """
+    installation = [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+    rotated = settings.PDPP_ROTATED_KEYS.get(ROTATION_GROUPS.get(purpose, "")) or [""]
     return [
-        _derived(secret, purpose) for each in known for secret in ([each] if each else _secrets())
+        _derive(secret, purpose)
+        for rotated_secret in rotated
+        for secret in ([rotated_secret] if rotated_secret else installation)
     ]
 
 
-def _secrets() -> list[str]:
-    return [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
-
-
 def bearer_digest(bearer: str) -> bytes:
-    """What is stored in place of a bearer."""
-    return hmac.digest(key_for("bearer"), bearer.encode(), hashlib.sha256)
+    """Return the digest that is stored in place of a new bearer token."""
+    return digest_for("bearer", bearer)
 
 
 def bearer_digests(bearer: str) -> list[bytes]:
-    """What may be stored in place of it, and is looked up: one, but while keys overlap."""
+    """Return the digests to look a bearer token up by: more than one while keys overlap."""
     return digests_for("bearer", bearer)
 
 
 def digest_for(purpose: str, secret: str) -> bytes:
-    """The same for other secrets; one kind of secret is never found as another."""
+    """Return the digest that is stored in place of a new secret of one purpose."""
     return hmac.digest(key_for(purpose), secret.encode(), hashlib.sha256)
 
 
 def digests_for(purpose: str, secret: str) -> list[bytes]:
-    """Likewise of other secrets."""
+    """Return the digests to look a secret up by: more than one while keys overlap."""
     return [hmac.digest(key, secret.encode(), hashlib.sha256) for key in keys_for(purpose)]
 
 
-NONCE = 12
-TAG = 16
+def encrypt(content: bytes, *, purpose: str, bound_to: str = "") -> bytes:
+    """Encrypt with AES-GCM. The result is ``NONCE_BYTES`` and ``TAG_BYTES`` longer."""
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce + AESGCM(key_for(purpose)).encrypt(nonce, content, bound_to.encode())
 
 
-def sealed(content: bytes, *, purpose: str, bound_to: str = "") -> bytes:
-    """``NONCE`` and ``TAG`` bytes longer than ``content``."""
-    nonce = os.urandom(NONCE)
-    return nonce + AESGCM(key_for(purpose)).encrypt(nonce, content, _place(bound_to))
+def decrypt(data: bytes, *, purpose: str, bound_to: str = "") -> bytes:
+    """Decrypt the output of ``encrypt`` for the same purpose and context.
 
-
-def opened(kept: bytes, *, purpose: str, bound_to: str = "") -> bytes:
-    """Raises ``cryptography.exceptions.InvalidTag`` where it is not ours, of another purpose or
-    place, and ``ValueError`` where it is too short for anything."""
+    Raises ``cryptography.exceptions.InvalidTag`` for other data, or ``ValueError`` if too short.
+    """
     for key in keys_for(purpose):
         with contextlib.suppress(InvalidTag):
-            return AESGCM(key).decrypt(kept[:NONCE], kept[NONCE:], _place(bound_to))
+            return AESGCM(key).decrypt(data[:NONCE_BYTES], data[NONCE_BYTES:], bound_to.encode())
     raise InvalidTag
-
-
-def _place(bound_to: str) -> bytes:
-    return bound_to.encode()

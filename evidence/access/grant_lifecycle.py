@@ -1,7 +1,8 @@
-"""Less of what a grant allows: a successor in the same package, never wider than the one it replaces.
+"""Narrow grants, and suspend or delete all access.
 
-The tokens stay, for they stand for the package. What was bound to the old grant, such as the bookmark
-of a feed, has ended with it (design, section 4).
+Narrowing issues a successor in the same package, never wider than the grant that it supersedes. Tokens
+stay valid, because they belong to the package. Whatever is bound to the old grant, such as a bookmark
+of the changes feed, becomes invalid (design, section 4).
 """
 
 from collections import Counter
@@ -15,16 +16,16 @@ from django.db.models import Exists, OuterRef, QuerySet
 
 from evidence.access.crypto import new_id
 from evidence.access.grant_states import (
-    State,
+    GrantState,
     connection_ids,
-    grants_with_state,
-    in_state,
+    filter_state,
     state_of,
     terms_of,
+    with_grant_state,
 )
-from evidence.access.grant_terms import StreamRequest, frozen, resolved
-from evidence.access.grants import hold_packages, one_source, revoke_grant
-from evidence.access.quotas import hand_on_limits, hold_limits
+from evidence.access.grant_terms import StreamRequest, resolve_terms, serialize_terms
+from evidence.access.grants import lock_packages, revoke_grant, source_of_connections
+from evidence.access.quotas import lock_quotas, transfer_quotas
 from evidence.access.scope import Allowed, Everything, Only, StreamTerms, TimeRange, TokenKind
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.errors import GrantRevoked, InvalidRequest
@@ -40,11 +41,11 @@ from evidence.models.oauth import (
     RefreshToken,
     Registration,
 )
-from evidence.models.sources import declared
+from evidence.models.sources import load_declarations
 
 
 @transaction.atomic
-def narrow(
+def narrow_grant(
     grant_id: str,
     streams: Sequence[StreamRequest],
     *,
@@ -52,19 +53,20 @@ def narrow(
     expires_at: datetime | None,
     now: datetime,
 ) -> Grant:
-    """The successor. It ends when the old grant would have, or at ``expires_at`` if that is sooner.
+    """Replace a grant with a narrower successor and return it.
 
-    Raises ``GrantRevoked`` where there is nothing left to narrow, ``InvalidRequest`` for anything
-    wider, and what issuing raises.
+    It expires with the old grant, or at ``expires_at`` if that is sooner. Raises ``GrantRevoked`` if the
+    old grant is neither active nor paused, ``InvalidRequest`` for anything wider, or like ``issue``.
     """
-    hold_packages(pk__in=Grant.unscoped.filter(pk=grant_id).values("package"))
-    limits = hold_limits(grant_id)
-    old = grants_with_state(now).select_for_update(of=("self",)).filter(pk=grant_id).first()
-    if old is None or state_of(old) not in (State.ACTIVE, State.PAUSED):
+    lock_packages(pk__in=Grant.unscoped.filter(pk=grant_id).values("package"))
+    limits = lock_quotas(grant_id)
+    old = with_grant_state(now).select_for_update(of=("self",)).filter(pk=grant_id).first()
+    if old is None or state_of(old) not in (GrantState.ACTIVE, GrantState.PAUSED):
         raise GrantRevoked
-    source, ids = one_source(connection_ids, owner_id=old.package.owner_id)
+    source, ids = source_of_connections(connection_ids, owner_id=old.package.owner_id)
     if source.pk != old.source_id or source.current_declaration_id is None:
-        raise InvalidRequest(message="A successor is of the same source.", param="connections")
+        message = "The connections must belong to the source of the old grant."
+        raise InvalidRequest(message=message, param="connections")
     successor = Grant.unscoped.create(
         grant_id=new_id("grt_"),
         package=old.package,
@@ -81,55 +83,70 @@ def narrow(
         readable_until=old.readable_until,
     )
     Grant.unscoped.filter(pk=old.pk).update(superseded_by=successor)
-    hand_on_limits(old.pk, limits, to=successor.pk, now=now)
+    transfer_quotas(old.pk, limits, to=successor.pk, now=now)
     return successor
 
 
 def _narrowed(
     old: Grant, streams: Sequence[StreamRequest], *, declaration_id: int, ids: frozenset[str]
 ) -> list[dict[str, Any]]:
-    """What the successor freezes of each stream."""
-    known = declared([declaration_id])[declaration_id].declaration.streams
-    held = {terms.name: terms for terms, _ in terms_of(old)}
+    """Return the serialized terms of the successor."""
+    declared_streams = load_declarations([declaration_id])[declaration_id].declaration.streams
+    old_terms = {terms.name: terms for terms, _ in terms_of(old)}
     terms = [
-        _within(
-            resolved(each, streams=known, connection_ids=ids), held.get(each.name), known[each.name]
+        _require_narrower(
+            resolve_terms(request, streams=declared_streams, connection_ids=ids),
+            old_terms.get(request.name),
+            declared_streams[request.name],
         )
-        for each in streams
+        for request in streams
     ]
-    time_fields = {name: stream.consent_time_field for name, stream in known.items()}
-    return frozen(terms, time_fields=time_fields)
+    time_fields = {name: stream.consent_time_field for name, stream in declared_streams.items()}
+    return serialize_terms(terms, time_fields=time_fields)
 
 
-def _within(new: StreamTerms, old: StreamTerms | None, stream: StreamDeclaration) -> StreamTerms:
-    """``new`` with no more rights of use than ``old`` froze; raises where it would show more."""
+def _require_narrower(
+    new: StreamTerms, old: StreamTerms | None, stream: StreamDeclaration
+) -> StreamTerms:
+    """Return ``new`` without filters, views and relations that ``old`` lacks.
+
+    Raises ``InvalidRequest`` if ``new`` shows more than ``old``.
+    """
     if old is None:
-        raise InvalidRequest(message=f"{new.name!r} was not granted.", param="streams")
+        raise InvalidRequest(
+            message=f"The old grant does not include {new.name!r}.", param="streams"
+        )
     if not new.connection_ids <= old.connection_ids:
-        raise InvalidRequest(message="A connection was not granted.", param="connections")
-    if not _is_part(new.fields, old.fields):
-        raise InvalidRequest(message="A field was not granted.", param="fields")
-    if not _is_part(new.records, old.records):
-        raise InvalidRequest(message="A record was not granted.", param="resources")
-    if not _is_during(new.time, old.time):
-        raise InvalidRequest(message="A time was not granted.", param="since")
-    kept = old.relations if not isinstance(old.relations, Everything) else ()
-    mine = new.relations if not isinstance(new.relations, Everything) else ()
+        raise InvalidRequest(
+            message="The old grant does not include the connection.", param="connections"
+        )
+    if not _is_subset(new.fields, old.fields):
+        raise InvalidRequest(message="The old grant does not include the field.", param="fields")
+    if not _is_subset(new.records, old.records):
+        raise InvalidRequest(
+            message="The old grant does not include the record.", param="resources"
+        )
+    if not _is_within_time(new.time, old.time):
+        raise InvalidRequest(
+            message="The old grant does not include the time range.", param="since"
+        )
+    old_relations = old.relations if not isinstance(old.relations, Everything) else ()
+    new_relations = new.relations if not isinstance(new.relations, Everything) else ()
     return replace(
         new,
-        filters=_shared(new.filters, old.filters, among=stream.fields),
-        views=_shared(new.views, old.views, among=stream.views),
-        relations=tuple(each for each in mine if each in kept),
+        filters=_intersection(new.filters, old.filters, among=stream.fields),
+        views=_intersection(new.views, old.views, among=stream.views),
+        relations=tuple(relation for relation in new_relations if relation in old_relations),
     )
 
 
-def _is_part(new: Allowed, old: Allowed) -> bool:
+def _is_subset(new: Allowed, old: Allowed) -> bool:
     if isinstance(old, Everything):
         return True
     return isinstance(new, Only) and new.names <= old.names
 
 
-def _is_during(new: TimeRange | None, old: TimeRange | None) -> bool:
+def _is_within_time(new: TimeRange | None, old: TimeRange | None) -> bool:
     if old is None:
         return True
     if new is None:
@@ -139,68 +156,70 @@ def _is_during(new: TimeRange | None, old: TimeRange | None) -> bool:
     return after and before
 
 
-def _shared(new: Allowed, old: Allowed, *, among: Iterable[str]) -> Only:
-    return Only(frozenset(each for each in among if new.allows(each) and old.allows(each)))
+def _intersection(new: Allowed, old: Allowed, *, among: Iterable[str]) -> Only:
+    return Only(frozenset(name for name in among if new.allows(name) and old.allows(name)))
 
 
 @transaction.atomic
 def suspend_all(*, now: datetime) -> tuple[int, int]:
-    """Pauses every grant and ends every owner token; how many of each. What was ended since a
-    backup was made would otherwise work again."""
+    """Pause all grants and revoke all owner tokens after a restore. Returns the number of each.
+
+    Otherwise access that was revoked after the backup would work again.
+    """
     paused = Grant.unscoped.filter(revoked_at=None, paused_at=None).update(paused_at=now)
-    own = AccessToken.unscoped.filter(kind=TokenKind.OWNER, revoked_at=None)
-    return paused, own.update(revoked_at=now)
+    owner_tokens = AccessToken.unscoped.filter(kind=TokenKind.OWNER, revoked_at=None)
+    return paused, owner_tokens.update(revoked_at=now)
 
 
-def end_grants_over(connection_id: str, *, now: datetime) -> int:
-    """Ends the grants that no other connection is left to; how many."""
+def revoke_grants_of_connection(connection_id: str, *, now: datetime) -> int:
+    """Revoke the grants that have no other existing connection. Returns their number."""
     others = set(Connection.unscoped.exclude(pk=connection_id).values_list("pk", flat=True))
-    standing = [
-        grant for state in (State.ACTIVE, State.PAUSED)
-        for grant in in_state(grants_with_state(now), state)
+    usable = [
+        grant for state in (GrantState.ACTIVE, GrantState.PAUSED)
+        for grant in filter_state(with_grant_state(now), state)
     ]  # fmt: skip
-    over = [each for each in standing if not others.intersection(connection_ids(each))]
+    orphaned = [grant for grant in usable if not others.intersection(connection_ids(grant))]
     return sum(
         revoke_grant(grant.grant_id, now=now)
-        for grant in over
+        for grant in orphaned
         if connection_id in connection_ids(grant)
     )
 
 
 @transaction.atomic
-def forget_access(owner_id: str) -> Counter[str]:
-    """Takes away every grant, token, sign-in and client of an owner; how many of each."""
+def delete_access(owner_id: str) -> Counter[str]:
+    """Delete every grant, token, sign-in and client of an owner. Returns the number of each."""
     of_owner = {"owner_id": owner_id}
     members = FamilyMember.unscoped.filter(token__owner_id=owner_id)
     families = RefreshFamily.unscoped.filter(package__owner_id=owner_id)
     removed = Counter(
         {
-            "sign-ins": _all(AuthorizationCode.unscoped.filter(package__owner_id=owner_id))
-            + _all(PendingRequest.unscoped.all())
-            + _all(members)
-            + _all(RefreshToken.unscoped.filter(family__in=families))
-            + _all(families),
-            "tokens": _all(AccessToken.unscoped.filter(**of_owner)),
-            "grants": _grants(owner_id),
-            "bookmarks": _all(Bookmark.unscoped.filter(**of_owner)),
+            "sign-ins": _delete(AuthorizationCode.unscoped.filter(package__owner_id=owner_id))
+            + _delete(PendingRequest.unscoped.all())
+            + _delete(members)
+            + _delete(RefreshToken.unscoped.filter(family__in=families))
+            + _delete(families),
+            "tokens": _delete(AccessToken.unscoped.filter(**of_owner)),
+            "grants": _delete_grants(owner_id),
+            "bookmarks": _delete(Bookmark.unscoped.filter(**of_owner)),
         }
     )
-    _all(Package.unscoped.filter(**of_owner))
-    removed["clients"] = _all(Client.unscoped.filter(**of_owner))
-    removed["clients"] += _all(Registration.unscoped.all())
+    _delete(Package.unscoped.filter(**of_owner))
+    removed["clients"] = _delete(Client.unscoped.filter(**of_owner))
+    removed["clients"] += _delete(Registration.unscoped.all())
     return +removed
 
 
-def _grants(owner_id: str) -> int:
-    """A grant that was replaced goes before the one that replaced it."""
-    mine = Grant.unscoped.filter(package__owner_id=owner_id)
-    replaced = Grant.unscoped.filter(superseded_by=OuterRef("pk"))
+def _delete_grants(owner_id: str) -> int:
+    """Delete grants, each superseded grant before its successor."""
+    grants = Grant.unscoped.filter(package__owner_id=owner_id)
+    superseded = Grant.unscoped.filter(superseded_by=OuterRef("pk"))
     total = 0
-    while count := _all(mine.filter(~Exists(replaced))):
+    while count := _delete(grants.filter(~Exists(superseded))):
         total += count
     return total
 
 
-def _all(rows: QuerySet[Any]) -> int:
-    """How many went, without what went with them."""
+def _delete(rows: QuerySet[Any]) -> int:
+    """Delete rows and return their number, without cascaded rows."""
     return rows.delete()[1].get(f"evidence.{rows.model.__name__}", 0)

@@ -1,7 +1,6 @@
-"""The frozen document of a grant <-> ``StreamTerms``.
+"""Resolve the owner's choices into frozen grant terms, and parse stored terms.
 
-Reading is strict: a member that is missing or of another shape makes the grant unusable rather
-than wider.
+Parsing is strict: a missing or malformed member makes the grant unusable, never wider.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -18,53 +17,55 @@ from evidence.errors import InvalidRequest, StreamNotDeclared, UnknownField
 
 
 @lru_cache(maxsize=1024)
-def parsed_terms(grant_id: str, streams: str) -> tuple[StreamTerms, ...]:
-    """The terms in the JSON text ``streams``; kept, because a grant never changes."""
-    return thawed(streams)
+def parse_terms(grant_id: str, streams: str) -> tuple[StreamTerms, ...]:
+    """Parse the JSON terms of an issued grant. Cached by grant, because a grant never changes."""
+    return parse_draft_terms(streams)
 
 
-def thawed(streams: str | bytes) -> tuple[StreamTerms, ...]:
-    """The same of a grant that is not issued, and may change yet."""
-    return tuple(_stream(entry) for entry in orjson.loads(streams))
+def parse_draft_terms(streams: str | bytes) -> tuple[StreamTerms, ...]:
+    """Parse the JSON terms of a grant that is not issued yet, without caching."""
+    return tuple(_parse_stream(document) for document in orjson.loads(streams))
 
 
-def _stream(entry: Mapping[str, Any]) -> StreamTerms:
+def _parse_stream(document: Mapping[str, Any]) -> StreamTerms:
     return StreamTerms(
-        name=entry["name"],
-        connection_ids=frozenset(entry["instance_ids"]),
-        fields=Only(frozenset(entry["fields"])),
-        filters=Only(frozenset(entry["filters"]) & frozenset(entry["fields"])),
-        views=Only(frozenset(entry["views"])),
-        relations=tuple(FrozenRelation(**relation) for relation in entry["relations"]),
-        records=_records(entry),
-        time=_time(entry.get("time_constraint")),
+        name=document["name"],
+        connection_ids=frozenset(document["instance_ids"]),
+        fields=Only(frozenset(document["fields"])),
+        filters=Only(frozenset(document["filters"]) & frozenset(document["fields"])),
+        views=Only(frozenset(document["views"])),
+        relations=tuple(FrozenRelation(**relation) for relation in document["relations"]),
+        records=_parse_records(document),
+        time=_parse_time(document.get("time_constraint")),
     )
 
 
-def _records(entry: Mapping[str, Any]) -> Allowed:
-    if "resources" not in entry:
+def _parse_records(document: Mapping[str, Any]) -> Allowed:
+    if "resources" not in document:
         return Everything()
-    return Only(frozenset(entry["resources"]))
+    return Only(frozenset(document["resources"]))
 
 
-def _time(constraint: Mapping[str, str] | None) -> TimeRange | None:
+def _parse_time(constraint: Mapping[str, str] | None) -> TimeRange | None:
     if constraint is None:
         return None
-    return TimeRange(_instant(constraint.get("since")), _instant(constraint.get("until")))
+    return TimeRange(
+        _parse_instant(constraint.get("since")), _parse_instant(constraint.get("until"))
+    )
 
 
-def _instant(text: str | None) -> datetime | None:
+def _parse_instant(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text)
 
 
-def frozen(
+def serialize_terms(
     terms: Sequence[StreamTerms], *, time_fields: Mapping[str, str | None]
 ) -> list[dict[str, Any]]:
-    """The document that ``parsed_terms`` reads back to equal terms."""
-    return [_document(term, time_fields.get(term.name)) for term in terms]
+    """Return the document to store, which ``parse_terms`` parses to equal terms."""
+    return [_serialize_stream(term, time_fields.get(term.name)) for term in terms]
 
 
-def _document(term: StreamTerms, time_field: str | None) -> dict[str, Any]:
+def _serialize_stream(term: StreamTerms, time_field: str | None) -> dict[str, Any]:
     if not isinstance(term.fields, Only) or not isinstance(term.filters, Only):
         raise TypeError("a grant names its fields")
     if not isinstance(term.views, Only) or isinstance(term.relations, Everything):
@@ -100,9 +101,9 @@ def _document(term: StreamTerms, time_field: str | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest:
-    """What the owner allows of one stream. None means all there is, an empty list means nothing.
+    """The owner's choices for one stream. None means everything, an empty list means nothing.
 
-    ``connection_ids`` are those of the grant that this stream is read through.
+    ``connection_ids`` limits the stream to some connections of the grant.
     """
 
     name: str
@@ -113,15 +114,15 @@ class StreamRequest:
     until: datetime | None = None
 
 
-def resolved(
+def resolve_terms(
     request: StreamRequest,
     *,
     streams: Mapping[str, StreamDeclaration],
     connection_ids: frozenset[str],
 ) -> StreamTerms:
-    """What the request comes to under a declaration's ``streams``; never more than they declare.
+    """Return the terms of a request under the declared ``streams``, never more than they declare.
 
-    Raises ``StreamNotDeclared``, ``UnknownField`` and ``InvalidRequest``, whose ``param`` is
+    Raises ``StreamNotDeclared``, ``UnknownField`` or ``InvalidRequest``, whose ``param`` is
     ``streams``, ``fields``, ``resources``, ``since`` or ``until``.
     """
     stream = streams.get(request.name)
@@ -130,25 +131,25 @@ def resolved(
             message=f"The source declares no stream {request.name!r}; it has: {', '.join(streams)}.",
             param="streams",
         )
-    fields = _fields(request, stream)
+    fields = _resolve_fields(request, stream)
     return StreamTerms(
         name=stream.name,
         connection_ids=connection_ids
         if request.connection_ids is None
         else connection_ids.intersection(request.connection_ids),
         fields=Only(fields),
-        filters=Only(frozenset(name for name in fields if _filterable(stream, name))),
+        filters=Only(frozenset(name for name in fields if _is_filterable(stream, name))),
         views=Only(
             frozenset(view.id for view in stream.views.values() if fields.issuperset(view.fields))
         ),
-        relations=tuple(_relations(stream)),
-        records=Everything() if request.resources is None else Only(_keys(request, stream)),
+        relations=tuple(_expandable_relations(stream)),
+        records=Everything() if request.resources is None else Only(_resolve_keys(request, stream)),
         time=_resolve_time(request, stream),
     )
 
 
-def _fields(request: StreamRequest, stream: StreamDeclaration) -> frozenset[str]:
-    """The chosen fields, and always those of the primary key: they are the id that is shown."""
+def _resolve_fields(request: StreamRequest, stream: StreamDeclaration) -> frozenset[str]:
+    """Return the chosen fields and the primary key, because every record shows its id."""
     if request.fields is None:
         return frozenset(stream.fields)
     unknown = [name for name in request.fields if name not in stream.fields]
@@ -160,16 +161,16 @@ def _fields(request: StreamRequest, stream: StreamDeclaration) -> frozenset[str]
         )
     if not stream.selection_fields and set(request.fields) != set(stream.fields):
         raise InvalidRequest(
-            message=f"The stream {stream.name!r} is granted with all its fields or not at all.",
+            message=f"The stream {stream.name!r} does not allow choosing fields; grant all of them.",
             param="fields",
         )
     return frozenset(request.fields) | frozenset(stream.primary_key)
 
 
-def _keys(request: StreamRequest, stream: StreamDeclaration) -> frozenset[str]:
+def _resolve_keys(request: StreamRequest, stream: StreamDeclaration) -> frozenset[str]:
     if not stream.selection_resources:
         raise InvalidRequest(
-            message=f"Single records of the stream {stream.name!r} cannot be granted.",
+            message=f"The stream {stream.name!r} does not allow granting single records.",
             param="resources",
         )
     return frozenset(request.resources or ())
@@ -180,18 +181,19 @@ def _resolve_time(request: StreamRequest, stream: StreamDeclaration) -> TimeRang
         return None
     if stream.consent_time_field is None:
         raise InvalidRequest(
-            message=f"The stream {stream.name!r} has no time to limit it by.", param="since"
+            message=f"The stream {stream.name!r} has no time field, so remove the time range.",
+            param="since",
         )
     if request.since is not None and request.until is not None and request.since >= request.until:
         raise InvalidRequest(message="The time range ends before it starts.", param="until")
     return TimeRange(request.since, request.until)
 
 
-def _filterable(stream: StreamDeclaration, name: str) -> bool:
+def _is_filterable(stream: StreamDeclaration, name: str) -> bool:
     return stream.fields[name].kind not in ("array", "object", "mixed")
 
 
-def _relations(stream: StreamDeclaration) -> list[FrozenRelation]:
+def _expandable_relations(stream: StreamDeclaration) -> list[FrozenRelation]:
     return [
         FrozenRelation(
             name=relation.name,

@@ -1,6 +1,7 @@
-"""Grants in words: the same sentences before a grant is issued and ever after. Pure text.
+"""Describe grants and refusals in plain language, without reading records.
 
-All names come from the declaration and from the owner's own labels, never from a record.
+The sentences are the same before and after a grant is issued. All names come from the declaration and
+the owner's labels.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -9,9 +10,9 @@ from datetime import UTC, datetime, time, timedelta
 
 from evidence.access.scope import Allowed, GrantTerms, Only, Scope, StreamTerms, TimeRange
 from evidence.declarations.declaration import Field, StreamDeclaration
-from evidence.errors import Code, Refusal
+from evidence.errors import ApiException, Code
 
-KINDS: Mapping[str, str] = {
+KIND_LABELS: Mapping[str, str] = {
     "number": "number",
     "time": "date and time",
     "date": "date",
@@ -21,7 +22,7 @@ KINDS: Mapping[str, str] = {
     "object": "several values",
     "mixed": "anything",
 }
-ROLES: Mapping[str, str] = {
+ROLE_LABELS: Mapping[str, str] = {
     "primary-title": "the title",
     "event-time": "when it happened",
     "actor": "who did it",
@@ -32,65 +33,71 @@ ROLES: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StreamInWords:
-    """``sentence`` says it all; ``record_keys`` lists what "single records" are (None: no limit)."""
+class StreamDescription:
+    """The description of one stream of a grant.
+
+    ``record_keys`` lists the single records of the sentence; None means all records.
+    """
 
     label: str
     sentence: str
     record_keys: tuple[str, ...] | None
 
 
-def in_words(
+def describe_stream(
     terms: StreamTerms, *, stream: StreamDeclaration | None, labels: Mapping[str, str]
-) -> StreamInWords:
-    """``labels`` are those of the connections; ``stream`` is None where nothing declares it."""
+) -> StreamDescription:
+    """Describe the terms of a stream. ``labels`` are the connection labels.
+
+    ``stream`` is None if the current declaration does not have it.
+    """
     label = terms.name if stream is None else stream_label(stream)
     parts = [_fields(terms, stream), " of ", _records(terms), _time(terms.time, stream)]
-    through = quoted(labels.get(each, each) for each in sorted(terms.connection_ids))
-    sentence = f"{label}: {''.join(parts)}, through {through}."
+    connections = quote_labels(labels.get(id_, id_) for id_ in sorted(terms.connection_ids))
+    sentence = f"{label}: {''.join(parts)}, through {connections}."
     keys = tuple(sorted(terms.records.names)) if isinstance(terms.records, Only) else None
-    return StreamInWords(label=label, sentence=sentence, record_keys=keys)
+    return StreamDescription(label=label, sentence=sentence, record_keys=keys)
 
 
 def stream_label(stream: StreamDeclaration) -> str:
-    return stream.label or humanised(stream.name)
+    return stream.label or humanize(stream.name)
 
 
 def field_label(field: Field) -> str:
     title = field.schema.get("title")
-    return title if isinstance(title, str) and title else humanised(field.name)
+    return title if isinstance(title, str) and title else humanize(field.name)
 
 
 def field_detail(field: Field) -> str:
-    """What the schema says of the field beyond its label: description, role and kind."""
+    """Return description, role and kind of a field."""
     description = field.schema.get("description")
-    said = [description.rstrip(".")] if isinstance(description, str) and description else []
-    role = ROLES.get(field.role or "", (field.role or "").replace("-", " "))
-    return "; ".join([*said, *filter(None, [role]), KINDS[field.kind]])
+    texts = [description.rstrip(".")] if isinstance(description, str) and description else []
+    role = ROLE_LABELS.get(field.role or "", (field.role or "").replace("-", " "))
+    return "; ".join([*texts, *filter(None, [role]), KIND_LABELS[field.kind]])
 
 
-def humanised(name: str) -> str:
-    """``received_at`` -> ``Received at``."""
+def humanize(name: str) -> str:
+    """Return ``Received at`` for ``received_at``."""
     words = name.replace("_", " ").replace("-", " ").strip()
     return words[:1].upper() + words[1:] if words else name
 
 
-def day(moment: datetime) -> str:
+def format_day(moment: datetime) -> str:
     return f"{moment.day} {moment:%B %Y}"
 
 
-def quoted(labels: Iterable[str]) -> str:
-    """“A”, “B” and “C”."""
-    return joined([f"“{label}”" for label in labels])
+def quote_labels(labels: Iterable[str]) -> str:
+    """Return ``“A”, “B” and “C”``."""
+    return join_words([f"“{label}”" for label in labels])
 
 
-def joined(words: Sequence[str]) -> str:
-    *most, last = words or ["nothing"]
-    return f"{', '.join(most)} and {last}" if most else last
+def join_words(words: Sequence[str]) -> str:
+    *others, last = words or ["nothing"]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
-def through_day(last: datetime) -> datetime:
-    """The exclusive bound after a range that ends with the day of ``last``."""
+def end_of_day(last: datetime) -> datetime:
+    """Return the exclusive bound of a range that ends with the day of ``last``."""
     return datetime.combine(last.date() + timedelta(days=1), time.min, UTC)
 
 
@@ -98,10 +105,10 @@ def _fields(terms: StreamTerms, stream: StreamDeclaration | None) -> str:
     if not isinstance(terms.fields, Only):
         return "every field"
     if stream is None:
-        return joined(sorted(terms.fields.names))
+        return join_words(sorted(terms.fields.names))
     if terms.fields.names.issuperset(stream.fields):
         return "every field"
-    return joined(
+    return join_words(
         [field_label(f) for name, f in stream.fields.items() if terms.fields.allows(name)]
     )
 
@@ -119,111 +126,115 @@ def _time(limits: TimeRange | None, stream: StreamDeclaration | None) -> str:
     verb = _participle(stream.consent_time_field if stream is not None else None)
     since, until = limits.since, limits.until
     if since is not None and until is not None:
-        return f" {verb} from {day(since)} to {_last_day(until)}"
+        return f" {verb} from {format_day(since)} to {_last_day(until)}"
     if since is not None:
-        return f" {verb} from {day(since)} on"
+        return f" {verb} from {format_day(since)} on"
     return f" {verb} up to {_last_day(until)}" if until is not None else ""
 
 
 def _last_day(until: datetime) -> str:
-    """The last day inside an exclusive bound."""
-    return day(until - timedelta(microseconds=1))
+    """Return the last day before an exclusive bound."""
+    return format_day(until - timedelta(microseconds=1))
 
 
 def _participle(field: str | None) -> str:
-    """``received_at`` -> ``received``, where the name of the time field has such a word."""
+    """Return ``received`` for the time field ``received_at``, or ``dated`` for other names."""
     word = (field or "").removesuffix("_at").removesuffix("_on")
     return word if word == "sent" or (word.endswith("ed") and "_" not in word) else "dated"
 
 
-MOST_NAMED = 12
-BY_CODE = {
-    Code.GRANT_PAUSED: "Everything that this token stands for is paused.",
-    Code.GRANT_CONSUMED: "Everything that this token stands for was for a single use, and is closed.",
-    Code.GRANT_EXPIRED: "Everything that this token stands for has expired.",
-    Code.GRANT_REVOKED: "Everything that this token stands for was ended.",
+MAX_NAMES = 12
+CLAUSE_BY_CODE = {
+    Code.GRANT_PAUSED: "Every grant of this token is paused.",
+    Code.GRANT_CONSUMED: "Every grant of this token was for a single use, and is closed.",
+    Code.GRANT_EXPIRED: "Every grant of this token has expired.",
+    Code.GRANT_REVOKED: "Every grant of this token was revoked.",
     Code.PERMISSION_ERROR: "Only the owner's own token may do this.",
-    Code.AMBIGUOUS_CONNECTION: "The call fits several connections that are granted and names none.",
-    Code.AMBIGUOUS_SCHEMA_DETAIL: "The call fits several sources that are granted and names none.",
+    Code.AMBIGUOUS_CONNECTION: "The call matches several granted connections and names none.",
+    Code.AMBIGUOUS_SCHEMA_DETAIL: "The call matches several granted sources and names none.",
 }
-NO_CLAUSE = "No clause of a grant: the call itself could not be answered."
+NO_CLAUSE = "No clause of a grant: the call itself is invalid."
 
 
-def clause_of(refusal: Refusal, scope: Scope, *, stream: str, declared: Collection[str]) -> str:
-    """Why a call that was let in was refused. ``stream`` is empty where it named none that any granted
-    source ``declared``."""
-    if refusal.clause:
-        return refusal.clause
-    if refusal.code is Code.GRANT_STREAM_NOT_ALLOWED:
+def explain_refusal(
+    error: ApiException, scope: Scope, *, stream: str, declared: Collection[str]
+) -> str:
+    """Return why an authenticated call was refused.
+
+    ``stream`` is empty if the call named no stream that a granted source ``declared``.
+    """
+    if error.clause:
+        return error.clause
+    if error.code is Code.GRANT_STREAM_NOT_ALLOWED:
         return _streams(scope.grants, stream)
-    if refusal.code is Code.CONNECTION_NOT_FOUND:
+    if error.code is Code.CONNECTION_NOT_FOUND:
         return _connections(scope)
-    if refusal.code in (Code.NOT_FOUND, Code.BLOB_NOT_FOUND):
+    if error.code in (Code.NOT_FOUND, Code.BLOB_NOT_FOUND):
         return _rows(scope, stream) if stream else _no_such_stream(declared)
-    if refusal.code is Code.RATE_LIMIT_EXCEEDED:
-        return refusal.message
-    return BY_CODE.get(refusal.code, NO_CLAUSE)
+    if error.code is Code.RATE_LIMIT_EXCEEDED:
+        return error.message
+    return CLAUSE_BY_CODE.get(error.code, NO_CLAUSE)
 
 
 def fields_clause(grant_id: str | None, allowed: Allowed, field: str) -> str:
-    return f"Grant {grant_id} freezes the fields {_named(allowed)}; “{field}” is not among them."
+    return f"Grant {grant_id} includes the fields {_names(allowed)}; it does not include “{field}”."
 
 
 def filters_clause(grant_id: str | None, allowed: Allowed, field: str) -> str:
     return (
-        f"Grant {grant_id} shows “{field}”, but lets rows be chosen and ordered only by"
-        f" {_named(allowed)}."
+        f"Grant {grant_id} shows “{field}”, but allows filtering and sorting only by"
+        f" {_names(allowed)}."
     )
 
 
 def _streams(grants: Iterable[GrantTerms], stream: str) -> str:
     return " ".join(
-        f"Grant {grant.grant_id} freezes the streams"
-        f" {joined([terms.name for terms in grant.streams])}; “{stream}” is not among them."
+        f"Grant {grant.grant_id} includes the streams"
+        f" {join_words([terms.name for terms in grant.streams])}; it does not include “{stream}”."
         for grant in grants
     )
 
 
 def _connections(scope: Scope) -> str:
     covered = {
-        each for grant in scope.grants for terms in grant.streams for each in terms.connection_ids
+        id_ for grant in scope.grants for terms in grant.streams for id_ in terms.connection_ids
     }
     names = [facts.display_name for key, facts in scope.connections.items() if key in covered]
     return (
-        f"The grants of this token lead to the connections {joined(names[:MOST_NAMED])}; the one asked"
-        " for is not among them, or does not have that stream."
+        f"The grants of this token include the connections {join_words(names[:MAX_NAMES])}; not the"
+        " requested one, or not that stream of it."
     )
 
 
 def _no_such_stream(declared: Collection[str]) -> str:
-    names = joined(sorted(declared)[:MOST_NAMED])
-    return f"The sources that are granted declare {names}, and nothing of the name asked for."
+    names = join_words(sorted(declared)[:MAX_NAMES])
+    return f"The granted sources declare {names}, but not the requested stream."
 
 
 def _rows(scope: Scope, stream: str) -> str:
-    said = [
+    extents = [
         f"Grant {grant.grant_id} shows {_extent(terms)}"
         for grant in scope.grants
         for terms in grant.streams
         if terms.name == stream
     ]
-    return f"{'; '.join(said)}. Nothing of the id asked for is among them: hidden, or not there."
+    return f"{'; '.join(extents)}. The requested id is hidden or does not exist."
 
 
 def _extent(terms: StreamTerms) -> str:
     if isinstance(terms.records, Only):
         return f"{len(terms.records.names)} single records of {terms.name}"
-    return f"the records of {terms.name}{_during(terms.time)}"
+    return f"the records of {terms.name}{_time_limits(terms.time)}"
 
 
-def _during(time: TimeRange | None) -> str:
+def _time_limits(time: TimeRange | None) -> str:
     if time is None:
-        return ", whatever their time"
-    since = "" if time.since is None else f" from {day(time.since)} on"
-    return since + ("" if time.until is None else f" until before {day(time.until)}")
+        return " of any time"
+    since = "" if time.since is None else f" from {format_day(time.since)} on"
+    return since + ("" if time.until is None else f" before {format_day(time.until)}")
 
 
-def _named(allowed: Allowed) -> str:
+def _names(allowed: Allowed) -> str:
     names = sorted(allowed.names) if isinstance(allowed, Only) else ["(all)"]
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "") or "(none)"
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "") or "(none)"

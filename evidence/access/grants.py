@@ -1,7 +1,7 @@
-"""Issuing and ending grants and tokens: the only writer of both.
+"""Issue, pause, resume and revoke grants.
 
-A request names what the owner chose; issuing resolves it against the current declaration and
-freezes the result. Nothing here reads a personal row.
+A request names the owner's choices; issuing resolves them against the current declaration and
+freezes the result. This module reads no personal rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,55 +13,22 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from evidence import limits
-from evidence.access.crypto import (
-    ACCESS_PREFIX,
-    OWNER_PREFIX,
-    bearer_digest,
-    bearer_digests,
-    new_bearer,
-    new_id,
-)
+from evidence.access.crypto import new_id
 from evidence.access.grant_terms import StreamRequest as StreamRequest
-from evidence.access.grant_terms import frozen, resolved
-from evidence.access.scope import StreamTerms, TokenKind
+from evidence.access.grant_terms import resolve_terms, serialize_terms
+from evidence.access.scope import StreamTerms
 from evidence.errors import ConnectionNotFound, InvalidRequest
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
-from evidence.models.grants import AccessToken, Grant, Package
-from evidence.models.sources import Source, declared
-
-
-def hold_packages(**which: Any) -> None:
-    """Until the end of the transaction nobody else changes or replaces a grant of these packages."""
-    rows = Package.unscoped.select_for_update(no_key=True).filter(**which).order_by("pk")
-    list(rows.values_list("pk"))
-
-
-def minted_before(approval: str, *, package_id: str) -> bool:
-    """Return whether this form made tokens of the package; another submit of it waits for this one."""
-    hold_packages(pk=package_id)
-    return AccessToken.unscoped.filter(approval=approval).exists()
-
-
-def hold_latest(grant_id: str) -> str:
-    """The id of what the grant has become, held like ``hold_packages``; its own where it stands."""
-    hold_packages(pk__in=Grant.unscoped.filter(pk=grant_id).values("package"))
-    while after := _successor(grant_id):
-        grant_id = after
-    return grant_id
-
-
-def _successor(grant_id: str) -> str | None:
-    found = Grant.unscoped.filter(pk=grant_id).values_list("superseded_by", flat=True)
-    return found.first()
-
+from evidence.models.grants import Grant, Package
+from evidence.models.sources import Source, load_declarations
 
 DEFAULT_PURPOSE = "https://pdpp.dev/purpose/personalization"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantRequest:
-    """Streams of one source through one or more of its connections."""
+    """A request for streams of one source, through one or more of its connections."""
 
     connection_ids: Sequence[str]
     streams: Sequence[StreamRequest]
@@ -72,12 +39,40 @@ class GrantRequest:
     expires_at: datetime | None = None
 
 
+def lock_packages(**filters: Any) -> None:
+    """Lock packages until the transaction ends, so that no one else changes their grants."""
+    rows = Package.unscoped.select_for_update(no_key=True).filter(**filters).order_by("pk")
+    list(rows.values_list("pk"))
+
+
+def lock_current_grant(grant_id: str) -> str:
+    """Lock the package of a grant and return the id of the grant that superseded it, or its own."""
+    lock_packages(pk__in=Grant.unscoped.filter(pk=grant_id).values("package"))
+    while successor := _successor(grant_id):
+        grant_id = successor
+    return grant_id
+
+
+def _successor(grant_id: str) -> str | None:
+    return Grant.unscoped.filter(pk=grant_id).values_list("superseded_by", flat=True).first()
+
+
+def lock_sources(owner_id: str) -> None:
+    """Lock the owner's sources until the transaction ends.
+
+    No one else can change their declarations or issue grants from another form meanwhile, so what
+    the transaction reads is what it issues.
+    """
+    rows = Source.unscoped.select_for_update().filter(owner_id=owner_id).order_by("pk")
+    list(rows.values_list("pk"))
+
+
 def register_client(display_name: str, *, owner_id: str, now: datetime) -> Client:
-    """A new client of that name. Raises ``InvalidRequest`` for a name that nobody could read."""
+    """Create a client. Raises ``InvalidRequest`` if the name is too long or not printable."""
     name = display_name.strip()
-    if not 1 <= len(name) <= limits.LABEL_MAX_CHARS or not name.isprintable():
+    if not _is_readable(name):
         raise InvalidRequest(
-            message=f"A name has 1 to {limits.LABEL_MAX_CHARS} printable characters.",
+            message=f"The name must have 1 to {limits.LABEL_MAX_CHARS} printable characters.",
             param="client",
         )
     return Client.unscoped.create(
@@ -85,31 +80,33 @@ def register_client(display_name: str, *, owner_id: str, now: datetime) -> Clien
     )
 
 
-def holder(client_id: str, *, display_name: str, owner_id: str, now: datetime) -> Client:
-    """The client of that id, which another part of the server has registered; made when first held.
-
-    A name that nobody could read gives way to the id.
-    """
+def get_or_create_client(
+    client_id: str, *, display_name: str, owner_id: str, now: datetime
+) -> Client:
+    """Return the client of an OAuth registration, named by its id if its name is not readable."""
     name = display_name.strip()
-    readable = 1 <= len(name) <= limits.LABEL_MAX_CHARS and name.isprintable()
     client, _ = Client.unscoped.get_or_create(
         client_id=client_id,
         defaults={
             "owner_id": owner_id,
-            "display_name": name if readable else client_id[: limits.LABEL_MAX_CHARS],
+            "display_name": name if _is_readable(name) else client_id[: limits.LABEL_MAX_CHARS],
             "created_at": now,
         },
     )
     return client
 
 
+def _is_readable(name: str) -> bool:
+    return 1 <= len(name) <= limits.LABEL_MAX_CHARS and name.isprintable()
+
+
 @transaction.atomic
 def issue(
     requests: Sequence[GrantRequest], *, client: Client, now: datetime, approval: str | None = None
 ) -> tuple[Package, list[Grant]]:
-    """A package of one grant for each request; all of them or none. An ``approval`` holds once.
+    """Issue a package with one grant per request, all or none. An ``approval`` works only once.
 
-    Raises ``ConnectionNotFound``, ``StreamNotDeclared``, ``UnknownField`` and ``InvalidRequest``.
+    Raises ``ConnectionNotFound``, ``StreamNotDeclared``, ``UnknownField`` or ``InvalidRequest``.
     """
     if not requests:
         raise InvalidRequest(message="A package needs at least one grant.", param="connections")
@@ -120,160 +117,77 @@ def issue(
         approval=approval,
         created_at=now,
     )
-    taken: set[tuple[str, str]] = set()
-    grants = [_issued(request, package=package, taken=taken, now=now) for request in requests]
+    granted: set[tuple[str, str]] = set()
+    grants = [_create(request, package=package, granted=granted, now=now) for request in requests]
     return package, grants
 
 
-def approved_before(approval: str) -> str | None:
-    """The id of the package that was issued under this approval."""
+def find_approved_package(approval: str) -> str | None:
+    """Return the id of the package that was issued under an approval."""
     ids = Package.unscoped.filter(approval=approval).values_list("package_id", flat=True)
     return ids.first()
 
 
-def hold_sources(owner_id: str) -> None:
-    """Until the end of the transaction nobody declares a source anew or issues what they show from
-    another form: what is read of them from here on is what is issued."""
-    rows = Source.unscoped.select_for_update().filter(owner_id=owner_id).order_by("pk")
-    list(rows.values_list("pk"))
-
-
-def mint_token(
-    package: Package,
-    *,
-    resource: str,
-    now: datetime,
-    expires_at: datetime | None = None,
-    approval: str | None = None,
-) -> str:
-    """A bearer for ``package`` at ``resource`` (``/v1``, ``/mcp`` or ``/mcp/events``); shown here and never again."""
-    bearer = new_bearer(ACCESS_PREFIX)
-    keep_token(
-        bearer,
-        package=package,
-        resource=resource,
-        now=now,
-        expires_at=expires_at,
-        approval=approval,
-    )
-    return bearer
-
-
-def keep_token(
-    bearer: str,
-    *,
-    package: Package,
-    resource: str,
-    now: datetime,
-    expires_at: datetime | None,
-    approval: str | None = None,
-) -> AccessToken:
-    """The row of a bearer that the caller has made, of 256 random bits, and hands out."""
-    several = Grant.unscoped.filter(package=package).count() > 1
-    return _keep(
-        bearer,
-        kind=TokenKind.PACKAGE if several else TokenKind.CLIENT,
-        resource=resource,
-        owner_id=package.owner_id,
-        package=package,
-        now=now,
-        expires_at=expires_at,
-        approval=approval,
-    )
-
-
-def mint_owner_token(*, owner_id: str, now: datetime, expires_at: datetime | None = None) -> str:
-    """A bearer for the owner's own programs; it works at ``/v1`` only."""
-    bearer = new_bearer(OWNER_PREFIX)
-    _keep(
-        bearer,
-        kind=TokenKind.OWNER,
-        resource="/v1",
-        owner_id=owner_id,
-        package=None,
-        now=now,
-        expires_at=expires_at,
-    )
-    return bearer
-
-
 @transaction.atomic
 def revoke_grant(grant_id: str, *, now: datetime) -> bool:
-    """Ends one grant, or what it has become, from the next request on; False when it had ended before
-    or is not there."""
-    return _end(Grant.unscoped.filter(grant_id=hold_latest(grant_id)), now)
+    """Revoke a grant, or its current successor. Returns False if none is there to revoke."""
+    return _revoke(Grant.unscoped.filter(grant_id=lock_current_grant(grant_id)), now)
+
+
+def revoke_client(client_id: str, *, now: datetime) -> bool:
+    """Revoke every package of a client."""
+    return _revoke(Package.unscoped.filter(client_id=client_id), now)
+
+
+def revoke_package(package_id: str, *, now: datetime) -> bool:
+    return _revoke(Package.unscoped.filter(package_id=package_id), now)
+
+
+def _revoke(rows: QuerySet[Any], now: datetime) -> bool:
+    return bool(rows.filter(revoked_at=None).update(revoked_at=now))
 
 
 @transaction.atomic
 def pause_client(client_id: str, *, now: datetime) -> int:
-    """Nothing is read through any grant of the client until it is resumed; how many are paused."""
-    hold_packages(client_id=client_id)
-    return _standing(client_id).filter(paused_at=None).update(paused_at=now)
+    """Pause every grant of a client until it is resumed. Returns the number of paused grants."""
+    lock_packages(client_id=client_id)
+    return _current_grants(client_id).filter(paused_at=None).update(paused_at=now)
 
 
 @transaction.atomic
 def resume_client(client_id: str) -> int:
-    """Ends every pause of the client."""
-    hold_packages(client_id=client_id)
-    return _standing(client_id).exclude(paused_at=None).update(paused_at=None)
+    """Resume every paused grant of a client. Returns the number of resumed grants."""
+    lock_packages(client_id=client_id)
+    return _current_grants(client_id).exclude(paused_at=None).update(paused_at=None)
 
 
-def revoke_client(client_id: str, *, now: datetime) -> bool:
-    """Ends all that a client holds, in every package."""
-    return _end(Package.unscoped.filter(client_id=client_id), now)
-
-
-def _standing(client_id: str) -> QuerySet[Grant]:
+def _current_grants(client_id: str) -> QuerySet[Grant]:
     return Grant.unscoped.filter(package__client_id=client_id, revoked_at=None, superseded_by=None)
 
 
-def revoke_package(package_id: str, *, now: datetime) -> bool:
-    """Ends all that a client holds in one package."""
-    return _end(Package.unscoped.filter(package_id=package_id), now)
-
-
-def revoke_token(bearer: str, *, now: datetime) -> bool:
-    """Ends one bearer; the grants behind it stay."""
-    return _end(AccessToken.unscoped.filter(digest__in=bearer_digests(bearer)), now)
-
-
-def revoke_token_id(token_id: str, *, now: datetime) -> bool:
-    """Ends one bearer that is known by its id only."""
-    return _end(AccessToken.unscoped.filter(token_id=token_id), now)
-
-
-def _end(rows: QuerySet[Any], now: datetime) -> bool:
-    return bool(rows.filter(revoked_at=None).update(revoked_at=now))
-
-
-def _keep(bearer: str, *, now: datetime, **columns: Any) -> AccessToken:
-    return AccessToken.unscoped.create(
-        token_id=new_id("tok_"), digest=bearer_digest(bearer), created_at=now, **columns
-    )
-
-
-def _issued(
-    request: GrantRequest, *, package: Package, taken: set[tuple[str, str]], now: datetime
+def _create(
+    request: GrantRequest, *, package: Package, granted: set[tuple[str, str]], now: datetime
 ) -> Grant:
-    source, connection_ids = one_source(request.connection_ids, owner_id=package.owner_id)
-    if source.current_declaration_id is None:
+    source, connection_ids = source_of_connections(
+        request.connection_ids, owner_id=package.owner_id
+    )
+    declaration_id = source.current_declaration_id
+    if declaration_id is None:
         raise InvalidRequest(message="The source has no declaration.", param="connections")
-    streams = declared([source.current_declaration_id])[
-        source.current_declaration_id
-    ].declaration.streams
+    streams = load_declarations([declaration_id])[declaration_id].declaration.streams
     terms = [
-        resolved(stream, streams=streams, connection_ids=connection_ids)
+        resolve_terms(stream, streams=streams, connection_ids=connection_ids)
         for stream in request.streams
     ]
     for term in terms:
-        _take(term, taken)
+        _refuse_duplicate(term, granted)
     time_fields = {name: stream.consent_time_field for name, stream in streams.items()}
     return Grant.unscoped.create(
         grant_id=new_id("grt_"),
         package=package,
         source=source,
-        declaration_id=source.current_declaration_id,
-        streams=frozen(terms, time_fields=time_fields),
+        declaration_id=declaration_id,
+        streams=serialize_terms(terms, time_fields=time_fields),
         purpose_code=request.purpose_code,
         purpose_description=request.purpose_description,
         access_mode=request.access_mode,
@@ -283,33 +197,38 @@ def _issued(
     )
 
 
-def one_source(connection_ids: Sequence[str], *, owner_id: str) -> tuple[Source, frozenset[str]]:
-    """The source of these connections and their ids; raises where there is not exactly one."""
-    wanted = frozenset(connection_ids)
-    found = list(
+def source_of_connections(
+    connection_ids: Sequence[str], *, owner_id: str
+) -> tuple[Source, frozenset[str]]:
+    """Return the one source of these connections, and their ids.
+
+    Raises ``ConnectionNotFound``, or ``InvalidRequest`` if they belong to several sources.
+    """
+    requested = frozenset(connection_ids)
+    connections = list(
         Connection.unscoped.select_related("source").filter(
-            ~Q(status=Connection.Status.REVOKED), owner_id=owner_id, connection_id__in=wanted
+            ~Q(status=Connection.Status.REVOKED), owner_id=owner_id, connection_id__in=requested
         )
     )
-    missing = wanted - {connection.connection_id for connection in found}
-    if missing or not wanted:
-        named = ", ".join(sorted(missing)) or "none was named"
-        raise ConnectionNotFound(message=f"No such connection: {named}.", param="connections")
-    sources = {connection.source_id: connection.source for connection in found}
+    missing = requested - {connection.connection_id for connection in connections}
+    if missing or not requested:
+        names = ", ".join(sorted(missing)) or "none was named"
+        raise ConnectionNotFound(message=f"No such connection: {names}.", param="connections")
+    sources = {connection.source_id: connection.source for connection in connections}
     if len(sources) > 1:
         raise InvalidRequest(
-            message="The connections of one grant belong to one source; issue one grant for each.",
+            message="The connections of a grant must have the same source; issue one grant per source.",
             param="connections",
         )
-    return found[0].source, wanted
+    return connections[0].source, requested
 
 
-def _take(term: StreamTerms, taken: set[tuple[str, str]]) -> None:
-    """Within a package a stream of a connection is granted once: two grants would blur both."""
+def _refuse_duplicate(term: StreamTerms, granted: set[tuple[str, str]]) -> None:
+    """Refuse a stream of a connection that another grant of the package already covers."""
     pairs = {(connection_id, term.name) for connection_id in term.connection_ids}
-    if pairs & taken:
+    if pairs & granted:
         raise InvalidRequest(
-            message=f"The stream {term.name!r} of a connection is granted twice in this package.",
+            message=f"The package grants the stream {term.name!r} of a connection twice.",
             param="streams",
         )
-    taken |= pairs
+    granted |= pairs

@@ -1,4 +1,4 @@
-"""Pausing a grant by itself, and what its owner is told of it until they have seen it."""
+"""Store tripwire alerts and refused calls for the owner to review."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 from django.db import transaction
 from django.db.models import QuerySet
 
-from evidence.access.grant_text import humanised, stream_label
-from evidence.access.sql import Fragment, fetched_by_one_plan
+from evidence.access.grant_text import humanize, stream_label
+from evidence.access.sql import SQL, fetch_all_generic_plan
 from evidence.models.grants import Grant
 from evidence.models.quotas import Alert, RefusedCall
-from evidence.models.sources import declared
+from evidence.models.sources import load_declarations
 
-MAILED_WITHIN = timedelta(days=2)
-"""A mail that could not be sent for so long is not sent any more; the pages still say it."""
+MAX_UNSENT_AGE = timedelta(days=2)
+"""Older alerts are not mailed any more; the pages still show them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
-    """An alert in words, none of which comes from a record."""
+class AlertMessage:
+    """An alert as a sentence, without text from records."""
 
     alert_id: int
     at: datetime
@@ -28,8 +28,8 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """``seen`` different records of ``total`` within ``hours``."""
+class ReadShare:
+    """The share of a stream that was read: ``seen`` of ``total`` records within ``hours``."""
 
     stream: str
     seen: int
@@ -37,11 +37,13 @@ class Reading:
     hours: int
 
 
-def pause_by_itself(grant_id: str, reading: Reading, *, now: datetime) -> None:
-    """From the next request on nothing is read through the grant, until its owner resumes it. One that
-    was replaced meanwhile shows nothing any more."""
-    standing = Grant.unscoped.filter(pk=grant_id, paused_at=None, superseded_by=None)
-    paused = standing.update(paused_at=now)
+def pause_by_tripwire(grant_id: str, reading: ReadShare, *, now: datetime) -> None:
+    """Pause a grant until its owner resumes it, and store an alert.
+
+    Applies to the next request. Does nothing if the grant is paused already or superseded.
+    """
+    active = Grant.unscoped.filter(pk=grant_id, paused_at=None, superseded_by=None)
+    paused = active.update(paused_at=now)
     if paused:
         Alert.unscoped.create(
             grant_id=grant_id,
@@ -53,28 +55,33 @@ def pause_by_itself(grant_id: str, reading: Reading, *, now: datetime) -> None:
         )
 
 
-def standing_alerts(owner_id: str) -> list[Told]:
-    """What the owner has not yet said to have seen, latest first; one query where there is none."""
+def open_alerts(owner_id: str) -> list[AlertMessage]:
+    """Return the alerts that the owner has not acknowledged, latest first."""
     rows = Alert.unscoped.filter(acknowledged_at=None, grant__package__owner_id=owner_id)
-    return [_told(row) for row in _with_names(rows).order_by("-at", "-pk")]
+    return [_message(row) for row in _with_names(rows).order_by("-at", "-pk")]
 
 
-def acknowledge(alert_id: int, *, owner_id: str, now: datetime) -> bool:
+def mark_alert_seen(alert_id: int, *, owner_id: str, now: datetime) -> bool:
     rows = Alert.unscoped.filter(pk=alert_id, grant__package__owner_id=owner_id)
     return bool(rows.filter(acknowledged_at=None).update(acknowledged_at=now))
 
 
-def to_be_mailed(owner_id: str, *, now: datetime) -> Iterator[Told]:
-    """Each alert that nobody has mailed yet. It counts as mailed once the caller asks for the next;
-    whatever the caller raises leaves it for later. No two processes get the same at once."""
+def claim_unsent_alerts(owner_id: str, *, now: datetime) -> Iterator[AlertMessage]:
+    """Yield each alert that was not mailed, locked against other processes.
+
+    An alert counts as mailed when the caller asks for the next one. If the caller raises, it stays
+    unsent.
+    """
     rows = Alert.unscoped.filter(
-        mailed_at=None, at__gte=now - MAILED_WITHIN, grant__package__owner_id=owner_id
+        mailed_at=None, at__gte=now - MAX_UNSENT_AGE, grant__package__owner_id=owner_id
     )
     for pk in list(rows.order_by("pk").values_list("pk", flat=True)):
         with transaction.atomic():
-            held = _with_names(rows.filter(pk=pk)).select_for_update(of=("self",), skip_locked=True)
-            for row in held:
-                yield _told(row)
+            locked = _with_names(rows.filter(pk=pk)).select_for_update(
+                of=("self",), skip_locked=True
+            )
+            for row in locked:
+                yield _message(row)
                 Alert.unscoped.filter(pk=pk).update(mailed_at=now)
 
 
@@ -82,28 +89,30 @@ def _with_names(rows: QuerySet[Alert]) -> QuerySet[Alert]:
     return rows.select_related("grant__package__client", "grant__source")
 
 
-def _told(row: Alert) -> Told:
+def _message(row: Alert) -> AlertMessage:
     grant = row.grant
-    streams = declared([grant.declaration_id])[grant.declaration_id].declaration.streams
+    streams = load_declarations([grant.declaration_id])[grant.declaration_id].declaration.streams
     stream = streams.get(row.stream)
-    label = humanised(row.stream) if stream is None else stream_label(stream)
+    label = humanize(row.stream) if stream is None else stream_label(stream)
     client = grant.package.client.display_name
-    return Told(
+    return AlertMessage(
         alert_id=row.pk,
         at=row.at,
         client=client,
-        sentence=f"What {client} reads of {grant.source.display_name} was paused automatically: within"
-        f" {row.hours} hours it has read {row.seen:,} of the {row.total:,} records of {label} that it"
-        " may see.",
+        sentence=f"Access of {client} to {grant.source.display_name} was paused automatically: within"
+        f" {row.hours} hours it read {row.seen:,} of the {row.total:,} records of {label} that it may"
+        " see.",
     )
 
 
-KEPT = timedelta(days=30)
-MOST = 20_000
-MOST_AN_HOUR = 500
+REFUSED_CALL_RETENTION = timedelta(days=30)
+MAX_REFUSED_CALLS = 20_000
+MAX_REFUSED_CALLS_PER_HOUR = 500
 
-# Nobody waits for the disk because of a refusal.
-WRITE = """
+# Asynchronous commit, so that a refused call does not wait for the disk.
+STORE_REFUSED_CALL = """
+-- Store a refused call, unless the client had too many in the last hour. One query.
+-- Parameters: client id, an hour ago, maximum, the columns of the row, maximum.
 WITH hasty AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
 lately AS MATERIALIZED (
     SELECT count(*) AS calls FROM (
@@ -118,8 +127,8 @@ RETURNING id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Call:
-    """One refused call, as ``RefusedCall`` keeps it."""
+class RefusedCallDetails:
+    """The columns of a refused call; it contains no secrets."""
 
     owner_id: str
     client_id: str
@@ -132,31 +141,31 @@ class Call:
     clause: str = ""
 
 
-def write_refused(call: Call, *, now: datetime) -> None:
-    """One statement; outside of the transaction of the read, which holds nothing then."""
+def store_refused_call(call: RefusedCallDetails, *, now: datetime) -> None:
+    """Store a refused call, after the transaction of the read has ended. One query."""
     values = (
-        call.client_id, now - timedelta(hours=1), MOST_AN_HOUR,
+        call.client_id, now - timedelta(hours=1), MAX_REFUSED_CALLS_PER_HOUR,
         call.owner_id, now, call.client_id, call.token_id, call.request_id, call.route, call.code,
-        call.param, call.stream, call.clause, MOST_AN_HOUR,
+        call.param, call.stream, call.clause, MAX_REFUSED_CALLS_PER_HOUR,
     )  # fmt: skip
-    fetched_by_one_plan(Fragment(WRITE, values))
+    fetch_all_generic_plan(SQL(STORE_REFUSED_CALL, values))
 
 
 def refused_calls(
     owner_id: str, *, client_id: str = "", request_id: str = ""
 ) -> QuerySet[RefusedCall]:
-    """Latest first; of one client, or of one request."""
+    """Return refused calls, latest first, optionally of one client or one request."""
     rows = RefusedCall.unscoped.filter(owner_id=owner_id).order_by("-at", "-pk")
     if client_id:
         rows = rows.filter(client_id=client_id)
     return rows.filter(request_id=request_id) if request_id else rows
 
 
-def forget_refused(now: datetime) -> int:
-    """Those older than they are kept, and the oldest of too many; how many."""
-    old, _ = RefusedCall.unscoped.filter(at__lt=now - KEPT).delete()
-    first_too_old = RefusedCall.unscoped.order_by("-pk").values_list("pk", flat=True)[
-        MOST : MOST + 1
+def delete_old_refused_calls(now: datetime) -> int:
+    """Delete expired refused calls, and the oldest if there are too many. Returns their number."""
+    expired, _ = RefusedCall.unscoped.filter(at__lt=now - REFUSED_CALL_RETENTION).delete()
+    first_surplus = RefusedCall.unscoped.order_by("-pk").values_list("pk", flat=True)[
+        MAX_REFUSED_CALLS : MAX_REFUSED_CALLS + 1
     ]
-    too_many, _ = RefusedCall.unscoped.filter(pk__lte=max(first_too_old, default=0)).delete()
-    return old + too_many
+    surplus, _ = RefusedCall.unscoped.filter(pk__lte=max(first_surplus, default=0)).delete()
+    return expired + surplus

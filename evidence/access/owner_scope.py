@@ -1,11 +1,15 @@
-"""The owner's own view: every declared stream through every connection that is not revoked."""
+"""Build scopes for the owner's own session and for grant previews, and check record keys.
+
+Callers make sure that the owner is signed in.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import orjson
 
-from evidence.access.grant_terms import frozen, parsed_terms, thawed
+from evidence.access.gate import Gate
+from evidence.access.grant_terms import parse_draft_terms, parse_terms, serialize_terms
 from evidence.access.scope import (
     ConnectionFacts,
     Everything,
@@ -15,16 +19,19 @@ from evidence.access.scope import (
     StreamTerms,
     TokenKind,
 )
+from evidence.access.sql import SQL, fetch_all
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant
-from evidence.models.sources import Source, declared
+from evidence.models.sources import Source, load_declarations
 
-SIGNED_IN = "signed-in"
-"""Stands for the token where the owner's signed-in session asks, not a bearer."""
+OWNER_SESSION = "signed-in"
+"""Token id of the owner's signed-in session, which has no bearer token."""
+GRANT_PREVIEW = "not-issued"
+"""Token id of a preview."""
 
 
 def owner_scope(owner_id: str) -> Scope:
-    """What the owner may see of their own. The caller has made sure that the owner asks."""
+    """Return the scope of the owner: every declared stream on every connection not revoked."""
     sources = {
         row.pk: SourceFacts(
             source_pk=row.pk,
@@ -53,35 +60,36 @@ def owner_scope(owner_id: str) -> Scope:
     }
     return Scope(
         kind=TokenKind.OWNER,
-        token_id=SIGNED_IN,
+        token_id=OWNER_SESSION,
         owner_id=owner_id,
         client_id=None,
         package_id=None,
         expires_at=None,
-        grants=everything(sources, connections),
+        grants=all_declared_streams(sources, connections),
         sources=sources,
         connections=connections,
     )
 
 
-def everything(
+def all_declared_streams(
     sources: Mapping[int, SourceFacts], connections: Mapping[str, ConnectionFacts]
 ) -> tuple[GrantTerms, ...]:
-    """Each stream that is declared now, on each connection of its source."""
-    documents = declared(facts.declaration_pk for facts in sources.values())
-    held = []
+    """Return unrestricted terms for each declared stream on each connection of its source."""
+    documents = load_declarations(facts.declaration_pk for facts in sources.values())
+    grants = []
     for facts in sources.values():
-        ids = frozenset(
-            each.connection_id for each in connections.values() if each.source_pk == facts.source_pk
+        connection_ids = frozenset(
+            connection.connection_id
+            for connection in connections.values()
+            if connection.source_pk == facts.source_pk
         )
         streams = documents[facts.declaration_pk].declaration.streams
-        held.append(
-            GrantTerms(None, facts.source_pk, tuple(_all_of(name, ids) for name in streams))
-        )
-    return tuple(held)
+        terms = tuple(_unrestricted_terms(name, connection_ids) for name in streams)
+        grants.append(GrantTerms(None, facts.source_pk, terms))
+    return tuple(grants)
 
 
-def _all_of(stream: str, connection_ids: frozenset[str]) -> StreamTerms:
+def _unrestricted_terms(stream: str, connection_ids: frozenset[str]) -> StreamTerms:
     return StreamTerms(
         name=stream,
         connection_ids=connection_ids,
@@ -94,34 +102,41 @@ def _all_of(stream: str, connection_ids: frozenset[str]) -> StreamTerms:
     )
 
 
-NOT_ISSUED = "not-issued"
-
-
-def tried_scope(grants: Iterable[tuple[int, Sequence[StreamTerms]]], *, owner_id: str) -> Scope:
-    """The scope of a package with one grant for each (source, terms). The caller has made sure that
-    the owner asks."""
+def preview_scope(grants: Iterable[tuple[int, Sequence[StreamTerms]]], *, owner_id: str) -> Scope:
+    """Return the scope that a package would have, with one grant for each (source, terms)."""
     return replace(
         owner_scope(owner_id),
         kind=TokenKind.CLIENT,
-        token_id=NOT_ISSUED,
+        token_id=GRANT_PREVIEW,
         grants=tuple(
-            GrantTerms(f"{NOT_ISSUED}-{number}", source_pk, _as_enforced(terms))
+            GrantTerms(f"{GRANT_PREVIEW}-{number}", source_pk, _as_stored(terms))
             for number, (source_pk, terms) in enumerate(grants)
         ),
     )
 
 
-def held_scope(grant: Grant, *, owner_id: str) -> Scope:
-    """The scope of one grant alone, as the token reads it, for the owner to look through. The caller
-    has made sure that the owner asks, and that the grant is theirs."""
-    terms = parsed_terms(grant.grant_id, orjson.dumps(grant.streams).decode())
+def grant_scope(grant: Grant, *, owner_id: str) -> Scope:
+    """Return the scope of one issued grant of the owner, as its token has it."""
+    terms = parse_terms(grant.grant_id, orjson.dumps(grant.streams).decode())
     return replace(
         owner_scope(owner_id),
         kind=TokenKind.CLIENT,
-        token_id=NOT_ISSUED,
+        token_id=GRANT_PREVIEW,
         grants=(GrantTerms(grant.grant_id, grant.source_id, terms),),
     )
 
 
-def _as_enforced(terms: Sequence[StreamTerms]) -> tuple[StreamTerms, ...]:
-    return thawed(orjson.dumps(frozen(terms, time_fields={})))
+def _as_stored(terms: Sequence[StreamTerms]) -> tuple[StreamTerms, ...]:
+    """Serialize and parse terms, so that a preview applies exactly what a grant would store."""
+    return parse_draft_terms(orjson.dumps(serialize_terms(terms, time_fields={})))
+
+
+def existing_keys(
+    owner_id: str, *, stream: str, connection_ids: Iterable[str], keys: Sequence[str]
+) -> frozenset[str]:
+    """Return those of ``keys`` that name a record in any of the connections. One query for each."""
+    gate = Gate(owner_scope(owner_id))
+    condition = SQL(" AND r.record_key = ANY(%s)", (list(keys),))
+    streams = (gate.stream(stream, connection_id=id_) for id_ in connection_ids)
+    selects = (visible.select(SQL("r.record_key"), [condition]) for visible in streams)
+    return frozenset(key for select in selects for (key,) in fetch_all(select))

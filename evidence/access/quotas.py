@@ -1,8 +1,8 @@
-"""Charging a grant with what is about to be read through it, or refusing the whole answer.
+"""Set the quotas of a grant, and charge each answer to them.
 
-One statement, in the transaction of the read and before anything is written down: it takes hold of
-the limits in one order, and adds to all of them or, where any would be passed, to none. Several
-servers share the counts, for they are rows. A call whose grants have no limit costs nothing.
+One statement in the transaction of the read locks the quotas in a fixed order and adds to all of
+them, or to none if any would be exceeded. Quotas add one statement per call; grants without quotas
+add none. All server processes share the counts, because they are rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,17 +14,19 @@ from django.db import transaction
 from django.db.models import F
 
 from evidence import limits
-from evidence.access.grants import hold_latest
-from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, Used
-from evidence.access.sql import Fragment, fetched_by_one_plan
+from evidence.access.grants import lock_current_grant
+from evidence.access.scope import GrantTerms, QuotaUsage, Scope
+from evidence.access.sql import SQL, fetch_all_generic_plan
 from evidence.errors import RateLimitExceeded
 from evidence.models.grants import Grant
 from evidence.models.quotas import Quota, Tripwire, Watch
 
 PERIODS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
 
-# The clock of another server may be ahead of ours: a period that has begun is not begun again.
 CHARGE = """
+-- Charge amounts to all quotas, or to none if any would be exceeded. Returns the exceeded quotas.
+-- A period that began by the clock of another server, ahead of ours, does not begin again.
+-- Parameters: grant ids, measures, amounts, now, now. One query per call.
 WITH due AS (
     SELECT * FROM unnest(%s::text[], %s::text[], %s::bigint[]) AS d(grant_id, measure, amount)
 ),
@@ -42,19 +44,19 @@ SELECT grant_id, measure, period, most, used, since, amount FROM held WHERE used
 """
 
 
-class Amount(NamedTuple):
-    """What one call discloses through one grant."""
+class DisclosureCost(NamedTuple):
+    """The records and bytes that one call discloses through one grant."""
 
     records: int = 0
     size_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Passed:
-    """A limit that a call would pass by ``amount`` on top of what is used."""
+class ExceededQuota:
+    """A quota that a call of ``amount`` would exceed."""
 
     grant_id: str
-    limit: Used
+    limit: QuotaUsage
     amount: int
 
     @property
@@ -62,9 +64,11 @@ class Passed:
         return self.limit.since + PERIODS[self.limit.period]
 
 
-def charge(scope: Scope, amounts: Mapping[str, Amount], *, now: datetime) -> None:
-    """A call of each grant named, and what it disclosed. Raises ``RateLimitExceeded``, having
-    charged nobody, where any limit of any of them would be passed."""
+def charge(scope: Scope, amounts: Mapping[str, DisclosureCost], *, now: datetime) -> None:
+    """Charge one call and its disclosures to each of these grants. At most one query.
+
+    Raises ``RateLimitExceeded`` and charges nothing if any quota would be exceeded.
+    """
     metered = {grant.grant_id for grant in scope.grants if grant.limits}
     due = [
         (grant_id, measure, amount)
@@ -75,60 +79,58 @@ def charge(scope: Scope, amounts: Mapping[str, Amount], *, now: datetime) -> Non
     if not due:
         return
     columns: tuple[Any, ...] = tuple([row[at] for row in due] for at in range(3))
-    rows = fetched_by_one_plan(Fragment(CHARGE, (*columns, now, now)))
+    rows = fetch_all_generic_plan(SQL(CHARGE, (*columns, now, now)))
     if rows:
-        raise _refusal(scope, [_passed(row) for row in rows], now)
+        exceeded = [ExceededQuota(id_, QuotaUsage(*quota), amount) for id_, *quota, amount in rows]
+        raise _refusal(scope, exceeded, now)
 
 
 def charge_call(scope: Scope, grants: Iterable[GrantTerms], *, now: datetime) -> None:
-    """A call that disclosed nothing, to each of the grants that it was asked of, as in the ledger."""
-    charge(scope, {str(grant.grant_id): Amount() for grant in grants}, now=now)
+    """Charge a call that disclosed nothing to every grant that it affects."""
+    charge(scope, {str(grant.grant_id): DisclosureCost() for grant in grants}, now=now)
 
 
-def concerned(
+def affected_grants(
     scope: Scope, *, stream: str | None, connection_id: str | None
 ) -> Sequence[GrantTerms]:
-    """The grants that a call is about; all where it names neither."""
+    """Return the grants of a stream or connection, or all grants if the call names neither."""
     return [
         grant for grant in scope.grants
         if any(
-            stream in (None, each.name)
-            and (connection_id is None or connection_id in each.connection_ids)
-            for each in grant.streams
+            stream in (None, terms.name)
+            and (connection_id is None or connection_id in terms.connection_ids)
+            for terms in grant.streams
         )
     ]  # fmt: skip
 
 
-def refuse_used_up(scope: Scope, concerned: Iterable[GrantTerms], *, now: datetime) -> None:
-    """Refuses before anything is read where no grant concerned has a call left, by what was looked
-    up with the bearer: no statement. ``charge`` decides what this lets through."""
-    used_up = [list(_calls_used_up(grant, now)) for grant in concerned]
-    if used_up and all(used_up):
-        soonest = min(used_up, key=lambda each: max(one.resets_at for one in each))
+def check_call_quota(scope: Scope, grants: Iterable[GrantTerms], *, now: datetime) -> None:
+    """Refuse a call before reading if no affected grant has a call left. No query.
+
+    Uses the quotas of the token lookup; ``charge`` makes the final decision.
+    """
+    exhausted = [list(_exhausted_call_quotas(grant, now)) for grant in grants]
+    if exhausted and all(exhausted):
+        soonest = min(exhausted, key=lambda quotas: max(quota.resets_at for quota in quotas))
         raise _refusal(scope, soonest, now)
 
 
-def _calls_used_up(grant: GrantTerms, now: datetime) -> Iterable[Passed]:
+def _exhausted_call_quotas(grant: GrantTerms, now: datetime) -> Iterable[ExceededQuota]:
     for limit in grant.limits:
-        goes_on = limit.since + PERIODS[limit.period] > now
-        if limit.measure == "calls" and goes_on and limit.used >= limit.most:
-            yield Passed(str(grant.grant_id), limit, 1)
+        is_current = limit.since + PERIODS[limit.period] > now
+        if limit.measure == "calls" and is_current and limit.used >= limit.most:
+            yield ExceededQuota(str(grant.grant_id), limit, 1)
 
 
-def _passed(row: Sequence[Any]) -> Passed:
-    grant_id, measure, period, most, used, since, amount = row
-    return Passed(grant_id, Used(measure, period, most, used, since), amount)
-
-
-def _refusal(scope: Scope, passed: Sequence[Passed], now: datetime) -> RateLimitExceeded:
-    """Names the limit that holds longest: when it begins anew, the others have."""
-    last = max(passed, key=lambda each: (each.resets_at, each.limit.measure))
+def _refusal(scope: Scope, exceeded: Sequence[ExceededQuota], now: datetime) -> RateLimitExceeded:
+    """Return an error that names the quota that resets last."""
+    last = max(exceeded, key=lambda quota: (quota.resets_at, quota.limit.measure))
     limit, resets_at = last.limit, f"{last.resets_at.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"
-    others = _others(scope, {each.grant_id for each in passed})
-    refusal = RateLimitExceeded(
-        message=f"The owner lets {limit.most} {limit.measure} per {limit.period} be read through"
-        f" the grant {last.grant_id}. {limit.used} are used and this call comes to {last.amount}, so it"
-        f" was not answered. The count begins anew at {resets_at}.",
+    others = _other_connections(scope, {quota.grant_id for quota in exceeded})
+    error = RateLimitExceeded(
+        message=f"The owner allows {limit.most} {limit.measure} per {limit.period} through the grant"
+        f" {last.grant_id}. {limit.used} are used and this call needs {last.amount}, so it was not"
+        f" answered. The quota resets at {resets_at}.",
         limit={
             "grant_id": last.grant_id,
             "measure": limit.measure,
@@ -142,58 +144,58 @@ def _refusal(scope: Scope, passed: Sequence[Passed], now: datetime) -> RateLimit
         next_step=_next_step(limit, resets_at, others),
     )
     if others:
-        refusal.extra["other_connections"] = others
-    return refusal
+        error.extra["other_connections"] = others
+    return error
 
 
-def _next_step(limit: Used, resets_at: str, others: Sequence[object]) -> str:
-    left = limit.most - limit.used
+def _next_step(limit: QuotaUsage, resets_at: str, others: Sequence[object]) -> str:
+    remaining = limit.most - limit.used
     step = f"Call again after {resets_at}."
-    if left > 0 and limit.measure == "records":
-        step = f"Ask for at most {left} records at once (limit), or call again after {resets_at}."
-    if left > 0 and limit.measure == "bytes":
+    if remaining > 0 and limit.measure == "records":
         step = (
-            f"Ask for at most {left} bytes at once (max_bytes, fewer fields), or call again after"
+            f"Ask for at most {remaining} records at once (limit), or call again after {resets_at}."
+        )
+    if remaining > 0 and limit.measure == "bytes":
+        step = (
+            f"Ask for at most {remaining} bytes at once (max_bytes, fewer fields), or call again after"
             f" {resets_at}."
         )
     if others:
-        step += " To go on without that grant, name one of other_connections as connection_id."
+        step += " To continue without that grant, pass one of other_connections as connection_id."
     return step
 
 
-def _others(scope: Scope, over: set[str]) -> list[dict[str, str]]:
-    """The connections that other grants of the caller lead to."""
-    reached = {
+def _other_connections(scope: Scope, exceeded: set[str]) -> list[dict[str, str]]:
+    """Return the connections of the caller's other grants."""
+    connections = {
         connection_id: scope.connections[connection_id]
         for grant in scope.grants
-        if grant.grant_id not in over
+        if grant.grant_id not in exceeded
         for stream in grant.streams
         for connection_id in sorted(stream.connection_ids & scope.connections.keys())
     }
-    return [_named(facts) for facts in [*reached.values()][: limits.CANDIDATES_MAX]]
+    return [
+        {"connection_id": facts.connection_id, "display_name": facts.display_name}
+        for facts in [*connections.values()][: limits.CANDIDATES_MAX]
+    ]
 
 
-def _named(facts: ConnectionFacts) -> dict[str, str]:
-    return {"connection_id": facts.connection_id, "display_name": facts.display_name}
-
-
-Limits: TypeAlias = Mapping[tuple[str, str], int]
-"""(measure, period) -> the most; what is missing has no limit."""
+QuotaLimits: TypeAlias = Mapping[tuple[str, str], int]
+"""(measure, period) -> maximum. A missing pair has no limit."""
 
 
 @transaction.atomic
-def set_limits(grant_id: str, wanted: Limits, *, now: datetime) -> None:
-    """From the next request on exactly these limits hold. What was counted for one that stays, goes
-    on to count; a new one counts from now.
+def set_quotas(grant_id: str, maximums: QuotaLimits, *, now: datetime) -> None:
+    """Replace the quotas of a grant, or of its current successor, from the next request on.
 
-    Limits are taken hold of in the order in which reads do, and the grant not at all. They are those of
-    what the grant has become.
+    A quota that stays keeps its usage; a new one counts from now. Quotas are locked in the same order
+    as in reads, and the grant is not locked.
     """
-    grant_id = hold_latest(grant_id)
+    grant_id = lock_current_grant(grant_id)
     rows = Quota.unscoped.filter(grant_id=grant_id)
-    standing = hold_limits(grant_id)
-    gone = [row.pk for row in standing if (row.measure, row.period) not in wanted]
-    rows.filter(pk__in=gone).delete()
+    current = lock_quotas(grant_id)
+    removed = [row.pk for row in current if (row.measure, row.period) not in maximums]
+    rows.filter(pk__in=removed).delete()
     Quota.unscoped.bulk_create(
         [
             Quota(
@@ -203,7 +205,7 @@ def set_limits(grant_id: str, wanted: Limits, *, now: datetime) -> None:
                 most=most,
                 since=_start(period, now),
             )
-            for (measure, period), most in sorted(wanted.items())
+            for (measure, period), most in sorted(maximums.items())
         ],
         update_conflicts=True,
         unique_fields=["grant", "measure", "period"],
@@ -212,11 +214,13 @@ def set_limits(grant_id: str, wanted: Limits, *, now: datetime) -> None:
 
 
 @transaction.atomic
-def set_share(grant_id: str, share: int | None) -> None:
-    """From the next answer on the grant is paused by itself at this percent of a stream, at 0 never,
-    at None as all others are. What was read before counts."""
-    grant_id = hold_latest(grant_id)
-    if share == own_share_of(grant_id):
+def set_tripwire_share(grant_id: str, share: int | None) -> None:
+    """Set the percentage of a stream at which the tripwire pauses a grant, from the next answer on.
+
+    0 means never, None means the default of the installation. Earlier reads count.
+    """
+    grant_id = lock_current_grant(grant_id)
+    if share == get_tripwire_share(grant_id):
         return
     if share is None:
         Tripwire.unscoped.filter(grant_id=grant_id).delete()
@@ -228,7 +232,7 @@ def set_share(grant_id: str, share: int | None) -> None:
     Watch.unscoped.bulk_create(
         [
             Watch(grant_id=grant_id, stream=stream, slack=0)
-            for stream in sorted(each["name"] for each in streams)
+            for stream in sorted(terms["name"] for terms in streams)
         ],
         update_conflicts=True,
         unique_fields=["grant", "stream"],
@@ -236,30 +240,29 @@ def set_share(grant_id: str, share: int | None) -> None:
     )
 
 
-def own_share_of(grant_id: str) -> int | None:
-    """What the owner has said of this grant."""
+def get_tripwire_share(grant_id: str) -> int | None:
+    """Return the percentage that the owner set for this grant, if any."""
     return Tripwire.unscoped.filter(grant_id=grant_id).values_list("share", flat=True).first()
 
 
-def share_of(grant_id: str, *, otherwise: int) -> int:
-    own = own_share_of(grant_id)
-    return otherwise if own is None else own
+def effective_tripwire_share(grant_id: str, *, default: int) -> int:
+    share = get_tripwire_share(grant_id)
+    return default if share is None else share
 
 
-def watch_again(grant_id: str, stream: str, *, slack: int) -> None:
-    """After so many more records of the stream it is counted again."""
+def schedule_recount(grant_id: str, stream: str, *, slack: int) -> None:
+    """Count the stream again after ``slack`` more records."""
     Watch.unscoped.filter(grant_id=grant_id, stream=stream).update(slack=slack)
 
 
-def hold_limits(grant_id: str) -> list[Quota]:
-    """The limits, once every answer that was charged has been given, in the order of reads."""
+def lock_quotas(grant_id: str) -> list[Quota]:
+    """Lock the quotas of a grant in the order of reads, after answers that are being charged."""
     return list(Quota.unscoped.select_for_update().filter(grant_id=grant_id).order_by("pk"))
 
 
-def hand_on_limits(grant_id: str, held: Sequence[Quota], *, to: str, now: datetime) -> None:
-    """A successor has what is left of the limits of the grant that it replaces, and what is on its way
-    through that one has nothing."""
-    set_share(to, own_share_of(grant_id))
+def transfer_quotas(grant_id: str, quotas: Sequence[Quota], *, to: str, now: datetime) -> None:
+    """Move the quotas and their usage to a successor, and exhaust those of the old grant."""
+    set_tripwire_share(to, get_tripwire_share(grant_id))
     Quota.unscoped.bulk_create(
         [
             Quota(
@@ -270,16 +273,16 @@ def hand_on_limits(grant_id: str, held: Sequence[Quota], *, to: str, now: dateti
                 used=row.used,
                 since=row.since,
             )
-            for row in held
+            for row in quotas
         ]
     )
     Quota.unscoped.filter(grant_id=grant_id).update(used=F("most"), since=now)
 
 
-def limits_of(grant_id: str, *, now: datetime) -> list[Used]:
-    """The limits of a grant and what of them is used now."""
+def list_quotas(grant_id: str, *, now: datetime) -> list[QuotaUsage]:
+    """Return the quotas of a grant with their current usage."""
     return [
-        Used(row.measure, row.period, row.most, _used(row, now), row.since)
+        QuotaUsage(row.measure, row.period, row.most, _used(row, now), row.since)
         for row in Quota.unscoped.filter(grant_id=grant_id).order_by("pk")
     ]
 
@@ -289,7 +292,7 @@ def _used(row: Quota, now: datetime) -> int:
 
 
 def _start(period: str, now: datetime) -> datetime:
-    whole = now.astimezone(UTC).replace(microsecond=0, second=0)
+    minute = now.astimezone(UTC).replace(microsecond=0, second=0)
     if period == "minute":
-        return whole
-    return whole.replace(minute=0) if period == "hour" else whole.replace(minute=0, hour=0)
+        return minute
+    return minute.replace(minute=0) if period == "hour" else minute.replace(minute=0, hour=0)

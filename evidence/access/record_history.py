@@ -1,11 +1,11 @@
-"""What has become of one record, as far as a grant shows it. Pure.
+"""Decide from a record's changes what a grant shows as changed or deleted.
 
-A record has a state before each of its changes and one now. All that is kept of an earlier state is
-whether it was visible and, of the fields that then changed, keyed hashes; that is enough to tell
-whether what the grant shows now differs from what it showed at a bookmark.
+Of the state before a change, the log stores whether the record was visible and keyed hashes of the
+fields that changed. That is enough to decide whether what the grant shows now differs from what it
+showed at a bookmark.
 
-The outcome depends on visible states alone. Changes of hidden fields, changes made while the
-record was out of sight, and what was taken back again leave no trace in it (design, section 5).
+The result depends on visible states only. Changes of hidden fields, changes made while the record
+was not visible, and changes that were undone leave no trace in it (design, section 5).
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,6 +14,8 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from evidence.access.granted_streams import GrantedStream
+from evidence.access.records import VisibleRecord
 from evidence.access.scope import Allowed
 from evidence.models.digests import value_digest
 from evidence.models.records import RecordChange
@@ -21,16 +23,19 @@ from evidence.models.records import RecordChange
 Kind = RecordChange.Kind
 
 
-class Outcome(Enum):
-    SAME = "there is nothing to tell"
-    SHOWN = "the record is there and new, or other than it was"
-    GONE = "the record was there and is there no more"
+class VisibleChange(Enum):
+    SAME = "nothing visible changed"
+    SHOWN = "the record is visible, and new or changed"
+    GONE = "the record was visible and is not any more"
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change. ``before`` maps changed fields to hashes of what they said, None for an absent
-    one; ``visible`` says whether the grant showed the record just before it."""
+    """One change of a record.
+
+    ``before`` maps the changed fields to hashes of their earlier values, None for an absent field.
+    ``visible`` is whether the grant showed the record just before the change.
+    """
 
     seq: int
     kind: str
@@ -40,12 +45,27 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """How far a client has been told of one connection, as numbers of changes.
+class ChangeCandidate:
+    """A record that may have visibly changed.
 
-    What it knows of a record is the state at some moment from ``since`` to ``known``: the two
-    differ where something was written while the pages before were read. ``since`` is None where it
-    knows nothing yet. ``until`` is where the present pages end, None before the first of them.
+    ``record`` is None if it is not visible now. ``changes`` is empty if the client knows nothing of the
+    connection yet.
+    """
+
+    grant: GrantedStream
+    connection_id: str
+    record_key: str
+    changes: tuple[Change, ...]
+    record: VisibleRecord | None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedPosition:
+    """How far a client has read the changes of one connection, in change numbers.
+
+    The client knows the state of a record at some moment from ``since`` to ``known``. They differ if
+    something was written while earlier pages were read. ``since`` is None if the client knows nothing
+    yet. The current pages end at ``until``, which is None before the first page.
     """
 
     since: int | None
@@ -53,74 +73,78 @@ class Reach:
     until: int | None = None
 
 
-def outcome(
+def visible_change(
     changes: Sequence[Change],
-    shown: Mapping[str, Any] | None,
+    current: Mapping[str, Any] | None,
     *,
     fields: Allowed,
-    reach: Reach,
+    position: FeedPosition,
     until: int,
-) -> Outcome:
-    """What to tell of a record after ``changes``, all since ``reach.since``, at least one.
+) -> VisibleChange:
+    """Return what to report of a record after at least one change since ``position.since``.
 
-    ``shown`` is what the grant shows of it now, None where that is nothing.
+    ``current`` is the record as the grant shows it now, None if it is not visible.
     """
-    moved = [
+    visible_seqs = [
         change.seq
-        for change, visible_after in _with_what_followed(changes, shown)
-        if _moves(change, visible_after=visible_after, fields=fields)
+        for change, visible_after in _with_visibility_after(changes, current)
+        if _is_visible(change, visible_after=visible_after, fields=fields)
     ]
-    if not any(seq <= until for seq in moved):
-        return Outcome.SAME
-    certain = not any(seq <= reach.known for seq in moved)
-    if certain and not _differs(changes, shown, fields):
-        return Outcome.SAME
-    return Outcome.SHOWN if shown is not None else Outcome.GONE
+    if not any(seq <= until for seq in visible_seqs):
+        return VisibleChange.SAME
+    knows_first_state = not any(seq <= position.known for seq in visible_seqs)
+    if knows_first_state and not _differs(changes, current, fields):
+        return VisibleChange.SAME
+    return VisibleChange.SHOWN if current is not None else VisibleChange.GONE
 
 
-def gone_at(changes: Sequence[Change]) -> datetime:
-    """When a record that is not visible now was visible last."""
+def last_visible_at(changes: Sequence[Change]) -> datetime:
+    """Return when a record that is not visible now was last visible."""
     return [change.at for change in changes if change.visible][-1]
 
 
-def _with_what_followed(
-    changes: Sequence[Change], shown: Mapping[str, Any] | None
+def _with_visibility_after(
+    changes: Sequence[Change], current: Mapping[str, Any] | None
 ) -> list[tuple[Change, bool]]:
-    """Each change, and whether the record was visible after it."""
+    """Return each change with whether the record was visible after it."""
     after = [change.visible for change in changes[1:]]
-    return list(zip(changes, [*after, shown is not None], strict=True))
+    return list(zip(changes, [*after, current is not None], strict=True))
 
 
-def _moves(change: Change, *, visible_after: bool, fields: Allowed) -> bool:
-    """Whether somebody who watched the record through the grant would have seen the change."""
+def _is_visible(change: Change, *, visible_after: bool, fields: Allowed) -> bool:
+    """Return whether the grant would have shown the change when it happened."""
     if change.visible != visible_after:
         return True
     return change.visible and any(fields.allows(name) for name in change.before)
 
 
-def _differs(changes: Sequence[Change], shown: Mapping[str, Any] | None, fields: Allowed) -> bool:
-    """Whether the state before the first change and the present one look different."""
-    if changes[0].visible != (shown is not None):
+def _differs(changes: Sequence[Change], current: Mapping[str, Any] | None, fields: Allowed) -> bool:
+    """Return whether the grant shows the current state and the first one differently."""
+    if changes[0].visible != (current is not None):
         return True
-    if shown is None:
+    if current is None:
         return False
-    then, was_deleted = _at_first(changes, fields)
-    names = then.keys() | shown.keys() if was_deleted else then.keys()
-    return any(then.get(name) != _digest(shown, name) for name in names)
+    first, was_deleted = _first_digests(changes, fields)
+    names = first.keys() | current.keys() if was_deleted else first.keys()
+    return any(first.get(name) != _digest(current, name) for name in names)
 
 
-def _at_first(changes: Sequence[Change], fields: Allowed) -> tuple[dict[str, str | None], bool]:
-    """What is known of the fields before the first change: that of every field that changed later,
-    and of all fields where the record was deleted, for then each of them changed."""
-    then: dict[str, str | None] = {}
+def _first_digests(
+    changes: Sequence[Change], fields: Allowed
+) -> tuple[dict[str, str | None], bool]:
+    """Return the known digests of the fields before the first change.
+
+    They cover every field that changed, and all fields if the record was deleted (second value).
+    """
+    first: dict[str, str | None] = {}
     for change in changes:
         for name, digest in change.before.items():
             if fields.allows(name):
-                then.setdefault(name, digest)
+                first.setdefault(name, digest)
         if change.kind == Kind.DELETED:
-            return then, True
-    return then, False
+            return first, True
+    return first, False
 
 
-def _digest(shown: Mapping[str, Any], name: str) -> str | None:
-    return value_digest(shown[name]) if name in shown else None
+def _digest(current: Mapping[str, Any], name: str) -> str | None:
+    return value_digest(current[name]) if name in current else None

@@ -1,25 +1,31 @@
-"""One field of one record, or a slice of it cut in the database."""
+"""Read field slices, blobs and related records of visible records."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
-from evidence.access.records import SHOWN, Group, VisibleRecord, VisibleRecords
+from evidence.access.records import (
+    RECORD_COLUMNS,
+    ConnectionGroup,
+    RecordKey,
+    VisibleRecord,
+    VisibleRecords,
+)
 from evidence.access.scope import ConnectionFacts
-from evidence.access.sql import Fragment, fetched, fetched_by_one_plan, joined
+from evidence.access.sql import SQL, fetch_all, fetch_all_generic_plan, join_sql
 from evidence.declarations.declaration import BLOB_REFERENCE, Field
 
 
 @dataclass(frozen=True, slots=True)
 class FieldSlice:
-    """``text`` starts at ``start_chars`` of a field of ``total_chars`` code points.
+    """A slice of a field: ``text`` starts at code point ``start_chars`` of ``total_chars``.
 
-    ``json_type`` is the type of the value, None when there is none; other than for a string,
-    ``text`` is the value as JSON. ``size_bytes`` is its length in UTF-8. ``authorship`` holds the
-    granted fields that tell who wrote the record.
+    ``json_type`` is the type of the value, None if there is no value; for any type but string,
+    ``text`` is the value as JSON. ``size_bytes`` is the length in UTF-8. ``authorship`` has the
+    granted fields that show who wrote the record.
     """
 
     connection_id: str
@@ -40,23 +46,23 @@ def field_slices(
     start: int = 0,
     length: int | None = None,
 ) -> list[FieldSlice]:
-    """The slice in each connection that has the record; the whole value without ``length``.
+    """Return the slice from each connection that has the record, cut in the database. One query.
 
-    ``below`` are the keys and indexes that lead from the field to a value inside it. One query. The
-    caller has the field from ``shown_field``; asking again costs nothing and keeps this safe.
+    ``below`` is the path of keys and indexes to a value inside the field. Without ``length``, the
+    whole value is returned. Raises like ``shown_field`` if the field is not granted.
     """
     name = visible.shown_field(field.name, param="field").name
-    part = Fragment("v.t")
+    part = SQL("v.t")
     if length is not None:
-        part = Fragment("substring(v.t from %s for %s)", (start + 1, length))
-    # The fences keep a value of a megabyte from being unpacked once for each use of it.
-    columns = Fragment("r.connection_id, r.data #> %s::text[] AS j, ", ([name, *below],))
-    value = visible.of_key(record_key, columns + _authorship(visible) + Fragment(" AS a"))
-    statement = Fragment("SELECT v.connection_id, jsonb_typeof(v.j), ") + part
-    statement += Fragment(", char_length(v.t), octet_length(v.t), v.a FROM")
-    statement += Fragment(" (SELECT u.connection_id, u.j, u.j #>> '{}' AS t, u.a FROM (") + value
-    statement += Fragment(") u OFFSET 0) v")
-    rows = fetched_by_one_plan(statement)
+        part = SQL("substring(v.t from %s for %s)", (start + 1, length))
+    # OFFSET 0 prevents PostgreSQL from decompressing a large value once for each use.
+    columns = SQL("r.connection_id, r.data #> %s::text[] AS j, ", ([name, *below],))
+    value = visible.key_query(record_key, columns + _authorship(visible) + SQL(" AS a"))
+    statement = SQL("SELECT v.connection_id, jsonb_typeof(v.j), ") + part
+    statement += SQL(", char_length(v.t), octet_length(v.t), v.a FROM")
+    statement += SQL(" (SELECT u.connection_id, u.j, u.j #>> '{}' AS t, u.a FROM (") + value
+    statement += SQL(") u OFFSET 0) v")
+    rows = fetch_all_generic_plan(statement)
     return [
         FieldSlice(
             connection_id=connection_id,
@@ -71,34 +77,33 @@ def field_slices(
     ]
 
 
-def _authorship(visible: VisibleRecords) -> Fragment:
-    """The fields that tell who wrote the record, as far as every grant concerned shows them."""
-    shown = [name for name in visible.stream.authorship if visible.shows(name)]
-    pairs = joined(", ", [Fragment("%s::text, r.data->%s", (name, name)) for name in shown])
-    return Fragment("jsonb_build_object(") + pairs + Fragment(")::text")
+def _authorship(visible: VisibleRecords) -> SQL:
+    """Return the fields that show who wrote the record, if every grant shows them."""
+    names = [name for name in visible.stream.authorship if visible.shows(name)]
+    pairs = join_sql(", ", [SQL("%s::text, r.data->%s", (name, name)) for name in names])
+    return SQL("jsonb_build_object(") + pairs + SQL(")::text")
 
 
-SOURCE = (
+BLOB_TABLES = (
     "evidence_blob b JOIN evidence_record r ON r.connection_id = b.connection_id"
     " AND r.stream = b.stream AND r.record_key = b.record_key"
 )
-COLUMNS = Fragment(
+BLOB_COLUMNS = SQL(
     "b.connection_id, b.record_key, b.media_type, b.size_bytes, encode(b.sha256, 'hex')"
 )
-
-PIECES = (
+CHUNKS_OF_BLOB = (
     "evidence_blobchunk c JOIN evidence_blob b USING (connection_id, blob_id)"
     " WHERE c.connection_id = %s AND c.blob_id = %s AND encode(b.sha256, 'hex') = %s"
 )
 
 
-class BlobGone(Exception):  # noqa: N818 - the owner took it away, nobody erred
-    """The blob was taken away or replaced while it was being read; the answer cannot be completed."""
+class BlobGone(Exception):  # noqa: N818 - the owner removed it; nothing failed
+    """The blob was removed or replaced while it was being read."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibleBlob:
-    """``sha256`` is in hexadecimal digits."""
+    """A blob that a visible record references. ``sha256`` is in hexadecimal digits."""
 
     visible: VisibleRecords
     connection: ConnectionFacts
@@ -109,49 +114,51 @@ class VisibleBlob:
     sha256: str
 
 
-def blobs_of_id(streams: Iterable[VisibleRecords], blob_id: str) -> list[VisibleBlob]:
-    """The blob of that id in each connection that shows it; one query, visible or not."""
-    showing = list(_showing(streams))
+def find_blobs(streams: Iterable[VisibleRecords], blob_id: str) -> list[VisibleBlob]:
+    """Return the blob from each connection that shows it. One query."""
+    showing = list(_streams_showing_blobs(streams))
     if not showing:
         return []
     where = [
-        Fragment(" AND b.blob_id = %s", (blob_id,)),
-        Fragment(" AND r.data->%s->>'blob_id' = b.blob_id", (BLOB_REFERENCE,)),
+        SQL(" AND b.blob_id = %s", (blob_id,)),
+        SQL(" AND r.data->%s->>'blob_id' = b.blob_id", (BLOB_REFERENCE,)),
     ]
     branches = (
-        visible.matching(Fragment(f"{number}, ") + COLUMNS, where, source=SOURCE)
+        visible.select(SQL(f"{number}, ") + BLOB_COLUMNS, where, source=BLOB_TABLES)
         for number, visible in enumerate(showing)
     )
     return [
-        VisibleBlob(showing[n], showing[n].facts_of[connection_id], key, blob_id, *about)
-        for n, connection_id, key, *about in fetched(joined(" UNION ALL ", branches))
+        VisibleBlob(showing[n], showing[n].connection_for[connection_id], key, blob_id, *columns)
+        for n, connection_id, key, *columns in fetch_all(join_sql(" UNION ALL ", branches))
     ]
 
 
-def pieces(blob: VisibleBlob, *, start: int, end: int) -> Iterator[bytes]:
-    """The bytes from ``start`` up to ``end``; a query for where they lie and one a piece, so that
-    no more than a piece is ever in memory. Raises ``BlobGone`` where they are others by now."""
-    name = (blob.connection.connection_id, blob.blob_id, blob.sha256)
-    places = Fragment(
+def read_chunks(blob: VisibleBlob, *, start: int, end: int) -> Iterator[bytes]:
+    """Yield the bytes from ``start`` up to ``end``, one chunk in memory at a time.
+
+    One query to find the chunks, and one per chunk. Raises ``BlobGone``.
+    """
+    key = (blob.connection.connection_id, blob.blob_id, blob.sha256)
+    statement = SQL(
         "SELECT c.position, c.starts, c.size FROM (SELECT c.position, octet_length(c.content) AS size,"
         " sum(octet_length(c.content)) OVER (ORDER BY c.position) - octet_length(c.content) AS starts"
-        f" FROM {PIECES}) c"
+        f" FROM {CHUNKS_OF_BLOB}) c"
         " WHERE c.starts < %s AND c.starts + c.size > %s ORDER BY c.position",
-        (*name, end, start),
+        (*key, end, start),
     )
-    found = fetched(places)
-    if not found and start < end:
+    chunks = fetch_all(statement)
+    if not chunks and start < end:
         raise BlobGone
-    for position, starts, size in found:
+    for position, starts, size in chunks:
         first, last = max(start - int(starts), 0), min(end - int(starts), size)
-        yield _piece(name, position, first=first, last=last)
+        yield _read_chunk(key, position, first=first, last=last)
 
 
-def _piece(name: tuple[str, str, str], position: int, *, first: int, last: int) -> bytes:
-    rows = fetched(
-        Fragment(
-            f"SELECT substring(c.content FROM %s FOR %s) FROM {PIECES} AND c.position = %s",
-            (first + 1, last - first, *name, position),
+def _read_chunk(key: tuple[str, str, str], position: int, *, first: int, last: int) -> bytes:
+    rows = fetch_all(
+        SQL(
+            f"SELECT substring(c.content FROM %s FOR %s) FROM {CHUNKS_OF_BLOB} AND c.position = %s",
+            (first + 1, last - first, *key, position),
         )
     )
     if not rows:
@@ -159,90 +166,99 @@ def _piece(name: tuple[str, str, str], position: int, *, first: int, last: int) 
     return bytes(rows[0][0])
 
 
-def _showing(streams: Iterable[VisibleRecords]) -> Iterator[VisibleRecords]:
-    """Each stream through the grants that show the reference."""
+def _streams_showing_blobs(streams: Iterable[VisibleRecords]) -> Iterator[VisibleRecords]:
+    """Yield each stream restricted to the grants that show the blob reference."""
     for visible in streams:
-        sights = tuple(each for each in visible.sights if each.terms.fields.allows(BLOB_REFERENCE))
-        if sights:
-            yield VisibleRecords(visible.source, visible.stream, visible.layout, sights)
+        granted = tuple(
+            grant for grant in visible.granted if grant.terms.fields.allows(BLOB_REFERENCE)
+        )
+        if granted:
+            yield VisibleRecords(visible.source, visible.stream, visible.layout, granted)
 
 
-class Key(NamedTuple):
-    """A record of whatever stream, by the connection that it came through."""
-
-    connection_id: str
-    record_key: str
-
-
-def singles(child: VisibleRecords, keys: Iterable[Key]) -> dict[Key, VisibleRecord]:
-    """The visible records of these keys; one query, none without keys."""
+def fetch_one_related(
+    child: VisibleRecords, keys: Iterable[RecordKey]
+) -> dict[RecordKey, VisibleRecord]:
+    """Return the visible records of these keys. One query, or none without keys."""
     branches = [
-        Fragment(f"SELECT {SHOWN} FROM ") + pairs + _one_each(group)
-        for group, pairs in _grouped(child, frozenset(keys))
+        SQL(f"SELECT {RECORD_COLUMNS} FROM ") + pairs + _join_record(group)
+        for group, pairs in _keys_by_group(child, frozenset(keys))
     ]
     if not branches:
         return {}
-    found = (child.cut(row) for row in fetched_by_one_plan(joined(" UNION ALL ", branches)))
-    return {Key(each.connection.connection_id, each.record_key): each for each in found}
+    rows = fetch_all_generic_plan(join_sql(" UNION ALL ", branches))
+    return {
+        RecordKey(record.connection.connection_id, record.record_key): record
+        for record in map(child.project, rows)
+    }
 
 
-def several(
-    child: VisibleRecords, foreign_key: str, parents: Iterable[Key], *, limit: int
-) -> Mapping[Key, Sequence[VisibleRecord]]:
-    """For each parent the first ``limit`` visible records whose ``foreign_key`` holds its key, in
-    the order of the stream, newest first; one query, none without parents."""
+def fetch_many_related(
+    child: VisibleRecords, foreign_key: str, parents: Iterable[RecordKey], *, limit: int
+) -> Mapping[RecordKey, Sequence[VisibleRecord]]:
+    """Return the first ``limit`` visible records of each parent, newest first in stream order.
+
+    A record belongs to the parent whose key is in its ``foreign_key``. One query, or none without
+    parents.
+    """
     child.shown_field(foreign_key, param="expand")
     branches = [
-        Fragment("SELECT p.key AS parent, u.* FROM ")
+        SQL("SELECT p.key AS parent, u.* FROM ")
         + pairs
-        + Fragment(" CROSS JOIN LATERAL (")
-        + joined(" UNION ALL ", _buckets(child, group, foreign_key, limit))
-        + Fragment(") u")
-        for group, pairs in _grouped(child, frozenset(parents))
+        + SQL(" CROSS JOIN LATERAL (")
+        + join_sql(" UNION ALL ", _sort_partitions(child, group, foreign_key, limit))
+        + SQL(") u")
+        for group, pairs in _keys_by_group(child, frozenset(parents))
     ]
     if not branches:
         return {}
-    statement = Fragment("SELECT u.* FROM (") + joined(" UNION ALL ", branches)
-    statement += Fragment(f") u ORDER BY {_order(child, 'u')}")
-    found: dict[Key, list[VisibleRecord]] = defaultdict(list)
-    for parent, *row in fetched_by_one_plan(statement):
-        record = child.cut(tuple(row))
-        found[Key(record.connection.connection_id, parent)].append(record)
-    return {parent: records[:limit] for parent, records in found.items()}
+    statement = SQL("SELECT u.* FROM (") + join_sql(" UNION ALL ", branches)
+    statement += SQL(f") u ORDER BY {_order(child, 'u')}")
+    related: dict[RecordKey, list[VisibleRecord]] = defaultdict(list)
+    for parent, *row in fetch_all_generic_plan(statement):
+        record = child.project(tuple(row))
+        related[RecordKey(record.connection.connection_id, parent)].append(record)
+    return {parent: records[:limit] for parent, records in related.items()}
 
 
-def _one_each(group: Group) -> Fragment:
-    """The record of each pair ``p``. The limit says what the primary key says: without it a planner
-    that has no statistics yet may read the whole table to join a page with it."""
-    rows = Fragment(
+def _join_record(group: ConnectionGroup) -> SQL:
+    """Return a join of each pair ``p`` with its record.
+
+    LIMIT 1 repeats the primary key: without it, a planner without statistics may scan the table.
+    """
+    rows = SQL(
         " CROSS JOIN LATERAL (SELECT * FROM evidence_record r"
         " WHERE r.connection_id = p.id AND r.record_key = p.key"
     )
-    return rows + group.condition + Fragment(" LIMIT 1) r")
+    return rows + group.condition + SQL(" LIMIT 1) r")
 
 
-def _buckets(
-    child: VisibleRecords, group: Group, foreign_key: str, limit: int
-) -> Iterator[Fragment]:
-    """The first rows of one parent ``p``, those with a cursor value and those without apart, for
-    the index knows but one order of the two."""
-    narrowings = ["IS NOT NULL", "IS NULL"] if child.in_time_order else [None]
-    for narrowing in narrowings:
-        rows = Fragment(f"(SELECT {SHOWN} FROM evidence_record r WHERE r.connection_id = p.id AND ")
-        rows += _link(child, foreign_key) + Fragment(" = p.key") + group.condition
+def _sort_partitions(
+    child: VisibleRecords, group: ConnectionGroup, foreign_key: str, limit: int
+) -> Iterator[SQL]:
+    """Yield the first records of a parent ``p`` with a sort key, then those without one.
+
+    They are separate subqueries because the index provides the order of only one of them at a time.
+    """
+    sort_key_conditions = ["IS NOT NULL", "IS NULL"] if child.in_time_order else [None]
+    for sort_key_condition in sort_key_conditions:
+        rows = SQL(
+            f"(SELECT {RECORD_COLUMNS} FROM evidence_record r WHERE r.connection_id = p.id AND "
+        )
+        rows += _link(child, foreign_key) + SQL(" = p.key") + group.condition
         order = "r.record_key DESC"
-        if narrowing is not None:
-            rows += Fragment(f" AND r.sort_key {narrowing}")
+        if sort_key_condition is not None:
+            rows += SQL(f" AND r.sort_key {sort_key_condition}")
             order = f"r.sort_key DESC, {order}"
-        yield rows + Fragment(f" ORDER BY {order} LIMIT {int(limit)})")
+        yield rows + SQL(f" ORDER BY {order} LIMIT {int(limit)})")
 
 
-def _link(child: VisibleRecords, foreign_key: str) -> Fragment:
-    """The foreign key as an expression over ``r``: its column, or the slow way."""
+def _link(child: VisibleRecords, foreign_key: str) -> SQL:
+    """Return the foreign key as an expression over ``r``: its column, or else its JSON member."""
     column = child.layout.get("links", {}).get(foreign_key)
     if column is None:
-        return Fragment("r.data->>%s", (foreign_key,))
-    return Fragment(f"r.link_{int(column)}")
+        return SQL("r.data->>%s", (foreign_key,))
+    return SQL(f"r.link_{int(column)}")
 
 
 def _order(child: VisibleRecords, table: str) -> str:
@@ -251,10 +267,15 @@ def _order(child: VisibleRecords, table: str) -> str:
     return f"({table}.sort_key IS NULL), {table}.sort_key DESC, {table}.record_key DESC"
 
 
-def _grouped(child: VisibleRecords, keys: frozenset[Key]) -> Iterator[tuple[Group, Fragment]]:
-    """The keys of each group of connections, as a table ``p``."""
+def _keys_by_group(
+    child: VisibleRecords, keys: frozenset[RecordKey]
+) -> Iterator[tuple[ConnectionGroup, SQL]]:
+    """Yield each group of connections with its keys as a table ``p``."""
     for group in child.groups:
-        here = sorted(key for key in keys if key.connection_id in group.connection_ids)
-        if here:
-            values = ([key.connection_id for key in here], [key.record_key for key in here])
-            yield group, Fragment("unnest(%s::text[], %s::text[]) AS p(id, key)", values)
+        group_keys = sorted(key for key in keys if key.connection_id in group.connection_ids)
+        if group_keys:
+            values = (
+                [key.connection_id for key in group_keys],
+                [key.record_key for key in group_keys],
+            )
+            yield group, SQL("unnest(%s::text[], %s::text[]) AS p(id, key)", values)

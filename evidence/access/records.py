@@ -1,11 +1,11 @@
-"""Rows as far as a grant shows them.
+"""Read pages of visible records, with hidden fields removed.
 
-All statements are joined from constant fragments; values travel as parameters, and no fragment can
-add a row: each only narrows.
+All statements are composed of constant SQL text; values are parameters, and each added condition
+can only exclude rows.
 
-Every read over several connections is one statement. Connections whose terms say the same about
-time and single records form a group; each connection of a group is read in index order by a
-subquery of its own, so a page costs the same however much lies outside it.
+A read over several connections is one statement. Connections with the same terms for time and
+records form a group. Each connection of a group has its own subquery, which reads in index order,
+so the cost of a page does not depend on the rows outside of it.
 """
 
 import hashlib
@@ -13,28 +13,47 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 from typing_extensions import override
 
-from evidence.access.granted_streams import Sight, VisibleStream
+from evidence.access.granted_streams import GrantedStream, VisibleStream
 from evidence.access.scope import ConnectionFacts, Only, TimeRange
-from evidence.access.sql import Fragment, fetched_by_one_plan, joined, within
-from evidence.models.erasures import NAMING
+from evidence.access.sql import SQL, fetch_all_generic_plan, in_time_range, join_sql
+from evidence.models.erasures import CONNECTION_ERASURE_LOCK
 
-SHOWN = (
+RECORD_COLUMNS = (
     "r.connection_id, r.record_key, r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text"
 )
-COLUMNS = Fragment(SHOWN)
-NAMED_ONE_BY_ONE = 8
-"""Up to so many connections are each named in the statement; more go through one lateral join,
-whose length does not grow with them."""
+ALL_COLUMNS = SQL(RECORD_COLUMNS)
+MAX_NAMED_CONNECTIONS = 8
+"""Above this many connections, one lateral join reads them all, so the statement stays short."""
+
+SHARE_ERASURE_LOCK = f"SELECT pg_advisory_xact_lock_shared({CONNECTION_ERASURE_LOCK})"
+"""Prevent erasure between reading a record and writing its ledger entry.
+
+Add a FROM clause over some ``connection_id``.
+"""
+
+FIND_ERASED = """
+SELECT FROM unnest(%s::text[], %s::text[], %s::text[]) AS n(connection_id, stream, record_key)
+WHERE (SELECT true FROM evidence_record r WHERE r.connection_id = n.connection_id
+    AND r.stream = n.stream AND r.record_key = n.record_key) IS NULL
+"""
+"""Rows for records that no longer exist. Parameters: connection ids, streams, record keys."""
+
+
+class RecordKey(NamedTuple):
+    """A record of any stream, identified within its connection."""
+
+    connection_id: str
+    record_key: str
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
-    """A place in the order of a stream: ``sort_key`` None is the bucket that comes last."""
+class Keyset:
+    """The sort key of a record, for keyset pagination. Records without a ``sort_key`` come last."""
 
     sort_key: str | None
     record_key: str
@@ -43,213 +62,211 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class VisibleRecord:
-    """A record cut to the grant. ``emitted_at`` is the latest over the fields that are left."""
+    """A record without hidden fields. ``emitted_at`` is the latest over the visible fields."""
 
     connection: ConnectionFacts
     grant_id: str | None
     record_key: str
     data: dict[str, Any]
     emitted_at: datetime
-    position: Position
+    position: Keyset
 
     @property
     def version(self) -> str:
-        """Names this state of what the grant shows; hidden changes do not change it."""
+        """Return a digest of the visible data; changes of hidden fields do not change it."""
         canonical = orjson.dumps(self.data, option=orjson.OPT_SORT_KEYS)
         return hashlib.sha256(canonical).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ConnectionGroup:
     """Connections that are read under the same condition."""
 
     connection_ids: list[str]
-    condition: Fragment
+    condition: SQL
 
 
 class VisibleRecords(VisibleStream):
-    """The rows of one stream of one source, cut to the grants that cover it."""
+    """The visible records of one stream of one source."""
 
-    where: tuple[Fragment, ...] = ()
+    where: tuple[SQL, ...] = ()
 
-    def chosen(self, where: Sequence[Fragment]) -> Self:
-        """Those of the rows that meet conditions of ``evidence.access.granted_streams`` as well."""
-        fewer = super().through(*self.sights)
-        fewer.where = (*self.where, *where)
-        return fewer
+    def filter(self, where: Sequence[SQL]) -> Self:
+        """Return the records that also satisfy conditions of ``granted_streams``."""
+        filtered = super().restricted_to(*self.granted)
+        filtered.where = (*self.where, *where)
+        return filtered
 
     @override
-    def through(self, *sights: Sight) -> Self:
-        fewer = super().through(*sights)
-        fewer.where = self.where
-        return fewer
+    def restricted_to(self, *granted: GrantedStream) -> Self:
+        restricted = super().restricted_to(*granted)
+        restricted.where = self.where
+        return restricted
 
     @cached_property
-    def groups(self) -> tuple[Group, ...]:
-        together: dict[tuple[object, object], list[str]] = {}
-        for sight in self.sights:
-            ids = together.setdefault((sight.terms.time, sight.terms.records), [])
-            ids.extend(facts.connection_id for facts in sight.connections)
+    def groups(self) -> tuple[ConnectionGroup, ...]:
+        ids_by_terms: dict[tuple[object, object], list[str]] = {}
+        for grant in self.granted:
+            ids = ids_by_terms.setdefault((grant.terms.time, grant.terms.records), [])
+            ids.extend(facts.connection_id for facts in grant.connections)
         return tuple(
-            Group(ids, _condition(self.stream.name, time, records) + self._choice(ids))
-            for (time, records), ids in together.items()
+            ConnectionGroup(ids, _condition(self.stream.name, time, records) + self._where(ids))
+            for (time, records), ids in ids_by_terms.items()
         )
 
-    def _choice(self, connection_ids: list[str]) -> Fragment:
-        """``where`` for whatever table ``r`` is: those whose records meet it."""
+    def _where(self, connection_ids: list[str]) -> SQL:
+        """Return ``where`` as a subquery, because ``r`` may be another table than the records."""
         if not self.where:
-            return Fragment("")
-        choice = Fragment(
+            return SQL("")
+        condition = SQL(
             " AND (r.connection_id, r.stream, r.record_key) IN"
             " (SELECT r.connection_id, r.stream, r.record_key FROM evidence_record r"
             " WHERE r.connection_id = ANY(%s) AND r.stream = %s",
             (connection_ids, self.stream.name),
         )
-        return choice + joined("", self.where) + Fragment(")")
+        return condition + join_sql("", self.where) + SQL(")")
 
     def page(
         self,
         *,
         limit: int,
         descending: bool,
-        after: Position | None = None,
-        where: Sequence[Fragment] = (),
+        after: Keyset | None = None,
+        where: Sequence[SQL] = (),
     ) -> list[VisibleRecord]:
-        """At most ``limit`` rows after a position, in the order of the stream; one query.
+        """Return at most ``limit`` records after a keyset, in the order of the stream. One query.
 
-        Missing cursor values come last in both directions, ties are broken by record key and
-        connection.
+        Records without a cursor value come last in both directions; record key and connection break
+        ties.
         """
         branches = [
             branch
             for group in self.groups
-            for bucket in self._buckets(descending)
+            for partition in self._sort_partitions(descending)
             for branch in _branches(
-                group, bucket, [*where, *_beyond(after, bucket, descending)], limit
+                group, partition, [*where, *_after_keyset(after, partition, descending)], limit
             )
         ]
-        way = "DESC" if descending else "ASC"
-        order = "u.connection_id"
-        order = f"u.record_key {way}, {order} {way}"
+        direction = "DESC" if descending else "ASC"
+        order = f"u.record_key {direction}, u.connection_id {direction}"
         if self.in_time_order:
-            order = f"(u.sort_key IS NULL), u.sort_key {way}, {order}"
-        statement = Fragment("SELECT u.* FROM (") + joined(" UNION ALL ", branches)
-        statement += Fragment(f") u ORDER BY {order} LIMIT %s", (limit,))
-        return [self.cut(row) for row in fetched_by_one_plan(statement)]
+            order = f"(u.sort_key IS NULL), u.sort_key {direction}, {order}"
+        statement = SQL("SELECT u.* FROM (") + join_sql(" UNION ALL ", branches)
+        statement += SQL(f") u ORDER BY {order} LIMIT %s", (limit,))
+        return [self.project(row) for row in fetch_all_generic_plan(statement)]
 
-    def named(self, record_key: str) -> list[VisibleRecord]:
-        """The record of that key in each connection that has it; one query."""
-        return [self.cut(row) for row in fetched_by_one_plan(self.of_key(record_key))]
+    def get(self, record_key: str) -> list[VisibleRecord]:
+        """Return the record from each connection that has it. One query."""
+        return [self.project(row) for row in fetch_all_generic_plan(self.key_query(record_key))]
 
-    def of_key(self, record_key: str, columns: Fragment = COLUMNS) -> Fragment:
-        """``SELECT columns`` over the record ``r`` of that key in each connection that has it."""
-        key = Fragment(" AND r.record_key = %s", (record_key,))
-        bucket = Bucket("r.record_key", present=False, narrows="")
-        branches = (_branches(group, bucket, [key], 1, columns) for group in self.groups)
-        return joined(" UNION ALL ", (branch for group in branches for branch in group))
+    def key_query(self, record_key: str, columns: SQL = ALL_COLUMNS) -> SQL:
+        """Return ``SELECT columns`` over the record ``r`` from each connection that has it."""
+        key = SQL(" AND r.record_key = %s", (record_key,))
+        partition = SortPartition("r.record_key", has_sort_key=False, condition="")
+        branches = (_branches(group, partition, [key], 1, columns) for group in self.groups)
+        return join_sql(" UNION ALL ", (branch for group in branches for branch in group))
 
-    def _buckets(self, descending: bool) -> "list[Bucket]":  # noqa: FBT001 - internal
-        way = "DESC" if descending else "ASC"
-        by_key = f"r.record_key {way}"
+    def _sort_partitions(self, descending: bool) -> "list[SortPartition]":  # noqa: FBT001 - internal
+        direction = "DESC" if descending else "ASC"
+        by_key = f"r.record_key {direction}"
         if not self.in_time_order:
-            return [Bucket(by_key, present=False, narrows="")]
+            return [SortPartition(by_key, has_sort_key=False, condition="")]
+        by_time = f"r.sort_key {direction}, {by_key}"
         return [
-            Bucket(
-                f"r.sort_key {way}, {by_key}", present=True, narrows=" AND r.sort_key IS NOT NULL"
-            ),
-            # All the same here, but named first as in the index, whose order then serves.
-            Bucket(f"r.sort_key {way}, {by_key}", present=False, narrows=" AND r.sort_key IS NULL"),
+            SortPartition(by_time, has_sort_key=True, condition=" AND r.sort_key IS NOT NULL"),
+            # The sort key is null throughout, but naming it lets the index provide the order.
+            SortPartition(by_time, has_sort_key=False, condition=" AND r.sort_key IS NULL"),
         ]
 
-    def matching(
+    def select(
         self,
-        columns: Fragment,
-        where: Sequence[Fragment] = (),
+        columns: SQL,
+        where: Sequence[SQL] = (),
         *,
         source: str = "evidence_record r",
-    ) -> Fragment:
-        """``SELECT columns`` over every visible row ``r`` that all of ``where`` leave."""
+    ) -> SQL:
+        """Return ``SELECT columns`` over every visible row ``r`` that satisfies ``where``."""
         branches = []
         for group in self.groups:
-            branch = Fragment("SELECT ") + columns + Fragment(f" FROM {source} WHERE ")
-            branch += Fragment("r.connection_id = ANY(%s)", (group.connection_ids,))
+            branch = SQL("SELECT ") + columns + SQL(f" FROM {source} WHERE ")
+            branch += SQL("r.connection_id = ANY(%s)", (group.connection_ids,))
             for condition in (group.condition, *where):
                 branch += condition
             branches.append(branch)
-        return joined(" UNION ALL ", branches)
+        return join_sql(" UNION ALL ", branches)
 
-    def beyond(self) -> Fragment:
-        """A condition on rows ``r`` of the same stream: those that are not among these."""
-        condition = Fragment("")
+    def excluded_rows(self) -> SQL:
+        """Return a condition on rows ``r`` of the same stream that are not among these."""
+        condition = SQL("")
         for group in self.groups:
-            among = Fragment("r.connection_id = ANY(%s)", (group.connection_ids,)) + group.condition
-            condition += Fragment(" AND NOT (") + among + Fragment(")")
+            included = SQL("r.connection_id = ANY(%s)", (group.connection_ids,)) + group.condition
+            condition += SQL(" AND NOT (") + included + SQL(")")
         return condition
 
-    def cut(self, row: tuple[Any, ...]) -> VisibleRecord:
-        """A row of the columns ``SHOWN``, without whatever the grant does not show."""
+    def project(self, row: tuple[Any, ...]) -> VisibleRecord:
+        """Return the record in a row of ``RECORD_COLUMNS``, without the hidden fields."""
         connection_id, record_key, sort_key, emitted_at, field_emitted, data = row
-        sight = self.sight_of[connection_id]
-        fields = sight.terms.fields
-        shown = {name: value for name, value in orjson.loads(data).items() if fields.allows(name)}
+        grant = self.grant_for[connection_id]
+        fields = grant.terms.fields
+        visible = {name: value for name, value in orjson.loads(data).items() if fields.allows(name)}
         return VisibleRecord(
-            connection=self.facts_of[connection_id],
-            grant_id=sight.grant_id,
+            connection=self.connection_for[connection_id],
+            grant_id=grant.grant_id,
             record_key=record_key,
-            data=shown,
-            emitted_at=_emitted(shown, emitted_at, field_emitted),
-            position=Position(sort_key if self.in_time_order else None, record_key, connection_id),
+            data=visible,
+            emitted_at=_latest_emitted(visible, emitted_at, field_emitted),
+            position=Keyset(sort_key if self.in_time_order else None, record_key, connection_id),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Bucket:
-    """The rows with a cursor value, or those without."""
+class SortPartition:
+    """The records with a sort key, or those without one."""
 
     order: str
-    present: bool
-    narrows: str
+    has_sort_key: bool
+    condition: str
 
 
 def _branches(
-    group: Group,
-    bucket: Bucket,
-    where: Sequence[Fragment],
+    group: ConnectionGroup,
+    partition: SortPartition,
+    where: Sequence[SQL],
     limit: int,
-    columns: Fragment = COLUMNS,
-) -> Iterator[Fragment]:
-    """For each connection of the group its first ``limit`` rows in the order of the bucket."""
+    columns: SQL = ALL_COLUMNS,
+) -> Iterator[SQL]:
+    """Yield subqueries for the first ``limit`` rows of each connection in the partition's order."""
     ids = group.connection_ids
-    named = [Fragment("%s", (each,)) for each in ids] if len(ids) <= NAMED_ONE_BY_ONE else []
-    for connection in named or [Fragment("c.id")]:
-        rows = Fragment("SELECT ") + columns + Fragment(" FROM evidence_record r WHERE ")
-        rows += Fragment("r.connection_id = ") + connection + Fragment(bucket.narrows)
+    is_lateral = not 1 <= len(ids) <= MAX_NAMED_CONNECTIONS
+    for connection in [SQL("c.id")] if is_lateral else [SQL("%s", (id_,)) for id_ in ids]:
+        rows = SQL("SELECT ") + columns + SQL(" FROM evidence_record r WHERE ")
+        rows += SQL("r.connection_id = ") + connection + SQL(partition.condition)
         for condition in (group.condition, *where):
             rows += condition
-        rows += Fragment(f" ORDER BY {bucket.order} LIMIT %s", (limit,))
-        if not named:
-            every = Fragment("SELECT r.* FROM unnest(%s::text[]) AS c(id)", (ids,))
-            rows = every + Fragment(" CROSS JOIN LATERAL (") + rows + Fragment(") r")
-        yield Fragment("(") + rows + Fragment(")")
+        rows += SQL(f" ORDER BY {partition.order} LIMIT %s", (limit,))
+        if is_lateral:
+            connections = SQL("SELECT r.* FROM unnest(%s::text[]) AS c(id)", (ids,))
+            rows = connections + SQL(" CROSS JOIN LATERAL (") + rows + SQL(") r")
+        yield SQL("(") + rows + SQL(")")
 
 
-def _condition(stream: str, time: object, records: object) -> Fragment:
-    """What one grant says about rows, one clause a line."""
-    condition = Fragment(" AND r.stream = %s", (stream,))
+def _condition(stream: str, time: object, records: object) -> SQL:
+    """Return the row restrictions of one grant, one clause per line."""
+    condition = SQL(" AND r.stream = %s", (stream,))
     if isinstance(time, TimeRange):
-        condition += within("r.consent_time", time)
+        condition += in_time_range("r.consent_time", time)
     if isinstance(records, Only):
-        condition += Fragment(" AND r.record_key = ANY(%s)", (sorted(records.names),))
+        condition += SQL(" AND r.record_key = ANY(%s)", (sorted(records.names),))
     return condition
 
 
-def _beyond(after: Position | None, bucket: Bucket, descending: bool) -> list[Fragment]:  # noqa: FBT001
+def _after_keyset(after: Keyset | None, partition: SortPartition, descending: bool) -> list[SQL]:  # noqa: FBT001
     if after is None:
         return []
     sign = "<" if descending else ">"
-    if bucket.present:
+    if partition.has_sort_key:
         return [
-            Fragment(
+            SQL(
                 f" AND (r.sort_key, r.record_key, r.connection_id) {sign} (%s, %s, %s)",
                 (after.sort_key, after.record_key, after.connection_id),
             )
@@ -257,26 +274,20 @@ def _beyond(after: Position | None, bucket: Bucket, descending: bool) -> list[Fr
     if after.sort_key is not None:
         return []
     return [
-        Fragment(
+        SQL(
             f" AND (r.record_key, r.connection_id) {sign} (%s, %s)",
             (after.record_key, after.connection_id),
         )
     ]
 
 
-def _emitted(shown: Mapping[str, Any], emitted_at: datetime, field_emitted: str | None) -> datetime:
+def _latest_emitted(
+    visible: Mapping[str, Any], emitted_at: datetime, field_emitted: str | None
+) -> datetime:
     if field_emitted is None:
         return emitted_at
-    own: dict[str, str] = orjson.loads(field_emitted)
-    times = [datetime.fromisoformat(own[name]) if name in own else emitted_at for name in shown]
-    return max(times, default=emitted_at)
-
-
-SHARED = f"SELECT pg_advisory_xact_lock_shared({NAMING})"
-"""To go before FROM, over some ``connection_id``."""
-
-GONE = """
-SELECT FROM unnest(%s::text[], %s::text[], %s::text[]) AS n(connection_id, stream, record_key)
-WHERE (SELECT true FROM evidence_record r WHERE r.connection_id = n.connection_id
-    AND r.stream = n.stream AND r.record_key = n.record_key) IS NULL
-"""
+    times: dict[str, str] = orjson.loads(field_emitted)
+    visible_times = [
+        datetime.fromisoformat(times[name]) if name in times else emitted_at for name in visible
+    ]
+    return max(visible_times, default=emitted_at)

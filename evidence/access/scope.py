@@ -1,8 +1,7 @@
-"""What a caller may see, as frozen values.
+"""Frozen values that describe what one caller may see.
 
-Nothing here reads a row. A ``Scope`` is built once per request from the bearer
-(``evidence.access.tokens``) and held by the gate; "all" and "only these" are different types, so
-that an empty list can only ever mean nothing.
+``evidence.access.tokens`` builds a ``Scope`` once per request, and the gate applies it. "All" and
+"only these" are different types, so an empty list can only mean nothing.
 """
 
 from collections.abc import Mapping
@@ -28,7 +27,7 @@ class Everything:
 
 @dataclass(frozen=True, slots=True)
 class Only:
-    """These names and no others; none of them when empty."""
+    """A restriction to these names; an empty set allows nothing."""
 
     names: frozenset[str]
 
@@ -41,7 +40,7 @@ Allowed: TypeAlias = Everything | Only
 
 @dataclass(frozen=True, slots=True)
 class TimeRange:
-    """``since`` inclusive, ``until`` exclusive; a record without a consent time is outside."""
+    """``since`` inclusive, ``until`` exclusive. A record without a consent time is outside."""
 
     since: datetime | None
     until: datetime | None
@@ -49,7 +48,7 @@ class TimeRange:
 
 @dataclass(frozen=True, slots=True)
 class FrozenRelation:
-    """A relation as it stood when the grant was issued."""
+    """A relation as the source declared it when the grant was issued."""
 
     name: str
     stream: str
@@ -61,10 +60,10 @@ class FrozenRelation:
 
 @dataclass(frozen=True, slots=True)
 class StreamTerms:
-    """What one grant says of one stream.
+    """The terms of one grant for one stream.
 
-    ``fields`` may be seen; ``filters``, a subset of them, may also be filtered, sorted and
-    aggregated by; ``views`` and ``relations`` may be used by name.
+    ``fields`` are visible; ``filters``, a subset of them, may also filter, sort and aggregate;
+    ``views`` and ``relations`` may be used by name.
     """
 
     name: str
@@ -78,10 +77,11 @@ class StreamTerms:
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
-    """One limit of a grant and how much of it was used since the period ``since`` began.
+class QuotaUsage:
+    """A quota of a grant and how much of it was used since its period began at ``since``.
 
-    ``measure`` is ``calls``, ``records`` or ``bytes``; ``period`` is ``minute``, ``hour`` or ``day``.
+    ``measure`` is ``calls``, ``records`` or ``bytes``; ``period`` is ``minute``, ``hour`` or ``day``;
+    ``most`` is the maximum.
     """
 
     measure: str
@@ -93,21 +93,26 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class GrantTerms:
-    """One usable grant; ``grant_id`` is None for the owner's own reading. ``limits`` are as they
-    stood when the bearer was looked up. The first answer that discloses something through a
-    ``single_use`` grant sets when it closes."""
+    """One usable grant. ``grant_id`` is None when the owner reads their own data.
+
+    ``limits`` are the quotas as the token lookup found them. The first answer that discloses
+    something through a ``single_use`` grant sets when the grant closes.
+    """
 
     grant_id: str | None
     source_pk: int
     streams: tuple[StreamTerms, ...]
-    limits: tuple[Used, ...] = ()
+    limits: tuple[QuotaUsage, ...] = ()
     single_use: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFacts:
-    """A connection of the owner that is not revoked. ``identities`` are how its source calls the
-    owner, as ``declarations.authorship.known_as`` writes them."""
+    """A connection of the owner that is not revoked.
+
+    ``identities`` are the names of the owner in the source, as ``declarations.authorship.known_as``
+    writes them.
+    """
 
     connection_id: str
     display_name: str
@@ -120,7 +125,7 @@ class ConnectionFacts:
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """A source and the declaration that is current for it."""
+    """A source and its current declaration."""
 
     source_pk: int
     kind: str
@@ -130,14 +135,16 @@ class SourceFacts:
     declaration_pk: int
 
     def is_called(self, connector_id: str) -> bool:
-        """Whether a caller means this source: by its key or by its absolute id."""
+        """Return whether ``connector_id`` is the key or the absolute id of this source."""
         return connector_id in (self.connector_key, self.source_id)
 
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Who asks, and everything that this caller may be told about. ``paused`` are grants of theirs
-    that show nothing until the owner resumes them."""
+    """A caller and everything that the caller may see.
+
+    ``paused`` are grants of the caller that show nothing until the owner resumes them.
+    """
 
     kind: TokenKind
     token_id: str
@@ -152,7 +159,7 @@ class Scope:
 
     @property
     def binding(self) -> str:
-        """Names the rights behind a cursor: it changes when a grant is replaced."""
+        """Return an identifier of the caller's rights; it changes when a grant is replaced."""
         if self.package_id is None:
             return self.owner_id
         return ":".join([self.package_id, *sorted(str(grant.grant_id) for grant in self.grants)])

@@ -1,10 +1,8 @@
-"""Guessing is slow: whoever fails too often to prove to be the owner has to wait.
+"""Throttle failed sign-ins per account, browser and address, counted in the database.
 
-Counted in the database, so for all processes together. An attempt is counted *before* it is
-judged, under a lock, and taken back when it succeeds: many at once gain nothing. A wait grows with
-each failure to a quarter of an hour at most and never longer; attempts during it count for nothing.
-Who has signed in here before is counted by their browser instead, so that a stranger who fails on
-purpose cannot keep the owner out. ``manage.py setup-link`` ends every wait at once.
+Each failure beyond a free number doubles the delay, up to MAX_WAIT. An attempt is counted before its
+password is checked, under a row lock, and removed when it succeeds, so parallel attempts gain
+nothing. Browsers that the owner has used are counted separately: strangers cannot lock the owner out.
 """
 
 import ipaddress
@@ -18,11 +16,11 @@ from django.db import transaction
 from evidence.access.crypto import digest_for
 from evidence.models.accounts import Attempts
 
-FREE = {"account": 5, "second factor": 5, "browser": 10, "address": 30}
-"""So many failures of each cost nothing; the next one makes the one after it wait."""
+FREE_FAILURES = {"account": 5, "second factor": 5, "browser": 10, "address": 30}
+"""Failures of each kind that cause no delay."""
 FIRST_WAIT = timedelta(seconds=30)
-LONGEST_WAIT = timedelta(minutes=15)
-FORGOTTEN_AFTER = timedelta(hours=1)
+MAX_WAIT = timedelta(minutes=15)
+RESET_AFTER = timedelta(hours=1)
 LOCK_ATTEMPTS = """
 -- Lock the counters of all subjects, and create those that are missing. One statement: between an
 -- insert and a select, an attempt that succeeds could delete the row.
@@ -34,20 +32,22 @@ RETURNING a.digest, a.failures, a.last_at, a.blocked_until
 """
 
 
-class TooManyAttempts(Exception):  # noqa: N818 - a state of affairs, not a mistake in the program
-    """Too many attempts failed of late."""
+class ThrottledError(Exception):
+    """Too many recent attempts failed. `retry_after` is in seconds."""
 
     def __init__(self, wait: timedelta) -> None:
         self.retry_after = max(1, math.ceil(wait.total_seconds()))
+        seconds = self.retry_after
+        wait_text = f"{seconds} seconds" if seconds < 90 else f"{math.ceil(seconds / 60)} minutes"
         super().__init__(
-            f"Too many attempts have failed. Wait {_in_words(self.retry_after)}, or run"
+            f"Too many failed attempts. Try again in {wait_text}, or run"
             " manage.py setup-link on the server."
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """Whose failures are counted together; ``kind`` is a key of ``FREE``."""
+class ThrottleKey:
+    """Identifies what failures are counted for; `kind` is a key of FREE_FAILURES."""
 
     kind: str
     name: str
@@ -58,74 +58,71 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """One that counts as failed until it is said to have succeeded."""
+class RecordedAttempt:
+    """An attempt that counts as failed until it succeeds."""
 
-    subjects: Sequence[Subject]
+    keys: Sequence[ThrottleKey]
 
     def succeeded(self) -> None:
-        digests = [subject.digest for subject in self.subjects]
+        """Delete the failures of all its keys."""
+        digests = [key.digest for key in self.keys]
         Attempts.unscoped.filter(digest__in=digests).delete()
 
 
-def account(name: str) -> Subject:
-    """An account by the name that was typed, whether or not there is one."""
-    return Subject("account", name.casefold())
+def account_key(name: str) -> ThrottleKey:
+    """Return the key of a user name, whether or not the account exists."""
+    return ThrottleKey("account", name.casefold())
 
 
-def address(remote: str) -> Subject:
-    """Where a request came from; an IPv6 network counts as one, for it has addresses without end."""
+def address_key(remote: str) -> ThrottleKey:
+    """Return the key of an IP address; a /64 network counts as one IPv6 address."""
     try:
         parsed = ipaddress.ip_address(remote)
     except ValueError:
-        return Subject("address", "unknown")
+        return ThrottleKey("address", "unknown")
     if parsed.version == 6:
-        return Subject("address", str(ipaddress.ip_network((parsed, 64), strict=False)))
-    return Subject("address", str(parsed))
+        return ThrottleKey("address", str(ipaddress.ip_network((parsed, 64), strict=False)))
+    return ThrottleKey("address", str(parsed))
 
 
 @transaction.atomic
-def begin(*subjects: Subject, now: datetime) -> Attempt:
-    """Count an attempt of each of ``subjects``. Raises ``TooManyAttempts``, counting nothing."""
-    kinds = {subject.digest: subject.kind for subject in subjects}
+def record_attempt(*keys: ThrottleKey, now: datetime) -> RecordedAttempt:
+    """Count an attempt for each key. Raises ThrottledError, counting nothing, during a delay."""
+    kinds = {key.digest: key.kind for key in keys}
     rows = list(Attempts.unscoped.raw(LOCK_ATTEMPTS, {"digests": sorted(kinds), "now": now}))
-    wait = max(_left(row, now) for row in rows)
+    wait = max(_remaining_wait(row, now) for row in rows)
     if wait > timedelta(0):
-        raise TooManyAttempts(wait)
+        raise ThrottledError(wait)
     for row in rows:
-        _count(row, free=FREE[kinds[bytes(row.digest)]], now=now)
-    return Attempt(subjects)
+        _count_failure(row, free_failures=FREE_FAILURES[kinds[bytes(row.digest)]], now=now)
+    return RecordedAttempt(keys)
 
 
-def forget(*, now: datetime) -> int:
-    """Drop what counts no more."""
-    count, _ = Attempts.unscoped.filter(last_at__lt=now - FORGOTTEN_AFTER).delete()
+def delete_expired(*, now: datetime) -> int:
+    """Delete counts that are no longer used, and return how many."""
+    count, _ = Attempts.unscoped.filter(last_at__lt=now - RESET_AFTER).delete()
     return count
 
 
-def release() -> None:
-    """Nobody waits any longer."""
+def reset_throttle() -> None:
+    """End all delays."""
     Attempts.unscoped.all().delete()
 
 
-def _left(row: Attempts, now: datetime) -> timedelta:
-    left = row.blocked_until - now if row.blocked_until else timedelta(0)
-    # More than that was never given: the clock has been set back, and nobody pays for it.
-    return timedelta(0) if left > LONGEST_WAIT else left
+def _remaining_wait(row: Attempts, now: datetime) -> timedelta:
+    remaining = row.blocked_until - now if row.blocked_until else timedelta(0)
+    # A longer delay is never set, so the clock was set back: do not make the owner wait for that.
+    return timedelta(0) if remaining > MAX_WAIT else remaining
 
 
-def _count(row: Attempts, *, free: int, now: datetime) -> None:
-    stale = abs(now - row.last_at) > FORGOTTEN_AFTER
-    row.failures = 1 if stale else row.failures + 1
+def _count_failure(row: Attempts, *, free_failures: int, now: datetime) -> None:
+    is_stale = abs(now - row.last_at) > RESET_AFTER
+    row.failures = 1 if is_stale else row.failures + 1
     row.last_at = now
-    over = row.failures - free
-    row.blocked_until = now + _wait(over) if over > 0 else None
+    excess = row.failures - free_failures
+    row.blocked_until = now + _delay(excess) if excess > 0 else None
     row.save()
 
 
-def _wait(over: int) -> timedelta:
-    return min(FIRST_WAIT * (1 << min(over - 1, 16)), LONGEST_WAIT)
-
-
-def _in_words(seconds: int) -> str:
-    return f"{seconds} seconds" if seconds < 90 else f"{math.ceil(seconds / 60)} minutes"
+def _delay(excess: int) -> timedelta:
+    return min(FIRST_WAIT * (1 << min(excess - 1, 16)), MAX_WAIT)

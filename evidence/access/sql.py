@@ -1,4 +1,7 @@
-"""Joining and running statements over personal rows: the only cursor outside ``storing``."""
+"""Compose and run parameterized SQL over personal rows.
+
+This is the only database cursor outside ``evidence.storing``.
+"""
 
 import math
 import time
@@ -20,39 +23,39 @@ _deadline = ContextVar("deadline", default=math.inf)
 
 
 @dataclass(frozen=True, slots=True)
-class Fragment:
-    """A piece of SQL, constant, and the values of its placeholders."""
+class SQL:
+    """Constant SQL text and the values of its placeholders."""
 
     text: str
     values: tuple[Any, ...] = ()
 
-    def __add__(self, other: "Fragment") -> "Fragment":
-        return Fragment(self.text + other.text, self.values + other.values)
+    def __add__(self, other: "SQL") -> "SQL":
+        return SQL(self.text + other.text, self.values + other.values)
 
 
-def joined(separator: str, fragments: Iterable[Fragment]) -> Fragment:
+def join_sql(separator: str, fragments: Iterable[SQL]) -> SQL:
     parts = list(fragments)
     values = tuple(value for part in parts for value in part.values)
-    return Fragment(separator.join(part.text for part in parts), values)
+    return SQL(separator.join(part.text for part in parts), values)
 
 
-def within(column: str, time: TimeRange) -> Fragment:
-    """Rows whose time lies in a range; one that has none lies outside."""
-    condition = Fragment(f" AND {column} IS NOT NULL")
+def in_time_range(column: str, time: TimeRange) -> SQL:
+    """Return a condition that the column lies in a time range. A null time never does."""
+    condition = SQL(f" AND {column} IS NOT NULL")
     if time.since is not None:
-        condition += Fragment(f" AND {column} >= %s", (time.since,))
+        condition += SQL(f" AND {column} >= %s", (time.since,))
     if time.until is not None:
-        condition += Fragment(f" AND {column} < %s", (time.until,))
+        condition += SQL(f" AND {column} < %s", (time.until,))
     return condition
 
 
 @contextmanager
 def time_limited(seconds: int) -> Iterator[None]:
-    """Limit the statements of a transaction that has just begun: each of them, and all together.
+    """Begin a transaction and limit the time of each statement and of all statements together.
 
-    PostgreSQL cancels a statement that takes longer; after that many seconds no further one of this
-    module starts (``QueryTimeout``). Zero is no limit. The limit travels with BEGIN, so it costs no
-    round trip, ends with the transaction and works behind PgBouncer in transaction mode.
+    PostgreSQL cancels a slow statement; after the limit, this module raises ``QueryTimeout`` before
+    the next one. Zero means no limit, and an open transaction is not limited. The limit travels with
+    BEGIN: it costs no round trip and works behind PgBouncer in transaction mode.
     """
     if not seconds or not _begin(f"BEGIN; SET LOCAL statement_timeout = {seconds * 1000}"):
         yield
@@ -65,7 +68,7 @@ def time_limited(seconds: int) -> Iterator[None]:
 
 
 def _begin(command: str) -> bool:
-    """Begin the transaction with ``command``; False inside a transaction of somebody else."""
+    """Run ``command`` to begin a transaction. Returns False if one is already open."""
     connection.ensure_connection()
     pgconn: pq.abc.PGconn = connection.connection.pgconn
     if pgconn.transaction_status != pq.TransactionStatus.IDLE:
@@ -77,41 +80,40 @@ def _begin(command: str) -> bool:
     return True
 
 
-def _refuse_late() -> None:
+def _check_deadline() -> None:
     if time.monotonic() > _deadline.get():
         raise QueryTimeout
 
 
-def fetched(statement: Fragment) -> Sequence[tuple[Any, ...]]:
-    """All rows of one statement, planned for its values."""
-    _refuse_late()
+def fetch_all(statement: SQL) -> Sequence[tuple[Any, ...]]:
+    """Return all rows of a statement that PostgreSQL plans for its values."""
+    _check_deadline()
     with connection.cursor() as cursor:
         cursor.execute(statement.text, statement.values)
         rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
     return rows
 
 
-def fetched_by_one_plan(statement: Fragment) -> Sequence[tuple[Any, ...]]:
-    """All rows of a statement whose best plan is the same whatever its values.
+def fetch_all_generic_plan(statement: SQL) -> Sequence[tuple[Any, ...]]:
+    """Return all rows of a statement whose best plan does not depend on its values.
 
-    The values travel apart from the text, so the server plans it once a connection and not once a
-    request; over partitioned tables that is most of its work. Answers come in binary.
+    The server receives values separately from the text, so it plans the statement once per
+    connection. Over partitioned tables, planning is most of the work. Results are binary.
     """
-    _refuse_late()
+    _check_deadline()
     connection.ensure_connection()
     raw: Any = psycopg.RawCursor(connection.connection)
     raw.format = psycopg.pq.Format.BINARY
-    # What connection.cursor() wraps its own cursors in; the first kind is for counting statements.
+    # connection.cursor() wraps its cursors in the same way; the debug cursor logs statements.
     wrap = connection.make_debug_cursor if connection.queries_logged else connection.make_cursor
     with wrap(raw) as cursor:
-        cursor.execute(_numbered(statement.text), statement.values)
+        cursor.execute(_number_placeholders(statement.text), statement.values)
         rows: Sequence[tuple[Any, ...]] = cursor.fetchall()
     return rows
 
 
 @lru_cache(maxsize=256)
-def _numbered(text: str) -> str:
-    """The placeholders as the server itself has them. The driver would look for them in every long
-    statement anew, which takes longer than many a statement runs."""
+def _number_placeholders(text: str) -> str:
+    """Replace ``%s`` with ``$1``, ``$2``, …. Cached, as parsing can take longer than the query."""
     first, *others = text.split("%s")
     return first + "".join(f"${number}{part}" for number, part in enumerate(others, start=1))

@@ -1,7 +1,7 @@
-"""Bearer and resource -> ``Scope``, in one statement.
+"""Issue, revoke and authenticate bearer tokens.
 
-The answer is read afresh for every request, so a revocation or an expiry holds on the very next
-one. What a grant says never changes, so its parsed terms are kept by grant id.
+Every request reads the rights behind its token again, so a revocation or an expiry applies to the
+next request. A grant never changes, so its parsed terms are cached by grant id.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,22 +10,39 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evidence.access.crypto import LONGEST_BEARER, bearer_digests
-from evidence.access.grant_terms import parsed_terms
-from evidence.access.owner_scope import everything
-from evidence.access.scope import ConnectionFacts, GrantTerms, Scope, SourceFacts, TokenKind, Used
-from evidence.access.sql import Fragment, fetched_by_one_plan
+from evidence.access.crypto import (
+    ACCESS_PREFIX,
+    MAX_BEARER_CHARS,
+    OWNER_PREFIX,
+    bearer_digest,
+    bearer_digests,
+    new_bearer,
+    new_id,
+)
+from evidence.access.grant_terms import parse_terms
+from evidence.access.grants import lock_packages
+from evidence.access.owner_scope import all_declared_streams
+from evidence.access.scope import (
+    ConnectionFacts,
+    GrantTerms,
+    QuotaUsage,
+    Scope,
+    SourceFacts,
+    TokenKind,
+)
+from evidence.access.sql import SQL, fetch_all_generic_plan
 from evidence.errors import (
+    ApiException,
     AuthenticationRequired,
     GrantConsumed,
     GrantExpired,
     GrantPaused,
     GrantRevoked,
-    Refusal,
     WrongTokenKind,
 )
+from evidence.models.grants import AccessToken, Grant, Package
 
-RIGHTS = """
+SELECT_RIGHTS = """
 SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t.revoked_at,
     p.client_id, p.revoked_at,
     (SELECT jsonb_agg(jsonb_build_array(g.grant_id, g.source_id, g.streams::text,
@@ -46,78 +63,28 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
         FROM evidence_source s
         WHERE s.owner_id = t.owner_id AND s.current_declaration_id IS NOT NULL)
 """
-LOOK_UP = f"""{RIGHTS}
+FIND_BY_DIGEST = f"""
+-- Find a bearer token with its grants, quotas, connections and sources.
+-- Parameters: now, now, token digest. One query per request.
+{SELECT_RIGHTS}
 FROM evidence_accesstoken t
 LEFT JOIN evidence_package p ON p.package_id = t.package_id
 WHERE t.digest = %s
 """
-STANDING = f"""{RIGHTS}
+FIND_BY_PACKAGE = f"""
+-- Find the same rights of a package, without a token. Parameters: now, now, package id.
+{SELECT_RIGHTS}
 FROM (SELECT package_id AS token_id, 'client' AS kind, '' AS resource, owner_id, package_id,
         NULL::timestamptz AS expires_at, NULL::timestamptz AS revoked_at
     FROM evidence_package WHERE package_id = %s) t
 JOIN evidence_package p ON p.package_id = t.package_id
 """
 
-
-def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
-    """The rights behind ``bearer`` at ``resource`` (contract 1.1 and 1.2).
-
-    Raises ``AuthenticationRequired`` for an unknown, expired or revoked bearer or one bound to
-    another resource, ``WrongTokenKind`` for an owner's bearer away from ``/v1``, ``GrantRevoked``
-    ``GrantConsumed`` and ``GrantExpired`` when nothing behind it can be used any more, and ``GrantPaused`` when the owner
-    has paused what could.
-    """
-    found = _found(bearer, now)
-    if found is None:
-        raise AuthenticationRequired(message="The bearer token is not known.")
-    try:
-        _check(found, resource, now)
-        return _scope(found, token_id=found.token_id)
-    except Refusal as refusal:
-        if found.client_id is not None:
-            refusal.caller = (found.owner_id, found.client_id, found.token_id)
-        raise
+Grants = tuple[GrantTerms, ...]
 
 
-def standing(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope:
-    """The rights of a package where the server itself acts for its client, without a bearer.
-
-    ``on_behalf_of`` stands in the ledger where a token would. Raises ``GrantRevoked``,
-    ``GrantExpired`` and ``GrantPaused`` as ``authenticate`` does.
-    """
-    found = _fetched(STANDING, (now, now, package_id))
-    if found is None or found.package_revoked_at is not None:
-        raise GrantRevoked
-    return _scope(found, token_id=on_behalf_of)
-
-
-def _scope(found: "Found", *, token_id: str) -> Scope:
-    is_owner = found.kind == TokenKind.OWNER
-    grants, paused = (None, ()) if is_owner else _usable(found.grants)
-    sources = {row[0]: SourceFacts(*row) for row in found.sources}
-    connections = {
-        row[0]: ConnectionFacts(
-            row[0], row[1], tuple(row[2]), row[3], tuple(row[4]), (tuple(row[5]), row[6])
-        )
-        for row in found.connections
-        if row[3] in sources
-    }
-    return Scope(
-        kind=TokenKind(found.kind),
-        token_id=token_id,
-        owner_id=found.owner_id,
-        client_id=found.client_id,
-        package_id=found.package_id,
-        expires_at=found.expires_at,
-        grants=everything(sources, connections) if grants is None else grants,
-        sources=sources,
-        connections=connections,
-        paused=paused,
-    )
-
-
-class Found(NamedTuple):
-    """The row of a token and all that hangs on it."""
+class TokenRow(NamedTuple):
+    """A row of ``FIND_BY_DIGEST`` or ``FIND_BY_PACKAGE``."""
 
     token_id: str
     kind: str
@@ -133,69 +100,213 @@ class Found(NamedTuple):
     sources: Sequence[Sequence[Any]]
 
 
-def _check(found: Found, resource: str, now: datetime) -> None:
-    """The reasons to refuse a known token, one a line."""
-    if found.revoked_at is not None:
+def create_token(
+    package: Package,
+    *,
+    resource: str,
+    now: datetime,
+    expires_at: datetime | None = None,
+    approval: str | None = None,
+) -> str:
+    """Create a bearer token for ``package`` at ``resource``: ``/v1``, ``/mcp`` or ``/mcp/events``.
+
+    An ``approval`` works only once per resource.
+    """
+    bearer = new_bearer(ACCESS_PREFIX)
+    store_token(
+        bearer,
+        package=package,
+        resource=resource,
+        now=now,
+        expires_at=expires_at,
+        approval=approval,
+    )
+    return bearer
+
+
+def token_exists(approval: str, *, package_id: str) -> bool:
+    """Return whether tokens were already created under this approval.
+
+    Locks the package until the transaction ends, so that a second request waits for the first.
+    """
+    lock_packages(pk=package_id)
+    return AccessToken.unscoped.filter(approval=approval).exists()
+
+
+def create_owner_token(*, owner_id: str, now: datetime, expires_at: datetime | None = None) -> str:
+    """Create a bearer token for the owner's own programs, valid at ``/v1`` only."""
+    bearer = new_bearer(OWNER_PREFIX)
+    _store(
+        bearer,
+        kind=TokenKind.OWNER,
+        resource="/v1",
+        owner_id=owner_id,
+        package=None,
+        now=now,
+        expires_at=expires_at,
+    )
+    return bearer
+
+
+def store_token(
+    bearer: str,
+    *,
+    package: Package,
+    resource: str,
+    now: datetime,
+    expires_at: datetime | None,
+    approval: str | None = None,
+) -> AccessToken:
+    """Store the digest of a bearer token of 256 random bits that the caller has generated."""
+    has_several = Grant.unscoped.filter(package=package).count() > 1
+    return _store(
+        bearer,
+        kind=TokenKind.PACKAGE if has_several else TokenKind.CLIENT,
+        resource=resource,
+        owner_id=package.owner_id,
+        package=package,
+        now=now,
+        expires_at=expires_at,
+        approval=approval,
+    )
+
+
+def _store(bearer: str, *, now: datetime, **columns: Any) -> AccessToken:
+    return AccessToken.unscoped.create(
+        token_id=new_id("tok_"), digest=bearer_digest(bearer), created_at=now, **columns
+    )
+
+
+def revoke_token_id(token_id: str, *, now: datetime) -> bool:
+    """Revoke a bearer token by its id; its grants stay. Returns False if it is not valid."""
+    tokens = AccessToken.unscoped.filter(token_id=token_id, revoked_at=None)
+    return bool(tokens.update(revoked_at=now))
+
+
+def authenticate(bearer: str, *, resource: str, now: datetime) -> Scope:
+    """Return the scope behind ``bearer`` at ``resource`` (contract 1.1 and 1.2). One query.
+
+    Raises ``AuthenticationRequired`` if the token is unknown, expired, revoked or bound to another
+    resource; ``WrongTokenKind`` for an owner token away from ``/v1``; ``GrantRevoked``,
+    ``GrantConsumed`` or ``GrantExpired`` if no grant is usable; ``GrantPaused`` if all usable grants
+    are paused.
+    """
+    row = _find_token(bearer, now)
+    if row is None:
+        raise AuthenticationRequired(message="The bearer token is not known.")
+    try:
+        _check(row, resource, now)
+        return _scope(row, token_id=row.token_id)
+    except ApiException as refusal:
+        if row.client_id is not None:
+            refusal.caller = (row.owner_id, row.client_id, row.token_id)
+        raise
+
+
+def package_scope(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope:
+    """Return the scope of a package when the server acts for its client without a bearer token.
+
+    The ledger shows ``on_behalf_of`` in place of a token id. Raises ``GrantRevoked``,
+    ``GrantConsumed``, ``GrantExpired`` or ``GrantPaused`` like ``authenticate``.
+    """
+    row = _fetch_row(FIND_BY_PACKAGE, (now, now, package_id))
+    if row is None or row.package_revoked_at is not None:
+        raise GrantRevoked
+    return _scope(row, token_id=on_behalf_of)
+
+
+def _scope(row: TokenRow, *, token_id: str) -> Scope:
+    is_owner = row.kind == TokenKind.OWNER
+    grants, paused = (None, ()) if is_owner else _active_and_paused(row.grants)
+    sources = {source[0]: SourceFacts(*source) for source in row.sources}
+    connections = {
+        columns[0]: ConnectionFacts(
+            columns[0],
+            columns[1],
+            tuple(columns[2]),
+            columns[3],
+            tuple(columns[4]),
+            (tuple(columns[5]), columns[6]),
+        )
+        for columns in row.connections
+        if columns[3] in sources
+    }
+    return Scope(
+        kind=TokenKind(row.kind),
+        token_id=token_id,
+        owner_id=row.owner_id,
+        client_id=row.client_id,
+        package_id=row.package_id,
+        expires_at=row.expires_at,
+        grants=all_declared_streams(sources, connections) if grants is None else grants,
+        sources=sources,
+        connections=connections,
+        paused=paused,
+    )
+
+
+def _check(row: TokenRow, resource: str, now: datetime) -> None:
+    if row.revoked_at is not None:
         raise AuthenticationRequired(message="The bearer token has been revoked.")
-    if found.expires_at is not None and found.expires_at <= now:
+    if row.expires_at is not None and row.expires_at <= now:
         raise AuthenticationRequired(message="The bearer token has expired.")
-    if found.resource != resource and found.kind == TokenKind.OWNER:
+    if row.resource != resource and row.kind == TokenKind.OWNER:
         raise WrongTokenKind(
             message="Owner tokens do not work here; connect the agent with a grant of its own."
         )
-    if found.resource != resource:
+    if row.resource != resource:
         raise AuthenticationRequired(
-            message=f"The bearer token was issued for {found.resource}, not for {resource}."
+            message=f"The bearer token was issued for {row.resource}, not for {resource}."
         )
-    if found.package_revoked_at is not None:
+    if row.package_revoked_at is not None:
         raise GrantRevoked
 
 
-def _found(bearer: str, now: datetime) -> Found | None:
-    if len(bearer) > LONGEST_BEARER:
+def _find_token(bearer: str, now: datetime) -> TokenRow | None:
+    if len(bearer) > MAX_BEARER_CHARS:
         return None
-    found = (_fetched(LOOK_UP, (now, now, digest)) for digest in bearer_digests(bearer))
-    return next((each for each in found if each is not None), None)
+    rows = (_fetch_row(FIND_BY_DIGEST, (now, now, digest)) for digest in bearer_digests(bearer))
+    return next((row for row in rows if row is not None), None)
 
 
-def _fetched(statement: str, values: tuple[object, ...]) -> Found | None:
-    rows = fetched_by_one_plan(Fragment(statement, values))
+def _fetch_row(statement: str, values: tuple[object, ...]) -> TokenRow | None:
+    rows = fetch_all_generic_plan(SQL(statement, values))
     if not rows:
         return None
-    *facts, grants, connections, sources = rows[0]
-    return Found(*facts, *(orjson.loads(each or "[]") for each in (grants, connections, sources)))
+    *columns, grants, connections, sources = rows[0]
+    lists = (orjson.loads(text or "[]") for text in (grants, connections, sources))
+    return TokenRow(*columns, *lists)
 
 
-Grants = tuple[GrantTerms, ...]
+def _active_and_paused(rows: Sequence[Sequence[Any]]) -> tuple[Grants, Grants]:
+    """Return the active and the paused grants, or raise if no grant is active.
 
-
-def _usable(rows: Sequence[Sequence[Any]]) -> tuple[Grants, Grants]:
-    """The grants that hold now, and those that are paused beside them; one that was replaced is
-    neither usable nor a reason to refuse."""
-    standing = [row for row in rows if not row[4]]
-    unexpired = [row for row in standing if not row[3] and not row[5]]
-    alive = [row for row in unexpired if not row[9]]
-    if not alive:
+    A superseded grant is neither usable nor a reason to refuse.
+    """
+    current = [row for row in rows if not row[4]]
+    unexpired = [row for row in current if not row[3] and not row[5]]
+    usable = [row for row in unexpired if not row[9]]
+    if not usable:
         if unexpired:
             raise GrantConsumed
-        if any(not row[3] for row in standing):
+        if any(not row[3] for row in current):
             raise GrantExpired
         raise GrantRevoked
-    reading = [row for row in alive if not row[6]]
-    if not reading:
+    active = [row for row in usable if not row[6]]
+    if not active:
         raise GrantPaused
-    return _terms(reading), _terms(row for row in alive if row[6])
+    return _terms(active), _terms(row for row in usable if row[6])
 
 
 def _terms(rows: Iterable[Sequence[Any]]) -> Grants:
     return tuple(
-        GrantTerms(row[0], row[1], parsed_terms(row[0], row[2]), _limits(row[7]), row[8])
+        GrantTerms(row[0], row[1], parse_terms(row[0], row[2]), _quotas(row[7]), row[8])
         for row in rows
     )
 
 
-def _limits(rows: Sequence[Sequence[Any]] | None) -> tuple[Used, ...]:
+def _quotas(rows: Sequence[Sequence[Any]] | None) -> tuple[QuotaUsage, ...]:
     return tuple(
-        Used(measure, period, most, used, datetime.fromtimestamp(since, UTC))
+        QuotaUsage(measure, period, most, used, datetime.fromtimestamp(since, UTC))
         for measure, period, most, used, since in rows or ()
     )

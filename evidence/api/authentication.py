@@ -1,4 +1,4 @@
-"""Who asks, as the framework wants to be told."""
+"""DRF authentication for bearer tokens, or for a scope authenticated in this process."""
 
 from django.conf import settings
 from django.utils import timezone
@@ -11,19 +11,19 @@ from evidence.access.tokens import authenticate
 from evidence.errors import AuthenticationRequired
 
 RESOURCE = "/v1"
-ACCEPTED = "pdpp.accepted"
-"""In the environment of a request: what to call once its credential is accepted."""
+ON_ACCEPTED_KEY = "pdpp.accepted"
+"""WSGI environment key of a callback that runs once the token is accepted."""
 METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
 class BearerAuthentication(BaseAuthentication):
-    """``Authorization: Bearer …`` or, in this process only, a scope already authenticated."""
+    """Authenticate `Authorization: Bearer …`, or a scope that the MCP adapter authenticated."""
 
     @override
     def authenticate(self, request: Request) -> tuple[None, Scope]:
-        handed_over = getattr(request._request, "pdpp_scope", None)  # noqa: SLF001 - DRF's own name
-        if isinstance(handed_over, Scope):
-            return None, handed_over
+        scope = getattr(request._request, "pdpp_scope", None)  # noqa: SLF001 - DRF's own name
+        if isinstance(scope, Scope):
+            return None, scope
         scheme, _, bearer = request.headers.get("Authorization", "").partition(" ")
         if scheme != "Bearer" or not bearer:
             raise AuthenticationRequired(
@@ -32,13 +32,14 @@ class BearerAuthentication(BaseAuthentication):
             )
         try:
             scope = authenticate(bearer, resource=RESOURCE, now=timezone.now())
-        except AuthenticationRequired as refusal:
-            refusal.extra |= {
+        except AuthenticationRequired as error:
+            error.extra |= {
                 "resource_metadata": metadata_url(),
                 "next_step": "Obtain a new token for this resource.",
             }
             raise
-        request.META.get(ACCEPTED, _nobody_asks)()
+        if on_accepted := request.META.get(ON_ACCEPTED_KEY):
+            on_accepted()
         return None, scope
 
     @override
@@ -48,7 +49,3 @@ class BearerAuthentication(BaseAuthentication):
 
 def metadata_url() -> str:
     return f"{settings.PDPP_PUBLIC_URL}{METADATA_PATH}"
-
-
-def _nobody_asks() -> None:
-    """Do nothing: the request did not come through the site."""

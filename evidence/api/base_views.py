@@ -1,8 +1,7 @@
-"""What every view under ``/v1`` has in common.
+"""Base views of `/v1`: check the version, bearer and parameters, then run the handler behind the gate.
 
-``GrantedView`` runs, in this order: version, bearer, unknown parameters, then the handler with a
-gate in hand. It works the same whether the request came over HTTP or from the MCP adapter in this
-process, which hands over the scope that its transport authenticated.
+A view works the same over HTTP and for the MCP adapter in this process, which passes the scope that
+its transport authenticated.
 """
 
 import logging
@@ -24,38 +23,40 @@ from rest_framework.views import APIView
 from typing_extensions import override
 
 from evidence.access.gate import Gate
-from evidence.access.quotas import charge_call, concerned, refuse_used_up
+from evidence.access.quotas import affected_grants, charge_call, check_call_quota
 from evidence.access.scope import GrantTerms, Scope, TokenKind
 from evidence.api import error_responses
 from evidence.api.authentication import BearerAuthentication
-from evidence.api.disclosed_records import shown
-from evidence.api.entity_tags import entity_tag, tags
+from evidence.api.disclosed_records import disclosed_items
+from evidence.api.entity_tags import entity_tag, parse_entity_tags
 from evidence.api.json_io import OrjsonRenderer
-from evidence.api.query_parameters import Parameters
-from evidence.api.refusal_log import note_refused, note_unlet
+from evidence.api.query_parameters import QueryParameters
+from evidence.api.refusal_log import record_refused_call, record_rejected_token
 from evidence.errors import (
+    ApiException,
     AuthenticationRequired,
     GrantConsumed,
     RateLimitExceeded,
-    Refusal,
     UnsupportedVersion,
     WrongTokenKind,
 )
-from evidence.ledger.entries import Shown
-from evidence.ledger.writer import Answer, in_one_transaction, record
+from evidence.ledger.entries import DisclosedItem
+from evidence.ledger.writer import DisclosedAnswer, read_and_record, record_disclosure
 
 logger = logging.getLogger(__name__)
 
-WITHHELD = Counter("pdpp_answers_withheld", "Answers that could not be written to the ledger")
+WITHHELD_RESPONSES = Counter(
+    "pdpp_answers_withheld", "Answers that could not be written to the ledger"
+)
 
-READS = frozenset({"GET", "HEAD"})
+READ_METHODS = frozenset({"GET", "HEAD"})
 PDPP_VERSION = "2026-04-06"
-_WORDS = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_WORD_BOUNDARY = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
 
 class PublicView(APIView):
-    """A view that shows nothing personal and asks nobody who they are."""
+    """A view without authentication and without personal data."""
 
     authentication_classes: Sequence[type[BaseAuthentication]] = ()
     permission_classes = ()
@@ -63,30 +64,31 @@ class PublicView(APIView):
     renderer_classes = (OrjsonRenderer,)
     parameters: ClassVar[frozenset[str]] = frozenset()
     owner_methods: ClassVar[Mapping[str, frozenset[str]]] = {}
-    """Methods for the owner alone, where others are not, and the parameters that each takes."""
+    """Methods that require an owner token, and the query parameters that each takes."""
     request_id = ""
-    refusal: Refusal | None = None
-    """What the answer refuses, where it does."""
+    error: ApiException | None = None
+    """The error that the response reports."""
 
     @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         if request.headers.get("PDPP-Version", PDPP_VERSION) != PDPP_VERSION:
             raise UnsupportedVersion(
-                message=f"This server speaks PDPP-Version {PDPP_VERSION}.", param="PDPP-Version"
+                message=f"This server supports PDPP-Version {PDPP_VERSION}.", param="PDPP-Version"
             )
         super().initial(request, *args, **kwargs)
         allowed = self.owner_methods.get(str(request.method), self.parameters)
-        self.query = Parameters(request._request, allowed=allowed)  # noqa: SLF001
+        self.query = QueryParameters(request._request, allowed=allowed)  # noqa: SLF001
 
     @override
     def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
-        asked = request.headers.get("Request-Id", "")
-        self.request_id = asked if _REQUEST_ID.fullmatch(asked) else f"req_{secrets.token_hex(10)}"
+        sent_id = request.headers.get("Request-Id", "")
+        is_valid = _REQUEST_ID.fullmatch(sent_id)
+        self.request_id = sent_id if is_valid else f"req_{secrets.token_hex(10)}"
         return super().initialize_request(request, *args, **kwargs)
 
     @override
     def get_exception_handler(self) -> Any:
-        return error_responses.handle
+        return error_responses.handle_exception
 
     @override
     def finalize_response(
@@ -103,142 +105,145 @@ class PublicView(APIView):
 
     def _challenge(self, request: Request) -> str:
         challenge = BearerAuthentication().authenticate_header(request)
-        sent = request.headers.get("Authorization", "").startswith("Bearer ")
-        return f'{challenge}, error="invalid_token"' if sent else challenge
+        token_sent = request.headers.get("Authorization", "").startswith("Bearer ")
+        return f'{challenge}, error="invalid_token"' if token_sent else challenge
 
 
 class GrantedView(PublicView):
-    """A view behind the gate. ``owner_only`` ones refuse every other kind of token.
+    """A view behind the gate. With `owner_only` it requires an owner token.
 
-    What it answers is written to the ledger in the transaction that read it; what cannot be
-    written down is not answered.
+    Each response is recorded in the ledger, in the transaction that read it. A response that cannot
+    be recorded is not sent.
 
-    ``conditional`` ones carry an ETag and answer 304 to a matching ``If-None-Match``; what they
-    say depends on the token, so only the client itself may keep it.
+    With `conditional`, responses have an ETag, and a matching `If-None-Match` returns 304. They
+    depend on the token, so only the client may cache them.
     """
 
     authentication_classes = (BearerAuthentication,)
     owner_only = False
     conditional = False
-    asks_all = False
-    """Whether each grant was asked of that it is about, and not merely what there is."""
-    withheld: Refusal | None = None
+    charges_all_grants = False
+    """Whether a response without records counts for every affected grant, or for the first grant."""
+    withheld_error: ApiException | None = None
+    """The error that replaces a response that could not be recorded."""
     caller: Scope | None = None
-    is_let_in = False
-    unchanged: Response | None = None
-    """The whole answer, where a 304 stands for it: the client learns that it still holds."""
-    unspoken = False
-    """Set where the answer reaches nobody, because the request goes on waiting."""
+    is_authorized = False
+    unmodified_response: Response | None = None
+    """The full response that a 304 stands for, which the client learns is still current."""
+    discarded = False
+    """Whether the response is never sent, because the request keeps waiting."""
 
     @override
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        response = self._answered(request, *args, **kwargs)
-        if self.refusal is not None and 400 <= response.status_code < 500:
-            self._note(self.refusal, str(kwargs.get("stream", "")))
+        response = self._dispatch_recorded(request, *args, **kwargs)
+        if self.error is not None and 400 <= response.status_code < 500:
+            self._record_refused_call(self.error, str(kwargs.get("stream", "")))
         return response
 
-    def _answered(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        answer = partial(super().dispatch, request, *args, **kwargs)
-        if request.method not in READS:
-            return answer()
-        try:
-            response = in_one_transaction(answer, self._account_for)
-        except GrantConsumed as refusal:
-            self.withheld = refusal
-        except Exception as error:
-            logger.exception("An answer could not be written to the ledger and was withheld.")
-            WITHHELD.inc()
-            self.withheld = error_responses.unwritten(error)
-        if self.withheld is None:
-            return response
-        return self._refusing(self.withheld, request, *args, **kwargs)
-
-    def _refusing(
-        self, refusal: Refusal, request: HttpRequest, *args: Any, **kwargs: Any
+    def _dispatch_recorded(
+        self, request: HttpRequest, *args: Any, **kwargs: Any
     ) -> HttpResponseBase:
-        """Render the refusal in place of an answer, without running the request again."""
+        respond = partial(super().dispatch, request, *args, **kwargs)
+        if request.method not in READ_METHODS:
+            return respond()
+        try:
+            response = read_and_record(respond, self._record_response)
+        except GrantConsumed as error:
+            self.withheld_error = error
+        except Exception as error:
+            logger.exception("A response could not be recorded in the ledger and was withheld.")
+            WITHHELD_RESPONSES.inc()
+            self.withheld_error = error_responses.ledger_failure(error)
+        if self.withheld_error is None:
+            return response
+        return self._error_response(self.withheld_error, request, *args, **kwargs)
+
+    def _error_response(
+        self, error: ApiException, request: HttpRequest, *args: Any, **kwargs: Any
+    ) -> HttpResponseBase:
+        """Return the error as the response, without running the handler again."""
         if not isinstance(self.request, Request):  # the transaction never began
             self.request = self.initialize_request(request, *args, **kwargs)
             self.headers = self.default_response_headers
-        response = self.handle_exception(refusal)
+        response = self.handle_exception(error)
         return self.finalize_response(self.request, response, *args, **kwargs)
 
-    def _note(self, refusal: Refusal, stream: str) -> None:
-        """For the owner, who may ask why."""
+    def _record_refused_call(self, error: ApiException, stream: str) -> None:
         if self.caller is None:
-            note_unlet(refusal, route=self._route, request_id=self.request_id)
+            record_rejected_token(error, route=self._route, request_id=self.request_id)
             return
-        note_refused(
+        record_refused_call(
             self.caller,
-            refusal,
+            error,
             route=self._route,
             request_id=self.request_id,
             stream=stream,
-            known=self.parameters,
+            parameters=self.parameters,
         )
 
     @property
     def _route(self) -> str:
-        handed_over = hasattr(self.request._request, "pdpp_scope")  # noqa: SLF001
-        name = _WORDS.sub(" ", type(self).__name__.removesuffix("View")).lower()
-        return f"{'mcp' if handed_over else 'rest'} {name}"
+        is_mcp = hasattr(self.request._request, "pdpp_scope")  # noqa: SLF001
+        name = _WORD_BOUNDARY.sub(" ", type(self).__name__.removesuffix("View")).lower()
+        return f"{'mcp' if is_mcp else 'rest'} {name}"
 
-    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
-        """The records and fields that an answer lets the caller see."""
-        body = response.data  # type: ignore[attr-defined] # DRF's own; streams override this
-        return shown(
-            body,
+    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
+        """Return the records and fields that a response discloses."""
+        return disclosed_items(
+            response.data,  # type: ignore[attr-defined] # DRF's own; streaming views override this
             gate=self.gate,
             connection_id=self.query.connection_id(),
-            by=self.filtered_by,
+            filter_fields=self.filter_fields,
         )
 
-    def told_by(self, refusal: Refusal) -> Sequence[Shown]:
-        """Return the records that a refusal tells something of; most tell of none."""
-        return [Shown(*place, fields=self.told_fields(refusal)) for place in refusal.discloses]
+    def disclosed_by_error(self, error: ApiException) -> Sequence[DisclosedItem]:
+        """Return the records that an error discloses. Most errors disclose none."""
+        return [
+            DisclosedItem(*key, fields=self.fields_disclosed_by_error(error))
+            for key in error.disclosed_records
+        ]
 
-    def told_fields(self, refusal: Refusal) -> frozenset[str]:
-        """Return the fields that a refusal tells something of; none where it tells of a record's
-        existence."""
+    def fields_disclosed_by_error(self, error: ApiException) -> frozenset[str]:
+        """Return the fields that an error discloses; none if it discloses only that records exist."""
         return frozenset()
 
     @property
-    def filtered_by(self) -> frozenset[str]:
+    def filter_fields(self) -> frozenset[str]:
         return frozenset(name for keys, _ in self.query.nested("filter") for name in keys[:1])
 
     @property
-    def _asked_of(self) -> Sequence[GrantTerms]:
-        """The grants that an answer stands on which shows nothing of any."""
-        return (self.concerned if self.asks_all else ()) or self.scope.grants[:1]
+    def _charged_grants(self) -> Sequence[GrantTerms]:
+        """The grants that a response without records counts for."""
+        return (self.affected_grants if self.charges_all_grants else ()) or self.scope.grants[:1]
 
-    def _account_for(self, response: HttpResponseBase) -> None:
-        """What is answered is written down; what is refused counts as a call all the same, so that
-        guessing has its limit too."""
+    def _record_response(self, response: HttpResponseBase) -> None:
+        """Record what a response discloses.
+
+        An error that discloses nothing is charged as a call, so quotas also limit guessing.
+        """
+        if self.discarded:
+            return
+        status = response.status_code
         try:
-            if self.unspoken:
-                return
-            if 200 <= response.status_code < 300 or response.status_code == 304:
-                self._write_down(response, self.shown_in(self.unchanged or response))
-            elif response.status_code < 500 and response.status_code != 429 and self.is_let_in:
-                self._account_for_refusal(response)
-        except RateLimitExceeded as refusal:
-            self.withheld = refusal
+            if 200 <= status < 300 or status == 304:
+                self._record(response, self.disclosed_in(self.unmodified_response or response))
+            elif status < 500 and status != 429 and self.is_authorized:
+                if self.error and (items := self.disclosed_by_error(self.error)):
+                    self._record(response, items)
+                else:
+                    charge_call(self.scope, self._charged_grants, now=timezone.now())
+        except RateLimitExceeded as error:
+            self.withheld_error = error
 
-    def _account_for_refusal(self, response: HttpResponseBase) -> None:
-        if self.refusal and (told := self.told_by(self.refusal)):
-            self._write_down(response, told)
-        else:
-            charge_call(self.scope, self._asked_of, now=timezone.now())
-
-    def _write_down(self, response: HttpResponseBase, told: Sequence[Shown]) -> None:
-        answer = Answer(
+    def _record(self, response: HttpResponseBase, items: Sequence[DisclosedItem]) -> None:
+        answer = DisclosedAnswer(
             route=self._route,
             request_id=self.request_id,
-            shown=told,
-            asked_of=[str(grant.grant_id) for grant in self._asked_of],
-            size_bytes=_size(response),
+            items=items,
+            charged_grants=[str(grant.grant_id) for grant in self._charged_grants],
+            size_bytes=_response_bytes(response),
         )
-        record(self.scope, answer, now=timezone.now())
+        record_disclosure(self.scope, answer, now=timezone.now())
 
     @override
     def perform_authentication(self, request: Request) -> None:
@@ -255,16 +260,18 @@ class GrantedView(PublicView):
         if (
             self.owner_only or request.method in self.owner_methods
         ) and scope.kind is not TokenKind.OWNER:
-            raise WrongTokenKind(message="Only the owner's own token may do this.")
+            raise WrongTokenKind(message="This route requires an owner token.")
         self.scope = scope
         named = self.query.text("connection_id") or self.query.text("connector_instance_id")
-        self.concerned = concerned(scope, stream=kwargs.get("stream"), connection_id=named)
-        self.asks_all = self.asks_all or "stream" in kwargs or named is not None
-        refuse_used_up(scope, self.concerned, now=timezone.now())
-        if request.method not in READS:  # those are charged with what they have shown
-            charge_call(scope, self._asked_of, now=timezone.now())
+        self.affected_grants = affected_grants(
+            scope, stream=kwargs.get("stream"), connection_id=named
+        )
+        self.charges_all_grants = self.charges_all_grants or "stream" in kwargs or named is not None
+        check_call_quota(scope, self.affected_grants, now=timezone.now())
+        if request.method not in READ_METHODS:  # reads are charged with what they disclose
+            charge_call(scope, self._charged_grants, now=timezone.now())
         self.gate = Gate(scope, connector_id=self.query.text("connector_id"))
-        self.is_let_in = True
+        self.is_authorized = True
 
     @override
     def finalize_response(
@@ -272,21 +279,21 @@ class GrantedView(PublicView):
     ) -> Response:
         if self.conditional and response.status_code == 200:
             tag = entity_tag(response.data)
-            if tag in tags(request.headers.get("If-None-Match", "")):
-                self.unchanged, response = response, Response(status=304)
+            if tag in parse_entity_tags(request.headers.get("If-None-Match", "")):
+                self.unmodified_response, response = response, Response(status=304)
             response["ETag"] = tag
             response["Cache-Control"] = "private, no-cache"
             response["Vary"] = "Authorization"
         return super().finalize_response(request, response, *args, **kwargs)
 
 
-def _size(response: HttpResponseBase) -> int:
-    """Bytes of the answer: of its JSON, or as many as a stream announces; a HEAD streams nothing."""
+def _response_bytes(response: HttpResponseBase) -> int:
+    """Return the size of the JSON body or of the announced stream. A HEAD response has none."""
     if isinstance(response, Response):
         return 0 if response.data is None else len(orjson.dumps(response.data))
     return int(response.get("Content-Length", "0")) if response.streaming else 0
 
 
 def _is_unsupported_version(response: Response) -> bool:
-    data = getattr(response, "data", None)  # a stream of bytes has none
+    data = getattr(response, "data", None)  # a streaming response has none
     return isinstance(data, dict) and data.get("error", {}).get("code") == "unsupported_version"

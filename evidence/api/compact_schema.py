@@ -1,4 +1,4 @@
-"""``GET /v1/schema?view=compact``: one string a field (contract 2)."""
+"""Compact body of `GET /v1/schema`: one string per field (contract 2)."""
 
 import re
 from collections import Counter
@@ -8,15 +8,21 @@ import orjson
 
 from evidence import limits
 from evidence.access.scope import ConnectionFacts
-from evidence.api.schema_bodies import Json, connections, expansion, totals, type_of
+from evidence.api.schema_bodies import (
+    Json,
+    connection_bodies,
+    expand_capability_body,
+    totals,
+    type_name,
+)
 from evidence.declarations.declaration import AGGREGATIONS
 from evidence.reading.schema import FieldCapability, SourceCapability, StreamCapability
 
 _SEPARATORS = re.compile(r"[\s,=|:]+")
 
 
-def compact(found: Sequence[SourceCapability]) -> Json:
-    """One string a field; beyond ``COMPACT_BYTES`` streams are only named."""
+def compact_body(found: Sequence[SourceCapability]) -> Json:
+    """Return the compact body; over COMPACT_SCHEMA_BYTES it lists only stream names."""
     body: Json = {"object": "schema", "detail": "compact"} | totals(found)
     connectors = [_compact_connector(source) for source in found]
     if len(orjson.dumps(connectors)) <= limits.COMPACT_SCHEMA_BYTES:
@@ -35,7 +41,7 @@ def _compact_connector(source: SourceCapability) -> Json:
         "connector_id": facts.connector_key,
         "display_name": facts.display_name,
         "stream_count": len(source.streams),
-        "granted_connections": connections(shared),
+        "granted_connections": connection_bodies(shared),
         "streams": [_compact_stream(row, shared) for row in source.streams],
     }
 
@@ -58,18 +64,18 @@ def _compact_stream(row: StreamCapability, shared: tuple[ConnectionFacts, ...]) 
     if row.search_modes:
         body["search_modes"] = list(row.search_modes)
     body["count"] = ["exact", "estimated"]
-    body["field_capabilities"] = {f.field.name: flags(f) for f in row.fields}
+    body["field_capabilities"] = {f.field.name: capability_flags(f) for f in row.fields}
     if row.relations:
-        body["expand_capabilities"] = [expansion(expand) for expand in row.relations]
+        body["expand_capabilities"] = [expand_capability_body(expand) for expand in row.relations]
     if row.connections != shared:
-        body["granted_connections"] = connections(row.connections)
+        body["granted_connections"] = connection_bodies(row.connections)
     return body
 
 
-def flags(capability: FieldCapability) -> str:
-    """One comma-joined string; the token order is that of the legend in contract 2."""
+def capability_flags(capability: FieldCapability) -> str:
+    """Return a comma-joined string; contract 2 defines the tokens and their order."""
     field = capability.field
-    parts = [f"t={_word(type_of(field), keep_bar=True)}"] if type_of(field) else []
+    parts = [f"t={_word(type_name(field), keep_bar=True)}"] if type_name(field) else []
     if field.role:
         parts.append(f"role={_word(field.role)}")
     if not capability.granted:

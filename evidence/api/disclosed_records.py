@@ -1,7 +1,7 @@
-"""What an answer shows, read off the answer itself: after budgets have cut it, before it is sent.
+"""Extract the records and fields that a response discloses; an unknown body type is an error.
 
-Every kind of body is named here. One that is not is refused, so that a new kind of answer cannot
-go out unrecorded.
+The final body is read, after size budgets have cut it. A new body type must be added here, so that no
+response is sent unrecorded.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,107 +10,111 @@ from typing import Any
 
 from evidence.access.gate import Gate
 from evidence.access.records import VisibleRecords
-from evidence.declarations.declaration import StreamDeclaration
-from evidence.ledger.entries import Shown
+from evidence.ledger.entries import DisclosedItem
 from evidence.reading.schema import SourceCapability
 
 Json = Mapping[str, Any]
-NOT_RECORDS = frozenset(
+METADATA_OBJECTS = frozenset(
     {"schema", "connector", "stream_metadata", "collector_state", "owner_connection"}
 )
-"""What there is and how much of it, not what it says."""
+"""Body types that describe streams and connections and contain no records."""
 
 
-class UnknownBody(Exception):  # noqa: N818 - a view without an entry here, not a bad request
-    """An answer of a kind that nobody has said how to record."""
+class UnknownResponseType(Exception):  # noqa: N818 - a bug in a view, not a bad request
+    """The response has an object type that this module does not handle."""
 
 
-def shown(body: Json, *, gate: Gate, connection_id: str | None, by: frozenset[str]) -> list[Shown]:
-    """The records and fields in ``body``. ``connection_id`` is the one that was asked for; ``by`` are
-    the fields of filters, whose values an answer tells of."""
+def disclosed_items(
+    body: Json, *, gate: Gate, connection_id: str | None, filter_fields: frozenset[str]
+) -> list[DisclosedItem]:
+    """Return the records and fields in `body`.
+
+    A filtered response also discloses the values of `filter_fields`. `connection_id` is the
+    requested connection. Raises UnknownResponseType.
+    """
     if body["object"] == "aggregation":
         visible = gate.stream(body["stream"], connection_id=connection_id)
-        return told_in_numbers(visible, fields=by | _of_numbers(body))
-    return list(_found(body, gate, by=by) if body["object"] == "list" else _shown(body, gate))
+        named = frozenset(body[name] for name in ("field", "group_by", "group_by_time")) - {None}
+        return aggregate_disclosures(visible, fields=filter_fields | named)
+    if body["object"] == "list":
+        return list(_listed(body, gate, filter_fields=filter_fields))
+    return list(_disclosed(body, gate))
 
 
-def _found(body: Json, gate: Gate, *, by: frozenset[str]) -> Iterator[Shown]:
+def _listed(body: Json, gate: Gate, *, filter_fields: frozenset[str]) -> Iterator[DisclosedItem]:
     for row in body["data"]:
-        for related, each in enumerate(_shown(row, gate)):
-            yield each if related else replace(each, fields=each.fields | by)
+        for index, item in enumerate(_disclosed(row, gate)):
+            # Related records follow the record that the filter selected.
+            yield item if index else replace(item, fields=item.fields | filter_fields)
 
 
-def _shown(body: Json, gate: Gate) -> Iterator[Shown]:
+def _disclosed(body: Json, gate: Gate) -> Iterator[DisclosedItem]:
     kind = body["object"]
     if kind == "list":
         for row in body["data"]:
-            yield from _shown(row, gate)
+            yield from _disclosed(row, gate)
     elif kind == "record":
         yield _record(body)
         for related in (body.get("expanded") or {}).values():
             if related is not None:
-                yield from _shown(related, gate)
+                yield from _disclosed(related, gate)
     elif kind == "search_result":
         yield _hit(body, gate)
     elif kind == "field_window":
-        yield _place(body, body["record_id"], {_top(body["field"]["path"])})
+        yield _item(body, body["record_id"], {_top_level_field(body["field"]["path"])})
     elif kind == "stream":
-        yield Shown(body["connection_id"], body["name"], None, frozenset())
-    elif kind not in NOT_RECORDS:
-        raise UnknownBody(kind)
+        yield DisclosedItem(body["connection_id"], body["name"], None, frozenset())
+    elif kind not in METADATA_OBJECTS:
+        raise UnknownResponseType(kind)
 
 
-def told_in_numbers(visible: VisibleRecords, *, fields: frozenset[str]) -> list[Shown]:
-    """How much there is, or that there is nothing."""
+def aggregate_disclosures(
+    visible: VisibleRecords, *, fields: frozenset[str]
+) -> list[DisclosedItem]:
+    """Return one item per connection for a count or an empty result."""
     return [
-        Shown(facts.connection_id, visible.stream.name, None, fields)
+        DisclosedItem(facts.connection_id, visible.stream.name, None, fields)
         for facts in visible.connections
     ]
 
 
-def counted_streams(found: Iterable[SourceCapability]) -> list[Shown]:
-    """The streams of a schema whose size or freshness it tells."""
+def schema_disclosures(sources: Iterable[SourceCapability]) -> list[DisclosedItem]:
+    """Return the streams of a schema response whose record count or freshness it shows."""
     return [
-        shown
-        for source in found
+        item
+        for source in sources
         for row in source.streams
         if row.record_count is not None or row.captured_at is not None
-        for shown in told_in_numbers(row.visible, fields=frozenset())
+        for item in aggregate_disclosures(row.visible, fields=frozenset())
     ]
 
 
-def _of_numbers(body: Json) -> frozenset[str]:
-    return frozenset(body[name] for name in ("field", "group_by", "group_by_time")) - {None}
-
-
-def _record(body: Json) -> Shown:
-    """Of a record that is gone nothing is shown; it may have been erased, and gets no name again."""
+def _record(body: Json) -> DisclosedItem:
+    # A deleted record gets no pseudonym: it may have been erased.
     key = None if body.get("deleted") else body["id"]
-    return Shown(body["connection_id"], body["stream"], key, frozenset(body.get("data", ())))
+    return DisclosedItem(
+        body["connection_id"], body["stream"], key, frozenset(body.get("data", ()))
+    )
 
 
-def _hit(body: Json, gate: Gate) -> Shown:
+def _hit(body: Json, gate: Gate) -> DisclosedItem:
     fields = {*body["matched_fields"]}
-    stream = _declared(gate, body["connection_id"], body["stream"])
-    if "snippet" in body:  # a passage near in meaning, where no word matched
+    stream = gate.stream(body["stream"], connection_id=body["connection_id"]).stream
+    if "snippet" in body:  # of a semantic match, where no word matched
         fields.add(body["snippet"]["field"])
     if "title" in body:
         fields.add(stream.title_field or "")
     if "authored_at" in body:
         fields.add(stream.event_time_field or "")
-    return _place(body, body["record_key"], fields)
+    return _item(body, body["record_key"], fields)
 
 
-def _place(body: Json, record_key: str, fields: set[str]) -> Shown:
-    return Shown(body["connection_id"], body["stream"], record_key, frozenset(fields))
+def _item(body: Json, record_key: str, fields: set[str]) -> DisclosedItem:
+    return DisclosedItem(body["connection_id"], body["stream"], record_key, frozenset(fields))
 
 
-def _declared(gate: Gate, connection_id: str, name: str) -> StreamDeclaration:
-    return gate.stream(name, connection_id=connection_id).stream
-
-
-def _top(path: str) -> str:
-    """The field that a JSON Pointer leads into."""
+def _top_level_field(path: str) -> str:
+    """Return the top-level field of a field name or JSON Pointer."""
     if not path.startswith("/"):
         return path
     return path.split("/")[1].replace("~1", "/").replace("~0", "~")

@@ -1,4 +1,4 @@
-"""Entity tags of JSON answers, and those that a request names (RFC 9110)."""
+"""Entity tags of JSON responses, and parsing of `If-None-Match` (RFC 9110)."""
 
 import hashlib
 
@@ -6,10 +6,10 @@ import orjson
 
 
 def entity_tag(body: object) -> str:
-    """A strong tag of what is sent."""
+    """Return the strong entity tag of a JSON body."""
     return f'"{hashlib.sha256(orjson.dumps(body)).hexdigest()[:32]}"'
 
 
-def tags(header: str) -> set[str]:
-    """The tags of an ``If-None-Match``, which compares weakly."""
+def parse_entity_tags(header: str) -> set[str]:
+    """Return the tags of an `If-None-Match` header, without weakness prefixes."""
     return {tag.strip().removeprefix("W/") for tag in header.split(",")}

@@ -1,6 +1,6 @@
-"""Envelopes: plain functions from what readers return to the JSON of contract 2 and 3.
+"""Build the JSON envelopes of records, streams and field windows (contracts 2 and 3).
 
-Nothing here decides what may be seen; it only words what it is given.
+These functions only format; readers have already decided what may be seen.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,117 +10,117 @@ from urllib.parse import quote
 
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import ConnectionFacts
-from evidence.api.query_parameters import Notice
-from evidence.declarations.authorship import origin
+from evidence.api.query_parameters import ApiWarning
+from evidence.declarations.authorship import determine_origin
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.reading.changes import Tombstone
-from evidence.reading.field_windows import FieldWindow, Verdict
+from evidence.reading.field_windows import FieldWindow, QuoteCheck
 from evidence.reading.schema import StreamRow
 from evidence.search.query_planner import is_stale, searchable_fields
 
 Json = dict[str, Any]
 
 
-def instant(at: datetime | None) -> str | None:
-    """UTC with a Z, microseconds only when there are any."""
+def format_time(at: datetime | None) -> str | None:
+    """Return the time in UTC with a Z, with microseconds only if not zero."""
     if at is None:
         return None
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
-def finished(
+def with_links_and_meta(
     body: Json,
     *,
     self_link: str,
-    warnings: Sequence[Notice] = (),
+    warnings: Sequence[ApiWarning] = (),
     count: Json | None = None,
     next_link: str | None = None,
     meta: Json | None = None,
 ) -> Json:
-    """``links`` and ``meta`` of contract 3.0; ``links.next`` only where the body can go on."""
+    """Add `links` and `meta` (contract 3.0); `links.next` only to bodies with `has_more`."""
     links: Json = {"self": self_link}
     if "has_more" in body:
         links["next"] = next_link
-    about: Json = {
+    metadata: Json = {
         "count": count or {"kind": "none"},
-        "warnings": [notice(each) for each in warnings],
+        "warnings": [warning_body(warning) for warning in warnings],
     }
-    return body | {"links": links, "meta": about | (meta or {})}
+    return body | {"links": links, "meta": metadata | (meta or {})}
 
 
-def notice(warning: Notice) -> Json:
+def warning_body(warning: ApiWarning) -> Json:
     body: Json = {"code": warning.code, "message": warning.message, "param": warning.param}
     return body | ({"detail": dict(warning.detail)} if warning.detail else {})
 
 
-def source_labels(visible: VisibleRecords, told: VisibleRecord | Tombstone) -> Json:
-    """Which connection a record came through."""
+def connection_members(visible: VisibleRecords, record: VisibleRecord | Tombstone) -> Json:
+    """Return the members that name the connection of a record."""
     return {
-        "connection_id": told.connection.connection_id,
-        "connector_instance_id": told.connection.connection_id,
+        "connection_id": record.connection.connection_id,
+        "connector_instance_id": record.connection.connection_id,
         "connector_key": visible.source.connector_key,
-        "display_name": told.connection.display_name,
+        "display_name": record.connection.display_name,
     }
 
 
-def record(visible: VisibleRecords, shown: VisibleRecord, data: Mapping[str, Any]) -> Json:
-    """A record with ``data`` as projected; blobs get the address they are read from."""
+def record_body(visible: VisibleRecords, record: VisibleRecord, data: Mapping[str, Any]) -> Json:
+    """Return a record envelope with the projected `data`; blob references get their URL."""
     return {
         "object": "record",
-        "id": shown.record_key,
+        "id": record.record_key,
         "stream": visible.stream.name,
-        **source_labels(visible, shown),
-        "emitted_at": instant(shown.emitted_at),
-        "version": shown.version,
-        "origin": origin_of(visible, shown),
-        "data": with_blob_address(data, shown.connection.connection_id),
+        **connection_members(visible, record),
+        "emitted_at": format_time(record.emitted_at),
+        "version": record.version,
+        "origin": record_origin(visible, record),
+        "data": with_blob_url(data, record.connection.connection_id),
     }
 
 
-def origin_of(visible: VisibleRecords, shown: VisibleRecord) -> str:
-    """Who wrote it, as far as what the grant shows can tell."""
-    return origin(
-        shown.data, roles=visible.stream.authorship, identities=shown.connection.identities
+def record_origin(visible: VisibleRecords, record: VisibleRecord) -> str:
+    """Return who wrote the record, determined from granted fields only."""
+    return determine_origin(
+        record.data, roles=visible.stream.authorship, identities=record.connection.identities
     )
 
 
-def tombstone(visible: VisibleRecords, gone: Tombstone) -> Json:
-    """A record that is not there any more, in a feed of changes."""
+def tombstone_body(visible: VisibleRecords, tombstone: Tombstone) -> Json:
+    """Return the envelope of a deleted record in the changes feed."""
     return {
         "object": "record",
-        "id": gone.record_key,
+        "id": tombstone.record_key,
         "stream": visible.stream.name,
-        **source_labels(visible, gone),
+        **connection_members(visible, tombstone),
         "deleted": True,
-        "deleted_at": instant(gone.gone_at),
-        "emitted_at": instant(gone.gone_at),
+        "deleted_at": format_time(tombstone.gone_at),
+        "emitted_at": format_time(tombstone.gone_at),
     }
 
 
-def with_blob_address(data: Mapping[str, Any], connection_id: str) -> Json:
+def with_blob_url(data: Mapping[str, Any], connection_id: str) -> Json:
     reference = data.get(BLOB_REFERENCE)
     if not isinstance(reference, dict) or not isinstance(reference.get("blob_id"), str):
         return dict(data)
-    address = blob_address(reference["blob_id"], connection_id)
+    address = blob_url(reference["blob_id"], connection_id)
     return {**data, BLOB_REFERENCE: {**reference, "fetch_url": address}}
 
 
-def blob_address(blob_id: str, connection_id: str) -> str:
-    """Where a blob is read from."""
+def blob_url(blob_id: str, connection_id: str) -> str:
+    """Return the path and query of a blob."""
     return f"/v1/blobs/{quote(blob_id, safe='')}?connection_id={connection_id}"
 
 
-def record_route(stream: str, record_key: str) -> str:
-    """The path of one record; keys may hold anything but control characters."""
+def record_path(stream: str, record_key: str) -> str:
+    """Return the path of a record; its key may contain any character except control characters."""
     return f"/v1/streams/{quote(stream, safe='')}/records/{quote(record_key, safe='')}"
 
 
-def window_read(stream: str, record_key: str, field: str, connection_id: str) -> Json:
-    """How to read on: the arguments of the bounded field read."""
+def field_window_link(stream: str, record_key: str, field: str, connection_id: str) -> Json:
+    """Return the request that reads a window of a field."""
     return {
         "object": "field_window_read",
         "method": "GET",
-        "route": f"{record_route(stream, record_key)}/field-window",
+        "route": f"{record_path(stream, record_key)}/field-window",
         "stream": stream,
         "record_id": record_key,
         "field": field,
@@ -128,11 +128,11 @@ def window_read(stream: str, record_key: str, field: str, connection_id: str) ->
     }
 
 
-def field_window(
+def field_window_body(
     visible: VisibleRecords, window: FieldWindow, *, record_key: str, path: str, url: str
 ) -> Json:
-    """Contract 3.6, and whose record it is; a value that is no text says what it is."""
-    shown: Json = {
+    """Return the envelope of a field window (contract 3.6)."""
+    window_members: Json = {
         "text": window.text,
         "start_chars": window.start_chars,
         "end_chars": window.end_chars,
@@ -144,14 +144,14 @@ def field_window(
         "previous_offset_chars": window.previous_offset_chars,
     }
     if window.match is not None:
-        shown["match_start_chars"], shown["match_end_chars"] = window.match
+        window_members["match_start_chars"], window_members["match_end_chars"] = window.match
     field: Json = {"path": path, "type": window.json_type, "size_bytes": window.size_bytes}
     if window.json_type != "string":
         field["media_type"] = "application/json"
     if window.blob_id is not None:
         field["blob"] = {
             "blob_id": window.blob_id,
-            "fetch_url": blob_address(window.blob_id, window.connection_id),
+            "fetch_url": blob_url(window.blob_id, window.connection_id),
         }
     body: Json = {
         "object": "field_window",
@@ -161,14 +161,16 @@ def field_window(
         "connector_key": visible.source.connector_key,
         "origin": window.origin,
         "field": field,
-        "window": shown,
+        "window": window_members,
         "url": url,
     }
-    return body | ({} if window.verdict is None else {"verification": verification(window.verdict)})
+    return body | (
+        {} if window.verdict is None else {"verification": verification_body(window.verdict)}
+    )
 
 
-def verification(verdict: Verdict) -> Json:
-    """What became of a quote."""
+def verification_body(verdict: QuoteCheck) -> Json:
+    """Return the result of checking a quote."""
     body: Json = {"status": verdict.status, "field_sha256": verdict.field_sha256}
     if verdict.found_at is not None:
         body["found_at_chars"] = verdict.found_at
@@ -177,8 +179,8 @@ def verification(verdict: Verdict) -> Json:
     return body
 
 
-def stream(row: StreamRow) -> Json:
-    """One row of ``GET /v1/streams``."""
+def stream_body(row: StreamRow) -> Json:
+    """Return an item of `GET /v1/streams`."""
     body: Json = {
         "object": "stream",
         "name": row.visible.stream.name,
@@ -192,13 +194,13 @@ def stream(row: StreamRow) -> Json:
     if row.record_count is not None:
         body["record_count"] = row.record_count
     if row.latest_at is not None:
-        body["last_updated"] = instant(row.latest_at)
+        body["last_updated"] = format_time(row.latest_at)
     status = "unknown" if row.latest_at is None else "current"
-    freshness = {"status": status, "captured_at": instant(row.latest_at)}
-    return body | {"freshness": freshness | maintenance(row.visible, [row.connection])}
+    freshness = {"status": status, "captured_at": format_time(row.latest_at)}
+    return body | {"freshness": freshness | index_maintenance(row.visible, [row.connection])}
 
 
-def maintenance(visible: VisibleRecords, connections: Iterable[ConnectionFacts]) -> Json:
-    """Says of a stream that can be searched that its index is being made anew."""
+def index_maintenance(visible: VisibleRecords, connections: Iterable[ConnectionFacts]) -> Json:
+    """Return `index_maintenance` for a searchable stream whose index is being rebuilt."""
     reindexing = any(is_stale(facts) for facts in connections)
     return {"index_maintenance": True} if reindexing and searchable_fields(visible) else {}

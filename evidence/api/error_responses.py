@@ -1,6 +1,6 @@
-"""The error table: every code, its status and its type (contract 4), and the one renderer.
+"""Map error codes to HTTP statuses and types, and render the error body (contract 4).
 
-A refusal is raised where it is detected; this module is the only one that knows HTTP statuses.
+An error is raised where it is detected; only this module knows HTTP statuses.
 """
 
 import logging
@@ -15,11 +15,11 @@ from rest_framework import exceptions
 from rest_framework.response import Response
 
 from evidence.errors import (
+    ApiException,
     Code,
     InvalidRequest,
     NotFound,
     QueryTimeout,
-    Refusal,
     ServiceUnavailable,
 )
 
@@ -76,11 +76,13 @@ STATUS: Mapping[Code, int] = {
     Code.SERVICE_UNAVAILABLE: 503,
 }
 
-NARROWER = "Ask for less at once: one stream, a shorter time range, fewer words, a smaller limit."
+NARROW_QUERY_HINT = (
+    "Request less at once: one stream, a shorter time range, fewer words or a smaller limit."
+)
 RETRY_SECONDS = "2"
-"""After so long whoever met a database that did not answer may ask again."""
+"""Retry-After of a response that failed because the database did not answer."""
 
-TYPES: Mapping[int, str] = {
+ERROR_TYPES: Mapping[int, str] = {
     400: "invalid_request_error",
     401: "authentication_error",
     403: "permission_error",
@@ -91,29 +93,29 @@ TYPES: Mapping[int, str] = {
 }
 
 
-class MethodNotAllowed(Refusal):
-    """This route does not answer that method."""
+class MethodNotAllowed(ApiException):
+    """This route does not support this method."""
 
     code = Code.METHOD_NOT_ALLOWED
 
 
-class NotAcceptable(Refusal):
-    """Answers are application/json."""
+class NotAcceptable(ApiException):
+    """Responses are application/json."""
 
     code = Code.NOT_ACCEPTABLE
 
 
-class UnsupportedMediaType(Refusal):
-    """The request body has a media type that this route does not take."""
+class UnsupportedMediaType(ApiException):
+    """This route does not accept this media type of the request body."""
 
     code = Code.UNSUPPORTED_MEDIA_TYPE
 
 
-class InternalError(Refusal):
-    """Something went wrong here; the request id finds it in the log."""
+class InternalError(ApiException):
+    """Internal server error; the log has details under the request id."""
 
 
-_FRAMEWORK: tuple[tuple[type[Exception], type[Refusal]], ...] = (
+_FRAMEWORK_ERRORS: tuple[tuple[type[Exception], type[ApiException]], ...] = (
     (exceptions.MethodNotAllowed, MethodNotAllowed),
     (exceptions.NotAcceptable, NotAcceptable),
     (exceptions.UnsupportedMediaType, UnsupportedMediaType),
@@ -125,57 +127,57 @@ _FRAMEWORK: tuple[tuple[type[Exception], type[Refusal]], ...] = (
 )
 
 
-def as_refusal(error: Exception) -> Refusal:
-    """Whatever was raised, as one of ours; what nobody foresaw is logged and named internal."""
-    if isinstance(error, Refusal):
+def to_api_exception(error: Exception) -> ApiException:
+    """Convert any exception to an ApiException; log an unexpected one and return InternalError."""
+    if isinstance(error, ApiException):
         return error
     if isinstance(error.__cause__, QueryCanceled):
-        return QueryTimeout(next_step=NARROWER)
-    for kind, refusal in _FRAMEWORK:
-        if isinstance(error, kind):
-            if refusal is ServiceUnavailable:
+        return QueryTimeout(next_step=NARROW_QUERY_HINT)
+    for framework_class, error_class in _FRAMEWORK_ERRORS:
+        if isinstance(error, framework_class):
+            if error_class is ServiceUnavailable:
                 logger.error("the database did not answer: %s", type(error).__name__)
-            return refusal()
-    logger.error("unforeseen error", exc_info=error)
+            return error_class()
+    logger.error("unexpected error", exc_info=error)
     return InternalError()
 
 
-def unwritten(error: Exception) -> Refusal:
-    """Return the refusal in place of an answer that could not be written to the ledger.
+def ledger_failure(error: Exception) -> ApiException:
+    """Return the error that replaces a response that could not be recorded in the ledger.
 
-    A database that fails may answer the next time; a kind of answer unknown to us will not.
+    A database error is temporary. An unknown response type is a bug.
     """
-    if isinstance(error, Refusal) or isinstance(error.__cause__, QueryCanceled):
-        return as_refusal(error)
+    if isinstance(error, ApiException) or isinstance(error.__cause__, QueryCanceled):
+        return to_api_exception(error)
     if isinstance(error, DatabaseError | InterfaceError):
-        return ServiceUnavailable(next_step="Ask again in a moment.")
+        return ServiceUnavailable(next_step="Try again in a moment.")
     return InternalError()
 
 
-def body(refusal: Refusal, *, request_id: str) -> dict[str, Any]:
-    """``{"error": {type, code, message, param?, request_id, …}}``."""
-    error: dict[str, Any] = {
-        "type": error_type(refusal.code),
-        "code": str(refusal.code),
-        "message": refusal.message,
+def error_body(error: ApiException, *, request_id: str) -> dict[str, Any]:
+    """Return `{"error": {type, code, message, param?, request_id, …}}`."""
+    members: dict[str, Any] = {
+        "type": error_type(error.code),
+        "code": str(error.code),
+        "message": error.message,
     }
-    if refusal.param is not None:
-        error["param"] = refusal.param
-    return {"error": error | refusal.extra | {"request_id": request_id}}
+    if error.param is not None:
+        members["param"] = error.param
+    return {"error": members | error.extra | {"request_id": request_id}}
 
 
 def error_type(code: Code) -> str:
-    return TYPES.get(STATUS[code], "api_error")
+    return ERROR_TYPES.get(STATUS[code], "api_error")
 
 
-def handle(error: Exception, context: Mapping[str, Any]) -> Response:
-    """DRF's exception handler for every view under ``/v1``."""
-    refusal = as_refusal(error)
-    context["view"].refusal = refusal
+def handle_exception(error: Exception, context: Mapping[str, Any]) -> Response:
+    """Render the error of a view under `/v1`, as DRF's exception handler."""
+    api_error = to_api_exception(error)
+    context["view"].error = api_error
     request_id = getattr(context["view"], "request_id", "")
-    response = Response(body(refusal, request_id=request_id), status=STATUS[refusal.code])
+    response = Response(error_body(api_error, request_id=request_id), status=STATUS[api_error.code])
     if response.status_code == 429:
-        response["Retry-After"] = str(refusal.extra.get("retry_after", 60))
+        response["Retry-After"] = str(api_error.extra.get("retry_after", 60))
     elif response.status_code == 503:
         response["Retry-After"] = RETRY_SECONDS
     return response

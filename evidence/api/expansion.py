@@ -1,4 +1,4 @@
-"""``expanded`` in the envelope of a record, and what gives way first where it grows too large."""
+"""Parse `expand` and add related records to record envelopes, one query per relation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -7,63 +7,65 @@ from urllib.parse import quote, urlencode
 from evidence.access.gate import Gate
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api import envelopes
-from evidence.api.query_parameters import Parameters
+from evidence.api.query_parameters import QueryParameters
 from evidence.reading import expansion as expanding
-from evidence.reading.expansion import Children, Expanded, Expansion, Related
+from evidence.reading.expansion import Children, Expansion, Related
 
 PARAMETERS = frozenset({"expand", "expand_limit"})
 
 
-def asked(query: Parameters, gate: Gate, visible: VisibleRecords) -> list[Expansion]:
-    """The relations that ``expand`` names, with their limits."""
-    return expanding.asked(
+def parse_expand(query: QueryParameters, gate: Gate, visible: VisibleRecords) -> list[Expansion]:
+    """Return the relations that `expand` names, with their limits."""
+    return expanding.parse_expand(
         gate,
         visible,
-        names=query.names("expand") or (),
+        names=query.name_list("expand") or (),
         limits=query.nested("expand_limit"),
     )
 
 
-def beside(
+def with_expanded(
     bodies: Sequence[dict[str, Any]],
     records: Sequence[VisibleRecord],
     expansions: Sequence[Expansion],
 ) -> list[dict[str, Any]]:
-    """The envelopes of ``records``, each with what it is related to; one query a relation."""
+    """Return the envelopes of `records` with their related records. One query per relation."""
     if not expansions:
         return list(bodies)
-    found = expanding.expanded(records, expansions)
+    related_records = expanding.load_related(records, expansions)
     return [
-        body | {"expanded": _expanded(record, related)}
-        for body, record, related in zip(bodies, records, found, strict=True)
+        body
+        | {
+            "expanded": {
+                expansion.relation.name: _related_body(record, expansion, related)
+                for expansion, related in relations
+            }
+        }
+        for body, record, relations in zip(bodies, records, related_records, strict=True)
     ]
 
 
-def _expanded(record: VisibleRecord, related: Expanded) -> dict[str, Any]:
-    return {
-        expansion.relation.name: _related(record, expansion, found) for expansion, found in related
-    }
-
-
-def _related(parent: VisibleRecord, expansion: Expansion, found: Related) -> dict[str, Any] | None:
-    if isinstance(found, Children):
+def _related_body(
+    parent: VisibleRecord, expansion: Expansion, related: Related
+) -> dict[str, Any] | None:
+    if isinstance(related, Children):
         return {
             "object": "list",
-            **_address(parent, expansion),
-            "has_more": found.has_more,
-            "data": [_record(expansion.child, each) for each in found.records],
+            **_list_url(parent, expansion),
+            "has_more": related.has_more,
+            "data": [_record(expansion.child, record) for record in related.records],
         }
-    return None if found is None else _record(expansion.child, found)
+    return None if related is None else _record(expansion.child, related)
 
 
 def _record(visible: VisibleRecords, record: VisibleRecord) -> dict[str, Any]:
-    return envelopes.record(visible, record, record.data)
+    return envelopes.record_body(visible, record, record.data)
 
 
-def _address(parent: VisibleRecord, expansion: Expansion) -> dict[str, Any]:
-    """Where all of the children are listed, if they may be chosen by their key."""
+def _list_url(parent: VisibleRecord, expansion: Expansion) -> dict[str, Any]:
+    """Return the URL that lists all children, if the client may filter by the foreign key."""
     child, key = expansion.child, expansion.relation.foreign_key
-    if not child.filters_by(key):
+    if not child.can_filter_by(key):
         return {}
     query = urlencode(
         {f"filter[{key}]": parent.record_key, "connection_id": parent.connection.connection_id}

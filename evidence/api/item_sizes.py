@@ -1,12 +1,9 @@
-"""How many bytes something takes where a model is shown it.
+"""UTF-8 sizes of JSON values as a model sees them, with invisible characters escaped.
 
-That is UTF-8 JSON, but with every character that cannot be seen as an escape (``limits.INVISIBLE``),
-because that is how it reaches a model: a byte more or less on our own wire does not matter, a budget
-that hostile text outgrows does.
+Models receive invisible characters (`limits.INVISIBLE`) as escapes. Sizes count the escapes, so that
+hostile text cannot exceed a budget.
 """
 
-import base64
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,108 +11,107 @@ import orjson
 from django.conf import settings
 
 from evidence import limits
+from evidence.record_ids import RecordRef, format_id
 
+Json = dict[str, Any]
+
+MAX_NAMES = 6
+TITLE_CHARS, TITLE_BYTES, SOURCE_CHARS = 120, 400, 100
+SNIPPET_BYTES = 700
+_OMITTED_FIELDS = {"omitted_fields": 10_000, "read": "fetch(id, fields) reads them"}
 _VISIBLE_ASCII = bytes(range(0x7F))
-_ESCAPED = {
+_EXTRA_BYTES = {
     chr(code): (6 if code <= 0xFFFF else 12) - len(chr(code).encode())
     for first, last in limits.INVISIBLE
     for code in range(first, last + 1)
 }
+"""Invisible character -> bytes that its escape adds."""
 
 
-def size(value: object) -> int:
-    """Bytes of the value as JSON."""
+def json_size(value: object) -> int:
+    """Return the size of the value as JSON, in bytes."""
     raw = orjson.dumps(value)
-    return len(raw) + _escapes(raw)
+    return len(raw) + _escape_bytes(raw)
 
 
-def quoted_size(value: object) -> int:
-    """Bytes of the value as JSON inside a JSON string."""
+def quoted_json_size(value: object) -> int:
+    """Return the size of the value as JSON inside a JSON string, in bytes."""
     raw = orjson.dumps(value)
-    escaped = _escapes(raw, each=1)
-    return len(raw) + escaped + raw.count(b'"') + raw.count(b"\\")
+    escape_bytes = _escape_bytes(raw, per_backslash=1)
+    return len(raw) + escape_bytes + raw.count(b'"') + raw.count(b"\\")
 
 
-def _escapes(raw: bytes, *, each: int = 0) -> int:
-    """What escaping adds; ``each`` for every backslash that it brings."""
+def _escape_bytes(raw: bytes, *, per_backslash: int = 0) -> int:
+    """Return the bytes that escaping adds, plus `per_backslash` for each added backslash."""
     others = raw.translate(None, _VISIBLE_ASCII)
     if not others:
         return 0
-    found = [_ESCAPED[char] for char in others.decode() if char in _ESCAPED]
-    # Characters beyond 16 bits take two escapes.
-    return sum(found) + each * sum(2 if more >= 8 else 1 for more in found)
+    extra = [_EXTRA_BYTES[char] for char in others.decode() if char in _EXTRA_BYTES]
+    # A character above U+FFFF takes two escapes.
+    return sum(extra) + per_backslash * sum(2 if added >= 8 else 1 for added in extra)
 
 
-Json = dict[str, Any]
-NAMES = 6
-TITLE_CHARS, TITLE_BYTES, SOURCE_CHARS = 120, 400, 100
-SNIPPET_BYTES = 700
-_APART = re.compile(r"[\x00-\x1f\x7f/\\]|\.\.")
-_LEFT_OUT = {"omitted_fields": 10_000, "read": "fetch(id, fields) reads them"}
+def line_size(row: Mapping[str, Any]) -> int:
+    """Return the size of the item's line in the text channel, with a comma."""
+    return quoted_json_size(_line(row)) + 1
 
 
-def line_bytes(row: Mapping[str, Any]) -> int:
-    """The line as JSON inside a JSON string, and a comma."""
-    return quoted_size(_line(row)) + 1
+def structured_entry_size(row: Mapping[str, Any]) -> int:
+    """Return the size of the item's entry in the structured channel.
 
-
-def beside_bytes(row: Mapping[str, Any]) -> int:
-    """What a caller of lines keeps beside the item: its name, and of a hit all that the line has,
-    its source and a snippet."""
+    A record has only its id there. A search hit also has its line, its source and a snippet.
+    """
     if row["object"] != "search_result":
-        return size(_name(row)) + 1
+        return json_size(_record_id(row)) + 1
     source = ("stream", "record_key", "connection_id", "connector_key", "display_name", "origin")
-    plain = max((size(each["plain_text"]) for each in row["evidence_excerpts"]), default=0)
+    snippet_bytes = max(
+        (json_size(excerpt["plain_text"]) for excerpt in row["evidence_excerpts"]), default=0
+    )
     entry = _line(row) | {name: row.get(name) for name in source}
-    return size(entry) + min(plain, SNIPPET_BYTES * 3) + len('"snippet":,<mark></mark>')
+    markup_bytes = len('"snippet":,<mark></mark>')
+    return json_size(entry) + min(snippet_bytes, SNIPPET_BYTES * 3) + markup_bytes
 
 
 def _line(row: Mapping[str, Any]) -> Json:
-    line: Json = {"id": _name(row)}
+    line: Json = {"id": _record_id(row)}
     if row["object"] == "search_result":
-        return line | _of_hit(row)
+        return line | _hit_members(row)
     if row.get("deleted"):
         return line | {"deleted": True, "deleted_at": row["deleted_at"]}
-    line |= {"cut": list(row["data"])[:NAMES], "cut_more": 9_999}
+    line |= {"cut": list(row["data"])[:MAX_NAMES], "cut_more": 9_999}
     if row.get("omitted_field_count"):
-        line |= _LEFT_OUT
+        line |= _OMITTED_FIELDS
     if "expanded" in row:
-        line["expanded"] = {name: _children(found) for name, found in row["expanded"].items()}
+        line["expanded"] = {name: _related(body) for name, body in row["expanded"].items()}
     return line
 
 
-def _of_hit(row: Mapping[str, Any]) -> Json:
+def _hit_members(row: Mapping[str, Any]) -> Json:
     excerpts = row["evidence_excerpts"]
-    label = f"{row['display_name'][:SOURCE_CHARS]} ({row['connector_key']})"
-    title = row.get("title") or f"{label} / {row['stream']} / {row['emitted_at']}"
+    source = f"{row['display_name'][:SOURCE_CHARS]} ({row['connector_key']})"
+    title = row.get("title") or f"{source} / {row['stream']} / {row['emitted_at']}"
     title = title[:TITLE_CHARS]
-    while size(title) > TITLE_BYTES:
+    while json_size(title) > TITLE_BYTES:
         title = title[: len(title) * 3 // 4]
-    shown = {
+    members = {
         "title": f"{title}…",
         "url": f"{settings.PDPP_PUBLIC_URL}/records/{row['connection_id']}{row['record_url']}",
-        "source": label,
+        "source": source,
     }
     if excerpts:
-        return shown | {"field": excerpts[0]["field_path"]}
+        return members | {"field": excerpts[0]["field_path"]}
     if "snippet" not in row:
-        return shown
+        return members
     near = {"field_path": row["snippet"]["field"], "offset_chars": 10**9}
-    return shown | {"near": near}
+    return members | {"near": near}
 
 
-def _children(found: Mapping[str, Any] | None) -> object:
-    if found is None or found["object"] != "list":
-        return None if found is None else _line(found)
-    return {"records": [_line(child) for child in found["data"]], "has_more": False}
+def _related(body: Mapping[str, Any] | None) -> object:
+    if body is None or body["object"] != "list":
+        return None if body is None else _line(body)
+    return {"records": [_line(child) for child in body["data"]], "has_more": False}
 
 
-def _name(row: Mapping[str, Any]) -> str:
-    """The id under which agents know a record: short where the grammar carries its parts."""
+def _record_id(row: Mapping[str, Any]) -> str:
     key = row.get("record_key") or row["id"]
-    stream, connection_id = row["stream"], row["connection_id"]
-    if key != "." and not _APART.search(key) and ":" not in stream:
-        return f"{connection_id}/{stream}:{key}"
-    named = {"connection_id": connection_id, "stream": stream, "record_id": key}
-    packed = orjson.dumps({"v": 1, "kind": "record", **named})
-    return f"pdpp://record/{base64.urlsafe_b64encode(packed).decode()}"
+    return format_id(RecordRef(row["connection_id"], row["stream"], key))

@@ -1,9 +1,8 @@
-"""Reads that wait until there is something to tell, as far as the API has a part in it.
+"""Long polling, API side: decide whether a changes request may wait, and for what.
 
-The server that called may be able to keep a request without a thread and a database connection; it
-then leaves a ``Held`` in the WSGI environment, which nothing that comes over HTTP can. A view with
-nothing to tell says in it what to wait for, and is called again later. Nothing that it answered in
-between reaches anybody.
+A server that can keep a request waiting passes a LongPoll in the WSGI environment, which no HTTP client
+can. A view with no changes stores a condition there. The server discards the response, and calls the
+view again when the condition is met.
 """
 
 from collections.abc import Mapping
@@ -11,18 +10,20 @@ from dataclasses import dataclass
 
 from evidence import limits
 from evidence.api.base_views import GrantedView
-from evidence.api.query_parameters import Notice
+from evidence.api.query_parameters import ApiWarning
 from evidence.errors import InvalidRequest
-from evidence.reading.changes import ChangesPage, Standing
+from evidence.reading.changes import ChangesPage, FeedBookmark
 
-KEY = "pdpp.held"
+ENVIRON_KEY = "pdpp.held"
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
-    """Call again when the latest change of one of these connections is another than ``seen``, when
-    the token reads through other ``grants``, or when so many seconds are over since the first call.
-    One wish counts for a token."""
+class WaitCondition:
+    """When to call a waiting view again.
+
+    The wait ends when a latest change number differs from `seen` (connection id -> number), when the
+    grants of the token change, or after `seconds` since the first call. A token waits once at a time.
+    """
 
     token_id: str
     seconds: int
@@ -31,42 +32,46 @@ class Wish:
 
 
 @dataclass(slots=True)
-class Held:
-    """``open`` while there may be another call; ``full`` where there is no room to wait at all."""
+class LongPoll:
+    """State of a waiting request. `open`: the view may be called again. `full`: no place to wait."""
 
     open: bool
     full: bool = False
-    wish: Wish | None = None
+    condition: WaitCondition | None = None
 
 
-def asked(view: GrantedView) -> int | None:
-    """The seconds of ``wait``; raises ``InvalidRequest`` where nothing can be waited for."""
+def parse_wait(view: GrantedView) -> int | None:
+    """Return the seconds of `wait`, if given. Raises InvalidRequest without `changes_since`."""
     if not view.query.has("wait"):
         return None
     if not view.query.has("changes_since"):
-        raise InvalidRequest(message="wait goes with changes_since.", param="wait")
-    return view.query.bounded("wait", default=1, most=limits.WAIT_SECONDS)
+        raise InvalidRequest(message="wait requires changes_since.", param="wait")
+    return view.query.positive_integer("wait", default=1, max_value=limits.WAIT_SECONDS)
 
 
-def waits(view: GrantedView, began: Standing, page: ChangesPage, *, seconds: int | None) -> bool:
-    """Whether this answer is only between: there is nothing to tell, and somebody keeps the request.
+def must_wait(
+    view: GrantedView, began: FeedBookmark, page: ChangesPage, *, seconds: int | None
+) -> bool:
+    """Return whether the request waits because the page has no changes; then set the condition.
 
-    A reading that was begun earlier and is at its end now has a new bookmark to give instead.
+    The last page of an unfinished reading is sent at once: it has a new bookmark.
     """
-    if seconds is None or page.told or page.has_more or began.until_at is not None:
+    if seconds is None or page.items or page.has_more or began.until_at is not None:
         return False
-    held = view.request._request.META.get(KEY)  # noqa: SLF001 - DRF's own name
-    if isinstance(held, Held) and held.open:
-        seen = {each: reach.since or 0 for each, reach in page.ended.reaches.items()}
-        grants = frozenset(each.grant_id for each in view.scope.grants if each.grant_id)
-        held.wish = Wish(view.scope.token_id, seconds, seen, grants)
-        view.unspoken = True
+    long_poll = view.request._request.META.get(ENVIRON_KEY)  # noqa: SLF001 - DRF's own name
+    if isinstance(long_poll, LongPoll) and long_poll.open:
+        seen = {
+            connection_id: reach.since or 0 for connection_id, reach in page.end.positions.items()
+        }
+        grants = frozenset(grant.grant_id for grant in view.scope.grants if grant.grant_id)
+        long_poll.condition = WaitCondition(view.scope.token_id, seconds, seen, grants)
+        view.discarded = True
         return True
-    if not isinstance(held, Held) or held.full:
+    if not isinstance(long_poll, LongPoll) or long_poll.full:
         view.query.warnings.append(
-            Notice(
+            ApiWarning(
                 "wait_not_held",
-                f"This server cannot wait for you now; ask again in {seconds} seconds.",
+                f"This server has no free place to wait; try again in {seconds} seconds.",
                 "wait",
             )
         )

@@ -1,7 +1,6 @@
-"""Query parameters: parsed once, strictly, each complaint naming the parameter.
+"""Parse query parameters strictly; unknown parameters are an error.
 
-The grammar is that of the reference: ``filter[field][gte]=1``, ``fields=a,b`` or repeated,
-``streams[]=a``. A name that a view does not know is refused, never ignored.
+The syntax is that of the reference: `filter[field][gte]=1`, `fields=a,b` or repeated, `streams[]=a`.
 """
 
 import re
@@ -14,14 +13,17 @@ from django.http import HttpRequest, QueryDict
 from evidence import limits
 from evidence.errors import InvalidArgument, InvalidRequest
 
-LONGEST_VALUE = 8_192
+CONNECTION_PARAMETERS = frozenset({"connection_id", "connector_instance_id", "connector_id"})
+"""Parameters of every route that reads or writes connections."""
+PROJECTION_PARAMETERS = frozenset({"fields", "view"})
+MAX_VALUE_LENGTH = 8_192
 _NAME = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """One entry of ``meta.warnings`` (contract 3.0)."""
+class ApiWarning:
+    """An item of `meta.warnings` (contract 3.0)."""
 
     code: str
     message: str
@@ -29,36 +31,41 @@ class Notice:
     detail: Mapping[str, object] | None = None
 
 
-class Parameters:
-    """The query of one request. Raises ``InvalidRequest`` for whatever ``allowed`` lacks."""
+class QueryParameters:
+    """The parsed query string of a request. Raises InvalidRequest for parameters not in `allowed`."""
 
     def __init__(self, request: HttpRequest, *, allowed: frozenset[str]) -> None:
         self.path = request.get_full_path()
-        self._query = _query(request)
-        self.warnings: list[Notice] = []
+        try:
+            self._query = request.GET
+        except SuspiciousOperation as error:
+            raise InvalidRequest(message="The query has too many parameters.") from error
+        self.warnings: list[ApiWarning] = []
         self._values: dict[str, list[tuple[tuple[str, ...], str]]] = {}
-        for name, keys, value in _parsed(self._query):
+        for name, keys, value in _parse_query(self._query):
             if name not in allowed:
                 raise InvalidRequest(
                     message=f"Unknown parameter {name[:64]!r}.",
                     param=name[:64],
-                    next_step=_known(allowed),
+                    next_step=f"This route takes: {', '.join(sorted(allowed))}."
+                    if allowed
+                    else "This route takes no parameters.",
                 )
             self._values.setdefault(name, []).append((keys, value))
 
-    def link(self, **changed: str) -> str:
-        """The same address with other values for some parameters."""
+    def link(self, **changes: str) -> str:
+        """Return the URL of this request with some parameters changed."""
         query = self._query.copy()
-        for name, value in changed.items():
+        for name, value in changes.items():
             query[name] = value
         return f"{self.path.partition('?')[0]}?{query.urlencode()}"
 
     def has(self, name: str) -> bool:
-        """Whether the parameter was given at all."""
+        """Return whether the request has the parameter."""
         return name in self._values
 
     def text(self, name: str) -> str | None:
-        """A plain value; refused when it is repeated or has brackets."""
+        """Return a plain value. Raises InvalidRequest when it is repeated or has brackets."""
         values = self._values.get(name)
         if values is None:
             return None
@@ -74,28 +81,28 @@ class Parameters:
             raise InvalidRequest(message=f"{name} takes a whole number.", param=name)
         return int(text)
 
-    def bounded(self, name: str, *, default: int, most: int) -> int:
-        """A count of at least one; above ``most`` it is clamped with a warning."""
+    def positive_integer(self, name: str, *, default: int, max_value: int) -> int:
+        """Return an integer of at least 1, lowered to `max_value` with a warning."""
         number = self.integer(name)
         if number is None:
             return default
         if number < 1:
             raise InvalidRequest(message=f"{name} takes a whole number from 1 up.", param=name)
-        return self.clamped(name, number, most=most)
+        return self.clamp(name, number, max_value=max_value)
 
-    def clamped(self, name: str, number: int, *, most: int) -> int:
-        """``number``, lowered to ``most`` with a warning."""
-        if number <= most:
+    def clamp(self, name: str, number: int, *, max_value: int) -> int:
+        """Return `number`, lowered to `max_value` with a warning."""
+        if number <= max_value:
             return number
         self.warnings.append(
-            Notice(
+            ApiWarning(
                 "limit_clamped",
-                f"{name} was lowered to {most}.",
+                f"{name} was lowered to {max_value}.",
                 name,
-                {f"max_{name}": most, f"requested_{name}": number},
+                {f"max_{name}": max_value, f"requested_{name}": number},
             )
         )
-        return most
+        return max_value
 
     def choice(self, name: str, *choices: str, default: str) -> str:
         text = self.text(name)
@@ -105,31 +112,35 @@ class Parameters:
             raise InvalidRequest(message=f"{name} takes {' or '.join(choices)}.", param=name)
         return text
 
-    def names(self, name: str) -> list[str] | None:
-        """``a,b`` or repeated or ``[]``; without duplicates, in order."""
+    def name_list(self, name: str) -> list[str] | None:
+        """Return the names of `a,b`, a repeated parameter or `name[]`, in order, without duplicates."""
         values = self._values.get(name)
         if values is None:
             return None
-        found: dict[str, None] = {}
+        names: dict[str, None] = {}
         for keys, value in values:
             if keys not in ((), ("",)):
                 raise InvalidRequest(message=f"{name} takes names, not brackets.", param=name)
-            found.update(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
-        if len(found) > limits.QUERY_ARRAY_MAX * 8:
-            raise InvalidRequest(message=f"{name} names too many.", param=name)
-        return list(found)
+            names.update(dict.fromkeys(part.strip() for part in value.split(",") if part.strip()))
+        if len(names) > limits.QUERY_ARRAY_MAX * 8:
+            raise InvalidRequest(message=f"{name} has too many names.", param=name)
+        return list(names)
 
     def nested(self, name: str) -> list[tuple[tuple[str, ...], str]]:
-        """The bracketed values of ``filter`` and ``expand_limit``, as (keys, value)."""
+        """Return the values of `filter` or `expand_limit` as (keys in brackets, value)."""
         values = self._values.get(name, [])
         if len(values) > limits.QUERY_ARRAY_MAX:
             raise InvalidRequest(
-                message=f"{name} is given at most {limits.QUERY_ARRAY_MAX} times.", param=name
+                message=f"{name} can be repeated at most {limits.QUERY_ARRAY_MAX} times.",
+                param=name,
             )
         return values
 
     def connection_id(self) -> str | None:
-        """``connection_id`` or its deprecated alias; both only when they agree."""
+        """Return `connection_id` or its deprecated alias.
+
+        Raises InvalidArgument when both are given and differ.
+        """
         connection_id = self.text("connection_id")
         alias = self.text("connector_instance_id")
         if alias is None:
@@ -140,28 +151,16 @@ class Parameters:
                 param="connector_instance_id",
             )
         self.warnings.append(
-            Notice(
+            ApiWarning(
                 "deprecated_alias_used",
-                "connector_instance_id is an old name of connection_id.",
+                "connector_instance_id is deprecated; use connection_id.",
                 "connector_instance_id",
             )
         )
         return alias
 
 
-CONNECTION = frozenset({"connection_id", "connector_instance_id", "connector_id"})
-"""Which connections are meant, on every route that has to do with any."""
-PROJECTION = frozenset({"fields", "view"})
-
-
-def _query(request: HttpRequest) -> QueryDict:
-    try:
-        return request.GET
-    except SuspiciousOperation as error:
-        raise InvalidRequest(message="The query has too many parameters.") from error
-
-
-def _parsed(query: QueryDict) -> Iterator[tuple[str, tuple[str, ...], str]]:
+def _parse_query(query: QueryDict) -> Iterator[tuple[str, tuple[str, ...], str]]:
     for full_name, values in query.lists():
         match = _NAME.fullmatch(full_name)
         name = match.group(1) if match else full_name
@@ -172,15 +171,9 @@ def _parsed(query: QueryDict) -> Iterator[tuple[str, tuple[str, ...], str]]:
             raise InvalidRequest(message=f"{name} is nested too deeply.", param=name[:64])
         for value in values:
             if "\x00" in value:
-                raise InvalidRequest(message=f"{name} holds a NUL character.", param=name[:64])
-            if len(value) > LONGEST_VALUE:
+                raise InvalidRequest(message=f"{name} contains a NUL character.", param=name[:64])
+            if len(value) > MAX_VALUE_LENGTH:
                 raise InvalidRequest(
-                    message=f"{name} is longer than {LONGEST_VALUE} characters.", param=name[:64]
+                    message=f"{name} takes at most {MAX_VALUE_LENGTH} characters.", param=name[:64]
                 )
             yield name, keys, value
-
-
-def _known(allowed: frozenset[str]) -> str:
-    if not allowed:
-        return "This route takes no parameters."
-    return f"This route takes: {', '.join(sorted(allowed))}."

@@ -1,7 +1,6 @@
-"""Why a call was refused, for the owner to look up: taken from the refusal, never from the request.
+"""Record refused calls for the owner, without request contents.
 
-What is kept of the request are a name of a parameter that the route knows and of a stream that a
-granted source declares; any other name might be anything.
+Of the request, only the name of a known parameter and the name of a declared stream are stored.
 """
 
 import logging
@@ -10,71 +9,78 @@ from django.db import Error
 from django.utils import timezone
 
 from evidence.access.gate import Gate
-from evidence.access.grant_text import BY_CODE, clause_of
-from evidence.access.owner_notices import Call, write_refused
+from evidence.access.grant_text import CLAUSE_BY_CODE, explain_refusal
+from evidence.access.owner_notices import RefusedCallDetails, store_refused_call
 from evidence.access.scope import Scope
-from evidence.errors import Code, Refusal
+from evidence.errors import ApiException, Code
 
 logger = logging.getLogger(__name__)
-OF_PATHS = frozenset({"stream", "record_id", "connection_id", "PDPP-Version"})
+PATH_PARAMETERS = frozenset({"stream", "record_id", "connection_id", "PDPP-Version"})
 
 
-def note_refused(
+def record_refused_call(
     scope: Scope,
-    refusal: Refusal,
+    error: ApiException,
     *,
     route: str,
     request_id: str,
     stream: str,
-    known: frozenset[str],
+    parameters: frozenset[str],
 ) -> None:
-    """A refused call of a client. ``stream`` is what the path says, ``known`` the route's parameters."""
+    """Store a refused call of a client.
+
+    `stream` is the name in the path, `parameters` are those of the route.
+    """
     if scope.client_id is None:
         return
-    base = (refusal.param or "").partition("[")[0]
+    base = (error.param or "").partition("[")[0]
     try:
         declared = {
             name for source in Gate(scope).sources for name in source.declared.declaration.streams
         }
         named = stream if stream in declared else ""
-        _write(
-            Call(
+        _store(
+            RefusedCallDetails(
                 owner_id=scope.owner_id,
                 client_id=scope.client_id,
                 token_id=scope.token_id,
                 request_id=request_id,
                 route=route,
-                code=refusal.code,
-                param=base if base in known | OF_PATHS else "",
+                code=error.code,
+                param=base if base in parameters | PATH_PARAMETERS else "",
                 stream=named,
-                clause=clause_of(refusal, scope, stream=named, declared=declared),
+                clause=explain_refusal(error, scope, stream=named, declared=declared),
             )
         )
-    except Error as error:
-        logger.warning("a refusal was not written down: %s", type(error).__name__)
+    except Error as database_error:
+        _log_failure(database_error)
 
 
-def note_unlet(refusal: Refusal, *, route: str, request_id: str) -> None:
-    """A call whose bearer is a known client's and was not let in. Of others nobody is told."""
-    if refusal.caller is None:
+def record_rejected_token(error: ApiException, *, route: str, request_id: str) -> None:
+    """Store a call whose token was rejected, if the token is a known client's."""
+    if error.caller is None:
         return
-    owner_id, client_id, token_id = refusal.caller
-    is_about_token = refusal.code is Code.AUTHENTICATION_ERROR
+    owner_id, client_id, token_id = error.caller
+    is_about_token = error.code is Code.AUTHENTICATION_ERROR
     try:
-        _write(
-            Call(
+        _store(
+            RefusedCallDetails(
                 owner_id=owner_id,
                 client_id=client_id,
                 token_id=token_id,
                 request_id=request_id,
                 route=route,
-                code=refusal.code,
-                clause=refusal.message if is_about_token else BY_CODE.get(refusal.code, ""),
+                code=error.code,
+                clause=error.message if is_about_token else CLAUSE_BY_CODE.get(error.code, ""),
             )
         )
-    except Error as error:
-        logger.warning("a refusal was not written down: %s", type(error).__name__)
+    except Error as database_error:
+        _log_failure(database_error)
 
 
-def _write(call: Call) -> None:
-    write_refused(call, now=timezone.now())
+def _store(call: RefusedCallDetails) -> None:
+    store_refused_call(call, now=timezone.now())
+
+
+def _log_failure(error: Error) -> None:
+    logger.warning("a refused call was not stored: %s", type(error).__name__)

@@ -1,10 +1,10 @@
-"""The forms of ``GET /v1/schema``: full and index (contract 2); ``compact_schema`` has the third."""
+"""Full and index bodies of `GET /v1/schema` (contract 2)."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from evidence.access.scope import ConnectionFacts, Scope, TokenKind
-from evidence.api.envelopes import instant, maintenance
+from evidence.api.envelopes import format_time, index_maintenance
 from evidence.declarations.declaration import AGGREGATIONS, Field
 from evidence.reading.schema import (
     ExpandCapability,
@@ -16,8 +16,8 @@ from evidence.reading.schema import (
 Json = dict[str, Any]
 
 
-def bearer(scope: Scope) -> Json:
-    """Who the schema is for."""
+def bearer_body(scope: Scope) -> Json:
+    """Return the members that describe the token."""
     if scope.kind is TokenKind.OWNER:
         return {"token_kind": "owner", "scope": "owner"}
     ids = [grant.grant_id for grant in scope.grants]
@@ -26,7 +26,7 @@ def bearer(scope: Scope) -> Json:
         "scope": "grant",
         "client_id": scope.client_id,
         "grant_id": ids[0],
-        "expires_at": instant(scope.expires_at),
+        "expires_at": format_time(scope.expires_at),
     }
     if scope.kind is TokenKind.PACKAGE:
         del body["grant_id"]
@@ -34,23 +34,25 @@ def bearer(scope: Scope) -> Json:
     return body
 
 
-def full(found: Sequence[SourceCapability], scope: Scope) -> Json:
+def full_body(found: Sequence[SourceCapability], scope: Scope) -> Json:
     connectors = [
-        connector_head(source) | {"streams": [full_stream(row) for row in source.streams]}
+        connector_body(source) | {"streams": [full_stream_body(row) for row in source.streams]}
         for source in found
     ]
     return (
-        {"object": "schema", "bearer": bearer(scope)} | totals(found) | {"connectors": connectors}
+        {"object": "schema", "bearer": bearer_body(scope)}
+        | totals(found)
+        | {"connectors": connectors}
     )
 
 
-def index(found: Sequence[SourceCapability]) -> Json:
-    """Names only: every stream, however many there are."""
+def index_body(found: Sequence[SourceCapability]) -> Json:
+    """Return only the names of all streams."""
     connectors = [
         {
             "connector_key": source.source.facts.connector_key,
             "display_name": source.source.facts.display_name,
-            "granted_connections": connections(_all_connections(source)),
+            "granted_connections": connection_bodies(_all_connections(source)),
             "stream_names": list(dict.fromkeys(row.declaration.name for row in source.streams)),
         }
         for source in found
@@ -65,7 +67,7 @@ def totals(found: Sequence[SourceCapability]) -> Json:
     }
 
 
-def connector_head(source: SourceCapability) -> Json:
+def connector_body(source: SourceCapability) -> Json:
     facts = source.source.facts
     return {
         "object": "connector",
@@ -78,12 +80,12 @@ def connector_head(source: SourceCapability) -> Json:
     }
 
 
-def full_stream(row: StreamCapability) -> Json:
-    """``stream_metadata``: the declaration, and what this token can do with it."""
-    return stream_metadata(row) | {"granted_connections": connections(row.connections)}
+def full_stream_body(row: StreamCapability) -> Json:
+    """Return the stream's metadata and its connections."""
+    return stream_metadata_body(row) | {"granted_connections": connection_bodies(row.connections)}
 
 
-def stream_metadata(row: StreamCapability) -> Json:
+def stream_metadata_body(row: StreamCapability) -> Json:
     declaration = row.declaration
     body: Json = {
         "object": "stream_metadata",
@@ -110,7 +112,7 @@ def stream_metadata(row: StreamCapability) -> Json:
         "search_modes": list(row.search_modes),
         "query": _query(row),
         "field_capabilities": {field.field.name: _capability(field) for field in row.fields},
-        "expand_capabilities": [expansion(expand) for expand in row.relations],
+        "expand_capabilities": [expand_capability_body(expand) for expand in row.relations],
     }
     if row.record_count is not None:
         body["record_count"] = row.record_count
@@ -121,14 +123,14 @@ def freshness(row: StreamCapability) -> Json:
     status = "current" if row.captured_at is not None else "unknown"
     body: Json = {
         "status": status,
-        "captured_at": instant(row.captured_at),
-        "last_attempted_at": None,  # whoever brings records does not say when it tried in vain
+        "captured_at": format_time(row.captured_at),
+        "last_attempted_at": None,  # collectors do not report failed attempts
     }
-    return body | maintenance(row.visible, row.visible.connections)
+    return body | index_maintenance(row.visible, row.visible.connections)
 
 
 def _query(row: StreamCapability) -> Json:
-    """The declaration's own ``query`` member, cut to what this token may use."""
+    """Return the declaration's `query` member, limited to what this token may use."""
     ranges = {f.field.name: list(f.range_operators) for f in row.fields if f.range_operators}
     aggregations: Json = {"count": row.declaration.count}
     for name in AGGREGATIONS:
@@ -161,7 +163,7 @@ def _search(row: StreamCapability) -> Json:
 def _capability(capability: FieldCapability) -> Json:
     field = capability.field
     reason = {} if capability.granted else {"reason": "field_not_granted"}
-    body: Json = {"type": type_of(field), "schema": field.schema, "granted": capability.granted}
+    body: Json = {"type": type_name(field), "schema": field.schema, "granted": capability.granted}
     if field.role is not None:
         body["role"] = field.role
     body["exact_filter"] = {"declared": True, "usable": capability.exact_filter} | reason
@@ -184,7 +186,7 @@ def _capability(capability: FieldCapability) -> Json:
     return body
 
 
-def type_of(field: Field) -> str:
+def type_name(field: Field) -> str:
     if field.pdpp_type is not None:
         return field.pdpp_type
     return "|".join([*field.types, *(["null"] if field.nullable else [])])
@@ -200,7 +202,7 @@ def _relationship(expand: ExpandCapability) -> Json:
     }
 
 
-def expansion(expand: ExpandCapability) -> Json:
+def expand_capability_body(expand: ExpandCapability) -> Json:
     relation = expand.relation
     body = _relationship(expand) | {
         "target_stream": relation.stream,
@@ -212,7 +214,7 @@ def expansion(expand: ExpandCapability) -> Json:
     return body | ({"reason": expand.reason} if expand.reason else {})
 
 
-def connections(connections: Sequence[ConnectionFacts]) -> list[Json]:
+def connection_bodies(connections: Sequence[ConnectionFacts]) -> list[Json]:
     return [
         {"connection_id": facts.connection_id, "display_name": facts.display_name}
         for facts in connections
@@ -220,5 +222,5 @@ def connections(connections: Sequence[ConnectionFacts]) -> list[Json]:
 
 
 def _all_connections(source: SourceCapability) -> tuple[ConnectionFacts, ...]:
-    every = (facts for row in source.streams for facts in row.connections)
-    return tuple({facts.connection_id: facts for facts in every}.values())
+    connections = (facts for row in source.streams for facts in row.connections)
+    return tuple({facts.connection_id: facts for facts in connections}.values())

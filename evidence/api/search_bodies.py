@@ -1,39 +1,47 @@
-"""The bodies of search (contract 3.9): hits, their evidence, and what is said of the whole."""
+"""Search response bodies: hits, excerpts, ranking and recall (contract 3.9)."""
 
 import hashlib
 from typing import Any
 
 from evidence.access.ranking.vectors import MILLIONTHS
-from evidence.api.envelopes import instant, origin_of, record_route, source_labels, window_read
-from evidence.api.query_parameters import Notice
-from evidence.search.analysis.highlighter import marked, plain
+from evidence.api.envelopes import (
+    connection_members,
+    field_window_link,
+    format_time,
+    record_origin,
+    record_path,
+)
+from evidence.api.query_parameters import ApiWarning
+from evidence.search.analysis.highlighter import excerpt_text, excerpt_with_marks
 from evidence.search.query_planner import HYBRID, LEXICAL
-from evidence.search.results import Excerpt, Found, Hit
+from evidence.search.results import Excerpt, Hit, SearchResult
 
 Json = dict[str, Any]
 
-UNEMBEDDED = "The newest records there are not yet found by their meaning; by their words they are."
-OUTDATED = (
-    "The words there are being indexed anew; until that is done, records with another form of a"
-    " word may be missing, and the exact words are found."
+EMBEDDING_NOTE = "Semantic search does not find the newest records there yet; lexical search does."
+REINDEXING_NOTE = (
+    "The index there is being rebuilt. Until then, search finds exact words, and may miss records"
+    " with other word forms."
 )
 
 
-def hit(found: Hit, *, mode: str) -> Json:
-    """One result. Without a proven text match there is no excerpt (B3); the snippet of a hit that
-    is near in meaning says so, and where to read on."""
+def hit_body(found: Hit, *, mode: str) -> Json:
+    """Return a search hit. Only a text match has excerpts (B3).
+
+    The snippet of a semantic match names its provenance and how to read more.
+    """
     visible, record = found.visible, found.record
     body: Json = {
         "object": "search_result",
         "stream": visible.stream.name,
         "record_key": record.record_key,
         "connector_id": visible.source.connector_key,
-        **source_labels(visible, record),
-        "emitted_at": instant(record.emitted_at),
+        **connection_members(visible, record),
+        "emitted_at": format_time(record.emitted_at),
         "version": record.version,
-        "origin": origin_of(visible, record),
+        "origin": record_origin(visible, record),
         "matched_fields": list(dict.fromkeys(excerpt.field for excerpt in found.excerpts)),
-        "record_url": record_route(visible.stream.name, record.record_key)
+        "record_url": record_path(visible.stream.name, record.record_key)
         + f"?connection_id={record.connection.connection_id}",
         **_ranking(found, mode),
         "evidence_excerpts": [_excerpt(found, excerpt) for excerpt in found.excerpts],
@@ -44,14 +52,14 @@ def hit(found: Hit, *, mode: str) -> Json:
         body["authored_at"] = found.authored_at
     if found.excerpts:
         best = found.excerpts[0]
-        body["snippet"] = {"field": best.field, "text": marked(best.text, best.passage)}
+        body["snippet"] = {"field": best.field, "text": excerpt_with_marks(best.text, best.passage)}
     elif found.nearest is not None:
         body["snippet"] = _passage(found, found.nearest)
     return body
 
 
 def _ranking(found: Hit, mode: str) -> Json:
-    """Why a hit stands where it does."""
+    """Return the scores that ranked the hit."""
     scores = {}
     if found.rank is not None:
         scores["lexical"] = {
@@ -71,8 +79,8 @@ def _ranking(found: Hit, mode: str) -> Json:
     return {"retrieval_mode": mode, "retrieval_sources": list(scores), "scores": scores}
 
 
-def meta(found: Found, *, mode: str) -> Json:
-    """Counts and recall, never more certain than they are."""
+def search_meta(found: SearchResult, *, mode: str) -> Json:
+    """Return counts and recall, with their accuracy."""
     body: Json = {"recall": _recall(found)}
     if found.count is not None:
         body["count"] = found.count
@@ -82,7 +90,7 @@ def meta(found: Found, *, mode: str) -> Json:
     if found.lexical:
         body["match"] = "all_words" if found.any_word is None else "any_word"
     if found.suggestions:
-        body["suggestions"] = {word: list(each) for word, each in found.suggestions.items()}
+        body["suggestions"] = {word: list(others) for word, others in found.suggestions.items()}
     if found.waiting or found.reindexing:
         body["index_maintenance"] = _maintenance(found)
     if not found.hits:
@@ -92,14 +100,14 @@ def meta(found: Found, *, mode: str) -> Json:
     return body
 
 
-def _accuracy(found: Found) -> str:
-    """Words that are indexed in another way may be missed, and may be found wrongly."""
+def _accuracy(found: SearchResult) -> str:
+    """Return the accuracy of the count; an outdated index may miss or add matches."""
     if found.reindexing:
         return "estimated"
     return "lower_bound" if found.lower_bound else "exact"
 
 
-def _recall(found: Found) -> Json:
+def _recall(found: SearchResult) -> Json:
     complete = found.complete and not (found.waiting or found.reindexing)
     body: Json = {
         "complete": complete,
@@ -109,10 +117,10 @@ def _recall(found: Found) -> Json:
     return body | ({} if found.window is None else {"candidate_window_limit": found.window})
 
 
-def _maintenance(found: Found) -> Json:
+def _maintenance(found: SearchResult) -> Json:
     notes = (
-        (found.waiting, UNEMBEDDED),
-        (found.reindexing, OUTDATED),
+        (found.waiting, EMBEDDING_NOTE),
+        (found.reindexing, REINDEXING_NOTE),
     )
     return {
         "pending_scopes": [
@@ -123,20 +131,20 @@ def _maintenance(found: Found) -> Json:
     }
 
 
-def _note(found: Found) -> str:
-    note = "No record has all the words; these have at least one of them, those with more first."
+def _note(found: SearchResult) -> str:
+    note = "No record has all the words. These have at least one, those with more first."
     return f"{note} {_also_spelt(found)}" if found.suggestions else note
 
 
-def _also_spelt(found: Found) -> str:
+def _also_spelt(found: SearchResult) -> str:
     words = ", ".join(
-        f"{word!r} (also looked for as {' or '.join(map(repr, others))})"
+        f"{word!r} (also searched as {' or '.join(map(repr, others))})"
         for word, others in found.suggestions.items()
     )
     return f"Nothing visible has {words}."
 
 
-def _hint(found: Found) -> str:
+def _hint(found: SearchResult) -> str:
     if found.suggestions:
         words = "; ".join(
             f"{' or '.join(map(repr, others))} instead of {word!r}"
@@ -145,19 +153,19 @@ def _hint(found: Found) -> str:
         return f"Nothing visible matches. What is visible has {words}."
     return (
         "Nothing visible matches. Try fewer or other words, a prefix such as invoi*, "
-        "or GET /v1/schema for the streams there are."
+        "or GET /v1/schema for the available streams."
     )
 
 
-def skipped(found: Found) -> list[Notice]:
-    """Streams that were asked for by name but have no searchable granted field."""
+def skipped_stream_warnings(found: SearchResult) -> list[ApiWarning]:
+    """Return a warning for requested streams without a searchable granted field."""
     if not found.skipped:
         return []
     names = sorted({visible.stream.name for visible in found.skipped})
     return [
-        Notice(
+        ApiWarning(
             "source_skipped_not_applicable",
-            "Streams without a searchable field were passed over.",
+            "Streams without a searchable field were skipped.",
             "streams",
             {"streams": names},
         )
@@ -165,9 +173,9 @@ def skipped(found: Found) -> list[Notice]:
 
 
 def _passage(found: Hit, nearest: Excerpt) -> Json:
-    """A passage that is near in meaning, which proves nothing: no excerpt, but where to read it."""
+    """Return the snippet of a semantic match, with the request that reads it. It proves no match."""
     record, start = found.record, nearest.passage.start
-    read = window_read(
+    read = field_window_link(
         found.visible.stream.name,
         record.record_key,
         nearest.field,
@@ -175,7 +183,7 @@ def _passage(found: Hit, nearest: Excerpt) -> Json:
     )
     return {
         "field": nearest.field,
-        "text": plain(nearest.text, nearest.passage),
+        "text": excerpt_text(nearest.text, nearest.passage),
         "provenance": "semantic_passage",
         "start_chars": start,
         "end_chars": nearest.passage.end,
@@ -187,14 +195,14 @@ def _passage(found: Hit, nearest: Excerpt) -> Json:
 def _excerpt(found: Hit, excerpt: Excerpt) -> Json:
     visible, record, passage = found.visible, found.record, excerpt.passage
     first = passage.marks[0] if passage.marks else (passage.start, passage.start)
-    read = window_read(
+    read = field_window_link(
         visible.stream.name, record.record_key, excerpt.field, record.connection.connection_id
     )
     return {
         "object": "evidence_excerpt",
         "field_path": excerpt.field,
-        "preview_text": marked(excerpt.text, passage),
-        "plain_text": plain(excerpt.text, passage),
+        "preview_text": excerpt_with_marks(excerpt.text, passage),
+        "plain_text": excerpt_text(excerpt.text, passage),
         "start_chars": passage.start,
         "end_chars": passage.end,
         "match_start_chars": first[0],

@@ -1,7 +1,7 @@
-"""Which connection the owner means where something is written."""
+"""Resolve the connection that an owner's write request addresses."""
 
 from evidence.access.scope import Scope
-from evidence.api.query_parameters import Parameters
+from evidence.api.query_parameters import QueryParameters
 from evidence.errors import (
     AmbiguousConnection,
     ConnectionNotFound,
@@ -10,11 +10,10 @@ from evidence.errors import (
 )
 
 
-def owned_connection(scope: Scope, query: Parameters) -> str:
-    """The connection named, or the only one of the connector.
+def target_connection_id(scope: Scope, query: QueryParameters) -> str:
+    """Return the named connection, or the only connection of the connector.
 
-    Raises ``InvalidRequest``, ``ConnectorMismatch``, ``ConnectionNotFound`` and
-    ``AmbiguousConnection``.
+    Raises InvalidRequest, ConnectorMismatch, ConnectionNotFound or AmbiguousConnection.
     """
     named, connector = query.connection_id(), query.text("connector_id")
     if named is not None:
@@ -25,16 +24,16 @@ def owned_connection(scope: Scope, query: Parameters) -> str:
             message="Name the connector with connector_id, or a connection with connection_id.",
             param="connector_id",
         )
-    found = [
+    connections = [
         facts
         for facts in scope.connections.values()
         if scope.sources[facts.source_pk].is_called(connector)
     ]
-    if not found:
+    if not connections:
         raise ConnectionNotFound(
             message=f"The connector {connector[:64]!r} has no connection.", param="connector_id"
         )
-    if len(found) > 1:
+    if len(connections) > 1:
         raise AmbiguousConnection(
             [
                 {
@@ -42,14 +41,14 @@ def owned_connection(scope: Scope, query: Parameters) -> str:
                     "display_name": facts.display_name,
                     "connector_key": scope.sources[facts.source_pk].connector_key,
                 }
-                for facts in found
+                for facts in connections
             ]
         )
-    return found[0].connection_id
+    return connections[0].connection_id
 
 
 def _check_same(scope: Scope, connection_id: str, connector: str | None) -> None:
-    """One that is not there is refused by whoever writes to it."""
+    """Raise ConnectorMismatch; the write itself rejects an unknown connection."""
     facts = scope.connections.get(connection_id)
     if connector is None or facts is None:
         return

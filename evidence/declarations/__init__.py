@@ -1,1 +1,1 @@
-"""Source declarations: what a source holds, and how its values are told apart. Pure, no Django."""
+"""Source declarations: parsing, validation, storage layout and typed values, without Django."""

@@ -1,7 +1,6 @@
-"""A source declaration as frozen values.
+"""Represent a source declaration as frozen dataclasses: source, streams, fields, relations, views.
 
-Everything here comes out of `parse`, from a document without faults; nothing here checks anything.
-Mappings are read-only by type: treat a declaration as a constant that threads may share.
+`parser` builds them from a valid document. Treat them as constants: threads share them.
 """
 
 from collections.abc import Mapping
@@ -10,22 +9,22 @@ from functools import cached_property
 from typing import Literal
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
-Kind = Literal["number", "time", "date", "boolean", "string", "array", "object", "mixed"]
+FieldKind = Literal["number", "time", "date", "boolean", "string", "array", "object", "mixed"]
 
 RANGE_OPERATORS = ("gte", "gt", "lte", "lt")
 AGGREGATIONS = ("count_distinct", "group_by", "group_by_time", "sum", "min", "max")
 BLOB_REFERENCE = "blob_ref"
-"""The field by which a record names its blob: `{"blob_id": ...}`, whatever its stream."""
+"""The field of any stream that names the blob of a record: `{"blob_id": ...}`."""
 TITLE_ROLE = "primary-title"
 EVENT_TIME_ROLE = "event-time"
 ACTOR_ROLE = "actor"
-"""Who wrote the record, as a name: anybody may call themselves anything."""
+"""The author of a record by name. Anyone can use any name."""
 ACTOR_ID_ROLE = "actor-id"
-"""Who wrote the record, as the address or id by which the source knows them."""
+"""The author of a record by address or id in the source."""
 DIRECTION_ROLE = "direction"
-"""Where the source itself says whether its owner sent the record: a folder, say."""
+"""A field that tells whether the owner sent a record, such as its folder."""
 
-_KINDS: Mapping[frozenset[str], Kind] = {
+_KINDS_BY_TYPE: Mapping[frozenset[str], FieldKind] = {
     frozenset({"integer"}): "number",
     frozenset({"number"}): "number",
     frozenset({"integer", "number"}): "number",
@@ -34,20 +33,24 @@ _KINDS: Mapping[frozenset[str], Kind] = {
     frozenset({"array"}): "array",
     frozenset({"object"}): "object",
 }
-_TEXT_KINDS: Mapping[str | None, Kind] = {"date-time": "time", "date": "date"}
+_KINDS_BY_FORMAT: Mapping[str | None, FieldKind] = {"date-time": "time", "date": "date"}
 
 
-def kind_of(types: tuple[str, ...], *, format: str | None) -> Kind:  # noqa: A002 the schema's word
-    """What the values of a field are. `types` come without "null"; none, or several that are not
-    both numbers, are "mixed"."""
-    kind = _KINDS.get(frozenset(types), "mixed")
-    return _TEXT_KINDS.get(format, kind) if kind == "string" else kind
+def field_kind(types: tuple[str, ...], *, format: str | None) -> FieldKind:  # noqa: A002 - the keyword of JSON Schema
+    """Return the kind of values of a field, from its types without "null".
+
+    No type, and several types that are not both numbers, are "mixed".
+    """
+    kind = _KINDS_BY_TYPE.get(frozenset(types), "mixed")
+    return _KINDS_BY_FORMAT.get(format, kind) if kind == "string" else kind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One top-level field of a stream. `types` come without "null". `kind` is derived from them
-    and the format, once, because it is asked for every value of every record."""
+    """A top-level field of a stream, with its types without "null".
+
+    `kind` is computed once, because every value of every record needs it.
+    """
 
     name: str
     types: tuple[str, ...]
@@ -60,21 +63,20 @@ class Field:
     semantic: bool
     range_operators: tuple[str, ...]
     aggregations: frozenset[str]
-    kind: Kind = field(init=False)
+    kind: FieldKind = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", kind_of(self.types, format=self.format))
+        object.__setattr__(self, "kind", field_kind(self.types, format=self.format))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
-    """A way from a record of this stream to records of `stream`, always in the same connection.
+    """A relation of this stream to `stream`, between records of one connection.
 
-    - has_many: `foreign_key` is a field of the *target*; it holds this record's key.
-    - has_one: `foreign_key` is a field of *this* stream; it holds the target record's key.
+    - has_many: `foreign_key` is a field of the *target*; it contains the key of this record.
+    - has_one: `foreign_key` is a field of *this* stream; it contains the key of the target record.
 
-    That is what the reference validator checks. (The protocol text words only the first; the
-    example of contract 2 shows a has_one whose "foreign_key" fits either reading.)
+    The reference validator checks this; the protocol text describes only has_many.
     """
 
     name: str
@@ -97,7 +99,7 @@ class View:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamDeclaration:
-    """One stream. `fields` stand in the order of the schema; `schema` is the document's own."""
+    """A stream of a source. `fields` are in the order of the schema."""
 
     name: str
     description: str | None
@@ -118,36 +120,32 @@ class StreamDeclaration:
 
     @cached_property
     def title_field(self) -> str | None:
-        """The first field whose role says that it names the record."""
+        """The first field with the title role."""
         return self._first(TITLE_ROLE)
 
     @cached_property
     def event_time_field(self) -> str | None:
-        """When the thing happened, by role; else the field of the time range, else nothing."""
+        """The first field with the event time role, or else the field of the time range."""
         return self._first(EVENT_TIME_ROLE) or self.consent_time_field
 
     @cached_property
     def authorship(self) -> Mapping[str, str]:
-        """The fields that tell who wrote a record, each with its role."""
-        told_by = (ACTOR_ROLE, ACTOR_ID_ROLE, DIRECTION_ROLE)
-        return {
-            name: each.role
-            for name, each in self.fields.items()
-            if each.role and each.role in told_by
-        }
+        """The roles of the fields that determine the author of a record, by field name."""
+        roles = (ACTOR_ROLE, ACTOR_ID_ROLE, DIRECTION_ROLE)
+        return {name: field.role for name, field in self.fields.items() if field.role in roles}
 
     @cached_property
     def lexical_fields(self) -> tuple[str, ...]:
-        """The fields that text search covers."""
-        return tuple(name for name, each in self.fields.items() if each.lexical)
+        """The names of the fields that text search covers."""
+        return tuple(name for name, field in self.fields.items() if field.lexical)
 
     def _first(self, role: str) -> str | None:
-        return next((name for name, each in self.fields.items() if each.role == role), None)
+        return next((name for name, field in self.fields.items() if field.role == role), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceDeclaration:
-    """A source at one version. `source_id` is its identity, `connector_key` its short name."""
+    """One version of a source, with its URI and its short name."""
 
     source_kind: Literal["connector", "provider_native"]
     source_id: str

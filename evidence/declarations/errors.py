@@ -1,7 +1,7 @@
-"""What can be wrong with a declaration document, and the means to say where.
+"""Collect validation errors of a declaration document with their JSON paths.
 
-A check never stops at the first fault: it is given a `Spot`, reports to the document's list through
-it, and goes on with whatever is still well formed.
+Checks do not stop at the first error: they add errors to a `DocumentNode` and continue with all
+values that are well formed.
 """
 
 import json
@@ -11,16 +11,15 @@ from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from typing import Final, NamedTuple
 
-FAULTS_KEPT: Final = 1_000
-"""A document with more faults than these is not described further."""
-NAME_SHOWN: Final = 128
-"""How much of a member name a path repeats."""
+MAX_ERRORS: Final = 1_000
+PATH_NAME_MAX_CHARS: Final = 128
+"""Longer member names are truncated in paths."""
 
 _PLAIN_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
 
 
-class FaultCode(StrEnum):
-    """The codes of contract 5.1, then our own."""
+class DeclarationErrorCode(StrEnum):
+    """The codes of contract 5.1, followed by additional codes."""
 
     DUPLICATE_EXPAND_NAME = "source.declaration.duplicate_expand_name"
     DUPLICATE_PRESET_ID = "source.declaration.duplicate_preset_id"
@@ -54,10 +53,10 @@ class FaultCode(StrEnum):
     UNSUPPORTED_VERSION = "source.declaration.unsupported_version"
 
 
-class Fault(NamedTuple):
-    """`path` is a JSON path from the document, such as `$.streams[0].query.range_filters.size`."""
+class DeclarationError(NamedTuple):
+    """An error with its JSON path, such as `$.streams[0].query.range_filters.size`."""
 
-    code: FaultCode
+    code: DeclarationErrorCode
     path: str
     message: str
 
@@ -69,119 +68,129 @@ class _Missing(Enum):
 MISSING: Final = _Missing.MISSING
 
 
-def step(path: str, *, to: str | int) -> str:
-    """`path`, one member or item further. Always ASCII, whatever the name."""
-    if isinstance(to, int):
-        return f"{path}[{to}]"
-    name = to if len(to) <= NAME_SHOWN else f"{to[:NAME_SHOWN]}…"
+def child_path(path: str, name: str | int) -> str:
+    """Return the path of a member or list item in ASCII."""
+    if isinstance(name, int):
+        return f"{path}[{name}]"
+    name = name if len(name) <= PATH_NAME_MAX_CHARS else f"{name[:PATH_NAME_MAX_CHARS]}…"
     return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f"{path}[{json.dumps(name)}]"
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
-    """A value of the document, where it stands, and the faults found so far."""
+class DocumentNode:
+    """A value of the document with its path. All nodes of a document share one list of errors.
+
+    Every method that checks the value adds an error if the value is missing but `required`, or has
+    the wrong type.
+    """
 
     value: object
     path: str = "$"
-    faults: list[Fault] = field(default_factory=list)
+    errors: list[DeclarationError] = field(default_factory=list)
 
-    def report(self, code: FaultCode, message: str) -> None:
-        """Keep a fault of this spot."""
-        if len(self.faults) < FAULTS_KEPT:
-            self.faults.append(Fault(code, self.path, message))
+    def add_error(self, code: DeclarationErrorCode, message: str) -> None:
+        """Add an error at this path, unless there are MAX_ERRORS."""
+        if len(self.errors) < MAX_ERRORS:
+            self.errors.append(DeclarationError(code, self.path, message))
 
     @property
-    def present(self) -> bool:
-        """Whether the document says anything here."""
+    def is_present(self) -> bool:
         return self.value is not MISSING
 
-    def member(self, name: str) -> "Spot":
-        """A member of this object; absent where it is missing or this is no object."""
-        node = self.value
-        value = node.get(name, MISSING) if isinstance(node, Mapping) else MISSING
-        return Spot(value, step(self.path, to=name), self.faults)
+    def member(self, name: str) -> "DocumentNode":
+        """Return a member of this object; its value is MISSING if this is no object."""
+        value = self.value.get(name, MISSING) if isinstance(self.value, Mapping) else MISSING
+        return DocumentNode(value, child_path(self.path, name), self.errors)
 
-    def members(self) -> Iterator[tuple[str, "Spot"]]:
-        """Every member of this object, which `mapping` has checked."""
+    def members(self) -> Iterator[tuple[str, "DocumentNode"]]:
+        """Yield the members, and nothing if this is no object."""
         if isinstance(self.value, Mapping):
             for name in self.value:
                 yield name, self.member(name)
 
-    def items(self) -> Iterator["Spot"]:
-        """Every item of this list, which `sequence` has checked."""
+    def items(self) -> Iterator["DocumentNode"]:
+        """Yield the items, and nothing if this is no list."""
         if isinstance(self.value, list):
             for index, value in enumerate(self.value):
-                yield Spot(value, step(self.path, to=index), self.faults)
+                yield DocumentNode(value, child_path(self.path, index), self.errors)
 
-    def mapping(self, *, required: bool = False) -> bool:
-        """Whether this is an object."""
-        return self._is(Mapping, "an object", required=required)
+    def check_object(self, *, required: bool = False) -> bool:
+        """Check that this is an object, and return whether it is."""
+        return self._has_type(Mapping, "an object", required=required)
 
-    def sequence(self, *, required: bool = False, least: int = 0) -> bool:
-        """Whether this is a list of at least `least` items."""
-        if not self._is(list, "a list", required=required):
+    def check_list(self, *, required: bool = False, min_items: int = 0) -> bool:
+        """Check that this is a list of at least `min_items`, and return whether it is."""
+        if not self._has_type(list, "a list", required=required):
             return False
-        if isinstance(self.value, list) and len(self.value) < least:
-            self.report(FaultCode.INVALID_MEMBER_VALUE, f"Must have at least {least} item.")
+        if isinstance(self.value, list) and len(self.value) < min_items:
+            message = f"Must have at least {min_items} item."
+            self.add_error(DeclarationErrorCode.INVALID_MEMBER_VALUE, message)
             return False
         return True
 
-    def text(self, *, required: bool = False, most: int = 4_096) -> str | None:
-        """The non-empty string here, of at most `most` characters."""
-        if not self._is(str, "a string", required=required) or not isinstance(self.value, str):
+    def string(self, *, required: bool = False, max_chars: int = 4_096) -> str | None:
+        """Return the string, which must have 1 to `max_chars` characters."""
+        if not self._has_type(str, "a string", required=required):
             return None
-        if 0 < len(self.value) <= most:
+        if isinstance(self.value, str) and 0 < len(self.value) <= max_chars:
             return self.value
-        self.report(FaultCode.INVALID_MEMBER_VALUE, f"Must have 1 to {most} characters.")
+        message = f"Must have 1 to {max_chars} characters."
+        self.add_error(DeclarationErrorCode.INVALID_MEMBER_VALUE, message)
         return None
 
     def choice(self, options: Sequence[str], *, required: bool = False) -> str | None:
-        """The string here, one of `options`."""
-        value = self.text(required=required)
+        """Return the string, which must be one of `options`."""
+        value = self.string(required=required)
         if value is None or value in options:
             return value
-        self.report(FaultCode.INVALID_MEMBER_VALUE, f"Must be one of {', '.join(options)}.")
+        message = f"Must be one of {', '.join(options)}."
+        self.add_error(DeclarationErrorCode.INVALID_MEMBER_VALUE, message)
         return None
 
-    def flag(self, *, required: bool = False) -> None:
-        """Report unless this is a boolean."""
-        self._is(bool, "true or false", required=required)
+    def check_boolean(self, *, required: bool = False) -> None:
+        """Check that this is true or false."""
+        self._has_type(bool, "true or false", required=required)
 
-    def count(self) -> int | None:
-        """The whole number here, from 1."""
+    def positive_integer(self) -> int | None:
+        """Return the integer, which must be 1 or more."""
         value = self.value
         if value is MISSING:
             return None
         if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
             return value
-        self.report(FaultCode.INVALID_MEMBER_TYPE, "Must be a whole number from 1.")
+        message = "Must be an integer of 1 or more."
+        self.add_error(DeclarationErrorCode.INVALID_MEMBER_TYPE, message)
         return None
 
-    def texts(self, *, required: bool = False, least: int = 0) -> list[tuple["Spot", str]]:
-        """The strings of this list, each with its spot; repeated ones are reported."""
-        if not self.sequence(required=required, least=least):
+    def unique_strings(
+        self, *, required: bool = False, min_items: int = 0
+    ) -> list[tuple["DocumentNode", str]]:
+        """Return the strings of this list with their nodes; duplicates are errors."""
+        if not self.check_list(required=required, min_items=min_items):
             return []
-        found: dict[str, Spot] = {}
-        for spot in self.items():
-            text = spot.text(required=True)
-            if text in found:
-                spot.report(FaultCode.DUPLICATE_VALUE, "Is already in the list.")
+        nodes: dict[str, DocumentNode] = {}
+        for node in self.items():
+            text = node.string(required=True)
+            if text in nodes:
+                node.add_error(DeclarationErrorCode.DUPLICATE_VALUE, "Is already in the list.")
             elif text is not None:
-                found[text] = spot
-        return [(spot, text) for text, spot in found.items()]
+                nodes[text] = node
+        return [(node, text) for text, node in nodes.items()]
 
-    def known(self, names: Sequence[str]) -> None:
-        """Report every member whose name is not one of `names`."""
-        for name, spot in self.members():
+    def check_member_names(self, names: Sequence[str]) -> None:
+        """Check that the object has no member beside `names`."""
+        for name, node in self.members():
             if name not in names:
-                spot.report(FaultCode.UNKNOWN_MEMBER, "Is not a member of this object.")
+                message = "Is not a member of this object."
+                node.add_error(DeclarationErrorCode.UNKNOWN_MEMBER, message)
 
-    def _is(self, kind: type, wording: str, *, required: bool) -> bool:
+    def _has_type(self, expected: type, description: str, *, required: bool) -> bool:
         if self.value is MISSING:
             if required:
-                self.report(FaultCode.MISSING_MEMBER, f"Is missing; must be {wording}.")
+                message = f"Is missing; must be {description}."
+                self.add_error(DeclarationErrorCode.MISSING_MEMBER, message)
             return False
-        if isinstance(self.value, kind):
+        if isinstance(self.value, expected):
             return True
-        self.report(FaultCode.INVALID_MEMBER_TYPE, f"Must be {wording}.")
+        self.add_error(DeclarationErrorCode.INVALID_MEMBER_TYPE, f"Must be {description}.")
         return False

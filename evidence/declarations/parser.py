@@ -1,8 +1,8 @@
-"""A declaration document, without faults, as values. Run `validation.faults` first: here a missing
-member is a KeyError and a wrong one nonsense.
+"""Parse a valid declaration document into a SourceDeclaration.
 
-Two shapes are read: the normative SourceDeclaration (contract 5.1) and the connector manifest of
-the reference, which names the same things differently.
+Call `validation.find_errors` first: this module does not validate. It parses two shapes: the
+normative SourceDeclaration (contract 5.1), and the connector manifest of the reference, which has
+other member names.
 """
 
 import re
@@ -22,20 +22,19 @@ from evidence.declarations.declaration import (
     View,
 )
 
-# The document is JSON that has been checked member by member; its values are taken at their word.
+# Values are Any, because the document has been validated.
 Node = Mapping[str, Any]
 
 _ABSOLUTE_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/{0,2}[!-.0-~][!-~]*")
 
 
 def is_wrapper(document: Mapping[str, object]) -> bool:
-    """Whether the document is the normative shape; the manifest has no `source`."""
+    """Return whether the document has the normative shape; a manifest has no `source`."""
     return "source" in document
 
 
-def parse(document: Node) -> SourceDeclaration:
-    """The declaration of a document of either shape."""
-    streams = {node["name"]: _stream(node) for node in document["streams"]}
+def parse_declaration(document: Node) -> SourceDeclaration:
+    """Return the declaration of a valid document of either shape."""
     wrapper = is_wrapper(document)
     return SourceDeclaration(
         source_kind=document["source"]["kind"] if wrapper else "connector",
@@ -44,32 +43,36 @@ def parse(document: Node) -> SourceDeclaration:
         version=document["declaration_version" if wrapper else "version"],
         display_name=_display_name(document),
         publisher=document.get("publisher", {}).get("id"),
-        streams=streams,
+        streams={node["name"]: _stream(node) for node in document["streams"]},
     )
 
 
 def source_id(document: Node) -> str:
-    """The absolute URI of the source. A manifest may give it as its id, as the URI where it is
-    kept, or not at all; then the key makes one."""
+    """Return the absolute URI of the source.
+
+    In a manifest this is its id or its own URI; without either, a URN is made from the key.
+    """
     if is_wrapper(document):
         return str(document["source"]["id"])
-    stated = (document.get("connector_id"), document.get("manifest_uri"))
-    uri = next((text for text in stated if is_absolute_uri(text)), None)
+    candidates = (document.get("connector_id"), document.get("manifest_uri"))
+    uri = next((text for text in candidates if is_absolute_uri(text)), None)
     return uri or f"urn:pdpp:connector:{connector_key(document)}"
 
 
 def connector_key(document: Node) -> str:
-    """The short name of the source: stated, else the last segment of its id."""
-    stated = document.get("connector_key")
-    if stated is not None:
-        return str(stated)
+    """Return the short name of the source; by default the last segment of its id."""
+    key = document.get("connector_key")
+    if key is not None:
+        return str(key)
     identity = document["source"]["id"] if is_wrapper(document) else document["connector_id"]
     return last_segment(str(identity))
 
 
 def last_segment(uri: str) -> str:
-    """`mailbox` of `https://registry.example/connectors/mailbox` and of `urn:example:mailbox`; the
-    host of a URI without a path."""
+    """Return the last segment of the path of a URI, or its host without a path.
+
+    This is `mailbox` for `https://registry.example/connectors/mailbox` and `urn:example:mailbox`.
+    """
     try:
         parts = urlsplit(uri)
     except ValueError:
@@ -79,16 +82,17 @@ def last_segment(uri: str) -> str:
 
 
 def is_absolute_uri(text: object) -> bool:
-    """Whether `text` has a scheme and something after it, in printable ASCII. (RFC 3986 asks for
-    more; but an identity is only ever compared, as a string.)"""
+    """Return whether `text` has a scheme and more, in printable ASCII.
+
+    RFC 3986 is stricter, but an identity is only compared, as a string.
+    """
     return isinstance(text, str) and bool(_ABSOLUTE_URI.fullmatch(text))
 
 
 def _display_name(document: Node) -> str:
     if is_wrapper(document):
         return str(document["display"]["name"])
-    named = document.get("display_name") or document.get("name")
-    return str(named or connector_key(document))
+    return str(document.get("display_name") or document.get("name") or connector_key(document))
 
 
 def _stream(node: Node) -> StreamDeclaration:
@@ -103,7 +107,10 @@ def _stream(node: Node) -> StreamDeclaration:
         primary_key=tuple(node["primary_key"]),
         cursor_field=node.get("cursor_field"),
         consent_time_field=node.get("consent_time_field"),
-        fields=_fields(node["schema"], query=query),
+        fields={
+            name: _field(name, schema=node["schema"], query=query)
+            for name in node["schema"]["properties"]
+        },
         views={view["id"]: _view(view) for view in node.get("views", ())},
         relations=_relations(node.get("relationships", ()), expands=query.get("expand", ())),
         selection_fields=selection.get("fields", False),
@@ -114,19 +121,14 @@ def _stream(node: Node) -> StreamDeclaration:
     )
 
 
-def _fields(schema: Node, *, query: Node) -> dict[str, Field]:
-    properties = schema["properties"]
-    return {name: _field(name, schema=schema, query=query) for name in properties}
-
-
 def _field(name: str, *, schema: Node, query: Node) -> Field:
     node = schema["properties"][name]
-    types, text_format = schema_types.shape(node, root=schema)
+    types, text_format = schema_types.property_type(node, root=schema)
     search, aggregations = query.get("search", {}), query.get("aggregations", {})
     operators = query.get("range_filters", {}).get(name, ())
     return Field(
         name=name,
-        types=tuple(each for each in types if each != "null"),
+        types=tuple(name for name in types if name != "null"),
         nullable=not types or "null" in types,
         format=text_format,
         pdpp_type=schema_types.annotation(node, "x_pdpp_type", root=schema),
@@ -134,8 +136,10 @@ def _field(name: str, *, schema: Node, query: Node) -> Field:
         schema=node if isinstance(node, Mapping) else {},
         lexical=name in search.get("lexical_fields", ()),
         semantic=name in search.get("semantic_fields", ()),
-        range_operators=tuple(each for each in RANGE_OPERATORS if each in operators),
-        aggregations=frozenset(each for each in AGGREGATIONS if name in aggregations.get(each, ())),
+        range_operators=tuple(operator for operator in RANGE_OPERATORS if operator in operators),
+        aggregations=frozenset(
+            metric for metric in AGGREGATIONS if name in aggregations.get(metric, ())
+        ),
     )
 
 
@@ -149,14 +153,14 @@ def _relations(nodes: list[Node], *, expands: list[Node]) -> dict[str, Relation]
 
 
 def _relation(node: Node, *, expand: Node | None) -> Relation:
-    stated = expand or {}
-    most = min(stated.get("max_limit", limits.EXPAND_MAX), limits.EXPAND_MAX)
+    bounds = expand or {}
+    max_limit = min(bounds.get("max_limit", limits.EXPAND_MAX), limits.EXPAND_MAX)
     return Relation(
         name=node["name"],
         stream=node["stream"],
         foreign_key=node["foreign_key"],
         cardinality=node["cardinality"],
-        default_limit=min(stated.get("default_limit", limits.EXPAND_DEFAULT), most),
-        max_limit=most,
+        default_limit=min(bounds.get("default_limit", limits.EXPAND_DEFAULT), max_limit),
+        max_limit=max_limit,
         expandable=expand is not None,
     )

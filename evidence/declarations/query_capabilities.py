@@ -1,67 +1,73 @@
-"""What the type of a field lets a declaration ask of it, and what a stream's `query` may say."""
+"""Validate which filters, searches and aggregations a field type allows."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from evidence.declarations import schema_types
-from evidence.declarations.declaration import AGGREGATIONS, RANGE_OPERATORS, Kind, kind_of
-from evidence.declarations.errors import FaultCode, Spot
+from evidence.declarations.declaration import AGGREGATIONS, RANGE_OPERATORS, FieldKind, field_kind
+from evidence.declarations.errors import DeclarationErrorCode, DocumentNode
 
-ORDERED: Final[frozenset[Kind]] = frozenset({"number", "time", "date", "string"})
-SCALAR: Final[frozenset[Kind]] = ORDERED | {"boolean"}
-MOMENTS: Final[frozenset[Kind]] = frozenset({"time", "date"})
-NUMBERS: Final[frozenset[Kind]] = frozenset({"number"})
+ORDERED_KINDS: Final[frozenset[FieldKind]] = frozenset({"number", "time", "date", "string"})
+SCALAR_KINDS: Final[frozenset[FieldKind]] = ORDERED_KINDS | {"boolean"}
+TIME_KINDS: Final[frozenset[FieldKind]] = frozenset({"time", "date"})
+NUMBER_KINDS: Final[frozenset[FieldKind]] = frozenset({"number"})
 
-AGGREGATED: Final[Mapping[str, frozenset[Kind]]] = {
-    "count_distinct": SCALAR,
-    "group_by": SCALAR,
-    "group_by_time": MOMENTS,
-    "sum": NUMBERS,
-    "min": ORDERED,
-    "max": ORDERED,
+AGGREGATION_KINDS: Final[Mapping[str, frozenset[FieldKind]]] = {
+    "count_distinct": SCALAR_KINDS,
+    "group_by": SCALAR_KINDS,
+    "group_by_time": TIME_KINDS,
+    "sum": NUMBER_KINDS,
+    "min": ORDERED_KINDS,
+    "max": ORDERED_KINDS,
 }
 
 
 class FieldTypes(NamedTuple):
-    """What the rules ask of one property: its kind, and whether text search can read it."""
+    """The kind of a field, and whether it has text to search."""
 
-    kind: Kind
-    text: bool
+    kind: FieldKind
+    is_searchable: bool
 
 
-Fields = Mapping[str, FieldTypes]
+FieldTypesByName = Mapping[str, FieldTypes]
 
 
 def field_types(schema: object) -> dict[str, FieldTypes]:
-    """The properties of a stream schema that may itself be faulty."""
+    """Return the types of all properties of a stream schema, which may be invalid."""
     properties = schema.get("properties") if isinstance(schema, Mapping) else None
     if not isinstance(properties, Mapping):
         return {}
     return {name: _types(node, root=schema) for name, node in properties.items()}
 
 
-def check_query(query: Spot, *, fields: Fields) -> None:
-    """Report what is wrong with range filters, search and aggregations. (`expand` is checked with
-    the relations.)"""
-    if query.mapping():
+def check_query(query: DocumentNode, *, fields: FieldTypesByName) -> None:
+    """Check range filters, search and aggregations. (`expand` is checked with the relations.)"""
+    if query.check_object():
         _check_range_filters(query.member("range_filters"), fields=fields)
         _check_search(query.member("search"), fields=fields)
         _check_aggregations(query.member("aggregations"), fields=fields)
 
 
 def check_field(
-    spot: Spot, name: str, *, fields: Fields, allowed: Callable[[FieldTypes], bool], code: FaultCode
+    node: DocumentNode,
+    name: str,
+    *,
+    fields: FieldTypesByName,
+    is_allowed: Callable[[FieldTypes], bool],
+    code: DeclarationErrorCode = DeclarationErrorCode.INVALID_QUERY_FIELD_TYPE,
 ) -> None:
-    """Report a name that is no field, or one of a type that the place does not allow."""
+    """Check that a field exists and has an allowed type; `code` is that of the wrong type."""
     types = fields.get(name)
     if types is None:
-        spot.report(FaultCode.UNKNOWN_SCHEMA_FIELD, "The schema has no property of this name.")
-    elif not allowed(types):
-        spot.report(code, f"A field of kind {types.kind} cannot be used here.")
+        node.add_error(
+            DeclarationErrorCode.UNKNOWN_SCHEMA_FIELD, "The schema has no property of this name."
+        )
+    elif not is_allowed(types):
+        node.add_error(code, f"A field of kind {types.kind} cannot be used here.")
 
 
-def of_kind(kinds: frozenset[Kind]) -> Callable[[FieldTypes], bool]:
-    """Whether a field is of one of `kinds`."""
+def of_kind(kinds: frozenset[FieldKind]) -> Callable[[FieldTypes], bool]:
+    """Return a predicate for fields of these kinds."""
     return lambda types: types.kind in kinds
 
 
@@ -71,43 +77,37 @@ def _types(node: object, *, root: object) -> FieldTypes:
     return FieldTypes(kind, kind == "string" or _kind(items, root=root) == "string")
 
 
-def _kind(node: object, *, root: object) -> Kind:
-    types, text_format = schema_types.shape(node, root=root)
-    return kind_of(tuple(name for name in types if name != "null"), format=text_format)
+def _kind(node: object, *, root: object) -> FieldKind:
+    types, text_format = schema_types.property_type(node, root=root)
+    return field_kind(tuple(name for name in types if name != "null"), format=text_format)
 
 
-def _check_range_filters(spot: Spot, *, fields: Fields) -> None:
-    if not spot.mapping():
+def _check_range_filters(node: DocumentNode, *, fields: FieldTypesByName) -> None:
+    if not node.check_object():
         return
-    for name, operators in spot.members():
-        _check_query_field(operators, name, fields=fields, allowed=of_kind(ORDERED))
-        for operator, text in operators.texts(required=True, least=1):
+    for name, operators in node.members():
+        check_field(operators, name, fields=fields, is_allowed=of_kind(ORDERED_KINDS))
+        for operator, text in operators.unique_strings(required=True, min_items=1):
             if text not in RANGE_OPERATORS:
-                wording = f"Must be one of {', '.join(RANGE_OPERATORS)}."
-                operator.report(FaultCode.INVALID_MEMBER_VALUE, wording)
+                message = f"Must be one of {', '.join(RANGE_OPERATORS)}."
+                operator.add_error(DeclarationErrorCode.INVALID_MEMBER_VALUE, message)
 
 
-def _check_search(spot: Spot, *, fields: Fields) -> None:
-    if not spot.mapping():
+def _check_search(node: DocumentNode, *, fields: FieldTypesByName) -> None:
+    if not node.check_object():
         return
-    spot.known(("lexical_fields", "semantic_fields"))
+    node.check_member_names(("lexical_fields", "semantic_fields"))
     for member in ("lexical_fields", "semantic_fields"):
-        for item, name in spot.member(member).texts():
-            _check_query_field(item, name, fields=fields, allowed=lambda types: types.text)
+        for item, name in node.member(member).unique_strings():
+            check_field(item, name, fields=fields, is_allowed=lambda types: types.is_searchable)
 
 
-def _check_aggregations(spot: Spot, *, fields: Fields) -> None:
-    if not spot.mapping():
+def _check_aggregations(node: DocumentNode, *, fields: FieldTypesByName) -> None:
+    if not node.check_object():
         return
-    spot.known(("count", *AGGREGATIONS))
-    spot.member("count").flag()
+    node.check_member_names(("count", *AGGREGATIONS))
+    node.member("count").check_boolean()
     for member in AGGREGATIONS:
-        allowed = of_kind(AGGREGATED[member])
-        for item, name in spot.member(member).texts():
-            _check_query_field(item, name, fields=fields, allowed=allowed)
-
-
-def _check_query_field(
-    spot: Spot, name: str, *, fields: Fields, allowed: Callable[[FieldTypes], bool]
-) -> None:
-    check_field(spot, name, fields=fields, allowed=allowed, code=FaultCode.INVALID_QUERY_FIELD_TYPE)
+        is_allowed = of_kind(AGGREGATION_KINDS[member])
+        for item, name in node.member(member).unique_strings():
+            check_field(item, name, fields=fields, is_allowed=is_allowed)

@@ -1,6 +1,6 @@
-"""One record against its stream: does it match the schema, and what is its key?
+"""Validate a record against its stream, and compute its canonical key.
 
-Nothing here repeats the payload: a reason is made of names from the declaration and of a keyword.
+Error reasons contain declared names and schema keywords only, never content of the record.
 """
 
 import json
@@ -13,90 +13,95 @@ import jsonschema_rs
 from evidence import limits
 from evidence.declarations import values
 from evidence.declarations.declaration import StreamDeclaration
-from evidence.declarations.errors import step
+from evidence.declarations.errors import child_path
 
-RECORD_DEPTH: Final = 64
-BACKTRACKS: Final = 100_000
-"""Steps that one `pattern` may take on one string before the record is refused."""
+RECORD_MAX_DEPTH: Final = 64
+MAX_BACKTRACKS: Final = 100_000
+"""Backtracking steps of one `pattern` on one string; a record that needs more is invalid."""
 
 _CONTAINERS = (dict, list)
 _UNFIT_FOR_KEY = re.compile("[\0-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
-class RecordFault(Exception):  # noqa: N818 it is about the record, not about us
-    """The record cannot be stored; `code` says why, `at` is a JSON path into it."""
+class InvalidRecordError(Exception):
+    """The record cannot be stored. `path` is a JSON path into it."""
 
-    def __init__(self, code: str, *, at: str) -> None:
+    def __init__(self, code: str, *, path: str) -> None:
         self.code = code
-        self.at = at
-        super().__init__(f"{at}: {code}")
+        self.path = path
+        super().__init__(f"{path}: {code}")
 
 
 class RecordValidator:
-    """The schema of a stream, compiled. Safe to share between threads."""
+    """The compiled schema of a stream. Thread-safe."""
 
     def __init__(self, stream: StreamDeclaration) -> None:
         self._validator = jsonschema_rs.Draft202012Validator(
             dict(stream.schema),
-            # Formats are annotations, as the dialect has it, but for the times checked below.
+            # Formats are annotations in this dialect; only times are checked, in _find_format_error.
             validate_formats=False,
             offline=True,
-            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=BACKTRACKS),
+            pattern_options=jsonschema_rs.FancyRegexOptions(backtrack_limit=MAX_BACKTRACKS),
         )
-        self._moments = tuple(
+        self._time_fields = tuple(
             (name, field.kind == "date")
             for name, field in stream.fields.items()
             if field.kind in {"time", "date"}
         )
 
-    def check(self, data: object) -> str | None:
-        """What is wrong first, as `$.path: reason`, or nothing. The reason is a keyword of JSON
-        Schema, or `depth`, `encoding`."""
+    def find_error(self, data: object) -> str | None:
+        """Return the first error as `$.path: reason`, or None for a valid record.
+
+        The reason is a keyword of JSON Schema, `depth` or `encoding`.
+        """
         if not isinstance(data, dict):
             return "$: type"
-        if too_deep(data):
+        if is_too_deep(data):
             return "$: depth"
         try:
             self._validator.validate(data)
         except jsonschema_rs.ValidationError as error:
-            return _reason(error)
-        except ValueError:  # half a surrogate pair, or no JSON at all: our parser lets neither by
+            return _describe(error)
+        except ValueError:  # a surrogate or a value that is not JSON
             return "$: encoding"
-        return self._format_fault(data)
+        return self._find_format_error(data)
 
-    def _format_fault(self, data: Mapping[str, object]) -> str | None:
-        for name, is_date in self._moments:
+    def _find_format_error(self, data: Mapping[str, object]) -> str | None:
+        for name, is_date in self._time_fields:
             value = data.get(name)
-            if isinstance(value, str) and not _is_moment(value, is_date):
+            if isinstance(value, str) and not _is_time(value, is_date):
                 return f"$.{name}: format"
         return None
 
 
 def record_key(stream: StreamDeclaration, data: Mapping[str, object], key: object) -> str:
-    """The canonical key: the string, or for a compound key the minified JSON array of its parts as
-    strings. `key` is as in the envelope; where it is None the primary key fields make it.
+    """Return the canonical key: a string, or the minified JSON array of a compound key.
 
-    Raises RecordFault with `invalid_record_key` (not a string or array of the right length, empty,
-    over 200 bytes, a control character) or `invalid_record_identity` (a primary key field says
-    something else).
+    `key` is that of the envelope; if it is None, the primary key fields are used.
+
+    Raises InvalidRecordError with `invalid_record_key` when the key is not a string or an array of
+    the right length, is empty, has over 200 bytes or a control character; and with
+    `invalid_record_identity` when it differs from a primary key field.
     """
     names = stream.primary_key
-    stated = [data.get(name) for name in names] if key is None else _parts(key, len(names))
-    parts = [_part(value) for value in stated]
+    components = [data.get(name) for name in names] if key is None else _split(key, len(names))
+    parts = [_key_part(value) for value in components]
     for name, part in zip(names, parts, strict=True):
         value = data.get(name)
-        if value is not None and _part(value) != part:
-            raise RecordFault("invalid_record_identity", at=f"$.data.{name}")
-    canonical = parts[0] if len(parts) == 1 else _array(parts)
+        if value is not None and _key_part(value) != part:
+            raise InvalidRecordError("invalid_record_identity", path=f"$.data.{name}")
+    canonical = parts[0]
+    if len(parts) > 1:
+        canonical = json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
     if len(canonical.encode()) > limits.RECORD_KEY_MAX_BYTES:
-        raise _unfit()
+        raise _invalid_key()
     return canonical
 
 
-def too_deep(data: Any) -> bool:
-    """Whether arrays and objects nest deeper than RECORD_DEPTH. Never recursive."""
+def is_too_deep(data: Any) -> bool:
+    """Return whether arrays and objects nest deeper than RECORD_MAX_DEPTH, without recursion."""
     level = [data]
-    for _ in range(RECORD_DEPTH):
+    for _ in range(RECORD_MAX_DEPTH):
         level = [
             child
             for node in level
@@ -108,52 +113,49 @@ def too_deep(data: Any) -> bool:
     return True
 
 
-def _parts(key: object, count: int) -> Sequence[object]:
+def _split(key: object, count: int) -> Sequence[object]:
     parts = key if isinstance(key, list) else [key]
     if len(parts) != count:
-        raise _unfit()
+        raise _invalid_key()
     return parts
 
 
-def _part(value: object) -> str:
-    """One component as text: numbers and booleans as JSON writes them."""
+def _key_part(value: object) -> str:
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if not isinstance(value, str) or not value:
-        raise _unfit()
+        raise _invalid_key()
     if not value.isprintable() and _UNFIT_FOR_KEY.search(value):
-        raise _unfit()
+        raise _invalid_key()
     return value
 
 
-def _array(parts: Sequence[str]) -> str:
-    return json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
+def _invalid_key() -> InvalidRecordError:
+    return InvalidRecordError("invalid_record_key", path="$.key")
 
 
-def _unfit() -> RecordFault:
-    return RecordFault("invalid_record_key", at="$.key")
-
-
-def _is_moment(value: str, is_date: bool) -> bool:  # noqa: FBT001
+def _is_time(value: str, is_date: bool) -> bool:  # noqa: FBT001
     has_time = len(value) > len("2026-11-21")
-    return has_time is not is_date and values.instant(value) is not None
+    return has_time is not is_date and values.parse_instant(value) is not None
 
 
-def _reason(error: jsonschema_rs.ValidationError) -> str:
+def _describe(error: jsonschema_rs.ValidationError) -> str:
     path = _declared_path(error.evaluation_path)
     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Required):
-        path = step(path, to=error.kind.property)
+        path = child_path(path, error.kind.property)
     return f"{path}: {error.kind.name}"
 
 
-def _declared_path(evaluated: Sequence[str | int]) -> str:
-    """Where in the record, told from where in the schema: only declared names, `[*]` for an item
-    and `.*` for a member that the schema does not name."""
-    path, keywords = "$", iter(evaluated)
+def _declared_path(evaluation_path: Sequence[str | int]) -> str:
+    """Convert a path in the schema to a path in the record, with declared names only.
+
+    An item is `[*]`, and a member that the schema does not name is `.*`.
+    """
+    path, keywords = "$", iter(evaluation_path)
     for keyword in keywords:
         match keyword:
             case "properties":
-                path = step(path, to=next(keywords, "*"))
+                path = child_path(path, next(keywords, "*"))
             case "items" | "prefixItems" | "contains" | "unevaluatedItems":
                 path += "[*]"
             case "additionalProperties" | "patternProperties" | "unevaluatedProperties":

@@ -1,57 +1,59 @@
-"""What one property of a stream schema says about its values, as far as querying cares.
+"""Read the types, format and annotations of a property from its JSON Schema.
 
-A schema may say a type in several ways: `type`, a union, `anyOf` with "null", `const`, `enum`, or a
-`$ref` into its own `$defs`. Anything less plain than these has no known type, and is "mixed".
+The type can be in `type`, a union, `anyOf` with "null", `const`, `enum`, or a `$ref` into `$defs` of
+the same schema. Any other property has no known type, and is "mixed".
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 from urllib.parse import unquote
 
-REFERENCES_FOLLOWED = 16
-NODES_READ = 256
-"""How much of one property is read for its type: alternatives of alternatives multiply."""
+MAX_REFERENCES = 16
+MAX_NODES = 256
+"""Nodes read for the type of one property, because nested alternatives multiply."""
 
 
-class Shape(NamedTuple):
-    """`types` as in JSON Schema, "null" included, in the order of their first mention."""
+class PropertyType(NamedTuple):
+    """Types of JSON Schema, with "null", in order of first occurrence."""
 
     types: tuple[str, ...]
     format: str | None
 
 
-UNKNOWN = Shape((), None)
+UNKNOWN = PropertyType((), None)
 
 
-def shape(node: object, *, root: object) -> Shape:
-    """The types and the format of a property schema; `root` is the schema of its stream."""
-    return _shape(node, root, iter(range(NODES_READ)))
+def property_type(node: object, *, root: object) -> PropertyType:
+    """Return the types and the format of a property; `root` is the schema of its stream."""
+    return _property_type(node, root, iter(range(MAX_NODES)))
 
 
 def annotation(node: object, name: str, *, root: object) -> str | None:
-    """`x_pdpp_role` and the like: of the property itself, else of what it refers to."""
-    for _ in range(REFERENCES_FOLLOWED):
+    """Return an annotation such as `x_pdpp_role` of the property or of its `$ref` target."""
+    for _ in range(MAX_REFERENCES):
         if not isinstance(node, Mapping):
             return None
         value = node.get(name)
         if isinstance(value, str):
             return value
-        node = resolve(node.get("$ref"), root=root)
+        node = resolve_pointer(node.get("$ref"), root=root)
     return None
 
 
-def resolve(reference: object, *, root: object) -> object:
-    """What a local JSON pointer such as `#/$defs/amount` names, or None. Anchors are not followed:
-    they validate, but say nothing to a query."""
+def resolve_pointer(reference: object, *, root: object) -> object:
+    """Return the target of a local JSON pointer such as `#/$defs/amount`, or None.
+
+    Anchors are not followed.
+    """
     if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
         return None
     node = root
     for part in unquote(reference).split("/")[1:]:
-        node = _step(node, part.replace("~1", "/").replace("~0", "~"))
+        node = _child(node, part.replace("~1", "/").replace("~0", "~"))
     return node
 
 
-def _step(node: object, name: str) -> object:
+def _child(node: object, name: str) -> object:
     if isinstance(node, Mapping):
         return node.get(name)
     if isinstance(node, list) and name.isdecimal() and int(name) < len(node):
@@ -59,27 +61,29 @@ def _step(node: object, name: str) -> object:
     return None
 
 
-def _shape(node: object, root: object, budget: Iterator[int]) -> Shape:
+def _property_type(node: object, root: object, budget: Iterator[int]) -> PropertyType:
     if not isinstance(node, Mapping) or next(budget, None) is None:
         return UNKNOWN
-    own = _own(node)
-    if own.types:
-        return own
+    declared = _declared_type(node)
+    if declared.types:
+        return declared
     for alternatives in (node.get("anyOf"), node.get("oneOf")):
         if isinstance(alternatives, list) and alternatives:
-            return _union(_shape(part, root, budget) for part in alternatives)
+            return _union(_property_type(part, root, budget) for part in alternatives)
     if "$ref" in node:
-        return _shape(resolve(node["$ref"], root=root), root, budget)
+        return _property_type(resolve_pointer(node["$ref"], root=root), root, budget)
     return UNKNOWN
 
 
-def _own(node: Mapping[str, object]) -> Shape:
+def _declared_type(node: Mapping[str, object]) -> PropertyType:
     text_format = node.get("format")
-    names = (name for name in _declared_types(node) if isinstance(name, str))
-    return Shape(tuple(dict.fromkeys(names)), text_format if isinstance(text_format, str) else None)
+    names = (name for name in _type_names(node) if isinstance(name, str))
+    return PropertyType(
+        tuple(dict.fromkeys(names)), text_format if isinstance(text_format, str) else None
+    )
 
 
-def _declared_types(node: Mapping[str, object]) -> Iterable[object]:
+def _type_names(node: Mapping[str, object]) -> Iterable[object]:
     match node:
         case {"type": str() as name}:
             return (name,)
@@ -93,15 +97,15 @@ def _declared_types(node: Mapping[str, object]) -> Iterable[object]:
             return ()
 
 
-def _union(parts: Iterator[Shape]) -> Shape:
-    shapes = []
-    for part in parts:
-        if not part.types:
+def _union(alternatives: Iterator[PropertyType]) -> PropertyType:
+    property_types = []
+    for alternative in alternatives:
+        if not alternative.types:
             return UNKNOWN
-        shapes.append(part)
-    types = tuple(dict.fromkeys(name for part in shapes for name in part.types))
-    formats = {part.format for part in shapes if part.types != ("null",)}
-    return Shape(types, formats.pop() if len(formats) == 1 else None)
+        property_types.append(alternative)
+    types = tuple(dict.fromkeys(name for part in property_types for name in part.types))
+    formats = {part.format for part in property_types if part.types != ("null",)}
+    return PropertyType(types, formats.pop() if len(formats) == 1 else None)
 
 
 def _type_of(value: object) -> str:

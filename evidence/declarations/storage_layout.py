@@ -1,10 +1,9 @@
-"""Where the values of a stream are stored: slots in the typed arrays, codes in the search text,
-columns for the keys by which other streams reach it.
+"""Assign the fields of a stream to columns, array slots and search codes. A layout only grows.
 
-A layout only grows. A slot or a code, once given, belongs to its field for as long as the source
-exists, because rows written under earlier versions keep it; new fields are appended. Writers fill
-*every* assignment, also of a field that the current version no longer declares, so that declaring
-it again needs no work; readers ask the declaration whether a field may be used.
+Rows written under earlier versions keep their slots and codes, so an assignment belongs to its
+field as long as the source exists, and new fields are appended. Writers fill *all* assignments,
+including fields that the current version no longer declares; declaring such a field again then
+needs no reindex. Readers ask the declaration whether a field exists.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,12 +12,12 @@ from decimal import Decimal
 from typing import Final, Literal, NamedTuple, NotRequired, TypedDict
 
 from evidence.declarations import values
-from evidence.declarations.declaration import Field, Kind, SourceDeclaration, StreamDeclaration
+from evidence.declarations.declaration import Field, FieldKind, SourceDeclaration, StreamDeclaration
 
 Slot = Literal["n", "t", "w"]
-"""Which array: numbers, times or words."""
+"""The array of a field: numbers, times or words."""
 
-SLOTS: Final[Mapping[Kind, Slot]] = {
+SLOTS: Final[Mapping[FieldKind, Slot]] = {
     "number": "n",
     "time": "t",
     "date": "t",
@@ -26,33 +25,32 @@ SLOTS: Final[Mapping[Kind, Slot]] = {
     "boolean": "w",
 }
 
-
-LINKS: Final = 3
-"""Columns for foreign keys; of a stream that is reached by more, the others are looked up slowly."""
+LINK_COLUMNS: Final = 3
+"""Indexed columns for foreign keys; lookups by any further foreign key are slow."""
 
 
 class StreamLayout(TypedDict):
-    """One stream, as JSON."""
+    """The layout of a stream, stored as JSON."""
 
     typed: dict[str, tuple[Slot, int]]
-    """field -> (array, position from 1). A list once it has been JSON: unpack it, never compare."""
+    """field -> (array, position from 1). Parsed JSON has a list here: unpack it, do not compare it."""
     widths: dict[Slot, int]
-    """array -> positions ever given, also to fields whose kind has changed since."""
+    """array -> positions ever assigned, including those of fields whose kind has changed."""
     search: dict[str, str]
-    """field -> letters before its terms: a to z, then aa."""
+    """field -> prefix of its search terms: a to z, then aa."""
     links: NotRequired[dict[str, int]]
-    """foreign key -> column from 1, for as many as there are columns; absent in old layouts."""
+    """foreign key -> column from 1, at most LINK_COLUMNS; absent in old layouts."""
     sort: list[str] | None
-    """[cursor field, its kind]: what sort keys were made of."""
+    """[cursor field, its kind], the source of sort keys."""
     time: list[str] | None
-    """[consent time field, its kind]: what consent times were made of."""
+    """[consent time field, its kind], the source of consent times."""
 
 
 Layout = dict[str, StreamLayout]
 
 
-class Columns(NamedTuple):
-    """The typed arrays of one record."""
+class TypedColumns(NamedTuple):
+    """The typed arrays of a record."""
 
     numbers: list[int | Decimal | None]
     times: list[datetime | None]
@@ -60,55 +58,59 @@ class Columns(NamedTuple):
 
 
 def build_layout(declaration: SourceDeclaration, previous: Layout | None) -> Layout:
-    """The layout of a new version: everything of the previous one, and what the version adds.
-    Streams that the version no longer declares are kept as they were."""
-    earlier = previous or {}
+    """Return the previous layout extended by the fields of a new version.
+
+    Streams that the version no longer declares keep their layout.
+    """
+    previous = previous or {}
     current = {
-        name: _stream(stream, _links(declaration, name), previous=earlier.get(name))
+        name: _stream_layout(stream, _foreign_keys(declaration, name), previous=previous.get(name))
         for name, stream in declaration.streams.items()
     }
-    return {**earlier, **current}
+    return {**previous, **current}
 
 
 def needs_reindex(previous: Layout | None, current: Layout) -> frozenset[str]:
-    """The streams whose stored records lack something that the current layout promises."""
-    earlier = previous or {}
+    """Return the streams whose stored records do not match the current layout."""
+    previous = previous or {}
     return frozenset(
         name
         for name, stream in current.items()
-        if name in earlier and _signature(earlier[name]) != _signature(stream)
+        if name in previous and _signature(previous[name]) != _signature(stream)
     )
 
 
-def columns(layout: StreamLayout, data: Mapping[str, object]) -> Columns:
-    """The typed arrays of a record, as wide as the layout; what is missing or of another type is
-    null."""
+def typed_columns(layout: StreamLayout, data: Mapping[str, object]) -> TypedColumns:
+    """Return the typed arrays of a record, as wide as the layout.
+
+    Missing values and values of another type are null.
+    """
     widths = layout["widths"]
-    row = Columns([None] * widths["n"], [None] * widths["t"], [None] * widths["w"])
+    row = TypedColumns([None] * widths["n"], [None] * widths["t"], [None] * widths["w"])
     for name, (slot, position) in layout["typed"].items():
         value = data.get(name)
         if value is None:
             continue
-        at = position - 1
+        index = position - 1
         if slot == "n":
-            row.numbers[at] = values.number(value)
+            row.numbers[index] = values.to_number(value)
         elif slot == "t":
-            row.times[at] = values.instant(value)
+            row.times[index] = values.parse_instant(value)
         else:
-            row.words[at] = values.word(value)
+            row.words[index] = values.indexed_text(value)
     return row
 
 
-def links(layout: StreamLayout, data: Mapping[str, object]) -> list[str | None]:
-    """The link columns of a record: the key of a record elsewhere, or null."""
-    row: list[str | None] = [None] * LINKS
+def link_columns(layout: StreamLayout, data: Mapping[str, object]) -> list[str | None]:
+    """Return the link columns of a record: the keys of other records, or null."""
+    row: list[str | None] = [None] * LINK_COLUMNS
     for name, column in layout.get("links", {}).items():
         row[column - 1] = values.key_text(data.get(name))
     return row
 
 
-def code(index: int) -> str:
-    """The letters of the search field at `index`, from 0: a, b, …, z, aa, ab, …"""
+def search_code(index: int) -> str:
+    """Return the code of the search field at `index`, from 0: a, b, …, z, aa, ab, …"""
     letters = ""
     number = index + 1
     while number:
@@ -117,11 +119,11 @@ def code(index: int) -> str:
     return letters
 
 
-def _stream(
+def _stream_layout(
     stream: StreamDeclaration, foreign_keys: Iterable[str], *, previous: StreamLayout | None
 ) -> StreamLayout:
     layout: StreamLayout = {
-        "typed": _places(previous) if previous else {},
+        "typed": _assignments(previous) if previous else {},
         "widths": dict(previous["widths"]) if previous else {"n": 0, "t": 0, "w": 0},
         "search": dict(previous["search"]) if previous else {},
         "links": dict(previous.get("links", {})) if previous else {},
@@ -135,15 +137,15 @@ def _stream(
             layout["widths"][slot] += 1
             layout["typed"][field.name] = (slot, layout["widths"][slot])
     for name in stream.lexical_fields:
-        layout["search"].setdefault(name, code(len(layout["search"])))
+        layout["search"].setdefault(name, search_code(len(layout["search"])))
     for name in foreign_keys:
-        if len(layout["links"]) < LINKS:
+        if len(layout["links"]) < LINK_COLUMNS:
             layout["links"].setdefault(name, len(layout["links"]) + 1)
     return layout
 
 
-def _links(declaration: SourceDeclaration, name: str) -> list[str]:
-    """The fields by which records of other streams expand to this one, in order."""
+def _foreign_keys(declaration: SourceDeclaration, name: str) -> list[str]:
+    """Return the foreign keys of other streams that expand to this stream."""
     return [
         relation.foreign_key
         for stream in declaration.streams.values()
@@ -153,12 +155,11 @@ def _links(declaration: SourceDeclaration, name: str) -> list[str]:
 
 
 def _typed_fields(stream: StreamDeclaration) -> Iterator[Field]:
-    """The fields that a filter, an aggregate, the order or the time range may ask for, of a kind
-    that an array can hold."""
+    """Yield the fields that filters, aggregations, the order or the time range use."""
     for name, field in stream.fields.items():
-        asked = field.range_operators or field.aggregations
-        placed = name in {stream.cursor_field, stream.consent_time_field}
-        if (asked or placed) and field.kind in SLOTS:
+        is_queried = field.range_operators or field.aggregations
+        has_role = name in {stream.cursor_field, stream.consent_time_field}
+        if (is_queried or has_role) and field.kind in SLOTS:
             yield field
 
 
@@ -166,13 +167,13 @@ def _source(stream: StreamDeclaration, name: str | None) -> list[str] | None:
     return None if name is None else [name, stream.fields[name].kind]
 
 
-def _places(layout: StreamLayout) -> dict[str, tuple[Slot, int]]:
+def _assignments(layout: StreamLayout) -> dict[str, tuple[Slot, int]]:
     return {name: (slot, position) for name, (slot, position) in layout["typed"].items()}
 
 
 def _signature(layout: StreamLayout) -> tuple[object, ...]:
     return (
-        _places(layout),
+        _assignments(layout),
         layout["search"],
         layout.get("links", {}),
         layout["sort"],

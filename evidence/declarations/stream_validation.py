@@ -1,17 +1,17 @@
-"""Whether one stream of a declaration holds together, but for its relations to others."""
+"""Validate the streams of a declaration: roles, views, relations and selection presets."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from typing import Final
 
 from evidence import limits
 from evidence.declarations import names
-from evidence.declarations.declaration import Kind
-from evidence.declarations.errors import FaultCode, Spot
+from evidence.declarations.errors import DeclarationErrorCode, DocumentNode
 from evidence.declarations.query_capabilities import (
-    MOMENTS,
-    ORDERED,
-    SCALAR,
-    Fields,
+    ORDERED_KINDS,
+    SCALAR_KINDS,
+    TIME_KINDS,
+    FieldTypesByName,
     check_field,
     check_query,
     of_kind,
@@ -19,182 +19,204 @@ from evidence.declarations.query_capabilities import (
 from evidence.declarations.schema_validation import check_stream_schema
 
 SEMANTICS: Final = ("append_only", "mutable_state")
+CARDINALITIES: Final = ("has_many", "has_one")
+
+Streams = Mapping[str, FieldTypesByName]
 
 
-def check_stream(spot: Spot, *, fields: Fields) -> set[str]:
-    """Report everything about a stream but its name and relations; the ids of its views."""
-    check_stream_schema(spot.member("schema"))
-    spot.member("semantics").choice(SEMANTICS, required=True)
-    spot.member("description").text()
-    display = spot.member("display")
-    if display.mapping():
-        display.member("label").text(most=limits.LABEL_MAX_CHARS)
-        display.member("detail").text()
-    selection = spot.member("selection")
-    if selection.mapping(required=True):
-        selection.member("fields").flag(required=True)
-        selection.member("resources").flag(required=True)
-    _check_roles(spot, fields=fields)
-    check_query(spot.member("query"), fields=fields)
-    return _check_views(spot.member("views"), fields=fields)
+def check_stream(node: DocumentNode, *, fields: FieldTypesByName) -> set[str]:
+    """Check a stream without its name and relations, and return the ids of its views."""
+    check_stream_schema(node.member("schema"))
+    node.member("semantics").choice(SEMANTICS, required=True)
+    node.member("description").string()
+    display = node.member("display")
+    if display.check_object():
+        display.member("label").string(max_chars=limits.LABEL_MAX_CHARS)
+        display.member("detail").string()
+    selection = node.member("selection")
+    if selection.check_object(required=True):
+        selection.member("fields").check_boolean(required=True)
+        selection.member("resources").check_boolean(required=True)
+    _check_roles(node, fields=fields)
+    check_query(node.member("query"), fields=fields)
+    return _check_views(node.member("views"), fields=fields)
 
 
-def _check_roles(stream: Spot, *, fields: Fields) -> None:
-    """The fields that identify, order and date a record."""
-    for spot, name in stream.member("primary_key").texts(required=True, least=1):
-        _check_role(spot, name, fields=fields, kinds=SCALAR)
-    for member, kinds in (("cursor_field", ORDERED), ("consent_time_field", MOMENTS)):
-        spot = stream.member(member)
-        named = spot.text()
-        if named is not None:
-            _check_role(spot, named, fields=fields, kinds=kinds)
+def _check_roles(stream: DocumentNode, *, fields: FieldTypesByName) -> None:
+    """Check the fields that identify, order and date a record."""
+    check = partial(check_field, fields=fields, code=DeclarationErrorCode.INVALID_FIELD_TYPE)
+    for item, name in stream.member("primary_key").unique_strings(required=True, min_items=1):
+        check(item, name, is_allowed=of_kind(SCALAR_KINDS))
+    for member, kinds in (("cursor_field", ORDERED_KINDS), ("consent_time_field", TIME_KINDS)):
+        node = stream.member(member)
+        field_name = node.string()
+        if field_name is not None:
+            check(node, field_name, is_allowed=of_kind(kinds))
 
 
-def _check_role(spot: Spot, name: str, *, fields: Fields, kinds: frozenset[Kind]) -> None:
-    check_field(
-        spot, name, fields=fields, allowed=of_kind(kinds), code=FaultCode.INVALID_FIELD_TYPE
-    )
-
-
-def _check_views(spot: Spot, *, fields: Fields) -> set[str]:
-    seen: set[str] = set()
-    if not spot.sequence():
-        return seen
-    for view in spot.items():
-        if not view.mapping(required=True):
+def _check_views(node: DocumentNode, *, fields: FieldTypesByName) -> set[str]:
+    view_ids: set[str] = set()
+    if not node.check_list():
+        return view_ids
+    for view in node.items():
+        if not view.check_object(required=True):
             continue
-        identity = view.member("id").text(required=True)
-        if identity in seen:
-            view.member("id").report(FaultCode.DUPLICATE_VIEW_ID, "Another view has this id.")
-        seen.update(filter(None, [identity]))
-        view.member("label").text(required=True, most=limits.LABEL_MAX_CHARS)
-        for item, name in view.member("fields").texts(required=True, least=1):
-            if name not in fields:
-                item.report(
-                    FaultCode.UNKNOWN_SCHEMA_FIELD, "The schema has no property of this name."
-                )
-    return seen
+        view_id = view.member("id").string(required=True)
+        if view_id in view_ids:
+            code = DeclarationErrorCode.DUPLICATE_VIEW_ID
+            view.member("id").add_error(code, "Another view has this id.")
+        view_ids.update(filter(None, [view_id]))
+        view.member("label").string(required=True, max_chars=limits.LABEL_MAX_CHARS)
+        _check_field_names(view.member("fields"), fields, required=True)
+    return view_ids
+
+
+def _check_field_names(
+    node: DocumentNode, fields: FieldTypesByName, *, required: bool = False
+) -> None:
+    for item, name in node.unique_strings(required=required, min_items=1):
+        check_field(item, name, fields=fields, is_allowed=lambda _: True)
 
 
 def check_presets(
-    spot: Spot, *, streams: Mapping[str, Fields], views: Mapping[str, Collection[str]]
+    node: DocumentNode, *, streams: Streams, views: Mapping[str, Collection[str]]
 ) -> None:
-    """Report what is wrong with `selection_presets`; `views` are the view ids of each stream."""
-    if not spot.sequence():
+    """Check `selection_presets`; `views` maps stream names to view ids."""
+    if not node.check_list():
         return
-    seen: set[str] = set()
-    for preset in spot.items():
-        if not preset.mapping(required=True):
+    preset_ids: set[str] = set()
+    for preset in node.items():
+        if not preset.check_object(required=True):
             continue
-        identity = preset.member("id").text(required=True)
-        if identity in seen:
-            preset.member("id").report(FaultCode.DUPLICATE_PRESET_ID, "Another preset has this id.")
-        seen.update(filter(None, [identity]))
-        preset.member("label").text(required=True)
+        preset_id = preset.member("id").string(required=True)
+        if preset_id in preset_ids:
+            code = DeclarationErrorCode.DUPLICATE_PRESET_ID
+            preset.member("id").add_error(code, "Another preset has this id.")
+        preset_ids.update(filter(None, [preset_id]))
+        preset.member("label").string(required=True)
         _check_selections(preset.member("streams"), streams=streams, views=views)
 
 
 def _check_selections(
-    spot: Spot, *, streams: Mapping[str, Fields], views: Mapping[str, Collection[str]]
+    node: DocumentNode, *, streams: Streams, views: Mapping[str, Collection[str]]
 ) -> None:
-    if not spot.sequence(required=True, least=1):
+    if not node.check_list(required=True, min_items=1):
         return
-    seen: set[str] = set()
-    for selection in spot.items():
-        if not selection.mapping(required=True):
+    selected: set[str] = set()
+    for selection in node.items():
+        if not selection.check_object(required=True):
             continue
-        name = selection.member("name").text(required=True)
+        name_node = selection.member("name")
+        name = name_node.string(required=True)
         if name is None:
             continue
-        if name in seen:
-            selection.member("name").report(
-                FaultCode.DUPLICATE_PRESET_STREAM_NAME, "The preset names this stream already."
+        if name in selected:
+            name_node.add_error(
+                DeclarationErrorCode.DUPLICATE_PRESET_STREAM_NAME,
+                "The preset already selects this stream.",
             )
-        seen.add(name)
+        selected.add(name)
         if name not in streams:
-            selection.member("name").report(FaultCode.UNKNOWN_STREAM, "No stream has this name.")
+            name_node.add_error(DeclarationErrorCode.UNKNOWN_STREAM, "No stream has this name.")
         else:
             _check_selection(selection, fields=streams[name], views=views.get(name, ()))
 
 
-def _check_selection(spot: Spot, *, fields: Fields, views: Collection[str]) -> None:
-    view, chosen = spot.member("view"), spot.member("fields")
-    if view.present and chosen.present:
-        spot.report(FaultCode.CONFLICTING_MEMBERS, "Either view or fields, not both.")
-    identity = view.text()
-    if identity is not None and identity not in views:
-        view.report(FaultCode.UNKNOWN_VIEW, "The stream has no view of this id.")
-    for item, name in chosen.texts(least=1):
-        if name not in fields:
-            item.report(FaultCode.UNKNOWN_SCHEMA_FIELD, "The schema has no property of this name.")
+def _check_selection(
+    node: DocumentNode, *, fields: FieldTypesByName, views: Collection[str]
+) -> None:
+    view, selected_fields = node.member("view"), node.member("fields")
+    if view.is_present and selected_fields.is_present:
+        node.add_error(
+            DeclarationErrorCode.CONFLICTING_MEMBERS, "Give either view or fields, not both."
+        )
+    view_id = view.string()
+    if view_id is not None and view_id not in views:
+        view.add_error(DeclarationErrorCode.UNKNOWN_VIEW, "The stream has no view with this id.")
+    _check_field_names(selected_fields, fields)
 
 
-CARDINALITIES = ("has_many", "has_one")
-
-Streams = Mapping[str, Fields]
-
-
-def check_relationships(stream: Spot, *, own: Fields, streams: Streams) -> None:
-    """Report what is wrong with `relationships` and `query.expand`. `own` are the fields of this
-    stream, `streams` those of every stream by name."""
+def check_relationships(
+    stream: DocumentNode, *, own_fields: FieldTypesByName, streams: Streams
+) -> None:
+    """Check `relationships` and `query.expand` of a stream."""
     cardinalities: dict[str, str | None] = {}
     relationships = stream.member("relationships")
-    if relationships.sequence():
-        for spot in relationships.items():
-            _check_relationship(spot, own=own, streams=streams, seen=cardinalities)
+    if relationships.check_list():
+        for node in relationships.items():
+            _check_relationship(
+                node, own_fields=own_fields, streams=streams, cardinalities=cardinalities
+            )
     expand = stream.member("query").member("expand")
-    if expand.sequence():
-        seen: set[str] = set()
-        for spot in expand.items():
-            _check_expand(spot, cardinalities=cardinalities, seen=seen)
+    if expand.check_list():
+        expanded: set[str] = set()
+        for node in expand.items():
+            _check_expand(node, cardinalities=cardinalities, expanded=expanded)
 
 
 def _check_relationship(
-    spot: Spot, *, own: Fields, streams: Streams, seen: dict[str, str | None]
+    node: DocumentNode,
+    *,
+    own_fields: FieldTypesByName,
+    streams: Streams,
+    cardinalities: dict[str, str | None],
 ) -> None:
-    if not spot.mapping(required=True):
+    """Check a relation, and add its cardinality to `cardinalities`."""
+    if not node.check_object(required=True):
         return
-    name = names.relation_name(spot.member("name"))
-    cardinality = spot.member("cardinality").choice(CARDINALITIES, required=True)
+    name = names.check_relation_name(node.member("name"))
+    cardinality = node.member("cardinality").choice(CARDINALITIES, required=True)
     if name is not None:
-        if name in seen:
-            spot.member("name").report(
-                FaultCode.DUPLICATE_RELATIONSHIP_NAME, "Another relation has this name."
+        if name in cardinalities:
+            node.member("name").add_error(
+                DeclarationErrorCode.DUPLICATE_RELATIONSHIP_NAME, "Another relation has this name."
             )
-        seen[name] = cardinality
-    _check_target(spot, own=own, streams=streams, cardinality=cardinality)
+        cardinalities[name] = cardinality
+    _check_foreign_key(node, own_fields=own_fields, streams=streams, cardinality=cardinality)
 
 
-def _check_target(spot: Spot, *, own: Fields, streams: Streams, cardinality: str | None) -> None:
-    """`Relation` says on which side the foreign key stands."""
-    target = spot.member("stream").text(required=True)
-    key = spot.member("foreign_key").text(required=True)
+def _check_foreign_key(
+    node: DocumentNode, *, own_fields: FieldTypesByName, streams: Streams, cardinality: str | None
+) -> None:
+    target = node.member("stream").string(required=True)
+    key = node.member("foreign_key").string(required=True)
     if target is not None and target not in streams:
-        spot.member("stream").report(FaultCode.UNKNOWN_STREAM, "No stream has this name.")
+        code = DeclarationErrorCode.UNKNOWN_STREAM
+        node.member("stream").add_error(code, "No stream has this name.")
         return
     if target is None or key is None or cardinality is None:
         return
-    if key not in (streams[target] if cardinality == "has_many" else own):
-        holder = "the related stream" if cardinality == "has_many" else "this stream"
-        spot.member("foreign_key").report(
-            FaultCode.UNKNOWN_SCHEMA_FIELD,
-            f"With {cardinality} it must be a property in the schema of {holder}.",
+    is_in_target = cardinality == "has_many"
+    if key not in (streams[target] if is_in_target else own_fields):
+        stream = "the related stream" if is_in_target else "this stream"
+        node.member("foreign_key").add_error(
+            DeclarationErrorCode.UNKNOWN_SCHEMA_FIELD,
+            f"With {cardinality} it must be a property in the schema of {stream}.",
         )
 
 
-def _check_expand(spot: Spot, *, cardinalities: Mapping[str, str | None], seen: set[str]) -> None:
-    if not spot.mapping(required=True):
+def _check_expand(
+    node: DocumentNode, *, cardinalities: Mapping[str, str | None], expanded: set[str]
+) -> None:
+    if not node.check_object(required=True):
         return
-    name = spot.member("name").text(required=True)
-    least, most = spot.member("default_limit").count(), spot.member("max_limit").count()
-    if least is not None and most is not None and least > most:
-        spot.report(FaultCode.INVALID_EXPAND_LIMITS, "default_limit is above max_limit.")
+    name_node = node.member("name")
+    name = name_node.string(required=True)
+    default_limit = node.member("default_limit").positive_integer()
+    max_limit = node.member("max_limit").positive_integer()
+    if default_limit is not None and max_limit is not None and default_limit > max_limit:
+        node.add_error(
+            DeclarationErrorCode.INVALID_EXPAND_LIMITS, "default_limit is above max_limit."
+        )
     if name is None:
         return
-    if name in seen:
-        spot.member("name").report(FaultCode.DUPLICATE_EXPAND_NAME, "Is expandable already.")
-    seen.add(name)
+    if name in expanded:
+        name_node.add_error(DeclarationErrorCode.DUPLICATE_EXPAND_NAME, "Is already expandable.")
+    expanded.add(name)
     if name not in cardinalities:
-        spot.member("name").report(FaultCode.UNKNOWN_RELATIONSHIP, "No relation has this name.")
-    elif cardinalities[name] == "has_one" and (least is not None or most is not None):
-        spot.report(FaultCode.INVALID_EXPAND_LIMITS, "A has_one relation takes no limits.")
+        code = DeclarationErrorCode.UNKNOWN_RELATIONSHIP
+        name_node.add_error(code, "No relation has this name.")
+    elif cardinalities[name] == "has_one" and (default_limit is not None or max_limit is not None):
+        node.add_error(
+            DeclarationErrorCode.INVALID_EXPAND_LIMITS, "A has_one relation takes no limits."
+        )

@@ -1,4 +1,4 @@
-"""Whether a document may become a declaration: every fault of it, with its JSON path, at once."""
+"""Validate a declaration document and return every error with its JSON path."""
 
 import json
 import math
@@ -9,39 +9,48 @@ from typing import Any, Final
 from evidence import limits
 from evidence.declarations import names, parser
 from evidence.declarations.declaration import SourceDeclaration
-from evidence.declarations.errors import FAULTS_KEPT, Fault, FaultCode, Spot, step
-from evidence.declarations.query_capabilities import Fields, field_types
+from evidence.declarations.errors import (
+    MAX_ERRORS,
+    DeclarationError,
+    DeclarationErrorCode,
+    DocumentNode,
+    child_path,
+)
+from evidence.declarations.query_capabilities import FieldTypesByName, field_types
 from evidence.declarations.stream_validation import check_presets, check_relationships, check_stream
 from evidence.errors import ConnectorInvalid
 
-DOCUMENT_BYTES: Final = 1024 * 1024
-DOCUMENT_DEPTH: Final = 64
+DOCUMENT_MAX_BYTES: Final = 1024 * 1024
+DOCUMENT_MAX_DEPTH: Final = 64
 
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
-# Where a node stands, innermost step first: a path is only written out for a fault, because the
-# paths of all nodes of a hostile document are far larger than the document.
-Trail = tuple["Trail", str | int] | None
+# A path as a linked list, innermost step first. It is formatted for errors only, because the paths
+# of all nodes of a malicious document are far larger than the document.
+PathSteps = tuple["PathSteps", str | int] | None
 
 
-def out_of_bounds(document: object) -> list[Fault]:
-    """The faults for which a document is not looked at any further: one of size or depth, or all
-    values that are not JSON or cannot be stored. Never recursive."""
-    faults: list[Fault] = []
+def find_limit_errors(document: object) -> list[DeclarationError]:
+    """Return one error of size or depth, or an error for each value that cannot be stored.
+
+    A document with these errors is not validated further. Works without recursion.
+    """
+    errors: list[DeclarationError] = []
     nodes = 0
-    stack: list[tuple[object, Trail, int]] = [(document, None, 1)]
-    while stack and len(faults) < FAULTS_KEPT:
-        node, trail, depth = stack.pop()
+    stack: list[tuple[object, PathSteps, int]] = [(document, None, 1)]
+    while stack and len(errors) < MAX_ERRORS:
+        node, steps, depth = stack.pop()
         nodes += 1
-        if depth > DOCUMENT_DEPTH:
-            return [Fault(FaultCode.TOO_DEEP, _path(trail), f"More than {DOCUMENT_DEPTH} levels.")]
-        if nodes > DOCUMENT_BYTES:
+        if depth > DOCUMENT_MAX_DEPTH:
+            message = f"More than {DOCUMENT_MAX_DEPTH} levels."
+            return [DeclarationError(DeclarationErrorCode.TOO_DEEP, _path(steps), message)]
+        if nodes > DOCUMENT_MAX_BYTES:
             return [_too_large()]
-        faults += _node_faults(node, trail)
-        stack += ((child, (trail, name), depth + 1) for name, child in _children(node))
-    if not faults and _serialized_bytes(document) > DOCUMENT_BYTES:
+        errors += _node_errors(node, steps)
+        stack += ((child, (steps, name), depth + 1) for name, child in _children(node))
+    if not errors and _serialized_bytes(document) > DOCUMENT_MAX_BYTES:
         return [_too_large()]
-    return faults
+    return errors
 
 
 def _children(node: object) -> Iterator[tuple[str | int, object]]:
@@ -51,54 +60,60 @@ def _children(node: object) -> Iterator[tuple[str | int, object]]:
         yield from enumerate(node)
 
 
-def _node_faults(node: object, trail: Trail) -> Iterator[Fault]:
+def _node_errors(node: object, steps: PathSteps) -> Iterator[DeclarationError]:
     match node:
         case dict():
             for name in node:
-                yield from _name_faults(name, trail)
+                yield from _name_errors(name, steps)
         case str() if _UNSTORABLE.search(node):
-            yield Fault(FaultCode.INVALID_TEXT, _path(trail), "Holds NUL or half a surrogate pair.")
+            yield _error(DeclarationErrorCode.INVALID_TEXT, steps, "Contains NUL or a surrogate.")
         case float() if not math.isfinite(node):
-            yield Fault(FaultCode.INVALID_MEMBER_TYPE, _path(trail), "Is no JSON number.")
+            yield _error(DeclarationErrorCode.INVALID_MEMBER_TYPE, steps, "Is not a JSON number.")
         case list() | str() | int() | float() | None:
             return
         case _:
-            yield Fault(FaultCode.INVALID_MEMBER_TYPE, _path(trail), "Is no JSON.")
+            yield _error(DeclarationErrorCode.INVALID_MEMBER_TYPE, steps, "Is not JSON.")
 
 
-def _name_faults(name: object, trail: Trail) -> Iterator[Fault]:
+def _name_errors(name: object, steps: PathSteps) -> Iterator[DeclarationError]:
     if not isinstance(name, str):
-        yield Fault(FaultCode.INVALID_MEMBER_TYPE, _path(trail), "Has a name that is no string.")
+        message = "Has a member name that is not a string."
+        yield _error(DeclarationErrorCode.INVALID_MEMBER_TYPE, steps, message)
     elif _UNSTORABLE.search(name):
-        path = _path((trail, name))
-        yield Fault(FaultCode.INVALID_TEXT, path, "Its name holds NUL or half a surrogate pair.")
+        message = "Its name contains NUL or a surrogate."
+        yield _error(DeclarationErrorCode.INVALID_TEXT, (steps, name), message)
 
 
-def _path(trail: Trail) -> str:
-    names: list[str | int] = []
-    while trail is not None:
-        trail, name = trail
-        names.append(name)
+def _error(code: DeclarationErrorCode, steps: PathSteps, message: str) -> DeclarationError:
+    return DeclarationError(code, _path(steps), message)
+
+
+def _path(steps: PathSteps) -> str:
+    step_names: list[str | int] = []
+    while steps is not None:
+        steps, name = steps
+        step_names.append(name)
     path = "$"
-    for name in reversed(names):
-        path = step(path, to=name)
+    for name in reversed(step_names):
+        path = child_path(path, name)
     return path
 
 
 def _serialized_bytes(document: object) -> int:
     try:
         return len(json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode())
-    except ValueError:  # an integer of more digits than Python writes
-        return DOCUMENT_BYTES + 1
+    except ValueError:  # an integer with more digits than Python converts to text
+        return DOCUMENT_MAX_BYTES + 1
 
 
-def _too_large() -> Fault:
-    return Fault(FaultCode.TOO_LARGE, "$", f"More than {DOCUMENT_BYTES} bytes.")
+def _too_large() -> DeclarationError:
+    message = f"More than {DOCUMENT_MAX_BYTES} bytes."
+    return DeclarationError(DeclarationErrorCode.TOO_LARGE, "$", message)
 
 
 PROTOCOL_VERSION: Final = "0.1.0"
-STREAMS: Final = 1_000
-VERSION_CHARS: Final = 128
+MAX_STREAMS: Final = 1_000
+VERSION_MAX_CHARS: Final = 128
 SOURCE_KINDS = ("connector", "provider_native")
 
 _WRAPPER_MEMBERS = (
@@ -114,119 +129,124 @@ _WRAPPER_MEMBERS = (
 )
 
 
-def faults(document: object) -> list[Fault]:
-    """Everything that is wrong with a declaration of either shape; empty when it can be parsed.
+def find_errors(document: object) -> list[DeclarationError]:
+    """Return at most MAX_ERRORS errors of a document of either shape, in the order of the checks.
 
-    Never raises, whatever the document. At most FAULTS_KEPT faults, in the order of the checks.
+    A document without errors can be parsed. Never raises.
     """
-    found = out_of_bounds(document)
-    if found:
-        return found
-    root = Spot(document)
-    if root.mapping(required=True) and isinstance(document, Mapping):
+    errors = find_limit_errors(document)
+    if errors:
+        return errors
+    root = DocumentNode(document)
+    if root.check_object(required=True) and isinstance(document, Mapping):
         if parser.is_wrapper(document):
             _check_wrapper(root)
         else:
             _check_manifest(root)
         _check_streams(root)
-    return root.faults
+    return root.errors
 
 
-def accept(document: Mapping[str, Any]) -> SourceDeclaration:
-    """The declaration of a document, or ConnectorInvalid with `faults` of {code, path, message}."""
-    found = faults(document)
-    if found:
-        first = found[0]
+def parse_valid(document: Mapping[str, Any]) -> SourceDeclaration:
+    """Return the declaration of a document.
+
+    Raises ConnectorInvalid, with `faults` of {code, path, message}, for an invalid document.
+    """
+    errors = find_errors(document)
+    if errors:
         raise ConnectorInvalid(
-            message=f"{first.path}: {first.message}", faults=[fault._asdict() for fault in found]
+            message=f"{errors[0].path}: {errors[0].message}",
+            faults=[error._asdict() for error in errors],
         )
-    return parser.parse(document)
+    return parser.parse_declaration(document)
 
 
-def _check_wrapper(root: Spot) -> None:
-    root.known(_WRAPPER_MEMBERS)
+def _check_wrapper(root: DocumentNode) -> None:
+    root.check_member_names(_WRAPPER_MEMBERS)
     _check_protocol(root.member("protocol_version"), required=True)
     source = root.member("source")
-    if source.mapping(required=True):
-        source.known(("kind", "id"))
+    if source.check_object(required=True):
+        source.check_member_names(("kind", "id"))
         source.member("kind").choice(SOURCE_KINDS, required=True)
         _check_uri(source.member("id"), required=True)
-    root.member("declaration_version").text(required=True, most=VERSION_CHARS)
+    root.member("declaration_version").string(required=True, max_chars=VERSION_MAX_CHARS)
     publisher = root.member("publisher")
-    if publisher.mapping(required=True):
+    if publisher.check_object(required=True):
         _check_uri(publisher.member("id"), required=True)
     display = root.member("display")
-    if display.mapping(required=True):
-        display.member("name").text(required=True, most=limits.LABEL_MAX_CHARS)
-    root.member("extensions").mapping()
+    if display.check_object(required=True):
+        display.member("name").string(required=True, max_chars=limits.LABEL_MAX_CHARS)
+    root.member("extensions").check_object()
     _check_connector_key(root, source.member("id"))
 
 
-def _check_manifest(root: Spot) -> None:
-    """The manifest of the reference carries much that is for its collector; it is let be."""
+def _check_manifest(root: DocumentNode) -> None:
+    """Check a manifest of the reference. Other members are for its collector and are ignored."""
     _check_protocol(root.member("protocol_version"), required=False)
-    root.member("connector_id").text()
-    root.member("manifest_uri").text()
-    root.member("version").text(required=True, most=VERSION_CHARS)
+    root.member("connector_id").string()
+    root.member("manifest_uri").string()
+    root.member("version").string(required=True, max_chars=VERSION_MAX_CHARS)
     for member in ("display_name", "name"):
-        root.member(member).text(most=limits.LABEL_MAX_CHARS)
+        root.member(member).string(max_chars=limits.LABEL_MAX_CHARS)
     publisher = root.member("publisher")
-    if publisher.mapping():
+    if publisher.check_object():
         _check_uri(publisher.member("id"), required=False)
-    if root.member("connector_id").present or root.member("connector_key").present:
+    if root.member("connector_id").is_present or root.member("connector_key").is_present:
         _check_connector_key(root, root.member("connector_id"))
     else:
-        root.member("connector_key").text(required=True)
+        root.member("connector_key").string(required=True)
 
 
-def _check_protocol(spot: Spot, *, required: bool) -> None:
-    version = spot.text(required=required)
+def _check_protocol(node: DocumentNode, *, required: bool) -> None:
+    version = node.string(required=required)
     if version not in {None, PROTOCOL_VERSION}:
-        spot.report(FaultCode.UNSUPPORTED_VERSION, f"Must be {PROTOCOL_VERSION}.")
+        node.add_error(DeclarationErrorCode.UNSUPPORTED_VERSION, f"Must be {PROTOCOL_VERSION}.")
 
 
-def _check_uri(spot: Spot, *, required: bool) -> None:
-    text = spot.text(required=required)
-    if text is not None and not parser.is_absolute_uri(text):
-        spot.report(FaultCode.INVALID_MEMBER_VALUE, "Must be an absolute URI.")
+def _check_uri(node: DocumentNode, *, required: bool) -> None:
+    uri = node.string(required=required)
+    if uri is not None and not parser.is_absolute_uri(uri):
+        node.add_error(DeclarationErrorCode.INVALID_MEMBER_VALUE, "Must be an absolute URI.")
 
 
-def _check_connector_key(root: Spot, identity: Spot) -> None:
-    stated = root.member("connector_key")
-    if stated.present:
-        key = stated.text(required=True)
+def _check_connector_key(root: DocumentNode, source_id: DocumentNode) -> None:
+    node = root.member("connector_key")
+    if node.is_present:
+        key = node.string(required=True)
         if key is not None:
-            names.connector_key(key, spot=stated)
-    elif isinstance(identity.value, str) and identity.value:
-        names.connector_key(parser.last_segment(identity.value), spot=identity)
+            names.check_connector_key(key, node=node)
+    elif isinstance(source_id.value, str) and source_id.value:
+        names.check_connector_key(parser.last_segment(source_id.value), node=source_id)
 
 
-def _check_streams(root: Spot) -> None:
+def _check_streams(root: DocumentNode) -> None:
     streams = root.member("streams")
-    if not streams.sequence(required=True, least=1):
+    if not streams.check_list(required=True, min_items=1):
         return
-    spots = list(streams.items())
-    if len(spots) > STREAMS:
-        streams.report(FaultCode.TOO_MANY, f"More than {STREAMS} streams.")
+    nodes = list(streams.items())
+    if len(nodes) > MAX_STREAMS:
+        streams.add_error(DeclarationErrorCode.TOO_MANY, f"More than {MAX_STREAMS} streams.")
         return
-    fields: dict[str, Fields] = {}
+    fields: dict[str, FieldTypesByName] = {}
     views: dict[str, Collection[str]] = {}
-    for spot in spots:
-        if spot.mapping(required=True):
-            name, own = _check_name(spot, seen=fields), field_types(spot.member("schema").value)
-            fields.setdefault(name, own)
-            views.setdefault(name, check_stream(spot, fields=own))
-    for spot in spots:
-        if isinstance(spot.value, Mapping):
-            own = field_types(spot.member("schema").value)
-            check_relationships(spot, own=own, streams=fields)
+    for node in nodes:
+        if node.check_object(required=True):
+            name = _check_name(node, other_names=fields)
+            own_fields = field_types(node.member("schema").value)
+            fields.setdefault(name, own_fields)
+            views.setdefault(name, check_stream(node, fields=own_fields))
+    for node in nodes:
+        if isinstance(node.value, Mapping):
+            own_fields = field_types(node.member("schema").value)
+            check_relationships(node, own_fields=own_fields, streams=fields)
     check_presets(root.member("selection_presets"), streams=fields, views=views)
 
 
-def _check_name(stream: Spot, *, seen: Collection[str]) -> str:
-    """The name, or "" for a stream that nothing can refer to."""
-    spot = stream.member("name")
-    name = names.stream_name(spot) or ""
-    if name and name in seen:
-        spot.report(FaultCode.DUPLICATE_STREAM_NAME, "Another stream has this name.")
+def _check_name(stream: DocumentNode, *, other_names: Collection[str]) -> str:
+    """Return the name, or "" for an invalid name, which no other stream can refer to."""
+    node = stream.member("name")
+    name = names.check_stream_name(node) or ""
+    if name and name in other_names:
+        code = DeclarationErrorCode.DUPLICATE_STREAM_NAME
+        node.add_error(code, "Another stream has this name.")
     return name

@@ -1,8 +1,8 @@
-"""What a JSON value is worth to storage and to queries: an instant, a number, a word, a sort key.
+"""Convert JSON values to the instants, numbers, words and sort keys that storage and queries compare.
 
-Storing and reading both call these functions, and only these, so that a bound given in a filter and
-a value kept in a column always compare alike. Nothing here raises on a value of the wrong type or
-an impossible date: such a value counts as missing.
+Storing and reading both use these functions and no others, so a filter value and a stored value
+always compare alike. A value of the wrong type or an impossible date is treated as missing; no
+function raises for it.
 """
 
 import json
@@ -15,11 +15,11 @@ from typing import Final
 from evidence import limits
 from evidence.declarations.declaration import Field
 
-WORD_BYTES: Final = 256
-"""How much of a string is compared: what an index row can hold, with room for the other keys."""
+INDEXED_TEXT_BYTES: Final = 256
+"""Length of the indexed prefix of a string, which must fit in an index row beside other keys."""
 
 NUMBER_EXPONENTS: Final = range(-16_383, 131_072)
-"""Decimal exponents of the first digit that a PostgreSQL numeric can hold."""
+"""Decimal exponents of the first digit in the range of PostgreSQL's numeric."""
 _EXPONENT_BIAS: Final = 200_000
 _SIGNIFICANT_DIGITS: Final = 200
 _PLAIN_INTEGERS: Final = 10**40
@@ -32,34 +32,37 @@ _SECONDS = slice(17, 19)
 _COMPLEMENT = str.maketrans("0123456789", "9876543210")
 
 
-def instant(value: object) -> datetime | None:
-    """The moment of an RFC 3339 date-time, or of a date at UTC midnight, in UTC.
+def parse_instant(value: object) -> datetime | None:
+    """Return an RFC 3339 date-time, or a date at midnight, in UTC.
 
-    A date-time needs its offset. Fractions are cut to microseconds; a leap second is the first
-    moment after it, as in POSIX.
+    A date-time needs an offset. Fractions are truncated to microseconds; a leap second is the
+    second after it, as in POSIX.
     """
-    return _moment(value) if isinstance(value, str) else None
+    return _parse_instant(value) if isinstance(value, str) else None
 
 
-# A record tells its time to the schema, the order, the time range and a typed column.
+# The time of a record is parsed for the schema, the sort key, the time range and a typed column.
 @lru_cache(maxsize=256)
-def _moment(value: str) -> datetime | None:
+def _parse_instant(value: str) -> datetime | None:
     if not _INSTANT.fullmatch(value):
         return None
     text = value if value[-1] != "z" else value[:-1] + "Z"
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return _leap_second(text)
-    if moment.tzinfo is UTC:
-        return moment
-    if moment.tzinfo is None:
-        return moment.replace(tzinfo=UTC)
-    return _in_utc(moment)
+    if time.tzinfo is UTC:
+        return time
+    if time.tzinfo is None:
+        return time.replace(tzinfo=UTC)
+    try:
+        return time.astimezone(UTC)
+    except OverflowError:
+        return None
 
 
-def number(value: object) -> Decimal | int | None:
-    """The exact number of a JSON number, or nothing for what a numeric column cannot hold."""
+def to_number(value: object) -> Decimal | int | None:
+    """Return the exact value of a JSON number, or None if a numeric column cannot hold it."""
     match value:
         case bool():
             return None
@@ -68,20 +71,21 @@ def number(value: object) -> Decimal | int | None:
                 return value
             exact = Decimal(value)
         case float():
-            # The shortest text that reads back as this float: what the document said.
+            # repr is the shortest text that parses to this float, as the document has it.
             exact = Decimal(repr(value))
         case Decimal():
             exact = value
         case _:
             return None
-    return exact if exact.is_finite() and _digits_fit(exact) else None
+    is_storable = exact.is_finite() and (not exact or exact.adjusted() in NUMBER_EXPONENTS)
+    return exact if is_storable else None
 
 
-def word(value: object) -> str | None:
-    """The text of a string, cut to WORD_BYTES at a code point, or of a boolean."""
+def indexed_text(value: object) -> str | None:
+    """Return a string truncated to INDEXED_TEXT_BYTES, or the text of a boolean."""
     match value:
         case str():
-            return cut(value)
+            return truncate_text(value)
         case bool():
             return "true" if value else "false"
         case _:
@@ -89,7 +93,7 @@ def word(value: object) -> str | None:
 
 
 def key_text(value: object) -> str | None:
-    """The key of the record that a foreign key means; null where no record could have it."""
+    """Return the record key in a foreign key, or None if no record can have that key."""
     if isinstance(value, bool | int | float):
         return json.dumps(value)
     if not isinstance(value, str) or not 0 < len(value.encode()) <= limits.RECORD_KEY_MAX_BYTES:
@@ -98,17 +102,17 @@ def key_text(value: object) -> str | None:
 
 
 def field_text(value: object) -> str:
-    """The text of a searchable field: a string, or the strings of a list, a line each."""
+    """Return the text of a searchable field: a string, or the strings of a list as lines."""
     if isinstance(value, list):
-        return "\n".join(each for each in value if isinstance(each, str))
+        return "\n".join(item for item in value if isinstance(item, str))
     return value if isinstance(value, str) else ""
 
 
 def sort_key(field: Field, value: object) -> str | None:
-    """Text whose UTF-8 byte order (COLLATE "C") is the order of the values of the field.
+    """Return text whose UTF-8 byte order (COLLATE "C") is the order of the values of the field.
 
-    The first letter says what it is (boolean, date, number, string, time), so that values of mixed
-    types have one order. Missing, null, empty, and arrays or objects have no key.
+    The first letter is the type (boolean, date, number, string, time), so values of mixed types are
+    ordered, too. Null, the empty string, arrays and objects have no key.
     """
     match value:
         case bool():
@@ -120,13 +124,15 @@ def sort_key(field: Field, value: object) -> str | None:
         case date():
             return "d" + value.isoformat()
         case _:
-            exact = number(value)
+            exact = to_number(value)
             return None if exact is None else number_key(exact)
 
 
 def number_key(exact: Decimal | int) -> str:
-    """`n`, the sign, the biased exponent, the digits. Below zero, exponent and digits are taken
-    from nine, and a closing `~` puts the longer number, which is the lesser, first."""
+    """Return `n`, the sign, the biased exponent and the digits.
+
+    Negative numbers have complements of nine, and a final `~` that sorts more digits first.
+    """
     digits, exponent = _scientific(exact)
     if not digits:
         return "n1"
@@ -134,39 +140,32 @@ def number_key(exact: Decimal | int) -> str:
     return f"n0{key.translate(_COMPLEMENT)}~" if exact < 0 else f"n2{key}"
 
 
-def cut(text: str) -> str:
-    """At most WORD_BYTES of UTF-8, no code point broken."""
-    if len(text) * 4 <= WORD_BYTES:
+def truncate_text(text: str) -> str:
+    """Return at most INDEXED_TEXT_BYTES of UTF-8, ending at a complete code point."""
+    if len(text) * 4 <= INDEXED_TEXT_BYTES:
         return text
     encoded = text.encode("utf-8", "replace")
-    return encoded[:WORD_BYTES].decode("utf-8", "ignore")
+    return encoded[:INDEXED_TEXT_BYTES].decode("utf-8", "ignore")
 
 
 def _text_key(field: Field, value: str) -> str:
     if field.kind in {"time", "date"}:
-        moment = instant(value)
-        if moment is not None:
-            return sort_key(field, moment) or ""
-    return "s" + cut(value)
+        instant = parse_instant(value)
+        if instant is not None:
+            return sort_key(field, instant) or ""
+    return "s" + truncate_text(value)
 
 
-def _time_key(moment: datetime) -> str:
+def _time_key(time: datetime) -> str:
     # Fixed width: "t2026-11-21T08:30:00.000000".
-    return "t" + moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6]
-
-
-def _in_utc(moment: datetime) -> datetime | None:
-    try:
-        return moment.astimezone(UTC)
-    except OverflowError:
-        return None
+    return "t" + time.astimezone(UTC).isoformat(timespec="microseconds")[:-6]
 
 
 def _leap_second(text: str) -> datetime | None:
-    """The midnight after a second 60, which Python has no datetime for."""
+    """Return the midnight after a second 60, which datetime does not support."""
     if text[_SECONDS] != "60":
         return None
-    before = instant(f"{text[:17]}59{text[19:]}")
+    before = parse_instant(f"{text[:17]}59{text[19:]}")
     if before is None or (before.hour, before.minute) != (23, 59):
         return None
     try:
@@ -175,12 +174,8 @@ def _leap_second(text: str) -> datetime | None:
         return None
 
 
-def _digits_fit(exact: Decimal) -> bool:
-    return not exact or exact.adjusted() in NUMBER_EXPONENTS
-
-
 def _scientific(exact: Decimal | int) -> tuple[str, int]:
-    """Digits without zeros at either end, and the decimal exponent of the first; zero has none."""
+    """Return the significant digits (none for zero), and the decimal exponent of the first."""
     if isinstance(exact, int):
         digits = str(abs(exact))
         return digits.rstrip("0"), len(digits) - 1

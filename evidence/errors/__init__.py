@@ -1,120 +1,113 @@
-"""Everything the product may refuse, and the code each refusal carries on the wire.
+"""Errors that a request can raise, each with its wire code and default message.
 
-A refusal is raised where the reason is detected and rendered once, in `evidence.api.error_responses`, which
-maps every `Code` to its HTTP status and error type. The class docstring is the default message, so
-it is written for the reader of the error: one sentence, and never record text.
+An error is raised where its cause is detected. `evidence.api.error_responses` renders it. The first
+docstring line of a class is its default message, so it addresses the client and contains no record text.
 """
 
 from collections.abc import Mapping, Sequence
 
 from evidence import limits
+from evidence.errors.codes import ApiException as ApiException
 from evidence.errors.codes import Code as Code
-from evidence.errors.codes import Refusal as Refusal
 
-# Who is asking
+# Authentication
 
 
-class AuthenticationRequired(Refusal):
+class AuthenticationRequired(ApiException):
     """Bearer token required."""
 
     code = Code.AUTHENTICATION_ERROR
 
 
-class WrongTokenKind(Refusal):
+class WrongTokenKind(ApiException):
     """This kind of token is not accepted here."""
 
     code = Code.PERMISSION_ERROR
 
 
-# What the grant says
+# Grants
 
 
-class GrantExpired(Refusal):
+class GrantExpired(ApiException):
     """The grant behind this token has expired."""
 
     code = Code.GRANT_EXPIRED
 
 
 class GrantConsumed(GrantExpired):
-    """This grant was for a single use: it closed ten minutes after its first answer."""
+    """This grant was for a single use and closed ten minutes after its first response."""
 
     code = Code.GRANT_CONSUMED
 
 
-class GrantPaused(Refusal):
-    """This access is paused; it works again when the owner resumes it."""
+class GrantPaused(ApiException):
+    """This access is paused until the owner resumes it."""
 
     code = Code.GRANT_PAUSED
 
 
-class GrantRevoked(Refusal):
+class GrantRevoked(ApiException):
     """The grant behind this token has been revoked."""
 
     code = Code.GRANT_REVOKED
 
 
-class PackageRevoked(Refusal):
-    """No grant of this package is usable any more."""
-
-    code = Code.PACKAGE_REVOKED
-
-
-class StreamNotGranted(Refusal):
+class StreamNotGranted(ApiException):
     """The stream is outside the grant."""
 
     code = Code.GRANT_STREAM_NOT_ALLOWED
 
 
-class FieldNotGranted(Refusal):
+class FieldNotGranted(ApiException):
     """The field is outside the grant."""
 
     code = Code.FIELD_NOT_GRANTED
 
 
-# What does not exist, or must look as if it did not
+# Missing, or hidden from this client
 
 
-class NotFound(Refusal):
-    """Nothing of that name is visible here."""
+class NotFound(ApiException):
+    """Nothing with this name is visible to this token."""
 
     code = Code.NOT_FOUND
 
 
-class ConnectionNotFound(Refusal):
-    """No connection of that id is visible here."""
+class ConnectionNotFound(ApiException):
+    """No connection with this id is visible to this token."""
 
     code = Code.CONNECTION_NOT_FOUND
 
 
-class StreamNotDeclared(Refusal):
-    """The connector declares no stream of that name."""
+class StreamNotDeclared(ApiException):
+    """The connector declares no stream with this name."""
 
     code = Code.STREAM_NOT_DECLARED
 
 
-class FieldNotFound(Refusal):
-    """The record has no such field."""
+class FieldNotFound(ApiException):
+    """The record has no field with this name."""
 
     code = Code.FIELD_NOT_FOUND
 
 
-class QueryNotFound(Refusal):
-    """The text asked for does not occur in the field."""
+class QueryNotFound(ApiException):
+    """The requested text does not occur in the field."""
 
     code = Code.QUERY_NOT_FOUND
 
 
-class BlobNotFound(Refusal):
-    """No blob of that id is visible here."""
+class BlobNotFound(ApiException):
+    """No blob with this id is visible to this token."""
 
     code = Code.BLOB_NOT_FOUND
 
 
-# What must be said more precisely
+# Ambiguous requests
 
 
-class _Ambiguous(Refusal):
-    """More than one connection is meant."""
+class _Ambiguous(ApiException):
+    """More than one connection matches."""
 
     def __init__(
         self,
@@ -124,10 +117,13 @@ class _Ambiguous(Refusal):
         param: str = "connection_id",
         **extra: object,
     ) -> None:
-        """`candidates`: {connection_id, display_name, connector_key, grant_id, stream?}, in the
-        order in which to show them, and only what the caller may see."""
-        shown = [dict(candidate) for candidate in candidates[: limits.CANDIDATES_MAX]]
-        omitted = len(candidates) - len(shown)
+        """Initialize with the matching connections, in display order.
+
+        `candidates`: {connection_id, display_name, connector_key, grant_id, stream?}. Pass only
+        connections that the client may see.
+        """
+        listed = [dict(candidate) for candidate in candidates[: limits.CANDIDATES_MAX]]
+        omitted = len(candidates) - len(listed)
         counts: dict[str, object] = {
             "available_connection_count": len(candidates),
             "available_connections_truncated": omitted > 0,
@@ -138,147 +134,147 @@ class _Ambiguous(Refusal):
             message=message,
             param=param,
             retry_with=param,
-            available_connections=shown,
+            available_connections=listed,
             **(counts | extra),
         )
 
 
 class AmbiguousConnection(_Ambiguous):
-    """More than one connection matches; name one by connection_id."""
+    """More than one connection matches; choose one with connection_id."""
 
     code = Code.AMBIGUOUS_CONNECTION
 
 
 class AmbiguousSchemaDetail(_Ambiguous):
-    """The full schema is given for one source at a time; name one by connection_id."""
+    """The full schema covers one connection at a time; choose one with connection_id."""
 
     code = Code.AMBIGUOUS_SCHEMA_DETAIL
 
 
-# What is wrong with the request
+# Invalid requests
 
 
-class InvalidRequest(Refusal):
+class InvalidRequest(ApiException):
     """The request is not valid."""
 
     code = Code.INVALID_REQUEST
 
 
-class InvalidArgument(Refusal):
+class InvalidArgument(ApiException):
     """The value of a parameter is not valid."""
 
     code = Code.INVALID_ARGUMENT
 
 
-class UnknownField(Refusal):
-    """The stream declares no such field."""
+class UnknownField(ApiException):
+    """The stream declares no field with this name."""
 
     code = Code.UNKNOWN_FIELD
 
 
-class InvalidSort(Refusal):
-    """The stream cannot be sorted like that."""
+class InvalidSort(ApiException):
+    """The stream does not support this sort order."""
 
     code = Code.INVALID_SORT
 
 
-class InvalidExpand(Refusal):
-    """The relation cannot be expanded like that."""
+class InvalidExpand(ApiException):
+    """The relation does not support this expansion."""
 
     code = Code.INVALID_EXPAND
 
 
-class InvalidFieldPath(Refusal):
+class InvalidFieldPath(ApiException):
     """The field path is missing or does not name a top-level field."""
 
     code = Code.INVALID_FIELD_PATH
 
 
-class InvalidWindow(Refusal):
+class InvalidWindow(ApiException):
     """The window is not valid."""
 
     code = Code.INVALID_WINDOW
 
 
-class InvalidCursor(Refusal):
-    """The cursor is not one of ours, or belongs to another request."""
+class InvalidCursor(ApiException):
+    """The cursor is invalid or belongs to another request."""
 
     code = Code.INVALID_CURSOR
 
 
-class CursorExpired(Refusal):
-    """The cursor is older than the history that is kept; start again."""
+class CursorExpired(ApiException):
+    """The cursor is older than the stored history; start again without it."""
 
     code = Code.CURSOR_EXPIRED
 
 
-class UnsupportedVersion(Refusal):
-    """That PDPP-Version is not supported."""
+class UnsupportedVersion(ApiException):
+    """This PDPP-Version is not supported."""
 
     code = Code.UNSUPPORTED_VERSION
 
 
-class MisdirectedRequest(Refusal):
-    """This server does not answer for that host."""
+class MisdirectedRequest(ApiException):
+    """This server does not serve the requested host."""
 
     code = Code.MISDIRECTED_REQUEST
 
 
-# Writing
+# Writes
 
 
-class ConnectorMismatch(Refusal):
-    """The connection is one of another connector."""
+class ConnectorMismatch(ApiException):
+    """The connection belongs to another connector."""
 
     code = Code.CONNECTOR_MISMATCH
 
 
-class ConnectorInvalid(Refusal):
+class ConnectorInvalid(ApiException):
     """The source declaration is not valid."""
 
     code = Code.CONNECTOR_INVALID
 
 
-class ConnectionNotWritable(Refusal):
-    """The connection takes no records in its present state."""
+class ConnectionNotWritable(ApiException):
+    """The connection does not accept records in its current state."""
 
     code = Code.CONNECTION_NOT_WRITABLE
 
 
-# What the server cannot do now
+# Limits and failures of the server
 
 
-class ResourceLimit(Refusal):
-    """The request is larger than this server takes."""
+class ResourceLimit(ApiException):
+    """The request is larger than this server accepts."""
 
     code = Code.RESOURCE_LIMIT
 
 
-class RangeNotSatisfiable(Refusal):
-    """The range lies outside the blob."""
+class RangeNotSatisfiable(ApiException):
+    """The range is outside the blob."""
 
     code = Code.RANGE_NOT_SATISFIABLE
 
 
-class RateLimitExceeded(Refusal):
-    """Too much was asked in too short a time."""
+class RateLimitExceeded(ApiException):
+    """Too many requests; try again later."""
 
     code = Code.RATE_LIMIT_EXCEEDED
 
 
-class IngestStorageError(Refusal):
-    """The batch could not be stored; sending it again is safe."""
+class IngestStorageError(ApiException):
+    """The batch was not stored; it is safe to send it again."""
 
     code = Code.INGEST_STORAGE_ERROR
 
 
-class QueryTimeout(Refusal):
-    """The database took longer than a request may take."""
+class QueryTimeout(ApiException):
+    """The database query exceeded the time limit of a request."""
 
     code = Code.QUERY_TIMEOUT
 
 
-class ServiceUnavailable(Refusal):
-    """The server is not ready to answer."""
+class ServiceUnavailable(ApiException):
+    """The server is not ready."""
 
     code = Code.SERVICE_UNAVAILABLE

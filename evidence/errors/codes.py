@@ -1,11 +1,14 @@
-"""The codes of the error body; `evidence.api.error_responses` maps each to its status and type."""
+"""Error codes on the wire and the base class ApiException.
+
+`evidence.api.error_responses` maps each code to its HTTP status and error type.
+"""
 
 from enum import StrEnum
 from typing import ClassVar, Self
 
 
 class Code(StrEnum):
-    """`error.code` on the wire, grouped by the HTTP status of contract 4."""
+    """Values of `error.code`, grouped by the HTTP status of contract 4."""
 
     # 400
     CONNECTOR_INVALID = "connector_invalid"
@@ -70,42 +73,40 @@ class Code(StrEnum):
     SERVICE_UNAVAILABLE = "service_unavailable"
 
 
-class Refusal(Exception):  # noqa: N818 it is a correct answer, not an error
-    """The request was refused.
+class ApiException(Exception):  # noqa: N818 named like DRF's APIException
+    """The request was rejected.
 
-    `param` names the parameter at fault. `extra` members stand in the error body beside the code
-    (`retry_with`, `next_step`, …); their values must be JSON.
+    `param` names the invalid parameter. `extra` members are added to the error body (`retry_with`,
+    `next_step`, …); their values must be JSON.
     """
 
     code: ClassVar[Code] = Code.INTERNAL_ERROR
     clause: str = ""
-    """What of a grant decided, for the owner alone: never in an answer."""
+    """The clause of a grant that caused the error. Only the owner sees it, never the client."""
     caller: tuple[str, str, str] | None = None
-    """Owner, client and token where a client's known bearer was not let in; never in an answer."""
-
-    discloses: tuple[tuple[str, str, str], ...] = ()
-    """(connection_id, stream, record_key) of the visible records that the refusal tells something
-    of; the ledger names them."""
+    """Owner, client and token ids of a rejected but known token. Never sent to the client."""
+    disclosed_records: tuple[tuple[str, str, str], ...] = ()
+    """(connection_id, stream, record_key) of visible records that the error discloses, for the ledger."""
 
     def __init__(
         self, *, message: str | None = None, param: str | None = None, **extra: object
     ) -> None:
-        self.message = message or self._sentence()
+        self.message = message or self.default_message()
         self.param = param
         self.extra: dict[str, object] = extra
         super().__init__(self.message)
 
-    def because(self, clause: str) -> Self:
-        """The same refusal with what decided."""
+    def with_clause(self, clause: str) -> Self:
+        """Set the clause that caused the error, and return the error."""
         self.clause = clause
         return self
 
-    def telling_of(self, *records: tuple[str, str, str]) -> Self:
-        """The same refusal, which tells something of visible records."""
-        self.discloses = records
+    def disclosing(self, *records: tuple[str, str, str]) -> Self:
+        """Set the visible records that the error discloses, and return the error."""
+        self.disclosed_records = records
         return self
 
     @classmethod
-    def _sentence(cls) -> str:
-        # `python -OO` strips docstrings; the code is then the best sentence there is.
+    def default_message(cls) -> str:
+        # `python -OO` strips docstrings; the code is the fallback.
         return (cls.__doc__ or cls.code).partition("\n")[0]

@@ -1,10 +1,9 @@
-"""What this server says of its events before anybody subscribes (contract 6). The numbers are those
-that deliveries go by."""
+"""The event capabilities that the protected resource metadata advertises (contract 6)."""
 
 from typing import Any
 
 from evidence import limits
-from evidence.events.delivery_outcome import BUSY, GONE
+from evidence.events.delivery_outcome import BUSY_STATUSES, GONE_STATUS
 from evidence.events.messages import CONTENT_TYPE, PDPP_VERSION, SPEC_VERSION
 from evidence.events.signing_secrets import PREFIX
 from evidence.models.events import Event
@@ -13,7 +12,7 @@ ENDPOINT = "/v1/event-subscriptions"
 
 
 def capability() -> dict[str, Any]:
-    """The block ``capabilities.client_event_subscriptions``."""
+    """Return `capabilities.client_event_subscriptions` of the metadata document."""
     return {
         "supported": True,
         "endpoint": ENDPOINT,
@@ -25,7 +24,7 @@ def capability() -> dict[str, Any]:
             "mode": "structured",
             "content_type": CONTENT_TYPE,
         },
-        "event_types": [str(each) for each in Event.Type.values],
+        "event_types": [str(event_type) for event_type in Event.Type.values],
         "signing": {
             "scheme": "standard-webhooks",
             "algorithm": "hmac-sha256",
@@ -51,10 +50,10 @@ def _delivery() -> dict[str, Any]:
         "concurrency_per_receiver": 1,
         "coalescing": "one outstanding pdpp.records.changed per stream and connection",
         "retry_after": {
-            "statuses": sorted(BUSY),
+            "statuses": sorted(BUSY_STATUSES),
             "default_seconds": limits.EVENT_RETRY_AFTER,
             "max_seconds": limits.EVENT_RETRY_AFTER_MOST,
             "give_up_after_seconds": limits.EVENT_DEFERRED_MOST,
         },
-        "disables_at_once": [GONE],
+        "disables_at_once": [GONE_STATUS],
     }

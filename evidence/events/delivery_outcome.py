@@ -1,4 +1,7 @@
-"""What follows from a receiver's answer. Pure; the capability document advertises the very same."""
+"""Decide from a receiver's response whether to retry, succeed or give up, and store the result.
+
+The capability document advertises the same limits.
+"""
 
 import hmac
 from collections.abc import Callable
@@ -12,85 +15,90 @@ import orjson
 from django.db import transaction
 
 from evidence import limits
-from evidence.events.subscription_state import LIVE, Status, become, held
-from evidence.events.webhook_client import Answered
+from evidence.events.subscription_state import SENDING_STATES, Status, lock_event, set_status
+from evidence.events.webhook_client import WebhookResponse
 from evidence.models.events import Event, Subscription
 
-GONE = 410
-BUSY = frozenset({429, 502, 504})
+GONE_STATUS = 410
+BUSY_STATUSES = frozenset({429, 502, 504})
 Jitter: TypeAlias = Callable[[float, float], float]
-"""A number between two others, as ``random.uniform`` gives."""
+"""Returns a number between two others, as `random.uniform` does."""
 
 
-class End(Enum):
+class Outcome(Enum):
+    """A final outcome of an event."""
+
     DELIVERED = "delivered"
-    GONE = "the receiver says that it is gone"
-    GIVEN_UP = "every attempt has failed"
+    GONE = "gone"
+    GIVEN_UP = "given up"
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
-    """Another attempt at that time; ``counts`` unless the receiver only asked for patience."""
+class Retry:
+    """Another attempt at a time. `counts` is False if the receiver only asked to wait."""
 
     at: datetime
     counts: bool
 
 
-Verdict: TypeAlias = End | Again
+Decision: TypeAlias = Outcome | Retry
 
 
-def verdict(
-    answered: Answered,
+def decide_outcome(
+    response: WebhookResponse,
     *,
     challenge: str,
     attempts: int,
     created_at: datetime,
     now: datetime,
     jitter: Jitter,
-) -> Verdict:
-    """``attempts`` are those that had failed before this one; ``challenge`` is empty where nothing
-    has to be echoed."""
-    status = answered.status
-    if status is not None and 200 <= status < 300 and echoes(answered.body, challenge):
-        return End.DELIVERED
-    if status == GONE:
-        return End.GONE
-    if status in BUSY:
+) -> Decision:
+    """Decide what follows from a response.
+
+    `attempts` counts the failed attempts before this one. `challenge` is empty if the receiver has
+    nothing to echo.
+    """
+    status = response.status
+    if status is not None and 200 <= status < 300 and has_challenge_echo(response.body, challenge):
+        return Outcome.DELIVERED
+    if status == GONE_STATUS:
+        return Outcome.GONE
+    if status in BUSY_STATUSES:
         if now - created_at >= timedelta(seconds=limits.EVENT_DEFERRED_MOST):
-            return End.GIVEN_UP
-        return Again(now + _asked_for(answered.retry_after, now), counts=False)
+            return Outcome.GIVEN_UP
+        return Retry(now + _retry_delay(response.retry_after, now), counts=False)
     if attempts >= len(limits.EVENT_RETRIES):
-        return End.GIVEN_UP
-    spread = jitter(1 - limits.EVENT_JITTER, 1 + limits.EVENT_JITTER)
-    return Again(now + timedelta(seconds=limits.EVENT_RETRIES[attempts] * spread), counts=True)
+        return Outcome.GIVEN_UP
+    factor = jitter(1 - limits.EVENT_JITTER, 1 + limits.EVENT_JITTER)
+    return Retry(now + timedelta(seconds=limits.EVENT_RETRIES[attempts] * factor), counts=True)
 
 
-def echoes(body: bytes, challenge: str) -> bool:
-    """Whether the receiver gives the challenge back, as ``{"challenge": …}``."""
+def has_challenge_echo(content: bytes, challenge: str) -> bool:
+    """Return whether the receiver echoed the challenge as `{"challenge": …}`."""
     if not challenge:
         return True
     try:
-        said = orjson.loads(body)
+        body = orjson.loads(content)
     except orjson.JSONDecodeError:
         return False
-    echo = said.get("challenge") if isinstance(said, dict) else None
+    echo = body.get("challenge") if isinstance(body, dict) else None
     return isinstance(echo, str) and hmac.compare_digest(echo.encode(), challenge.encode())
 
 
-def _asked_for(retry_after: str | None, now: datetime) -> timedelta:
-    """Seconds or an HTTP date, within a second and a day; a minute where nothing is said."""
+def _retry_delay(retry_after: str | None, now: datetime) -> timedelta:
+    """Parse Retry-After, in seconds or as an HTTP date, and clamp it to the advertised range."""
     seconds = float(limits.EVENT_RETRY_AFTER)
     text = (retry_after or "").strip()
     if text.isascii() and text.isdigit():
         seconds = float(text[:9])
     elif text:
-        seconds = _until(text, now) or seconds
+        seconds = _seconds_until(text, now) or seconds
     return timedelta(seconds=min(max(seconds, 1.0), float(limits.EVENT_RETRY_AFTER_MOST)))
 
 
-def _until(text: str, now: datetime) -> float | None:
+def _seconds_until(http_date: str, now: datetime) -> float | None:
     try:
-        moment = parsedate_to_datetime(text)
+        moment = parsedate_to_datetime(http_date)
     except ValueError:
         return None
     if moment.tzinfo is None:
@@ -98,58 +106,56 @@ def _until(text: str, now: datetime) -> float | None:
     return max((moment - now).total_seconds(), 1.0)
 
 
-REASONS = {
-    End.GONE: "receiver_gone",
-    End.GIVEN_UP: "delivery_failed",
+DISABLED_REASONS = {
+    Outcome.GONE: "receiver_gone",
+    Outcome.GIVEN_UP: "delivery_failed",
 }
 
 
 @transaction.atomic
-def settle(
-    event_id: str, answered: Answered, *, attempts: int, now: datetime, jitter: Jitter
+def store_outcome(
+    event_id: str, response: WebhookResponse, *, attempts: int, now: datetime, jitter: Jitter
 ) -> str:
-    """The state of the event afterwards.
+    """Store the result of an attempt, and return the status of the event.
 
-    Whatever came to an end while the attempt was under way stays ended; of two attempts at the
-    same time the first to be settled counts.
+    An event that was settled during the attempt keeps its status. Of two concurrent attempts, the
+    first one stored counts.
     """
-    both = held(event_id)
-    if both is None:
+    locked = lock_event(event_id)
+    if locked is None:
         return "deleted"
-    event, subscription = both
+    event, subscription = locked
     if event.status != Event.Status.QUEUED or event.attempts != attempts:
         return event.status
-    event.answered, event.enqueued = answered.status, False
-    found = verdict(
-        answered,
+    event.answered, event.enqueued = response.status, False
+    decision = decide_outcome(
+        response,
         challenge=event.challenge,
         attempts=attempts,
         created_at=event.created_at,
         now=now,
         jitter=jitter,
     )
-    _apply(found, event, subscription, now=now)
+    _apply(decision, event, subscription, now=now)
     event.save()
     return event.status
 
 
-def _apply(found: Verdict, event: Event, subscription: Subscription, *, now: datetime) -> None:
-    if isinstance(found, Again):
-        event.due_at = found.at
-        event.attempts += found.counts
-    elif found is End.DELIVERED:
+def _apply(decision: Decision, event: Event, subscription: Subscription, *, now: datetime) -> None:
+    if isinstance(decision, Retry):
+        event.due_at = decision.at
+        event.attempts += decision.counts
+    elif decision is Outcome.DELIVERED:
         event.status, event.settled_at = Event.Status.DELIVERED, now
         if event.type == Event.Type.VERIFY and subscription.status == Status.PENDING:
-            become(subscription, Status.ACTIVE, reason=None, now=now)
+            set_status(subscription, Status.ACTIVE, reason=None, now=now)
     else:
-        # Changes are told once the receiver is switched on again; what else failed has failed.
+        # A change event stays queued until the subscription is enabled again; others have failed.
         if event.type != Event.Type.CHANGED:
             event.status, event.settled_at = Event.Status.FAILED, now
-        if subscription.status in LIVE:
-            become(subscription, Status.FAILED, reason=_reason(found, event), now=now)
-
-
-def _reason(found: End, event: Event) -> str:
-    if found is End.GIVEN_UP and event.type == Event.Type.VERIFY:
-        return "verification_failed"
-    return REASONS[found]
+        if subscription.status in SENDING_STATES:
+            is_verification = event.type == Event.Type.VERIFY
+            reason = DISABLED_REASONS[decision]
+            if decision is Outcome.GIVEN_UP and is_verification:
+                reason = "verification_failed"
+            set_status(subscription, Status.FAILED, reason=reason, now=now)

@@ -1,7 +1,7 @@
-"""Finding out what there is to tell, and asking a worker to deliver it.
+"""Create events for subscriptions with visible changes, and enqueue due deliveries.
 
-Runs beside requests, in every process that does background work; whichever holds a subscription
-works on it, and the others go on to the next (SKIP LOCKED).
+Every process that runs background jobs does this. A process skips subscriptions and events that
+another one has locked (SKIP LOCKED).
 """
 
 from collections.abc import Callable, Iterator
@@ -14,58 +14,72 @@ from django.db.models import Exists, F, Min, OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from evidence.access.gate import Gate
-from evidence.access.grant_states import standing_packages
-from evidence.access.tokens import standing
+from evidence.access.grant_states import live_packages
+from evidence.access.tokens import package_scope
 from evidence.errors import GrantExpired, GrantPaused, GrantRevoked
-from evidence.events.callback_url import target
-from evidence.events.change_detection import notice
-from evidence.events.subscription_state import LIVE, SENT_WHILE, end
+from evidence.events.callback_url import receiver_key
+from evidence.events.change_detection import create_change_event
+from evidence.events.subscription_state import (
+    EVENT_TYPES_BY_STATUS,
+    SENDING_STATES,
+    end_subscription,
+)
 from evidence.events.tasks import deliver
 from evidence.models.connections import Connection
 from evidence.models.events import Event, Subscription, WatchedStream
 
-KEPT = timedelta(days=30)
-"""So long the owner can see what became of an event."""
+RETENTION = timedelta(days=30)
+"""How long settled events are kept for the owner to see."""
 
 SENDABLE = reduce(
-    or_, (Q(type__in=kinds, subscription__status=status) for status, kinds in SENT_WHILE.items())
+    or_,
+    (
+        Q(type__in=types, subscription__status=status)
+        for status, types in EVENT_TYPES_BY_STATUS.items()
+    ),
 )
 
 
-def announce(*, clock: Callable[[], datetime] = timezone.now) -> Iterator[object]:
-    """One round: what has ended, what has changed, what is due. Cheap where nobody subscribes."""
+def enqueue_events(*, clock: Callable[[], datetime] = timezone.now) -> Iterator[object]:
+    """Run one round: end subscriptions, queue changes, enqueue due events. Yields after each step.
+
+    Runs one query if there is no subscription.
+    """
     if not Subscription.unscoped.exists():
         return
     now = clock()
-    for subscription_id in _to_look_at(now):
-        yield look_after(subscription_id, now=now)
-    yield enqueue_due(now=now)
+    for subscription_id in _subscriptions_to_check(now):
+        yield queue_changes(subscription_id, now=now)
+    yield enqueue_due_events(now=now)
 
 
-def look_after(subscription_id: str, *, now: datetime) -> int:
-    """Queues an event for each stream of a subscription that has something to tell; how many.
+def queue_changes(subscription_id: str, *, now: datetime) -> int:
+    """Queue an event for each watched stream with visible changes, and return their number.
 
-    A subscription whose grant has ended is ended; one that is paused waits.
+    Ends the subscription if its grant has ended; does nothing while the grant is paused.
     """
     with transaction.atomic():
         rows = Subscription.unscoped.select_for_update(skip_locked=True)
-        subscription = rows.filter(pk=subscription_id, status__in=LIVE).first()
+        subscription = rows.filter(pk=subscription_id, status__in=SENDING_STATES).first()
         if subscription is None:
             return 0
         try:
-            scope = standing(subscription.package_id, on_behalf_of=subscription_id, now=now)
+            scope = package_scope(subscription.package_id, on_behalf_of=subscription_id, now=now)
         except GrantPaused:
             return 0
-        except (GrantRevoked, GrantExpired) as ended:
-            end(subscription, reason=str(ended.code), now=now)
+        except (GrantRevoked, GrantExpired) as error:
+            end_subscription(subscription, reason=str(error.code), now=now)
             return 0
         gate = Gate(scope)
-        due = list(_moved().filter(subscription=subscription))
-        return sum(notice(each, gate, head=vars(each)["head"], now=now) is not None for each in due)
+        events = [
+            create_change_event(watched, gate, head=vars(watched)["head"], now=now)
+            for watched in _outdated_watches().filter(subscription=subscription)
+        ]
+        return sum(event is not None for event in events)
 
 
-def enqueue_due(*, now: datetime) -> int:
-    """Asks a worker to deliver each event whose time has come; how many."""
+def enqueue_due_events(*, now: datetime) -> int:
+    """Ask workers to deliver the events that are due, and return their number."""
     with transaction.atomic():
         due = list(
             Event.unscoped.select_for_update(skip_locked=True, of=("self",))
@@ -76,37 +90,39 @@ def enqueue_due(*, now: datetime) -> int:
         for event in due:
             event.enqueued = True
             event.save(update_fields=["enqueued"])
-            # To one receiver one message goes at a time, whoever works on it.
-            lock = target(event.subscription.callback_url)
+            # The lock makes workers send one message at a time to each receiver.
+            lock = receiver_key(event.subscription.callback_url)
             deliver.configure(lock=lock).defer(event_id=event.event_id)
     return len(due)
 
 
-def waiting_since() -> datetime | None:
-    """When the next message should go out, or should have gone."""
+def next_due_at() -> datetime | None:
+    """Return when the next message is due, which may be in the past."""
     queued = Event.unscoped.filter(SENDABLE, status=Event.Status.QUEUED)
-    found: datetime | None = queued.aggregate(at=Min("due_at"))["at"]
-    return found
+    due_at: datetime | None = queued.aggregate(at=Min("due_at"))["at"]
+    return due_at
 
 
-def forget_settled(*, now: datetime) -> int:
-    """Deletes events that have long come to their end; how many."""
-    return Event.unscoped.filter(settled_at__lt=now - KEPT).delete()[0]
+def delete_settled_events(*, now: datetime) -> int:
+    """Delete events settled longer than RETENTION ago, and return their number."""
+    return Event.unscoped.filter(settled_at__lt=now - RETENTION).delete()[0]
 
 
-def _to_look_at(now: datetime) -> list[str]:
-    """Live subscriptions with changes nobody has looked at, or whose grant has ended."""
-    live = dict(Subscription.unscoped.filter(status__in=LIVE).values_list("pk", "package_id"))
-    stand = standing_packages(live.values(), now=now)
-    moved = _moved().filter(subscription__in=live).values_list("subscription_id", flat=True)
-    ended = (pk for pk, package_id in live.items() if package_id not in stand)
-    return sorted({*moved, *ended})
+def _subscriptions_to_check(now: datetime) -> list[str]:
+    """Return sending subscriptions with unread changes, or whose grant has ended."""
+    packages = dict(
+        Subscription.unscoped.filter(status__in=SENDING_STATES).values_list("pk", "package_id")
+    )
+    current_packages = live_packages(packages.values(), now=now)
+    outdated = _outdated_watches().filter(subscription__in=packages)
+    ended = (pk for pk, package_id in packages.items() if package_id not in current_packages)
+    return sorted({*outdated.values_list("subscription_id", flat=True), *ended})
 
 
-def _moved() -> QuerySet[WatchedStream]:
-    """Watches behind the ``head`` of their connection, of which no event is on its way."""
+def _outdated_watches() -> QuerySet[WatchedStream]:
+    """Return watches behind the `head` of their connection that have no change event queued."""
     head = Connection.unscoped.filter(connection_id=OuterRef("connection_id"))
-    on_its_way = Event.unscoped.filter(
+    queued_event = Event.unscoped.filter(
         subscription=OuterRef("subscription"),
         stream=OuterRef("stream"),
         connection_id=OuterRef("connection_id"),
@@ -114,4 +130,4 @@ def _moved() -> QuerySet[WatchedStream]:
         status=Event.Status.QUEUED,
     )
     rows = WatchedStream.unscoped.annotate(head=Subquery(head.values("change_seq")))
-    return rows.filter(~Exists(on_its_way), head__gt=F("seen_seq")).order_by("pk")
+    return rows.filter(~Exists(queued_event), head__gt=F("seen_seq")).order_by("pk")

@@ -1,7 +1,7 @@
-"""What an event says, made anew for each attempt from what the grant shows then.
+"""Build the message of one delivery attempt from what the grant shows now, and record it in the ledger.
 
-So a revocation, a pause or a narrowing holds from the next attempt on, and what has been taken back
-is not told. The attempt is in the ledger before it goes out.
+Each attempt builds the message again, so a revoked, paused or narrowed grant applies to the next
+attempt, and reverted changes are not reported. The ledger entry is written before sending.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,9 @@ from cryptography.exceptions import InvalidTag
 from django.db import transaction
 
 from evidence.access.gate import Gate
-from evidence.access.grant_states import is_partly_paused
+from evidence.access.grant_states import has_paused_grant
 from evidence.access.scope import Scope
-from evidence.access.tokens import standing
+from evidence.access.tokens import package_scope
 from evidence.errors import (
     CursorExpired,
     GrantExpired,
@@ -23,128 +23,143 @@ from evidence.errors import (
     GrantRevoked,
     RateLimitExceeded,
 )
-from evidence.events.change_detection import afresh, followed, told
-from evidence.events.messages import Message, body, signed
-from evidence.events.signing_secrets import opened
-from evidence.events.subscription_state import LIVE, SENT_WHILE, Status, become, end, held, put_back
-from evidence.ledger.entries import Shown
-from evidence.ledger.writer import Answer, record
+from evidence.events.change_detection import followed_stream, read_changes, without_end
+from evidence.events.messages import Message, build_envelope, sign_message
+from evidence.events.signing_secrets import decrypt_secret
+from evidence.events.subscription_state import (
+    EVENT_TYPES_BY_STATUS,
+    SENDING_STATES,
+    Status,
+    end_subscription,
+    lock_event,
+    requeue,
+    set_status,
+)
+from evidence.ledger.entries import DisclosedItem
+from evidence.ledger.writer import DisclosedAnswer, record_disclosure
 from evidence.models.events import Event, Subscription
-from evidence.reading.bookmarks import BEGINNING, Followed
+from evidence.reading.bookmarks import BEGINNING, FollowedStream
 
-PAUSE = timedelta(seconds=30)
-"""So long after it was resumed at most, a paused grant's events go on."""
+PAUSED_RETRY_DELAY = timedelta(seconds=30)
+"""Maximum delay of a paused grant's events after the grant is resumed."""
 
 Data = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """What is to be sent. ``number`` counts the failed attempts before it."""
+class DeliveryAttempt:
+    """The message of one attempt. `number` counts the failed attempts before it."""
 
     number: int
     message: Message
 
 
 @transaction.atomic
-def prepare(event_id: str, *, now: datetime) -> Attempt | None:
-    """None where nothing must go out now; the event then waits, or has come to its end."""
-    both = held(event_id)
-    if both is None:
+def prepare_attempt(event_id: str, *, now: datetime) -> DeliveryAttempt | None:
+    """Return the message to send, or None if the event must wait or has been settled."""
+    locked = lock_event(event_id)
+    if locked is None:
         return None
-    event, subscription = both
+    event, subscription = locked
     if event.status != Event.Status.QUEUED or not event.enqueued:
         return None
-    if event.type not in SENT_WHILE.get(subscription.status, ()):
-        put_back(event, until=event.due_at)
+    if event.type not in EVENT_TYPES_BY_STATUS.get(subscription.status, ()):
+        requeue(event, until=event.due_at)
         return None
     try:
-        return _allowed(event, subscription, now=now)
+        return _build_attempt(event, subscription, now=now)
     except InvalidTag:
-        # The installation has another key than when it was sealed.
-        if subscription.status in LIVE:
-            become(subscription, Status.FAILED, reason="secret_unreadable", now=now)
+        # The server's key is not the one that encrypted the signing secret.
+        if subscription.status in SENDING_STATES:
+            set_status(subscription, Status.FAILED, reason="secret_unreadable", now=now)
         event.status, event.settled_at = Event.Status.FAILED, now
         event.save()
         return None
 
 
-def _allowed(event: Event, subscription: Subscription, *, now: datetime) -> Attempt | None:
-    """The message, where the grant stands."""
+def _build_attempt(
+    event: Event, subscription: Subscription, *, now: datetime
+) -> DeliveryAttempt | None:
+    """Build the message if the grant is active; requeue the event or end the subscription if not."""
     if event.type == Event.Type.REVOKED:
-        return _signed(event, subscription, {"reason": subscription.disabled_reason}, now=now)
+        return _sign(event, subscription, {"reason": subscription.disabled_reason}, now=now)
     try:
-        scope = standing(subscription.package_id, on_behalf_of=subscription.pk, now=now)
+        scope = package_scope(subscription.package_id, on_behalf_of=subscription.pk, now=now)
     except GrantPaused:
-        put_back(event, until=now + PAUSE)
+        requeue(event, until=now + PAUSED_RETRY_DELAY)
         return None
-    except (GrantRevoked, GrantExpired) as ended:
-        end(subscription, reason=str(ended.code), now=now)
+    except (GrantRevoked, GrantExpired) as error:
+        end_subscription(subscription, reason=str(error.code), now=now)
         return None
     if event.type == Event.Type.CHANGED:
-        return _of_changes(event, subscription, scope, now=now)
+        return _build_changes(event, subscription, scope, now=now)
     data = {"challenge": event.challenge} if event.type == Event.Type.VERIFY else {}
-    return _signed(event, subscription, data, now=now)
+    return _sign(event, subscription, data, now=now)
 
 
-def _of_changes(
+def _build_changes(
     event: Event, subscription: Subscription, scope: Scope, *, now: datetime
-) -> Attempt | None:
-    """Dropped where the grant shows nothing of it any more; it waits where its limits are used up, and
-    while a grant that may show it is paused beside others."""
+) -> DeliveryAttempt | None:
+    """Build the message of a change event and record it in the ledger.
+
+    Drops the event if the grant no longer shows its changes. Requeues it if the limits of the grant
+    are used up, or if a paused grant of the package may show the changes.
+    """
     gate = Gate(scope)
-    following = followed(gate, stream=event.stream, connection_id=event.connection_id)
-    if following is None and is_partly_paused(subscription.package_id, now=now):
-        put_back(event, until=now + PAUSE)
+    following = followed_stream(gate, stream=event.stream, connection_id=event.connection_id)
+    if following is None and has_paused_grant(subscription.package_id, now=now):
+        requeue(event, until=now + PAUSED_RETRY_DELAY)
         return None
-    data = None if following is None else _data(event, following, now=now)
+    data = None if following is None else _change_data(event, following, now=now)
     if data is None:
         event.status, event.settled_at = Event.Status.DROPPED, now
         event.save()
         return None
-    prepared = _signed(event, subscription, data, now=now)
-    answer = Answer(
+    attempt = _sign(event, subscription, data, now=now)
+    answer = DisclosedAnswer(
         route="event records changed",
         request_id=event.event_id,
-        shown=[Shown(event.connection_id, event.stream, None, frozenset())],
-        size_bytes=len(prepared.message.body),
+        items=[DisclosedItem(event.connection_id, event.stream, None, frozenset())],
+        size_bytes=len(attempt.message.body),
     )
     try:
-        record(scope, answer, now=now)
-    except RateLimitExceeded as refusal:
-        put_back(event, until=now + timedelta(seconds=int(str(refusal.extra["retry_after"]))))
+        record_disclosure(scope, answer, now=now)
+    except RateLimitExceeded as error:
+        requeue(event, until=now + timedelta(seconds=int(str(error.extra["retry_after"]))))
         return None
-    return prepared
+    return attempt
 
 
-def _data(event: Event, following: Followed, *, now: datetime) -> Data | None:
-    """Where to read, and roughly how much there is; None where there is nothing to read."""
-    place = {"stream": event.stream, "connection_id": event.connection_id}
-    anew = place | {"changes_since": BEGINNING}
+def _change_data(event: Event, following: FollowedStream, *, now: datetime) -> Data | None:
+    """Return where to read the changes and about how many there are, or None if there are none."""
+    target = {"stream": event.stream, "connection_id": event.connection_id}
+    from_beginning = target | {"changes_since": BEGINNING}
     if event.place is None:
-        return anew
+        return from_beginning
     try:
-        since = following.recalled(event.place)
-        page = told(following, since, now=now)
+        position = following.from_json(event.place)
+        page = read_changes(following, position, now=now)
     except CursorExpired:
-        return anew
-    if not page.told:
+        return from_beginning
+    if not page.items:
         return None
-    return place | {
-        "change_count_hint": len(page.told),
-        "changes_since": following.sealed(afresh(since), now=now),
+    return target | {
+        "change_count_hint": len(page.items),
+        "changes_since": following.encode(without_end(position), now=now),
     }
 
 
-def _signed(event: Event, subscription: Subscription, data: Data, *, now: datetime) -> Attempt:
-    kept = [bytes(subscription.secret)]
+def _sign(
+    event: Event, subscription: Subscription, data: Data, *, now: datetime
+) -> DeliveryAttempt:
+    encrypted = [bytes(subscription.secret)]
     if subscription.old_secret is not None and (subscription.old_secret_until or now) > now:
-        kept.append(bytes(subscription.old_secret))
-    message = signed(
-        body(event, data),
+        encrypted.append(bytes(subscription.old_secret))
+    message = sign_message(
+        build_envelope(event, data),
         url=subscription.callback_url,
         event_id=event.event_id,
-        secrets=[opened(each, subscription_id=subscription.pk) for each in kept],
+        secrets=[decrypt_secret(secret, subscription_id=subscription.pk) for secret in encrypted],
         now=now,
     )
-    return Attempt(event.attempts, message)
+    return DeliveryAttempt(event.attempts, message)

@@ -1,4 +1,4 @@
-"""What is sent: a CloudEvents envelope, signed as Standard Webhooks says. No record is in it."""
+"""Build a CloudEvents envelope and its Standard Webhooks signatures; it contains no record."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,15 +17,15 @@ PDPP_VERSION = "1"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One attempt at one event, ready to be sent."""
+    """The HTTP request of one delivery attempt."""
 
     url: str
     headers: Mapping[str, str]
     body: bytes
 
 
-def body(event: Event, data: Mapping[str, Any]) -> bytes:
-    """The envelope in its structured JSON form."""
+def build_envelope(event: Event, data: Mapping[str, Any]) -> bytes:
+    """Return the envelope of an event in structured JSON mode."""
     subscription_id = event.subscription_id
     envelope = {
         "specversion": SPEC_VERSION,
@@ -40,10 +40,10 @@ def body(event: Event, data: Mapping[str, Any]) -> bytes:
     return orjson.dumps(envelope)
 
 
-def signed(
+def sign_message(
     content: bytes, *, url: str, event_id: str, secrets: Sequence[str], now: datetime
 ) -> Message:
-    """With a signature for each secret: while one replaces another both are good."""
+    """Sign an envelope with each secret: during a rotation, receivers may have either."""
     signatures = [
         Webhook(secret).sign(msg_id=event_id, timestamp=now, data=content.decode())
         for secret in secrets

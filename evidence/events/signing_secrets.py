@@ -1,7 +1,6 @@
-"""The secrets that events are signed with: made here, kept sealed, shown once.
+"""Create and encrypt webhook signing secrets, bound to their subscription.
 
-They are sealed under the installation's key and bound to their subscription, so that a copy of the
-database signs nothing and a row moved to another subscription opens nothing.
+A copy of the database cannot sign, and a secret moved to another subscription cannot be decrypted.
 """
 
 import base64
@@ -20,34 +19,36 @@ PURPOSE = "webhook-secret"
 
 
 def new_secret() -> str:
-    """``whsec_`` and 32 random bytes in base64 (Standard Webhooks)."""
+    """Return `whsec_` and 32 random bytes in base64 (Standard Webhooks)."""
     return PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
 
 
-def sealed(secret: str, *, subscription_id: str) -> bytes:
-    return crypto.sealed(secret.encode(), purpose=PURPOSE, bound_to=subscription_id)
+def encrypt_secret(secret: str, *, subscription_id: str) -> bytes:
+    """Encrypt a secret with the server's key."""
+    return crypto.encrypt(secret.encode(), purpose=PURPOSE, bound_to=subscription_id)
 
 
-def opened(kept: bytes, *, subscription_id: str) -> str:
-    """Raises ``cryptography.exceptions.InvalidTag`` where it is not ours, or of another one."""
-    return crypto.opened(kept, purpose=PURPOSE, bound_to=subscription_id).decode()
+def decrypt_secret(encrypted: bytes, *, subscription_id: str) -> str:
+    """Decrypt a secret. Raises InvalidTag for another key or another subscription."""
+    return crypto.decrypt(encrypted, purpose=PURPOSE, bound_to=subscription_id).decode()
 
 
 @transaction.atomic
-def seal_anew() -> int:
-    """Seals all of them with today's key; of how many subscriptions. One that cannot be opened
-    stays as it is."""
+def reencrypt() -> int:
+    """Encrypt all secrets with the current key, and return the number of subscriptions changed.
+
+    A subscription whose secrets cannot be decrypted stays unchanged.
+    """
     count = 0
     for row in Subscription.unscoped.select_for_update().order_by("pk"):
         with contextlib.suppress(InvalidTag):
-            row.secret = _anew(row.secret, row.pk)
-            row.old_secret = None if row.old_secret is None else _anew(row.old_secret, row.pk)
+            row.secret = _reencrypt(row.secret, row.pk)
+            row.old_secret = None if row.old_secret is None else _reencrypt(row.old_secret, row.pk)
             row.save(update_fields=["secret", "old_secret"])
             count += 1
     return count
 
 
-def _anew(kept: bytes | memoryview, subscription_id: str) -> bytes:
-    return sealed(
-        opened(bytes(kept), subscription_id=subscription_id), subscription_id=subscription_id
-    )
+def _reencrypt(encrypted: bytes | memoryview, subscription_id: str) -> bytes:
+    secret = decrypt_secret(bytes(encrypted), subscription_id=subscription_id)
+    return encrypt_secret(secret, subscription_id=subscription_id)

@@ -1,57 +1,58 @@
-"""Which states of a subscription let which events out, and how it comes to its end."""
+"""Subscription states: which events each may send, and how a subscription ends."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-
-from django.db.models import QuerySet
 
 from evidence.access.crypto import new_id
 from evidence.models.events import Event, Subscription, WatchedStream
 
 Status = Subscription.Status
-LIVE = (Status.PENDING, Status.ACTIVE)
+SENDING_STATES = (Status.PENDING, Status.ACTIVE)
 
-SENT_WHILE: Mapping[str, Sequence[str]] = {
+EVENT_TYPES_BY_STATUS: Mapping[str, Sequence[str]] = {
     Status.PENDING: [Event.Type.VERIFY],
     Status.ACTIVE: [Event.Type.TEST, Event.Type.CHANGED],
     Status.REVOKED: [Event.Type.REVOKED],
 }
-"""While a receiver has not proved itself only the question goes out; the rest waits."""
+"""The events that each status sends. Other events wait."""
 
 
-def held(event_id: str) -> tuple[Event, Subscription] | None:
-    """An event and its subscription, both locked, the subscription before its events as everywhere;
-    None where they are not there any more. Inside a transaction."""
-    rows = Subscription.unscoped.select_for_update()
-    subscription = rows.filter(pk__in=_subscription_of(event_id)).first()
+def lock_event(event_id: str) -> tuple[Event, Subscription] | None:
+    """Lock an event and its subscription, or return None if either was deleted.
+
+    Call it in a transaction. The subscription is always locked before its events.
+    """
+    subscription_ids = Event.unscoped.filter(event_id=event_id).values_list(
+        "subscription_id", flat=True
+    )
+    subscriptions = Subscription.unscoped.select_for_update()
+    subscription = subscriptions.filter(pk__in=subscription_ids).first()
     event = Event.unscoped.select_for_update().filter(event_id=event_id).first()
     return (event, subscription) if event is not None and subscription is not None else None
 
 
-def become(subscription: Subscription, status: str, *, reason: str | None, now: datetime) -> None:
+def set_status(
+    subscription: Subscription, status: str, *, reason: str | None, now: datetime
+) -> None:
+    """Store a status and the reason for it."""
     subscription.status, subscription.disabled_reason = status, reason
     subscription.updated_at = now
     subscription.save(update_fields=["status", "disabled_reason", "updated_at"])
 
 
-def put_back(event: Event, *, until: datetime) -> None:
-    """It waits for another attempt, and the last one was none."""
+def requeue(event: Event, *, until: datetime) -> None:
+    """Let the event wait until a time without counting an attempt."""
     event.enqueued, event.due_at = False, until
     event.save(update_fields=["enqueued", "due_at"])
 
 
-def _subscription_of(event_id: str) -> QuerySet[Event, str]:
-    rows = Event.unscoped.filter(event_id=event_id)
-    return rows.values_list("subscription_id", flat=True)
-
-
-def end(subscription: Subscription, *, reason: str, now: datetime) -> None:
-    """Nothing of it is sent any more but, where it had been active, that it has ended."""
+def end_subscription(subscription: Subscription, *, reason: str, now: datetime) -> None:
+    """Revoke a subscription, drop its events, and tell the receiver if it was active."""
     was_active = subscription.status == Status.ACTIVE
-    waiting = Event.unscoped.filter(subscription=subscription, status=Event.Status.QUEUED)
-    waiting.update(status=Event.Status.DROPPED, settled_at=now)
+    queued = Event.unscoped.filter(subscription=subscription, status=Event.Status.QUEUED)
+    queued.update(status=Event.Status.DROPPED, settled_at=now)
     WatchedStream.unscoped.filter(subscription=subscription).delete()
-    become(subscription, Status.REVOKED, reason=reason, now=now)
+    set_status(subscription, Status.REVOKED, reason=reason, now=now)
     if was_active:
         Event.unscoped.create(
             event_id=new_id("evt_"),

@@ -1,6 +1,6 @@
-"""The life of a subscription: made, verified, switched off and on, given another secret, deleted.
+"""Create, verify, enable, disable and delete event subscriptions of one package.
 
-A client sees and changes what was made under its own package, and nothing else.
+A client sees and changes only the subscriptions of its own package.
 """
 
 import secrets
@@ -15,75 +15,76 @@ from django.db.models import QuerySet
 from evidence import limits
 from evidence.access.crypto import new_id
 from evidence.access.gate import Gate
-from evidence.access.grants import hold_packages
+from evidence.access.grants import lock_packages
 from evidence.access.scope import Scope
-from evidence.errors import Code, InvalidRequest, NotFound, Refusal, ResourceLimit
-from evidence.events.callback_url import accepted
-from evidence.events.change_detection import watch
-from evidence.events.signing_secrets import new_secret, sealed
+from evidence.errors import ApiException, Code, InvalidRequest, NotFound, ResourceLimit
+from evidence.events.callback_url import validate_callback_url
+from evidence.events.change_detection import watch_streams
+from evidence.events.signing_secrets import encrypt_secret, new_secret
+from evidence.events.subscription_state import SENDING_STATES
 from evidence.models.events import Event, Subscription
 
 Status = Subscription.Status
-CLIENTS_CHOICE = "client_request"
+DISABLED_BY_CLIENT = "client_request"
 
 
-class NoAuthority(Refusal):
-    """Events follow a client's grant; this token has none."""
+class NoAuthority(ApiException):
+    """Event subscriptions need a grant; this token has none."""
 
     code = Code.GRANT_INVALID
 
 
-class InvalidState(Refusal):
-    """The subscription is not in a state for that."""
+class InvalidState(ApiException):
+    """The status of the subscription does not allow this."""
 
     code = Code.INVALID_STATE
 
 
 @dataclass(frozen=True, slots=True)
-class Changed:
-    """A subscription, and the secret where it was given a new one."""
+class SubscriptionResult:
+    """A subscription, and its secret if the secret is new."""
 
     subscription: Subscription
     secret: str | None = None
 
 
-def subscribe(
+def create_subscription(
     gate: Gate, *, callback_url: object, streams: Sequence[str] | None, now: datetime
-) -> Changed:
-    """A new subscription and the event that its receiver has to answer first.
+) -> SubscriptionResult:
+    """Create a subscription, and queue the verification that its receiver must answer.
 
-    Raises ``NoAuthority``, ``InvalidRequest`` and ``ResourceLimit``.
+    Raises NoAuthority, InvalidRequest and ResourceLimit.
     """
     package_id = _package(gate.scope)
-    wanted = _wanted(gate, streams)
-    url = accepted(callback_url)
+    requested_streams = _validate_streams(gate, streams)
+    url = validate_callback_url(callback_url)
     secret, subscription_id = new_secret(), new_id("sub_")
     with transaction.atomic():
-        _require_room(package_id)
+        _check_subscription_limit(package_id)
         subscription = Subscription.unscoped.create(
             subscription_id=subscription_id,
             package_id=package_id,
             callback_url=url,
-            streams=wanted,
-            secret=sealed(secret, subscription_id=subscription_id),
+            streams=requested_streams,
+            secret=encrypt_secret(secret, subscription_id=subscription_id),
             created_at=now,
             updated_at=now,
         )
-        watch(subscription, gate, now=now)
-        _ask_to_verify(subscription, now=now)
-    return Changed(subscription, secret)
+        watch_streams(subscription, gate, now=now)
+        _queue_verification(subscription, now=now)
+    return SubscriptionResult(subscription, secret)
 
 
-def subscriptions(scope: Scope) -> list[Subscription]:
-    """Those of the caller, oldest first."""
+def list_subscriptions(scope: Scope) -> list[Subscription]:
+    """Return the caller's subscriptions, oldest first."""
     rows = Subscription.unscoped.filter(package_id=_package(scope))
     return list(rows.order_by("created_at", "subscription_id"))
 
 
-def found(scope: Scope, subscription_id: str) -> Subscription:
-    """One of them. Raises ``NotFound``, for another's just as for none."""
+def get_subscription(scope: Scope, subscription_id: str) -> Subscription:
+    """Return one of the caller's subscriptions. Raises NotFound."""
     rows = Subscription.unscoped.filter(package_id=_package(scope))
-    # No id has a NUL character, and no column can be compared with one.
+    # PostgreSQL refuses to compare text with a NUL character, and no id has one.
     row = rows.filter(subscription_id=subscription_id.replace("\0", " ")).first()
     if row is None:
         raise NotFound(message="No such subscription.")
@@ -91,104 +92,110 @@ def found(scope: Scope, subscription_id: str) -> Subscription:
 
 
 @transaction.atomic
-def change(
+def update_subscription(
     scope: Scope,
     subscription_id: str,
     *,
     enabled: bool | None,
     rotate_secret: bool,
     now: datetime,
-) -> Changed:
-    """Switch it off or on, or give it another secret. On again it has to be verified again.
+) -> SubscriptionResult:
+    """Enable or disable a subscription, or replace its secret. Enabling verifies it again.
 
-    Raises ``NotFound`` and ``InvalidState``.
+    Raises NotFound and InvalidState.
     """
-    subscription = _held(scope, subscription_id)
+    subscription = _lock(scope, subscription_id)
     secret = new_secret() if rotate_secret else None
     if enabled is not None:
-        _switch(subscription, on=enabled, now=now)
+        _set_enabled(subscription, enabled=enabled, now=now)
     if secret is not None:
         subscription.old_secret = subscription.secret
         subscription.old_secret_until = now + timedelta(seconds=limits.EVENT_SECRET_OVERLAP)
-        subscription.secret = sealed(secret, subscription_id=subscription_id)
+        subscription.secret = encrypt_secret(secret, subscription_id=subscription_id)
     subscription.updated_at = now
     subscription.save()
-    return Changed(subscription, secret)
+    return SubscriptionResult(subscription, secret)
 
 
 @transaction.atomic
-def unsubscribe(scope: Scope, subscription_id: str) -> None:
-    """Takes it away with everything that is on its way. Raises ``NotFound``."""
-    _held(scope, subscription_id).delete()
+def delete_subscription(scope: Scope, subscription_id: str) -> None:
+    """Delete a subscription with its events. Raises NotFound."""
+    _lock(scope, subscription_id).delete()
 
 
 @transaction.atomic
-def send_test(scope: Scope, subscription_id: str, *, now: datetime) -> str:
-    """The id of the test event that is on its way. Raises ``NotFound`` and ``InvalidState``."""
-    subscription = _held(scope, subscription_id)
-    if subscription.status not in {Status.ACTIVE, Status.PENDING}:
+def queue_test_event(scope: Scope, subscription_id: str, *, now: datetime) -> str:
+    """Queue a test event unless one is queued, and return its id.
+
+    Raises NotFound and InvalidState.
+    """
+    subscription = _lock(scope, subscription_id)
+    if subscription.status not in SENDING_STATES:
         raise InvalidState(
-            message=f"The subscription is {subscription.status}; it sends nothing.",
-            next_step="Switch it on with PATCH {enabled: true}.",
+            message=f"The subscription is {subscription.status}, so it sends no events.",
+            next_step="Enable it with PATCH {enabled: true}.",
         )
-    waiting = _on_its_way(subscription, Event.Type.TEST).first()
-    return (waiting or _queue(subscription, Event.Type.TEST, now=now)).event_id
+    queued = _queued(subscription, Event.Type.TEST).first()
+    return (queued or _queue(subscription, Event.Type.TEST, now=now)).event_id
 
 
-def _held(scope: Scope, subscription_id: str) -> Subscription:
-    row = found(scope, subscription_id)
+def _lock(scope: Scope, subscription_id: str) -> Subscription:
+    row = get_subscription(scope, subscription_id)
     return Subscription.unscoped.select_for_update().get(pk=row.pk)
 
 
-def _switch(subscription: Subscription, *, on: bool, now: datetime) -> None:
-    live = subscription.status in {Status.ACTIVE, Status.PENDING}
+def _set_enabled(subscription: Subscription, *, enabled: bool, now: datetime) -> None:
+    is_enabled = subscription.status in SENDING_STATES
     if subscription.status == Status.REVOKED:
-        raise InvalidState(message="The grant has ended, and the subscription with it.")
-    if on and not live:
+        raise InvalidState(message="The grant of this subscription has ended. Create a new one.")
+    if enabled and not is_enabled:
         subscription.status, subscription.disabled_reason = Status.PENDING, None
-        _ask_to_verify(subscription, now=now)
-        # What was on its way when it was switched off begins its attempts anew.
-        waiting = Event.unscoped.filter(subscription=subscription, status=Event.Status.QUEUED)
-        waiting.update(attempts=0, due_at=now)
-    if not on and live:
-        subscription.status, subscription.disabled_reason = Status.DISABLED, CLIENTS_CHOICE
+        _queue_verification(subscription, now=now)
+        # Queued events start their attempts again.
+        queued = Event.unscoped.filter(subscription=subscription, status=Event.Status.QUEUED)
+        queued.update(attempts=0, due_at=now)
+    if not enabled and is_enabled:
+        subscription.status = Status.DISABLED
+        subscription.disabled_reason = DISABLED_BY_CLIENT
 
 
-def _ask_to_verify(subscription: Subscription, *, now: datetime) -> None:
-    _on_its_way(subscription, Event.Type.VERIFY).delete()
+def _queue_verification(subscription: Subscription, *, now: datetime) -> None:
+    _queued(subscription, Event.Type.VERIFY).delete()
     challenge = secrets.token_urlsafe(32)
     _queue(subscription, Event.Type.VERIFY, now=now, challenge=challenge)
 
 
 def _queue(
-    subscription: Subscription, kind: Event.Type, *, now: datetime, challenge: str = ""
+    subscription: Subscription, event_type: Event.Type, *, now: datetime, challenge: str = ""
 ) -> Event:
     return Event.unscoped.create(
         event_id=new_id("evt_"),
         subscription=subscription,
-        type=kind,
+        type=event_type,
         challenge=challenge,
         created_at=now,
         due_at=now,
     )
 
 
-def _on_its_way(subscription: Subscription, kind: Event.Type) -> QuerySet[Event]:
-    """At most one; so whoever asks again and again fills no table."""
-    return Event.unscoped.filter(subscription=subscription, type=kind, status=Event.Status.QUEUED)
+def _queued(subscription: Subscription, event_type: Event.Type) -> QuerySet[Event]:
+    """Return the queued event of a type, at most one, so repeated requests fill no table."""
+    return Event.unscoped.filter(
+        subscription=subscription, type=event_type, status=Event.Status.QUEUED
+    )
 
 
 def _package(scope: Scope) -> str:
     if scope.package_id is None:
-        raise NoAuthority(next_step="Connect the program with a grant of its own.")
+        raise NoAuthority(next_step="Connect the app with its own grant.")
     return scope.package_id
 
 
-def _wanted(gate: Gate, streams: Sequence[str] | None) -> list[str]:
-    """The streams to hear of. Raises ``InvalidRequest`` for one that the grant does not show."""
+def _validate_streams(gate: Gate, streams: Sequence[str] | None) -> list[str]:
+    """Return the sorted names, empty for all. Raises InvalidRequest for a stream not granted."""
     if streams is None:
         return []
-    visible = granted(gate)
+    visible = granted_streams(gate)
     for name in streams:
         if name not in visible:
             raise InvalidRequest(
@@ -199,31 +206,29 @@ def _wanted(gate: Gate, streams: Sequence[str] | None) -> list[str]:
     return sorted(set(streams))
 
 
-def granted(gate: Gate, *, among: Iterable[str] = ()) -> list[str]:
-    """The names of the streams that the grant shows, ``among`` those wanted where any are named."""
-    wanted = set(among)
+def granted_streams(gate: Gate, *, among: Iterable[str] = ()) -> list[str]:
+    """Return the names of the streams that the grant shows, restricted to `among` unless empty."""
+    requested = set(among)
     names = {visible.stream.name for visible in gate.streams()}
-    return sorted(names & wanted if wanted else names)
+    return sorted(names & requested if requested else names)
 
 
-def _require_room(package_id: str) -> None:
-    hold_packages(pk=package_id)
-    if (
-        Subscription.unscoped.filter(package_id=package_id).count()
-        >= limits.SUBSCRIPTIONS_PER_PACKAGE
-    ):
+def _check_subscription_limit(package_id: str) -> None:
+    lock_packages(pk=package_id)
+    count = Subscription.unscoped.filter(package_id=package_id).count()
+    if count >= limits.SUBSCRIPTIONS_PER_PACKAGE:
         raise ResourceLimit(
-            message=f"A client holds at most {limits.SUBSCRIPTIONS_PER_PACKAGE} subscriptions.",
+            message=f"A client can have at most {limits.SUBSCRIPTIONS_PER_PACKAGE} subscriptions.",
             next_step="Delete one that is not needed.",
         )
 
 
-def receivers_by_client(owner_id: str) -> Mapping[str, list[str]]:
-    """client_id -> the hosts that its subscriptions tell now, in order; one query."""
+def receiver_hosts_by_client(owner_id: str) -> Mapping[str, list[str]]:
+    """Return the sorted receiver hosts of each client's active subscriptions, in one query."""
     rows = Subscription.unscoped.filter(
         package__owner_id=owner_id, status=Subscription.Status.ACTIVE
     ).values_list("package__client_id", "callback_url")
-    found: dict[str, set[str]] = {}
+    hosts: dict[str, set[str]] = {}
     for client_id, url in rows:
-        found.setdefault(client_id, set()).add(urlsplit(url).netloc)
-    return {client_id: sorted(hosts) for client_id, hosts in found.items()}
+        hosts.setdefault(client_id, set()).add(urlsplit(url).netloc)
+    return {client_id: sorted(client_hosts) for client_id, client_hosts in hosts.items()}

@@ -1,5 +1,8 @@
-"""What is asked of workers: deliver one event. The queue is procrastinate's, in the same database,
-and a job is asked for in the very transaction that says why."""
+"""Procrastinate tasks that deliver one event and recover lost deliveries.
+
+The queue is in the same database, so a job is created in the transaction that queues its event. No
+transaction is open during the HTTP request.
+"""
 
 import logging
 import random
@@ -15,69 +18,72 @@ from procrastinate.contrib.django import app
 from procrastinate.contrib.django.models import ProcrastinateJob
 from procrastinate.jobs import Status
 
-from evidence.events.delivery_outcome import settle
-from evidence.events.message_builder import prepare
+from evidence.events.delivery_outcome import store_outcome
+from evidence.events.message_builder import prepare_attempt
 from evidence.events.messages import Message
-from evidence.events.webhook_client import Answered, post
+from evidence.events.webhook_client import WebhookResponse, post
 from evidence.models.events import Event
 
 logger = logging.getLogger(__name__)
 
 Clock: TypeAlias = Callable[[], datetime]
-Send: TypeAlias = Callable[[Message], Answered]
+Send: TypeAlias = Callable[[Message], WebhookResponse]
 
 
-def send(message: Message) -> Answered:
+def send(message: Message) -> WebhookResponse:
+    """Send a message to its receiver."""
     return post(message.url, headers=message.headers, body=message.body)
 
 
-def attempt(event_id: str, *, clock: Clock = timezone.now, send: Send = send) -> None:
-    """Delivers an event, or arranges for another attempt; nothing where it must not go out."""
-    prepared = prepare(event_id, now=clock())
-    if prepared is None:
+def attempt_delivery(event_id: str, *, clock: Clock = timezone.now, send: Send = send) -> None:
+    """Make one attempt to deliver an event, unless it must not be sent now."""
+    attempt = prepare_attempt(event_id, now=clock())
+    if attempt is None:
         return
-    answered = send(prepared.message)
-    settled = settle(
-        event_id, answered, attempts=prepared.number, now=clock(), jitter=random.uniform
+    response = send(attempt.message)
+    status = store_outcome(
+        event_id, response, attempts=attempt.number, now=clock(), jitter=random.uniform
     )
-    logger.info("event %s: answered %s, now %s", event_id, answered.status or "nothing", settled)
+    logger.info("event %s: response %s, now %s", event_id, response.status or "none", status)
 
 
 QUEUE = "events"
-AFTER_FAILURE = timedelta(minutes=5)
-SILENT_SECONDS = 15.0
-"""A worker not heard of for so long is dead. One that is to stop says nothing more while it ends its
-last attempt, which takes ``EVENT_TIMEOUT`` at most."""
+RETRY_AFTER_ERROR = timedelta(minutes=5)
+HEARTBEAT_TIMEOUT = 15.0
+"""Seconds without a heartbeat after which a worker counts as dead.
+
+A stopping worker sends none during its last attempt, which takes EVENT_TIMEOUT at most.
+"""
 
 
 @app.task(name="evidence.events.deliver", queue=QUEUE)
 def deliver(event_id: str) -> None:
-    """One attempt. Whatever comes next is decided there, not by the queue."""
+    """Make one attempt. The event's row, not the queue, decides about further attempts."""
     try:
-        attempt(event_id)
+        attempt_delivery(event_id)
     except Exception:
-        # The worker tells the log what failed; the event must not be lost with the job.
+        # The worker logs the error. Requeue the event, because its job ends here.
         rows = Event.unscoped.filter(event_id=event_id, status=Event.Status.QUEUED)
-        rows.update(enqueued=False, due_at=timezone.now() + AFTER_FAILURE)
+        rows.update(enqueued=False, due_at=timezone.now() + RETRY_AFTER_ERROR)
         raise
 
 
-def forget_lost() -> int:
-    """Gives back the events that a worker was killed with in the middle of an attempt, and those whose
-    jobs are not there, as after a restored backup; how many.
+def recover_lost_deliveries() -> int:
+    """Requeue events whose worker died or whose job is missing, and return their number.
 
-    Nobody knows whether the receiver has got them: they are sent again, under the same id.
+    The receiver may have received them already; they are sent again with the same id. Jobs are
+    missing after a backup was restored, for example.
     """
     manager = app.job_manager
     stalled = async_to_sync(manager.get_stalled_jobs)(
-        task_name=deliver.name, seconds_since_heartbeat=SILENT_SECONDS
+        task_name=deliver.name, seconds_since_heartbeat=HEARTBEAT_TIMEOUT
     )
     for job in stalled:
         if job.id is not None:
             async_to_sync(manager.finish_job_by_id_async)(
                 job.id, status=Status.FAILED, delete_job=True
             )
-    waiting = Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True)
+    enqueued = Event.unscoped.filter(status=Event.Status.QUEUED, enqueued=True)
     jobs = ProcrastinateJob.objects.annotate(event_id=KT("args__event_id"))
-    job_of = jobs.filter(event_id=OuterRef("event_id"))
-    return waiting.filter(~Exists(job_of)).update(enqueued=False)
+    job_of_event = jobs.filter(event_id=OuterRef("event_id"))
+    return enqueued.filter(~Exists(job_of_event)).update(enqueued=False)

@@ -1,1 +1,1 @@
-"""What was disclosed to whom, written in the transaction of the read and provable afterwards."""
+"""What was disclosed to which client, verifiable afterwards."""

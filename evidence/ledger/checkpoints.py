@@ -1,8 +1,8 @@
-"""All chain ends, signed together, in the form of a transparency log's checkpoint.
+"""Sign all chain heads together as a transparency-log checkpoint.
 
-The note has the log's origin, how many entries all chains hold, and a root over the ends; the
-signature is Ed25519, so anybody who has kept the public key and an older note can check a later
-export without asking this server. An end that a note names can never be taken back unnoticed.
+The signed note has the log's origin, the number of entries in all chains, and a hash over the heads.
+The signature is Ed25519. With the public key and an older note, anyone can check a later export
+without this server: removing or rewriting signed entries is detectable.
 """
 
 import base64
@@ -17,73 +17,73 @@ from django.conf import settings
 from django.db import transaction
 
 from evidence.access.crypto import key_for
-from evidence.ledger.entries import Head, is_sealed, seal
+from evidence.ledger.entries import ChainHead, is_sealed, seal
 from evidence.models.ledger import Chain, Checkpoint
 
-ED25519 = b"\x01"
-"""The kind of a key in a signed note."""
+ED25519_KEY_TYPE = b"\x01"
+"""Key type in a signed note."""
 
 
 def public_key() -> bytes:
-    """32 bytes, good for checking the notes that are signed now."""
+    """Return the current public key (32 bytes)."""
     return _private_key().public_key().public_bytes_raw()
 
 
 def public_keys() -> list[bytes]:
-    """Those of every note of this installation: today's, and those it signed with before."""
-    before = map(bytes.fromhex, settings.PDPP_ROTATED_KEYS.get("verifying", ()))
-    return [*dict.fromkeys([public_key(), *before])]
+    """Return the current public key, then the previous ones."""
+    previous = map(bytes.fromhex, settings.PDPP_ROTATED_KEYS.get("verifying", ()))
+    return [*dict.fromkeys([public_key(), *previous])]
 
 
-def key_lines(owner_id: str) -> list[str]:
-    """The public keys as verifiers of signed notes take them: name, hash and key; today's first."""
-    return [_key_line(owner_id, key) for key in public_keys()]
+def verifier_keys(owner_id: str) -> list[str]:
+    """Return the public keys as verifiers of signed notes (name+hash+key), the current key first."""
+    return [_verifier_key(owner_id, key) for key in public_keys()]
 
 
-def _key_line(owner_id: str, key: bytes) -> str:
-    shown = base64.b64encode(ED25519 + key).decode()
-    return f"{_origin(owner_id)}+{_key_hash(owner_id, key).hex()}+{shown}"
+def _verifier_key(owner_id: str, key: bytes) -> str:
+    encoded = base64.b64encode(ED25519_KEY_TYPE + key).decode()
+    return f"{_origin(owner_id)}+{_key_hash(owner_id, key).hex()}+{encoded}"
 
 
-def checkpoint(owner_id: str, *, now: datetime) -> Checkpoint | None:
-    """Signs the ends as they are now; None where nothing came since the last time."""
+def create_checkpoint(owner_id: str, *, now: datetime) -> Checkpoint | None:
+    """Sign the current chain heads. Return None if they have not changed since the last checkpoint."""
     with transaction.atomic():
-        ends = heads(owner_id)
-        told = _told(ends)
+        heads = chain_heads(owner_id)
+        serialized = _serialize(heads)
         last = Checkpoint.unscoped.filter(owner_id=owner_id).order_by("-pk").first()
-        if not ends or (last is not None and last.heads == told):
+        if not heads or (last is not None and last.heads == serialized):
             return None
-        note = signed_note(owner_id, ends)
-        return Checkpoint.unscoped.create(owner_id=owner_id, at=now, heads=told, note=note)
+        note = signed_note(owner_id, heads)
+        return Checkpoint.unscoped.create(owner_id=owner_id, at=now, heads=serialized, note=note)
 
 
-def heads(owner_id: str) -> list[Head]:
-    """The ends of the owner's chains, by chain."""
+def chain_heads(owner_id: str) -> list[ChainHead]:
+    """Return the heads of the owner's chains, sorted by chain."""
     rows = Chain.unscoped.filter(owner_id=owner_id, seq__gt=0).order_by("chain")
-    return [Head(row.chain, row.seq, bytes(row.digest)) for row in rows]
+    return [ChainHead(row.chain, row.seq, bytes(row.digest)) for row in rows]
 
 
-def heads_in(told: str) -> list[Head]:
-    """What a checkpoint says the ends were; none where it was tampered with beyond reading."""
+def parse_heads(serialized: str) -> list[ChainHead]:
+    """Parse the heads of a stored checkpoint. Return none if it was damaged."""
     try:
-        return [Head(str(chain), int(seq), bytes.fromhex(digest))
-                for chain, seq, digest in orjson.loads(told)]  # fmt: skip
+        return [ChainHead(str(chain), int(seq), bytes.fromhex(digest))
+                for chain, seq, digest in orjson.loads(serialized)]  # fmt: skip
     except (TypeError, ValueError):
         return []
 
 
-def signed_note(owner_id: str, ends: Sequence[Head]) -> str:
-    size = sum(end.seq for end in ends)
-    root = base64.b64encode(_root(ends)).decode()
+def signed_note(owner_id: str, heads: Sequence[ChainHead]) -> str:
+    size = sum(head.seq for head in heads)
+    root = base64.b64encode(_root(heads)).decode()
     text = f"{_origin(owner_id)}\n{size}\n{root}\n"
     signature = _key_hash(owner_id, public_key()) + _private_key().sign(text.encode())
     return f"{text}\n— {_origin(owner_id)} {base64.b64encode(signature).decode()}\n"
 
 
-def is_signed(note: str, *, owner_id: str, ends: Sequence[Head]) -> bool:
-    """Whether this installation signed exactly these ends."""
+def is_signed(note: str, *, owner_id: str, heads: Sequence[ChainHead]) -> bool:
+    """Return whether this installation signed exactly these heads."""
     text, _, signature = note.partition("\n\n")
-    if f"{text}\n" != signed_note(owner_id, ends).partition("\n\n")[0] + "\n":
+    if f"{text}\n" != signed_note(owner_id, heads).partition("\n\n")[0] + "\n":
         return False
     try:
         raw = base64.b64decode(signature.rpartition(" ")[2])
@@ -100,12 +100,12 @@ def _has_signed(key: bytes, signature: bytes, text: bytes) -> bool:
     return True
 
 
-def _root(ends: Sequence[Head]) -> bytes:
-    return hashlib.sha256(_told(ends).encode()).digest()
+def _root(heads: Sequence[ChainHead]) -> bytes:
+    return hashlib.sha256(_serialize(heads).encode()).digest()
 
 
-def _told(ends: Sequence[Head]) -> str:
-    return orjson.dumps([[end.chain, end.seq, end.digest.hex()] for end in ends]).decode()
+def _serialize(heads: Sequence[ChainHead]) -> str:
+    return orjson.dumps([[head.chain, head.seq, head.digest.hex()] for head in heads]).decode()
 
 
 def _private_key() -> Ed25519PrivateKey:
@@ -117,17 +117,19 @@ def _origin(owner_id: str) -> str:
 
 
 def _key_hash(owner_id: str, key: bytes) -> bytes:
-    named = _origin(owner_id).encode() + b"\n" + ED25519 + key
-    return hashlib.sha256(named).digest()[:4]
+    named_key = _origin(owner_id).encode() + b"\n" + ED25519_KEY_TYPE + key
+    return hashlib.sha256(named_key).digest()[:4]
 
 
 @transaction.atomic
-def seal_anew() -> int:
-    """Seals with today's key what an earlier one has sealed; how many ends. One that was not sealed
-    here stays as it is, for ``verify`` to name."""
+def reseal_chains() -> int:
+    """Seal chain heads again with the current key, and return how many.
+
+    A head with an invalid seal stays unchanged, so that `verify` reports it.
+    """
     count = 0
     for row in Chain.unscoped.select_for_update().order_by("chain"):
-        head, mark = Head(row.chain, row.seq, bytes(row.digest)), bytes(row.seal)
+        head, mark = ChainHead(row.chain, row.seq, bytes(row.digest)), bytes(row.seal)
         if is_sealed(head, mark) and mark != seal(head):
             row.seal = seal(head)
             row.save(update_fields=["seal"])

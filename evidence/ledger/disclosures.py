@@ -1,4 +1,4 @@
-"""What the owner asks of the ledger: who has seen what, and who has seen this."""
+"""Query disclosures by client, record and day for the owner."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ import orjson
 from django.db.models import Count, Func, Max, Min, QuerySet, Sum, TextField
 from django.db.models.functions import TruncDate
 
-from evidence.ledger.entries import own_chain
+from evidence.ledger.entries import owner_chain
 from evidence.models.ledger import Chain, Disclosure, Pseudonym
 
 
 @dataclass(frozen=True, slots=True)
-class Covered:
-    """A stream of a connection, and the fields of it that were shown."""
+class DisclosedStream:
+    """A stream of a connection, and its disclosed fields."""
 
     connection_id: str
     stream: str
@@ -24,8 +24,8 @@ class Covered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Disclosed:
-    """One row of the ledger, to be read. ``grant_id`` is None for what the owner read."""
+class DisclosureEntry:
+    """A row of the ledger. `grant_id` is None for the owner's own reads."""
 
     seq: int
     at: datetime
@@ -34,15 +34,15 @@ class Disclosed:
     token_id: str
     request_id: str
     route: str
-    covered: tuple[Covered, ...]
+    covered: tuple[DisclosedStream, ...]
     record_count: int
     size_bytes: int
     pseudonyms: tuple[UUID, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Day:
-    """The reads of one day (UTC)."""
+class DayTotals:
+    """Number of responses and records disclosed on one day (UTC)."""
 
     day: date
     answers: int
@@ -50,56 +50,59 @@ class Day:
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
-    """A record that a pseudonym still leads to."""
+class PseudonymTarget:
+    """The record of a pseudonym."""
 
     connection_id: str
     stream: str
     record_key: str
 
 
-Rows: TypeAlias = "QuerySet[Disclosure]"
+Disclosures: TypeAlias = "QuerySet[Disclosure]"
 
-ANSWERS = Count(Func("request_id", "at", function="ROW", output_field=TextField()), distinct=True)
-"""One answer has a row for each grant. Its id alone may be the client's choice, and the same again."""
+RESPONSE_COUNT = Count(
+    Func("request_id", "at", function="ROW", output_field=TextField()), distinct=True
+)
+"""A response has one row per grant. Clients choose request ids, which may repeat."""
 
 
-def to_client(*client_ids: str) -> Rows:
-    """What these clients were shown, latest first."""
+def disclosures_to_clients(*client_ids: str) -> Disclosures:
+    """Return the disclosures to these clients, newest first."""
     return Disclosure.unscoped.filter(client_id__in=client_ids).order_by("-at", "chain", "-seq")
 
 
-def to_owner(owner_id: str) -> Rows:
-    """What the owner's own tokens and pages have shown, latest first."""
-    return Disclosure.unscoped.filter(chain=own_chain(owner_id)).order_by("-seq")
+def disclosures_to_owner(owner_id: str) -> Disclosures:
+    """Return the disclosures to the owner's own tokens and pages, newest first."""
+    return Disclosure.unscoped.filter(chain=owner_chain(owner_id)).order_by("-seq")
 
 
-def every(owner_id: str) -> Rows:
-    """All answers from an owner's records, latest first."""
+def all_disclosures(owner_id: str) -> Disclosures:
+    """Return all disclosures of an owner's records, newest first."""
     chains = Chain.unscoped.filter(owner_id=owner_id).values("chain")
     return Disclosure.unscoped.filter(chain__in=chains).order_by("-at", "chain", "-seq")
 
 
-def of_record(connection_id: str, stream: str, record_key: str) -> Rows:
-    """Every answer that showed a record, latest first; none once it was erased."""
-    names = list(
+def disclosures_of_record(connection_id: str, stream: str, record_key: str) -> Disclosures:
+    """Return the disclosures of a record, newest first; none after its erasure."""
+    pseudonyms = list(
         Pseudonym.unscoped.filter(
             connection_id=connection_id, stream=stream, record_key=record_key
         ).values_list("pseudonym", flat=True)
     )
-    found = Disclosure.unscoped.filter(pseudonyms__overlap=names) if names else None
-    return (Disclosure.unscoped.none() if found is None else found).order_by("-at", "chain", "-seq")
+    if not pseudonyms:
+        return Disclosure.unscoped.none()
+    rows = Disclosure.unscoped.filter(pseudonyms__overlap=pseudonyms)
+    return rows.order_by("-at", "chain", "-seq")
 
 
-def narrowed(
-    rows: Rows,
+def filter_disclosures(
+    rows: Disclosures,
     *,
     client_id: str | None = None,
     connection_id: str | None = None,
     day: date | None = None,
-) -> Rows:
-    """Those of one client (empty: the owner), that show something of one connection, of one day
-    (UTC)."""
+) -> Disclosures:
+    """Filter by client (empty for the owner), connection and day (UTC)."""
     if client_id is not None:
         rows = rows.filter(client_id=client_id)
     if connection_id is not None:
@@ -110,9 +113,9 @@ def narrowed(
     return rows
 
 
-def read(rows: Rows) -> Iterator[Disclosed]:
+def read_disclosures(rows: Disclosures) -> Iterator[DisclosureEntry]:
     for row in rows.iterator(1_000):
-        yield Disclosed(
+        yield DisclosureEntry(
             seq=row.seq,
             at=row.at,
             client_id=row.client_id,
@@ -121,7 +124,7 @@ def read(rows: Rows) -> Iterator[Disclosed]:
             request_id=row.request_id,
             route=row.route,
             covered=tuple(
-                Covered(connection_id, stream, tuple(fields))
+                DisclosedStream(connection_id, stream, tuple(fields))
                 for connection_id, stream, fields in orjson.loads(row.covered)
             ),
             record_count=row.record_count,
@@ -130,36 +133,39 @@ def read(rows: Rows) -> Iterator[Disclosed]:
         )
 
 
-def calendar(rows: Rows, *, since: datetime) -> list[Day]:
-    """How much was shown on each day since, oldest first; days without a read are left out."""
+def daily_totals(rows: Disclosures, *, since: datetime) -> list[DayTotals]:
+    """Return the totals of each day with disclosures since then, oldest first."""
     days = (
         rows.filter(at__gte=since)
         .order_by()
         .annotate(day=TruncDate("at"))
         .values("day")
-        .annotate(answers=ANSWERS, records=Sum("record_count"))
+        .annotate(answers=RESPONSE_COUNT, records=Sum("record_count"))
         .order_by("day")
     )
-    return [Day(row["day"], row["answers"], row["records"]) for row in days]
+    return [DayTotals(row["day"], row["answers"], row["records"]) for row in days]
 
 
-def named(pseudonyms: Sequence[UUID]) -> dict[UUID, Named]:
-    """The records behind pseudonyms; those that were erased are missing."""
+def resolve_pseudonyms(pseudonyms: Sequence[UUID]) -> dict[UUID, PseudonymTarget]:
+    """Return the record of each pseudonym; erased records are missing."""
     rows = Pseudonym.unscoped.filter(pseudonym__in=pseudonyms)
-    return {row.pseudonym: Named(row.connection_id, row.stream, row.record_key) for row in rows}
+    return {
+        row.pseudonym: PseudonymTarget(row.connection_id, row.stream, row.record_key)
+        for row in rows
+    }
 
 
-def use_by_client(*, since: datetime) -> dict[str, tuple[datetime, int]]:
-    """client_id -> its last answer ever, and how many it was given since; two queries."""
+def usage_by_client(*, since: datetime) -> dict[str, tuple[datetime, int]]:
+    """Return client id -> (time of its last response, responses since then). Two queries."""
     rows = Disclosure.unscoped.exclude(client_id="").order_by().values("client_id")
     last = rows.annotate(last=Max("at")).values_list("client_id", "last")
-    lately = rows.filter(at__gte=since).annotate(answers=ANSWERS)
-    answers = dict(lately.values_list("client_id", "answers"))
+    recent = rows.filter(at__gte=since).annotate(answers=RESPONSE_COUNT)
+    answers = dict(recent.values_list("client_id", "answers"))
     return {client_id: (at, answers.get(client_id, 0)) for client_id, at in last}
 
 
-def first_under(grant_ids: Sequence[str]) -> datetime | None:
-    """When the first answer under any of these grants was given."""
+def first_disclosure_at(grant_ids: Sequence[str]) -> datetime | None:
+    """Return the time of the first response under any of these grants."""
     rows = Disclosure.unscoped.filter(chain__in=grant_ids)
-    found: datetime | None = rows.aggregate(first=Min("at"))["first"]
-    return found
+    first: datetime | None = rows.aggregate(first=Min("at"))["first"]
+    return first

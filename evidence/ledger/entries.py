@@ -1,8 +1,8 @@
-"""The entries of the ledger, their hashes and the seals of chain ends. Pure: no row is read here.
+"""Build ledger entries, their hashes and the seals of chain heads.
 
-A hash is made of the very bytes that are stored, each preceded by its length, so that no two
-entries have the same bytes. A seal is keyed: whoever can write to the database can make hashes
-that fit, but not a chain end that this installation would own up to.
+A hash covers the stored bytes, each part preceded by its length, so that no two entries hash the same
+bytes. A seal is keyed: a person who can write to the database can compute valid hashes, but not a
+valid seal. This module runs no query.
 """
 
 import hashlib
@@ -13,25 +13,27 @@ from datetime import datetime
 from typing import NamedTuple
 from uuid import UUID
 
+import orjson
+
 from evidence.access.crypto import keys_for
 from evidence.access.scope import Scope
 
 RECORD_DIGESTS = b"record digests"
-"""Separates pseudonyms from record digests in the hash, so that neither can pass for the other."""
+"""Separates pseudonyms from record digests in the hash, so that one cannot replace the other."""
 
-Key = tuple[str, str, str]
+RecordKey = tuple[str, str, str]
 """connection_id, stream and record_key."""
 
 GENESIS = bytes(32)
-"""What the first entry of a chain follows."""
+"""The digest before the first entry of a chain."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
-    """A record, or as much of a stream as a number tells, that an answer let somebody see.
+class DisclosedItem:
+    """A record, or a summary of a stream, that a response disclosed.
 
-    ``record_key`` is None where no single record was shown (an aggregate, an empty list);
-    ``fields`` are those that the answer spoke of.
+    `record_key` is None when no single record was shown (an aggregate, an empty list).
+    `fields` are the fields that the response discloses.
     """
 
     connection_id: str
@@ -40,8 +42,8 @@ class Shown:
     fields: frozenset[str]
 
 
-class Head(NamedTuple):
-    """The end of a chain."""
+class ChainHead(NamedTuple):
+    """The last entry of a chain."""
 
     chain: str
     seq: int
@@ -49,8 +51,11 @@ class Head(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
-    """One row, without its hashes; ``covered`` is JSON text."""
+class LedgerEntry:
+    """A row of the ledger without its hashes.
+
+    `covered` is JSON text. `record_digests` is None in rows of releases that wrote no digests.
+    """
 
     chain: str
     seq: int
@@ -66,17 +71,17 @@ class Entry:
     record_digests: tuple[bytes, ...] | None
 
     def digest(self, previous: bytes) -> bytes:
-        """SHA-256 over ``previous`` and everything above."""
-        told = hashlib.sha256()
+        """Return the SHA-256 of `previous` and every field."""
+        digest = hashlib.sha256()
         for part in (previous, *self._parts()):
-            told.update(b"%d:" % len(part))
-            told.update(part)
-        return told.digest()
+            digest.update(b"%d:" % len(part))
+            digest.update(part)
+        return digest.digest()
 
     def _parts(self) -> Iterable[bytes]:
         yield self.chain.encode()
         yield str(self.seq).encode()
-        # Microseconds, as the database keeps them.
+        # PostgreSQL stores microseconds.
         yield str(round(self.at.timestamp() * 1_000_000)).encode()
         yield self.client_id.encode()
         yield self.token_id.encode()
@@ -85,72 +90,104 @@ class Entry:
         yield self.covered.encode()
         yield str(self.record_count).encode()
         yield str(self.size_bytes).encode()
-        yield from (each.bytes for each in self.pseudonyms)
+        yield from (pseudonym.bytes for pseudonym in self.pseudonyms)
         if self.record_digests is not None:
             yield RECORD_DIGESTS
             yield from self.record_digests
 
 
-class RecordName(NamedTuple):
-    """What an entry has of a record. Random pseudonyms sort, so their order tells nothing."""
+class RecordReference(NamedTuple):
+    """A pseudonym and a keyed digest, by which an entry names a record.
+
+    References sort by their random pseudonyms, so the order reveals nothing about the records.
+    """
 
     pseudonym: UUID
     digest: bytes
 
     @classmethod
-    def of(cls, key: Key, pseudonym: UUID, nonce: UUID) -> "RecordName":
+    def from_nonce(cls, key: RecordKey, pseudonym: UUID, nonce: UUID) -> "RecordReference":
+        """Return the reference to a record, with the digest under its nonce."""
         return cls(pseudonym, record_digest(nonce, key))
 
 
-def record_digest(nonce: UUID, key: Key) -> bytes:
-    """Commit to one record: HMAC-SHA256 with the pseudonym's nonce as its key.
+def record_digest(nonce: UUID, key: RecordKey) -> bytes:
+    """Return the HMAC-SHA256 of a record key under the nonce of its pseudonym.
 
-    The nonce is random and deleted with the record, so even the server's own keys cannot confirm a
-    guess afterwards. No installation key takes part: rows must verify after keys were rotated.
+    The nonce is random and is deleted with the record. After that nobody can test a guess, even
+    with the server's own keys. The digest uses no installation key, so that rows still verify
+    after a key rotation.
     """
-    told = b"".join(b"%d:%s" % (len(part), part) for part in map(str.encode, key))
-    return hmac.digest(nonce.bytes, told, "sha256")
+    message = b"".join(b"%d:%s" % (len(part), part) for part in map(str.encode, key))
+    return hmac.digest(nonce.bytes, message, "sha256")
 
 
-def seal(head: Head) -> bytes:
-    """The mark of this installation on the end of a chain."""
+def seal(head: ChainHead) -> bytes:
+    """Return the keyed hash that marks a chain head as written by this installation."""
     return _seals(head)[0]
 
 
-def is_sealed(head: Head, mark: bytes) -> bool:
-    """Whether the mark is of this installation, with today's key or one that is still known."""
-    return any(hmac.compare_digest(mark, each) for each in _seals(head))
+def is_sealed(head: ChainHead, mark: bytes) -> bool:
+    """Return whether `mark` is a seal of the head, with the current key or a previous one."""
+    return any(hmac.compare_digest(mark, valid) for valid in _seals(head))
 
 
-def _seals(head: Head) -> list[bytes]:
-    told = b"%d:%s%d:%s" % (len(head.chain), head.chain.encode(), head.seq, head.digest)
-    return [hmac.digest(key, told, hashlib.sha256) for key in keys_for("ledger")]
+def _seals(head: ChainHead) -> list[bytes]:
+    message = b"%d:%s%d:%s" % (len(head.chain), head.chain.encode(), head.seq, head.digest)
+    return [hmac.digest(key, message, hashlib.sha256) for key in keys_for("ledger")]
 
 
-def own_chain(owner_id: str) -> str:
-    """The chain of what the owner reads."""
+def owner_chain(owner_id: str) -> str:
+    """Return the name of the chain of the owner's own reads."""
     return f"own:{owner_id}"
 
 
-def by_chain(
-    scope: Scope, shown: Sequence[Shown], *, asked_of: Sequence[str]
-) -> dict[str, list[Shown]]:
-    """What was shown, under the grant that showed it. Where nothing was, the answer still counts
-    as one, for each grant that was asked; for the first where none was."""
+def group_by_chain(
+    scope: Scope, items: Sequence[DisclosedItem], *, charged_grants: Sequence[str]
+) -> dict[str, list[DisclosedItem]]:
+    """Return the items by the chain of the grant that showed them.
+
+    A response without items gets an empty entry for each of `charged_grants`, or for the first
+    grant of the scope.
+    """
     if scope.package_id is None:
-        return {own_chain(scope.owner_id): list(shown)}
-    grants = _grants(scope)
-    found: dict[str, list[Shown]] = {}
-    for each in shown:
-        found.setdefault(grants[each.connection_id, each.stream], []).append(each)
-    return found or {grant_id: [] for grant_id in asked_of or [str(scope.grants[0].grant_id)]}
+        return {owner_chain(scope.owner_id): list(items)}
+    grants = _grant_ids(scope)
+    chains: dict[str, list[DisclosedItem]] = {}
+    for item in items:
+        chains.setdefault(grants[item.connection_id, item.stream], []).append(item)
+    return chains or {
+        grant_id: [] for grant_id in charged_grants or [str(scope.grants[0].grant_id)]
+    }
 
 
-def _grants(scope: Scope) -> dict[tuple[str, str], str]:
-    """The grant behind each stream of each connection; of two the earlier, as at the gate."""
+def _grant_ids(scope: Scope) -> dict[tuple[str, str], str]:
+    """Return the grant id for each (connection id, stream); the first grant wins, as at the gate."""
     return {
         (connection_id, terms.name): str(grant.grant_id)
         for grant in reversed(scope.grants)
         for terms in grant.streams
         for connection_id in terms.connection_ids
     }
+
+
+def covered_json(items: Iterable[DisclosedItem]) -> str:
+    """Return JSON `[[connection_id, stream, [field, …]], …]`."""
+    fields: dict[tuple[str, str], set[str]] = {}
+    for item in items:
+        fields.setdefault((item.connection_id, item.stream), set()).update(item.fields)
+    return orjson.dumps(
+        [[*stream, sorted(names)] for stream, names in sorted(fields.items())]
+    ).decode()
+
+
+def divide_bytes(total: int, weights: Sequence[int]) -> list[int]:
+    """Divide `total` in proportion to the weights, without a remainder; equally if all are 0."""
+    weights = weights if sum(weights) else [1] * len(weights)
+    shares, allocated, cumulative = [], 0, 0
+    for weight in weights:
+        cumulative += weight
+        boundary = total * cumulative // sum(weights)
+        shares.append(boundary - allocated)
+        allocated = boundary
+    return shares

@@ -1,10 +1,9 @@
-"""The tripwire: a grant through which too much of a stream was read in a while pauses by itself.
+"""Pause a grant when it has read too large a share of a stream.
 
-Each answer takes what it showed off a number that is kept for the grant and the stream, in the very
-statement that writes the answer down. Only when that number is used up it is counted, in the ledger,
-how many different records the last hours have shown, and in the stream, how many there are; what is
-missing to the share is the next number. So the share is never passed unseen, and the count is made
-the more seldom the less of a stream is read.
+Each grant and stream has a slack: a number of records that may be shown before the next count. The
+statement that writes a ledger entry reduces it. When it is used up, one query counts the distinct
+records shown in the last hours, and the distance to the limit becomes the next slack. So the limit
+is never passed unnoticed, and counts are rare while little of a stream is read.
 """
 
 from collections.abc import Iterable
@@ -12,19 +11,19 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
-from evidence.access.aggregates import count, kept_counts
+from evidence.access.aggregates import count_records, stored_counts
 from evidence.access.gate import Gate
-from evidence.access.owner_notices import Reading, pause_by_itself
-from evidence.access.quotas import share_of, watch_again
+from evidence.access.owner_notices import ReadShare, pause_by_tripwire
+from evidence.access.quotas import effective_tripwire_share, schedule_recount
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope
-from evidence.access.sql import Fragment, fetched
+from evidence.access.sql import SQL, fetch_all
 
-LEEWAY = 20
-"""A count costs something, so the next one comes a twentieth of the share later at the soonest."""
-UNWATCHED = 1_000_000
+RECOUNT_DIVISOR = 20
+"""The smallest slack after a count is this fraction of the limit, because counting is expensive."""
+UNWATCHED_SLACK = 1_000_000
 
-SEEN = """
+COUNT_SEEN_RECORDS = """
 SELECT count(DISTINCT p.pseudonym)
 FROM evidence_disclosure d CROSS JOIN LATERAL unnest(d.pseudonyms) AS x(pseudonym)
 JOIN evidence_pseudonym p ON p.pseudonym = x.pseudonym
@@ -32,55 +31,52 @@ WHERE d.chain = %s AND d.at > %s AND p.stream = %s
 """
 
 
-def first_slack() -> int:
-    """So many records of any stream that is watched are less than the share."""
+def initial_slack() -> int:
+    """Return the slack of a stream that has not been counted yet, in records."""
     share: int = settings.PDPP_TRIPWIRE_SHARE
     records: int = settings.PDPP_TRIPWIRE_RECORDS
-    return max(1, share * records // 100) if share else UNWATCHED
+    return max(1, share * records // 100) if share else UNWATCHED_SLACK
 
 
-def look_into(scope: Scope, used_up: Iterable[tuple[str, str]], *, now: datetime) -> None:
-    """Counts the streams (grant_id, stream) whose number is used up, in the transaction that wrote
-    the answer down and holds its chain, and pauses the grants that have read too much."""
+def check_tripwires(scope: Scope, used_up: Iterable[tuple[str, str]], *, now: datetime) -> None:
+    """Count each (grant_id, stream) whose slack is used up, and pause grants over their limit.
+
+    Call it in the transaction that wrote the ledger entry and locks the chain.
+    """
     for grant_id, stream in used_up:
-        watch_again(grant_id, stream, slack=_slack(scope, grant_id, stream, now))
+        schedule_recount(grant_id, stream, slack=_next_slack(scope, grant_id, stream, now))
 
 
-def _slack(scope: Scope, grant_id: str, stream: str, now: datetime) -> int:
-    """Where the share was reached, the grant is paused, and as much again may be read once its owner
-    has resumed it."""
-    share = share_of(grant_id, otherwise=settings.PDPP_TRIPWIRE_SHARE)
+def _next_slack(scope: Scope, grant_id: str, stream: str, now: datetime) -> int:
+    """Return the next slack; pause the grant if it reached its limit.
+
+    A paused grant gets the full limit again, for when the owner resumes it.
+    """
+    share = effective_tripwire_share(grant_id, default=settings.PDPP_TRIPWIRE_SHARE)
     if not share:
-        return UNWATCHED
-    total = _total(scope, grant_id, stream)
-    least: int = settings.PDPP_TRIPWIRE_RECORDS
-    if total < least:
-        return max(1, share * least // 100)
-    most = -(-share * total // 100)
+        return UNWATCHED_SLACK
+    total = sum(_count(visible) for visible in _granted_streams(scope, grant_id, stream))
+    min_records: int = settings.PDPP_TRIPWIRE_RECORDS
+    if total < min_records:
+        return max(1, share * min_records // 100)
+    limit = -(-share * total // 100)
     hours: int = settings.PDPP_TRIPWIRE_HOURS
-    seen = _seen(grant_id, stream, since=now - timedelta(hours=hours))
-    if seen < most:
-        return max(most - seen, most // LEEWAY, 1)
-    pause_by_itself(grant_id, Reading(stream, seen, total, hours), now=now)
-    return most
+    since = now - timedelta(hours=hours)
+    seen = int(fetch_all(SQL(COUNT_SEEN_RECORDS, (grant_id, since, stream)))[0][0])
+    if seen < limit:
+        return max(limit - seen, limit // RECOUNT_DIVISOR, 1)
+    pause_by_tripwire(grant_id, ReadShare(stream, seen, total, hours), now=now)
+    return limit
 
 
-def _total(scope: Scope, grant_id: str, stream: str) -> int:
-    """How many records of the stream the grant shows."""
-    return sum(_count(each) for each in _visible(scope, grant_id, stream))
-
-
-def _visible(scope: Scope, grant_id: str, stream: str) -> Iterable[VisibleRecords]:
+def _granted_streams(scope: Scope, grant_id: str, stream: str) -> Iterable[VisibleRecords]:
     for visible in Gate(scope).streams(names=[stream]):
-        sights = [sight for sight in visible.sights if sight.grant_id == grant_id]
-        if sights:
-            yield visible.through(*sights)
+        granted = [entry for entry in visible.granted if entry.grant_id == grant_id]
+        if granted:
+            yield visible.restricted_to(*granted)
 
 
 def _count(visible: VisibleRecords) -> int:
-    kept = kept_counts([visible])
-    return sum(records for records, _ in kept.values()) if visible.is_whole else count(visible)
-
-
-def _seen(grant_id: str, stream: str, *, since: datetime) -> int:
-    return int(fetched(Fragment(SEEN, (grant_id, since, stream)))[0][0])
+    if not visible.hides_no_rows:
+        return count_records(visible)
+    return sum(records for records, _ in stored_counts([visible]).values())

@@ -1,4 +1,4 @@
-"""Proving that the ledger is whole: every row, link to a record, chain end and checkpoint."""
+"""Verify every ledger row, record link, chain head and checkpoint, and export them."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,23 +9,23 @@ from django.db.models import F, Min, OuterRef, Subquery
 from django.db.models.functions import Coalesce
 from django.utils import timezone
 
-from evidence.ledger.checkpoints import heads_in, is_signed, key_lines
-from evidence.ledger.entries import GENESIS, Entry, Head, is_sealed
-from evidence.ledger.pseudonym_links import LinkCheck, unused_pseudonyms
+from evidence.ledger.checkpoints import is_signed, parse_heads, verifier_keys
+from evidence.ledger.entries import GENESIS, ChainHead, LedgerEntry, is_sealed
+from evidence.ledger.pseudonym_links import LinkCheck, count_unused_pseudonyms
 from evidence.models.ledger import Chain, Checkpoint, Disclosure
 
-AT_ONCE = 2_000
+BATCH_SIZE = 2_000
 
-UNSIGNED_FOR = timedelta(hours=1)
-"""Background work signs the ledger when it starts, and then after each hour."""
+MAX_UNSIGNED_AGE = timedelta(hours=1)
+"""Background jobs sign the ledger when the server starts, and then every hour."""
 
-Wanted = dict[int, set[bytes]]
-"""Number -> hashes; more than one where signatures contradict each other."""
+SignedDigests = dict[int, set[bytes]]
+"""Sequence number -> digests that checkpoints signed; more than one if checkpoints disagree."""
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
-    """What is wrong, and from which row on; ``seq`` is None where it concerns a checkpoint."""
+class LedgerProblem:
+    """A problem and the first row that it affects; `seq` is None if it is not a problem of a row."""
 
     chain: str
     seq: int | None
@@ -33,23 +33,23 @@ class Fault:
 
 
 @dataclass(slots=True)
-class Verdict:
-    """``faults`` is empty where everything holds.
+class VerificationReport:
+    """What was verified; `problems` is empty if the ledger is intact.
 
-    ``warnings`` names rows that nobody has signed and that an idle or stopped server explains.
-    ``rows_without_digests`` counts rows of earlier releases, whose pseudonyms cannot be checked.
+    `warnings` names unsigned rows of a server that was idle or stopped. `rows_without_digests`
+    counts rows of earlier releases, whose pseudonyms cannot be verified.
     """
 
     chains: int = 0
     rows: int = 0
     rows_without_digests: int = 0
     checkpoints: int = 0
-    faults: list[Fault] = field(default_factory=list)
-    warnings: list[Fault] = field(default_factory=list)
+    problems: list[LedgerProblem] = field(default_factory=list)
+    warnings: list[LedgerProblem] = field(default_factory=list)
 
 
-def entry_of(row: Disclosure) -> Entry:
-    return Entry(
+def entry_from_row(row: Disclosure) -> LedgerEntry:
+    return LedgerEntry(
         chain=row.chain,
         seq=row.seq,
         at=row.at,
@@ -69,174 +69,203 @@ def entry_of(row: Disclosure) -> Entry:
 
 @dataclass(slots=True)
 class UnsignedRows:
-    """Rows that no checkpoint covers and that are older than UNSIGNED_FOR, of all chains.
+    """Rows of all chains that are older than MAX_UNSIGNED_AGE and that no checkpoint covers.
 
-    A server signs when it starts and then every hour. Rows more than an hour apart, each an hour
-    old, show that it ran and did not sign: a fault. Otherwise it was stopped: a warning.
+    A server signs when it starts and then every hour. If the rows span more than an hour, the
+    server was running and did not sign: a problem. Otherwise it was stopped: a warning.
     """
 
-    older_than: datetime
-    chains: dict[str, list[int]] = field(default_factory=dict)
-    times: list[datetime] = field(default_factory=list)
+    written_before: datetime
+    ranges: dict[str, tuple[int, int]] = field(default_factory=dict)
+    """First and last number of the rows, by chain."""
+    first_at: datetime | None = None
+    last_at: datetime | None = None
 
     def add(self, row: Disclosure) -> None:
-        if row.at >= self.older_than:
+        """Add a row that no checkpoint covers. Ignores rows that are not old enough."""
+        if row.at >= self.written_before:
             return
-        numbers = self.chains.setdefault(row.chain, [row.seq, row.seq])
-        numbers[1] = row.seq
-        self.times = [min([*self.times, row.at]), max([*self.times, row.at])]
+        first, _ = self.ranges.get(row.chain, (row.seq, row.seq))
+        self.ranges[row.chain] = (first, row.seq)
+        self.first_at = min(self.first_at or row.at, row.at)
+        self.last_at = max(self.last_at or row.at, row.at)
 
-    def report(self, verdict: Verdict) -> None:
-        if not self.chains:
+    def add_to(self, report: VerificationReport) -> None:
+        """Add one problem or warning per chain to the report."""
+        if self.first_at is None or self.last_at is None:
             return
-        since, until = self.times
-        if until - since > UNSIGNED_FOR:
-            verdict.faults += self._told(
-                ", though the server ran on: checkpoints were deleted, or background work fails."
+        if self.last_at - self.first_at > MAX_UNSIGNED_AGE:
+            report.problems += self._describe(
+                ", although the server was running: checkpoints were deleted, or background jobs"
+                " fail."
             )
         else:
-            verdict.warnings += self._told(
+            report.warnings += self._describe(
                 ". Start the server, which signs every hour, or run manage.py ledger checkpoint."
             )
 
-    def _told(self, then: str) -> Iterator[Fault]:
-        for chain, (first, last) in self.chains.items():
+    def _describe(self, ending: str) -> Iterator[LedgerProblem]:
+        for chain, (first, last) in self.ranges.items():
             rows = f"Rows {first} to {last} are older than an hour, and no checkpoint covers them"
-            yield Fault(chain, first, f"{rows}{then}")
+            yield LedgerProblem(chain, first, f"{rows}{ending}")
 
 
-def verify(owner_id: str) -> Verdict:
-    """Reads the whole ledger of an owner once, in constant memory. Rows that are added meanwhile
-    are beyond the ends that were read first, and are left for the next time."""
-    verdict, unsigned = Verdict(), UnsignedRows(timezone.now() - UNSIGNED_FOR)
-    wanted = _wanted(
-        owner_id, verdict
-    )  # first: what is signed later may be of rows beyond the ends
-    ends = {row.chain: row for row in Chain.unscoped.filter(owner_id=owner_id)}
-    for chain, end in sorted(ends.items()):
-        verdict.chains += 1
-        verdict.faults += _chain_faults(end, wanted.pop(chain, {}), verdict, unsigned)
-    for chain, digests in sorted(wanted.items()):
-        verdict.faults.append(
-            Fault(chain, max(digests), "A checkpoint names this chain, and it is gone.")
+def verify(owner_id: str) -> VerificationReport:
+    """Verify the ledger of an owner, reading each row once in constant memory.
+
+    Rows added during verification lie after the heads that were read first, and are not checked.
+    """
+    report, unsigned = VerificationReport(), UnsignedRows(timezone.now() - MAX_UNSIGNED_AGE)
+    # Read checkpoints before heads: a later checkpoint may sign rows after these heads.
+    signed = _signed_digests(owner_id, report)
+    heads = {row.chain: row for row in Chain.unscoped.filter(owner_id=owner_id)}
+    for chain, head in sorted(heads.items()):
+        report.chains += 1
+        report.problems += _chain_problems(head, signed.pop(chain, {}), report, unsigned)
+    for chain, digests in sorted(signed.items()):
+        report.problems.append(
+            LedgerProblem(
+                chain, max(digests), "A checkpoint names this chain, but the chain is missing."
+            )
         )
-    verdict.faults += _beyond_the_ends()
-    if unused := unused_pseudonyms():
-        message = f"{unused} pseudonyms of records are in no row: they were changed or added."
-        verdict.faults.append(Fault("", None, message))
-    unsigned.report(verdict)
-    return verdict
+    report.problems += _uncounted_rows()
+    if unused := count_unused_pseudonyms():
+        message = f"No row names {unused} pseudonyms of records: they were changed or added."
+        report.problems.append(LedgerProblem("", None, message))
+    unsigned.add_to(report)
+    return report
 
 
-def _beyond_the_ends() -> Iterator[Fault]:
-    """Rows that no end has counted. Rows and ends are read together, so none is merely new."""
-    end = Chain.unscoped.filter(chain=OuterRef("chain")).values("seq")
-    counted = Coalesce(Subquery(end), 0)
-    beyond = Disclosure.unscoped.annotate(end=counted).filter(seq__gt=F("end"))
-    for row in beyond.values("chain").annotate(first=Min("seq")).order_by("chain"):
-        message = "The end of the chain does not count this row."
-        yield Fault(row["chain"], row["first"], message)
+def _uncounted_rows() -> Iterator[LedgerProblem]:
+    """Find rows after the head of their chain. One query reads rows and heads consistently."""
+    head = Chain.unscoped.filter(chain=OuterRef("chain")).values("seq")
+    counted = Coalesce(Subquery(head), 0)
+    rows = Disclosure.unscoped.annotate(head=counted).filter(seq__gt=F("head"))
+    for row in rows.values("chain").annotate(first=Min("seq")).order_by("chain"):
+        message = "The chain head does not count this row."
+        yield LedgerProblem(row["chain"], row["first"], message)
 
 
-def _wanted(owner_id: str, verdict: Verdict) -> dict[str, Wanted]:
-    """The rows that checkpoints vouch for, by chain."""
-    wanted: dict[str, Wanted] = {}
-    for row in Checkpoint.unscoped.filter(owner_id=owner_id).order_by("pk").iterator(AT_ONCE):
-        verdict.checkpoints += 1
-        ends = heads_in(row.heads)
-        if not is_signed(row.note, owner_id=owner_id, ends=ends):
-            message = f"The checkpoint of {row.at:%Y-%m-%d %H:%M} UTC was not signed here."
-            verdict.faults.append(Fault("", None, message))
+def _signed_digests(owner_id: str, report: VerificationReport) -> dict[str, SignedDigests]:
+    """Return the digests that checkpoints signed, by chain."""
+    signed: dict[str, SignedDigests] = {}
+    for row in Checkpoint.unscoped.filter(owner_id=owner_id).order_by("pk").iterator(BATCH_SIZE):
+        report.checkpoints += 1
+        heads = parse_heads(row.heads)
+        if not is_signed(row.note, owner_id=owner_id, heads=heads):
+            message = f"The checkpoint of {row.at:%Y-%m-%d %H:%M} UTC was not signed by this installation."
+            report.problems.append(LedgerProblem("", None, message))
             continue
-        for end in ends:
-            wanted.setdefault(end.chain, {}).setdefault(end.seq, set()).add(end.digest)
-    return wanted
+        for head in heads:
+            signed.setdefault(head.chain, {}).setdefault(head.seq, set()).add(head.digest)
+    return signed
 
 
-def _chain_faults(
-    end: Chain, wanted: Wanted, verdict: Verdict, unsigned: UnsignedRows
-) -> Iterator[Fault]:
-    """At most one fault of each kind: what follows a broken row says nothing more."""
-    previous, seq, signed, links = GENESIS, 0, max(wanted, default=0), LinkCheck()
-    rows = Disclosure.unscoped.filter(chain=end.chain, seq__lte=end.seq).order_by("seq")
-    for row in rows.iterator(AT_ONCE):
-        verdict.rows += 1
-        fault = _row_fault(row, seq, previous, wanted)
-        if fault is not None:
-            yield fault
+def _chain_problems(
+    head: Chain, signed: SignedDigests, report: VerificationReport, unsigned: UnsignedRows
+) -> Iterator[LedgerProblem]:
+    """Stop at the first broken row, because the rows after it prove nothing.
+
+    The first record link that was changed before that row is a problem of its own.
+    """
+    previous, seq, last_signed, links = GENESIS, 0, max(signed, default=0), LinkCheck()
+    rows = Disclosure.unscoped.filter(chain=head.chain, seq__lte=head.seq).order_by("seq")
+    for row in rows.iterator(BATCH_SIZE):
+        report.rows += 1
+        problem = _row_problem(row, seq, previous, signed)
+        if problem is not None:
+            yield problem
             break
         seq, previous = row.seq, bytes(row.digest)
-        verdict.rows_without_digests += row.record_digests is None
+        report.rows_without_digests += row.record_digests is None
         links.add(row)
-        if seq > signed:
+        if seq > last_signed:
             unsigned.add(row)
     else:
-        yield from _end_faults(end, seq, previous, wanted)
+        yield from _head_problems(head, seq, previous, signed)
     if (changed := links.first_changed()) is not None:
-        message = "The pseudonym of a record leads to another record than the one disclosed."
-        yield Fault(end.chain, changed, message)
+        message = "A pseudonym in this row links to a different record than the one disclosed."
+        yield LedgerProblem(head.chain, changed, message)
 
 
-def _row_fault(row: Disclosure, seq: int, previous: bytes, wanted: Wanted) -> Fault | None:
+def _row_problem(
+    row: Disclosure, seq: int, previous: bytes, signed: SignedDigests
+) -> LedgerProblem | None:
+    """Return the problem of a row that follows row `seq` with the digest `previous`."""
     digest = bytes(row.digest)
     if row.seq != seq + 1:
-        return Fault(row.chain, seq + 1, f"Rows {seq + 1} to {row.seq - 1} are missing.")
+        message = f"Rows {seq + 1} to {row.seq - 1} are missing."
+        return LedgerProblem(row.chain, seq + 1, message)
     if bytes(row.previous) != previous:
-        return Fault(row.chain, row.seq, "It does not follow the row before it: the chain forks.")
-    if entry_of(row).digest(previous) != digest:
-        return Fault(row.chain, row.seq, "Its content is not what was written.")
-    if wanted.get(row.seq, {digest}) != {digest}:
-        message = "A signed checkpoint saw another row here: the chain was written anew."
-        return Fault(row.chain, row.seq, message)
+        return LedgerProblem(
+            row.chain, row.seq, "This row does not follow the row before it: the chain forks."
+        )
+    if entry_from_row(row).digest(previous) != digest:
+        return LedgerProblem(row.chain, row.seq, "The content of this row was changed.")
+    if signed.get(row.seq, {digest}) != {digest}:
+        message = "A signed checkpoint names another digest here: the chain was rewritten."
+        return LedgerProblem(row.chain, row.seq, message)
     return None
 
 
-def _end_faults(end: Chain, seq: int, digest: bytes, wanted: Wanted) -> Iterator[Fault]:
-    if seq < end.seq:
-        yield Fault(end.chain, seq + 1, f"Rows {seq + 1} to {end.seq} are missing at the end.")
-    elif digest != bytes(end.digest):
-        yield Fault(end.chain, seq, "The end of the chain is not its last row.")
-    if end.seq and not is_sealed(Head(end.chain, end.seq, bytes(end.digest)), bytes(end.seal)):
-        yield Fault(end.chain, end.seq, "The end of the chain was not sealed here.")
-    if wanted and max(wanted) > end.seq:
-        missing = f"Rows {end.seq + 1} to {max(wanted)} are missing: a signed checkpoint saw them."
-        yield Fault(end.chain, end.seq + 1, missing)
+def _head_problems(
+    head: Chain, seq: int, digest: bytes, signed: SignedDigests
+) -> Iterator[LedgerProblem]:
+    if seq < head.seq:
+        yield LedgerProblem(
+            head.chain, seq + 1, f"Rows {seq + 1} to {head.seq} are missing at the end."
+        )
+    elif digest != bytes(head.digest):
+        yield LedgerProblem(head.chain, seq, "The chain head is not the last row.")
+    if head.seq and not is_sealed(
+        ChainHead(head.chain, head.seq, bytes(head.digest)), bytes(head.seal)
+    ):
+        yield LedgerProblem(
+            head.chain, head.seq, "The chain head was not sealed by this installation."
+        )
+    if signed and max(signed) > head.seq:
+        missing = (
+            f"Rows {head.seq + 1} to {max(signed)} are missing: a signed checkpoint counts them."
+        )
+        yield LedgerProblem(head.chain, head.seq + 1, missing)
 
 
 Json = dict[str, Any]
 EXPORT_BATCH_SIZE = 1_000
 
 
-def lines(owner_id: str) -> Iterator[Json]:
-    """First how to check it, then rows by chain and number, then the checkpoints."""
-    today, *earlier = key_lines(owner_id)
-    made_before = Checkpoint.unscoped.filter(owner_id=owner_id).order_by("pk")
-    last = made_before.values_list("pk", flat=True).last() or 0
+def export_lines(owner_id: str) -> Iterator[Json]:
+    """Yield a header with the hash format and keys, then rows by chain, then checkpoints."""
+    current_key, *previous_keys = verifier_keys(owner_id)
+    checkpoints = Checkpoint.unscoped.filter(owner_id=owner_id).order_by("pk")
+    last = checkpoints.values_list("pk", flat=True).last() or 0
     yield {
         "object": "ledger",
         "owner_id": owner_id,
-        "public_key": today,
-        "earlier_public_keys": earlier,
+        "public_key": current_key,
+        "earlier_public_keys": previous_keys,
         "hash": "sha256 of each part as <length>:<bytes> - previous, chain, seq, at in microseconds"
         " since 1970, client_id, token_id, request_id, route, covered, record_count, size_bytes,"
-        " then each pseudonym as 16 bytes; where record_digests is not null, then the text"
-        " 'record digests' and each of them as 32 bytes; numbers as decimal text",
+        " then each pseudonym as 16 bytes; if record_digests is not null, then the text"
+        " 'record digests' and each digest as 32 bytes; numbers as decimal text",
         "record_digests": "one for each pseudonym: HMAC-SHA256 of connection_id, stream and"
-        " record_key, each as <length>:<bytes>, under the nonce that the server keeps until the"
+        " record_key, each as <length>:<bytes>, under the nonce that the server stores until the"
         " record is erased",
     }
     for chain in Chain.unscoped.filter(owner_id=owner_id).order_by("chain"):
         rows = Disclosure.unscoped.filter(chain=chain.chain, seq__lte=chain.seq).order_by("seq")
         for row in rows.iterator(EXPORT_BATCH_SIZE):
             yield _row(row)
-    # What is signed from here on names rows that are not here.
-    for made in made_before.filter(pk__lte=last).iterator(EXPORT_BATCH_SIZE):
-        heads = [[end.chain, end.seq, end.digest.hex()] for end in heads_in(made.heads)]
+    # Later checkpoints may sign rows that are not in this export.
+    for checkpoint in checkpoints.filter(pk__lte=last).iterator(EXPORT_BATCH_SIZE):
+        heads = [
+            [head.chain, head.seq, head.digest.hex()] for head in parse_heads(checkpoint.heads)
+        ]
         yield {
             "object": "checkpoint",
-            "at": made.at.isoformat(),
+            "at": checkpoint.at.isoformat(),
             "heads": heads,
-            "note": made.note,
+            "note": checkpoint.note,
         }
 
 
@@ -254,8 +283,8 @@ def _row(row: Disclosure) -> Json:
         "covered": row.covered,
         "record_count": row.record_count,
         "size_bytes": row.size_bytes,
-        "pseudonyms": [str(each) for each in row.pseudonyms],
-        "record_digests": None if digests is None else [bytes(each).hex() for each in digests],
+        "pseudonyms": [str(pseudonym) for pseudonym in row.pseudonyms],
+        "record_digests": None if digests is None else [bytes(digest).hex() for digest in digests],
         "previous": bytes(row.previous).hex(),
         "digest": bytes(row.digest).hex(),
     }

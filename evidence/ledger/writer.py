@@ -1,8 +1,8 @@
-"""Writing down one answer, in the transaction that read it and before anybody sees it.
+"""Write the ledger entries of a response in the transaction that read it.
 
-Two statements, whatever the size of the answer. The first names the records by their pseudonyms
-and takes hold of the chains, records before chains and both in order, so that two answers never
-wait for each other in a circle; the second adds the rows and moves the ends.
+A response takes two statements, whatever its size. The first assigns pseudonyms to the records and
+locks the chains; the second adds the rows and moves the chain heads. Both lock records before chains,
+each in order, so that concurrent responses cannot deadlock.
 """
 
 from collections import Counter
@@ -12,36 +12,37 @@ from datetime import datetime
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-import orjson
 from django.conf import settings
 from django.db import OperationalError, transaction
 from prometheus_client import Counter as Metric
 
-from evidence.access.quotas import Amount, charge
-from evidence.access.records import GONE, SHARED
+from evidence.access.quotas import DisclosureCost, charge
+from evidence.access.records import FIND_ERASED, SHARE_ERASURE_LOCK
 from evidence.access.scope import Scope
 from evidence.access.single_use import use_once
-from evidence.access.sql import Fragment, fetched_by_one_plan, time_limited
+from evidence.access.sql import SQL, fetch_all_generic_plan, time_limited
 from evidence.ledger.entries import (
     GENESIS,
-    Entry,
-    Head,
-    Key,
-    RecordName,
-    Shown,
-    by_chain,
+    ChainHead,
+    DisclosedItem,
+    LedgerEntry,
+    RecordKey,
+    RecordReference,
+    covered_json,
+    divide_bytes,
+    group_by_chain,
     seal,
 )
-from evidence.ledger.tripwire import first_slack, look_into
+from evidence.ledger.tripwire import check_tripwires, initial_slack
 
-ROWS = Metric("pdpp_ledger_rows", "Rows of the ledger that were written")
+LEDGER_ROWS = Metric("pdpp_ledger_rows", "Ledger rows written")
 
 R = TypeVar("R")
 ATTEMPTS = 3
 
-# The commit waits for the disk whatever the server was told: an answer without its row must not be
-# possible, not even after a power cut.
-TAKE_HOLD = f"""
+# Commit waits for the disk, whatever synchronous_commit is: no response may lose its row, even in a
+# power failure.
+LOCK_CHAINS = f"""
 WITH durable AS MATERIALIZED (SELECT set_config('synchronous_commit', 'on', true)),
 shown AS MATERIALIZED (
     SELECT * FROM unnest(%s::text[], %s::text[], %s::text[]) AS s(connection_id, stream, record_key)
@@ -54,7 +55,7 @@ unnamed AS MATERIALIZED (
         (SELECT connection_id, stream, record_key FROM known)
 ),
 shared AS MATERIALIZED (
-    {SHARED} FROM (SELECT DISTINCT connection_id FROM unnamed ORDER BY 1) AS c
+    {SHARE_ERASURE_LOCK} FROM (SELECT DISTINCT connection_id FROM unnamed ORDER BY 1) AS c
 ),
 new AS (
     INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym)
@@ -72,18 +73,18 @@ SELECT connection_id, stream, record_key, pseudonym, nonce, true, NULL::bigint, 
 UNION ALL SELECT connection_id, stream, record_key, pseudonym, nonce, false, NULL, NULL FROM new
 UNION ALL SELECT chain, NULL, NULL, NULL, NULL, NULL, seq, digest FROM held
 """  # noqa: S608 - of constants
-# Somebody else named the same record at the same moment.
-NAMES = """
+# Read the pseudonyms that a concurrent transaction inserted first.
+SELECT_PSEUDONYMS = """
 SELECT p.connection_id, p.stream, p.record_key, p.pseudonym, p.nonce
 FROM unnest(%s::text[], %s::text[], %s::text[]) AS s(connection_id, stream, record_key)
 JOIN evidence_pseudonym p USING (connection_id, stream, record_key)
 """
-COLUMNS = (
+DISCLOSURE_COLUMNS = (
     "chain, seq, at, client_id, token_id, request_id, route, covered, record_count, size_bytes,"
     " pseudonyms, record_digests, previous, digest"
 )
-ROW = "(" + ", ".join(["%s"] * 10) + ", %s::uuid[], %s::bytea[], %s, %s)"
-ADD = """
+ROW_PLACEHOLDERS = "(" + ", ".join(["%s"] * 10) + ", %s::uuid[], %s::bytea[], %s, %s)"
+INSERT_DISCLOSURES = """
 WITH added AS (INSERT INTO evidence_disclosure ({columns}) VALUES {rows}),
 moved AS (
     UPDATE evidence_chain c SET seq = n.seq, digest = n.digest, seal = n.seal
@@ -99,68 +100,74 @@ watched AS (
 )
 SELECT grant_id, stream FROM watched WHERE slack <= 0
 """
-IF_GONE = f"UNION ALL SELECT NULL, NULL WHERE EXISTS ({GONE})"
+NULL_ROW_IF_ERASED = f"UNION ALL SELECT NULL, NULL WHERE EXISTS ({FIND_ERASED})"
 
 
-class ErasedMeanwhileError(OperationalError):
-    """A record that an answer shows for the first time was taken away after it was read."""
+class ErasedDuringReadError(OperationalError):
+    """A record without a pseudonym was erased between the read and its ledger entry."""
 
 
-class Taken(NamedTuple):
-    """What the records are called, those of them that had no name before, and the chains' ends."""
+class LockedChains(NamedTuple):
+    """References to the records, the records that had no pseudonym before, and the chain heads."""
 
-    names: Mapping[Key, RecordName]
-    unnamed: Sequence[Key]
-    heads: Sequence[Head]
+    references: Mapping[RecordKey, RecordReference]
+    unnamed: Sequence[RecordKey]
+    heads: Sequence[ChainHead]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """An answer that is about to be given. ``size_bytes`` is all of it, ``asked_of`` the grants that it
-    stands on where it shows nothing."""
+class DisclosedAnswer:
+    """A response to record before it is sent.
+
+    A response without items counts for `charged_grants`.
+    """
 
     route: str
     request_id: str
-    shown: Sequence[Shown]
+    items: Sequence[DisclosedItem]
     size_bytes: int
-    asked_of: Sequence[str] = ()
+    charged_grants: Sequence[str] = ()
 
 
-def in_one_transaction(read: Callable[[], R], write_down: Callable[[R], None]) -> R:
-    """What ``read`` returns, once it is written down; read anew where a record of it was taken away
-    before that."""
+def read_and_record(read: Callable[[], R], record: Callable[[R], None]) -> R:
+    """Run `read` and `record` in one transaction, and return what `read` returned.
+
+    Both run again when a record was erased between them, up to ATTEMPTS times.
+    """
     for _ in range(ATTEMPTS - 1):
         try:
-            return _once(read, write_down)
-        except ErasedMeanwhileError:
+            return _read_and_record_once(read, record)
+        except ErasedDuringReadError:
             pass
-    return _once(read, write_down)
+    return _read_and_record_once(read, record)
 
 
 @transaction.atomic(savepoint=False)
-def _once(read: Callable[[], R], write_down: Callable[[R], None]) -> R:
+def _read_and_record_once(read: Callable[[], R], record: Callable[[R], None]) -> R:
     with time_limited(settings.PDPP_STATEMENT_TIMEOUT):
-        answer = read()
-        write_down(answer)
-    return answer
+        result = read()
+        record(result)
+    return result
 
 
-def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
-    """Charges each grant that the answer draws on, then adds a row to the chain of each, and opens
-    the window of single-use grants.
+def record_disclosure(scope: Scope, answer: DisclosedAnswer, *, now: datetime) -> None:
+    """Charge each grant that the response used, and add an entry to its chain.
 
-    Inside the transaction of the read. Raises ``RateLimitExceeded`` before anything is written,
-    ``ErasedMeanwhileError``, ``GrantConsumed``, or what the database raises; the caller then has nothing to give out.
+    Call it inside the transaction of the read. Raises RateLimitExceeded before anything is written,
+    ErasedDuringReadError, GrantConsumed or a database error; the caller must then send no data.
     """
-    chains = by_chain(scope, answer.shown, asked_of=answer.asked_of)
-    sizes = dict(zip(chains, _shares(answer.size_bytes, [*map(len, chains.values())]), strict=True))
-    charge(scope, {chain: _amount(chains[chain], sizes[chain]) for chain in chains}, now=now)
-    keys = sorted(_keys(answer.shown))
-    taken = _take_hold(keys, sorted(chains), owner_id=scope.owner_id)
+    chains = group_by_chain(scope, answer.items, charged_grants=answer.charged_grants)
+    shares = divide_bytes(answer.size_bytes, [*map(len, chains.values())])
+    sizes = dict(zip(chains, shares, strict=True))
+    costs = {
+        chain: DisclosureCost(len(_keys(items)), sizes[chain]) for chain, items in chains.items()
+    }
+    charge(scope, costs, now=now)
+    locked = _lock_chains(sorted(_keys(answer.items)), sorted(chains), owner_id=scope.owner_id)
     entries = [
         (
             head.digest,
-            Entry(
+            LedgerEntry(
                 chain=head.chain,
                 seq=head.seq + 1,
                 at=now,
@@ -168,129 +175,116 @@ def record(scope: Scope, answer: Answer, *, now: datetime) -> None:
                 token_id=scope.token_id,
                 request_id=answer.request_id,
                 route=answer.route,
-                covered=_covered(chains[head.chain]),
-                record_count=len(names),
+                covered=covered_json(chains[head.chain]),
+                record_count=len(references),
                 size_bytes=sizes[head.chain],
-                pseudonyms=tuple(name.pseudonym for name in names),
-                record_digests=tuple(name.digest for name in names),
+                pseudonyms=tuple(reference.pseudonym for reference in references),
+                record_digests=tuple(reference.digest for reference in references),
             ),
         )
-        for head in taken.heads
-        for names in [_named(chains[head.chain], taken.names)]
+        for head in locked.heads
+        for references in [_sorted_references(chains[head.chain], locked.references)]
     ]
-    used_up = _add(entries, _by_stream(scope, chains), unnamed=taken.unnamed)
-    look_into(scope, used_up, now=now)
+    used_up = _insert_entries(entries, _record_counts(scope, chains), unnamed=locked.unnamed)
+    check_tripwires(scope, used_up, now=now)
     use_once(scope, (chain for chain in chains if _discloses(chains[chain])), now=now)
-    # What is rolled back was not shown either.
-    transaction.on_commit(partial(ROWS.inc, len(entries)))
+    transaction.on_commit(partial(LEDGER_ROWS.inc, len(entries)))
 
 
-def _take_hold(keys: Sequence[Key], chains: Sequence[str], *, owner_id: str) -> Taken:
-    names: dict[Key, RecordName] = {}
-    known: set[Key] = set()
-    heads: list[Head] = []
+def _lock_chains(
+    keys: Sequence[RecordKey], chains: Sequence[str], *, owner_id: str
+) -> LockedChains:
+    references: dict[RecordKey, RecordReference] = {}
+    known: set[RecordKey] = set()
+    heads: list[ChainHead] = []
     columns = _columns(keys)
     values = (*columns, owner_id, GENESIS, list(chains))
-    for one, stream, key, pseudonym, nonce, was_known, seq, digest in fetched_by_one_plan(
-        Fragment(TAKE_HOLD, values)
+    # A row is a pseudonym (connection, stream, key, pseudonym, nonce, was known) or a chain head.
+    for first, stream, key, pseudonym, nonce, was_known, seq, digest in fetch_all_generic_plan(
+        SQL(LOCK_CHAINS, values)
     ):
         if pseudonym is None:
-            heads.append(Head(one, seq, bytes(digest)))
+            heads.append(ChainHead(first, seq, bytes(digest)))
             continue
-        names[one, stream, key] = RecordName.of((one, stream, key), pseudonym, nonce)
+        record_key = (first, stream, key)
+        references[record_key] = RecordReference.from_nonce(record_key, pseudonym, nonce)
         if was_known:
-            known.add((one, stream, key))
-    if len(names) < len(keys):
-        found = fetched_by_one_plan(Fragment(NAMES, tuple(columns)))
-        names |= {row[:3]: RecordName.of(row[:3], *row[3:]) for row in found}
-    return Taken(names, [key for key in keys if key not in known], heads)
+            known.add(record_key)
+    if len(references) < len(keys):
+        rows = fetch_all_generic_plan(SQL(SELECT_PSEUDONYMS, tuple(columns)))
+        references |= {row[:3]: RecordReference.from_nonce(row[:3], *row[3:]) for row in rows}
+    return LockedChains(references, [key for key in keys if key not in known], heads)
 
 
-def _add(
-    entries: Sequence[tuple[bytes, Entry]],
-    shown: Sequence[tuple[str, str, int]],
+def _insert_entries(
+    entries: Sequence[tuple[bytes, LedgerEntry]],
+    counts: Sequence[tuple[str, str, int]],
     *,
-    unnamed: Sequence[Key],
+    unnamed: Sequence[RecordKey],
 ) -> Sequence[tuple[str, str]]:
-    """The (grant, stream) of which so much was shown that the tripwire has to look."""
+    """Insert the entries and return the (grant, stream) pairs that the tripwire must count.
+
+    Raises ErasedDuringReadError when a record of `unnamed` was erased.
+    """
     values: list[Any] = []
-    ends: list[Head] = []
+    heads: list[ChainHead] = []
     for previous, entry in entries:
         digest = entry.digest(previous)
-        ends.append(Head(entry.chain, entry.seq, digest))
+        heads.append(ChainHead(entry.chain, entry.seq, digest))
         values += [
             entry.chain, entry.seq, entry.at, entry.client_id, entry.token_id, entry.request_id,
             entry.route, entry.covered, entry.record_count, entry.size_bytes,
             list(entry.pseudonyms), list(entry.record_digests or ()), previous, digest,
         ]  # fmt: skip
-    statement = ADD.format(columns=COLUMNS, rows=", ".join([ROW] * len(ends)))
+    placeholders = ", ".join([ROW_PLACEHOLDERS] * len(heads))
+    statement = INSERT_DISCLOSURES.format(columns=DISCLOSURE_COLUMNS, rows=placeholders)
     values += [
-        [end.chain for end in ends],
-        [end.seq for end in ends],
-        [end.digest for end in ends],
-        [seal(end) for end in ends],
+        [head.chain for head in heads],
+        [head.seq for head in heads],
+        [head.digest for head in heads],
+        [seal(head) for head in heads],
     ]
-    first = first_slack()
-    values += [first, *([row[at] for row in shown] for at in range(3)), first]
+    slack = initial_slack()
+    values += [slack, *([row[column] for row in counts] for column in range(3)), slack]
     if unnamed:
-        statement += IF_GONE
+        statement += NULL_ROW_IF_ERASED
         values += _columns(unnamed)
-    found = fetched_by_one_plan(Fragment(statement, tuple(values)))
-    if (None, None) in found:
-        raise ErasedMeanwhileError
-    return [(one, stream) for one, stream in found]
+    rows = fetch_all_generic_plan(SQL(statement, tuple(values)))
+    if (None, None) in rows:
+        raise ErasedDuringReadError
+    return [(grant_id, stream) for grant_id, stream in rows]
 
 
-def _by_stream(scope: Scope, chains: Mapping[str, Sequence[Shown]]) -> list[tuple[str, str, int]]:
-    """(grant, stream, records shown), in one order for all; nothing of what the owner reads."""
+def _record_counts(
+    scope: Scope, chains: Mapping[str, Sequence[DisclosedItem]]
+) -> list[tuple[str, str, int]]:
+    """Return sorted (grant, stream, records shown); empty for the owner's own reads."""
     if scope.package_id is None:
         return []
-    told = Counter(
-        (chain, stream) for chain, shown in chains.items() for _, stream, _ in _keys(shown)
+    counts = Counter(
+        (chain, stream) for chain, items in chains.items() for _, stream, _ in _keys(items)
     )
-    return sorted((chain, stream, records) for (chain, stream), records in told.items())
+    return sorted((chain, stream, records) for (chain, stream), records in counts.items())
 
 
-def _columns(keys: Sequence[Key]) -> list[list[str]]:
-    return [[key[at] for key in keys] for at in range(3)]
+def _columns(keys: Sequence[RecordKey]) -> list[list[str]]:
+    return [[key[column] for key in keys] for column in range(3)]
 
 
-def _keys(shown: Iterable[Shown]) -> set[Key]:
+def _keys(items: Iterable[DisclosedItem]) -> set[RecordKey]:
     return {
-        (each.connection_id, each.stream, each.record_key)
-        for each in shown
-        if each.record_key is not None
+        (item.connection_id, item.stream, item.record_key)
+        for item in items
+        if item.record_key is not None
     }
 
 
-def _discloses(shown: Iterable[Shown]) -> bool:
-    """Whether a record or a value was shown, and not merely which streams there are."""
-    return any(each.record_key is not None or each.fields for each in shown)
+def _discloses(items: Iterable[DisclosedItem]) -> bool:
+    """Return whether a record or a value was shown, and not only the names of streams."""
+    return any(item.record_key is not None or item.fields for item in items)
 
 
-def _amount(shown: Iterable[Shown], size_bytes: int) -> Amount:
-    return Amount(len(_keys(shown)), size_bytes)
-
-
-def _named(shown: Iterable[Shown], names: Mapping[Key, RecordName]) -> list[RecordName]:
-    return sorted(names[key] for key in _keys(shown))
-
-
-def _covered(shown: Iterable[Shown]) -> str:
-    fields: dict[tuple[str, str], set[str]] = {}
-    for each in shown:
-        fields.setdefault((each.connection_id, each.stream), set()).update(each.fields)
-    told = [[*place, sorted(names)] for place, names in sorted(fields.items())]
-    return orjson.dumps(told).decode()
-
-
-def _shares(total: int, weights: Sequence[int]) -> list[int]:
-    """``total`` divided as the records are, without losing a byte."""
-    whole = sum(weights) or len(weights)
-    shares, given, counted = [], 0, 0
-    for weight in weights:
-        counted += weight if sum(weights) else 1
-        until = total * counted // whole
-        shares.append(until - given)
-        given = until
-    return shares
+def _sorted_references(
+    items: Iterable[DisclosedItem], references: Mapping[RecordKey, RecordReference]
+) -> list[RecordReference]:
+    return sorted(references[key] for key in _keys(items))

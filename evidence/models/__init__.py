@@ -1,35 +1,17 @@
-"""Rows and constraints, by noun.
+"""Database tables, one module per topic; import tables from their own module.
 
-Importing the modules registers the models with Django. Nothing is re-exported: callers import
-``evidence.models.grants`` and so on, which lets import contracts guard each table on its own.
+Importing these modules registers the models with Django. Tables are not re-exported, so that import
+contracts can restrict each module.
 """
 
 from evidence.models import accounts as accounts
-from evidence.models import (
-    connections as connections,
-)
-from evidence.models import (
-    erasures as erasures,
-)
-from evidence.models import (
-    events as events,
-)
-from evidence.models import (
-    grants as grants,
-)
-from evidence.models import (
-    imports as imports,
-)
-from evidence.models import (
-    ledger as ledger,
-)
+from evidence.models import connections as connections
+from evidence.models import erasures as erasures
+from evidence.models import events as events
+from evidence.models import grants as grants
+from evidence.models import imports as imports
+from evidence.models import ledger as ledger
 from evidence.models import oauth as oauth
-from evidence.models import (
-    quotas as quotas,
-)
-from evidence.models import (
-    records as records,
-)
-from evidence.models import (
-    sources as sources,
-)
+from evidence.models import quotas as quotas
+from evidence.models import records as records
+from evidence.models import sources as sources

@@ -1,4 +1,4 @@
-"""The person whose records these are."""
+"""The owner, setup links, sign-in attempts and clients."""
 
 import datetime as dt
 
@@ -7,11 +7,11 @@ from django.db import models
 from typing_extensions import override
 
 OWNER_ID = "owner"
-"""Whose records an installation holds, until one installation holds more than one owner's."""
+"""Id of the single owner of an installation."""
 
 
 class Owner(models.Model):
-    """One owner per installation today; the id is part of every key so that more can come."""
+    """The owner of the records; every key contains the id, so that several are possible later."""
 
     owner_id = models.TextField(primary_key=True, db_collation="C")
     user = models.OneToOneField(
@@ -31,7 +31,7 @@ class Owner(models.Model):
 
 
 class SetupLink(models.Model):
-    """A one-time link with which the owner sets a name and password; only its hash is kept."""
+    """A one-time link for setting the owner's name and password; only its hash is stored."""
 
     digest = models.BinaryField(primary_key=True)
     owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
@@ -55,8 +55,8 @@ class SetupLink(models.Model):
         return f"set-up link until {self.expires_at:%Y-%m-%d %H:%M}"
 
 
-def the_owner(now: dt.datetime) -> Owner:
-    """The installation's one owner, made on first use."""
+def get_or_create_owner(now: dt.datetime) -> Owner:
+    """Return the installation's owner, created on first use."""
     owner, _ = Owner.unscoped.get_or_create(owner_id=OWNER_ID, defaults={"created_at": now})
     return owner
 
@@ -83,10 +83,7 @@ class Client(models.Model):
 
 
 class Attempts(models.Model):
-    """How often something failed of late: for one account, one browser or one address.
-
-    What is counted stands here as a keyed hash, so that the table tells neither names nor addresses.
-    """
+    """Recent failures of one account, browser or address, which is stored as a keyed hash only."""
 
     digest = models.BinaryField(primary_key=True)
     failures = models.PositiveIntegerField(default=0)

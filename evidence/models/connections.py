@@ -1,4 +1,4 @@
-"""Connections: the owner's own instances of a source, and what each stream holds."""
+"""Connections, and counters and collector state of their streams."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -9,7 +9,7 @@ from evidence.models.sources import Source
 
 
 class Connection(models.Model):
-    """One mailbox, one workspace, one account."""
+    """One account or device of a source."""
 
     class Status(models.TextChoices):
         DRAFT = "draft", "Draft"
@@ -21,7 +21,7 @@ class Connection(models.Model):
     owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
     source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="+")
     display_name = models.TextField("label")
-    # Whether the owner chose that label, or whatever made the connection.
+    # Whether the owner chose the label.
     labelled_by_owner = models.BooleanField(default=False, db_default=False, editable=False)
     status = models.TextField(choices=Status.choices, default=Status.ACTIVE)
     languages = ArrayField(
@@ -37,8 +37,7 @@ class Connection(models.Model):
         blank=True,
         help_text="How the source calls its owner: addresses, ids, names.",
     )
-    # What all of its search text is made with; where that is not what the languages above and the
-    # analyser say now, `reindexing` is how far making it anew has come.
+    # Languages and analyzer of the stored search text. `reindexing` is the progress of a rebuild.
     indexed_languages = ArrayField(
         models.TextField(),
         default=list,
@@ -49,7 +48,7 @@ class Connection(models.Model):
     reindexing = models.JSONField(null=True, editable=False)
     demo = models.BooleanField(default=False, editable=False)
     change_seq = models.BigIntegerField(default=0, editable=False)
-    # Which changes are still known: those above a number, and by that all that were made since.
+    # Changes above `pruned_seq` are stored, and so are all changes since `changes_kept_since`.
     pruned_seq = models.BigIntegerField(default=0, db_default=0, editable=False)
     changes_kept_since = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(editable=False)
@@ -76,9 +75,9 @@ class Connection(models.Model):
 
 
 class StreamState(models.Model):
-    """Counters of one stream of one connection, kept in the transaction of each write.
+    """Counters of one stream of one connection, updated in the transaction of each write.
 
-    ``latest_emitted_at`` counts every field and is for the owner. ``latest_declared_at`` counts the
+    ``latest_emitted_at`` covers every field and is for the owner. ``latest_declared_at`` covers the
     fields that the current declaration names, which is what an all-fields grant shows.
     """
 
@@ -108,7 +107,7 @@ class StreamState(models.Model):
 
 
 class CollectorState(models.Model):
-    """What a collector left to remember: opaque JSON per source, and per grant where it says so."""
+    """State that a collector keeps between runs: opaque JSON per source, and optionally per grant."""
 
     source = models.ForeignKey(Source, on_delete=models.CASCADE, related_name="+")
     grant_id = models.TextField(default="", db_collation="C")
@@ -131,11 +130,11 @@ class CollectorState(models.Model):
 
 
 class EmbeddedStream(models.Model):
-    """One stream of one connection whose passages have vectors.
+    """Embedding progress of one stream of one connection.
 
-    They are those of ``model``, of every record as it stood at the change ``seq`` or later, for the
-    semantic ``fields``. The vectors themselves are in ``evidence_passage``, which is there only where
-    the database has pgvector (``evidence.storing.vector_table``).
+    All records up to change ``seq`` have vectors of ``model`` for the semantic ``fields``. The
+    vectors are in ``evidence_passage``, which exists only with pgvector
+    (``evidence.storing.vector_table``).
     """
 
     connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")

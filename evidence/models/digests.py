@@ -1,7 +1,7 @@
-"""Keyed hashes that stand in rows in place of what the owner's records say.
+"""Keyed hashes of record keys and values.
 
-Here and not in ``storing``, because ``access`` compares them with today's values. Without the
-secret they tell nobody what was hashed, however short it was.
+Both ``storing`` and ``access`` compare them. Without the secret, even short values cannot be
+guessed from their hashes.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ DIGEST_BYTES = 16
 
 
 def value_digest(value: object) -> str:
-    """The hash of one JSON value: equal values have equal hashes, and 1 equals 1.0 as in jsonb."""
+    """Return the hash of a JSON value as hex; 1 and 1.0 are equal, as in jsonb."""
     return _digest("value", _canonical(value)).hex()
 
 
 def key_digest(record_key: str, *, connection_id: str, stream: str) -> bytes:
-    """The hash of a record's name, as kept on the suppression list."""
+    """Return the hash of a record's key for the suppression list."""
     return _digest("suppression", json.dumps([connection_id, stream, record_key]).encode())
 
 
@@ -35,24 +35,24 @@ def _digest(purpose: str, content: bytes) -> bytes:
 
 
 def _secret() -> str:
-    """The first that the installation had: whatever is kept of a record, it cannot be made anew."""
+    """Return the installation's first secret, because these hashes cannot be computed again."""
     first: list[str] = settings.PDPP_ROTATED_KEYS.get("marks") or [settings.SECRET_KEY]
     return first[0]
 
 
 def _canonical(value: object) -> bytes:
-    text = json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
+    text = json.dumps(_normalize_numbers(value), sort_keys=True, separators=(",", ":"))
     return text.encode()
 
 
-def _plain(value: object) -> object:
-    """``value`` with every whole number as an integer: jsonb gives 1e16 back without a point."""
+def _normalize_numbers(value: object) -> object:
+    """Replace integral floats by integers, because jsonb returns 1e16 as an integer."""
     match value:
         case float() if value.is_integer():
             return int(value)
         case list():
-            return [_plain(each) for each in value]
+            return [_normalize_numbers(item) for item in value]
         case dict():
-            return {name: _plain(each) for name, each in value.items()}
+            return {name: _normalize_numbers(item) for name, item in value.items()}
         case _:
             return value

@@ -1,4 +1,4 @@
-"""What the owner has had erased, how long streams are kept, and nothing of what it was."""
+"""Erasure receipts and retention periods."""
 
 from django.db import models
 from typing_extensions import override
@@ -6,17 +6,16 @@ from typing_extensions import override
 from evidence.models.accounts import Owner
 from evidence.models.connections import Connection
 
-NAMING = "hashtextextended(connection_id, 2026)"
-"""The advisory lock of a connection, in SQL: whoever erases there holds it, and whoever names a
-record of it in the ledger shares it."""
+CONNECTION_ERASURE_LOCK = "hashtextextended(connection_id, 2026)"
+"""SQL key of a connection's advisory lock: exclusive for erasure, shared for ledger entries."""
 
 
 class Erasure(models.Model):
-    """One erasure: an order while it goes on, a receipt once ``finished_at`` is set.
+    """An erasure order, which becomes a receipt once ``finished_at`` is set.
 
-    ``removed`` and ``kept`` count rows by kind, and are kept in the transaction that removes them,
-    so that a run which is cut short is completed by another and counts nothing twice. A record is
-    named by a keyed hash alone. ``before`` is set where only what is older goes (retention).
+    ``removed`` and ``kept`` count rows by kind, saved in the transaction that removes them, so an
+    interrupted erasure can be resumed. A record is identified by a keyed hash. ``before`` restricts
+    the erasure to older records (retention).
     """
 
     class Of(models.TextChoices):
@@ -57,10 +56,7 @@ class Erasure(models.Model):
 
 
 class Retention(models.Model):
-    """How many days the records of a connection are kept, or of one stream of it.
-
-    ``stream`` is empty for all streams that have no period of their own.
-    """
+    """Retention period of a stream; an empty ``stream`` applies to all other streams."""
 
     connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
     stream = models.TextField(default="", blank=True, db_collation="C")

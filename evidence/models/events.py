@@ -1,7 +1,4 @@
-"""Event subscriptions: who is told, how far each stream has been told of, and what is on its way.
-
-Nothing here holds anything of a record: names of streams and connections, and bookmarks.
-"""
+"""Event subscriptions, deliveries and stored bookmarks; none contains data of a record."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -12,10 +9,10 @@ from evidence.models.grants import Package
 
 
 class Subscription(models.Model):
-    """A receiver of one client, with the rights of one package and for as long as those hold.
+    """A client's webhook receiver, with the access of one package.
 
-    ``streams`` are those that the client wants to hear of, empty for all that it may. ``secret`` is
-    sealed; ``old_secret`` signs beside it for a while after a rotation.
+    An empty ``streams`` subscribes to every granted stream. ``secret`` is encrypted; after a
+    rotation, ``old_secret`` also signs until ``old_secret_until``.
     """
 
     class Status(models.TextChoices):
@@ -62,10 +59,10 @@ class Subscription(models.Model):
 
 
 class WatchedStream(models.Model):
-    """How far one subscription has been told of one stream of one connection.
+    """Feed position of one subscription in one stream of one connection.
 
-    ``standing`` is what ``evidence.reading.bookmarks`` keeps; ``seen_seq`` is the latest change of
-    the connection, hidden ones included, that has been looked at.
+    ``standing`` is a position of ``evidence.reading.bookmarks``; ``seen_seq`` is the latest change
+    of the connection that was examined, including hidden ones.
     """
 
     pk = models.CompositePrimaryKey("subscription_id", "connection_id", "stream")
@@ -86,11 +83,10 @@ class WatchedStream(models.Model):
 
 
 class Event(models.Model):
-    """One message. ``place`` says between which two points of a stream's history it tells of
-    changes, null where the history is not kept that far back; the body is made anew for each
-    attempt, from what the grant shows then.
+    """One event to deliver.
 
-    ``enqueued`` while a worker has been asked to deliver it.
+    ``place`` is the range of a stream's history that it reports, null if changes were pruned. Each
+    attempt builds the body again from the current grant. ``enqueued`` means a worker has the job.
     """
 
     class Type(models.TextChoices):
@@ -125,7 +121,7 @@ class Event(models.Model):
     class Meta:
         default_manager_name = "unscoped"
         constraints = [
-            # What changes while an event is on its way is told by the next one.
+            # The next event reports changes that happen during a delivery.
             models.UniqueConstraint(
                 name="changes_of_a_stream_are_told_one_at_a_time",
                 fields=["subscription", "stream", "connection_id"],
@@ -150,10 +146,9 @@ class Event(models.Model):
 
 
 class Bookmark(models.Model):
-    """How far many connections have been told of, found by a keyed hash of what it says.
+    """A feed position of many connections, found by a keyed hash of its content.
 
-    The same position is the same row, so that a client that asks every minute and hears of nothing
-    new adds none. Holds numbers of changes only, nothing of any record.
+    Equal positions share a row, so polling without changes adds none. Contains change numbers only.
     """
 
     handle = models.BinaryField(primary_key=True)

@@ -1,7 +1,6 @@
-"""Grants, the packages that hold them, and the tokens bound to packages.
+"""Packages, grants and access tokens.
 
-``evidence.access`` turns these rows into a ``Scope``; nothing else on the way of a request
-reads them.
+During a request only ``evidence.access`` reads these rows, to build a ``Scope``.
 """
 
 from django.db import models
@@ -12,10 +11,10 @@ from evidence.models.sources import Source, SourceDeclaration
 
 
 class Package(models.Model):
-    """What one client holds: one or more grants, each of one source.
+    """The access of one client: one or more grants, each for one source.
 
-    ``approval`` names the one form by which the owner allowed it, where there was one, so that the
-    same form sent twice allows it once.
+    ``approval`` is the token of the form with which the owner allowed it, so that submitting a form
+    twice creates one package.
     """
 
     package_id = models.TextField(primary_key=True, db_collation="C")
@@ -40,7 +39,7 @@ class Grant(models.Model):
 
     ``streams`` is a list of ``{name, instance_ids[], fields[], filters[], relations[], views[],
     resources?[], time_constraint?{field, since?, until?}}``. An empty list allows nothing. A
-    trigger refuses any later change but pausing, revocation, succession and the end of a single use.
+    trigger rejects later changes except pausing, revocation, succession and the end of a single use.
     """
 
     class AccessMode(models.TextChoices):
@@ -88,10 +87,11 @@ class Grant(models.Model):
 
 
 class AccessToken(models.Model):
-    """A bearer, known only by its keyed hash, bound to one resource.
+    """A bearer token for one resource, stored as a keyed hash.
 
-    An owner token has no package and works at ``/v1`` alone; a client or package token has one.
-    ``approval`` is the id of the form that made it, so that a form sent twice makes one.
+    An owner token has no package and works at ``/v1`` only; client and package tokens have one.
+    ``approval`` is the id of the form that created it, so that submitting a form twice creates one
+    token per resource.
     """
 
     class Kind(models.TextChoices):

@@ -1,4 +1,4 @@
-"""Imports: what was read into which connection, how far, and what was said about it."""
+"""Import runs, receipts and remembered choices."""
 
 from django.db import models
 from typing_extensions import override
@@ -8,10 +8,10 @@ from evidence.models.connections import Connection
 
 
 class ImportRun(models.Model):
-    """One kind of thing in one export, read into one connection.
+    """Import of one kind of data from one export into one connection.
 
-    ``items_done`` counts pieces whose records and files are stored for good: a run over an export
-    with the same ``fingerprint`` that did not finish goes on from there.
+    ``items_done`` counts items stored so far; an unfinished import of an export with the same
+    ``fingerprint`` resumes there.
     """
 
     class Status(models.TextChoices):
@@ -57,7 +57,7 @@ class ImportRun(models.Model):
 
 
 class ImportReceipt(models.Model):
-    """One item that was not imported, or not as it stood. ``item`` counts the pieces from 0."""
+    """One item that was not imported, or imported with a warning. ``item`` counts from 0."""
 
     connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
     run = models.ForeignKey(ImportRun, on_delete=models.CASCADE, related_name="+")
@@ -78,7 +78,7 @@ class ImportReceipt(models.Model):
 
 
 class ImportChoice(models.Model):
-    """What the owner once said about exports of a connection, so that nobody asks again."""
+    """An import option that the owner chose for a connection, reused by later imports."""
 
     connection = models.ForeignKey(Connection, on_delete=models.CASCADE, related_name="+")
     name = models.TextField(db_collation="C")

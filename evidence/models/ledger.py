@@ -1,8 +1,8 @@
-"""What was disclosed to whom: rows that are added and never changed (design, section 8).
+"""Ledger chains, disclosures, pseudonyms and checkpoints; rows are append-only (design, section 8).
 
-A chain is one grant's, or the owner's own (``own:`` and the owner's id). Rows name records by
-random pseudonyms and keyed digests only; erasing a record deletes the one row that has its
-pseudonym's record and the key of its digests, and leaves the chains as they are.
+Each grant has a chain, and so has the owner (``own:`` and the owner's id). Rows name records by
+random pseudonyms and keyed digests. Erasing a record deletes only the row that links it to its
+pseudonym and has the key of its digests.
 """
 
 from django.contrib.postgres.fields import ArrayField
@@ -15,7 +15,7 @@ from evidence.models.accounts import Owner
 
 
 class Chain(models.Model):
-    """The end of one chain: its latest number and hash, sealed with a key the database lacks."""
+    """The head of one chain: its latest number and hash, sealed with a key outside the database."""
 
     chain = models.TextField(primary_key=True, db_collation="C")
     owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
@@ -34,12 +34,12 @@ class Chain(models.Model):
 
 
 class Disclosure(models.Model):
-    """One answer, as far as it concerned one chain.
+    """One response, as far as it concerns one chain.
 
-    ``covered`` is JSON text: what was shown, ``[[connection_id, stream, [field, …]], …]``.
-    ``size_bytes`` counts the answer as UTF-8 JSON, or the bytes of a blob that were sent.
-    ``record_digests`` has the digest of each record, in the order of ``pseudonyms``; null in rows
-    written before these digests existed.
+    ``covered`` is JSON text of the disclosed fields: ``[[connection_id, stream, [field, …]], …]``.
+    ``size_bytes`` is the size of the response as UTF-8 JSON, or the number of blob bytes sent.
+    ``record_digests`` has one digest per record, in the order of ``pseudonyms``; it is null in
+    rows of releases that wrote no digests.
     ``digest`` is SHA-256 over ``previous`` and every other column.
     """
 
@@ -75,10 +75,10 @@ class Disclosure(models.Model):
 
 
 class Pseudonym(models.Model):
-    """The random name under which the ledger knows a record.
+    """The random name of a record in the ledger.
 
-    ``nonce`` is the key of the record's digests in the ledger. It is stored here only, so that
-    nobody can test a guess against a digest after this row is deleted.
+    ``nonce`` is the key of the record's digests in the ledger. Only this row has it, so nobody can
+    test a guess against a digest after the row is deleted.
     """
 
     pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
@@ -100,11 +100,11 @@ class Pseudonym(models.Model):
 
 
 class Checkpoint(models.Model):
-    """All ends of all chains at one time, signed together.
+    """All chain heads at one time, signed together.
 
-    ``note`` is a signed note in the form of transparency logs: origin, size, root hash, and a
-    signature that anybody with the public key can check. ``heads`` is what the root was made of,
-    JSON text: ``[[chain, seq, digest in hex], …]``.
+    ``note`` is a signed note as in transparency logs: origin, size, root hash and a signature that
+    the public key verifies. ``heads`` is the root's input as JSON text:
+    ``[[chain, seq, digest in hex], …]``.
     """
 
     owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")

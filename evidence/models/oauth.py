@@ -1,4 +1,4 @@
-"""Sign-ins under way and the refresh tokens that come of them; every secret only as a keyed hash."""
+"""Registrations, authorization requests, codes and refresh tokens; secrets are keyed hashes."""
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -8,9 +8,9 @@ from evidence.models.grants import AccessToken, Package
 
 
 class Registration(models.Model):
-    """What one program says of itself; ``metadata`` holds the rest of its words, as it sent them.
+    """An OAuth client registration (RFC 7591); ``metadata`` contains the client's other claims.
 
-    The library's "application".
+    It is the "application" of django-oauth-toolkit.
     """
 
     class Source(models.TextChoices):
@@ -32,7 +32,7 @@ class Registration(models.Model):
     secret_digest = models.BinaryField(null=True)
     metadata = models.JSONField()
     registered_from = models.BinaryField(null=True)
-    """A keyed hash of the address, to tell who registers too much."""
+    """A keyed hash of the client's address, for rate limiting."""
     created_at = models.DateTimeField()
     used_at = models.DateTimeField(null=True)
     fresh_until = models.DateTimeField(null=True)
@@ -56,17 +56,17 @@ class Registration(models.Model):
 
     @property
     def client_type(self) -> str:
-        """The library's word for whether it has a secret."""
+        """Return "public" or "confidential", as the library expects."""
         return "public" if self.auth_method == self.Method.NONE else "confidential"
 
     @property
     def client_secret(self) -> bytes:
-        """What the library compares a secret with; nothing equals an empty one."""
+        """Return the hash that the library compares secrets with; an empty one never matches."""
         return bytes(self.secret_digest or b"")
 
 
 class RefreshFamily(models.Model):
-    """Everything that one sign-in leads to: a chain of refresh tokens and their access tokens."""
+    """The chain of refresh tokens of one sign-in, and their access tokens."""
 
     family_id = models.TextField(primary_key=True, db_collation="C")
     registration = models.ForeignKey(Registration, on_delete=models.CASCADE, related_name="+")
@@ -87,7 +87,7 @@ class RefreshFamily(models.Model):
 
 
 class RefreshToken(models.Model):
-    """One link of a family; the last is the one without ``replaced_at``."""
+    """One refresh token of a family; the current one has no ``replaced_at``."""
 
     digest = models.BinaryField(primary_key=True)
     family = models.ForeignKey(RefreshFamily, on_delete=models.CASCADE, related_name="+")
@@ -113,7 +113,7 @@ class RefreshToken(models.Model):
 
 
 class FamilyMember(models.Model):
-    """An access token that ends with its family. Apart from the token, whose look-up stays narrow."""
+    """The family of an access token; a separate table keeps the token lookup narrow."""
 
     token = models.OneToOneField(
         AccessToken, primary_key=True, on_delete=models.CASCADE, related_name="+"
@@ -131,7 +131,7 @@ class FamilyMember(models.Model):
 
 
 class AuthorizationCode(models.Model):
-    """What the owner's browser carries back to the client; kept past its use, to notice a second."""
+    """An authorization code; kept after its use to detect a replay."""
 
     digest = models.BinaryField(primary_key=True)
     registration = models.ForeignKey(Registration, on_delete=models.CASCADE, related_name="+")
@@ -157,10 +157,10 @@ class AuthorizationCode(models.Model):
 
 
 class PendingRequest(models.Model):
-    """A question that waits for the owner: a device, a command line, or a pushed request.
+    """An authorization request that waits for the owner: device, command line or pushed.
 
-    ``handle`` is the hash of what the client polls or names it with; ``user_code`` that of what a
-    person types. ``parameters`` is the request as a query string.
+    ``handle`` is the hash of the client's reference, ``user_code`` of the code that a person types.
+    ``parameters`` is the request as a query string.
     """
 
     class Kind(models.TextChoices):
@@ -181,7 +181,7 @@ class PendingRequest(models.Model):
     interval_seconds = models.IntegerField(default=5)
     decided_at = models.DateTimeField(null=True)
     package = models.ForeignKey(Package, null=True, on_delete=models.CASCADE, related_name="+")
-    """What the owner allowed; None with ``decided_at`` set is a no."""
+    """The package that the owner allowed; None with ``decided_at`` set means denied."""
     used_at = models.DateTimeField(null=True)
 
     unscoped = models.Manager["PendingRequest"]()

@@ -1,4 +1,4 @@
-"""How much may be read through one grant in a minute, an hour or a day, and how much has been."""
+"""Quotas and tripwires of grants, alerts and refused calls."""
 
 from django.db import models
 from typing_extensions import override
@@ -8,9 +8,9 @@ from evidence.models.grants import Grant
 
 
 class Quota(models.Model):
-    """One limit that the owner has set. ``used`` counts since the start of the period ``since``.
+    """One limit of a grant, set by the owner.
 
-    A grant has none at first. Periods are those of the clock in UTC: a minute, an hour, a day.
+    ``used`` counts since ``since``, the start of a calendar minute, hour or day in UTC.
     """
 
     class Measure(models.TextChoices):
@@ -56,7 +56,7 @@ class Quota(models.Model):
 
 
 class Tripwire(models.Model):
-    """The owner's own word on when a grant is paused by itself: percent of a stream, 0 for never."""
+    """Share of a stream, in percent, that pauses a grant when it was read; 0 means never."""
 
     grant = models.OneToOneField(
         Grant, primary_key=True, on_delete=models.CASCADE, related_name="+"
@@ -80,9 +80,10 @@ class Tripwire(models.Model):
 
 
 class Watch(models.Model):
-    """How many records of a stream may still be shown through a grant before it has to be counted
-    again how many different ones were. ``slack`` is at most what is missing to the share, so until it
-    is used up the share cannot have been reached.
+    """Number of records (``slack``) that a grant can read before distinct ones are counted again.
+
+    ``slack`` never exceeds the distance to the tripwire's share, so the share is not reached before
+    it is used up.
     """
 
     grant = models.ForeignKey(Grant, on_delete=models.CASCADE, related_name="+")
@@ -105,8 +106,7 @@ class Watch(models.Model):
 
 
 class Alert(models.Model):
-    """A grant that was paused by itself: ``seen`` different records of ``total`` that it shows of
-    ``stream``, within ``hours``."""
+    """An automatic pause: the grant read ``seen`` of ``total`` records within ``hours``."""
 
     grant = models.ForeignKey(Grant, on_delete=models.CASCADE, related_name="+")
     stream = models.TextField()
@@ -135,8 +135,10 @@ class Alert(models.Model):
 
 
 class RefusedCall(models.Model):
-    """One refusal. ``param`` is the name of a parameter that the route knows, ``stream`` one that a
-    granted source declares, ``clause`` words of ours about the grant; no value that was sent is here.
+    """One refused call, without any value that the client sent.
+
+    ``param`` is a known parameter of the route, ``stream`` a declared stream, ``clause`` our
+    description of the grant's clause.
     """
 
     owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")

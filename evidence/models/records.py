@@ -1,8 +1,8 @@
-"""Personal rows. Read only in ``evidence.access``, written only in ``evidence.storing``.
+"""Personal rows: records, changes, search text, suppressions and blobs.
 
-All three tables are hash-partitioned by ``connection_id``, which is part of every key: the
-partitions keep scoped search cheap, and a distributed engine could take the tables as they are.
-No foreign key points at them and no global sequence numbers them.
+Only ``evidence.access`` reads them, only ``evidence.storing`` writes them. Records, changes and
+search text are hash-partitioned by ``connection_id``, which is part of every key. No foreign key
+points at them and they use no global sequence, so a distributed database could store them.
 """
 
 from django.contrib.postgres.fields import ArrayField
@@ -12,13 +12,13 @@ from typing_extensions import override
 
 
 class Record(models.Model):
-    """The current state of one record.
+    """The current version of one record.
 
-    ``sort_key`` is the order-preserving text of the cursor field (null: missing, listed last);
-    ``field_emitted`` maps a field to its own emitted time where that is older than ``emitted_at``;
-    ``numbers``, ``times`` and ``words`` hold declared typed fields at the positions of the layout,
-    ``link_1`` to ``link_3`` the foreign keys by which records of other streams reach this one.
-    The table itself bounds ``record_key`` to 200 bytes (constraint ``record_key_bounded``).
+    ``sort_key`` is the cursor field as sortable text (null sorts last). ``field_emitted`` maps
+    fields to their emitted time if it is older than ``emitted_at``. ``numbers``, ``times`` and
+    ``words`` contain typed fields at the positions given by the layout; ``link_1`` to ``link_3``
+    contain foreign keys to records of other streams. A constraint limits ``record_key`` to 200
+    bytes.
     """
 
     pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
@@ -66,9 +66,9 @@ class Record(models.Model):
 class RecordChange(models.Model):
     """One change of one record, append-only, numbered per connection.
 
-    ``before`` maps each changed top-level field to a keyed hash of its earlier value (null: it was
-    absent), so that the granted projection at a bookmark can be compared with today's without
-    keeping the earlier values. A creation has ``before`` null.
+    ``before`` maps each changed top-level field to a keyed hash of its previous value (null: the
+    field was absent), so that the changes feed can compare versions without storing old values.
+    It is null for a creation.
     """
 
     class Kind(models.TextChoices):
@@ -107,7 +107,7 @@ class RecordChange(models.Model):
 
 
 class SearchText(models.Model):
-    """The lexemes of one record; each carries its field, so a hidden field cannot match."""
+    """The lexemes of one record; each includes its field, so that a hidden field cannot match."""
 
     pk = models.CompositePrimaryKey("connection_id", "stream", "record_key")
     connection_id = models.TextField(db_collation="C")
@@ -134,7 +134,7 @@ class SearchText(models.Model):
 
 
 class Suppression(models.Model):
-    """A record the owner erased; only a keyed hash of its key is kept, so imports skip it."""
+    """An erased record, stored as a keyed hash of its key; imports skip it."""
 
     pk = models.CompositePrimaryKey("connection_id", "stream", "key_digest")
     connection_id = models.TextField(db_collation="C")
@@ -153,7 +153,7 @@ class Suppression(models.Model):
 
 
 class Blob(models.Model):
-    """What a record's ``blob_ref`` points at."""
+    """Metadata of the bytes that a record's ``blob_ref`` references."""
 
     pk = models.CompositePrimaryKey("connection_id", "blob_id")
     connection_id = models.TextField(db_collation="C")
@@ -179,7 +179,7 @@ class Blob(models.Model):
 
 
 class BlobChunk(models.Model):
-    """A piece of a blob, in order; small enough to be read alone when a range is asked for."""
+    """A chunk of a blob's bytes, small enough to serve ranges."""
 
     pk = models.CompositePrimaryKey("connection_id", "blob_id", "position")
     connection_id = models.TextField(db_collation="C")

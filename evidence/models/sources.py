@@ -1,4 +1,4 @@
-"""Sources and the exact declarations they were published with."""
+"""Sources and immutable declaration snapshots, with a cache of parsed declarations."""
 
 import threading
 from collections import OrderedDict
@@ -10,13 +10,13 @@ from django.db import models
 from typing_extensions import override
 
 from evidence.declarations.declaration import SourceDeclaration as Declaration
-from evidence.declarations.parser import parse
+from evidence.declarations.parser import parse_declaration
 from evidence.declarations.storage_layout import Layout
 from evidence.models.accounts import Owner
 
 
 class Source(models.Model):
-    """A kind of place records come from: one mail connector, one bank."""
+    """A kind of origin with a declaration, such as a mail provider or a bank."""
 
     owner = models.ForeignKey(Owner, on_delete=models.PROTECT, related_name="+")
     kind = models.TextField(default="connector")
@@ -50,8 +50,8 @@ class Source(models.Model):
 class SourceDeclaration(models.Model):
     """An immutable snapshot of a declaration, byte for byte as it was posted.
 
-    ``layout`` says where typed values and search terms of each stream are stored
-    (``evidence.declarations.storage_layout``); a later revision only ever adds to it.
+    ``layout`` maps fields of each stream to their storage columns
+    (``evidence.declarations.storage_layout``); later revisions only add to it.
     """
 
     source = models.ForeignKey(Source, on_delete=models.PROTECT, related_name="+")
@@ -76,13 +76,13 @@ class SourceDeclaration(models.Model):
         return f"{self.version} (revision {self.revision})"
 
 
-KEPT = 512
-"""Parsed declarations a process keeps; beyond them the least used leave."""
+MAX_CACHED_DECLARATIONS = 512
+"""Maximum number of parsed declarations in a process's LRU cache."""
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    """One snapshot: what it says, and where the values of its streams are stored."""
+class StoredDeclaration:
+    """A parsed declaration snapshot and its storage layout."""
 
     declaration_id: int
     source_pk: int
@@ -90,41 +90,41 @@ class Declared:
     layout: Layout
 
 
-_known: OrderedDict[int, Declared] = OrderedDict()
+_cache: OrderedDict[int, StoredDeclaration] = OrderedDict()
 _lock = threading.Lock()
 
 
-def declared(declaration_ids: Iterable[int]) -> dict[int, Declared]:
-    """The declarations of these ids; one query for all that are not known yet, often none."""
-    wanted = dict.fromkeys(declaration_ids)
-    found = _recall(wanted)
-    missing = [pk for pk in wanted if pk not in found]
+def load_declarations(declaration_ids: Iterable[int]) -> dict[int, StoredDeclaration]:
+    """Return declarations by id, with one query for all that are not cached."""
+    ids = dict.fromkeys(declaration_ids)
+    declarations = _get_cached(ids)
+    missing = [pk for pk in ids if pk not in declarations]
     if missing:
         loaded = _load(missing)
-        _keep(loaded)
-        found |= loaded
-    return found
+        _store_cached(loaded)
+        declarations |= loaded
+    return declarations
 
 
-def _load(declaration_ids: list[int]) -> dict[int, Declared]:
+def _load(declaration_ids: list[int]) -> dict[int, StoredDeclaration]:
     rows = SourceDeclaration.unscoped.filter(pk__in=declaration_ids)
     columns = rows.values_list("pk", "source_id", "snapshot", "layout")
     return {
-        pk: Declared(pk, source_pk, parse(orjson.loads(snapshot)), layout)
+        pk: StoredDeclaration(pk, source_pk, parse_declaration(orjson.loads(snapshot)), layout)
         for pk, source_pk, snapshot, layout in columns
     }
 
 
-def _recall(declaration_ids: Iterable[int]) -> dict[int, Declared]:
+def _get_cached(declaration_ids: Iterable[int]) -> dict[int, StoredDeclaration]:
     with _lock:
-        found = {pk: _known[pk] for pk in declaration_ids if pk in _known}
-        for pk in found:
-            _known.move_to_end(pk)
-    return found
+        declarations = {pk: _cache[pk] for pk in declaration_ids if pk in _cache}
+        for pk in declarations:
+            _cache.move_to_end(pk)
+    return declarations
 
 
-def _keep(loaded: dict[int, Declared]) -> None:
+def _store_cached(loaded: dict[int, StoredDeclaration]) -> None:
     with _lock:
-        _known.update(loaded)
-        while len(_known) > KEPT:
-            _known.popitem(last=False)
+        _cache.update(loaded)
+        while len(_cache) > MAX_CACHED_DECLARATIONS:
+            _cache.popitem(last=False)

@@ -1,4 +1,4 @@
-"""One blob, and which of its bytes a request means. Ranges are those of RFC 9110, one at a time."""
+"""Read a blob and resolve its HTTP Range header (RFC 9110), one range per request."""
 
 import re
 from collections.abc import Mapping
@@ -6,68 +6,72 @@ from dataclasses import dataclass
 from typing import Any
 
 from evidence.access.gate import Gate
-from evidence.access.record_parts import VisibleBlob, blobs_of_id
+from evidence.access.record_parts import VisibleBlob, find_blobs
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import AmbiguousConnection, BlobNotFound, RangeNotSatisfiable
 
-LONGEST_ID = 200
+MAX_ID_CHARS = 200
 _RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """Bytes from ``start`` up to ``end``."""
+class ByteRange:
+    """Bytes from ``start`` up to, but excluding, ``end``."""
 
     start: int
     end: int
 
 
-def one(gate: Gate, blob_id: str, *, connection_id: str | None) -> VisibleBlob:
-    """The blob of that id, if a visible record points at it; one query.
+def get(gate: Gate, blob_id: str, *, connection_id: str | None) -> VisibleBlob:
+    """Return a blob that a visible record references; one query.
 
-    Raises ``BlobNotFound`` alike for one that is hidden and one that does not exist, and
-    ``AmbiguousConnection`` naming only the connections that show it.
+    Raises BlobNotFound for hidden and missing blobs alike, and AmbiguousConnection naming only the
+    connections that show the blob.
     """
     streams = gate.streams(connection_id=connection_id)
-    if "\x00" in blob_id or len(blob_id) > LONGEST_ID:
+    if "\x00" in blob_id or len(blob_id) > MAX_ID_CHARS:
         raise BlobNotFound
-    found = blobs_of_id(streams, blob_id)
-    if not found:
+    blobs = find_blobs(streams, blob_id)
+    if not blobs:
         raise BlobNotFound(next_step="Read the record again: blob_ref.fetch_url is the address.")
-    if len(found) > 1:
+    if len(blobs) > 1:
         candidates = [
             candidate
-            for blob in found
-            for candidate in blob.visible.narrowed_to(blob.connection.connection_id).candidates()
+            for blob in blobs
+            for candidate in blob.visible.for_connection(blob.connection.connection_id).candidates()
         ]
-        raise AmbiguousConnection(candidates).telling_of(
+        raise AmbiguousConnection(candidates).disclosing(
             *(
-                (each.connection.connection_id, each.visible.stream.name, each.record_key)
-                for each in found
+                (blob.connection.connection_id, blob.visible.stream.name, blob.record_key)
+                for blob in blobs
             )
         )
-    return found[0]
+    return blobs[0]
 
 
-def kept_for(
-    visible: VisibleRecords, record: VisibleRecord, shown: Mapping[str, Any]
+def stored_blob(
+    visible: VisibleRecords, record: VisibleRecord, data: Mapping[str, Any]
 ) -> VisibleBlob | None:
-    """The blob that a record points at in what is ``shown`` of it, if its bytes are here; no query
-    where it points at none."""
-    reference = shown.get(BLOB_REFERENCE)
+    """Return the stored blob that the visible ``data`` of a record references, if any.
+
+    Runs no query if there is no reference.
+    """
+    reference = data.get(BLOB_REFERENCE)
     blob_id = reference.get("blob_id") if isinstance(reference, dict) else None
     if not isinstance(blob_id, str):
         return None
-    place = (record.connection.connection_id, record.record_key)
-    found = blobs_of_id([visible], blob_id)
-    return next((b for b in found if (b.connection.connection_id, b.record_key) == place), None)
+    key = (record.connection.connection_id, record.record_key)
+    blobs = find_blobs([visible], blob_id)
+    return next((b for b in blobs if (b.connection.connection_id, b.record_key) == key), None)
 
 
-def part(blob: VisibleBlob, wanted: str | None) -> Part | None:
-    """What a ``Range`` header asks for; None for the whole, also where it is no single range of
-    bytes. Raises ``RangeNotSatisfiable`` for one that lies outside the blob."""
-    match = _RANGE.fullmatch(wanted.strip()) if wanted is not None else None
+def parse_range(blob: VisibleBlob, header: str | None) -> ByteRange | None:
+    """Parse a ``Range`` header; None, for the whole blob, unless it is a single range of bytes.
+
+    Raises RangeNotSatisfiable if the range is outside the blob.
+    """
+    match = _RANGE.fullmatch(header.strip()) if header is not None else None
     if match is None or match.group(0) == "bytes=-":
         return None
     first, last = match.groups()
@@ -79,4 +83,4 @@ def part(blob: VisibleBlob, wanted: str | None) -> Part | None:
             return None
     if start >= end:
         raise RangeNotSatisfiable(message=f"The blob has {blob.size_bytes} bytes.", param="Range")
-    return Part(start, end)
+    return ByteRange(start, end)

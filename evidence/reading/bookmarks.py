@@ -1,8 +1,7 @@
-"""Bookmarks of the changes feed: where a client stands, as the text that it is given and brings
-back.
+"""Encode and decode bookmarks of the changes feed.
 
-A bookmark is bound to who follows, to the stream and to the one connection that was asked for, if
-any. Events carry the very same texts, so a subscriber reads on from what it was sent.
+A bookmark is bound to the caller, the stream and the requested connection, if any. Events contain
+the same bookmarks, so a subscriber can continue from an event.
 """
 
 import base64
@@ -13,27 +12,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 from evidence.access import cursors
-from evidence.access.change_log import Place
 from evidence.access.crypto import key_for
-from evidence.access.record_history import Reach
-from evidence.access.records import VisibleRecords
+from evidence.access.record_history import FeedPosition
+from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.scope import Scope
 from evidence.errors import CursorExpired
 from evidence.models.events import Bookmark
 from evidence.reading import changes
-from evidence.reading.changes import Standing
+from evidence.reading.changes import FeedBookmark
 
-CONNECTIONS_WITHIN = 8
-MARK_BYTES = 6
+MAX_INLINE_CONNECTIONS = 8
+CONNECTION_DIGEST_BYTES = 6
 NUMBER_BYTES = 5
 HANDLE_BYTES = 16
-NOTHING = 256**NUMBER_BYTES - 1
+NO_NUMBER = 256**NUMBER_BYTES - 1
 
 
-def bookmark(reaches: Mapping[str, Reach], *, owner_id: str, now: datetime) -> str:
-    """The text that ``recalled`` reads; one query where it has to be stored."""
-    content = b"".join(_packed(each, reaches[each]) for each in sorted(reaches))
-    if len(reaches) <= CONNECTIONS_WITHIN:
+def encode_positions(positions: Mapping[str, FeedPosition], *, owner_id: str, now: datetime) -> str:
+    """Encode feed positions compactly. Positions of more than eight connections are stored, with
+    one query, and the text is their handle."""
+    content = b"".join(_pack(key, positions[key]) for key in sorted(positions))
+    if len(positions) <= MAX_INLINE_CONNECTIONS:
         return "v" + base64.b64encode(content).decode()
     key = key_for("bookmark")
     handle = hashlib.blake2b(
@@ -46,67 +45,73 @@ def bookmark(reaches: Mapping[str, Reach], *, owner_id: str, now: datetime) -> s
     return "h" + base64.b64encode(handle).decode()
 
 
-def length(connections: int) -> int:
-    """How long the text is for so many."""
-    within = connections <= CONNECTIONS_WITHIN
-    packed = connections * (MARK_BYTES + 3 * NUMBER_BYTES) if within else HANDLE_BYTES
+def encoded_length(connections: int) -> int:
+    """Return the length of the encoded positions of this many connections."""
+    is_inline = connections <= MAX_INLINE_CONNECTIONS
+    packed = (
+        connections * (CONNECTION_DIGEST_BYTES + 3 * NUMBER_BYTES) if is_inline else HANDLE_BYTES
+    )
     return 1 + -(-packed // 3) * 4
 
 
-def recalled(text: str, *, owner_id: str, connection_ids: Sequence[str]) -> dict[str, Reach]:
-    """The reach of each connection that the bookmark knows of.
+def decode_positions(
+    text: str, *, owner_id: str, connection_ids: Sequence[str]
+) -> dict[str, FeedPosition]:
+    """Return the feed position of each connection in the bookmark.
 
-    Raises ``CursorExpired`` when it is no longer stored, or names a connection that is not among
-    ``connection_ids``: what came through that one has gone all at once.
+    Raises CursorExpired if it is no longer stored, or if one of its connections is not among
+    ``connection_ids``, because all records of that connection disappeared at once.
     """
     content = base64.b64decode(text[1:])
     if text[0] == "h":
-        content = _stored(content, owner_id)
-    marked = {_mark(each): each for each in connection_ids}
-    size = MARK_BYTES + 3 * NUMBER_BYTES
-    found: dict[str, Reach] = {}
+        content = _stored_content(content, owner_id)
+    ids = {_connection_digest(connection_id): connection_id for connection_id in connection_ids}
+    size = CONNECTION_DIGEST_BYTES + 3 * NUMBER_BYTES
+    positions: dict[str, FeedPosition] = {}
     for start in range(0, len(content), size):
-        mark, numbers = content[start:][:MARK_BYTES], content[start:][MARK_BYTES:size]
-        if mark not in marked:
-            raise CursorExpired(message="A connection that the bookmark speaks of has gone.")
-        found[marked[mark]] = _unpacked(numbers)
-    return found
+        entry = content[start : start + size]
+        digest, numbers = entry[:CONNECTION_DIGEST_BYTES], entry[CONNECTION_DIGEST_BYTES:]
+        if digest not in ids:
+            raise CursorExpired(message="A connection of the bookmark no longer exists.")
+        positions[ids[digest]] = _unpack(numbers)
+    return positions
 
 
-def forget_bookmarks(*, unused_since: datetime) -> int:
-    """Deletes stored bookmarks that nobody was given or gave back since; how many."""
+def delete_unused_bookmarks(*, unused_since: datetime) -> int:
+    """Delete stored bookmarks that were not issued or used since, and return their number."""
     return Bookmark.unscoped.filter(used_at__lt=unused_since).delete()[0]
 
 
-def _stored(handle: bytes, owner_id: str) -> bytes:
+def _stored_content(handle: bytes, owner_id: str) -> bytes:
     rows = Bookmark.unscoped.filter(handle=handle, owner_id=owner_id)
     content = rows.values_list("content", flat=True).first()
     if content is None:
-        raise CursorExpired(message="The bookmark is older than what is kept.")
+        raise CursorExpired(message="The bookmark has expired.")
     return bytes(content)
 
 
-def _packed(connection_id: str, reach: Reach) -> bytes:
-    numbers = (reach.since, reach.known, reach.until)
-    return _mark(connection_id) + b"".join(
-        (NOTHING if number is None else number).to_bytes(NUMBER_BYTES, "big") for number in numbers
+def _pack(connection_id: str, position: FeedPosition) -> bytes:
+    numbers = (position.since, position.known, position.until)
+    return _connection_digest(connection_id) + b"".join(
+        (NO_NUMBER if number is None else number).to_bytes(NUMBER_BYTES, "big")
+        for number in numbers
     )
 
 
-def _unpacked(numbers: bytes) -> Reach:
+def _unpack(numbers: bytes) -> FeedPosition:
     since, known, until = (
         int.from_bytes(numbers[start : start + NUMBER_BYTES], "big")
         for start in range(0, 3 * NUMBER_BYTES, NUMBER_BYTES)
     )
-    return Reach(
-        since=None if since == NOTHING else since,
+    return FeedPosition(
+        since=None if since == NO_NUMBER else since,
         known=known,
-        until=None if until == NOTHING else until,
+        until=None if until == NO_NUMBER else until,
     )
 
 
-def _mark(connection_id: str) -> bytes:
-    return hashlib.blake2b(connection_id.encode(), digest_size=MARK_BYTES).digest()
+def _connection_digest(connection_id: str) -> bytes:
+    return hashlib.blake2b(connection_id.encode(), digest_size=CONNECTION_DIGEST_BYTES).digest()
 
 
 BEGINNING = "beginning"
@@ -114,53 +119,55 @@ KIND = "changes"
 
 
 @dataclass(frozen=True, slots=True)
-class Followed:
-    """A stream as somebody follows it: over all its connections, or only one."""
+class FollowedStream:
+    """A stream whose changes a caller follows, over all of its connections or one of them."""
 
     scope: Scope
     visible: VisibleRecords
     connection_id: str | None
 
-    def opened(self, text: str) -> Standing:
-        """Where the bookmark leaves off. Raises ``InvalidCursor`` and ``CursorExpired``."""
+    def decode(self, text: str) -> FeedBookmark:
+        """Return the decoded bookmark. Raises InvalidCursor and CursorExpired."""
         if text == BEGINNING:
             return changes.beginning(self.visible)
-        place = cursors.unseal(
+        place = cursors.decode_cursor(
             text, KIND, scope=self.scope, query=self._query, param="changes_since"
         )
-        return self.recalled(place)
+        return self.from_json(place)
 
-    def sealed(self, standing: Standing, *, now: datetime) -> str:
-        """The bookmark; one query where more than eight connections are followed."""
-        place = self.kept(standing, now=now)
-        return cursors.seal(KIND, scope=self.scope, query=self._query, place=place)
+    def encode(self, bookmark: FeedBookmark, *, now: datetime) -> str:
+        """Return the bookmark as text. Runs one query if there are more than eight connections."""
+        place = self.to_json(bookmark, now=now)
+        return cursors.encode_cursor(KIND, scope=self.scope, query=self._query, place=place)
 
-    def longest(self, standing: Standing, *, told: Iterable[changes.Told]) -> int:
-        """How long the longest bookmark is of those after each that is told."""
-        text = "v" * length(len(self.visible.connections))
-        ends = [[each.connection.connection_id, each.record_key] for each in told]
+    def max_encoded_length(
+        self, bookmark: FeedBookmark, *, items: Iterable[changes.FeedItem]
+    ) -> int:
+        """Return the length of the longest bookmark after any of the items."""
+        text = "v" * encoded_length(len(self.visible.connections))
+        ends = [[item.connection.connection_id, item.record_key] for item in items]
         longest = max(ends, key=lambda end: len("".join(end)), default=None)
-        place = _place(standing, text) | {"a": longest}
-        return cursors.length(KIND, query=self._query, place=place)
+        place = _state(bookmark, text) | {"a": longest}
+        return cursors.cursor_length(KIND, query=self._query, place=place)
 
-    def kept(self, standing: Standing, *, now: datetime) -> dict[str, Any]:
-        """The standing as JSON, to be sealed, or stored where the server itself follows."""
-        text = bookmark(standing.reaches, owner_id=self.scope.owner_id, now=now)
-        return _place(standing, text)
+    def to_json(self, bookmark: FeedBookmark, *, now: datetime) -> dict[str, Any]:
+        """Return the bookmark as JSON, to encrypt it or to store it with a subscription."""
+        text = encode_positions(bookmark.positions, owner_id=self.scope.owner_id, now=now)
+        return _state(bookmark, text)
 
-    def recalled(self, place: Mapping[str, Any]) -> Standing:
-        """What ``kept`` has made JSON of. Raises ``CursorExpired``."""
-        reaches = recalled(
+    def from_json(self, place: Mapping[str, Any]) -> FeedBookmark:
+        """Return the bookmark that `to_json` serialized. Raises CursorExpired."""
+        positions = decode_positions(
             place["v"],
             owner_id=self.scope.owner_id,
             connection_ids=[facts.connection_id for facts in self.visible.connections],
         )
-        return Standing(
-            reaches=reaches,
+        return FeedBookmark(
+            positions=positions,
             times=place["m"],
-            since_at=_moment(place["s"]),
-            until_at=_moment(place["u"]),
-            after=Place(*place["a"]) if place["a"] else None,
+            since_at=_from_seconds(place["s"]),
+            until_at=_from_seconds(place["u"]),
+            after=RecordKey(*place["a"]) if place["a"] else None,
         )
 
     @property
@@ -171,20 +178,20 @@ class Followed:
         }
 
 
-def _place(standing: Standing, text: str) -> dict[str, Any]:
-    after = standing.after
+def _state(bookmark: FeedBookmark, text: str) -> dict[str, Any]:
+    after = bookmark.after
     return {
         "v": text,
-        "m": standing.times,
-        "s": _seconds(standing.since_at),
-        "u": _seconds(standing.until_at),
+        "m": bookmark.times,
+        "s": _to_seconds(bookmark.since_at),
+        "u": _to_seconds(bookmark.until_at),
         "a": [after.connection_id, after.record_key] if after else None,
     }
 
 
-def _moment(seconds: int) -> datetime | None:
+def _from_seconds(seconds: int) -> datetime | None:
     return datetime.fromtimestamp(seconds, UTC) if seconds else None
 
 
-def _seconds(moment: datetime | None) -> int:
+def _to_seconds(moment: datetime | None) -> int:
     return int(moment.timestamp()) if moment else 0

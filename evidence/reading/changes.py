@@ -1,8 +1,8 @@
-"""What has changed since a bookmark, record by record, over all connections of a stream.
+"""Return what changed since a bookmark, record by record.
 
-A client that follows the bookmarks holds, whenever it has read to the end, exactly what the grant
-shows. Where the pages end is fixed when the first is read; a record is told as it is when its page
-is read. What was written in between is told again next time where that is not certain to be known.
+A client that reads to the end of the feed has exactly what the grant shows. The first page fixes
+where the feed ends; a record is returned as it is when its page is read. Changes in between are
+returned again next time, unless the client certainly has them.
 """
 
 import hashlib
@@ -13,156 +13,176 @@ from typing import TypeAlias
 
 import orjson
 
-from evidence.access.change_log import Candidate, Head, Place, candidates
-from evidence.access.record_history import Outcome, Reach, gone_at, outcome
-from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.access.change_log import LogHead, find_candidates
+from evidence.access.record_history import (
+    ChangeCandidate,
+    FeedPosition,
+    VisibleChange,
+    last_visible_at,
+    visible_change,
+)
+from evidence.access.records import RecordKey, VisibleRecord, VisibleRecords
 from evidence.access.scope import ConnectionFacts
 from evidence.errors import CursorExpired
 
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A record that was visible at the bookmark and is not any more, for whatever reason."""
+    """A record that was visible at the bookmark and no longer is, for any reason."""
 
     connection: ConnectionFacts
     record_key: str
     gone_at: datetime
 
 
-MOST_CANDIDATES = 1_000
-"""Looked at by one query."""
+MAX_CANDIDATES = 1_000
+"""Largest number of candidates per query."""
 
-Told: TypeAlias = VisibleRecord | Tombstone
+FeedItem: TypeAlias = VisibleRecord | Tombstone
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
-    """Where a client stands. ``since_at`` and ``until_at`` are when the numbers in ``reaches`` were
-    the latest, None where there are none; ``times`` names what the times of records are made of."""
+class FeedBookmark:
+    """What a client has read of the feed.
 
-    reaches: Mapping[str, Reach]
+    ``since_at`` and ``until_at`` are when the numbers in ``positions`` were the latest, or None.
+    ``times`` is the `time_layout_digest` of the stream.
+    """
+
+    positions: Mapping[str, FeedPosition]
     times: str
     since_at: datetime | None = None
     until_at: datetime | None = None
-    after: Place | None = None
+    after: RecordKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChangesPage:
-    """``ended`` is where a client stands that has read to the end."""
+    """One page of the feed; ``end`` is the bookmark of a client that has read to the end."""
 
-    told: Sequence[Told]
+    items: Sequence[FeedItem]
     has_more: bool
-    standing: Standing
-    ended: Standing
+    bookmark: FeedBookmark
+    end: FeedBookmark
 
-    def standing_after(self, shown: int) -> Standing:
-        """Where a client stands that was shown the first so many."""
-        if shown == len(self.told) and not self.has_more:
-            return self.ended
-        last = self.told[shown - 1]
-        place = Place(last.connection.connection_id, last.record_key)
-        return replace(self.standing, after=place)
-
-
-def beginning(visible: VisibleRecords) -> Standing:
-    """Nothing is known of any connection."""
-    return _joined(Standing({}, time_mark(visible)), visible)
+    def bookmark_after(self, count: int) -> FeedBookmark:
+        """Return the bookmark of a client that has read the first ``count`` items."""
+        if count == len(self.items) and not self.has_more:
+            return self.end
+        last = self.items[count - 1]
+        return replace(
+            self.bookmark, after=RecordKey(last.connection.connection_id, last.record_key)
+        )
 
 
-def from_now(visible: VisibleRecords, latest: Mapping[str, int], *, now: datetime) -> Standing:
-    """Everything up to the ``latest`` change of each of these connections is known."""
-    reaches = {connection_id: Reach(seq, known=seq) for connection_id, seq in latest.items()}
-    return Standing(reaches, time_mark(visible), since_at=now)
+def beginning(visible: VisibleRecords) -> FeedBookmark:
+    """Return the bookmark of a client that has read nothing."""
+    return _with_new_connections(FeedBookmark({}, time_layout_digest(visible)), visible)
 
 
-def page(visible: VisibleRecords, standing: Standing, *, limit: int, now: datetime) -> ChangesPage:
-    """At most ``limit`` records and tombstones.
+def from_now(visible: VisibleRecords, latest: Mapping[str, int], *, now: datetime) -> FeedBookmark:
+    """Return the bookmark of a client that has read up to the ``latest`` change per connection."""
+    positions = {
+        connection_id: FeedPosition(seq, known=seq) for connection_id, seq in latest.items()
+    }
+    return FeedBookmark(positions, time_layout_digest(visible), since_at=now)
 
-    One query, and another for as many candidates as came to nothing, having been changed and
-    changed back. Raises ``CursorExpired`` when the history that it takes is not kept any more.
+
+def page(
+    visible: VisibleRecords, bookmark: FeedBookmark, *, limit: int, now: datetime
+) -> ChangesPage:
+    """Return at most ``limit`` records and tombstones.
+
+    Runs one query, and more if candidates turn out unchanged. Raises CursorExpired if the required
+    history was deleted.
     """
-    if standing.times != time_mark(visible):
-        raise CursorExpired(message="The stream tells the times of its records differently now.")
-    if standing.until_at is None:
-        standing = replace(_joined(standing, visible), until_at=now)
-    told: list[Told] = []
-    heads: Mapping[str, Head] = {}
-    after, wanted, is_more = standing.after, limit + 1, True
-    while is_more and len(told) <= limit:
-        heads, found = candidates(visible, standing.reaches, after=after, limit=wanted)
-        _require_history(standing, heads)
-        standing = replace(standing, reaches=_bounded(standing.reaches, heads))
-        told += filter(None, (_told(visible, each, standing.reaches) for each in found))
-        is_more = len(found) == wanted
-        after = Place(found[-1].connection_id, found[-1].record_key) if found else after
-        wanted = min(2 * wanted, MOST_CANDIDATES)
-    return ChangesPage(told[:limit], len(told) > limit, standing, _ended(standing, heads))
+    if bookmark.times != time_layout_digest(visible):
+        raise CursorExpired(message="The time field of the stream changed after the bookmark.")
+    if bookmark.until_at is None:
+        bookmark = replace(_with_new_connections(bookmark, visible), until_at=now)
+    items: list[FeedItem] = []
+    heads: Mapping[str, LogHead] = {}
+    after, batch_size, has_more = bookmark.after, limit + 1, True
+    while has_more and len(items) <= limit:
+        heads, batch = find_candidates(visible, bookmark.positions, after=after, limit=batch_size)
+        _require_history(bookmark, heads)
+        bookmark = replace(bookmark, positions=_with_upper_bounds(bookmark.positions, heads))
+        items += filter(None, (_feed_item(visible, row, bookmark.positions) for row in batch))
+        has_more = len(batch) == batch_size
+        after = RecordKey(batch[-1].connection_id, batch[-1].record_key) if batch else after
+        batch_size = min(2 * batch_size, MAX_CANDIDATES)
+    end = _bookmark_at_end(bookmark, heads)
+    return ChangesPage(items[:limit], len(items) > limit, bookmark, end)
 
 
-def time_mark(visible: VisibleRecords) -> str:
-    """Names what consent times are made of: a declaration may change it without any record."""
+def time_layout_digest(visible: VisibleRecords) -> str:
+    """Identify how record times are computed; a declaration can change this without any record."""
     return hashlib.blake2b(orjson.dumps(visible.layout["time"]), digest_size=4).hexdigest()
 
 
-def _joined(standing: Standing, visible: VisibleRecords) -> Standing:
-    """With connections that were added since the bookmark; nothing is known of them."""
+def _with_new_connections(bookmark: FeedBookmark, visible: VisibleRecords) -> FeedBookmark:
+    """Add the connections that are newer than the bookmark, with nothing read of them."""
     new = {
-        facts.connection_id: Reach(None)
+        facts.connection_id: FeedPosition(None)
         for facts in visible.connections
-        if facts.connection_id not in standing.reaches
+        if facts.connection_id not in bookmark.positions
     }
-    return replace(standing, reaches={**standing.reaches, **new})
+    return replace(bookmark, positions={**bookmark.positions, **new})
 
 
-def _bounded(reaches: Mapping[str, Reach], heads: Mapping[str, Head]) -> dict[str, Reach]:
+def _with_upper_bounds(
+    positions: Mapping[str, FeedPosition], heads: Mapping[str, LogHead]
+) -> dict[str, FeedPosition]:
     return {
-        connection_id: reach
-        if reach.until is not None
-        else replace(reach, until=heads[connection_id].seq)
-        for connection_id, reach in reaches.items()
+        connection_id: position
+        if position.until is not None
+        else replace(position, until=heads[connection_id].seq)
+        for connection_id, position in positions.items()
     }
 
 
-def _ended(standing: Standing, heads: Mapping[str, Head]) -> Standing:
-    reaches = {
-        connection_id: Reach(since=reach.until, known=heads[connection_id].seq)
-        for connection_id, reach in standing.reaches.items()
+def _bookmark_at_end(bookmark: FeedBookmark, heads: Mapping[str, LogHead]) -> FeedBookmark:
+    positions = {
+        connection_id: FeedPosition(since=position.until, known=heads[connection_id].seq)
+        for connection_id, position in bookmark.positions.items()
     }
-    return Standing(reaches, standing.times, since_at=standing.until_at)
+    return FeedBookmark(positions, bookmark.times, since_at=bookmark.until_at)
 
 
-def _require_history(standing: Standing, heads: Mapping[str, Head]) -> None:
-    """Expiry goes by time, since numbers of changes would tell of hidden ones; the numbers only
-    catch what was recorded under an earlier time, and a log that was restored from a backup."""
-    for connection_id, reach in standing.reaches.items():
+def _require_history(bookmark: FeedBookmark, heads: Mapping[str, LogHead]) -> None:
+    """Raise CursorExpired if the history since the bookmark was deleted.
+
+    Expiry depends on time because change numbers would reveal hidden changes. The numbers only
+    detect entries recorded under an earlier time, and a log restored from a backup.
+    """
+    for connection_id, position in bookmark.positions.items():
         head = heads[connection_id]
-        floor, at = reach.since, standing.since_at
+        floor, at = position.since, bookmark.since_at
         if floor is None:
-            floor, at = reach.until, standing.until_at
+            floor, at = position.until, bookmark.until_at
         if floor is None or at is None:
             continue
         too_old = head.kept_since is not None and at < head.kept_since
         if too_old or not head.pruned_seq <= floor <= head.seq:
-            raise CursorExpired(message="The bookmark is older than the history that is kept.")
+            raise CursorExpired(message="The bookmark is older than the stored history.")
 
 
-def _told(
-    visible: VisibleRecords, candidate: Candidate, reaches: Mapping[str, Reach]
-) -> Told | None:
-    reach = reaches[candidate.connection_id]
-    if reach.since is None:
+def _feed_item(
+    visible: VisibleRecords, candidate: ChangeCandidate, positions: Mapping[str, FeedPosition]
+) -> FeedItem | None:
+    position = positions[candidate.connection_id]
+    if position.since is None:
         return candidate.record
-    found = outcome(
+    found = visible_change(
         candidate.changes,
         None if candidate.record is None else candidate.record.data,
-        fields=candidate.sight.terms.fields,
-        reach=reach,
-        until=reach.until or 0,
+        fields=candidate.grant.terms.fields,
+        position=position,
+        until=position.until or 0,
     )
-    if found is Outcome.SAME:
+    if found is VisibleChange.SAME:
         return None
-    if found is Outcome.SHOWN:
+    if found is VisibleChange.SHOWN:
         return candidate.record
-    facts = visible.facts_of[candidate.connection_id]
-    return Tombstone(facts, candidate.record_key, gone_at(candidate.changes))
+    facts = visible.connection_for[candidate.connection_id]
+    return Tombstone(facts, candidate.record_key, last_visible_at(candidate.changes))

@@ -1,11 +1,10 @@
-"""A bounded window into one field of one record (contract 3.6, decision 19).
+"""Read a bounded window of one field and check quotes against it (contract 3.6, decision 19).
 
-Offsets count Unicode code points. The slice is cut by the database, so a field of a megabyte never
-enters this process; a search by ``q`` and the check of a quote do read the value, because only the
-analyser can find the one and only the whole can prove the other.
+Offsets count Unicode code points. The database cuts the slice, so that large fields never enter this
+process; only ``q`` and the check of a quote read the whole value.
 
-A string is windowed as it is, and a searched list of strings as search reads it, so that the
-offsets of evidence hold. Any other value is windowed over its JSON, with its type and size.
+The window of a searchable list of strings is over its search text, so that the offsets of excerpts
+apply. The window of any other value that is not a string is over its JSON.
 """
 
 import hashlib
@@ -18,34 +17,34 @@ import orjson
 from evidence import limits
 from evidence.access.record_parts import FieldSlice, field_slices
 from evidence.access.records import VisibleRecords
-from evidence.declarations.authorship import Origin, origin
+from evidence.declarations.authorship import Origin, determine_origin
 from evidence.declarations.declaration import Field
 from evidence.declarations.values import field_text
 from evidence.errors import FieldNotFound, NotFound, QueryNotFound, UnknownField
 from evidence.reading.records import ambiguous_record
 from evidence.search.analysis.graphemes import grapheme_ceil, grapheme_floor
-from evidence.search.analysis.highlighter import find
+from evidence.search.analysis.highlighter import find_occurrence
 
 Status = Literal["verified", "moved", "changed", "absent"]
 
 
 @dataclass(frozen=True, slots=True)
-class Expectation:
-    """A quote, or the sha256 of the whole field when it was read, or both."""
+class ExpectedText:
+    """A quote, the SHA-256 of the whole field as it was read, or both."""
 
     quote: str | None
     sha256: str | None
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """``found_at`` is where the quote stands now; ``field_changed`` compares the hashes.
+class QuoteCheck:
+    """The result of a quote check: ``found_at`` is the current offset of the quote.
 
-    - verified: the quote stands where it was (anywhere, where no offset was given), or, without
-      a quote, the field is unchanged;
-    - moved: it stands elsewhere;
-    - changed: it is gone, or there was none to look for, and the field has changed;
-    - absent: the field never held it.
+    - verified: the quote is at its offset (anywhere without an offset) or, without a quote, the
+      field is unchanged;
+    - moved: the quote is elsewhere;
+    - changed: the field has changed, and does not contain the quote or no quote was given;
+    - absent: the field does not contain the quote.
     """
 
     status: Status
@@ -54,25 +53,25 @@ class Verdict:
     field_changed: bool | None
 
 
-def judged(text: str, expected: Expectation, *, at: int | None) -> Verdict:
-    """What has become of ``expected`` in ``text``; ``at`` is where the quote was."""
-    sha256 = hashlib.sha256(text.encode()).hexdigest()
+def check_quote(text: str, expected: ExpectedText, *, at: int | None) -> QuoteCheck:
+    """Check ``expected`` against ``text``; ``at`` is the earlier offset of the quote."""
+    sha256 = sha256_of(text)
     changed = None if expected.sha256 is None else expected.sha256.lower() != sha256
     if expected.quote is None:
-        return Verdict("changed" if changed else "verified", None, sha256, changed)
+        return QuoteCheck("changed" if changed else "verified", None, sha256, changed)
     if at is not None and text.startswith(expected.quote, at):
-        return Verdict("verified", at, sha256, changed)
-    found = text.find(expected.quote)
-    if found < 0:
-        return Verdict("changed" if changed else "absent", None, sha256, changed)
-    return Verdict("verified" if at is None else "moved", found, sha256, changed)
+        return QuoteCheck("verified", at, sha256, changed)
+    offset = text.find(expected.quote)
+    if offset < 0:
+        return QuoteCheck("changed" if changed else "absent", None, sha256, changed)
+    return QuoteCheck("verified" if at is None else "moved", offset, sha256, changed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowRequest:
-    """Either an offset, or a text to find and the context to show around it.
+    """A window by offset, or around the nth occurrence of ``q``.
 
-    ``below`` leads from the field to a value inside it; ``expected`` asks for a quote to be checked.
+    ``below`` is the path from the field to a value inside; ``expected`` is a quote to check.
     """
 
     field: str
@@ -83,12 +82,12 @@ class WindowRequest:
     occurrence: int = 1
     before_chars: int | None = None
     after_chars: int | None = None
-    expected: Expectation | None = None
+    expected: ExpectedText | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldWindow:
-    """``[start_chars, end_chars)`` of a value of ``total_chars`` code points."""
+    """Code points ``[start_chars, end_chars)`` of a value of ``total_chars``."""
 
     connection_id: str
     json_type: str
@@ -99,7 +98,7 @@ class FieldWindow:
     total_chars: int
     origin: Origin
     match: tuple[int, int] | None = None
-    verdict: Verdict | None = None
+    verdict: QuoteCheck | None = None
 
     @property
     def end_chars(self) -> int:
@@ -119,7 +118,7 @@ class FieldWindow:
 
     @property
     def blob_id(self) -> str | None:
-        """The blob that the value refers to, where it is a reference and wholly in the window."""
+        """The id of the referenced blob, if the window shows a whole blob reference."""
         if self.json_type != "object" or not self.complete:
             return None
         blob_id = orjson.loads(self.text).get("blob_id")
@@ -127,37 +126,39 @@ class FieldWindow:
 
 
 def read(visible: VisibleRecords, record_key: str, request: WindowRequest) -> FieldWindow:
-    """The window, in one query; raises the typed refusals of contract 3.6."""
-    field = _declared(visible, request.field)
-    if "\x00" in record_key:  # which PostgreSQL refuses
+    """Return the window, in one query. Raises the errors of contract 3.6."""
+    field = _readable_field(visible, request.field)
+    if "\x00" in record_key:  # PostgreSQL rejects NUL
         raise NotFound(next_step="Search, or list the stream, to find ids.")
     whole = request.q is not None or request.expected is not None
-    found = _found(visible, record_key, field, request, whole=whole)
+    piece = _load_slice(visible, record_key, field, request, whole=whole)
     match = None
     start, length = request.offset_chars or 0, request.limit_chars
     if request.q is not None:
-        match = _match(visible, record_key, found, request)
-        start, length = _context(match, request)
-    window = _cut(found, start, length, match, origin=_origin(visible, found))
+        match = _find_query(visible, record_key, piece, request)
+        start, length = _window_bounds(match, request)
+    window = _make_window(piece, start, length, match, origin=_origin(visible, piece))
     if request.expected is None:
         return window
-    return replace(window, verdict=judged(found.text, request.expected, at=request.offset_chars))
+    return replace(
+        window, verdict=check_quote(piece.text, request.expected, at=request.offset_chars)
+    )
 
 
 def sha256_of(text: str) -> str:
-    """What names a state of a field, in evidence and in ``expect_sha256``."""
+    """Return the digest of a field value, used in excerpts and ``expect_sha256``."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _declared(visible: VisibleRecords, name: str) -> Field:
+def _readable_field(visible: VisibleRecords, name: str) -> Field:
     try:
         return visible.shown_field(name, param="field")
-    except UnknownField as refusal:  # here a field is read, so one that is not there is not found
-        found = FieldNotFound(message=refusal.message, param="field", **refusal.extra)
-        raise found from refusal
+    except UnknownField as error:  # reading a missing field is 404, unlike filtering by one
+        not_found = FieldNotFound(message=error.message, param="field", **error.extra)
+        raise not_found from error
 
 
-def _found(
+def _load_slice(
     visible: VisibleRecords,
     record_key: str,
     field: Field,
@@ -165,86 +166,92 @@ def _found(
     *,
     whole: bool,
 ) -> FieldSlice:
-    """The value, or the part of it that the window can reach."""
+    """Return the value, or the part that the window can include."""
     start, length = 0, None
     if not whole:
         start = max(0, (request.offset_chars or 0) - limits.WINDOW_GRAPHEME_CHARS)
         length = (request.offset_chars or 0) - start + request.limit_chars
         length += limits.WINDOW_GRAPHEME_CHARS
     below = request.below
-    found = _one(
+    piece = _require_single(
         visible,
         record_key,
         field_slices(visible, record_key, field, below=below, start=start, length=length),
     )
-    if found.json_type == "array" and field.lexical and not below:
-        raw = _one(visible, record_key, field_slices(visible, record_key, field))
+    if piece.json_type == "array" and field.lexical and not below:
+        raw = _require_single(visible, record_key, field_slices(visible, record_key, field))
         text = field_text(orjson.loads(raw.text))
         return replace(raw, text=text, total_chars=len(text), size_bytes=len(text.encode()))
-    return found
+    return piece
 
 
-def _match(
-    visible: VisibleRecords, record_key: str, found: FieldSlice, request: WindowRequest
+def _find_query(
+    visible: VisibleRecords, record_key: str, piece: FieldSlice, request: WindowRequest
 ) -> tuple[int, int]:
-    languages = visible.facts_of[found.connection_id].languages
-    match = find(found.text, request.q or "", languages=languages, occurrence=request.occurrence)
+    languages = visible.connection_for[piece.connection_id].languages
+    match = find_occurrence(
+        piece.text, request.q or "", languages=languages, occurrence=request.occurrence
+    )
     if match is None:
-        refusal = QueryNotFound(
+        error = QueryNotFound(
             param="q", next_step="Read from offset_chars=0, or search with other words."
         )
-        raise refusal.telling_of((found.connection_id, visible.stream.name, record_key))
+        raise error.disclosing((piece.connection_id, visible.stream.name, record_key))
     return match
 
 
-def _context(match: tuple[int, int], request: WindowRequest) -> tuple[int, int]:
-    """Where the window starts and how long it is; the match sits in its middle by default."""
-    found = match[1] - match[0]
+def _window_bounds(match: tuple[int, int], request: WindowRequest) -> tuple[int, int]:
+    """Return start and length of the window; by default, the match is in its middle."""
+    match_chars = match[1] - match[0]
     if request.before_chars is None and request.after_chars is None:
-        room = max(0, request.limit_chars - found)
+        room = max(0, request.limit_chars - match_chars)
         return max(0, match[0] - room // 2), request.limit_chars
     before = min(request.before_chars or 0, match[0])
-    wanted = before + found + (request.after_chars or 0)
-    return match[0] - before, min(wanted, request.limit_chars)
+    length = before + match_chars + (request.after_chars or 0)
+    return match[0] - before, min(length, request.limit_chars)
 
 
-def _origin(visible: VisibleRecords, found: FieldSlice) -> Origin:
-    identities = visible.facts_of[found.connection_id].identities
-    return origin(found.authorship, roles=visible.stream.authorship, identities=identities)
+def _origin(visible: VisibleRecords, piece: FieldSlice) -> Origin:
+    identities = visible.connection_for[piece.connection_id].identities
+    return determine_origin(
+        piece.authorship, roles=visible.stream.authorship, identities=identities
+    )
 
 
-def _cut(
-    found: FieldSlice,
+def _make_window(
+    piece: FieldSlice,
     start: int,
     length: int,
     match: tuple[int, int] | None,
     *,
     origin: Origin,
 ) -> FieldWindow:
-    """The window with both ends moved by little, so that no grapheme breaks."""
-    low = min(max(0, start - found.start_chars), len(found.text))
-    low = grapheme_floor(found.text, low, limit=limits.WINDOW_GRAPHEME_CHARS)
-    high = min(len(found.text), max(0, start - found.start_chars) + length)
-    high = grapheme_ceil(found.text, high, limit=limits.WINDOW_GRAPHEME_CHARS)
+    """Build the window, with both ends moved to grapheme boundaries."""
+    low = min(max(0, start - piece.start_chars), len(piece.text))
+    low = grapheme_floor(piece.text, low, limit=limits.WINDOW_GRAPHEME_CHARS)
+    high = min(len(piece.text), max(0, start - piece.start_chars) + length)
+    high = grapheme_ceil(piece.text, high, limit=limits.WINDOW_GRAPHEME_CHARS)
     return FieldWindow(
-        connection_id=found.connection_id,
-        json_type=found.json_type or "null",
-        size_bytes=found.size_bytes,
-        text=found.text[low:high],
-        start_chars=min(found.start_chars + low, found.total_chars),
+        connection_id=piece.connection_id,
+        json_type=piece.json_type or "null",
+        size_bytes=piece.size_bytes,
+        text=piece.text[low:high],
+        start_chars=min(piece.start_chars + low, piece.total_chars),
         limit_chars=length,
-        total_chars=found.total_chars,
+        total_chars=piece.total_chars,
         origin=origin,
         match=match,
     )
 
 
-def _one(visible: VisibleRecords, record_key: str, found: list[FieldSlice]) -> FieldSlice:
-    if not found:
+def _require_single(
+    visible: VisibleRecords, record_key: str, pieces: list[FieldSlice]
+) -> FieldSlice:
+    if not pieces:
         raise NotFound(next_step="Search, or list the stream, to find ids.")
-    if len(found) > 1:
-        raise ambiguous_record(visible, record_key, [each.connection_id for each in found])
-    if found[0].json_type is None:
-        refusal = FieldNotFound(param="field", next_step="Read the record to see its fields.")
-        raise refusal.telling_of((found[0].connection_id, visible.stream.name, record_key))
-    return found[0]
+    if len(pieces) > 1:
+        raise ambiguous_record(visible, record_key, [piece.connection_id for piece in pieces])
+    if pieces[0].json_type is None:
+        error = FieldNotFound(param="field", next_step="Read the record to see its fields.")
+        raise error.disclosing((pieces[0].connection_id, visible.stream.name, record_key))
+    return pieces[0]

@@ -1,15 +1,15 @@
-"""Pages of records, one record, and what is said about a page as a whole."""
+"""List records, get one record, and report total and time range."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from evidence.access.aggregates import SMALL_GROUP, names_of, records_at, time_bounds
-from evidence.access.aggregates import count as count
-from evidence.access.granted_streams import compares, equals
-from evidence.access.records import Position, VisibleRecord, VisibleRecords
-from evidence.access.sql import Fragment
+from evidence.access.aggregates import SMALL_GROUP, list_record_ids, records_at, time_bounds
+from evidence.access.aggregates import count_records as count_records
+from evidence.access.granted_streams import equals_filter, range_filter
+from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
+from evidence.access.sql import SQL
 from evidence.errors import AmbiguousConnection, InvalidRequest, InvalidSort, NotFound
 
 Filter = tuple[tuple[str, ...], str]
@@ -24,8 +24,11 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The extent of a list over its consent time. ``witnesses`` are the records that it discloses,
-    by connection and key: the earliest and the latest, or all where there are few."""
+    """Total and time range of a list.
+
+    ``witnesses`` are the records that these disclose, by connection and key: the earliest and the
+    latest, or all of a small list.
+    """
 
     total: int
     earliest_at: datetime | None
@@ -38,74 +41,77 @@ def page(
     *,
     limit: int,
     descending: bool,
-    after: Position | None,
-    where: Sequence[Fragment],
+    after: Keyset | None,
+    where: Sequence[SQL],
 ) -> Page:
-    """``limit`` records after a position; one query."""
+    """Return up to ``limit`` records after a position; one query."""
     rows = visible.page(limit=limit + 1, descending=descending, after=after, where=where)
     return Page(rows[:limit], has_more=len(rows) > limit)
 
 
-def one(visible: VisibleRecords, record_key: str) -> VisibleRecord:
-    """The record of that key; one query, whether it is there, hidden or missing.
+def get(visible: VisibleRecords, record_key: str) -> VisibleRecord:
+    """Return the record with this key; one query, whether it is visible, hidden or missing.
 
-    Raises ``NotFound``, and ``AmbiguousConnection`` naming only the connections that have it.
+    Raises NotFound, and AmbiguousConnection naming only the connections that show the record.
     """
     if "\x00" in record_key:
         raise NotFound(next_step="Search, or list the stream, to find ids.")
-    found = visible.named(record_key)
-    if not found:
+    records = visible.get(record_key)
+    if not records:
         raise NotFound(next_step="Search, or list the stream, to find ids.")
-    if len(found) > 1:
+    if len(records) > 1:
         raise ambiguous_record(
-            visible, record_key, [record.connection.connection_id for record in found]
+            visible, record_key, [record.connection.connection_id for record in records]
         )
-    return found[0]
+    return records[0]
 
 
 def ambiguous_record(
-    visible: VisibleRecords, record_key: str, holding: Sequence[str]
+    visible: VisibleRecords, record_key: str, connection_ids: Sequence[str]
 ) -> AmbiguousConnection:
-    """Build the refusal that tells which connections have a record of this key."""
-    refusal = AmbiguousConnection(
-        [each for each in visible.candidates() if each["connection_id"] in holding],
-        message="The record exists under more than one connection; name one by connection_id.",
+    """Return the error that names the connections that have a record with this key."""
+    error = AmbiguousConnection(
+        [c for c in visible.candidates() if c["connection_id"] in connection_ids],
+        message="The record exists in several connections; add connection_id.",
     )
-    return refusal.telling_of(*((one, visible.stream.name, record_key) for one in holding))
+    return error.disclosing(*((c, visible.stream.name, record_key) for c in connection_ids))
 
 
-def counted(
-    visible: VisibleRecords, where: Sequence[Fragment], page: Page
+def count_with_witnesses(
+    visible: VisibleRecords, where: Sequence[SQL], page: Page
 ) -> tuple[int, Sequence[tuple[str, str]]]:
-    """Return the total, and the records that it discloses: behind a filter, all of fewer than
-    SMALL_GROUP. One query, and a second where the page lacks some of them."""
-    total = count(visible, where)
+    """Return the total and the records that it discloses, by connection and key.
+
+    With filters, a total below ``SMALL_GROUP`` discloses each of its records. One query, and a
+    second one if the page does not contain all of them.
+    """
+    total = count_records(visible, where)
     if not where or total >= SMALL_GROUP:
         return total, ()
     if len(page.records) == total:
-        return total, [(each.connection.connection_id, each.record_key) for each in page.records]
-    return total, names_of(visible, where, limit=SMALL_GROUP)
+        return total, [(r.connection.connection_id, r.record_key) for r in page.records]
+    return total, list_record_ids(visible, where, limit=SMALL_GROUP)
 
 
-def chosen(visible: VisibleRecords, filters: Sequence[Filter]) -> list[Fragment]:
-    """The conditions of ``filter`` parameters, each checked against grant and declaration."""
+def parse_filters(visible: VisibleRecords, filters: Sequence[Filter]) -> list[SQL]:
+    """Return the conditions of ``filter`` parameters, checked against grant and declaration."""
     conditions = []
     for keys, value in filters:
         param = "filter" + "".join(f"[{key}]" for key in keys)
         if len(keys) == 1:
-            conditions.append(equals(visible, keys[0], value, param=param))
+            conditions.append(equals_filter(visible, keys[0], value, param=param))
         elif len(keys) == 2:
-            conditions.append(compares(visible, keys[0], keys[1], value, param=param))
+            conditions.append(range_filter(visible, keys[0], keys[1], value, param=param))
         else:
             raise InvalidRequest(
-                message="A filter is filter[field]=value or filter[field][operator]=value.",
+                message="Use filter[field]=value or filter[field][operator]=value.",
                 param=param,
             )
     return conditions
 
 
-def direction(visible: VisibleRecords, *, order: str | None, sort: str | None) -> bool:
-    """Whether newest comes first. ``sort`` may name the cursor field only, with an optional sign."""
+def is_descending(visible: VisibleRecords, *, order: str | None, sort: str | None) -> bool:
+    """Return whether the newest record is first. ``sort`` may only name the cursor field."""
     descending = order != "asc"
     if sort is None:
         return descending
@@ -115,20 +121,20 @@ def direction(visible: VisibleRecords, *, order: str | None, sort: str | None) -
     if name != visible.stream.cursor_field:
         allowed = visible.stream.cursor_field or "none"
         raise InvalidSort(
-            message=f"The stream sorts by its cursor field only: {allowed}.", param="sort"
+            message=f"sort takes only the cursor field of the stream: {allowed}.", param="sort"
         )
     by_sort = sort.startswith("-")
     if order is not None and by_sort != descending:
-        raise InvalidSort(message="sort and order disagree.", param="sort")
+        raise InvalidSort(message="sort and order contradict each other; omit one.", param="sort")
     return by_sort
 
 
-def selected(
+def select_fields(
     visible: VisibleRecords, *, fields: Sequence[str] | None, view: str | None
 ) -> frozenset[str] | None:
-    """The fields to show: those named, those of a view, or None for all that are granted.
+    """Return the fields in ``fields`` or of ``view``, or None for all granted fields.
 
-    The primary key always stays, as the declared identity of the record.
+    The primary key is always included.
     """
     if fields is not None and view is not None:
         raise InvalidRequest(message="Give fields or view, not both.", param="view")
@@ -141,23 +147,24 @@ def selected(
     return frozenset(fields) | frozenset(visible.stream.primary_key)
 
 
-def projected(record: VisibleRecord, fields: frozenset[str] | None) -> dict[str, Any]:
+def project_fields(record: VisibleRecord, fields: frozenset[str] | None) -> dict[str, Any]:
+    """Return the data of a record with only these fields."""
     if fields is None:
         return record.data
     return {name: value for name, value in record.data.items() if name in fields}
 
 
-def window(visible: VisibleRecords, where: Sequence[Fragment]) -> Window:
-    """Total and extent; refused where the consent time itself is not granted."""
+def window(visible: VisibleRecords, where: Sequence[SQL]) -> Window:
+    """Return total and time range. Raises InvalidRequest if the time field is not granted."""
     if not visible.shows(visible.stream.consent_time_field):
         raise InvalidRequest(
-            message="The time field of this stream is outside the grant, so no window is told.",
+            message="window needs the time field of this stream, which the grant does not include.",
             param="window",
         )
     earliest, latest = time_bounds(visible, where)
-    total = count(visible, where)
+    total = count_records(visible, where)
     if total < SMALL_GROUP:
-        witnesses = names_of(visible, where, limit=SMALL_GROUP)
+        witnesses = list_record_ids(visible, where, limit=SMALL_GROUP)
     else:
         witnesses = records_at(visible, (earliest, latest), where)
     return Window(total, earliest, latest, witnesses)
@@ -165,10 +172,11 @@ def window(visible: VisibleRecords, where: Sequence[Fragment]) -> Window:
 
 def _view_fields(visible: VisibleRecords, name: str) -> Sequence[str]:
     view = visible.stream.views.get(name)
-    allowed = all(sight.terms.views.allows(name) for sight in visible.sights)
+    allowed = all(grant.terms.views.allows(name) for grant in visible.granted)
     if view is None or not allowed:
         views = ", ".join(visible.stream.views) or "none"
         raise InvalidRequest(
-            message=f"No such view is granted; the stream declares: {views}.", param="view"
+            message=f"The grant does not include this view; the stream declares: {views}.",
+            param="view",
         )
     return view.fields

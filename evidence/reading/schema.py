@@ -1,28 +1,28 @@
-"""What a token can really do: fields, filters, search, aggregates and relations, per source.
+"""Describe what a token can do with each source, stream and field.
 
-Everything is the intersection of what the grant froze and what the declaration says now
-(design, decision 3), so a client may rely on each flag.
+Capabilities are the intersection of the granted terms and the current declaration (design, decision
+3), so clients can rely on each flag.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from evidence.access.aggregates import kept_counts
+from evidence.access.aggregates import stored_counts
 from evidence.access.gate import Gate, VisibleSource
-from evidence.access.granted_streams import Sight
-from evidence.access.ranking.vectors import Reach, Scoped
+from evidence.access.granted_streams import GrantedStream
+from evidence.access.ranking.vectors import EmbeddingProgress, StreamKey
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts
 from evidence.declarations.declaration import AGGREGATIONS, Field, Relation, StreamDeclaration
 from evidence.errors import AmbiguousSchemaDetail, InvalidRequest
-from evidence.reading.expansion import bounded, why_not
-from evidence.search.query_planner import SEMANTIC, embedded, modes_of
+from evidence.reading.expansion import refusal_reason, with_effective_limits
+from evidence.search.query_planner import SEMANTIC, search_modes, vector_progress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldCapability:
-    """What may be done with one declared field."""
+    """What a token can do with one declared field."""
 
     field: Field
     granted: bool
@@ -43,7 +43,7 @@ class ExpandCapability:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamCapability:
-    """One stream of one source, as one grant (or several of equal terms) shows it."""
+    """One stream of one source as shown by one grant, or by several grants with equal terms."""
 
     visible: VisibleRecords
     fields: tuple[FieldCapability, ...]
@@ -72,30 +72,30 @@ class SourceCapability:
 def capabilities(
     gate: Gate, *, stream: str | None = None, connection_id: str | None = None
 ) -> list[SourceCapability]:
-    """Every source with its visible streams, narrowed to a stream name and a connection.
+    """Return the sources with their visible streams, optionally of one name and one connection.
 
-    At most three queries beyond the token: declarations not yet known, the counters, and with a
-    model for semantic search how far the vectors have come.
+    Runs at most three queries after authentication: uncached declarations, counters, and embedding
+    progress if there is an embedding model.
     """
     names = None if stream is None else [stream]
-    chosen = gate.streams(names=names, connection_id=connection_id)
-    facts = Facts(gate, kept_counts(chosen), embedded(chosen))
-    shown = []
+    streams = gate.streams(names=names, connection_id=connection_id)
+    facts = SchemaFacts(gate, stored_counts(streams), vector_progress(streams))
+    result = []
     for source in gate.sources:
-        here = [each for each in chosen if each.source.source_pk == source.facts.source_pk]
-        rows = [row for visible in here for row in _rows(visible, facts)]
+        of_source = [s for s in streams if s.source.source_pk == source.facts.source_pk]
+        rows = [row for visible in of_source for row in _stream_capabilities(visible, facts)]
         if rows:
-            shown.append(SourceCapability(source=source, streams=tuple(rows)))
-    return shown
+            result.append(SourceCapability(source=source, streams=tuple(rows)))
+    return result
 
 
-def require_one_source(found: Sequence[SourceCapability]) -> None:
-    """The full schema is for one source; refuses with candidates otherwise (decision 5)."""
-    if len(found) > 1:
+def require_one_source(sources: Sequence[SourceCapability]) -> None:
+    """Raise AmbiguousSchemaDetail with candidates if there are several sources (decision 5)."""
+    if len(sources) > 1:
         raise AmbiguousSchemaDetail(
             [
                 candidate
-                for source in found
+                for source in sources
                 for row in source.streams
                 for candidate in row.visible.candidates()
             ]
@@ -103,97 +103,101 @@ def require_one_source(found: Sequence[SourceCapability]) -> None:
 
 
 def require_stream(*, detail: str, stream: str | None) -> None:
+    """Raise InvalidRequest if the full schema is requested without a stream."""
     if detail == "full" and stream is None:
         raise InvalidRequest(
-            message="detail=full is for one stream; name it with stream.",
+            message="detail=full needs one stream; add stream.",
             param="detail",
             next_step="GET /v1/schema?stream=NAME&connection_id=ID&detail=full",
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What rows are made of beside the declaration: (connection_id, stream) -> counters, vectors."""
+class SchemaFacts:
+    """Counters and embedding progress by (connection_id, stream)."""
 
     gate: Gate
-    counters: Mapping[Scoped, tuple[int, datetime | None]]
-    vectors: Mapping[Scoped, Reach]
+    counters: Mapping[StreamKey, tuple[int, datetime | None]]
+    vectors: Mapping[StreamKey, EmbeddingProgress]
 
 
-def _rows(visible: VisibleRecords, facts: Facts) -> list[StreamCapability]:
-    """One row where all grants of the stream say the same, else one for each of them."""
-    if len({_rights(sight) for sight in visible.sights}) == 1:
-        return [_row(visible, facts)]
-    return [_row(visible.through(sight), facts) for sight in visible.sights]
+def _stream_capabilities(visible: VisibleRecords, facts: SchemaFacts) -> list[StreamCapability]:
+    """Return one row if the terms of all grants are equal, otherwise one row per grant."""
+    if len({_schema_terms(grant) for grant in visible.granted}) == 1:
+        return [_stream_capability(visible, facts)]
+    return [_stream_capability(visible.restricted_to(grant), facts) for grant in visible.granted]
 
 
-def _rights(sight: Sight) -> tuple[object, ...]:
-    terms = sight.terms
+def _schema_terms(grant: GrantedStream) -> tuple[object, ...]:
+    terms = grant.terms
     return terms.fields, terms.filters, terms.views, terms.relations
 
 
-def _row(visible: VisibleRecords, facts: Facts) -> StreamCapability:
-    modes = modes_of(visible, facts.vectors)
+def _stream_capability(visible: VisibleRecords, facts: SchemaFacts) -> StreamCapability:
+    modes = search_modes(visible, facts.vectors)
     fields = tuple(
-        field_capability(visible, field, by_meaning=SEMANTIC in modes)
+        field_capability(visible, field, is_embedded=SEMANTIC in modes)
         for field in visible.stream.fields.values()
     )
-    kept = [
-        facts.counters.get((each.connection_id, visible.stream.name))
-        for each in visible.connections
+    stored = [
+        facts.counters.get((connection.connection_id, visible.stream.name))
+        for connection in visible.connections
     ]
-    known = [each for each in kept if each is not None]
-    times = [latest for _, latest in known if latest is not None]
+    counters = [counter for counter in stored if counter is not None]
+    is_complete = len(counters) == len(stored)
+    times = [latest for _, latest in counters if latest is not None]
     return StreamCapability(
         visible=visible,
         fields=fields,
         relations=tuple(
-            _relation(facts.gate, visible, relation)
+            _expand_capability(facts.gate, visible, relation)
             for relation in visible.stream.relations.values()
             if relation.expandable
         ),
         views=_views(visible),
-        sort=_sort(visible),
+        sort=_sort_fields(visible),
         search_modes=modes,
-        record_count=sum(n for n, _ in known) if len(known) == len(kept) else None,
-        captured_at=max(times) if times and len(known) == len(kept) else None,
+        record_count=sum(n for n, _ in counters) if is_complete else None,
+        captured_at=max(times) if times and is_complete else None,
     )
 
 
-def field_capability(visible: VisibleRecords, field: Field, *, by_meaning: bool) -> FieldCapability:
+def field_capability(
+    visible: VisibleRecords, field: Field, *, is_embedded: bool
+) -> FieldCapability:
     granted = visible.shows(field.name)
-    chosen_by = visible.filters_by(field.name) and field.kind not in ("array", "object")
+    filterable = visible.can_filter_by(field.name) and field.kind not in ("array", "object")
     return FieldCapability(
         field=field,
         granted=granted,
-        exact_filter=chosen_by,
-        range_operators=field.range_operators if chosen_by else (),
+        exact_filter=filterable,
+        range_operators=field.range_operators if filterable else (),
         lexical=granted and field.lexical,
-        semantic=granted and field.semantic and by_meaning,
+        semantic=granted and field.semantic and is_embedded,
         aggregations=frozenset(
-            name for name in AGGREGATIONS if chosen_by and name in field.aggregations
+            name for name in AGGREGATIONS if filterable and name in field.aggregations
         ),
     )
 
 
-def _sort(visible: VisibleRecords) -> tuple[str, ...]:
+def _sort_fields(visible: VisibleRecords) -> tuple[str, ...]:
     cursor_field = visible.stream.cursor_field
-    return (cursor_field,) if cursor_field and visible.filters_by(cursor_field) else ()
+    return (cursor_field,) if cursor_field and visible.can_filter_by(cursor_field) else ()
 
 
 def _views(visible: VisibleRecords) -> tuple[str, ...]:
     return tuple(
         name
         for name, view in visible.stream.views.items()
-        if all(sight.terms.views.allows(name) for sight in visible.sights)
+        if all(grant.terms.views.allows(name) for grant in visible.granted)
         and all(visible.shows(field) for field in view.fields)
     )
 
 
-def _relation(gate: Gate, visible: VisibleRecords, relation: Relation) -> ExpandCapability:
-    reason = why_not(gate, visible, relation)
+def _expand_capability(gate: Gate, visible: VisibleRecords, relation: Relation) -> ExpandCapability:
+    reason = refusal_reason(gate, visible, relation)
     return ExpandCapability(
-        relation=bounded(visible, relation),
+        relation=with_effective_limits(visible, relation),
         granted=reason != "related_stream_not_granted",
         usable=reason is None,
         reason=reason,
@@ -202,7 +206,7 @@ def _relation(gate: Gate, visible: VisibleRecords, relation: Relation) -> Expand
 
 @dataclass(frozen=True, slots=True)
 class StreamRow:
-    """``record_count`` and ``latest_at`` are None where a grant hides something of the stream."""
+    """A stream of one connection; counts are None if a grant hides a part of the stream."""
 
     visible: VisibleRecords
     connection: ConnectionFacts
@@ -210,16 +214,16 @@ class StreamRow:
     latest_at: datetime | None
 
 
-def listed(gate: Gate, *, connection_id: str | None) -> list[StreamRow]:
-    """One row for each (stream, connection); one query beyond the token's."""
-    chosen = gate.streams(connection_id=connection_id)
-    counters = kept_counts(chosen)
+def list_streams(gate: Gate, *, connection_id: str | None) -> list[StreamRow]:
+    """Return one row per stream and connection; one query after authentication."""
+    streams = gate.streams(connection_id=connection_id)
+    counters = stored_counts(streams)
     return [
         StreamRow(
             visible,
             facts,
             *counters.get((facts.connection_id, visible.stream.name), (None, None)),
         )
-        for visible in chosen
+        for visible in streams
         for facts in visible.connections
     ]

@@ -1,79 +1,77 @@
-"""``GET /v1/search``: which streams are searched, and by which ranking."""
+"""Answer a search request: choose streams, filters and mode."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from evidence.access.gate import Gate
-from evidence.access.ranking.vectors import Scoped
+from evidence.access.ranking.vectors import StreamKey
 from evidence.access.records import VisibleRecords
 from evidence.errors import GrantPaused, InvalidRequest, NotFound, StreamNotGranted
 from evidence.reading import records
 from evidence.search import hybrid, lexical, semantic
 from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.query_relaxation import essential
+from evidence.search.analysis.query_relaxation import without_stop_words
 from evidence.search.analysis.query_tree import Query, QueryError
 from evidence.search.query_planner import (
     HYBRID,
     SEMANTIC,
     is_stale,
-    languages_of,
-    meanings,
+    query_languages,
     searchable_fields,
+    semantic_scope,
 )
-from evidence.search.results import Found, SearchRequest
+from evidence.search.results import SearchRequest, SearchResult
 
 
-def search(gate: Gate, request: SearchRequest) -> Found:
-    """One page of hits. Raises ``InvalidRequest`` naming what of the request cannot be."""
-    visible = _chosen(gate, request)
-    query = _parsed(request.q, visible)
+def search(gate: Gate, request: SearchRequest) -> SearchResult:
+    """Return one page of hits. Raises InvalidRequest naming the invalid parameter."""
+    visible = _filtered_streams(gate, request)
+    query = _parse_query(request.q, visible)
     if request.mode == SEMANTIC:
-        # No word is looked up, so it does not matter how words are indexed.
-        return semantic.search(query, meanings(visible), request)
+        # Semantic search looks up no words, so a stale index does not matter.
+        return semantic.search(query, semantic_scope(visible), request)
     if request.mode == HYBRID:
-        found = hybrid.search(query, visible, meanings(visible), request)
+        result = hybrid.search(query, visible, semantic_scope(visible), request)
     else:
-        found = lexical.search(query, visible, request)
-    return replace(found, reindexing=list(_reindexing(visible)))
+        result = lexical.search(query, visible, request)
+    return replace(result, reindexing=list(_stale_streams(visible)))
 
 
-def _reindexing(visible: Sequence[VisibleRecords]) -> Iterator[Scoped]:
-    for each in visible:
-        if searchable_fields(each):
-            for facts in each.connections:
-                if is_stale(facts):
-                    yield facts.connection_id, each.stream.name
+def _stale_streams(visible: Sequence[VisibleRecords]) -> Iterator[StreamKey]:
+    for stream in filter(searchable_fields, visible):
+        for facts in filter(is_stale, stream.connections):
+            yield facts.connection_id, stream.stream.name
 
 
-def _chosen(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
-    visible = _named(gate, request)
+def _filtered_streams(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
+    visible = _requested_streams(gate, request)
     if not request.filters:
         return visible
     if len(visible) != 1 or request.streams is None:
         raise InvalidRequest(
-            message="A filter is for one stream of one source; name it with streams[].",
+            message="filter needs one stream of one source; add streams[].",
             param="filter",
-            next_step="Add streams[]=NAME, and connection_id where several sources have it.",
+            next_step="Add streams[]=NAME, and connection_id if several sources have this stream.",
         )
-    return [visible[0].chosen(records.chosen(visible[0], request.filters))]
+    return [visible[0].filter(records.parse_filters(visible[0], request.filters))]
 
 
-def _named(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
+def _requested_streams(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
     try:
         return gate.streams(names=request.streams, connection_id=request.connection_id)
-    except (GrantPaused, NotFound, StreamNotGranted) as refusal:
-        if refusal.param == "stream":
-            refusal.param = "streams"
+    except (GrantPaused, NotFound, StreamNotGranted) as error:
+        if error.param == "stream":
+            error.param = "streams"
         raise
 
 
-def _parsed(q: str, visible: Sequence[VisibleRecords]) -> Query:
-    """The query, in which only granted searchable fields are names of fields."""
-    names = frozenset(name for each in visible for name in searchable_fields(each))
+def _parse_query(q: str, visible: Sequence[VisibleRecords]) -> Query:
+    """Return the query without stop words; only granted searchable fields count as field names."""
+    names = frozenset(name for stream in visible for name in searchable_fields(stream))
     try:
         query = parse(q, fields=names)
     except QueryError as error:
         raise InvalidRequest(
             message=error.message, param="q", position=error.position, reason=error.code
         ) from error
-    return essential(query, languages=languages_of(visible))
+    return without_stop_words(query, languages=query_languages(visible))

@@ -1,7 +1,7 @@
-"""What a model has to do, and which one this installation has.
+"""Load the embedding model of this installation and split texts for it.
 
-``PDPP_EMBEDDER`` names a class by its dotted path; it is made once a process, without arguments. Any
-model fits that runs on this machine: nothing here may reach the network.
+``PDPP_EMBEDDER`` is the dotted path of a class, instantiated once per process without arguments.
+The model must run on this machine: nothing here may use the network.
 """
 
 import re
@@ -22,15 +22,14 @@ OLD_PATHS: Final = {"evidence.embedding.wordllama.WordLlama": "evidence.search.e
 """Earlier names of classes, which an owner may have set as PDPP_EMBEDDER."""
 
 Vector = Sequence[float]
-"""Of length one, or all zeros for a text that says nothing to the model."""
+"""A unit vector, or all zeros for a text without meaning to the model."""
 
 
 class Embedder(Protocol):
-    """Turns texts into vectors of ``dimension`` numbers.
+    """Computes vectors of ``dimension`` numbers from texts.
 
-    ``model_id`` names whatever decides the vectors: those of two models are never compared.
-    ``needs`` are the packages that it imports. Texts whose vectors have a product below ``floor``
-    have nothing to do with each other.
+    Vectors are compared only if they have the same ``model_id``. ``needs`` lists the packages that
+    the model imports. Texts are unrelated if the dot product of their vectors is below ``floor``.
     """
 
     needs: tuple[str, ...]
@@ -41,27 +40,25 @@ class Embedder(Protocol):
     def model_id(self) -> str: ...
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """One vector for each text, in order; the same for the same text, whatever its company."""
+        """Return one vector per text, in order, independent of the other texts."""
         ...
 
 
-def chosen() -> Embedder | None:
-    """The model of this installation; None where it has none or wants none."""
-    return _made(OLD_PATHS.get(settings.PDPP_EMBEDDER, settings.PDPP_EMBEDDER))
+def configured_embedder() -> Embedder | None:
+    """Return the model of this installation, or None if it is disabled or not installed."""
+    return _load(OLD_PATHS.get(settings.PDPP_EMBEDDER, settings.PDPP_EMBEDDER))
 
 
 @cache
-def _made(path: str) -> Embedder | None:
+def _load(path: str) -> Embedder | None:
     if path == NONE:
         return None
-    kind = cast("type[Embedder]", import_string(path))
-    if not all(map(find_spec, kind.needs)):
-        return None
-    return kind()
+    embedder_class = cast("type[Embedder]", import_string(path))
+    return embedder_class() if all(map(find_spec, embedder_class.needs)) else None
 
 
-WIDTH: Final = 240
-"""Code points that a passage has at most: a few sentences, and the snippet of a hit."""
+MAX_PASSAGE_CHARS: Final = 240
+"""Code points of the longest passage: a few sentences, and the snippet of a hit."""
 _CLOSING = r"[\"'\u201d\u2019\u00bb)\]]*"
 _CLOSING_WIDE = r"[\u300d\u300f\uff09\u201d]*"
 _SENTENCE_END = re.compile(
@@ -70,37 +67,40 @@ _SENTENCE_END = re.compile(
 _WORD_END = re.compile(r"\s+")
 
 
-class Stretch(NamedTuple):
-    """From ``start`` to ``end`` in code points of the text."""
+class PassageRange(NamedTuple):
+    """Start and end of a passage in code points of the text."""
 
     start: int
     end: int
 
 
-def stretches(text: str) -> Iterator[Stretch]:
-    """The passages of a text, in order and without overlap; none has white space at its ends.
+def split_passages(text: str) -> Iterator[PassageRange]:
+    """Yield the passages of a text, in order, without overlap or surrounding white space.
 
-    Each ends with a sentence if one ends in its second half, else with a word, else before a
-    grapheme.
+    A passage ends with the last sentence that ends in its second half, otherwise with a word,
+    otherwise at a grapheme boundary.
     """
-    at = _after_space(text, 0)
+    at = _skip_space(text, 0)
     while at < len(text):
-        end = len(text) if len(text) - at <= WIDTH else _end(text, at)
-        kept = len(text[at:end].rstrip())
-        if kept:
-            yield Stretch(at, at + kept)
-        at = _after_space(text, end)
+        end = len(text) if len(text) - at <= MAX_PASSAGE_CHARS else _passage_end(text, at)
+        length = len(text[at:end].rstrip())
+        if length:
+            yield PassageRange(at, at + length)
+        at = _skip_space(text, end)
 
 
-def _end(text: str, at: int) -> int:
+def _passage_end(text: str, at: int) -> int:
     for ending in (_SENTENCE_END, _WORD_END):
-        ends = [found.end() for found in ending.finditer(text, at + WIDTH // 2, at + WIDTH)]
+        ends = [
+            found.end()
+            for found in ending.finditer(text, at + MAX_PASSAGE_CHARS // 2, at + MAX_PASSAGE_CHARS)
+        ]
         if ends:
             return ends[-1]
-    return max(grapheme_floor(text, at + WIDTH), at + 1)
+    return max(grapheme_floor(text, at + MAX_PASSAGE_CHARS), at + 1)
 
 
-def _after_space(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     while at < len(text) and text[at].isspace():
         at += 1
     return at
@@ -108,11 +108,14 @@ def _after_space(text: str, at: int) -> int:
 
 TOKENIZER: Final = "tokenizers/l2_supercat_tokenizer_config.json"
 WEIGHTS: Final = "weights/l2_supercat_256.safetensors"
-TEXTS_AT_ONCE: Final = 256
+BATCH_SIZE: Final = 256
 
 
 class WordLlama:
-    """256 dimensions; about 100 µs a passage on one core, loaded at the first text."""
+    """The static model bundled in the wordllama wheel: 256 dimensions, loaded at the first text.
+
+    Takes about 100 µs per passage on one core.
+    """
 
     needs = ("wordllama", "tokenizers", "safetensors", "numpy")
     dimension = 256
@@ -124,16 +127,16 @@ class WordLlama:
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         vectors: list[Vector] = []
-        for start in range(0, len(texts), TEXTS_AT_ONCE):
-            some = list(texts[start : start + TEXTS_AT_ONCE])
-            found = self._tokenizer.encode_batch(some, add_special_tokens=False)
-            vectors += [self._mean(each.ids) for each in found]
+        for start in range(0, len(texts), BATCH_SIZE):
+            batch = list(texts[start : start + BATCH_SIZE])
+            encodings = self._tokenizer.encode_batch(batch, add_special_tokens=False)
+            vectors += [self._mean(encoding.ids) for encoding in encodings]
         return vectors
 
     def _mean(self, tokens: list[int]) -> Vector:
         if not tokens:
             return [0.0] * self.dimension
-        # Twice the precision, so that the sum does not hang on the order of adding up.
+        # float64, so that the sum does not depend on the order of addition.
         mean = self._weights[tokens].mean(axis=0, dtype="float64")
         length = float((mean @ mean) ** 0.5)
         vector: list[float] = (mean / (length or 1.0)).tolist()
@@ -143,7 +146,7 @@ class WordLlama:
     def _tokenizer(self) -> Any:
         from tokenizers import Tokenizer
 
-        tokenizer = Tokenizer.from_file(str(_home() / TOKENIZER))
+        tokenizer = Tokenizer.from_file(str(_package_dir() / TOKENIZER))
         tokenizer.no_padding()
         tokenizer.no_truncation()
         return tokenizer
@@ -152,13 +155,13 @@ class WordLlama:
     def _weights(self) -> Any:
         from safetensors.numpy import load_file
 
-        (weights,) = load_file(_home() / WEIGHTS).values()
+        (weights,) = load_file(_package_dir() / WEIGHTS).values()
         return weights
 
 
-def _home() -> Path:
-    """Where the package lies, found without running any of it."""
+def _package_dir() -> Path:
+    """Return the directory of the package without importing it."""
     spec = find_spec("wordllama")
     if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError("wordllama: see requirements-semantic.txt")
+        raise ModuleNotFoundError("wordllama is missing; install requirements-semantic.txt.")
     return Path(spec.submodule_search_locations[0])

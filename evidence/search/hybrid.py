@@ -1,8 +1,8 @@
-"""Hybrid search: the lexical and the semantic ranking fused by reciprocal ranks.
+"""Run hybrid search: fuse lexical and semantic rankings by reciprocal rank.
 
-The first ``WINDOW`` places of both rankings are fused; the lexical matches beyond follow in their own
-order, so that every one of them can be reached. A cursor remembers which fused hits it has shown, so
-a page shows nothing twice and skips nothing, whatever arrives or goes meanwhile.
+The first ``FUSION_WINDOW`` hits of both rankings are fused. The remaining lexical matches follow in
+lexical order, so that all are reachable. A cursor stores which fused hits were shown, so that pages
+neither repeat nor skip hits while records change.
 """
 
 import base64
@@ -11,164 +11,192 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
-from evidence.access.ranking.vectors import Near, waiting
+from evidence.access.ranking.vectors import NearestPassage, streams_without_vectors
 from evidence.access.records import VisibleRecords
 from evidence.errors import InvalidRequest
 from evidence.search import lexical, semantic
 from evidence.search.analysis.query_tree import Query
-from evidence.search.query_planner import Meaning, searchable_fields
-from evidence.search.results import Found, Hit, Key, Place, SearchRequest, Spellings
+from evidence.search.query_planner import SemanticSearchScope, searchable_fields
+from evidence.search.results import CursorState, Hit, HitKey, SearchRequest, SearchResult, Spellings
 
-CONSTANT: Final = 10
-"""Added to each place, so that the first ones do not decide alone."""
+RANK_CONSTANT: Final = 10
+"""Added to each rank, so that the first ranks do not decide alone."""
 LEXICAL_WEIGHT: Final = 2
 SEMANTIC_WEIGHT: Final = 1
-"""Words that were asked for prove more than a likeness of meaning (docs/relevance.md)."""
+"""Matching words count more than similar meaning (docs/relevance.md)."""
 MILLIONTHS: Final = 1_000_000
 
 FusedKey = TypeVar("FusedKey", bound=tuple[str, ...])
 
 
-def fused(lexical: Sequence[FusedKey], semantic: Sequence[FusedKey]) -> list[tuple[FusedKey, int]]:
-    """Every key of both, best first, with its points; the same points are in order of the keys."""
+def fuse_rankings(
+    lexical: Sequence[FusedKey], semantic: Sequence[FusedKey]
+) -> list[tuple[FusedKey, int]]:
+    """Return the keys of both rankings with their points, best first; ties in key order."""
     points: dict[FusedKey, int] = {}
     for ranking, weight in ((lexical, LEXICAL_WEIGHT), (semantic, SEMANTIC_WEIGHT)):
-        for place, key in enumerate(ranking, 1):
-            worth = weight * MILLIONTHS // (CONSTANT + place)
-            points[key] = points.get(key, 0) + worth
+        for rank, key in enumerate(ranking, 1):
+            points[key] = points.get(key, 0) + weight * MILLIONTHS // (RANK_CONSTANT + rank)
     return sorted(points.items(), key=lambda item: (-item[1], item[0]))
 
 
-WINDOW: Final = 100
-MARK_BYTES: Final = 5
+FUSION_WINDOW: Final = 100
+HIT_DIGEST_BYTES: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What a cursor remembers: marks of the fused hits that were shown, the last lexical hit beyond
-    the window, and whether any word sufficed."""
+class HybridProgress:
+    """Content of a cursor: digests of the shown fused hits, the last lexical hit after the window,
+    and the spellings if any word suffices."""
 
     shown: frozenset[bytes] = frozenset()
-    beyond: Place | None = None
-    settled: Spellings | None = None
+    last_lexical: CursorState | None = None
+    any_word: Spellings | None = None
 
 
 def search(
-    query: Query, visible: Sequence[VisibleRecords], meaning: Meaning, request: SearchRequest
-) -> Found:
-    """A query with operators asks for exact words and has its lexical ranking alone. Else five
-    queries beyond the token's, and more as in lexical search."""
+    query: Query,
+    visible: Sequence[VisibleRecords],
+    scope: SemanticSearchScope,
+    request: SearchRequest,
+) -> SearchResult:
+    """Return one page of hits. A query with operators uses the lexical ranking only.
+
+    Otherwise runs five queries after authentication, plus the additional ones of lexical search.
+    """
     question = semantic.plain_words(query, quoted=False)
     if request.newest_first:
-        raise InvalidRequest(message="Only lexical search sorts by time.", param="sort")
+        raise InvalidRequest(message="sort requires lexical search; omit mode.", param="sort")
     if question is None:
         return lexical.search(query, visible, request)
-    searched = [each for each in visible if searchable_fields(each)]
-    before = _resumed(request.after)
-    if before.beyond is not None:
-        return _beyond(query, searched, request, before, before.beyond)
-    words = lexical.settle(query, searched, lexical.Page(WINDOW), settled=before.settled)
-    near = semantic.near_to(question, meaning, limit=WINDOW)
-    found = _fused(words, near, meaning, request, before)
-    found = replace(found, waiting=waiting(meaning.asked, meaning.known))
-    room = request.limit - len(found.hits)
-    if found.has_more or not words.has_more:
-        return found
-    settled = Progress(_all_of(before, words.hits, near), None, words.any_word)
-    last = lexical.place_of(words.hits[-1])
-    rest = _beyond(query, searched, replace(request, limit=max(room, 1)), settled, last)
-    return _joined(found, rest, room)
+    searched = [stream for stream in visible if searchable_fields(stream)]
+    before = _decode_progress(request.after)
+    if before.last_lexical is not None:
+        return _lexical_page(query, searched, request, before, before.last_lexical)
+    lexical_result = lexical.search_with_fallback(
+        query, searched, lexical.LexicalPage(FUSION_WINDOW), any_word=before.any_word
+    )
+    passages = semantic.find_nearest(question, scope, limit=FUSION_WINDOW)
+    fused = _fused_page(lexical_result, passages, scope, request, before)
+    fused = replace(fused, waiting=streams_without_vectors(scope.streams, scope.progress))
+    if fused.has_more or not lexical_result.has_more:
+        return fused
+    room = request.limit - len(fused.hits)
+    shown = _shown_digests(before, lexical_result.hits, passages)
+    progress = HybridProgress(shown, None, lexical_result.any_word)
+    last = lexical.encode_position(lexical_result.hits[-1])
+    rest = _lexical_page(query, searched, replace(request, limit=max(room, 1)), progress, last)
+    return _append_page(fused, rest, room)
 
 
-def _fused(
-    words: Found, near: Sequence[Near], meaning: Meaning, request: SearchRequest, before: Progress
-) -> Found:
-    """A page of the fused part."""
-    by_words = {hit.key: hit for hit in words.hits}
-    by_meaning = {each[2:5]: each for each in near}
+def _fused_page(
+    lexical_result: SearchResult,
+    passages: Sequence[NearestPassage],
+    scope: SemanticSearchScope,
+    request: SearchRequest,
+    before: HybridProgress,
+) -> SearchResult:
+    """Return a page of fused hits."""
+    by_words = {hit.key: hit for hit in lexical_result.hits}
+    by_meaning = {passage[2:5]: passage for passage in passages}
     order = [
         (key, points)
-        for key, points in fused(list(by_words), list(by_meaning))
-        if _mark(key) not in before.shown
+        for key, points in fuse_rankings(list(by_words), list(by_meaning))
+        if _hit_digest(key) not in before.shown
     ]
-    here = order[: request.limit]
-    only_near = [by_meaning[key] for key, _ in here if key not in by_words]
-    hits = by_words | {hit.key: hit for _, hit in semantic.hits_of(meaning, only_near)}
-    shown = [
+    page_keys = order[: request.limit]
+    semantic_only = [by_meaning[key] for key, _ in page_keys if key not in by_words]
+    hits = by_words | {hit.key: hit for _, hit in semantic.load_hits(scope, semantic_only)}
+    page_hits = [
         replace(hits[key], near=by_meaning.get(key), fused=points)
-        for key, points in here
+        for key, points in page_keys
         if key in hits
     ]
 
-    def place(count: int) -> Place:
-        marks = before.shown | {_mark(hit.key) for hit in shown[:count]}
-        return _remembered(Progress(marks, None, words.any_word))
+    def cursor_state(count: int) -> CursorState:
+        digests = before.shown | {_hit_digest(hit.key) for hit in page_hits[:count]}
+        return _encode_progress(HybridProgress(digests, None, lexical_result.any_word))
 
-    return Found(
-        hits=shown,
+    return SearchResult(
+        hits=page_hits,
         has_more=len(order) > request.limit,
-        place=place,
-        complete=words.complete and len(near) < WINDOW,
-        window=WINDOW if words.has_more or len(near) == WINDOW else None,
-        any_word=words.any_word,
-        suggestions=words.suggestions,
-        holders=words.holders,
+        cursor_state=cursor_state,
+        complete=lexical_result.complete and len(passages) < FUSION_WINDOW,
+        window=FUSION_WINDOW if lexical_result.has_more or len(passages) == FUSION_WINDOW else None,
+        any_word=lexical_result.any_word,
+        suggestions=lexical_result.suggestions,
+        holders=lexical_result.holders,
     )
 
 
-def _beyond(
+def _lexical_page(
     query: Query,
     searched: Sequence[VisibleRecords],
     request: SearchRequest,
-    before: Progress,
-    last: Place,
-) -> Found:
-    """A page of the lexical matches beyond the window."""
+    before: HybridProgress,
+    last: CursorState,
+) -> SearchResult:
+    """Return a page of the lexical matches after the window."""
     hits: list[Hit] = []
     while True:
-        page = lexical.Page(request.limit, after=lexical.rank_of(last))
-        found = lexical.settle(query, searched, page, settled=before.settled)
-        hits += [hit for hit in found.hits if _mark(hit.key) not in before.shown]
-        if hits or not found.has_more:
+        page = lexical.LexicalPage(request.limit, after=lexical.decode_position(last))
+        result = lexical.search_with_fallback(query, searched, page, any_word=before.any_word)
+        hits += [hit for hit in result.hits if _hit_digest(hit.key) not in before.shown]
+        if hits or not result.has_more:
             break
-        last = lexical.place_of(found.hits[-1])
-    shown = hits[: request.limit]
+        last = lexical.encode_position(result.hits[-1])
+    page_hits = hits[: request.limit]
 
-    def place(count: int) -> Place:
-        return _remembered(replace(before, beyond=lexical.place_of(shown[count - 1])))
+    def cursor_state(count: int) -> CursorState:
+        return _encode_progress(
+            replace(before, last_lexical=lexical.encode_position(page_hits[count - 1]))
+        )
 
-    return replace(found, hits=shown, place=place, window=WINDOW, complete=False, count=None)
+    return replace(
+        result,
+        hits=page_hits,
+        cursor_state=cursor_state,
+        window=FUSION_WINDOW,
+        complete=False,
+        count=None,
+    )
 
 
-def _joined(found: Found, rest: Found, room: int) -> Found:
-    """The last of the fused hits, and the first of those beyond as far as there is room."""
-    hits = [*found.hits, *rest.hits[:room]]
-    until = len(found.hits)
+def _append_page(fused: SearchResult, rest: SearchResult, room: int) -> SearchResult:
+    """Return the last fused hits, followed by up to `room` of the lexical ones."""
+    hits = [*fused.hits, *rest.hits[:room]]
+    fused_count = len(fused.hits)
 
-    def place(count: int) -> Place:
-        return found.place(count) if count <= until else rest.place(count - until)
+    def cursor_state(count: int) -> CursorState:
+        return (
+            fused.cursor_state(count)
+            if count <= fused_count
+            else rest.cursor_state(count - fused_count)
+        )
 
     has_more = rest.has_more or len(rest.hits) > room
-    return replace(found, hits=hits, place=place, has_more=has_more)
+    return replace(fused, hits=hits, cursor_state=cursor_state, has_more=has_more)
 
 
-def _all_of(before: Progress, words: Sequence[Hit], near: Sequence[Near]) -> frozenset[bytes]:
-    keys = [*(hit.key for hit in words), *(each[2:5] for each in near)]
-    return before.shown | set(map(_mark, keys))
+def _shown_digests(
+    before: HybridProgress, lexical_hits: Sequence[Hit], passages: Sequence[NearestPassage]
+) -> frozenset[bytes]:
+    keys = [*(hit.key for hit in lexical_hits), *(passage[2:5] for passage in passages)]
+    return before.shown | set(map(_hit_digest, keys))
 
 
-def _mark(key: Key) -> bytes:
-    return hashlib.blake2b("\0".join(key).encode(), digest_size=MARK_BYTES).digest()
+def _hit_digest(key: HitKey) -> bytes:
+    return hashlib.blake2b("\0".join(key).encode(), digest_size=HIT_DIGEST_BYTES).digest()
 
 
-def _remembered(progress: Progress) -> Place:
-    marks = base64.b64encode(b"".join(sorted(progress.shown))).decode()
-    return {"h": marks, "b": progress.beyond, "x": progress.settled}
+def _encode_progress(progress: HybridProgress) -> CursorState:
+    digests = base64.b64encode(b"".join(sorted(progress.shown))).decode()
+    return {"h": digests, "b": progress.last_lexical, "x": progress.any_word}
 
 
-def _resumed(place: Place | None) -> Progress:
-    if place is None:
-        return Progress()
-    marks = base64.b64decode(place["h"])
-    shown = (marks[at : at + MARK_BYTES] for at in range(0, len(marks), MARK_BYTES))
-    return Progress(frozenset(shown), place["b"], place["x"])
+def _decode_progress(state: CursorState | None) -> HybridProgress:
+    if state is None:
+        return HybridProgress()
+    digests = base64.b64decode(state["h"])
+    shown = (digests[at : at + HIT_DIGEST_BYTES] for at in range(0, len(digests), HIT_DIGEST_BYTES))
+    return HybridProgress(frozenset(shown), state["b"], state["x"])

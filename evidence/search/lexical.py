@@ -1,276 +1,305 @@
-"""Lexical search with proof: hits over all matches, each with the passages that made it one."""
+"""Run lexical search over all matches and return hits with excerpts.
+
+Suggests spellings found in visible texts only.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from evidence.access.aggregates import SMALL_GROUP
-from evidence.access.ranking.matches import SCORED, Branch, Match, Matches, Rank, counted
+from evidence.access.ranking.matches import (
+    SCORE_ALL_MAX,
+    HitPosition,
+    Match,
+    Matches,
+    StreamQuery,
+    count_matches,
+)
 from evidence.access.records import VisibleRecords
-from evidence.declarations.values import instant
+from evidence.declarations.values import parse_instant
 from evidence.search.analysis.matcher import needs_verification
-from evidence.search.analysis.query_relaxation import relax
+from evidence.search.analysis.query_relaxation import match_any_word
 from evidence.search.analysis.query_tree import Leaf, Or, Query
 from evidence.search.analysis.spelling import (
-    beginnings,
-    can_be_respelt,
-    is_respelt_run,
-    nearest,
-    neighbours,
-    written_like,
-    written_with,
+    bigrams,
+    candidate_prefixes,
+    closest_words,
+    is_correctable_cjk,
+    is_correctable_word,
+    similar_runs,
+    words_with_prefix,
 )
 from evidence.search.analysis.work_limit import WorkLimit
-from evidence.search.query_planner import branches, languages_of, searchable_fields
+from evidence.search.query_planner import plan_queries, query_languages, searchable_fields
 from evidence.search.results import (
-    Found,
+    CursorState,
     Hit,
-    Holder,
-    Judge,
-    Place,
+    HitBuilder,
     SearchRequest,
+    SearchResult,
     Spellings,
-    texts_of,
+    SuggestionHolder,
+    visible_texts,
 )
 
-"""From a word of the query to what it may have been meant to be, the nearest first."""
+MAX_CORRECTED_WORDS = 4
+"""Words of a query to suggest spellings for; each costs up to six queries."""
+MAX_TEXTS_READ = 100
+SPELLINGS_PER_WORD = 3
+SPELLING_WORK = 400_000
+"""Units of work (`analysis.work_limit`) for the suggestions of one search."""
+SPELLING_WORK_PER_TEXT = 20_000
 
 
-WORDS = 4
-"""So many words of a query are looked into; each costs up to six statements."""
-TEXTS_READ = 100
-SPELLINGS_A_WORD = 3
-WORK = 400_000
-"""Units of work (`evidence.search.analysis.work_limit`) for the suggestions of one search."""
-WORK_A_TEXT = 20_000
+def suggest_spellings(query: Query, searched: Sequence[VisibleRecords]) -> Spellings:
+    """Return spellings for the words without visible hits, nearest first.
 
-
-def other_spellings(query: Query, searched: Sequence[VisibleRecords]) -> Spellings:
-    """For the words without any visible hit. What is suggested was read in a granted field of a
-    visible record, so whoever takes the suggestion finds that record."""
-    leaves = [leaf for leaf in query.wanted() if can_be_respelt(leaf) or is_respelt_run(leaf)]
+    Each suggestion occurs in a granted field of a visible record, so searching for it finds a record.
+    """
+    leaves = [
+        leaf
+        for leaf in query.positive_leaves()
+        if is_correctable_word(leaf) or is_correctable_cjk(leaf)
+    ]
     missing = (
-        leaf for leaf in leaves[:WORDS] if not counted(branches(Query(leaf), searched), most=0)
+        leaf
+        for leaf in leaves[:MAX_CORRECTED_WORDS]
+        if not count_matches(plan_queries(Query(leaf), searched), max_count=0)
     )
-    work = WorkLimit(WORK)
-    found = {leaf.text: _spellings(leaf, searched, work) for leaf in missing}
+    work = WorkLimit(SPELLING_WORK)
+    found = {leaf.text: _suggest_for_word(leaf, searched, work) for leaf in missing}
     return {word: spellings for word, spellings in found.items() if spellings}
 
 
-def _spellings(leaf: Leaf, searched: Sequence[VisibleRecords], work: WorkLimit) -> tuple[str, ...]:
-    if is_respelt_run(leaf):
-        return _like(leaf, searched, work)
-    for begin in beginnings(leaf):
-        near = nearest(leaf.text, _written(leaf, begin, searched, work), most=SPELLINGS_A_WORD)
+def _suggest_for_word(
+    leaf: Leaf, searched: Sequence[VisibleRecords], work: WorkLimit
+) -> tuple[str, ...]:
+    if is_correctable_cjk(leaf):
+        return _similar_cjk_runs(leaf, searched, work)
+    for prefixes in candidate_prefixes(leaf):
+        near = closest_words(
+            leaf.text, _candidate_words(leaf, prefixes, searched, work), limit=SPELLINGS_PER_WORD
+        )
         if near:
             return near
     return ()
 
 
-def _written(
-    leaf: Leaf, begin: tuple[str, ...], searched: Sequence[VisibleRecords], work: WorkLimit
+def _candidate_words(
+    leaf: Leaf, prefixes: tuple[str, ...], searched: Sequence[VisibleRecords], work: WorkLimit
 ) -> Iterator[str]:
-    """The words that begin in one of these ways in the newest visible records that have any."""
-    leaves = [Leaf(each, leaf.position, prefix=True) for each in begin]
-    for match in _newest(leaves, searched):
+    """Yield the words with one of these prefixes in the newest visible records that match."""
+    leaves = [Leaf(prefix, leaf.position, prefix=True) for prefix in prefixes]
+    for match in _newest_matches(leaves, searched):
         languages = match.record.connection.languages
-        for _, text in texts_of(match):
-            with work.share(most=WORK_A_TEXT) as part:
-                yield from written_with(text, begin, languages=languages, work=part)
+        for _, text in visible_texts(match):
+            with work.share(max_units=SPELLING_WORK_PER_TEXT) as part:
+                yield from words_with_prefix(text, prefixes, languages=languages, work=part)
 
 
-def _like(leaf: Leaf, searched: Sequence[VisibleRecords], work: WorkLimit) -> tuple[str, ...]:
-    """The stretches of the newest visible records that are one character away, the most frequent
+def _similar_cjk_runs(
+    leaf: Leaf, searched: Sequence[VisibleRecords], work: WorkLimit
+) -> tuple[str, ...]:
+    """Return the CJK runs of the newest visible records that differ by one character, most frequent
     first."""
     counts: Counter[str] = Counter()
-    for match in _newest(neighbours(leaf), searched):
-        for _, text in texts_of(match):
-            with work.share(most=WORK_A_TEXT) as part:
-                counts.update(written_like(text, leaf.text, work=part))
-    order = sorted(counts, key=lambda stretch: (-counts[stretch], stretch))
-    return tuple(order[:SPELLINGS_A_WORD])
+    for match in _newest_matches(bigrams(leaf), searched):
+        for _, text in visible_texts(match):
+            with work.share(max_units=SPELLING_WORK_PER_TEXT) as part:
+                counts.update(similar_runs(text, leaf.text, work=part))
+    order = sorted(counts, key=lambda run: (-counts[run], run))
+    return tuple(order[:SPELLINGS_PER_WORD])
 
 
-def holders(
+def suggestion_holders(
     spellings: Spellings, searched: Sequence[VisibleRecords]
-) -> Mapping[str, Sequence[Holder]]:
-    """Return the visible records that each suggested word discloses: its newest holder, or all
-    holders where there are fewer than ``SMALL_GROUP``. Up to three queries a word."""
-    words = dict.fromkeys(word for each in spellings.values() for word in each)
-    return {word: found for word in words if (found := _holders(word, searched))}
+) -> Mapping[str, Sequence[SuggestionHolder]]:
+    """Return the visible records that each suggested word discloses.
+
+    That is its newest holder, or all holders if there are fewer than ``SMALL_GROUP``. Up to three
+    queries per word.
+    """
+    words = dict.fromkeys(word for suggestions in spellings.values() for word in suggestions)
+    return {word: holders for word in words if (holders := _records_with_word(word, searched))}
 
 
-def _holders(word: str, searched: Sequence[VisibleRecords]) -> Sequence[Holder]:
-    found = [
-        Holder(match.record.connection.connection_id, match.visible.stream.name, key, fields)
-        for match in _newest([Leaf(word, 0)], searched)
+def _records_with_word(word: str, searched: Sequence[VisibleRecords]) -> Sequence[SuggestionHolder]:
+    holders = [
+        SuggestionHolder(
+            match.record.connection.connection_id, match.visible.stream.name, key, fields
+        )
+        for match in _newest_matches([Leaf(word, 0)], searched)
         for key, fields in [(match.record.record_key, _fields_with(word, match))]
         if fields
     ]
-    return found if len(found) < SMALL_GROUP else found[:1]
+    return holders if len(holders) < SMALL_GROUP else holders[:1]
 
 
 def _fields_with(word: str, match: Match) -> frozenset[str]:
-    return frozenset(name for name, text in texts_of(match) if word in text.lower())
+    return frozenset(name for name, text in visible_texts(match) if word in text.lower())
 
 
-def _newest(leaves: Sequence[Leaf], searched: Sequence[VisibleRecords]) -> Sequence[Match]:
-    """The newest visible records with any of the words."""
+def _newest_matches(leaves: Sequence[Leaf], searched: Sequence[VisibleRecords]) -> Sequence[Match]:
+    """Return the newest visible records with any of the words."""
     query = Query(leaves[0] if len(leaves) == 1 else Or(tuple(leaves)))
-    asked = branches(query, searched, scored=False)
-    return Matches(asked, counted_to=SCORED, newest=True).page(limit=TEXTS_READ)
+    plans = plan_queries(query, searched, scored=False)
+    return Matches(plans, counted_to=SCORE_ALL_MAX, newest=True).page(limit=MAX_TEXTS_READ)
 
 
-COUNTED_UP_TO = 10_000
-CANDIDATES_READ = 2_000
-"""How many rows a phrase may be looked for in; beyond them recall says that it is not complete."""
-CANDIDATES_A_TIME = 200
+COUNT_LIMIT = 10_000
+MAX_CANDIDATES_READ = 2_000
+"""Records in which a phrase is verified; with more candidates, recall is reported as incomplete."""
+CANDIDATE_BATCH_SIZE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Where a page begins and how long it is; ``any_word`` is what the first page settled on."""
+class LexicalPage:
+    """Start, length and order of a page."""
 
     limit: int
     newest_first: bool = False
-    after: Rank | None = None
+    after: HitPosition | None = None
 
 
-def search(query: Query, visible: Sequence[VisibleRecords], request: SearchRequest) -> Found:
-    """Three queries beyond the token's where few records match: their count, their places and the
-    rows of a page; some more where very many do. More when no record has all the words: for other
-    spellings, then the same again when any word will do; and further rows for a phrase."""
-    named = request.streams is not None
-    skipped = [each for each in visible if named and not searchable_fields(each)]
-    searched = [each for each in visible if searchable_fields(each)]
-    rank, settled = _resumed(request.after)
-    page = Page(request.limit, request.newest_first, rank)
-    found = settle(query, searched, page, settled=settled)
-    return replace(found, skipped=skipped)
+def search(query: Query, visible: Sequence[VisibleRecords], request: SearchRequest) -> SearchResult:
+    """Return one page of hits.
+
+    Runs three queries after authentication: count, positions, records. Very frequent words, phrases
+    and queries without results (spellings, then any word) need more.
+    """
+    has_streams = request.streams is not None
+    skipped = [stream for stream in visible if has_streams and not searchable_fields(stream)]
+    searched = [stream for stream in visible if searchable_fields(stream)]
+    position, any_word = _decode_cursor(request.after)
+    page = LexicalPage(request.limit, request.newest_first, position)
+    result = search_with_fallback(query, searched, page, any_word=any_word)
+    return replace(result, skipped=skipped)
 
 
-def settle(
+def search_with_fallback(
     query: Query,
     searched: Sequence[VisibleRecords],
-    page: Page,
+    page: LexicalPage,
     *,
-    settled: Spellings | None = None,
-) -> Found:
-    """All words, or any of them where no record has all; ``settled`` says that any will do."""
-    if settled is not None:
-        found = _any_word(query, searched, page, spellings=settled)
-        return _suggesting(found, settled, searched)
-    found = _found(query, searched, page)
-    if found.hits or page.after is not None:
-        return found
-    spellings = other_spellings(query, searched)
-    if relax(query, languages=languages_of(searched)) != query:
-        found = _any_word(query, searched, page, spellings=spellings)
-    return _suggesting(found, spellings, searched)
+    any_word: Spellings | None = None,
+) -> SearchResult:
+    """Search for all words or, if no record has all, for any word.
+
+    ``any_word`` continues an earlier search for any word, with its spellings.
+    """
+    if any_word is not None:
+        result = _search_any_word(query, searched, page, spellings=any_word)
+        return _with_suggestions(result, any_word, searched)
+    result = _search_page(query, searched, page)
+    if result.hits or page.after is not None:
+        return result
+    spellings = suggest_spellings(query, searched)
+    if match_any_word(query, languages=query_languages(searched)) != query:
+        result = _search_any_word(query, searched, page, spellings=spellings)
+    return _with_suggestions(result, spellings, searched)
 
 
-def _suggesting(found: Found, spellings: Spellings, searched: Sequence[VisibleRecords]) -> Found:
-    """The page with the suggestions that some visible record still has."""
-    held = holders(spellings, searched)
-    known = {
-        word: [each for each in others if each in held]
+def _with_suggestions(
+    result: SearchResult, spellings: Spellings, searched: Sequence[VisibleRecords]
+) -> SearchResult:
+    """Add the suggestions that some visible record still contains."""
+    holders = suggestion_holders(spellings, searched)
+    suggestions = {
+        word: [other for other in others if other in holders]
         for word, others in spellings.items()
-        if any(each in held for each in others)
+        if any(other in holders for other in others)
     }
-    return replace(
-        found, suggestions=known, holders=[each for some in held.values() for each in some]
-    )
+    return replace(result, suggestions=suggestions, holders=list(chain(*holders.values())))
 
 
-def _any_word(
-    query: Query, searched: Sequence[VisibleRecords], page: Page, *, spellings: Spellings
-) -> Found:
-    relaxed = relax(query, languages=languages_of(searched), spellings=spellings)
-    found = _found(relaxed, searched, page)
-    places = _places(found.hits, any_word=spellings)
-    return replace(found, any_word=spellings, place=places)
+def _search_any_word(
+    query: Query, searched: Sequence[VisibleRecords], page: LexicalPage, *, spellings: Spellings
+) -> SearchResult:
+    relaxed = match_any_word(query, languages=query_languages(searched), spellings=spellings)
+    result = _search_page(relaxed, searched, page)
+    cursor_state = _page_end_encoder(result.hits, any_word=spellings)
+    return replace(result, any_word=spellings, cursor_state=cursor_state)
 
 
-def _found(query: Query, searched: Sequence[VisibleRecords], page: Page) -> Found:
-    asked = branches(query, searched)
-    from_text = needs_texts(query, asked)
-    counted_to = SCORED if from_text else COUNTED_UP_TO
-    matches = Matches(asked, counted_to=counted_to, newest=page.newest_first)
-    hits, exhausted, complete = _verified(query, matches, page, from_text=from_text)
+def _search_page(
+    query: Query, searched: Sequence[VisibleRecords], page: LexicalPage
+) -> SearchResult:
+    plans = plan_queries(query, searched)
+    from_text = needs_text_check(query, plans)
+    counted_to = SCORE_ALL_MAX if from_text else COUNT_LIMIT
+    matches = Matches(plans, counted_to=counted_to, newest=page.newest_first)
+    hits, exhausted, complete = _verified_hits(query, matches, page, from_text=from_text)
     if from_text:
-        count, exact = _counted_hits(hits, page, exhausted=exhausted)
+        count, exact = _count_hits(hits, page, exhausted=exhausted)
     else:
         count, exact = min(matches.count, counted_to), matches.count <= counted_to
-    shown = hits[: page.limit]
-    return Found(
-        hits=shown,
+    page_hits = hits[: page.limit]
+    return SearchResult(
+        hits=page_hits,
         has_more=len(hits) > page.limit or not exhausted,
-        place=_places(shown, any_word=None),
+        cursor_state=_page_end_encoder(page_hits, any_word=None),
         count=count,
         lower_bound=not exact,
         complete=complete and (exhausted or len(hits) > page.limit),
     )
 
 
-def _verified(
-    query: Query, matches: Matches, page: Page, *, from_text: bool
+def _verified_hits(
+    query: Query, matches: Matches, page: LexicalPage, *, from_text: bool
 ) -> tuple[list[Hit], bool, bool]:
-    """Up to ``limit`` + 1 hits; candidates without the phrase are passed over. The second value
-    says whether as many candidates could be read as needed, the third whether all of their text."""
-    wanted = page.limit + 1
-    most = CANDIDATES_READ if from_text else wanted
+    """Return up to ``limit`` + 1 hits, whether enough candidates were read, and whether their texts
+    were read far enough."""
+    max_hits = page.limit + 1
+    max_read = MAX_CANDIDATES_READ if from_text else max_hits
     hits: list[Hit] = []
-    judge = Judge(query)
+    builder = HitBuilder(query)
     read = 0
-    for batch in matches.batches(limit=most, after=page.after, size=CANDIDATES_A_TIME):
-        hits.extend(hit for hit in map(judge.hit, batch) if hit is not None)
+    for batch in matches.batches(limit=max_read, after=page.after, size=CANDIDATE_BATCH_SIZE):
+        hits.extend(hit for hit in map(builder.to_hit, batch) if hit is not None)
         read += len(batch)
-        if len(hits) >= wanted:
-            return hits, True, judge.complete
-        if judge.exhausted:
+        if len(hits) >= max_hits:
+            return hits, True, builder.complete
+        if builder.exhausted:
             return hits, False, False
-    return hits, read < most, judge.complete
+    return hits, read < max_read, builder.complete
 
 
-def _counted_hits(hits: Sequence[Hit], page: Page, *, exhausted: bool) -> tuple[int, bool]:
-    """Where texts must be read to know, all the hits at hand are counted, exactly when the first
-    page holds them all."""
+def _count_hits(hits: Sequence[Hit], page: LexicalPage, *, exhausted: bool) -> tuple[int, bool]:
+    """Return the number of verified hits, and whether the first page contains all of them."""
     first_page = page.after is None
     return len(hits), first_page and exhausted and len(hits) <= page.limit
 
 
-def needs_texts(query: Query, asked: Sequence[Branch]) -> bool:
-    """Whether some match can only be told from the text: a phrase, or one that is excluded."""
+def needs_text_check(query: Query, plans: Sequence[StreamQuery]) -> bool:
+    """Return whether matches need a check of the text: for a phrase or an excluded phrase."""
     return any(
-        needs_verification(query, languages=branch.visible.connections[0].languages)
-        for branch in asked
+        needs_verification(query, languages=plan.visible.connections[0].languages) for plan in plans
     )
 
 
-# Where a page ended
+def _page_end_encoder(hits: Sequence[Hit], *, any_word: Spellings | None) -> Any:
+    def cursor_state(count: int) -> CursorState:
+        return {**encode_position(hits[count - 1]), "x": any_word}
+
+    return cursor_state
 
 
-def _places(hits: Sequence[Hit], *, any_word: Spellings | None) -> Any:
-    def place(shown: int) -> Place:
-        return {**place_of(hits[shown - 1]), "x": any_word}
-
-    return place
-
-
-def place_of(hit: Hit) -> Place:
-    """The place of a hit that was found by its words."""
+def encode_position(hit: Hit) -> CursorState:
+    """Return the position of a lexical hit as JSON."""
     rank = hit.rank
     if rank is None:
-        raise TypeError("the hit has no place among the matches of words")
+        raise TypeError("a semantic hit has no lexical position")
     at = None if rank.at is None else rank.at.isoformat()
     ids = {"c": rank.connection_id, "s": rank.stream, "r": rank.record_key}
     return {"n": rank.score, "t": at, **ids}
 
 
-def rank_of(place: Mapping[str, Any]) -> Rank:
-    return Rank(place["n"], instant(place["t"]), place["c"], place["s"], place["r"])
+def decode_position(state: Mapping[str, Any]) -> HitPosition:
+    return HitPosition(state["n"], parse_instant(state["t"]), state["c"], state["s"], state["r"])
 
 
-def _resumed(place: Place | None) -> tuple[Rank | None, Spellings | None]:
-    return (None, None) if place is None else (rank_of(place), place["x"])
+def _decode_cursor(state: CursorState | None) -> tuple[HitPosition | None, Spellings | None]:
+    return (None, None) if state is None else (decode_position(state), state["x"])

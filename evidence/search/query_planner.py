@@ -1,19 +1,24 @@
-"""A query in the words of every visible stream: its granted fields, its connections' languages."""
+"""Plan a query: the searchable fields, languages and modes of each visible stream."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from evidence.access.granted_streams import Sight
-from evidence.access.ranking.matches import Branch, Terms
-from evidence.access.ranking.vectors import Meanings, Reach, Scoped, reaches
+from evidence.access.granted_streams import GrantedStream
+from evidence.access.ranking.matches import CompiledQuery, StreamQuery
+from evidence.access.ranking.vectors import (
+    EmbeddingProgress,
+    SemanticFields,
+    StreamKey,
+    embedding_progress,
+)
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts
 from evidence.errors import InvalidRequest
 from evidence.search.analysis import VERSION
 from evidence.search.analysis.pg_text_search import score_terms, to_tsquery
 from evidence.search.analysis.query_tree import Query
-from evidence.search.embedding import Embedder, chosen
+from evidence.search.embedding import Embedder, configured_embedder
 
 
 def is_stale(facts: ConnectionFacts) -> bool:
@@ -22,54 +27,58 @@ def is_stale(facts: ConnectionFacts) -> bool:
 
 
 def searchable_fields(visible: VisibleRecords) -> list[str]:
-    """The searchable fields that at least one grant of the stream shows."""
+    """Return the searchable fields that at least one grant of the stream shows."""
     return [
         name
         for name in visible.stream.lexical_fields
-        if any(sight.terms.fields.allows(name) for sight in visible.sights)
+        if any(granted.terms.fields.allows(name) for granted in visible.granted)
     ]
 
 
-def languages_of(visible: Sequence[VisibleRecords]) -> frozenset[str]:
-    """Those of the connections that are searched: in one of them the question is asked."""
+def query_languages(visible: Sequence[VisibleRecords]) -> frozenset[str]:
+    """Return the languages of the searched connections; the query is in one of them."""
     return frozenset(
-        language for each in visible for facts in each.connections for language in facts.languages
+        language
+        for stream in visible
+        for facts in stream.connections
+        for language in facts.languages
     )
 
 
-def branches(
+def plan_queries(
     query: Query, searched: Sequence[VisibleRecords], *, scored: bool = True
-) -> list[Branch]:
-    """The query for each stream in which it can match at all; where it does not matter how well,
-    nothing is ``scored``."""
-    return [branch for each in searched for branch in _branches(query, each, scored=scored)]
+) -> list[StreamQuery]:
+    """Compile the query for each stream in which it can match; unscored plans omit score terms."""
+    return [plan for visible in searched for plan in _stream_queries(query, visible, scored=scored)]
 
 
-def _branches(query: Query, visible: VisibleRecords, *, scored: bool) -> Iterator[Branch]:
-    """One for each set of granted fields and each set of languages."""
-    for alone in alike(visible):
+def _stream_queries(
+    query: Query, visible: VisibleRecords, *, scored: bool
+) -> Iterator[StreamQuery]:
+    """Yield one query per set of granted fields and set of languages."""
+    for group in group_by_grant_and_language(visible):
         codes = {
-            name: alone.layout["search"][name]
-            for name in alone.stream.lexical_fields
-            if alone.shows(name)
+            name: group.layout["search"][name]
+            for name in group.stream.lexical_fields
+            if group.shows(name)
         }
-        languages = alone.connections[0].languages
-        matching = to_tsquery(query, codes=codes, languages=languages)
-        if matching is not None:
+        languages = group.connections[0].languages
+        tsquery = to_tsquery(query, codes=codes, languages=languages)
+        if tsquery is not None:
             tiers = score_terms(query, codes=codes, languages=languages) if scored else []
-            yield Branch(alone, Terms(matching, tuple(map(tuple, tiers))))
+            yield StreamQuery(group, CompiledQuery(tsquery, tuple(map(tuple, tiers))))
 
 
-def alike(visible: VisibleRecords) -> Iterable[VisibleRecords]:
-    """The same rows, parted by what is granted and by the languages of the connections."""
-    together: dict[tuple[object, ...], list[Sight]] = {}
-    for sight in visible.sights:
-        for facts in sight.connections:
-            key = (sight.grant_id, facts.languages)
-            together.setdefault(key, []).append(Sight(sight.grant_id, sight.terms, (facts,)))
-    for sights in together.values():
-        connections = tuple(each.connections[0] for each in sights)
-        yield visible.through(Sight(sights[0].grant_id, sights[0].terms, connections))
+def group_by_grant_and_language(visible: VisibleRecords) -> Iterable[VisibleRecords]:
+    """Yield the visible rows in groups of one grant and one set of connection languages."""
+    groups: dict[tuple[object, ...], list[GrantedStream]] = {}
+    for granted in visible.granted:
+        for facts in granted.connections:
+            single = GrantedStream(granted.grant_id, granted.terms, (facts,))
+            groups.setdefault((granted.grant_id, facts.languages), []).append(single)
+    for group in groups.values():
+        connections = tuple(granted.connections[0] for granted in group)
+        yield visible.restricted_to(GrantedStream(group[0].grant_id, group[0].terms, connections))
 
 
 LEXICAL: Final = "lexical"
@@ -79,22 +88,22 @@ MODES: Final = (LEXICAL, SEMANTIC, HYBRID)
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
-    """What can be searched by meaning: the model, the granted fields, and how far they have come."""
+class SemanticSearchScope:
+    """The model, the streams with granted semantic fields, and the embedding progress of each."""
 
     embedder: Embedder
-    asked: Sequence[Meanings]
-    known: Mapping[Scoped, Reach]
+    streams: Sequence[SemanticFields]
+    progress: Mapping[StreamKey, EmbeddingProgress]
 
 
-def embedded(streams: Sequence[VisibleRecords]) -> Mapping[Scoped, Reach]:
-    """How far the vectors of these streams have come; no query where there is no model."""
-    embedder = chosen()
-    return {} if embedder is None else reaches(streams, model_id=embedder.model_id)
+def vector_progress(streams: Sequence[VisibleRecords]) -> Mapping[StreamKey, EmbeddingProgress]:
+    """Return the embedding progress of the streams. Runs no query if there is no model."""
+    embedder = configured_embedder()
+    return {} if embedder is None else embedding_progress(streams, model_id=embedder.model_id)
 
 
 def semantic_fields(visible: VisibleRecords) -> tuple[str, ...]:
-    """The semantic fields that every grant concerned shows."""
+    """Return the semantic fields that every grant of the stream shows."""
     return tuple(
         name
         for name, field in visible.stream.fields.items()
@@ -102,39 +111,41 @@ def semantic_fields(visible: VisibleRecords) -> tuple[str, ...]:
     )
 
 
-def modes_of(visible: VisibleRecords, known: Mapping[Scoped, Reach]) -> tuple[str, ...]:
-    """The modes that find something in a stream, in the order of ``MODES``."""
-    by_words = bool(searchable_fields(visible))
-    by_meaning = bool(semantic_fields(visible)) and has_vectors(visible, known)
-    usable = {LEXICAL: by_words, SEMANTIC: by_meaning, HYBRID: by_words and by_meaning}
+def search_modes(
+    visible: VisibleRecords, progress: Mapping[StreamKey, EmbeddingProgress]
+) -> tuple[str, ...]:
+    """Return the modes that can find records of a stream, in the order of ``MODES``."""
+    lexical = bool(searchable_fields(visible))
+    semantic = bool(semantic_fields(visible)) and has_vectors(visible, progress)
+    usable = {LEXICAL: lexical, SEMANTIC: semantic, HYBRID: lexical and semantic}
     return tuple(mode for mode in MODES if usable[mode])
 
 
-def has_vectors(visible: VisibleRecords, known: Mapping[Scoped, Reach]) -> bool:
+def has_vectors(visible: VisibleRecords, progress: Mapping[StreamKey, EmbeddingProgress]) -> bool:
+    """Return whether any connection of the stream has embeddings."""
     name = visible.stream.name
-    return any((facts.connection_id, name) in known for facts in visible.connections)
+    return any((facts.connection_id, name) in progress for facts in visible.connections)
 
 
-def meanings(streams: Sequence[VisibleRecords]) -> Meaning:
-    """What of these streams can be searched by meaning; one query.
+def semantic_scope(streams: Sequence[VisibleRecords]) -> SemanticSearchScope:
+    """Return the semantic fields of the streams that have embeddings, in one query.
 
-    Raises ``InvalidRequest`` where nothing can.
+    Raises InvalidRequest if there are none.
     """
-    embedder = chosen()
+    embedder = configured_embedder()
     if embedder is not None:
-        known = reaches(streams, model_id=embedder.model_id)
-        asked = [
-            Meanings(alone, fields)
-            for each in streams
-            if has_vectors(each, known)
-            for alone in alike(each)
-            if (fields := semantic_fields(alone))
+        progress = embedding_progress(streams, model_id=embedder.model_id)
+        streams_with_vectors = [
+            SemanticFields(group, fields)
+            for visible in streams
+            if has_vectors(visible, progress)
+            for group in group_by_grant_and_language(visible)
+            if (fields := semantic_fields(group))
         ]
-        if asked:
-            return Meaning(embedder, asked, known)
+        if streams_with_vectors:
+            return SemanticSearchScope(embedder, streams_with_vectors, progress)
     raise InvalidRequest(
-        message="Search by meaning is not available for what was asked.",
+        message="Semantic search is not available for these streams.",
         param="mode",
-        next_step="Search without mode, which is lexical; search_modes in GET /v1/schema says"
-        " which streams have others.",
+        next_step="Omit mode for lexical search; GET /v1/schema lists search_modes per stream.",
     )

@@ -1,25 +1,24 @@
-"""What a search is asked, and what it answers, whatever its mode."""
+"""The search request, its hits and the result page."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, TypeAlias
 
-from evidence.access.ranking.matches import Match, Rank
-from evidence.access.ranking.vectors import Near, Scoped
+from evidence.access.ranking.matches import HitPosition, Match
+from evidence.access.ranking.vectors import NearestPassage, StreamKey
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.values import field_text
-from evidence.search.analysis import highlighter as evidence_passages
 from evidence.search.analysis.graphemes import grapheme_floor
-from evidence.search.analysis.highlighter import Passage
+from evidence.search.analysis.highlighter import Passage, best_passages
 from evidence.search.analysis.matcher import needs_verification, verify
 from evidence.search.analysis.query_tree import Query
-from evidence.search.analysis.work_limit import ONE_TEXT, WorkLimit
+from evidence.search.analysis.work_limit import UNITS_PER_TEXT, WorkLimit
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
-    """A visible record with a suggested word, and the fields that have it."""
+class SuggestionHolder:
+    """A visible record that contains a suggested word, and the fields that contain it."""
 
     connection_id: str
     stream: str
@@ -27,14 +26,14 @@ class Holder:
     fields: frozenset[str]
 
 
-PASSAGES_A_HIT = 3
-TITLE_CHARS = 160
-WORK = 1_500_000
-"""Units of work (`evidence.search.analysis.work_limit`) for the checks of one search, and again for its excerpts."""
-WORK_A_HIT = 10_000
-"""So much each hit has, whatever the hits before it took."""
+PASSAGES_PER_HIT = 3
+MAX_TITLE_CHARS = 160
+WORK_PER_SEARCH = 1_500_000
+"""Units of work (`analysis.work_limit`) for the checks of one search; its excerpts get as many."""
+MIN_WORK_PER_HIT = 10_000
+"""Units that each hit gets even if earlier hits used up the limit."""
 
-Key: TypeAlias = tuple[str, str, str]
+HitKey: TypeAlias = tuple[str, str, str]
 """connection_id, stream, record_key"""
 
 Spellings: TypeAlias = Mapping[str, Sequence[str]]
@@ -52,58 +51,61 @@ class Excerpt:
 
 @dataclass(frozen=True)
 class Hit:
-    """``query`` is what its words match, with their place in the order of matches as ``rank``;
-    ``near`` its nearest passage. Either may be missing. ``fused`` are its points of both."""
+    """A record found by its words, by its meaning, or by both.
+
+    ``query`` and ``rank`` are the lexical match and its position, ``near`` is the nearest passage,
+    and ``fused`` the points of both rankings.
+    """
 
     visible: VisibleRecords
     record: VisibleRecord
     query: Query | None = None
-    rank: Rank | None = None
-    near: Near | None = None
+    rank: HitPosition | None = None
+    near: NearestPassage | None = None
     fused: int | None = field(default=None, kw_only=True)
     work: WorkLimit = field(default_factory=WorkLimit, kw_only=True, compare=False)
-    """Shared by the hits of one search, so that one page has a limit."""
+    """Shared by the hits of one search, so that the limit applies to a whole page."""
 
     @property
-    def key(self) -> Key:
+    def key(self) -> HitKey:
         record = self.record
         return record.connection.connection_id, self.visible.stream.name, record.record_key
 
     @cached_property
     def excerpts(self) -> Sequence[Excerpt]:
-        """The passages that prove the match: none where no word of the query stands (B3)."""
+        """The passages that prove the match; empty if no query word occurs (B3)."""
         if self.query is None:
             return ()
         languages = self.record.connection.languages
-        with self.work.share(most=ONE_TEXT // 4, least=WORK_A_HIT) as part:
-            return _excerpts(self.query, dict(texts_of(self)), languages, part)
+        with self.work.share(max_units=UNITS_PER_TEXT // 4, min_units=MIN_WORK_PER_HIT) as part:
+            return _excerpts(self.query, dict(visible_texts(self)), languages, part)
 
     @property
     def nearest(self) -> Excerpt | None:
-        """The passage whose meaning is nearest; it proves nothing."""
+        """The passage nearest in meaning, which is no proof of a match."""
         near = self.near
         if near is None or not self.visible.shows(near.field):
             return None
         text = field_text(self.record.data.get(near.field))
-        # The record may have changed since the passage was found.
+        # The record may have changed after the passage was embedded.
         if near.end > len(text):
             return None
         return Excerpt(near.field, text, Passage(near.start, near.end, ()))
 
     @property
     def title(self) -> str | None:
-        title = _text(self.record, self.visible.stream.title_field)
-        if title is None or len(title) <= TITLE_CHARS:
+        title = _text_value(self.record, self.visible.stream.title_field)
+        if title is None or len(title) <= MAX_TITLE_CHARS:
             return title
-        return title[: grapheme_floor(title, TITLE_CHARS)] + "…"
+        return title[: grapheme_floor(title, MAX_TITLE_CHARS)] + "…"
 
     @property
     def authored_at(self) -> str | None:
-        return _text(self.record, self.visible.stream.event_time_field)
+        return _text_value(self.record, self.visible.stream.event_time_field)
 
 
-class OfStream(Protocol):
-    """A record with the stream it was found in."""
+class RecordOfStream(Protocol):
+    """A record with its stream: a Match or a Hit."""
 
     @property
     def visible(self) -> VisibleRecords: ...
@@ -112,13 +114,13 @@ class OfStream(Protocol):
 
 
 @dataclass(frozen=True)
-class Judge:
-    """Makes the matches of one search hits. ``exhausted`` when a text was left unread for its size."""
+class HitBuilder:
+    """Turns the matches of one search into hits, within the work limit of one search."""
 
     query: Query
-    _checks: WorkLimit = field(default_factory=lambda: WorkLimit(WORK))
-    _excerpts: WorkLimit = field(default_factory=lambda: WorkLimit(WORK))
-    _unread: list[Key] = field(default_factory=list)
+    _checks: WorkLimit = field(default_factory=lambda: WorkLimit(WORK_PER_SEARCH))
+    _excerpts: WorkLimit = field(default_factory=lambda: WorkLimit(WORK_PER_SEARCH))
+    _unread: list[HitKey] = field(default_factory=list)
 
     @property
     def exhausted(self) -> bool:
@@ -126,30 +128,25 @@ class Judge:
 
     @property
     def complete(self) -> bool:
-        """Whether every text was read as far as needed."""
+        """Whether every text was read far enough to decide."""
         return not self._unread
 
-    def hit(self, match: Match) -> Hit | None:
-        """The hit, or nothing where its text lacks what only the text can show."""
+    def to_hit(self, match: Match) -> Hit | None:
+        """Return the hit, or None if its text does not satisfy the query."""
         languages = match.record.connection.languages
         hit = Hit(match.visible, match.record, self.query, match.rank, work=self._excerpts)
         if not needs_verification(self.query, languages=languages):
             return hit
-        with self._checks.share(most=ONE_TEXT // 4) as part:
-            texts = dict(texts_of(match))
+        with self._checks.share(max_units=UNITS_PER_TEXT // 4) as part:
+            texts = dict(visible_texts(match))
             verified = verify(texts, self.query, languages=languages, work=part)
         if part.exhausted:
             self._unread.append(hit.key)
         return hit if verified else None
 
 
-def near_hit(visible: VisibleRecords, record: VisibleRecord, near: Near) -> Hit:
-    """A hit for its meaning alone."""
-    return Hit(visible, record, near=near)
-
-
-def texts_of(match: OfStream) -> Iterator[tuple[str, str]]:
-    """The searchable texts of a record that its grant shows, as they were indexed."""
+def visible_texts(match: RecordOfStream) -> Iterator[tuple[str, str]]:
+    """Yield name and text of the searchable fields that the grant shows, as indexed."""
     for name in match.visible.stream.lexical_fields:
         if name in match.record.data:
             yield name, field_text(match.record.data[name])
@@ -158,30 +155,30 @@ def texts_of(match: OfStream) -> Iterator[tuple[str, str]]:
 def _excerpts(
     query: Query, texts: dict[str, str], languages: tuple[str, ...], work: WorkLimit
 ) -> list[Excerpt]:
-    """The best passages over all fields, best first."""
-    found = [
+    """Return the best passages of all fields, best first."""
+    excerpts = [
         Excerpt(name, text, passage)
         for name, text in texts.items()
-        for passage in evidence_passages.passages(
-            text, query, languages=languages, field=name, limit=PASSAGES_A_HIT, work=work
+        for passage in best_passages(
+            text, query, languages=languages, field=name, limit=PASSAGES_PER_HIT, work=work
         )
     ]
-    found.sort(key=lambda excerpt: -_different_words(excerpt))
-    return found[:PASSAGES_A_HIT]
+    excerpts.sort(key=lambda excerpt: -_count_marked_words(excerpt))
+    return excerpts[:PASSAGES_PER_HIT]
 
 
-def _different_words(excerpt: Excerpt) -> int:
-    """How many different marked words a passage shows: what ranks passages across fields."""
+def _count_marked_words(excerpt: Excerpt) -> int:
+    """Return the number of different marked words, which ranks passages across fields."""
     return len({excerpt.text[start:end].casefold() for start, end in excerpt.passage.marks})
 
 
-def _text(record: VisibleRecord, field: str | None) -> str | None:
+def _text_value(record: VisibleRecord, field: str | None) -> str | None:
     value: Any = record.data.get(field) if field is not None else None
     return value if isinstance(value, str) and value else None
 
 
-Place = Mapping[str, Any]
-"""Where a page ended, as JSON: what its cursor remembers. Each mode knows its own."""
+CursorState = Mapping[str, Any]
+"""The content of a cursor as JSON: where a page ended. Each search mode has its own format."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,25 +190,24 @@ class SearchRequest:
     filters: Sequence[tuple[tuple[str, ...], str]]
     limit: int
     newest_first: bool
-    after: Place | None
+    after: CursorState | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """``count`` is exact unless ``lower_bound``; None where it was not counted. ``complete`` is
-    whether every match can be reached, ``window`` how many of each ranking were fused.
+class SearchResult:
+    """One page of hits, and how complete the search is.
 
-    With ``any_word`` any of the words sufficed, or another spelling of one that no visible text
-    has; those are its ``suggestions`` too,
-    and ``holders`` the records that the suggestions disclose. ``place(n)`` is where the page ends when it is cut to
-    its first ``n`` hits; ``waiting`` are streams of which some visible text has no vector yet,
-    ``reindexing`` those whose words may yet be indexed as other languages or an earlier analyser
-    have them.
+    ``count`` is exact unless ``lower_bound``, and None if nothing was counted. ``complete`` means
+    that cursors reach every match; ``window`` is the number of hits fused per ranking. With
+    ``any_word``, hits match any word or any of these spellings. ``holders`` are the records that
+    the ``suggestions`` disclose. ``cursor_state(n)`` is the cursor after the first ``n`` hits.
+    ``waiting`` lists streams with visible texts that have no vector yet; ``reindexing`` lists
+    streams that may still be indexed for other languages or by an older analyzer.
     """
 
     hits: Sequence[Hit]
     has_more: bool
-    place: Callable[[int], Place]
+    cursor_state: Callable[[int], CursorState]
     skipped: Sequence[VisibleRecords] = ()
     count: int | None = None
     lower_bound: bool = False
@@ -220,6 +216,6 @@ class Found:
     lexical: bool = True
     any_word: Spellings | None = None
     suggestions: Spellings = field(default_factory=dict)
-    holders: Sequence[Holder] = ()
-    waiting: Sequence[Scoped] = ()
-    reindexing: Sequence[Scoped] = ()
+    holders: Sequence[SuggestionHolder] = ()
+    waiting: Sequence[StreamKey] = ()
+    reindexing: Sequence[StreamKey] = ()

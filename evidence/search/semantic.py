@@ -1,80 +1,97 @@
-"""Semantic search: the records whose best passages are nearest in meaning to the question."""
+"""Run semantic search: records whose best passage is nearest to the query."""
 
 from collections.abc import Sequence
 
-from evidence.access.ranking.matches import rows_of
-from evidence.access.ranking.vectors import Key, Near, nearest, nearest_first, waiting
+from evidence.access.ranking.matches import load_records
+from evidence.access.ranking.vectors import (
+    NearestPassage,
+    PassageSortKey,
+    nearest_first,
+    nearest_passages,
+    streams_without_vectors,
+)
 from evidence.errors import InvalidRequest
 from evidence.search.analysis.query_tree import And, Leaf, Query
-from evidence.search.query_planner import Meaning
-from evidence.search.results import Found, Hit, Place, SearchRequest, near_hit
+from evidence.search.query_planner import SemanticSearchScope
+from evidence.search.results import CursorState, Hit, SearchRequest, SearchResult
 
 
-def search(query: Query, meaning: Meaning, request: SearchRequest) -> Found:
-    """Three queries beyond the token's: how far the vectors have come, the nearest passages, the
-    rows of a page. Every record with a passage near enough can be reached by cursor."""
+def search(query: Query, scope: SemanticSearchScope, request: SearchRequest) -> SearchResult:
+    """Return one page of hits; cursors reach every record with a passage near enough.
+
+    Runs three queries after authentication: embedding progress, nearest passages, records. Raises
+    InvalidRequest if the query has operators.
+    """
     question = plain_words(query, quoted=True)
     if question is None:
         raise InvalidRequest(
-            message="prefix*, OR, -not and field: ask for exact words, which a search by"
-            " meaning cannot.",
+            message="Semantic search does not support prefix*, OR, -not and field:.",
             param="q",
-            next_step="Ask in plain words, or search without mode.",
+            next_step="Use plain words, or omit mode for lexical search.",
         )
     if request.newest_first:
-        raise InvalidRequest(message="Only lexical search sorts by time.", param="sort")
-    after, seen = _resumed(request.after)
-    found = near_to(question, meaning, limit=request.limit + 1, after=after, seen=seen)
-    hits = hits_of(meaning, found)
-    shown = hits[: request.limit]
+        raise InvalidRequest(message="sort requires lexical search; omit mode.", param="sort")
+    after, seen = _decode_cursor(request.after)
+    passages = find_nearest(question, scope, limit=request.limit + 1, after=after, seen=seen)
+    hits = load_hits(scope, passages)
+    page = hits[: request.limit]
 
-    def place(count: int) -> Place:
-        last = nearest_first(shown[count - 1][0])
+    def cursor_state(count: int) -> CursorState:
+        last = nearest_first(page[count - 1][0])
         return {"k": list(last), "z": seen + count}
 
-    return Found(
-        hits=[hit for _, hit in shown],
-        has_more=len(found) > request.limit,
-        place=place,
+    return SearchResult(
+        hits=[hit for _, hit in page],
+        has_more=len(passages) > request.limit,
+        cursor_state=cursor_state,
         lexical=False,
-        waiting=waiting(meaning.asked, meaning.known),
+        waiting=streams_without_vectors(scope.streams, scope.progress),
     )
 
 
 def plain_words(query: Query, *, quoted: bool) -> str | None:
-    """The question as a text, with what is ``quoted`` in it or not; None where it asks for words in
-    a way that meaning cannot answer."""
+    """Return the query as plain text, or None if it has operators.
+
+    Quoted phrases are part of the text if ``quoted``, and count as operators otherwise.
+    """
     leaves = query.root.nodes if isinstance(query.root, And) else (query.root,)
     words = [
-        each.text
-        for each in leaves
-        if isinstance(each, Leaf) and not (each.prefix or each.field)
-        if quoted or not each.phrase
+        leaf.text
+        for leaf in leaves
+        if isinstance(leaf, Leaf) and not (leaf.prefix or leaf.field)
+        if quoted or not leaf.phrase
     ]
     return " ".join(words) if len(words) == len(leaves) else None
 
 
-def near_to(
-    question: str, meaning: Meaning, *, limit: int, after: Key | None = None, seen: int = 0
-) -> list[Near]:
-    (vector,) = meaning.embedder.embed([question])
-    floor = meaning.embedder.floor
-    return nearest(meaning.asked, vector, floor=floor, limit=limit, after=after, seen=seen)
+def find_nearest(
+    question: str,
+    scope: SemanticSearchScope,
+    *,
+    limit: int,
+    after: PassageSortKey | None = None,
+    seen: int = 0,
+) -> list[NearestPassage]:
+    (vector,) = scope.embedder.embed([question])
+    floor = scope.embedder.floor
+    return nearest_passages(scope.streams, vector, floor=floor, limit=limit, after=after, seen=seen)
 
 
-def hits_of(meaning: Meaning, found: Sequence[Near]) -> list[tuple[Near, Hit]]:
-    """The hits of those whose records are still there; one query."""
-    streams = [each.visible for each in meaning.asked]
-    rows = rows_of(streams, found)
+def load_hits(
+    scope: SemanticSearchScope, passages: Sequence[NearestPassage]
+) -> list[tuple[NearestPassage, Hit]]:
+    """Return the hits of passages whose records still exist; one query."""
+    streams = [fields.visible for fields in scope.streams]
+    records = load_records(streams, passages)
     return [
-        (near, near_hit(streams[near.number], row, near))
-        for near, row in zip(found, rows, strict=True)
-        if row is not None
+        (passage, Hit(streams[passage.number], record, near=passage))
+        for passage, record in zip(passages, records, strict=True)
+        if record is not None
     ]
 
 
-def _resumed(place: Place | None) -> tuple[Key | None, int]:
-    if place is None:
+def _decode_cursor(state: CursorState | None) -> tuple[PassageSortKey | None, int]:
+    if state is None:
         return None, 0
-    points, connection_id, stream, record_key = place["k"]
-    return (points, connection_id, stream, record_key), place["z"]
+    points, connection_id, stream, record_key = state["k"]
+    return (points, connection_id, stream, record_key), state["z"]

@@ -1,4 +1,4 @@
-"""One line -> one entry: an operation on one record of one target, checked."""
+"""Validate lines and group them into batches ready to write, without a database."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -6,16 +6,16 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from evidence.declarations.record_validation import RecordFault, record_key
-from evidence.declarations.values import instant
+from evidence.declarations.record_validation import InvalidRecordError, record_key
+from evidence.declarations.values import parse_instant
 from evidence.storing.derivation import Derived, derive
-from evidence.storing.ndjson import Line, read_object
-from evidence.storing.receipts import Code, Receipt, Rejected
-from evidence.storing.rows import Ref
-from evidence.storing.targets import Destinations, Target
+from evidence.storing.ndjson import NdjsonLine, parse_object
+from evidence.storing.receipts import LineRejectedError, Receipt, ReceiptCode
+from evidence.storing.rows import RecordId
+from evidence.storing.targets import Target, TargetRegistry
 
-# `connector_key` and `type` say nothing that the connection does not; exports carry them.
-_MEMBERS = frozenset(
+# Exports contain `connector_key` and `type`; the connection already implies both.
+_ENVELOPE_MEMBERS = frozenset(
     {"key", "data", "emitted_at", "op", "connection_id", "stream", "connector_key", "type"}
 )
 
@@ -26,16 +26,16 @@ class Op(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """Where lines go that do not say it themselves."""
+class StreamAddress:
+    """The connection and stream of lines that do not name their own."""
 
     connection_id: str
     stream: str
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """What one line asks for. ``data`` is empty for a deletion."""
+class IngestEntry:
+    """The validated operation of one line. ``data`` is empty for a deletion."""
 
     line: int
     target: Target
@@ -45,117 +45,119 @@ class Entry:
     emitted_at: datetime
 
 
-def read_entry(
+def parse_entry(
     content: bytes,
     *,
     line: int,
-    destinations: Destinations,
-    address: Address | None,
+    targets: TargetRegistry,
+    stream_address: StreamAddress | None,
     now: datetime,
-) -> Entry:
-    """The entry of a line; raises ``Rejected``. Without an ``emitted_at`` it is emitted now."""
-    members = read_object(content)
-    if not members.keys() <= _MEMBERS:
-        raise Rejected(Code.INVALID_ENVELOPE)
-    target = _target(members, destinations, address)
-    op = _op(members)
-    data = members.get("data")
+) -> IngestEntry:
+    """Parse and validate a line; ``emitted_at`` defaults to ``now``. Raises LineRejectedError."""
+    envelope = parse_object(content)
+    if not envelope.keys() <= _ENVELOPE_MEMBERS:
+        raise LineRejectedError(ReceiptCode.INVALID_ENVELOPE)
+    target = _find_target(envelope, targets, stream_address)
+    op = _parse_op(envelope)
+    data = envelope.get("data")
     if not isinstance(data, dict) and not (op is Op.DELETE and data is None):
-        raise Rejected(Code.INVALID_RECORD, path="$.data")
-    key = _key(members.get("key"), data or {}, target)
-    emitted_at = _emitted_at(members, now)
+        raise LineRejectedError(ReceiptCode.INVALID_RECORD, path="$.data")
+    key = _record_key(envelope.get("key"), data or {}, target)
+    emitted_at = _parse_emitted_at(envelope, now)
     if op is Op.DELETE:
-        return Entry(line, target, key, op, {}, emitted_at)
-    _check(data or {}, target)
-    return Entry(line, target, key, op, data or {}, emitted_at)
+        return IngestEntry(line, target, key, op, {}, emitted_at)
+    _validate(data or {}, target)
+    return IngestEntry(line, target, key, op, data or {}, emitted_at)
 
 
-def _target(
-    members: Mapping[str, Any], destinations: Destinations, address: Address | None
+def _find_target(
+    envelope: Mapping[str, Any], targets: TargetRegistry, stream_address: StreamAddress | None
 ) -> Target:
-    if address is None:
-        address = Address(_name(members, "connection_id"), _name(members, "stream"))
+    if stream_address is None:
+        stream_address = StreamAddress(
+            _text_member(envelope, "connection_id"), _text_member(envelope, "stream")
+        )
     for name in ("connection_id", "stream"):
-        if name in members and members[name] != getattr(address, name):
-            raise Rejected(Code.INVALID_ENVELOPE, path=f"$.{name}")
-    return destinations.find(address.connection_id, stream=address.stream)
+        if name in envelope and envelope[name] != getattr(stream_address, name):
+            raise LineRejectedError(ReceiptCode.INVALID_ENVELOPE, path=f"$.{name}")
+    return targets.find(stream_address.connection_id, stream=stream_address.stream)
 
 
-def _name(members: Mapping[str, Any], name: str) -> str:
-    value = members.get(name)
+def _text_member(envelope: Mapping[str, Any], name: str) -> str:
+    value = envelope.get(name)
     if not isinstance(value, str):
-        raise Rejected(Code.INVALID_ENVELOPE, path=f"$.{name}")
+        raise LineRejectedError(ReceiptCode.INVALID_ENVELOPE, path=f"$.{name}")
     return value
 
 
-def _op(members: Mapping[str, Any]) -> Op:
+def _parse_op(envelope: Mapping[str, Any]) -> Op:
     try:
-        return Op(members.get("op", Op.UPSERT))
+        return Op(envelope.get("op", Op.UPSERT))
     except ValueError:
-        raise Rejected(Code.INVALID_OP, path="$.op") from None
+        raise LineRejectedError(ReceiptCode.INVALID_OP, path="$.op") from None
 
 
-def _emitted_at(members: Mapping[str, Any], now: datetime) -> datetime:
-    if members.get("emitted_at") is None:
+def _parse_emitted_at(envelope: Mapping[str, Any], now: datetime) -> datetime:
+    if envelope.get("emitted_at") is None:
         return now
-    moment = instant(members["emitted_at"])
+    moment = parse_instant(envelope["emitted_at"])
     if moment is None:
-        raise Rejected(Code.INVALID_EMITTED_AT, path="$.emitted_at")
+        raise LineRejectedError(ReceiptCode.INVALID_EMITTED_AT, path="$.emitted_at")
     return moment
 
 
-def _check(data: dict[str, Any], target: Target) -> None:
-    fault = target.validator.check(data)
-    if fault is None:
+def _validate(data: dict[str, Any], target: Target) -> None:
+    error = target.validator.find_error(data)
+    if error is None:
         return
-    path, _, reason = fault.partition(": ")
-    code = Code.NESTED_TOO_DEEPLY if reason == "depth" else Code.INVALID_RECORD
-    raise Rejected(code, path="$.data" + path.removeprefix("$"), reason=reason)
+    path, _, reason = error.partition(": ")
+    code = ReceiptCode.NESTED_TOO_DEEPLY if reason == "depth" else ReceiptCode.INVALID_RECORD
+    raise LineRejectedError(code, path="$.data" + path.removeprefix("$"), reason=reason)
 
 
-def _key(stated: object, data: Mapping[str, Any], target: Target) -> str:
+def _record_key(given_key: object, data: Mapping[str, Any], target: Target) -> str:
     try:
-        return record_key(target.stream, data, stated)
-    except RecordFault as fault:
-        raise Rejected(Code(fault.code), path=fault.at) from None
+        return record_key(target.stream, data, given_key)
+    except InvalidRecordError as error:
+        raise LineRejectedError(ReceiptCode(error.code), path=error.path) from None
 
 
-RECORDS_AT_ONCE = 1_000
-BYTES_AT_ONCE = 2 * 1024 * 1024
+BATCH_LINES = 1_000
+BATCH_BYTES = 2 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
-    """An entry and what follows from its data; nothing does for a deletion."""
+class PreparedRecord:
+    """An entry with its derived columns; None for a deletion."""
 
-    entry: Entry
-    ref: Ref
+    entry: IngestEntry
+    ref: RecordId
     derived: Derived | None
 
 
 @dataclass(slots=True)
 class Batch:
-    """Consecutive lines: the good ones prepared, the bad ones with their receipts."""
+    """Consecutive lines: the valid ones prepared, the others as receipts."""
 
-    records: list[Prepared] = field(default_factory=list)
+    records: list[PreparedRecord] = field(default_factory=list)
     receipts: list[Receipt] = field(default_factory=list)
     lines: int = 0
     size: int = 0
 
     @property
     def is_full(self) -> bool:
-        return self.lines >= RECORDS_AT_ONCE or self.size >= BYTES_AT_ONCE
+        return self.lines >= BATCH_LINES or self.size >= BATCH_BYTES
 
 
 @dataclass(frozen=True, slots=True)
-class Preparer:
-    """Makes records of lines for one run."""
+class BatchPreparer:
+    """Prepares the records of one import, batch by batch."""
 
-    destinations: Destinations
-    address: Address | None
+    targets: TargetRegistry
+    stream_address: StreamAddress | None
     now: datetime
 
-    def batches(self, lines: Iterable[Line]) -> Iterator[Batch]:
+    def batches(self, lines: Iterable[NdjsonLine]) -> Iterator[Batch]:
         batch = Batch()
         for line in lines:
             self._add(batch, line)
@@ -165,26 +167,26 @@ class Preparer:
         if batch.lines:
             yield batch
 
-    def _add(self, batch: Batch, line: Line) -> None:
+    def _add(self, batch: Batch, line: NdjsonLine) -> None:
         batch.lines += 1
         batch.size += len(line.content or b"")
         try:
-            batch.records.append(self._prepared(line))
-        except Rejected as refusal:
-            batch.receipts.append(Receipt(line.number, refusal.code, refusal.path, refusal.reason))
+            batch.records.append(self._prepare(line))
+        except LineRejectedError as error:
+            batch.receipts.append(Receipt(line.number, error.code, error.path, error.reason))
 
-    def _prepared(self, line: Line) -> Prepared:
+    def _prepare(self, line: NdjsonLine) -> PreparedRecord:
         if line.content is None:
-            raise Rejected(Code.LINE_TOO_LONG)
-        entry = read_entry(
+            raise LineRejectedError(ReceiptCode.LINE_TOO_LONG)
+        entry = parse_entry(
             line.content,
             line=line.number,
-            destinations=self.destinations,
-            address=self.address,
+            targets=self.targets,
+            stream_address=self.stream_address,
             now=self.now,
         )
         target = entry.target
-        ref = Ref(target.connection_id, target.stream.name, entry.key)
+        ref = RecordId(target.connection_id, target.stream.name, entry.key)
         if entry.op is Op.DELETE:
-            return Prepared(entry, ref, None)
-        return Prepared(entry, ref, derive(target, key=entry.key, data=entry.data))
+            return PreparedRecord(entry, ref, None)
+        return PreparedRecord(entry, ref, derive(target, key=entry.key, data=entry.data))

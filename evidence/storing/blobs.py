@@ -1,4 +1,4 @@
-"""Bytes that belong to a record, taken in piece by piece."""
+"""Store the bytes that belong to a record."""
 
 import hashlib
 import re
@@ -11,9 +11,9 @@ from django.db import connection, transaction
 from evidence.errors import InvalidRequest
 from evidence.models.digests import key_digest
 from evidence.models.records import Blob
-from evidence.storing.locks import hold_one
+from evidence.storing.locks import lock_connection
 
-PIECE_BYTES = 256 * 1024
+CHUNK_BYTES = 256 * 1024
 BLOB_ID = re.compile(r"[A-Za-z0-9._~-]{1,128}")
 MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}(?:;[ -~]{1,128})?")
 
@@ -28,52 +28,52 @@ def put_blob(
     now: datetime,
     blob_id: str | None = None,
 ) -> Blob:
-    """Keeps the bytes of ``chunks``, of whatever sizes, under a given or a new id.
+    """Store the bytes of ``chunks``, of any sizes, under the given or a new id.
 
-    The same id again replaces the bytes, for the same record only. The connection is held
-    meanwhile, so the chunks should be at hand. Raises ``ConnectionNotFound``, and
-    ``InvalidRequest`` for an id or media type that will not do or a record that was erased.
+    Storing an id again replaces its bytes, for the same record only. The connection stays locked
+    while chunks are read, so have them ready. Raises ``ConnectionNotFound``, and
+    ``InvalidRequest`` for an invalid id or media type or an erased record.
     """
     blob = Blob(
         connection_id=connection_id,
-        blob_id=_checked(blob_id or "blb_" + secrets.token_hex(12), BLOB_ID, "blob_id"),
+        blob_id=_validate(blob_id or "blb_" + secrets.token_hex(12), BLOB_ID, "blob_id"),
         stream=stream,
         record_key=record_key,
-        media_type=_checked(media_type, MEDIA_TYPE, "media_type"),
+        media_type=_validate(media_type, MEDIA_TYPE, "media_type"),
         size_bytes=0,
         created_at=now,
     )
     with transaction.atomic():
-        hold_one(connection_id)
-        _make_room(blob)
-        _fill(blob, chunks)
+        lock_connection(connection_id)
+        _delete_replaced(blob)
+        _store_chunks(blob, chunks)
         blob.save(force_insert=True)
     return blob
 
 
-def _fill(blob: Blob, chunks: Iterable[bytes]) -> None:
-    """Stores the pieces, and tells the blob what they come to."""
+def _store_chunks(blob: Blob, chunks: Iterable[bytes]) -> None:
+    """Store the chunks, and set the blob's size and hash."""
     digest = hashlib.sha256()
     with connection.cursor() as cursor:
-        for position, piece in enumerate(_pieces(chunks)):
-            digest.update(piece)
-            blob.size_bytes += len(piece)
+        for position, content in enumerate(_split_chunks(chunks)):
+            digest.update(content)
+            blob.size_bytes += len(content)
             cursor.execute(
                 "INSERT INTO evidence_blobchunk (connection_id, blob_id, position, content)"
                 " VALUES (%s, %s, %s, %s)",
-                [blob.connection_id, blob.blob_id, position, piece],
+                [blob.connection_id, blob.blob_id, position, content],
             )
     blob.sha256 = digest.digest()
 
 
-def _checked(text: str, grammar: re.Pattern[str], param: str) -> str:
-    if not grammar.fullmatch(text):
-        raise InvalidRequest(message=f"The {param} is not valid.", param=param)
+def _validate(text: str, pattern: re.Pattern[str], param: str) -> str:
+    if not pattern.fullmatch(text):
+        raise InvalidRequest(message=f"{param} is not valid.", param=param)
     return text
 
 
-def _make_room(blob: Blob) -> None:
-    """Refuses a blob that cannot be, and takes away the bytes that it replaces."""
+def _delete_replaced(blob: Blob) -> None:
+    """Delete the bytes that the blob replaces. Raises ``InvalidRequest`` if it cannot be stored."""
     digest = key_digest(blob.record_key, connection_id=blob.connection_id, stream=blob.stream)
     name = [blob.connection_id, blob.blob_id]
     with connection.cursor() as cursor:
@@ -96,20 +96,20 @@ def _make_room(blob: Blob) -> None:
         )
 
 
-def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in pieces of PIECE_BYTES, the last one shorter."""
-    waiting = bytearray()
+def _split_chunks(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the same bytes in chunks of CHUNK_BYTES; the last one may be shorter."""
+    buffer = bytearray()
     for chunk in chunks:
-        for start in range(0, len(chunk), PIECE_BYTES):
-            waiting += chunk[start : start + PIECE_BYTES]
-            if len(waiting) >= PIECE_BYTES:
-                yield bytes(waiting[:PIECE_BYTES])
-                del waiting[:PIECE_BYTES]
-    if waiting:
-        yield bytes(waiting)
+        for start in range(0, len(chunk), CHUNK_BYTES):
+            buffer += chunk[start : start + CHUNK_BYTES]
+            if len(buffer) >= CHUNK_BYTES:
+                yield bytes(buffer[:CHUNK_BYTES])
+                del buffer[:CHUNK_BYTES]
+    if buffer:
+        yield bytes(buffer)
 
 
-def kept_blobs(connection_id: str, blob_ids: Collection[str]) -> frozenset[str]:
-    """Those of ``blob_ids`` that the connection has."""
+def stored_blobs(connection_id: str, blob_ids: Collection[str]) -> frozenset[str]:
+    """Return which of ``blob_ids`` are stored for the connection."""
     rows = Blob.unscoped.filter(connection_id=connection_id, blob_id__in=list(blob_ids))
     return frozenset(rows.values_list("blob_id", flat=True))

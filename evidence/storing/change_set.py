@@ -1,7 +1,7 @@
-"""What a run of operations does to records: applied in order in memory, then saved at once.
+"""Apply operations to records in memory, then save them together.
 
-Each operation sees the state that the one before it left, and leaves a change entry of its own, so
-that a batch of any size is as if each line had been alone. The connections are held meanwhile.
+Each operation sees the result of the previous one and adds its own change entry, so the batch size
+does not affect the outcome. The connections stay locked until the transaction ends.
 """
 
 from collections import defaultdict
@@ -12,16 +12,22 @@ from typing import Any
 
 from evidence.models.records import RecordChange
 from evidence.storing import copy_format, rows, vector_table
-from evidence.storing.derivation import Derived, State, before, emitted_times, record_row
-from evidence.storing.locks import Held, save_numbering
-from evidence.storing.rows import Count, Ref, save_counts
+from evidence.storing.derivation import (
+    Derived,
+    StoredRecord,
+    emitted_times,
+    previous_digests,
+    record_row,
+)
+from evidence.storing.locks import LockedConnection, save_change_numbers
+from evidence.storing.rows import CountChange, RecordId, save_counts
 
 Kind = RecordChange.Kind
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
-    """A record as one line has it."""
+class RecordVersion:
+    """A version of a record, as one line contains it."""
 
     data: Mapping[str, Any]
     emitted_at: datetime
@@ -33,92 +39,122 @@ class Version:
 
 
 @dataclass(slots=True)
-class Changes:
-    """Operations on the records named when ``states`` were read, in connections that are held."""
+class ChangeSet:
+    """Pending operations on ``records``, loaded under the locks of ``connections``."""
 
-    held: Mapping[str, Held]
+    connections: Mapping[str, LockedConnection]
     now: datetime
-    states: dict[Ref, State]
-    stored: Collection[Ref] = field(init=False)
-    latest: dict[Ref, bytes | None] = field(default_factory=dict)
-    search: dict[Ref, bytes | None] = field(default_factory=dict)
-    stale: dict[Ref, set[str] | None] = field(default_factory=dict)
-    moved: dict[Ref, datetime | None] = field(default_factory=dict)
-    entries: list[bytes] = field(default_factory=list)
-    counts: dict[tuple[str, str], Count] = field(default_factory=lambda: defaultdict(Count))
+    records: dict[RecordId, StoredRecord]
+    existing_ids: Collection[RecordId] = field(init=False)
+    record_rows: dict[RecordId, bytes | None] = field(default_factory=dict)
+    search_rows: dict[RecordId, bytes | None] = field(default_factory=dict)
+    stale_vectors: dict[RecordId, set[str] | None] = field(default_factory=dict)
+    new_times: dict[RecordId, datetime | None] = field(default_factory=dict)
+    change_rows: list[bytes] = field(default_factory=list)
+    counts: dict[tuple[str, str], CountChange] = field(
+        default_factory=lambda: defaultdict(CountChange)
+    )
 
     def __post_init__(self) -> None:
-        self.stored = frozenset(self.states)
+        self.existing_ids = frozenset(self.records)
 
-    def create(self, ref: Ref, version: Version) -> None:
-        """Puts a record that does not exist."""
-        seq = self._entry(ref, Kind.CREATED)
-        self._put(
-            ref, version, State(version.data, version.emitted_at, {}, version.consent_time, seq)
+    def create(self, ref: RecordId, version: RecordVersion) -> None:
+        """Add a record that does not exist."""
+        seq = self._add_change(ref, Kind.CREATED)
+        self._set_row(
+            ref,
+            version,
+            StoredRecord(version.data, version.emitted_at, {}, version.consent_time, seq),
         )
-        self.search[ref] = version.derived.search
+        self.search_rows[ref] = version.derived.search
         self._count(ref, 1, version.emitted_at)
 
     def update(
-        self, ref: Ref, version: Version, *, changed: list[str], searched: bool, declared: bool
+        self,
+        ref: RecordId,
+        version: RecordVersion,
+        *,
+        changed: list[str],
+        is_search_changed: bool,
+        is_declared_changed: bool,
     ) -> None:
-        """Replace a record that differs in the fields ``changed``: ``searched`` if its search text
-        differs, ``declared`` if a field that the declaration names differs."""
-        old = self.states[ref]
-        emitted_at, times = emitted_times(
-            old, data=version.data, changed=changed, emitted_at=version.emitted_at
-        )
-        seq = self._entry(ref, Kind.UPDATED, before(old.data, changed), old.consent_time)
-        self._put(ref, version, State(version.data, emitted_at, times, version.consent_time, seq))
-        if searched:
-            self.search[ref] = version.derived.search
-        self._let_go(ref, changed)
-        if version.consent_time != old.consent_time:
-            self.moved[ref] = version.consent_time
-        self._count(ref, 0, version.emitted_at, declared=declared)
+        """Replace a record that differs in the fields ``changed``.
 
-    def delete(self, ref: Ref, *, emitted_at: datetime | None) -> None:
-        """Takes away a record that exists, and leaves a tombstone."""
-        old = self.states.pop(ref)
-        self._entry(ref, Kind.DELETED, before(old.data, list(old.data)), old.consent_time)
-        self.latest[ref] = self.search[ref] = None
-        self.stale[ref] = None
+        ``is_search_changed``: its search text differs. ``is_declared_changed``: a field that the
+        declaration names differs.
+        """
+        current = self.records[ref]
+        emitted_at, times = emitted_times(
+            current, data=version.data, changed=changed, emitted_at=version.emitted_at
+        )
+        seq = self._add_change(
+            ref, Kind.UPDATED, previous_digests(current.data, changed), current.consent_time
+        )
+        self._set_row(
+            ref, version, StoredRecord(version.data, emitted_at, times, version.consent_time, seq)
+        )
+        if is_search_changed:
+            self.search_rows[ref] = version.derived.search
+        self._mark_stale(ref, changed)
+        if version.consent_time != current.consent_time:
+            self.new_times[ref] = version.consent_time
+        self._count(ref, 0, version.emitted_at, is_declared=is_declared_changed)
+
+    def delete(self, ref: RecordId, *, emitted_at: datetime | None) -> None:
+        """Delete a record that exists, and leave a tombstone."""
+        current = self.records.pop(ref)
+        self._add_change(
+            ref,
+            Kind.DELETED,
+            previous_digests(current.data, list(current.data)),
+            current.consent_time,
+        )
+        self.record_rows[ref] = self.search_rows[ref] = None
+        self.stale_vectors[ref] = None
         self._count(ref, -1, emitted_at)
 
     def save(self) -> None:
-        """One statement a table and kind; nothing where nothing changed."""
-        if not self.entries:
+        """Save everything with one statement per table and kind of change."""
+        if not self.change_rows:
             return
-        rows.delete_records(ref for ref in self.latest if ref in self.stored)
-        rows.delete_search(ref for ref in self.search if ref in self.stored)
-        vector_table.forget({ref: old for ref, old in self.stale.items() if ref in self.stored})
-        vector_table.move({ref: at for ref, at in self.moved.items() if ref in self.stored})
-        rows.delete_blobs(ref for ref, row in self.latest.items() if row is None)
-        rows.add_records(row for row in self.latest.values() if row is not None)
-        rows.add_search(row for row in self.search.values() if row is not None)
-        rows.add_changes(self.entries)
+        rows.delete_records(ref for ref in self.record_rows if ref in self.existing_ids)
+        rows.delete_search_texts(ref for ref in self.search_rows if ref in self.existing_ids)
+        vector_table.delete_vectors(
+            {
+                ref: current
+                for ref, current in self.stale_vectors.items()
+                if ref in self.existing_ids
+            }
+        )
+        vector_table.update_times(
+            {ref: at for ref, at in self.new_times.items() if ref in self.existing_ids}
+        )
+        rows.delete_blobs(ref for ref, row in self.record_rows.items() if row is None)
+        rows.add_records(row for row in self.record_rows.values() if row is not None)
+        rows.add_search_texts(row for row in self.search_rows.values() if row is not None)
+        rows.add_changes(self.change_rows)
         save_counts(self.counts, now=self.now)
-        save_numbering(self.held.values())
+        save_change_numbers(self.connections.values())
 
-    def _let_go(self, ref: Ref, changed: list[str]) -> None:
-        """The vectors of the fields that changed; those of the others still hold."""
-        known = self.stale.setdefault(ref, set())
-        if known is not None:
-            known.update(changed)
+    def _mark_stale(self, ref: RecordId, changed: list[str]) -> None:
+        # Vectors of unchanged fields remain valid.
+        stale_fields = self.stale_vectors.setdefault(ref, set())
+        if stale_fields is not None:
+            stale_fields.update(changed)
 
-    def _put(self, ref: Ref, version: Version, state: State) -> None:
-        self.states[ref] = state
-        self.latest[ref] = record_row(version.derived, state)
+    def _set_row(self, ref: RecordId, version: RecordVersion, state: StoredRecord) -> None:
+        self.records[ref] = state
+        self.record_rows[ref] = record_row(version.derived, state)
 
-    def _entry(
+    def _add_change(
         self,
-        ref: Ref,
+        ref: RecordId,
         kind: Kind,
         hashes: Mapping[str, str | None] | None = None,
         consent_time: datetime | None = None,
     ) -> int:
-        seq = self.held[ref.connection_id].next_seq()
-        self.entries.append(
+        seq = self.connections[ref.connection_id].next_seq()
+        self.change_rows.append(
             b"%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n"
             % (
                 copy_format.text(ref.connection_id),
@@ -127,14 +163,19 @@ class Changes:
                 copy_format.text(ref.record_key),
                 kind.value.encode(),
                 copy_format.NULL if hashes is None else copy_format.json(hashes),
-                copy_format.moment(consent_time),
-                copy_format.moment(self.now),
+                copy_format.timestamp(consent_time),
+                copy_format.timestamp(self.now),
             )
         )
         return seq
 
     def _count(
-        self, ref: Ref, added: int, emitted_at: datetime | None, *, declared: bool = True
+        self,
+        ref: RecordId,
+        added: int,
+        emitted_at: datetime | None,
+        *,
+        is_declared: bool = True,
     ) -> None:
         count = self.counts[ref.connection_id, ref.stream]
-        count.note(added, emitted_at=emitted_at, declared=declared)
+        count.note(added, emitted_at=emitted_at, is_declared=is_declared)

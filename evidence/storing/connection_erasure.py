@@ -1,7 +1,7 @@
-"""Taking away all rows of a connection, a bounded number in each transaction.
+"""Delete every row of a connection or owner, in bounded transactions.
 
-The connection ends first, so that nothing is read through it or written to it meanwhile; its own
-row goes last, so that a run which was cut short can be completed.
+The connection is revoked first, so that nobody reads or writes it, and its own row is deleted last,
+so that an interrupted deletion can be resumed.
 """
 
 from collections import Counter
@@ -13,10 +13,10 @@ from evidence.models.accounts import Owner, SetupLink
 from evidence.models.connections import Connection, EmbeddedStream
 from evidence.models.sources import Source, SourceDeclaration
 from evidence.storing import vector_table
-from evidence.storing.locks import hold_to_erase
+from evidence.storing.locks import lock_for_erasure
 
-# In this order: what points at a row goes before it. All of them have a connection_id, by which
-# they are partitioned where they are, so that a row's place in its table names it.
+# In foreign key order. Every table has a connection_id, the only partition key in use, so a ctid is
+# unique among the rows of one connection.
 TABLES: Mapping[str, str] = {
     "evidence_blobchunk": "pieces of files",
     "evidence_blob": "files",
@@ -34,80 +34,89 @@ TABLES: Mapping[str, str] = {
     "evidence_watchedstream": "followed streams",
     "evidence_event": "events",
 }
-ROWS_AT_ONCE = 5_000
-PIECES_AT_ONCE = 200
-"""Of a quarter of a megabyte each."""
+DELETE_BATCH_SIZE = 5_000
+CHUNK_BATCH_SIZE = 200
+"""Chunks have 256 KiB each."""
 
-SOME = """
+DELETE_SOME = """
 DELETE FROM {table} WHERE connection_id = %s AND ctid = ANY(ARRAY(
     SELECT ctid FROM {table} WHERE connection_id = %s LIMIT %s
 ))
 """
-EDITS = """
+DELETE_ADMIN_LOG = """
 DELETE FROM django_admin_log l USING django_content_type t
 WHERE t.id = l.content_type_id AND t.app_label = 'evidence' AND t.model = 'connection'
     AND l.object_id = %s
 """
-# It stands by source and may name records; other connections of the source are collected once more.
-REMEMBERED = "DELETE FROM evidence_collectorstate WHERE source_id = %s"
+# Collector states belong to the source and can name records. The collectors of other connections of
+# the source start from the beginning.
+DELETE_COLLECTOR_STATES = "DELETE FROM evidence_collectorstate WHERE source_id = %s"
 
 
-def forget_some(connection_id: str) -> Counter[str]:
-    """Takes away some rows of a connection, which ends with the first call; how many of each kind.
-    Empty when only the connection itself is left. Raises ``ConnectionNotFound``."""
+def delete_some_rows(connection_id: str) -> Counter[str]:
+    """Delete some rows of a connection and return their number by kind; the first call revokes it.
+
+    Empty when only the connection itself is left. Raises ``ConnectionNotFound``.
+    """
     for table, kind in TABLES.items():
         with transaction.atomic():
-            _end(connection_id)
+            _revoke(connection_id)
             if table == "evidence_passage":
                 EmbeddedStream.unscoped.filter(connection_id=connection_id).delete()
                 if not vector_table.exists():
                     continue
-            limit = PIECES_AT_ONCE if table == "evidence_blobchunk" else ROWS_AT_ONCE
+            limit = CHUNK_BATCH_SIZE if table == "evidence_blobchunk" else DELETE_BATCH_SIZE
             with connection.cursor() as cursor:
-                cursor.execute(SOME.format(table=table), [connection_id, connection_id, limit])
+                cursor.execute(
+                    DELETE_SOME.format(table=table), [connection_id, connection_id, limit]
+                )
                 if cursor.rowcount:
                     return Counter({kind: cursor.rowcount})
     return Counter()
 
 
-def forget_connection(connection_id: str) -> Counter[str]:
-    """Takes away the connection itself, and whatever came in since the rest went. Raises
-    ``ConnectionNotFound``."""
+def delete_connection(connection_id: str) -> Counter[str]:
+    """Delete the connection itself, and rows added since ``delete_some_rows`` found none.
+
+    Raises ``ConnectionNotFound``.
+    """
     removed: Counter[str] = Counter()
     with transaction.atomic(), connection.cursor() as cursor:
-        _end(connection_id)
-        vector_table.forget_streams(connection_id)
+        _revoke(connection_id)
+        vector_table.delete_stream_vectors(connection_id)
         for table, kind in TABLES.items():
             if table != "evidence_passage":
                 cursor.execute(f"DELETE FROM {table} WHERE connection_id = %s", [connection_id])  # noqa: S608 - one of TABLES
                 removed[kind] += cursor.rowcount
-        cursor.execute(EDITS, [connection_id])
+        cursor.execute(DELETE_ADMIN_LOG, [connection_id])
         cursor.execute(
             "DELETE FROM evidence_connection WHERE connection_id = %s RETURNING source_id",
             [connection_id],
         )
-        cursor.execute(REMEMBERED, cursor.fetchone())
+        cursor.execute(DELETE_COLLECTOR_STATES, cursor.fetchone())
         removed["collector states"] += cursor.rowcount
     removed["connections"] += 1
     return +removed
 
 
-def end_all(owner_id: str) -> list[str]:
-    """Ends every connection of an owner; their ids."""
-    mine = Connection.unscoped.filter(owner_id=owner_id)
-    mine.update(status=Connection.Status.REVOKED)
-    return list(mine.order_by("pk").values_list("pk", flat=True))
+def revoke_connections(owner_id: str) -> list[str]:
+    """Revoke every connection of an owner, and return their ids."""
+    connections = Connection.unscoped.filter(owner_id=owner_id)
+    connections.update(status=Connection.Status.REVOKED)
+    return list(connections.order_by("pk").values_list("pk", flat=True))
 
 
-def account_of(owner_id: str) -> int | None:
-    """The account that an owner signs in with."""
+def owner_account_id(owner_id: str) -> int | None:
+    """Return the id of the account that the owner signs in with."""
     return Owner.unscoped.values_list("user_id", flat=True).get(pk=owner_id)
 
 
 @transaction.atomic
-def forget_owner(owner_id: str) -> Counter[str]:
-    """Takes away what an owner has beside connections and grants. Their row stays, with nothing in
-    it, for the ledger and the receipts to hang on."""
+def delete_owner_data(owner_id: str) -> Counter[str]:
+    """Delete an owner's rows other than connections and grants.
+
+    The owner's row stays, without personal data, because the ledger and receipts refer to it.
+    """
     sources = Source.unscoped.filter(owner_id=owner_id)
     sources.update(current_declaration=None)
     removed = Counter(
@@ -121,6 +130,6 @@ def forget_owner(owner_id: str) -> Counter[str]:
     return +removed
 
 
-def _end(connection_id: str) -> None:
-    hold_to_erase(connection_id)
+def _revoke(connection_id: str) -> None:
+    lock_for_erasure(connection_id)
     Connection.unscoped.filter(connection_id=connection_id).update(status=Connection.Status.REVOKED)

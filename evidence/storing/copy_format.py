@@ -1,7 +1,7 @@
-"""Values as COPY reads them, built once where the value is known.
+"""Encode values in PostgreSQL's COPY text and binary formats.
 
-Rows are joined by hand because a batch spends most of its time here. They are text but for search
-text, whose binary form spares the server most of the parsing.
+Encoding dominates the time of a batch, so rows are joined by hand. Search text and vectors use the
+binary format, which the server parses much faster.
 """
 
 import re
@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import orjson
 from django.db import connection
 
-from evidence.search.analysis.pg_text_search import Joined
+from evidence.search.analysis.pg_text_search import EncodedLexemes
 
 NULL = b"\\N"
 BINARY_NULL = struct.pack(">i", -1)
@@ -20,37 +20,36 @@ _BINARY_START = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _BINARY_END = struct.pack(">h", -1)
 _EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_SPECIAL = re.compile(r"[\\\t\n\r]")
-_ESCAPED = {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-_ESCAPES = str.maketrans(_ESCAPED)
-_QUOTED = str.maketrans({"\\": "\\\\", '"': '\\"'})
+_SPECIAL_CHARACTER = re.compile(r"[\\\t\n\r]")
+_ESCAPES = str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+_ARRAY_ESCAPES = str.maketrans({"\\": "\\\\", '"': '\\"'})
 
 
 def text(value: str | None) -> bytes:
     if value is None:
         return NULL
-    if _SPECIAL.search(value):
+    if _SPECIAL_CHARACTER.search(value):
         value = value.translate(_ESCAPES)
     return value.encode()
 
 
 def json(value: object) -> bytes:
-    """A JSON value; its only characters that COPY would take for its own are backslashes."""
+    """Encode a JSON value; backslashes are its only characters that COPY interprets."""
     return orjson.dumps(value).replace(b"\\", b"\\\\")
 
 
-def moment(value: datetime | None) -> bytes:
+def timestamp(value: datetime | None) -> bytes:
     return NULL if value is None else value.isoformat().encode()
 
 
-def plain_array(values: Sequence[object]) -> bytes:
-    """An array of numbers; null where there are no positions at all."""
+def number_array(values: Sequence[object]) -> bytes:
+    """Encode an array of numbers; an empty one is null."""
     if not values:
         return NULL
     return b"{%s}" % ",".join("NULL" if v is None else str(v) for v in values).encode()
 
 
-def moment_array(values: Sequence[datetime | None]) -> bytes:
+def timestamp_array(values: Sequence[datetime | None]) -> bytes:
     if not values:
         return NULL
     return b"{%s}" % ",".join("NULL" if v is None else v.isoformat() for v in values).encode()
@@ -59,7 +58,9 @@ def moment_array(values: Sequence[datetime | None]) -> bytes:
 def text_array(values: Sequence[str | None]) -> bytes:
     if not values:
         return NULL
-    parts = ("NULL" if value is None else f'"{value.translate(_QUOTED)}"' for value in values)
+    parts = (
+        "NULL" if value is None else f'"{value.translate(_ARRAY_ESCAPES)}"' for value in values
+    )
     return text(f"{{{','.join(parts)}}}")
 
 
@@ -72,13 +73,13 @@ def binary_text(value: str) -> bytes:
     return struct.pack(">i", len(encoded)) + encoded
 
 
-def binary_moment(value: datetime | None) -> bytes:
+def binary_timestamp(value: datetime | None) -> bytes:
     if value is None:
         return BINARY_NULL
     return struct.pack(">iq", 8, (value - _EPOCH) // _MICROSECOND)
 
 
-def binary_small(value: int) -> bytes:
+def binary_smallint(value: int) -> bytes:
     return struct.pack(">ih", 2, value)
 
 
@@ -86,39 +87,39 @@ def binary_integer(value: int) -> bytes:
     return struct.pack(">ii", 4, value)
 
 
-def binary_halves(value: Sequence[float] | None) -> bytes:
-    """A halfvec: how many numbers it has, nothing, and each in half precision."""
+def binary_halfvec(value: Sequence[float] | None) -> bytes:
+    """Encode a pgvector halfvec: its dimension, an unused field, then half-precision numbers."""
     if value is None:
         return BINARY_NULL
     count = len(value)
     return struct.pack(f">ihh{count}e", 4 + 2 * count, count, 0, *value)
 
 
-def binary_terms(lexemes: Joined) -> bytes:
-    """A tsvector of distinct lexemes in any order, none of them with a position."""
+def binary_tsvector(lexemes: EncodedLexemes) -> bytes:
+    """Encode a tsvector of distinct lexemes in any order, without positions."""
     encoded = lexemes.text.encode()
     return struct.pack(">ii", len(encoded) + 4, lexemes.total) + encoded
 
 
-def copy_rows(into: str, rows: Iterable[bytes]) -> None:
-    """Sends rows to ``into``, a constant ``table (columns)``.
+def copy_rows(columns: str, rows: Iterable[bytes]) -> None:
+    """Copy text rows into ``columns``, a constant ``table (columns)``.
 
-    All in one piece: each piece gives way to the thread that prepares the next batch.
+    Sends one piece: after each piece the thread that prepares the next batch would take over.
     """
     content = b"".join(rows)
     if content:
-        _send(f"COPY {into} FROM STDIN", content)
+        _send(f"COPY {columns} FROM STDIN", content)
 
 
-def copy_binary_rows(into: str, rows: Iterable[bytes]) -> None:
-    """The same for rows that ``binary_row`` made."""
+def copy_binary_rows(columns: str, rows: Iterable[bytes]) -> None:
+    """Copy rows encoded by ``binary_row``; see ``copy_rows``."""
     content = b"".join(rows)
     if content:
-        _send(f"COPY {into} FROM STDIN (FORMAT BINARY)", _BINARY_START + content + _BINARY_END)
+        _send(f"COPY {columns} FROM STDIN (FORMAT BINARY)", _BINARY_START + content + _BINARY_END)
 
 
 def _send(statement: str, content: bytes) -> None:
-    # Django passes `copy` through as it is, errors included.
+    # Django does not wrap the database errors of `copy`.
     with (
         connection.wrap_database_errors,
         connection.cursor() as cursor,

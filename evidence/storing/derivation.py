@@ -1,7 +1,7 @@
-"""What follows from a record: sort key, consent time, typed columns, search text.
+"""Compute a record's derived columns and compare its versions.
 
-Everything here is computed from the data and the target alone, so it can be done on any thread,
-and done again when a declaration changes.
+Derived columns depend only on data and target, so any thread can compute them, again whenever a
+declaration changes.
 """
 
 from collections.abc import Mapping
@@ -12,19 +12,22 @@ from typing import Any
 import orjson
 
 from evidence.declarations.declaration import TITLE_ROLE, StreamDeclaration
-from evidence.declarations.storage_layout import columns, links
-from evidence.declarations.values import field_text, instant, sort_key
+from evidence.declarations.storage_layout import link_columns, typed_columns
+from evidence.declarations.values import field_text, parse_instant, sort_key
 from evidence.models.digests import value_digest
 from evidence.search.analysis import VERSION
-from evidence.search.analysis.pg_text_search import IndexedField, joined_lexemes
+from evidence.search.analysis.pg_text_search import IndexedField, encode_lexemes
 from evidence.storing import copy_format
 from evidence.storing.targets import Target
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """A record as it stands. ``field_emitted`` maps fields older than ``emitted_at`` to the ISO
-    text of their own time; ``change_seq`` numbers its latest change."""
+class StoredRecord:
+    """The stored version of a record.
+
+    ``field_emitted`` maps fields older than ``emitted_at`` to their own time in ISO format;
+    ``change_seq`` is the number of the latest change.
+    """
 
     data: Mapping[str, Any]
     emitted_at: datetime
@@ -34,70 +37,78 @@ class State:
 
 
 def changed_fields(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """The top-level fields that differ, those that came or went included."""
-    if _sorted(old) == _sorted(new):
+    """Return the top-level fields that differ, including added and removed ones."""
+    if _canonical(old) == _canonical(new):
         return []
     return [
         name
         for name in {**old, **new}
-        if name not in old or name not in new or not same(old[name], new[name])
+        if name not in old or name not in new or not json_equal(old[name], new[name])
     ]
 
 
-def same(one: object, other: object) -> bool:
-    """Whether two JSON values are equal to jsonb."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(same, one, other))
-    return isinstance(one, bool) == isinstance(other, bool) and one == other
+def json_equal(left: object, right: object) -> bool:
+    """Return whether two JSON values are equal in the sense of jsonb."""
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(
+            json_equal(left[name], right[name]) for name in left
+        )
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(json_equal, left, right))
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
 
 
-def before(old: Mapping[str, Any], fields: list[str]) -> dict[str, str | None]:
-    """Keyed hashes of what ``fields`` said; null for a field that was absent."""
+def previous_digests(old: Mapping[str, Any], fields: list[str]) -> dict[str, str | None]:
+    """Return keyed hashes of the previous values of ``fields``; None for an absent field."""
     return {name: value_digest(old[name]) if name in old else None for name in fields}
 
 
 def emitted_times(
-    state: State, *, data: Mapping[str, Any], changed: list[str], emitted_at: datetime
+    state: StoredRecord, *, data: Mapping[str, Any], changed: list[str], emitted_at: datetime
 ) -> tuple[datetime, dict[str, str]]:
-    """``emitted_at`` and ``field_emitted`` of a record that becomes ``data``.
+    """Return ``emitted_at`` and ``field_emitted`` of a record updated to ``data``.
 
-    A field that did not change keeps its time. The record's own is the latest of all, also when
+    Unchanged fields keep their times. ``emitted_at`` is the latest time of all fields, even if
     lines arrive out of order.
     """
-    latest = max([emitted_at, *_kept(state, data, changed)])
+    latest = max([emitted_at, *_unchanged_times(state, data, changed)])
     times = {name: state.field_emitted.get(name, _iso(state.emitted_at)) for name in data}
     times |= dict.fromkeys(set(changed) & data.keys(), _iso(emitted_at))
     row_time = _iso(latest)
     return latest, {name: time for name, time in times.items() if time != row_time}
 
 
-def _kept(state: State, data: Mapping[str, Any], changed: list[str]) -> list[datetime]:
-    kept = data.keys() - changed
+def _unchanged_times(
+    state: StoredRecord, data: Mapping[str, Any], changed: list[str]
+) -> list[datetime]:
+    unchanged = data.keys() - changed
     own = [
-        datetime.fromisoformat(state.field_emitted[n]) for n in kept & state.field_emitted.keys()
+        datetime.fromisoformat(state.field_emitted[n])
+        for n in unchanged & state.field_emitted.keys()
     ]
-    return [*own, state.emitted_at] if kept - state.field_emitted.keys() else own
+    return [*own, state.emitted_at] if unchanged - state.field_emitted.keys() else own
 
 
 def _iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat()
 
 
-def _sorted(value: object) -> bytes:
+def _canonical(value: object) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
 BODY_WEIGHT = 1.0
 TITLE_WEIGHT = 2.0
-"""A word in a title says more about a record than one in its body (design, section 6)."""
+"""A title describes a record better than its body does (design, section 6)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """``row`` is a record as COPY text up to its links; ``search`` is its search text as a binary
-    row, or None where the stream is not searched."""
+    """Derived columns of a record.
+
+    ``row`` is COPY text up to the links; ``search`` is the search text as a binary row, or None if
+    the stream is not searchable.
+    """
 
     consent_time: datetime | None
     row: bytes
@@ -105,10 +116,10 @@ class Derived:
 
 
 def derive(target: Target, *, key: str, data: Mapping[str, Any]) -> Derived:
-    """The rows of a record, without what depends on its history."""
+    """Compute the columns of a record that do not depend on its history."""
     stream, layout = target.stream, target.layout
-    consent_time = instant(data.get(stream.consent_time_field or ""))
-    typed = columns(layout, data)
+    consent_time = parse_instant(data.get(stream.consent_time_field or ""))
+    typed = typed_columns(layout, data)
     row = b"\t".join(
         (
             copy_format.text(target.connection_id),
@@ -116,21 +127,21 @@ def derive(target: Target, *, key: str, data: Mapping[str, Any]) -> Derived:
             copy_format.text(key),
             copy_format.json(data),
             copy_format.text(_sort_key(stream, data)),
-            copy_format.moment(consent_time),
-            copy_format.plain_array(typed.numbers),
-            copy_format.moment_array(typed.times),
+            copy_format.timestamp(consent_time),
+            copy_format.number_array(typed.numbers),
+            copy_format.timestamp_array(typed.times),
             copy_format.text_array(typed.words),
-            *map(copy_format.text, links(layout, data)),
+            *map(copy_format.text, link_columns(layout, data)),
         )
     )
     search = _search(target, key, data, consent_time) if layout["search"] else None
     return Derived(consent_time, row, search)
 
 
-def record_row(derived: Derived, state: State) -> bytes:
-    """The whole row of a record, as ``rows.RECORDS`` names its columns."""
+def record_row(derived: Derived, state: StoredRecord) -> bytes:
+    """Return the complete row of a record, in the column order of ``rows.RECORD_COLUMNS``."""
     times = copy_format.json(state.field_emitted) if state.field_emitted else copy_format.NULL
-    row = (derived.row, copy_format.moment(state.emitted_at), times, b"%d" % state.change_seq)
+    row = (derived.row, copy_format.timestamp(state.emitted_at), times, b"%d" % state.change_seq)
     return b"\t".join(row) + b"\n"
 
 
@@ -143,7 +154,7 @@ def _sort_key(stream: StreamDeclaration, data: Mapping[str, Any]) -> str | None:
 def _search(
     target: Target, key: str, data: Mapping[str, Any], authored_at: datetime | None
 ) -> bytes:
-    """Every field that was ever searched is indexed, as its code is never given away."""
+    """Index every field that was ever searchable, because its code is never reused."""
     fields = [
         IndexedField(code, text, _weight(target.stream, field))
         for field, code in target.layout["search"].items()
@@ -154,9 +165,11 @@ def _search(
         copy_format.binary_text(target.connection_id),
         copy_format.binary_text(target.stream.name),
         copy_format.binary_text(key),
-        copy_format.binary_terms(joined_lexemes(fields, languages=target.languages, codes=codes)),
-        copy_format.binary_moment(authored_at),
-        copy_format.binary_small(VERSION),
+        copy_format.binary_tsvector(
+            encode_lexemes(fields, languages=target.languages, codes=codes)
+        ),
+        copy_format.binary_timestamp(authored_at),
+        copy_format.binary_smallint(VERSION),
     )
 
 

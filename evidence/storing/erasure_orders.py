@@ -1,4 +1,7 @@
-"""Orders to erase and their receipts: what was removed, how much, when and by whom. No contents."""
+"""Store erasure orders and receipts, and run the steps of a stream erasure.
+
+A receipt counts what was removed, when and by whom, and contains no erased data.
+"""
 
 import secrets
 from collections import Counter
@@ -14,13 +17,13 @@ from evidence.models.erasures import Erasure
 from evidence.models.imports import ImportReceipt
 from evidence.storing import rows, vector_table
 from evidence.storing.connection_erasure import TABLES
-from evidence.storing.record_erasure import RECORDS_AT_ONCE, Tally, take_away
+from evidence.storing.record_erasure import BATCH_SIZE, ErasureCounts, erase_records
 
-Of = Erasure.Of
+ErasureScope = Erasure.Of
 
 
-def order(
-    of: Of,
+def create_erasure(
+    of: ErasureScope,
     *,
     owner_id: str,
     by: str,
@@ -31,14 +34,14 @@ def order(
     before: datetime | None = None,
     tombstones: bool = True,
 ) -> Erasure:
-    """An erasure that goes on until it is finished; the unfinished one of the same, if there is."""
+    """Create an erasure order, or return the unfinished order for the same data."""
     with transaction.atomic():
-        same = Erasure.unscoped.select_for_update().filter(
+        orders = Erasure.unscoped.select_for_update().filter(
             owner_id=owner_id, of=of, connection_id=connection_id, stream=stream,
             finished_at=None, record_digest=record_digest, tombstones=tombstones,
             before__isnull=before is None,
         )  # fmt: skip
-        return same.first() or Erasure.unscoped.create(
+        return orders.first() or Erasure.unscoped.create(
             erasure_id="ers_" + secrets.token_hex(12),
             owner_id=owner_id,
             of=of,
@@ -54,9 +57,8 @@ def order(
 
 
 @contextmanager
-def a_step(erasure_id: str, *, now: datetime) -> Iterator[Erasure | None]:
-    """A transaction that removes some rows and counts them; None where all is done. Of two runs of
-    one erasure one waits for the other."""
+def erasure_step(erasure_id: str, *, now: datetime) -> Iterator[Erasure | None]:
+    """Open a transaction that locks the order and saves its counts; None if it is finished."""
     with transaction.atomic():
         row = Erasure.unscoped.select_for_update().get(erasure_id=erasure_id)
         if row.finished_at is not None:
@@ -67,35 +69,35 @@ def a_step(erasure_id: str, *, now: datetime) -> Iterator[Erasure | None]:
         row.save(update_fields=["removed", "kept", "updated_at", "finished_at"])
 
 
-def count(row: Erasure, tally: Tally) -> None:
-    """Adds to what the receipt says; inside a step."""
-    row.removed = +(Counter(row.removed) + tally.removed)
-    row.kept = +(Counter(row.kept) + tally.kept)
+def add_counts(row: Erasure, counts: ErasureCounts) -> None:
+    """Add to the counts of a receipt, inside ``erasure_step``."""
+    row.removed = +(Counter(row.removed) + counts.removed)
+    row.kept = +(Counter(row.kept) + counts.kept)
 
 
-def unfinished() -> list[Erasure]:
+def unfinished_erasures() -> list[Erasure]:
     return list(Erasure.unscoped.filter(finished_at=None).order_by("wanted_at", "erasure_id"))
 
 
-def at_rest_since() -> datetime | None:
-    """When something was last erased of what is to be; None where nothing is."""
-    unfinished_ones = Erasure.unscoped.filter(finished_at=None)
-    found: datetime | None = unfinished_ones.aggregate(at=Max("updated_at"))["at"]
-    return found
+def last_progress_at() -> datetime | None:
+    """Return when an unfinished order last made progress; None if every order is finished."""
+    orders = Erasure.unscoped.filter(finished_at=None)
+    updated_at: datetime | None = orders.aggregate(at=Max("updated_at"))["at"]
+    return updated_at
 
 
-def receipt(erasure_id: str, *, owner_id: str) -> Erasure | None:
+def get_receipt(erasure_id: str, *, owner_id: str) -> Erasure | None:
     return Erasure.unscoped.filter(erasure_id=erasure_id, owner_id=owner_id).first()
 
 
-def receipts(owner_id: str, *, most: int) -> list[Erasure]:
-    """The latest first."""
+def list_receipts(owner_id: str, *, most: int) -> list[Erasure]:
+    """List the latest receipts, newest first."""
     rows = Erasure.unscoped.filter(owner_id=owner_id).order_by("-wanted_at", "erasure_id")
     return list(rows[:most])
 
 
-# Keys that are named though no record has them any more.
-PAST = """
+# Keys without a record that history, ledger or blobs still mention.
+PAST_KEYS = """
 SELECT DISTINCT x.record_key FROM (
     SELECT connection_id, stream, record_key FROM evidence_recordchange
     UNION ALL SELECT connection_id, stream, record_key FROM evidence_pseudonym
@@ -108,108 +110,117 @@ ORDER BY x.record_key LIMIT %(limit)s
 """
 
 
-def erase_some(
+def erase_next_records(
     connection_id: str, stream: str, *, before: datetime | None, tombstones: bool, now: datetime
-) -> Tally | None:
-    """Erases the next records of a stream, or of those from before a time; None when none is left.
-    Inside a transaction."""
-    refs = rows.names(connection_id, stream, limit=RECORDS_AT_ONCE, before=before)
+) -> ErasureCounts | None:
+    """Erase the next records of a stream, inside a transaction; None when none is left.
+
+    ``before`` restricts the erasure to older records.
+    """
+    refs = rows.record_ids(connection_id, stream, limit=BATCH_SIZE, before=before)
     if not refs:
         return None
     keys = [ref.record_key for ref in refs]
-    return take_away(connection_id, stream, keys, tombstones=tombstones, now=now)
+    return erase_records(connection_id, stream, keys, tombstones=tombstones, now=now)
 
 
-def erase_past(
+def erase_past_records(
     connection_id: str, stream: str, *, after: str, tombstones: bool, now: datetime
-) -> tuple[Tally, str] | None:
-    """The same for records that went before, in the order of their keys; with the last of them."""
-    asked: dict[str, str | int] = {
-        "connection_id": connection_id, "stream": stream, "after": after, "limit": RECORDS_AT_ONCE,
+) -> tuple[ErasureCounts, str] | None:
+    """Erase the next keys without a record, in key order, inside a transaction.
+
+    Returns the counts and the last key, or None when none is left.
+    """
+    parameters: dict[str, str | int] = {
+        "connection_id": connection_id, "stream": stream, "after": after, "limit": BATCH_SIZE,
     }  # fmt: skip
     with connection.cursor() as cursor:
-        cursor.execute(PAST, asked)
+        cursor.execute(PAST_KEYS, parameters)
         keys = [key for (key,) in cursor]
     if not keys:
         return None
-    return take_away(connection_id, stream, keys, tombstones=tombstones, now=now), keys[-1]
+    return erase_records(connection_id, stream, keys, tombstones=tombstones, now=now), keys[-1]
 
 
-def forget_stream(connection_id: str, stream: str) -> Counter[str]:
-    """What is kept about a stream beside its records; how much of each kind."""
-    where = {"connection_id": connection_id, "stream": stream}
-    EmbeddedStream.unscoped.filter(**where).delete()
-    StreamState.unscoped.filter(**where).delete()
-    removed = forget_receipts(connection_id)
-    removed["collector states"] += forget_collected(connection_id, stream)
+def delete_stream_data(connection_id: str, stream: str) -> Counter[str]:
+    """Delete a stream's data other than records. Returns the number of rows by kind."""
+    EmbeddedStream.unscoped.filter(connection_id=connection_id, stream=stream).delete()
+    StreamState.unscoped.filter(connection_id=connection_id, stream=stream).delete()
+    removed = delete_import_receipts(connection_id)
+    removed["collector states"] += delete_collector_state(connection_id, stream)
     return +removed
 
 
-def forget_receipts(connection_id: str, *, before: datetime | None = None) -> Counter[str]:
-    """Receipts of imports may quote what could not be read, and say nothing of whose record it was
-    in; so all of them go, or those of imports from before a time."""
-    found = ImportReceipt.unscoped.filter(connection_id=connection_id)
+def delete_import_receipts(connection_id: str, *, before: datetime | None = None) -> Counter[str]:
+    """Delete the import receipts of a connection, or those of imports before a time.
+
+    Receipts may quote unreadable input without naming its record, so none can be kept.
+    """
+    receipts = ImportReceipt.unscoped.filter(connection_id=connection_id)
     if before is not None:
-        found = found.filter(run__updated_at__lt=before)
-    return Counter({"import receipts": found.delete()[0]})
+        receipts = receipts.filter(run__updated_at__lt=before)
+    return Counter({"import receipts": receipts.delete()[0]})
 
 
-def forget_collected(connection_id: str, stream: str, record_key: str | None = None) -> int:
-    """What collectors remember of a stream, or only where it mentions the record; how many memories
-    changed. They stand by source, so that other connections of it may be collected once more."""
+def delete_collector_state(connection_id: str, stream: str, record_key: str | None = None) -> int:
+    """Delete a stream's collector state, or only a state that mentions the record.
+
+    Returns the number of states changed. A state belongs to a source, so collectors of its other
+    connections may start from the beginning.
+    """
     changed = 0
     with transaction.atomic():
         source_id = Connection.unscoped.values_list("source_id", flat=True).get(pk=connection_id)
-        found = CollectorState.unscoped.select_for_update().filter(source_id=source_id)
-        for row in found.order_by("pk"):
-            said = row.state.get(stream)
-            mentioned = record_key is None or record_key in _told(said)
-            if stream in row.state and mentioned:
-                row.state = {name: each for name, each in row.state.items() if name != stream}
+        states = CollectorState.unscoped.select_for_update().filter(source_id=source_id)
+        for row in states.order_by("pk"):
+            if stream in row.state and (
+                record_key is None or record_key in _all_text(row.state[stream])
+            ):
+                del row.state[stream]
                 row.save(update_fields=["state"])
                 changed += 1
     return changed
 
 
-def _told(state: object) -> str:
-    """Every word in a memory, without the escapes of JSON."""
+def _all_text(state: object) -> str:
+    """Return all texts in a JSON value, unescaped."""
     if isinstance(state, dict):
-        return "\n".join(_told(each) for pair in state.items() for each in pair)
+        return "\n".join(_all_text(value) for pair in state.items() for value in pair)
     if isinstance(state, list):
-        return "\n".join(map(_told, state))
+        return "\n".join(map(_all_text, state))
     return str(state)
 
 
-BY_STREAM = (
+STREAM_TABLES = (
     "evidence_record", "evidence_blob", "evidence_passage", "evidence_searchtext",
     "evidence_recordchange", "evidence_pseudonym",
 )  # fmt: skip
 
 
-def holdings(
+def count_holdings(
     connection_id: str, *, stream: str | None = None, record_key: str | None = None
 ) -> Counter[str]:
-    """What a connection, a stream of it or one record consists of."""
-    condition, values = "connection_id = %s", [connection_id]
+    """Count the rows of a connection, of one of its streams, or of one record, by kind."""
+    condition, parameters = "connection_id = %s", [connection_id]
     if stream is not None:
-        condition, values = condition + " AND stream = %s", [*values, stream]
+        condition, parameters = condition + " AND stream = %s", [*parameters, stream]
     if record_key is not None:
-        condition, values = condition + " AND record_key = %s", [*values, record_key]
-    found: Counter[str] = Counter()
+        condition, parameters = condition + " AND record_key = %s", [*parameters, record_key]
+    counts: Counter[str] = Counter()
     with connection.cursor() as cursor:
         for table, kind in TABLES.items():
-            if stream is not None and table not in BY_STREAM:
+            if stream is not None and table not in STREAM_TABLES:
                 continue
             if table == "evidence_passage" and not vector_table.exists():
                 continue
-            cursor.execute(f"SELECT count(*) FROM {table} WHERE {condition}", values)  # noqa: S608 - constants
-            found[kind] = cursor.fetchone()[0]
-    return +found
+            cursor.execute(f"SELECT count(*) FROM {table} WHERE {condition}", parameters)  # noqa: S608 - constants
+            counts[kind] = cursor.fetchone()[0]
+    return +counts
 
 
-def everything(owner_id: str) -> Counter[str]:
-    """The same for all connections of an owner, and how many they are."""
+def count_all_holdings(owner_id: str) -> Counter[str]:
+    """Count the connections of an owner and their rows, by kind."""
     ids = list(Connection.unscoped.filter(owner_id=owner_id).values_list("pk", flat=True))
-    found = sum((holdings(connection_id) for connection_id in ids), Counter[str]())
-    found["connections"] = len(ids)
-    return +found
+    counts = sum((count_holdings(connection_id) for connection_id in ids), Counter[str]())
+    counts["connections"] = len(ids)
+    return +counts

@@ -1,9 +1,8 @@
-"""Lines of NDJSON into the store: the one way in for records.
+"""Import NDJSON lines in batches and report the outcome.
 
-``ingest_stream`` takes lines of one stream of one connection (REST), ``ingest_lines`` takes lines
-that say themselves where they belong (files). Both process lines in order, store a batch durably
-before they go on, and never stop at a bad line. Running the same lines again changes nothing, so a
-run that was cut short is completed by another.
+``ingest_stream`` takes lines of one stream (REST); ``ingest_lines`` takes lines that name their
+connection and stream (files). Both process lines in order, commit batch by batch, and continue
+after a bad line. Importing the same lines again changes nothing, so repeat an interrupted import.
 """
 
 import threading
@@ -14,21 +13,21 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from evidence.storing import targets
-from evidence.storing.batches import Address, Batch, Preparer
-from evidence.storing.ndjson import Line
-from evidence.storing.receipts import Code, Receipt
-from evidence.storing.reindex import Upkeep
-from evidence.storing.writer import Run, Written, failures_told, write
+from evidence.storing.batches import Batch, BatchPreparer, StreamAddress
+from evidence.storing.ndjson import NdjsonLine
+from evidence.storing.receipts import Receipt, ReceiptCode
+from evidence.storing.reindex import IndexMaintenance
+from evidence.storing.writer import IngestRun, WriteResult, storage_errors, write_batch
 
-BATCHES_AHEAD = 6
-BYTES_AHEAD = 12 * 1024 * 1024
-"""Of lines, the batch in use included; what is made of them takes several times as much."""
+MAX_BATCHES_AHEAD = 6
+MAX_BYTES_AHEAD = 12 * 1024 * 1024
+"""Bytes of input lines, including the batch in use; prepared records take several times as much."""
 
-PATIENCE_SECONDS = 10
+JOIN_TIMEOUT_SECONDS = 10
 
 
-class _Shelf:
-    """Batches made and not yet done with: a few, and none is begun while they are large."""
+class _BatchQueue:
+    """Queue of prepared batches, bounded by number and by bytes."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -38,16 +37,16 @@ class _Shelf:
         self._open = True
 
     def fill(self, batches: Iterator[Batch]) -> None:
-        """Runs until there are no more batches, or nobody wants them."""
+        """Add batches until there are no more, or the queue is closed."""
         try:
             while self._has_room() and (batch := next(batches, None)) is not None:
                 self._put(batch)
-        except BaseException as error:  # noqa: BLE001 - it is raised again where batches are taken
+        except BaseException as error:  # noqa: BLE001 - get() raises it again
             self._failure = error
         self.close()
 
-    def take(self) -> Batch | None:
-        """The next batch; None after the last. Whoever takes one is done with the one before."""
+    def get(self) -> Batch | None:
+        """Return the next batch, or None after the last one. Releases the previous batch."""
         with self._changed:
             self._in_use = 0
             self._changed.notify_all()
@@ -71,40 +70,40 @@ class _Shelf:
             self._changed.notify_all()
 
     def _has_room(self) -> bool:
-        """Waits for room; false when nobody wants more."""
+        """Wait for room; return False when the queue is closed."""
         with self._changed:
             self._changed.wait_for(lambda: not self._open or self._is_low())
             return self._open
 
     def _is_low(self) -> bool:
         size = self._in_use + sum(batch.size for batch in self._batches)
-        return size < BYTES_AHEAD and len(self._batches) < BATCHES_AHEAD
+        return size < MAX_BYTES_AHEAD and len(self._batches) < MAX_BATCHES_AHEAD
 
 
-def ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches, the next ones made while one is in use."""
-    shelf = _Shelf()
-    maker = threading.Thread(target=shelf.fill, args=(batches,), name="prepare", daemon=True)
-    maker.start()
+def prepare_ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """Yield the same batches, preparing the next ones on a second thread."""
+    queue = _BatchQueue()
+    thread = threading.Thread(target=queue.fill, args=(batches,), name="prepare", daemon=True)
+    thread.start()
     try:
-        while (batch := shelf.take()) is not None:
+        while (batch := queue.get()) is not None:
             yield batch
     finally:
-        shelf.close()
-        # A maker that waits for a line which never comes must not keep its process.
-        maker.join(timeout=PATIENCE_SECONDS)
+        queue.close()
+        # A thread that waits for input must not keep the process alive.
+        thread.join(timeout=JOIN_TIMEOUT_SECONDS)
 
 
-RECEIPTS_KEPT = 10_000
-"""Receipts that an outcome holds; all of them go to ``on_receipt``."""
+MAX_RECEIPTS = 10_000
+"""Maximum number of receipts per list of a result; ``on_receipt`` gets all of them."""
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What became of all lines so far.
+class IngestResult:
+    """Outcome of all lines so far.
 
-    ``by_code`` counts the lines that were not stored, ``receipts`` holds the first of theirs;
-    ``notices`` holds the first of those that were stored all the same.
+    ``by_code`` counts lines that were not stored and ``receipts`` lists the first of them;
+    ``notices`` lists the first receipts of stored lines.
     """
 
     lines: int = 0
@@ -114,7 +113,7 @@ class Outcome:
     deleted: int = 0
     unchanged: int = 0
     duplicates: int = 0
-    by_code: Counter[Code] = field(default_factory=Counter)
+    by_code: Counter[ReceiptCode] = field(default_factory=Counter)
     receipts: list[Receipt] = field(default_factory=list)
     notices: list[Receipt] = field(default_factory=list)
 
@@ -127,95 +126,97 @@ class Outcome:
         return self.written + self.unchanged
 
     @property
-    def refused(self) -> int:
-        """Lines that were wrong; those that the owner had erased are not."""
-        return self.by_code.total() - self.by_code[Code.SUPPRESSED]
+    def rejected(self) -> int:
+        """Number of invalid lines; records that the owner erased do not count."""
+        return self.by_code.total() - self.by_code[ReceiptCode.SUPPRESSED]
 
 
 OnReceipt = Callable[[Receipt], object]
-OnProgress = Callable[[Outcome], object]
+OnProgress = Callable[[IngestResult], object]
 
 
 def ingest_stream(
-    lines: Iterable[Line],
+    lines: Iterable[NdjsonLine],
     *,
     connection_id: str,
     stream: str,
     owner_id: str,
     now: datetime,
     replace: bool = False,
-) -> Outcome:
-    """Lines ``{key, data, emitted_at, op}`` of one stream (contract 5.3).
+) -> IngestResult:
+    """Import lines ``{key, data, emitted_at, op}`` of one stream (contract 5.3).
 
-    Raises ``ConnectionNotFound``, ``ConnectionNotWritable``, ``StreamNotDeclared`` before any line
-    is read, ``IngestStorageError`` when a batch could not be stored; earlier ones stay.
+    Raises ``ConnectionNotFound``, ``ConnectionNotWritable`` or ``StreamNotDeclared`` before
+    reading, ``IngestStorageError`` when a batch cannot be stored; earlier batches stay.
     """
-    where = targets.one_of(owner_id, connection_id=connection_id, stream=stream)
-    preparer = Preparer(where, Address(connection_id, stream), now)
-    return _ingest(lines, preparer, Run(now, replace), Upkeep())
+    registry = targets.load_one_target(owner_id, connection_id=connection_id, stream=stream)
+    preparer = BatchPreparer(registry, StreamAddress(connection_id, stream), now)
+    return _ingest(lines, preparer, IngestRun(now, replace), IndexMaintenance())
 
 
 def ingest_lines(
-    lines: Iterable[Line],
+    lines: Iterable[NdjsonLine],
     *,
     owner_id: str,
     now: datetime,
     replace: bool = False,
     on_receipt: OnReceipt | None = None,
     on_progress: OnProgress | None = None,
-    beside: Executor | None = None,
-) -> Outcome:
-    """Lines ``{connection_id, stream, key, data, emitted_at, op}`` of any connection of the owner.
+    executor: Executor | None = None,
+) -> IngestResult:
+    """Import lines ``{connection_id, stream, key, data, emitted_at, op}`` of all connections.
 
-    ``on_progress`` is called after each batch, which is durable by then; the search index is kept
-    up ``beside`` where ``indexes.a_thread_beside`` gives a thread for it. Raises
-    ``IngestStorageError`` when a batch could not be stored; earlier ones stay.
+    ``on_progress`` is called after each committed batch. ``executor`` runs index maintenance, see
+    ``reindex.maintenance_thread``. Raises ``IngestStorageError`` when a batch cannot be stored;
+    earlier batches stay.
     """
-    preparer = Preparer(targets.all_of(owner_id), None, now)
-    upkeep = Upkeep(beside)
-    return _ingest(lines, preparer, Run(now, replace), upkeep, on_receipt, on_progress)
+    preparer = BatchPreparer(targets.load_all_targets(owner_id), None, now)
+    maintenance = IndexMaintenance(executor)
+    return _ingest(lines, preparer, IngestRun(now, replace), maintenance, on_receipt, on_progress)
 
 
 def _ingest(
-    lines: Iterable[Line],
-    preparer: Preparer,
-    run: Run,
-    upkeep: Upkeep,
+    lines: Iterable[NdjsonLine],
+    preparer: BatchPreparer,
+    run: IngestRun,
+    maintenance: IndexMaintenance,
     on_receipt: OnReceipt | None = None,
     on_progress: OnProgress | None = None,
-) -> Outcome:
-    outcome = Outcome()
-    for batch in ahead(preparer.batches(lines)):
-        written = write(batch.records, run=run)
-        _count(outcome, batch, written, on_receipt)
-        with failures_told():
-            upkeep.note(written.rows)
+) -> IngestResult:
+    outcome = IngestResult()
+    for batch in prepare_ahead(preparer.batches(lines)):
+        result = write_batch(batch.records, run=run)
+        _add_batch(outcome, batch, result, on_receipt)
+        with storage_errors():
+            maintenance.note(result.rows)
         if on_progress is not None:
             on_progress(outcome)
-    with failures_told():
-        upkeep.finish(run.began.keys())
+    with storage_errors():
+        maintenance.finish(run.first_seq.keys())
     return outcome
 
 
-def _count(outcome: Outcome, batch: Batch, written: Written, on_receipt: OnReceipt | None) -> None:
+def _add_batch(
+    outcome: IngestResult, batch: Batch, result: WriteResult, on_receipt: OnReceipt | None
+) -> None:
     outcome.lines += batch.lines
     outcome.size += batch.size
-    outcome.created += written.created
-    outcome.updated += written.updated
-    outcome.deleted += written.deleted
-    outcome.unchanged += written.unchanged
-    for receipt in sorted(batch.receipts + written.receipts, key=lambda each: each.line):
-        _note(outcome, receipt)
+    outcome.created += result.created
+    outcome.updated += result.updated
+    outcome.deleted += result.deleted
+    outcome.unchanged += result.unchanged
+    for receipt in sorted(batch.receipts + result.receipts, key=lambda receipt: receipt.line):
+        _add_receipt(outcome, receipt)
         if on_receipt is not None:
             on_receipt(receipt)
 
 
-def _note(outcome: Outcome, receipt: Receipt) -> None:
-    if receipt.code is Code.DUPLICATE_KEY:
+def _add_receipt(outcome: IngestResult, receipt: Receipt) -> None:
+    if receipt.code is ReceiptCode.DUPLICATE_KEY:
         outcome.duplicates += 1
-        kept = outcome.notices
+        receipts = outcome.notices
     else:
         outcome.by_code[receipt.code] += 1
-        kept = outcome.receipts
-    if len(kept) < RECEIPTS_KEPT:
-        kept.append(receipt)
+        receipts = outcome.receipts
+    if len(receipts) < MAX_RECEIPTS:
+        receipts.append(receipt)

@@ -1,9 +1,8 @@
-"""Who may write to a connection: one transaction at a time.
+"""Lock connections for writing, and number their changes.
 
-Every writer of personal rows holds the rows of its connections first, in the order of their ids,
-and with them the right to number changes; and a share of their sources, so that no declaration
-changes meanwhile. So nothing here races, and no reader ever waits for a writer; for whoever
-erases, only one that shows a record for the first time does, until the batch has gone.
+Every writer of personal rows locks its connections first, in id order, and shares their sources so
+that no declaration changes. Readers never wait for writers; only the first disclosure of a record
+waits for an erasure in its connection.
 """
 
 from collections.abc import Iterable
@@ -12,9 +11,9 @@ from dataclasses import dataclass
 from django.db import connection
 
 from evidence.errors import ConnectionNotFound
-from evidence.models.erasures import NAMING
+from evidence.models.erasures import CONNECTION_ERASURE_LOCK
 
-HOLD = """
+LOCK_CONNECTIONS = """
 SELECT c.connection_id, c.change_seq, c.status, c.languages, s.current_declaration_id,
     EXISTS (SELECT FROM evidence_suppression x WHERE x.connection_id = c.connection_id)
 FROM evidence_connection c JOIN evidence_source s ON s.id = c.source_id
@@ -22,14 +21,14 @@ WHERE c.connection_id = ANY(%s)
 ORDER BY c.connection_id
 FOR KEY SHARE OF s FOR UPDATE OF c
 """
-ERASING = f"""
-SELECT pg_advisory_xact_lock({NAMING}) FROM unnest(ARRAY[%s]) AS n(connection_id)
+LOCK_ERASURE = f"""
+SELECT pg_advisory_xact_lock({CONNECTION_ERASURE_LOCK}) FROM unnest(ARRAY[%s]) AS n(connection_id)
 """  # noqa: S608 - a constant
 
 
 @dataclass(slots=True)
-class Held:
-    """A connection whose row is locked until the transaction ends."""
+class LockedConnection:
+    """A connection that is locked until the transaction ends."""
 
     connection_id: str
     change_seq: int
@@ -43,33 +42,32 @@ class Held:
         return self.change_seq
 
 
-def hold(connection_ids: Iterable[str]) -> dict[str, Held]:
-    """Locks the connections that exist; inside a transaction."""
+def lock_connections(connection_ids: Iterable[str]) -> dict[str, LockedConnection]:
+    """Lock the connections that exist, inside a transaction."""
     with connection.cursor() as cursor:
-        cursor.execute(HOLD, [sorted(set(connection_ids))])
-        return {row[0]: Held(*row) for row in cursor.fetchall()}
+        cursor.execute(LOCK_CONNECTIONS, [sorted(set(connection_ids))])
+        return {row[0]: LockedConnection(*row) for row in cursor.fetchall()}
 
 
-def hold_one(connection_id: str) -> Held:
-    """Locks one connection; raises ``ConnectionNotFound``."""
-    held = hold([connection_id]).get(connection_id)
-    if held is None:
+def lock_connection(connection_id: str) -> LockedConnection:
+    """Lock one connection. Raises ``ConnectionNotFound``."""
+    locked = lock_connections([connection_id]).get(connection_id)
+    if locked is None:
         raise ConnectionNotFound(param="connection_id")
-    return held
+    return locked
 
 
-def hold_to_erase(connection_id: str) -> Held:
-    """Locks one connection and waits for answers that are being written down; raises
-    ``ConnectionNotFound``."""
-    held = hold_one(connection_id)
+def lock_for_erasure(connection_id: str) -> LockedConnection:
+    """Lock one connection, and wait for ledger entries being written. Raises ConnectionNotFound."""
+    locked = lock_connection(connection_id)
     with connection.cursor() as cursor:
-        cursor.execute(ERASING, [connection_id])
-    return held
+        cursor.execute(LOCK_ERASURE, [connection_id])
+    return locked
 
 
-def save_numbering(held: Iterable[Held]) -> None:
-    """Keeps the numbers that were given out. A draft with a record is a draft no more."""
-    numbered = list(held)
+def save_change_numbers(locked: Iterable[LockedConnection]) -> None:
+    """Save the latest change numbers; a draft connection becomes active."""
+    locks = list(locked)
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -79,5 +77,8 @@ def save_numbering(held: Iterable[Held]) -> None:
             FROM unnest(%s::text[], %s::bigint[]) AS n(connection_id, seq)
             WHERE c.connection_id = n.connection_id
             """,
-            [[each.connection_id for each in numbered], [each.change_seq for each in numbered]],
+            [
+                [connection_lock.connection_id for connection_lock in locks],
+                [connection_lock.change_seq for connection_lock in locks],
+            ],
         )

@@ -1,4 +1,4 @@
-"""Lines of a stream of bytes, without ever holding one that is too long."""
+"""Read NDJSON lines from a byte stream and parse them safely, at bounded memory per line."""
 
 import json
 import re
@@ -9,83 +9,82 @@ from typing import Any, NoReturn, Protocol
 import orjson
 
 from evidence import limits
-from evidence.storing.receipts import Code, Rejected
+from evidence.storing.receipts import LineRejectedError, ReceiptCode
 
-LINE_BYTES = limits.INGEST_MAX_BYTES
-"""The longest line that is read unless the caller says otherwise."""
-_SKIPPED_AT_ONCE = 64 * 1024
+MAX_LINE_BYTES = limits.INGEST_MAX_BYTES
+"""Default maximum length of a line, in bytes."""
+_SKIP_BYTES = 64 * 1024
 _BOM = b"\xef\xbb\xbf"
 
 
 class Readable(Protocol):
-    """A file, standard input or the body of a request."""
+    """A file, standard input or a request body."""
 
     def readline(self, size: int = -1, /) -> bytes: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """``number`` counts from 1, blank lines included; ``content`` is None for a line too long."""
+class NdjsonLine:
+    """One line. ``number`` counts from 1 and includes blank lines; a too long line has no content."""
 
     number: int
     content: bytes | None
 
 
-def read_lines(stream: Readable, *, longest: int = LINE_BYTES) -> Iterator[Line]:
-    """Every line that is not blank, without its end."""
+def read_lines(stream: Readable, *, max_bytes: int = MAX_LINE_BYTES) -> Iterator[NdjsonLine]:
+    """Yield every line that is not blank, without its line ending."""
     number = 0
-    while content := stream.readline(longest + 1):
+    while content := stream.readline(max_bytes + 1):
         number += 1
-        if len(content) > longest and not content.endswith(b"\n"):
-            _skip(stream)
-            yield Line(number, None)
+        if len(content) > max_bytes and not content.endswith(b"\n"):
+            _skip_line(stream)
+            yield NdjsonLine(number, None)
             continue
         if number == 1:
             content = content.removeprefix(_BOM)
         if content := content.strip(b" \t\r\n"):
-            yield Line(number, content)
+            yield NdjsonLine(number, content)
 
 
-def _skip(stream: Readable) -> None:
-    """Reads on to the end of the line that has begun."""
-    while rest := stream.readline(_SKIPPED_AT_ONCE):
-        if rest.endswith(b"\n"):
+def _skip_line(stream: Readable) -> None:
+    while chunk := stream.readline(_SKIP_BYTES):
+        if chunk.endswith(b"\n"):
             return
 
 
-_INTEGERS = range(-(2**63), 2**64)
+_INTEGER_RANGE = range(-(2**63), 2**64)
 _LONG_INTEGER = b"0" * 19
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"000000000")
 
 
-def read_object(content: bytes) -> dict[str, Any]:
-    """The object of a line; raises ``Rejected``."""
+def parse_object(content: bytes) -> dict[str, Any]:
+    """Parse the JSON object of a line. Raises ``LineRejectedError``."""
     try:
         value = orjson.loads(content)
     except orjson.JSONDecodeError:
-        raise Rejected(_reason(content)) from None
+        raise LineRejectedError(_parse_error_code(content)) from None
     if not isinstance(value, dict):
-        raise Rejected(Code.MALFORMED_NDJSON)
-    # The suspicions are cheap to raise and rarely right, so only they pay for a closer look.
+        raise LineRejectedError(ReceiptCode.MALFORMED_NDJSON)
+    # Cheap tests decide whether the slow checks, which rarely find anything, have to run.
     if b"\\u0000" in content:
-        refuse_nul(value)
+        reject_nul(value)
     if _LONG_INTEGER in content.translate(_DIGITS_AS_ZERO):
-        _refuse_long_integers(content)
+        _reject_long_integers(content)
     return value
 
 
-def refuse_nul(value: object) -> None:
-    """Raises ``Rejected`` when a string or member name in ``value`` holds U+0000."""
+def reject_nul(value: object) -> None:
+    """Raise ``LineRejectedError`` if a string or member name in ``value`` contains U+0000."""
     if any("\0" in text for text in _strings(value)):
-        raise Rejected(Code.NUL_CHARACTER)
+        raise LineRejectedError(ReceiptCode.NUL_CHARACTER)
 
 
-def _refuse_long_integers(content: bytes) -> None:
+def _reject_long_integers(content: bytes) -> None:
     try:
-        json.loads(content, parse_int=_refuse_long)
-    except RecursionError:  # deeper than any record may be; orjson goes a little further
-        raise Rejected(Code.NESTED_TOO_DEEPLY) from None
+        json.loads(content, parse_int=_parse_integer)
+    except RecursionError:  # orjson allows deeper nesting than the json module
+        raise LineRejectedError(ReceiptCode.NESTED_TOO_DEEPLY) from None
 
 
 def _children(value: object) -> Iterator[object]:
@@ -96,42 +95,42 @@ def _children(value: object) -> Iterator[object]:
 
 
 def _strings(value: object) -> Iterator[str]:
-    waiting = [value]
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, str):
-            yield each
-        elif isinstance(each, dict):
-            yield from each
-        waiting.extend(_children(each))
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            yield from item
+        pending.extend(_children(item))
 
 
-def _reason(content: bytes) -> Code:
-    """Why orjson would not have it."""
+def _parse_error_code(content: bytes) -> ReceiptCode:
+    """Return the code for content that orjson rejects."""
     try:
         text = content.decode()
     except UnicodeDecodeError:
-        return Code.INVALID_UTF8
+        return ReceiptCode.INVALID_UTF8
     if "\0" in text:
-        return Code.NUL_CHARACTER
+        return ReceiptCode.NUL_CHARACTER
     try:
-        value = json.loads(text, parse_constant=_refuse_constant, parse_int=_refuse_long)
-    except Rejected as refusal:
-        return refusal.code
+        value = json.loads(text, parse_constant=_reject_constant, parse_int=_parse_integer)
+    except LineRejectedError as error:
+        return error.code
     except RecursionError:
-        return Code.NESTED_TOO_DEEPLY
+        return ReceiptCode.NESTED_TOO_DEEPLY
     except ValueError:
-        return Code.MALFORMED_NDJSON
+        return ReceiptCode.MALFORMED_NDJSON
     if any(map(_SURROGATE.search, _strings(value))):
-        return Code.LONE_SURROGATE
-    return Code.NUMBER_OUT_OF_RANGE
+        return ReceiptCode.LONE_SURROGATE
+    return ReceiptCode.NUMBER_OUT_OF_RANGE
 
 
-def _refuse_constant(_name: str) -> NoReturn:
-    raise Rejected(Code.MALFORMED_NDJSON)
+def _reject_constant(_name: str) -> NoReturn:
+    raise LineRejectedError(ReceiptCode.MALFORMED_NDJSON)
 
 
-def _refuse_long(digits: str) -> int:
-    if len(digits) > len("-9223372036854775808") or int(digits) not in _INTEGERS:
-        raise Rejected(Code.NUMBER_OUT_OF_RANGE)
+def _parse_integer(digits: str) -> int:
+    if len(digits) > len("-9223372036854775808") or int(digits) not in _INTEGER_RANGE:
+        raise LineRejectedError(ReceiptCode.NUMBER_OUT_OF_RANGE)
     return int(digits)

@@ -1,14 +1,14 @@
-"""What became of a line that was not simply stored. A receipt never quotes the line."""
+"""Receipts for lines that were rejected or adjusted; a receipt never quotes the line."""
 
 import secrets
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class Code(StrEnum):
-    """Why a line has a receipt."""
+class ReceiptCode(StrEnum):
+    """Reason of a receipt."""
 
-    # The text of the line
+    # Text of the line
     LINE_TOO_LONG = "line_too_long"
     INVALID_UTF8 = "invalid_utf8"
     MALFORMED_NDJSON = "malformed_ndjson"
@@ -16,71 +16,71 @@ class Code(StrEnum):
     NUL_CHARACTER = "nul_character"
     NESTED_TOO_DEEPLY = "nested_too_deeply"
     NUMBER_OUT_OF_RANGE = "number_out_of_range"
-    # The members around the record
+    # Envelope around the record
     INVALID_ENVELOPE = "invalid_envelope"
     INVALID_OP = "invalid_op"
     INVALID_EMITTED_AT = "invalid_emitted_at"
-    # Where it is to go
+    # Target
     CONNECTION_NOT_FOUND = "connector_instance_not_found"
     CONNECTION_NOT_WRITABLE = "connector_instance_not_writable"
     STREAM_NOT_DECLARED = "stream_not_declared"
-    # The record
+    # Record
     INVALID_RECORD_IDENTITY = "invalid_record_identity"
     INVALID_RECORD_KEY = "invalid_record_key"
     INVALID_RECORD = "invalid_record"
     APPEND_ONLY_CONFLICT = "append_only_conflict"
     NOT_STORABLE = "not_storable"
 
-    # Nothing is wrong with the line, but the owner erased this record and it stays erased
+    # Valid, but the owner erased this record for good
     SUPPRESSED = "suppressed"
-    # Stored: an earlier line of the same import said something else, and this one holds
+    # Stored, replacing a different earlier line of the same import
     DUPLICATE_KEY = "duplicate_key"
 
 
-MEANINGS: dict[Code, str] = {
-    Code.LINE_TOO_LONG: "The line is longer than this way in takes.",
-    Code.INVALID_UTF8: "The line is not UTF-8.",
-    Code.MALFORMED_NDJSON: "The line is not one JSON object.",
-    Code.LONE_SURROGATE: "A string holds half of a surrogate pair.",
-    Code.NUL_CHARACTER: "A string or member name holds U+0000, which the store cannot keep.",
-    Code.NESTED_TOO_DEEPLY: "Arrays and objects are nested more than 64 deep.",
-    Code.NUMBER_OUT_OF_RANGE: "A number does not fit 64 bits.",
-    Code.INVALID_ENVELOPE: "A member beside the record is missing, unknown or of a wrong type.",
-    Code.INVALID_OP: "The op is neither upsert nor delete.",
-    Code.INVALID_EMITTED_AT: "emitted_at is not an RFC 3339 date-time with its offset.",
-    Code.CONNECTION_NOT_FOUND: "No connection has this id; make it first: manage.py connect.",
-    Code.CONNECTION_NOT_WRITABLE: "The connection is revoked.",
-    Code.STREAM_NOT_DECLARED: "The source of the connection declares no such stream.",
-    Code.INVALID_RECORD_IDENTITY: "The key is not what the primary key fields say.",
-    Code.INVALID_RECORD_KEY: "The key is missing, over 200 bytes, or has a control character.",
-    Code.INVALID_RECORD: "The record does not match the schema of its stream.",
-    Code.APPEND_ONLY_CONFLICT: "The stream only appends, and holds another record of this key.",
-    Code.NOT_STORABLE: "The database cannot hold the record: a value or the whole is too large.",
-    Code.SUPPRESSED: "The owner erased this record, so it was not stored again.",
-    Code.DUPLICATE_KEY: "An earlier line of this import had the same key; this line holds now.",
+CODE_MESSAGES: dict[ReceiptCode, str] = {
+    ReceiptCode.LINE_TOO_LONG: "The line is too long.",
+    ReceiptCode.INVALID_UTF8: "The line is not UTF-8.",
+    ReceiptCode.MALFORMED_NDJSON: "The line is not one JSON object.",
+    ReceiptCode.LONE_SURROGATE: "A string contains half of a surrogate pair.",
+    ReceiptCode.NUL_CHARACTER: "A string or member name contains U+0000, which cannot be stored.",
+    ReceiptCode.NESTED_TOO_DEEPLY: "Arrays and objects are nested more than 64 deep.",
+    ReceiptCode.NUMBER_OUT_OF_RANGE: "A number does not fit 64 bits.",
+    ReceiptCode.INVALID_ENVELOPE: "A member of the line's envelope is missing, unknown or of the wrong type.",
+    ReceiptCode.INVALID_OP: "The op is neither upsert nor delete.",
+    ReceiptCode.INVALID_EMITTED_AT: "emitted_at is not an RFC 3339 date-time with an offset.",
+    ReceiptCode.CONNECTION_NOT_FOUND: "No connection has this id; create it with manage.py connect.",
+    ReceiptCode.CONNECTION_NOT_WRITABLE: "The connection is revoked.",
+    ReceiptCode.STREAM_NOT_DECLARED: "The source of the connection declares no such stream.",
+    ReceiptCode.INVALID_RECORD_IDENTITY: "The key does not match the primary key fields.",
+    ReceiptCode.INVALID_RECORD_KEY: "The key is missing, longer than 200 bytes, or contains a control character.",
+    ReceiptCode.INVALID_RECORD: "The record does not match the schema of its stream.",
+    ReceiptCode.APPEND_ONLY_CONFLICT: "The stream is append-only and has another record with this key.",
+    ReceiptCode.NOT_STORABLE: "The database cannot store the record: it or one of its values is too large.",
+    ReceiptCode.SUPPRESSED: "The owner erased this record; it was not stored again.",
+    ReceiptCode.DUPLICATE_KEY: "An earlier line of this import had the same key; this line replaced it.",
 }
-
-
-def _receipt_id() -> str:
-    return "rcp_" + secrets.token_hex(12)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """One line that has something to be said of it. ``line`` counts from 1; ``path`` is a JSON
-    path made of declared names, ``reason`` a keyword of JSON Schema."""
+    """Result of one line. ``line`` counts from 1.
+
+    ``path`` is a JSON path of declared names, ``reason`` a JSON Schema keyword.
+    """
 
     line: int
-    code: Code
+    code: ReceiptCode
     path: str | None = None
     reason: str | None = None
-    receipt_id: str = field(default_factory=_receipt_id)
+    receipt_id: str = field(default_factory=lambda: "rcp_" + secrets.token_hex(12))
 
 
-class Rejected(Exception):  # noqa: N818 - it is one line's end, not a failure of ours
-    """The line in hand cannot be stored."""
+class LineRejectedError(Exception):
+    """The current line cannot be stored."""
 
-    def __init__(self, code: Code, *, path: str | None = None, reason: str | None = None) -> None:
+    def __init__(
+        self, code: ReceiptCode, *, path: str | None = None, reason: str | None = None
+    ) -> None:
         super().__init__(code)
         self.code = code
         self.path = path

@@ -1,7 +1,7 @@
-"""Taking records away: one, a stream, or a connection with everything it holds.
+"""Erase records, streams and connections in bounded transactions.
 
-Whoever erases holds the connection as every writer does, and takes a bounded number of rows in each
-transaction. ``evidence.erasure`` makes orders of these steps that survive an interruption.
+Every transaction locks the connection. ``evidence.erasure`` combines these steps into orders that
+can be resumed after an interruption.
 """
 
 from collections import Counter
@@ -12,41 +12,40 @@ from datetime import datetime
 from django.db import connection, transaction
 
 from evidence.models.digests import key_digest
-from evidence.models.sources import declared
+from evidence.models.sources import load_declarations
 from evidence.storing import rows, vector_table
-from evidence.storing.change_set import Changes
-from evidence.storing.connection_erasure import forget_connection, forget_some
-from evidence.storing.locks import Held, hold_to_erase
-from evidence.storing.rows import Ref
+from evidence.storing.change_set import ChangeSet
+from evidence.storing.connection_erasure import delete_connection, delete_some_rows
+from evidence.storing.locks import LockedConnection, lock_for_erasure
+from evidence.storing.rows import RecordId
 
-RECORDS_AT_ONCE = 200
+BATCH_SIZE = 200
 
-# What the ledger says of a record stays; whose pseudonym it was is gone for good.
-FORGET_NAMES = "DELETE FROM evidence_pseudonym"
-FORGET_CHANGES = "DELETE FROM evidence_recordchange"
+# Ledger entries remain, but nothing links their pseudonyms to the record any more.
+DELETE_PSEUDONYMS = "DELETE FROM evidence_pseudonym"
+DELETE_CHANGES = "DELETE FROM evidence_recordchange"
 
-# A hash of an erased value could still be held against a guess by whoever has the secret, and the
-# name of a field that nobody declared is the record's own word.
-FORGET_VALUES = """
+# With the secret, a hash confirms guesses of an erased value, and the name of an undeclared field is
+# personal data itself.
+CLEAR_VALUE_HASHES = """
 UPDATE evidence_recordchange SET before = coalesce((
     SELECT jsonb_object_agg(b.field, CASE b.hash WHEN 'null' THEN b.hash ELSE '""' END)
     FROM jsonb_each(before) AS b(field, hash) WHERE b.field = ANY(%s)
 ), '{}')
 """
-OF_THESE = " WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)"
+BY_KEYS = " WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)"
 SUPPRESS = """
 INSERT INTO evidence_suppression (connection_id, stream, key_digest, erased_at)
 SELECT %s, %s, k.digest, %s FROM unnest(%s::bytea[]) AS k(digest) ON CONFLICT DO NOTHING
 """
-# Whoever was never shown a record does not wait to hear that it is gone; what the owner looked at on
-# their own pages (token ``signed-in``) nobody else has.
-HEARD_OF = f"""
-SELECT p.record_key FROM evidence_pseudonym p {OF_THESE} AND EXISTS (
+# Only records that a client has seen need a tombstone. Token ``signed-in`` is the owner's own pages.
+HAS_TRACES = f"""
+SELECT p.record_key FROM evidence_pseudonym p {BY_KEYS} AND EXISTS (
     SELECT FROM evidence_disclosure d
     WHERE d.pseudonyms @> ARRAY[p.pseudonym] AND d.token_id <> 'signed-in')
-UNION SELECT record_key FROM evidence_recordchange {OF_THESE} AND kind = 'd'
+UNION SELECT record_key FROM evidence_recordchange {BY_KEYS} AND kind = 'd'
 """  # noqa: S608 - a constant
-COUNTS = {
+COUNT_ROWS = {
     "search texts": "SELECT count(*) FROM evidence_searchtext",
     "files": "SELECT count(*) FROM evidence_blob",
     "vectors": "SELECT count(*) FROM evidence_passage",
@@ -54,148 +53,159 @@ COUNTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
-    """How many rows of each kind went, and how many stay on purpose."""
+class ErasureCounts:
+    """Number of rows removed and deliberately kept, by kind."""
 
     removed: Counter[str] = field(default_factory=Counter)
     kept: Counter[str] = field(default_factory=Counter)
 
 
-def erase(
+def delete_record(
     connection_id: str, *, stream: str, record_key: str, suppress: bool, now: datetime
 ) -> bool:
-    """Takes away one record with its blobs and leaves a tombstone; whether there was one.
+    """Erase one record with its blobs, and leave a tombstone. Returns whether it existed.
 
-    With ``suppress`` it stays away: imports skip it from now on, and what its changes still said
-    of its values is forgotten. Raises ``ConnectionNotFound``.
+    ``suppress`` also clears its value hashes and makes imports skip it. Raises
+    ``ConnectionNotFound``.
     """
-    ref = Ref(connection_id, stream, record_key)
+    ref = RecordId(connection_id, stream, record_key)
     with transaction.atomic():
-        held = hold_to_erase(connection_id)
-        existed = bool(_delete(held, [ref], now=now))
+        locked = lock_for_erasure(connection_id)
+        existed = bool(_delete(locked, [ref], now=now))
         if suppress:
-            _forget_values(held, stream, [record_key])
+            _clear_value_hashes(locked, stream, [record_key])
             _suppress([ref], now)
     return existed
 
 
-def erase_stream(connection_id: str, *, stream: str, now: datetime, suppress: bool = False) -> int:
-    """Takes away every record of a stream, each with a tombstone; how many there were. Batch by
-    batch: a run that was cut short is completed by another. ``suppress`` as for one; a record
-    that the stream did not hold may still come. Raises ``ConnectionNotFound``."""
+def delete_stream(connection_id: str, *, stream: str, now: datetime, suppress: bool = False) -> int:
+    """Erase every record of a stream with a tombstone each, in batches. Returns their number.
+
+    ``suppress`` is as for ``erase_record``; other records can still be imported. Call again after
+    an interruption. Raises ``ConnectionNotFound``.
+    """
     erased = 0
     while True:
         with transaction.atomic():
-            held = hold_to_erase(connection_id)
-            refs = rows.names(connection_id, stream, limit=RECORDS_AT_ONCE)
+            locked = lock_for_erasure(connection_id)
+            refs = rows.record_ids(connection_id, stream, limit=BATCH_SIZE)
             if not refs:
                 return erased
-            erased += len(_delete(held, refs, now=now))
+            erased += len(_delete(locked, refs, now=now))
             if suppress:
-                _forget_values(held, stream, [ref.record_key for ref in refs])
+                _clear_value_hashes(locked, stream, [ref.record_key for ref in refs])
                 _suppress(refs, now)
 
 
 def erase_connection(connection_id: str) -> int:
-    """Takes away a connection, its records, their history and its suppression list; how many
-    records there were. No tombstones: nobody can ask for them any more. Raises
-    ``ConnectionNotFound``."""
+    """Erase a connection with everything in it, without tombstones. Returns the number of records.
+
+    Raises ``ConnectionNotFound``.
+    """
     removed: Counter[str] = Counter()
-    while some := forget_some(connection_id):
-        removed += some
-    return (removed + forget_connection(connection_id))["records"]
+    while counts := delete_some_rows(connection_id):
+        removed += counts
+    return (removed + delete_connection(connection_id))["records"]
 
 
-def take_away(
+def erase_records(
     connection_id: str, stream: str, keys: list[str], *, tombstones: bool, now: datetime
-) -> Tally:
-    """Erases some records of one stream for good, whether or not they are there; inside a
-    transaction. Without ``tombstones`` nobody who was shown one is told that it is gone, and not
-    even its key stays. Raises ``ConnectionNotFound``."""
-    refs = [Ref(connection_id, stream, key) for key in keys]
-    held = hold_to_erase(connection_id)
-    tally = Tally(_counted(connection_id, stream, keys))
-    told = _heard_of(connection_id, stream, keys) if tombstones else set()
-    existing = _delete(held, refs, now=now, tally=tally)
+) -> ErasureCounts:
+    """Erase records of one stream for good, inside a transaction, whether or not they exist.
+
+    Without ``tombstones``, clients are not notified and no key is kept. Raises
+    ``ConnectionNotFound``.
+    """
+    refs = [RecordId(connection_id, stream, key) for key in keys]
+    locked = lock_for_erasure(connection_id)
+    counts = ErasureCounts(_count_rows(connection_id, stream, keys))
+    seen = _keys_with_traces(connection_id, stream, keys) if tombstones else set()
+    existing = _delete(locked, refs, now=now, counts=counts)
     rows.delete_blobs(refs)
-    _forget_values(held, stream, keys)
+    _clear_value_hashes(locked, stream, keys)
     _suppress(refs, now)
-    untold = [key for key in keys if key not in told]
-    tally.removed["history entries"] += _run(FORGET_CHANGES, connection_id, stream, untold)
-    tally.removed["records"] += len(existing)
-    tally.kept["tombstones"] += len(told)
-    return tally
+    unseen = [key for key in keys if key not in seen]
+    counts.removed["history entries"] += _execute(DELETE_CHANGES, connection_id, stream, unseen)
+    counts.removed["records"] += len(existing)
+    counts.kept["tombstones"] += len(seen)
+    return counts
 
 
 def _delete(
-    held: Held, refs: Iterable[Ref], *, now: datetime, tally: Tally | None = None
-) -> list[Ref]:
-    """Deletes those of some records of one connection that exist, inside a transaction."""
+    locked: LockedConnection,
+    refs: Iterable[RecordId],
+    *,
+    now: datetime,
+    counts: ErasureCounts | None = None,
+) -> list[RecordId]:
+    """Delete existing records of one connection, inside a transaction, and return their ids."""
     refs = list(refs)
-    changes = Changes({held.connection_id: held}, now, rows.states(refs))
-    existing = list(changes.states)
+    changes = ChangeSet({locked.connection_id: locked}, now, rows.stored_records(refs))
+    existing = list(changes.records)
     for ref in existing:
         changes.delete(ref, emitted_at=None)
     changes.save()
     for stream in {ref.stream for ref in refs}:
         keys = [ref.record_key for ref in refs if ref.stream == stream]
-        names = _run(FORGET_NAMES, held.connection_id, stream, keys)
-        if tally is not None:
-            tally.removed["names in the ledger"] += names
+        pseudonyms = _execute(DELETE_PSEUDONYMS, locked.connection_id, stream, keys)
+        if counts is not None:
+            counts.removed["names in the ledger"] += pseudonyms
     return existing
 
 
-def _counted(connection_id: str, stream: str, keys: list[str]) -> Counter[str]:
-    found: Counter[str] = Counter()
+def _count_rows(connection_id: str, stream: str, keys: list[str]) -> Counter[str]:
+    counts: Counter[str] = Counter()
     with connection.cursor() as cursor:
-        for kind, statement in COUNTS.items():
+        for kind, statement in COUNT_ROWS.items():
             if kind == "vectors" and not vector_table.exists():
                 continue
-            cursor.execute(statement + OF_THESE, [connection_id, stream, keys])
-            found[kind] = cursor.fetchone()[0]
-    return found
+            cursor.execute(statement + BY_KEYS, [connection_id, stream, keys])
+            counts[kind] = cursor.fetchone()[0]
+    return counts
 
 
-def _heard_of(connection_id: str, stream: str, keys: list[str]) -> set[str]:
+def _keys_with_traces(connection_id: str, stream: str, keys: list[str]) -> set[str]:
     with connection.cursor() as cursor:
-        cursor.execute(HEARD_OF, [connection_id, stream, keys] * 2)
+        cursor.execute(HAS_TRACES, [connection_id, stream, keys] * 2)
         return {key for (key,) in cursor}
 
 
-def _forget_values(held: Held, stream: str, keys: list[str]) -> None:
-    _run(
-        FORGET_VALUES,
-        held.connection_id,
+def _clear_value_hashes(locked: LockedConnection, stream: str, keys: list[str]) -> None:
+    _execute(
+        CLEAR_VALUE_HASHES,
+        locked.connection_id,
         stream,
         keys,
-        more=" AND before IS NOT NULL",
-        values=[_declared_fields(held, stream)],
+        condition=" AND before IS NOT NULL",
+        values=[_declared_fields(locked, stream)],
     )
 
 
-def _declared_fields(held: Held, stream: str) -> list[str]:
-    if held.declaration_id is None:
+def _declared_fields(locked: LockedConnection, stream: str) -> list[str]:
+    if locked.declaration_id is None:
         return []
-    streams = declared([held.declaration_id])[held.declaration_id].declaration.streams
+    streams = load_declarations([locked.declaration_id])[locked.declaration_id].declaration.streams
     return list(streams[stream].fields) if stream in streams else []
 
 
-def _run(
+def _execute(
     statement: str,
     connection_id: str,
     stream: str,
     keys: Collection[str],
     *,
-    more: str = "",
+    condition: str = "",
     values: Sequence[list[str]] = (),
 ) -> int:
     with connection.cursor() as cursor:
-        cursor.execute(statement + OF_THESE + more, [*values, connection_id, stream, list(keys)])
+        cursor.execute(
+            statement + BY_KEYS + condition, [*values, connection_id, stream, list(keys)]
+        )
         return int(cursor.rowcount)
 
 
-def _suppress(refs: Sequence[Ref], now: datetime) -> None:
-    """Keeps records of one stream of one connection away."""
+def _suppress(refs: Sequence[RecordId], now: datetime) -> None:
+    """Make imports skip records of one stream of one connection."""
     connection_id, stream, _ = refs[0]
     digests = [
         key_digest(ref.record_key, connection_id=connection_id, stream=stream) for ref in refs

@@ -1,15 +1,14 @@
-"""Making search text anew where it is of other languages or of another analyser.
+"""Rebuild derived columns and search text, and maintain the indexes.
 
-Batch by batch, each in a transaction of its own that holds the connection as every writer does and
-keeps how far it has come. So a run may be cut short, two may be under way at once, and imports go on
-between batches: what they store is of the present kind already. Records stay as they are.
+Reindexing rebuilds search text after a change of languages or analyzer. Each batch locks the
+connection and saves its progress in one transaction, so runs can be interrupted or overlap, and
+imports continue between batches.
 """
 
 from collections.abc import Collection, Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from django.db import connection, transaction
 from django.db.models import F, Q, QuerySet, Sum
@@ -17,55 +16,55 @@ from django.db.models import F, Q, QuerySet, Sum
 from evidence.models.connections import Connection, StreamState
 from evidence.search.analysis import VERSION
 from evidence.storing import rows, vector_table
-from evidence.storing.derivation import State, derive, record_row
-from evidence.storing.locks import hold
-from evidence.storing.rows import Ref
-from evidence.storing.targets import Target, targets_of
+from evidence.storing.derivation import StoredRecord, derive, record_row
+from evidence.storing.locks import lock_connections
+from evidence.storing.rows import RecordId
+from evidence.storing.targets import Target, connection_targets
 
-DERIVE_BATCH_SIZE = 500
+RECOMPUTE_BATCH_SIZE = 500
 
 
-def rederive(target: Target) -> Iterator[int]:
-    """Derives every record of a stream of a connection anew, batch by batch; how many each time.
+def recompute_stream(target: Target) -> Iterator[int]:
+    """Recompute derived columns and search text of a stream; yield the number of records per batch.
 
-    Runs inside the caller's transaction, which holds the connection or its source. Leaves no
-    change entries: no record says anything new.
+    Runs inside the caller's transaction, which locks the connection or its source. Adds no change
+    entries, because no record changes.
     """
-    vector_table.forget_streams(target.connection_id, target.stream.name)
+    vector_table.delete_stream_vectors(target.connection_id, target.stream.name)
     after = ""
-    while page := rows.page(
-        target.connection_id, target.stream.name, after=after, limit=DERIVE_BATCH_SIZE
+    while page := rows.load_page(
+        target.connection_id, target.stream.name, after=after, limit=RECOMPUTE_BATCH_SIZE
     ):
         derived = {
             ref: derive(target, key=ref.record_key, data=state.data) for ref, state in page.items()
         }
         rows.delete_records(page)
-        rows.delete_search(page)
+        rows.delete_search_texts(page)
         rows.add_records(record_row(derived[ref], state) for ref, state in page.items())
-        rows.add_search(each.search for each in derived.values() if each.search is not None)
+        rows.add_search_texts(
+            columns.search for columns in derived.values() if columns.search is not None
+        )
         after = max(ref.record_key for ref in page)
         yield len(page)
 
 
-PENDING_RECORDS = 2_000
-"""How many records may wait to be merged into the search index while a load goes on. More at once
-cost more for each: what is being merged should fit the processor's cache."""
-MOST_PENDING_RECORDS = 10_000
-"""How many, where they are merged beside a load that is faster."""
-MANY_RECORDS = 5_000
-"""From here on the planner's picture of the tables is worth renewing."""
+FLUSH_AFTER_RECORDS = 2_000
+"""Records in the GIN pending list that trigger a flush. Larger flushes miss the processor's cache."""
+MAX_PENDING_RECORDS = 10_000
+"""Records in the pending list at which the import waits for a flush on the maintenance thread."""
+ANALYZE_AFTER_RECORDS = 5_000
+"""Imports of at least this many records run ANALYZE at the end."""
 
-# A merge need not outlive a crash: what it merged would wait again.
-FOR_MERGING = (
+# A flush need not survive a crash: PostgreSQL would restore the pending list.
+FLUSH_SETTINGS = (
     "SELECT set_config('maintenance_work_mem', '128MB', true),"
     " set_config('synchronous_commit', 'off', true)"
 )
-MERGE = """
+FLUSH_PENDING_LISTS = """
 SELECT gin_clean_pending_list(i.inhrelid::regclass)
 FROM pg_inherits i WHERE i.inhparent = 'search_text_terms'::regclass
 """
-# Only what statements compare, and of the terms only where something was written: a sample of
-# them is large, and every value of it is read.
+# Only columns that queries compare; sampling terms is slow, so only the written partitions get it.
 ANALYZE = (
     "ANALYZE evidence_record"
     " (connection_id, stream, record_key, sort_key, consent_time, link_1, link_2, link_3)",
@@ -81,68 +80,63 @@ SELECT DISTINCT (
 
 
 @dataclass(slots=True)
-class Upkeep:
-    """Counts what a load has written, and sees to the indexes now and then: ``beside`` the load
-    where there is a thread for it."""
+class IndexMaintenance:
+    """Flushes and analyzes indexes during an import, on ``executor`` if there is one."""
 
-    beside: Executor | None = None
+    executor: Executor | None = None
     written: int = 0
-    pending: int = 0
-    merging: Future[None] | None = None
+    unflushed: int = 0
+    flush: Future[None] | None = None
 
     def note(self, written: int) -> None:
-        """Raises ``DatabaseError``, also of a merge that was begun earlier."""
+        """Count written records, and flush if needed. Raises ``DatabaseError`` of any flush."""
         self.written += written
-        self.pending += written
-        if self.pending < PENDING_RECORDS:
+        self.unflushed += written
+        if self.unflushed < FLUSH_AFTER_RECORDS:
             return
-        if self.beside is None:
-            merge()
-        elif self._is_free():
-            self.merging = self.beside.submit(merge)
+        if self.executor is None:
+            flush_pending_lists()
+        elif self._can_flush():
+            self.flush = self.executor.submit(flush_pending_lists)
         else:
             return
-        self.pending = 0
+        self.unflushed = 0
 
     def finish(self, connection_ids: Collection[str]) -> None:
-        """Once the last batch is written, to these connections."""
-        if self.merging is not None:
-            self.merging.result()
-        if self.pending:
-            merge()
-        if self.written >= MANY_RECORDS:
+        """Flush the rest, and analyze the tables of these connections after a large import."""
+        if self.flush is not None:
+            self.flush.result()
+        if self.unflushed:
+            flush_pending_lists()
+        if self.written >= ANALYZE_AFTER_RECORDS:
             _analyze(connection_ids)
 
-    def _is_free(self) -> bool:
-        """Whether no merge is under way; one that the load runs away from is waited for."""
-        if self.merging is None:
+    def _can_flush(self) -> bool:
+        """Return whether no flush is running; waits for it above MAX_PENDING_RECORDS."""
+        if self.flush is None:
             return True
-        if self.merging.done() or self.pending >= MOST_PENDING_RECORDS:
-            self.merging.result()
+        if self.flush.done() or self.unflushed >= MAX_PENDING_RECORDS:
+            self.flush.result()
             return True
         return False
 
 
 @contextmanager
-def a_thread_beside() -> Iterator[Executor]:
-    """A thread with a connection of its own, for a process that has one to spare."""
+def maintenance_thread() -> Iterator[Executor]:
+    """Run a maintenance thread with its own database connection."""
     with ThreadPoolExecutor(1, thread_name_prefix="merge") as executor:
         try:
             yield executor
         finally:
-            executor.submit(_let_go).result()
+            # Django connections are thread-local, so the thread closes its own.
+            executor.submit(lambda: connection.close()).result()
 
 
-def _let_go() -> None:
-    """Closes the connection of the thread that this runs on."""
-    connection.close()
-
-
-def merge() -> None:
-    """Merges what waits into the search index."""
+def flush_pending_lists() -> None:
+    """Merge the pending lists into the GIN index of search text."""
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(FOR_MERGING)
-        cursor.execute(MERGE)
+        cursor.execute(FLUSH_SETTINGS)
+        cursor.execute(FLUSH_PENDING_LISTS)
 
 
 def _analyze(connection_ids: Collection[str]) -> None:
@@ -155,107 +149,104 @@ def _analyze(connection_ids: Collection[str]) -> None:
                 cursor.execute(f"ANALYZE {partition}")
 
 
-RECORDS_AT_ONCE = 200
+REINDEX_BATCH_SIZE = 200
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """How far a connection has come: after a record of a stream, for these languages and this
-    analyser. Streams go by name."""
+class _Progress:
+    """The last record reindexed, in order of stream and key, for these languages and analyzer.
+
+    Field names are stored as JSON keys.
+    """
 
     languages: list[str]
     analyser: int
     stream: str = ""
     after: str = ""
 
-    def kept(self) -> dict[str, Any]:
-        return {
-            "languages": self.languages,
-            "analyser": self.analyser,
-            "stream": self.stream,
-            "after": self.after,
-        }
+
+def outdated_connections() -> list[str]:
+    """Return ids of connections with outdated search text, in one query."""
+    connections = _outdated().order_by("connection_id")
+    return list(connections.values_list("connection_id", flat=True))
 
 
-def pending() -> list[str]:
-    """The connections whose search text is not all of the present kind; one query."""
-    found = _outdated().order_by("connection_id")
-    return list(found.values_list("connection_id", flat=True))
-
-
-def records_of(connection_ids: Collection[str]) -> int:
-    """How many records these connections hold."""
+def count_records(connection_ids: Collection[str]) -> int:
+    """Return the number of records in these connections."""
     states = StreamState.unscoped.filter(connection_id__in=connection_ids)
     return states.aggregate(total=Sum("record_count"))["total"] or 0
 
 
-def make_pending(connection_ids: Collection[str]) -> None:
-    """Lets everything in these connections be indexed anew from the beginning."""
-    rows_named = Connection.unscoped.filter(connection_id__in=connection_ids)
-    rows_named.update(indexed_analyser=0, reindexing=None)
+def mark_outdated(connection_ids: Collection[str]) -> None:
+    """Mark the search text of these connections as outdated."""
+    connections = Connection.unscoped.filter(connection_id__in=connection_ids)
+    connections.update(indexed_analyser=0, reindexing=None)
 
 
 def reindex(connection_ids: Collection[str]) -> Iterator[int]:
-    """Indexes what is pending in these connections, batch by batch; how many records each time.
+    """Reindex outdated search text; yield the number of records per batch.
 
-    Raises ``DatabaseError``; what was done before stays.
+    Raises ``DatabaseError``; finished batches stay.
     """
-    upkeep = Upkeep()
+    maintenance = IndexMaintenance()
     for connection_id in connection_ids:
-        while (count := reindex_some(connection_id)) is not None:
-            upkeep.note(count)
+        while (count := reindex_batch(connection_id)) is not None:
+            maintenance.note(count)
             yield count
-    upkeep.finish(connection_ids)
+    maintenance.finish(connection_ids)
 
 
-def reindex_some(connection_id: str, *, limit: int = RECORDS_AT_ONCE) -> int | None:
-    """Indexes the next records of a connection, durably; how many, None when nothing is pending."""
+def reindex_batch(connection_id: str, *, limit: int = REINDEX_BATCH_SIZE) -> int | None:
+    """Reindex and commit the next records of a connection.
+
+    Returns their number, or None when nothing is outdated.
+    """
     with transaction.atomic():
-        hold([connection_id])
+        lock_connections([connection_id])
         row = _outdated().select_related("source").filter(connection_id=connection_id).first()
         return None if row is None else _advance(row, limit)
 
 
 def _outdated() -> QuerySet[Connection]:
-    same = Q(indexed_languages=F("languages"), indexed_analyser=VERSION)
-    return Connection.unscoped.exclude(same)
+    is_current = Q(indexed_languages=F("languages"), indexed_analyser=VERSION)
+    return Connection.unscoped.exclude(is_current)
 
 
 def _advance(row: Connection, limit: int) -> int:
-    place = _place(row)
-    for target in sorted(targets_of(row), key=lambda each: each.stream.name):
+    progress = _load_progress(row)
+    for target in sorted(connection_targets(row), key=lambda target: target.stream.name):
         name = target.stream.name
-        if name < place.stream or not target.layout["search"]:
+        if name < progress.stream or not target.layout["search"]:
             continue
-        after = place.after if name == place.stream else ""
-        page = rows.page(row.connection_id, name, after=after, limit=limit)
+        after = progress.after if name == progress.stream else ""
+        page = rows.load_page(row.connection_id, name, after=after, limit=limit)
         if page:
             _index(target, page)
             last = max(ref.record_key for ref in page)
-            _keep(row, _Place(place.languages, place.analyser, name, last))
+            _save_progress(row, _Progress(progress.languages, progress.analyser, name, last))
             return len(page)
     _finish(row)
     return 0
 
 
-def _place(row: Connection) -> _Place:
-    """Where to go on; at the beginning when what is wanted has changed since."""
-    start = _Place(row.languages, VERSION)
+def _load_progress(row: Connection) -> _Progress:
+    """Return the saved progress; start again if languages or analyzer changed since."""
+    start = _Progress(row.languages, VERSION)
     if row.reindexing is None:
         return start
-    kept = _Place(**row.reindexing)
-    wanted = (kept.languages, kept.analyser) == (start.languages, start.analyser)
-    return kept if wanted else start
+    saved = _Progress(**row.reindexing)
+    is_current = (saved.languages, saved.analyser) == (start.languages, start.analyser)
+    return saved if is_current else start
 
 
-def _index(target: Target, page: dict[Ref, State]) -> None:
+def _index(target: Target, page: dict[RecordId, StoredRecord]) -> None:
     derived = [derive(target, key=ref.record_key, data=state.data) for ref, state in page.items()]
-    rows.delete_search(page)
-    rows.add_search(each.search for each in derived if each.search is not None)
+    rows.delete_search_texts(page)
+    rows.add_search_texts(columns.search for columns in derived if columns.search is not None)
 
 
-def _keep(row: Connection, place: _Place) -> None:
-    row.reindexing = place.kept()
+def _save_progress(row: Connection, progress: _Progress) -> None:
+    row.reindexing = asdict(progress)
     row.save(update_fields=["reindexing"])
 
 

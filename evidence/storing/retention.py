@@ -1,4 +1,4 @@
-"""How long records are kept: a period for a connection, or for one stream of it."""
+"""Set retention periods and prune old changes and orphaned blobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,16 +10,16 @@ from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
 from evidence.models.erasures import Retention
-from evidence.models.sources import declared
+from evidence.models.sources import load_declarations
 from evidence.storing import rows
-from evidence.storing.locks import Held, hold_one
+from evidence.storing.locks import LockedConnection, lock_connection
 
-LONGEST_DAYS = 36_500
+MAX_DAYS = 36_500
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """Records of a stream that are older than they are kept."""
+class OverdueStream:
+    """A stream with records older than its retention period."""
 
     connection_id: str
     stream: str
@@ -27,65 +27,68 @@ class Due:
     before: datetime
 
 
-def keep_for(connection_id: str, *, days: int | None, stream: str = "", now: datetime) -> None:
-    """Sets how long records are kept; None: for good. ``stream`` "" is every stream that has no
-    period of its own. Raises ``ConnectionNotFound``, ``InvalidRequest``."""
-    if days is not None and not 1 <= days <= LONGEST_DAYS:
-        raise InvalidRequest(message=f"A period has 1 to {LONGEST_DAYS} days.", param="days")
+def set_retention(connection_id: str, *, days: int | None, stream: str = "", now: datetime) -> None:
+    """Set how many days records are kept; None keeps them forever.
+
+    ``stream=""`` applies to every stream without its own period. Raises ``ConnectionNotFound``,
+    ``InvalidRequest``.
+    """
+    if days is not None and not 1 <= days <= MAX_DAYS:
+        raise InvalidRequest(message=f"days takes 1 to {MAX_DAYS}; got {days}.", param="days")
     with transaction.atomic():
-        held = hold_one(connection_id)
+        connection = lock_connection(connection_id)
         if stream and days is not None:
-            _require_stream(held, stream)
-        known = Retention.unscoped.filter(connection_id=connection_id, stream=stream)
+            _require_stream(connection, stream)
+        periods = Retention.unscoped.filter(connection_id=connection_id, stream=stream)
         if days is None:
-            known.delete()
+            periods.delete()
         else:
             Retention.unscoped.update_or_create(
                 connection_id=connection_id, stream=stream, defaults={"days": days, "set_at": now}
             )
 
 
-def _require_stream(connection: Held, stream: str) -> None:
-    """A name that was mistyped would keep for good what its owner wants gone."""
-    current = declared([connection.declaration_id or 0]).values()
-    known = [name for each in current for name in each.declaration.streams]
-    if stream not in {*known, *kept_for(connection.connection_id)}:
+def _require_stream(connection: LockedConnection, stream: str) -> None:
+    # A mistyped name would silently keep records that the owner wants erased.
+    declarations = load_declarations([connection.declaration_id or 0]).values()
+    streams = [name for stored in declarations for name in stored.declaration.streams]
+    if stream not in {*streams, *retention_periods(connection.connection_id)}:
         raise InvalidRequest(
-            message=f"There is no stream {stream}; there are {', '.join(known)}.", param="stream"
+            message=f"No stream {stream}. Choose one of: {', '.join(streams)}.", param="stream"
         )
 
 
-def kept_for(connection_id: str) -> dict[str, int]:
-    """stream -> days; "" for all others."""
-    found = Retention.unscoped.filter(connection_id=connection_id).order_by("stream")
-    return dict(found.values_list("stream", "days"))
+def retention_periods(connection_id: str) -> dict[str, int]:
+    """Return days by stream; the key "" applies to all other streams."""
+    periods = Retention.unscoped.filter(connection_id=connection_id).order_by("stream")
+    return dict(periods.values_list("stream", "days"))
 
 
-def due(now: datetime) -> Sequence[Due]:
-    """The streams that hold anything older than they may."""
-    found = []
+def overdue_streams(now: datetime) -> Sequence[OverdueStream]:
+    """Return the streams with records older than their retention period."""
+    overdue = []
     for owned in Connection.unscoped.filter(
         pk__in=Retention.unscoped.values("connection_id")
     ).order_by("pk"):
-        periods = kept_for(owned.pk)
+        periods = retention_periods(owned.pk)
         states = StreamState.unscoped.filter(connection=owned).order_by("stream")
         for stream in states.values_list("stream", flat=True):
             days = periods.get(stream, periods.get(""))
             if days is None:
                 continue
             before = now - timedelta(days=days)
-            if rows.names(owned.pk, stream, limit=1, before=before):
-                found.append(Due(owned.pk, stream, owned.owner_id, before))
-    return found
+            if rows.record_ids(owned.pk, stream, limit=1, before=before):
+                overdue.append(OverdueStream(owned.pk, stream, owned.owner_id, before))
+    return overdue
 
 
-MARGIN = timedelta(days=1)
+PRUNE_MARGIN = timedelta(days=1)
 ORPHAN_AGE = timedelta(days=1)
-"""Bytes may come before the record that names them, but not by much."""
-CHANGES_AT_ONCE = 10_000
+"""Blobs can arrive before their record, by less than this time."""
+PRUNE_BATCH_SIZE = 10_000
 
-# The connection is held, so nothing is numbered meanwhile.
-END_PROMISE = """
+# The connection is locked, so no new change numbers are assigned.
+ADVANCE_PRUNED_SEQ = """
 UPDATE evidence_connection k
 SET changes_kept_since = greatest(k.changes_kept_since, %(promised)s),
     pruned_seq = greatest(k.pruned_seq, coalesce((
@@ -96,13 +99,13 @@ SET changes_kept_since = greatest(k.changes_kept_since, %(promised)s),
 WHERE k.connection_id = %(connection_id)s
 RETURNING k.pruned_seq
 """
-FORGET = """
+DELETE_CHANGES = """
 DELETE FROM evidence_recordchange WHERE connection_id = %s AND seq IN (
     SELECT x.seq FROM evidence_recordchange x
     WHERE x.connection_id = %s AND x.seq <= %s ORDER BY x.seq LIMIT %s
 )
 """
-ORPHANS = """
+DELETE_ORPHANS = """
 DELETE FROM evidence_blob b
 WHERE b.connection_id = %s AND b.created_at < %s AND NOT EXISTS (
     SELECT FROM evidence_record r
@@ -111,30 +114,28 @@ WHERE b.connection_id = %s AND b.created_at < %s AND NOT EXISTS (
 )
 RETURNING b.blob_id
 """
-PIECES = "DELETE FROM evidence_blobchunk WHERE connection_id = %s AND blob_id = ANY(%s)"
+DELETE_CHUNKS = "DELETE FROM evidence_blobchunk WHERE connection_id = %s AND blob_id = ANY(%s)"
 
 
 def prune_changes(*, kept_since: datetime) -> int:
-    """Ends the promise to tell what has changed since any time before ``kept_since``, and forgets
-    the changes that it took; how many. Bookmarks given earlier answer that they have expired."""
-    forgotten = 0
+    """Delete changes before ``kept_since`` and return their number. Older bookmarks expire."""
+    deleted_changes = 0
     for connection_id in _connection_ids():
-        seq = _end_promise(connection_id, kept_since)
-        while deleted := _forget(connection_id, seq):
-            forgotten += deleted
-    return forgotten
+        seq = _advance_pruned_seq(connection_id, kept_since)
+        while deleted := _delete_changes(connection_id, seq):
+            deleted_changes += deleted
+    return deleted_changes
 
 
 def prune_orphans(*, unused_since: datetime) -> int:
-    """Deletes blobs taken in before ``unused_since`` that their record does not name, or whose
-    record is not there; how many."""
+    """Delete blobs stored before ``unused_since`` that no record references; return their number."""
     deleted = 0
     for connection_id in _connection_ids():
         with transaction.atomic(), connection.cursor() as cursor:
-            hold_one(connection_id)
-            cursor.execute(ORPHANS, [connection_id, unused_since, BLOB_REFERENCE])
+            lock_connection(connection_id)
+            cursor.execute(DELETE_ORPHANS, [connection_id, unused_since, BLOB_REFERENCE])
             blob_ids = [blob_id for (blob_id,) in cursor]
-            cursor.execute(PIECES, [connection_id, blob_ids])
+            cursor.execute(DELETE_CHUNKS, [connection_id, blob_ids])
         deleted += len(blob_ids)
     return deleted
 
@@ -145,23 +146,23 @@ def _connection_ids() -> list[str]:
     )
 
 
-def _end_promise(connection_id: str, kept_since: datetime) -> int:
-    """The number of the latest change that may go. Readers must know before it goes."""
+def _advance_pruned_seq(connection_id: str, kept_since: datetime) -> int:
+    """Tell readers which changes expire, and return the latest of their numbers."""
     with transaction.atomic(), connection.cursor() as cursor:
-        hold_one(connection_id)
+        lock_connection(connection_id)
         cursor.execute(
-            END_PROMISE,
+            ADVANCE_PRUNED_SEQ,
             {
                 "connection_id": connection_id,
                 "promised": kept_since,
-                "before": kept_since - MARGIN,
+                "before": kept_since - PRUNE_MARGIN,
             },
         )
         [seq] = cursor.fetchone() or [0]
         return int(seq)
 
 
-def _forget(connection_id: str, seq: int) -> int:
+def _delete_changes(connection_id: str, seq: int) -> int:
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute(FORGET, [connection_id, connection_id, seq, CHANGES_AT_ONCE])
+        cursor.execute(DELETE_CHANGES, [connection_id, connection_id, seq, PRUNE_BATCH_SIZE])
         return int(cursor.rowcount)

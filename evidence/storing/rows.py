@@ -1,7 +1,7 @@
-"""The statements over personal rows: what is there, taking away, putting in.
+"""SQL that reads, inserts and deletes records and stream counters.
 
-There is no stage and no upsert: whoever holds the connection knows which rows exist, so new rows
-are copied straight into their table and a replaced row is deleted first.
+Writers lock the connection and know which rows exist, so there is no staging table and no upsert:
+new rows are copied into their table, and a replaced row is deleted first.
 """
 
 from collections import defaultdict
@@ -14,70 +14,78 @@ import orjson
 from django.db import connection
 
 from evidence.storing.copy_format import copy_binary_rows, copy_rows
-from evidence.storing.derivation import State
+from evidence.storing.derivation import StoredRecord
 
-RECORDS = (
+RECORD_COLUMNS = (
     "evidence_record (connection_id, stream, record_key, data, sort_key, consent_time, numbers,"
     " times, words, link_1, link_2, link_3, emitted_at, field_emitted, change_seq)"
 )
-CHANGES = (
+CHANGE_COLUMNS = (
     "evidence_recordchange (connection_id, seq, stream, record_key, kind, before,"
     " consent_time_before, recorded_at)"
 )
-SEARCH = "evidence_searchtext (connection_id, stream, record_key, terms, authored_at, analyser)"
+SEARCH_COLUMNS = (
+    "evidence_searchtext (connection_id, stream, record_key, terms, authored_at, analyser)"
+)
 
-# One connection and stream a statement, named in it, so that one partition is all it plans for.
-NAMED = "WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)"
-STATE = """
+# One connection and stream per statement, so that PostgreSQL plans for a single partition.
+BY_KEYS = "WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)"
+SELECT_RECORDS = """
 SELECT record_key, data::text, emitted_at, field_emitted::text, consent_time, change_seq
 FROM evidence_record
 """
-NAMES = """
+SELECT_KEYS = """
 SELECT record_key FROM evidence_record WHERE connection_id = %s AND stream = %s
     AND (%s::timestamptz IS NULL OR coalesce(consent_time, emitted_at) < %s)
 ORDER BY record_key LIMIT %s
 """
-NEXT = "WHERE connection_id = %s AND stream = %s AND record_key > %s ORDER BY record_key LIMIT %s"
+AFTER_KEY = (
+    "WHERE connection_id = %s AND stream = %s AND record_key > %s ORDER BY record_key LIMIT %s"
+)
 
 
-class Ref(NamedTuple):
-    """The name of a record."""
+class RecordId(NamedTuple):
+    """The primary key of a record."""
 
     connection_id: str
     stream: str
     record_key: str
 
 
-def states(refs: Iterable[Ref]) -> dict[Ref, State]:
-    """The records that exist, as they stand."""
-    found: dict[Ref, State] = {}
-    for (connection_id, stream), keys in _together(refs):
-        found |= _states(connection_id, stream, STATE + NAMED, (keys,))
-    return found
+def stored_records(refs: Iterable[RecordId]) -> dict[RecordId, StoredRecord]:
+    """Return the current version of each record that exists."""
+    records: dict[RecordId, StoredRecord] = {}
+    for (connection_id, stream), keys in _group_keys(refs):
+        records |= _fetch_records(connection_id, stream, SELECT_RECORDS + BY_KEYS, (keys,))
+    return records
 
 
-def page(connection_id: str, stream: str, *, after: str, limit: int) -> dict[Ref, State]:
-    """The next records of a stream in the order of their keys; ``after`` "" is the beginning."""
-    return _states(connection_id, stream, STATE + NEXT, (after, limit))
+def load_page(
+    connection_id: str, stream: str, *, after: str, limit: int
+) -> dict[RecordId, StoredRecord]:
+    """Return the next records of a stream in key order; ``after=""`` starts at the beginning."""
+    return _fetch_records(connection_id, stream, SELECT_RECORDS + AFTER_KEY, (after, limit))
 
 
-def names(
+def record_ids(
     connection_id: str, stream: str, *, limit: int, before: datetime | None = None
-) -> list[Ref]:
-    """Some records of a stream, in the order of their keys; ``before``: only those whose own time,
-    or where they have none the time they came with, is earlier."""
+) -> list[RecordId]:
+    """Return ids of up to ``limit`` records of a stream, in key order.
+
+    ``before`` keeps records whose consent time, or else emitted time, is earlier.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(NAMES, [connection_id, stream, before, before, limit])
-        return [Ref(connection_id, stream, key) for (key,) in cursor]
+        cursor.execute(SELECT_KEYS, [connection_id, stream, before, before, limit])
+        return [RecordId(connection_id, stream, key) for (key,) in cursor]
 
 
-def _states(
+def _fetch_records(
     connection_id: str, stream: str, statement: str, values: tuple[Any, ...]
-) -> dict[Ref, State]:
+) -> dict[RecordId, StoredRecord]:
     with connection.cursor() as cursor:
         cursor.execute(statement, [connection_id, stream, *values])
         return {
-            Ref(connection_id, stream, key): State(
+            RecordId(connection_id, stream, key): StoredRecord(
                 data=orjson.loads(text),
                 emitted_at=emitted_at,
                 field_emitted=orjson.loads(field_emitted) if field_emitted else {},
@@ -88,19 +96,19 @@ def _states(
         }
 
 
-def delete_records(refs: Iterable[Ref]) -> None:
+def delete_records(refs: Iterable[RecordId]) -> None:
     _delete("evidence_record", refs)
 
 
-def delete_search(refs: Iterable[Ref]) -> None:
+def delete_search_texts(refs: Iterable[RecordId]) -> None:
     _delete("evidence_searchtext", refs)
 
 
-def delete_blobs(refs: Iterable[Ref]) -> None:
-    """The blobs of records, and their pieces."""
+def delete_blobs(refs: Iterable[RecordId]) -> None:
+    """Delete the blobs of records, and their chunks."""
     refs = list(refs)
     with connection.cursor() as cursor:
-        for (connection_id, stream), keys in _together(refs):
+        for (connection_id, stream), keys in _group_keys(refs):
             cursor.execute(
                 "DELETE FROM evidence_blobchunk c USING evidence_blob b"
                 " WHERE c.connection_id = b.connection_id AND c.blob_id = b.blob_id"
@@ -111,32 +119,32 @@ def delete_blobs(refs: Iterable[Ref]) -> None:
 
 
 def add_records(rows: Iterable[bytes]) -> None:
-    copy_rows(RECORDS, rows)
+    copy_rows(RECORD_COLUMNS, rows)
 
 
-def add_search(rows: Iterable[bytes]) -> None:
-    copy_binary_rows(SEARCH, rows)
+def add_search_texts(rows: Iterable[bytes]) -> None:
+    copy_binary_rows(SEARCH_COLUMNS, rows)
 
 
 def add_changes(rows: Iterable[bytes]) -> None:
-    copy_rows(CHANGES, rows)
+    copy_rows(CHANGE_COLUMNS, rows)
 
 
-def _delete(table: str, refs: Iterable[Ref]) -> None:
+def _delete(table: str, refs: Iterable[RecordId]) -> None:
     with connection.cursor() as cursor:
-        for (connection_id, stream), keys in _together(refs):
-            # `table` is one of four constants above.
-            cursor.execute(f"DELETE FROM {table} {NAMED}", [connection_id, stream, keys])  # noqa: S608
+        for (connection_id, stream), keys in _group_keys(refs):
+            # `table` is a constant of this module.
+            cursor.execute(f"DELETE FROM {table} {BY_KEYS}", [connection_id, stream, keys])  # noqa: S608
 
 
-def _together(refs: Iterable[Ref]) -> Iterator[tuple[tuple[str, str], list[str]]]:
+def _group_keys(refs: Iterable[RecordId]) -> Iterator[tuple[tuple[str, str], list[str]]]:
     groups: Mapping[tuple[str, str], list[str]] = defaultdict(list)
     for connection_id, stream, key in refs:
         groups[connection_id, stream].append(key)
     yield from groups.items()
 
 
-APPLY = """
+UPSERT_COUNTS = """
 WITH counted AS (
     SELECT * FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::timestamptz[], %s::timestamptz[])
         AS n(connection_id, stream, added, latest, declared)
@@ -173,28 +181,31 @@ WHERE t.connection_id = %(connection_id)s AND t.stream = %(stream)s
 
 
 @dataclass(slots=True)
-class Count:
-    """``added`` may be negative. ``latest`` is the latest time at which the source said anything
-    new, ``declared`` the latest for a declared field; erasing a record does not take that back."""
+class CountChange:
+    """Change of a stream's record count.
+
+    ``added`` may be negative. ``latest`` is the latest emitted time, ``declared`` the latest one of a
+    declared field; erasing does not lower them.
+    """
 
     added: int = 0
     latest: datetime | None = None
     declared: datetime | None = None
 
-    def note(self, added: int, *, emitted_at: datetime | None, declared: bool) -> None:
+    def note(self, added: int, *, emitted_at: datetime | None, is_declared: bool) -> None:
         self.added += added
         if emitted_at is None:
             return
         self.latest = max(self.latest or emitted_at, emitted_at)
-        if declared:
+        if is_declared:
             self.declared = max(self.declared or emitted_at, emitted_at)
 
 
-def save_counts(counts: Mapping[tuple[str, str], Count], *, now: datetime) -> None:
-    """Adds the counts by (connection_id, stream); the connections are held."""
+def save_counts(counts: Mapping[tuple[str, str], CountChange], *, now: datetime) -> None:
+    """Add changes to the counters, keyed by (connection_id, stream). Connections are locked."""
     with connection.cursor() as cursor:
         cursor.execute(
-            APPLY,
+            UPSERT_COUNTS,
             [
                 [connection_id for connection_id, _ in counts],
                 [stream for _, stream in counts],

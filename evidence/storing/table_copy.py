@@ -1,8 +1,7 @@
-"""Every table as COPY writes it, all of one moment, while others go on writing.
+"""Dump and load tables with COPY, from one snapshot.
 
-The form is COPY's own text under settings that every PostgreSQL since 15 shares, so that what one
-wrote another reads. Left out is what follows from the rest, what is signed in now, and what waits
-for an answer.
+Uses the text format of COPY under settings that every PostgreSQL since 15 shares, so that a newer
+server can load a dump. Excludes derived data, sign-in sessions and pending requests.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,28 +11,28 @@ from dataclasses import dataclass
 from django.db import DatabaseError, connection, transaction
 from psycopg import sql
 
-LEFT_OUT = frozenset(
+EXCLUDED_TABLES = frozenset(
     {
-        "django_migrations",  # told apart
+        "django_migrations",  # the manifest lists them
         "django_session",
         "evidence_authorizationcode",
         "evidence_embeddedstream",
         "evidence_passage",
         "evidence_pendingrequest",
         "evidence_setuplink",
-        # The queue: what has to be delivered stands in evidence_event, and is queued anew.
+        # The job queue, which is filled again from evidence_event.
         "procrastinate_events",
         "procrastinate_jobs",
         "procrastinate_periodic_defers",
         "procrastinate_workers",
     }
 )
-PLAIN = (
+PORTABLE_SETTINGS = (
     "SET LOCAL datestyle TO 'ISO, YMD'; SET LOCAL timezone TO 'UTC'; SET LOCAL intervalstyle TO"
     " 'postgres'; SET LOCAL extra_float_digits TO 3; SET LOCAL bytea_output TO 'hex';"
     " SET LOCAL client_encoding TO 'UTF8'; SET LOCAL statement_timeout TO 0"
 )
-TABLES = """
+LIST_TABLES = """
 SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
@@ -41,55 +40,60 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'
     AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
 GROUP BY c.relname ORDER BY c.relname
 """
-BYTES_AT_ONCE = 256 * 1024
+BATCH_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
+    """A table and its columns."""
+
     name: str
     columns: tuple[str, ...]
 
     @property
-    def names(self) -> sql.Composed:
+    def column_list(self) -> sql.Composed:
         return sql.SQL(", ").join(map(sql.Identifier, self.columns))
 
 
 @contextmanager
-def one_moment() -> Iterator[None]:
-    """A transaction that sees the database as it is now, whatever is written meanwhile, and writes
-    nothing. Outside of any other."""
+def snapshot() -> Iterator[None]:
+    """Open a read-only transaction that sees the database as it is now.
+
+    Call it outside of any other transaction.
+    """
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
-        cursor.execute(PLAIN)
+        cursor.execute(PORTABLE_SETTINGS)
         yield
 
 
 def tables() -> list[Table]:
-    """All that there are, by name."""
+    """Return all tables of the schema by name."""
     with connection.cursor() as cursor:
-        cursor.execute(TABLES)
+        cursor.execute(LIST_TABLES)
         return [Table(name, tuple(columns)) for name, columns in cursor]
 
 
-def kept_tables() -> list[Table]:
-    return [table for table in tables() if table.name not in LEFT_OUT]
+def backup_tables() -> list[Table]:
+    """Return the tables that a backup contains."""
+    return [table for table in tables() if table.name not in EXCLUDED_TABLES]
 
 
-def rows_of(table: Table) -> Iterator[tuple[bytes, int]]:
-    """The rows of a table in pieces of whole rows, and how many each has; in constant memory."""
+def dump_rows(table: Table) -> Iterator[tuple[bytes, int]]:
+    """Yield batches of complete rows in COPY format with their row count, in constant memory."""
     statement = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(
-        table.names, sql.Identifier(table.name)
+        table.column_list, sql.Identifier(table.name)
     )
-    piece, count = bytearray(), 0
+    batch, count = bytearray(), 0
     with connection.cursor() as cursor, cursor.copy(statement) as copy:
         for row in copy:
-            piece += row
+            batch += row
             count += 1
-            if len(piece) >= BYTES_AT_ONCE:
-                yield bytes(piece), count
-                piece, count = bytearray(), 0
+            if len(batch) >= BATCH_BYTES:
+                yield bytes(batch), count
+                batch, count = bytearray(), 0
     if count:
-        yield bytes(piece), count
+        yield bytes(batch), count
 
 
 def server_version() -> int:
@@ -98,10 +102,10 @@ def server_version() -> int:
         return int(cursor.fetchone()[0])
 
 
-LOADING = 7_310_551_903
-"""The advisory lock of whoever fills a database."""
-# What a database that was only migrated, or whose server has started once, may hold.
-OF_A_NEW_DATABASE = frozenset(
+RESTORE_LOCK = 7_310_551_903
+"""Key of the advisory lock that a restore holds."""
+# Tables with rows after migration or after the first start of a server.
+INITIAL_TABLES = frozenset(
     {
         "auth_permission",
         "django_content_type",
@@ -111,7 +115,7 @@ OF_A_NEW_DATABASE = frozenset(
         "evidence_setuplink",
     }
 )
-COUNTED_COLUMNS = """
+LIST_SEQUENCES = """
 SELECT c.relname, a.attname, pg_get_serial_sequence(quote_ident(c.relname), a.attname)
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p')
@@ -121,50 +125,54 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'
 
 
 @contextmanager
-def alone() -> Iterator[bool]:
-    """A transaction in which to load; whether nobody else is loading."""
+def restore_transaction() -> Iterator[bool]:
+    """Open the transaction of a restore. Yields False if another restore is running."""
     with transaction.atomic(durable=True), connection.cursor() as cursor:
-        cursor.execute(PLAIN)
-        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [LOADING])
+        cursor.execute(PORTABLE_SETTINGS)
+        cursor.execute("SELECT pg_try_advisory_xact_lock(%s)", [RESTORE_LOCK])
         yield cursor.fetchone()[0]
 
 
-def occupied() -> list[str]:
-    """The tables that hold something although nothing was ever done with the database."""
-    found = []
+def non_empty_tables() -> list[str]:
+    """Return the tables with rows that a new database does not have."""
+    names = []
     with connection.cursor() as cursor:
         for table in tables():
-            if table.name not in OF_A_NEW_DATABASE:
+            if table.name not in INITIAL_TABLES:
                 statement = sql.SQL("SELECT EXISTS (SELECT FROM {})")
                 cursor.execute(statement.format(sql.Identifier(table.name)))
                 if cursor.fetchone()[0]:
-                    found.append(table.name)
-    return found
+                    names.append(table.name)
+    return names
 
 
-def make_room() -> None:
-    """Empties every table but that of the migrations; nobody else reads until the end."""
-    every = [sql.Identifier(each.name) for each in tables() if each.name != "django_migrations"]
+def truncate_tables() -> None:
+    """Empty every table except that of the migrations, and lock them until the transaction ends."""
+    names = [sql.Identifier(table.name) for table in tables() if table.name != "django_migrations"]
     with connection.cursor() as cursor:
-        cursor.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(every)))
+        cursor.execute(sql.SQL("TRUNCATE {}").format(sql.SQL(", ").join(names)))
         cursor.execute("SET CONSTRAINTS ALL DEFERRED")
 
 
-def fill(table: Table, pieces: Iterable[bytes]) -> int:
-    """Puts rows into an empty table; how many it then has."""
-    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), table.names)
+def load_rows(table: Table, batches: Iterable[bytes]) -> int:
+    """Load rows into an empty table and return their number."""
+    statement = sql.SQL("COPY {} ({}) FROM STDIN").format(
+        sql.Identifier(table.name), table.column_list
+    )
     with connection.wrap_database_errors, connection.cursor() as cursor:
         with cursor.copy(statement) as copy:
-            for piece in pieces:
-                copy.write(piece)
+            for batch in batches:
+                copy.write(batch)
         return int(cursor.rowcount)
 
 
-def go_on_counting() -> None:
-    """Lets every sequence go on after the highest number that is there; refers to each other are
-    checked, too. Raises ``DatabaseError``."""
+def reset_sequences() -> None:
+    """Set every sequence to the highest value in its column, and check the foreign keys.
+
+    Raises DatabaseError.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(COUNTED_COLUMNS)
+        cursor.execute(LIST_SEQUENCES)
         for table, column, sequence in cursor.fetchall():
             statement = sql.SQL(
                 "SELECT setval({}::regclass, coalesce(max({}), 1), max({}) IS NOT NULL) FROM {}"
@@ -176,21 +184,22 @@ def go_on_counting() -> None:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
 
 
-def is_known(table: Table) -> bool:
-    """Whether this database has such a table, for a backup to fill."""
-    if table.name in LEFT_OUT:
+def has_table(table: Table) -> bool:
+    """Return whether this database has the table with all columns, and backups include it."""
+    if table.name in EXCLUDED_TABLES:
         return False
     return any(
-        each.name == table.name and set(table.columns) <= set(each.columns) for each in tables()
+        existing.name == table.name and set(table.columns) <= set(existing.columns)
+        for existing in tables()
     )
 
 
-def look_around() -> None:
-    """Gathers the statistics by which searches are planned."""
+def analyze() -> None:
+    """Collect planner statistics, which a load leaves out of date."""
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
 
 
-def failed(error: DatabaseError) -> str:
-    """Its kind alone: the text may quote a record."""
+def error_code(error: DatabaseError) -> str:
+    """Return the SQLSTATE of an error, or its class, because its text may quote a record."""
     return getattr(error.__cause__, "sqlstate", None) or type(error).__name__

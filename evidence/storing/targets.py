@@ -1,4 +1,4 @@
-"""Where lines may go: the owner's connections and what their sources declare, read once a run."""
+"""Load the streams that an import may write to, once per import."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,15 +7,20 @@ from functools import cached_property
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.declarations.record_validation import RecordValidator
 from evidence.declarations.storage_layout import StreamLayout
-from evidence.errors import ConnectionNotFound, ConnectionNotWritable, Refusal, StreamNotDeclared
+from evidence.errors import (
+    ApiException,
+    ConnectionNotFound,
+    ConnectionNotWritable,
+    StreamNotDeclared,
+)
 from evidence.models.connections import Connection
-from evidence.models.sources import Declared, declared
-from evidence.storing.receipts import Code, Rejected
+from evidence.models.sources import StoredDeclaration, load_declarations
+from evidence.storing.receipts import LineRejectedError, ReceiptCode
 
 
 @dataclass(frozen=True, eq=False)
 class Target:
-    """One stream of one connection, under the declaration that was current when the run began."""
+    """One stream of one connection, with the declaration that was current at the start."""
 
     connection_id: str
     stream: StreamDeclaration
@@ -25,26 +30,25 @@ class Target:
     validator: RecordValidator
 
     @cached_property
-    def searched(self) -> frozenset[str]:
-        """The fields that search text is made of."""
+    def search_fields(self) -> frozenset[str]:
+        """Fields that the search text and its time depend on."""
         return frozenset({*self.layout["search"], self.stream.consent_time_field or ""})
 
     @property
-    def appends(self) -> bool:
+    def is_append_only(self) -> bool:
         return self.stream.semantics == "append_only"
 
 
-class Destinations:
-    """Every stream a run may write to. Finding one asks the database nothing, so that lines can
-    be prepared on a thread without a connection."""
+class TargetRegistry:
+    """Every stream an import may write to. ``find`` makes no query, so any thread can call it."""
 
     def __init__(self, connections: Mapping[str, Connection]) -> None:
         self._connections = connections
-        self._declared = _current(connections)
+        self._declared = _load_declarations(connections)
         self._targets: dict[tuple[str, str], Target] = {}
 
     def find(self, connection_id: str, *, stream: str) -> Target:
-        """Raises ``Rejected`` for a connection or stream that takes no records."""
+        """Return a target. Raises ``LineRejectedError`` if it accepts no records."""
         known = self._targets.get((connection_id, stream))
         if known is None:
             known = self._target(connection_id, stream)
@@ -54,16 +58,16 @@ class Destinations:
     def _target(self, connection_id: str, stream: str) -> Target:
         connection = self._connections.get(connection_id)
         if connection is None:
-            raise Rejected(Code.CONNECTION_NOT_FOUND)
+            raise LineRejectedError(ReceiptCode.CONNECTION_NOT_FOUND)
         if connection.status == Connection.Status.REVOKED:
-            raise Rejected(Code.CONNECTION_NOT_WRITABLE)
+            raise LineRejectedError(ReceiptCode.CONNECTION_NOT_WRITABLE)
         current = self._declared.get(connection.source.current_declaration_id or 0)
         if current is None or stream not in current.declaration.streams:
-            raise Rejected(Code.STREAM_NOT_DECLARED)
-        return target_of(connection, current, stream=stream)
+            raise LineRejectedError(ReceiptCode.STREAM_NOT_DECLARED)
+        return build_target(connection, current, stream=stream)
 
 
-def target_of(connection: Connection, current: Declared, *, stream: str) -> Target:
+def build_target(connection: Connection, current: StoredDeclaration, *, stream: str) -> Target:
     declaration = current.declaration.streams[stream]
     return Target(
         connection_id=connection.connection_id,
@@ -75,47 +79,54 @@ def target_of(connection: Connection, current: Declared, *, stream: str) -> Targ
     )
 
 
-def targets_of(connection: Connection) -> Iterator[Target]:
-    """Every stream that the source of a connection declares now."""
+def connection_targets(connection: Connection) -> Iterator[Target]:
+    """Yield every stream that the source of a connection currently declares."""
     pk = connection.source.current_declaration_id
     if pk is not None:
-        current = declared([pk])[pk]
+        current = load_declarations([pk])[pk]
         for stream in current.declaration.streams:
-            yield target_of(connection, current, stream=stream)
+            yield build_target(connection, current, stream=stream)
 
 
-def all_of(owner_id: str) -> Destinations:
-    """All connections of the owner; two queries."""
-    return Destinations({each.connection_id: each for each in _connections(owner_id)})
+def load_all_targets(owner_id: str) -> TargetRegistry:
+    """Load all connections of the owner, in two queries."""
+    return TargetRegistry(
+        {connection.connection_id: connection for connection in _load_connections(owner_id)}
+    )
 
 
-def one_of(owner_id: str, *, connection_id: str, stream: str) -> Destinations:
-    """One stream of one connection. Raises ``ConnectionNotFound``, ``ConnectionNotWritable`` and
-    ``StreamNotDeclared`` before a line is read."""
-    found = {each.connection_id: each for each in _connections(owner_id, connection_id)}
-    destinations = Destinations(found)
+def load_one_target(owner_id: str, *, connection_id: str, stream: str) -> TargetRegistry:
+    """Load one stream of one connection.
+
+    Raises ``ConnectionNotFound``, ``ConnectionNotWritable`` or ``StreamNotDeclared``.
+    """
+    connections = {
+        connection.connection_id: connection
+        for connection in _load_connections(owner_id, connection_id)
+    }
+    registry = TargetRegistry(connections)
     try:
-        destinations.find(connection_id, stream=stream)
-    except Rejected as refusal:
-        kind, param = _REFUSALS[refusal.code]
+        registry.find(connection_id, stream=stream)
+    except LineRejectedError as error:
+        kind, param = _ERRORS[error.code]
         raise kind(param=param) from None
-    return destinations
+    return registry
 
 
-_REFUSALS: Mapping[Code, tuple[type[Refusal], str]] = {
-    Code.CONNECTION_NOT_FOUND: (ConnectionNotFound, "connection_id"),
-    Code.CONNECTION_NOT_WRITABLE: (ConnectionNotWritable, "connection_id"),
-    Code.STREAM_NOT_DECLARED: (StreamNotDeclared, "stream"),
+_ERRORS: Mapping[ReceiptCode, tuple[type[ApiException], str]] = {
+    ReceiptCode.CONNECTION_NOT_FOUND: (ConnectionNotFound, "connection_id"),
+    ReceiptCode.CONNECTION_NOT_WRITABLE: (ConnectionNotWritable, "connection_id"),
+    ReceiptCode.STREAM_NOT_DECLARED: (StreamNotDeclared, "stream"),
 }
 
 
-def _connections(owner_id: str, connection_id: str | None = None) -> Iterator[Connection]:
+def _load_connections(owner_id: str, connection_id: str | None = None) -> Iterator[Connection]:
     rows = Connection.unscoped.select_related("source").filter(owner_id=owner_id)
     if connection_id is not None:
         rows = rows.filter(connection_id=connection_id)
     yield from rows
 
 
-def _current(connections: Mapping[str, Connection]) -> dict[int, Declared]:
-    pks = {each.source.current_declaration_id for each in connections.values()}
-    return declared(pk for pk in pks if pk is not None)
+def _load_declarations(connections: Mapping[str, Connection]) -> dict[int, StoredDeclaration]:
+    pks = {connection.source.current_declaration_id for connection in connections.values()}
+    return load_declarations(pk for pk in pks if pk is not None)

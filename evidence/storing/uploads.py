@@ -1,8 +1,8 @@
-"""Exports that came through the browser: a folder each, with what is to be done with it.
+"""Store uploaded exports in folders on disk, with their state in JSON.
 
-They are kept as files, not as rows: an export may be larger than the database. What their owner
-decided stands beside them, so that whoever does the work finds it after a restart too. One process at
-a time imports an upload: it holds an advisory lock of the database.
+Exports are files and not rows, because an export can be larger than the database. The state on disk
+lets a worker continue after a restart. One process at a time imports an upload: it holds an
+advisory lock.
 """
 
 import json
@@ -18,14 +18,18 @@ from typing import IO
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import InvalidRequest
 
-KEPT_SECONDS = 7 * 24 * 3600
-NAME_BYTES = 150
+RETENTION_SECONDS = 7 * 24 * 3600
+NAME_MAX_BYTES = 150
 _ID = re.compile(r"upl_[0-9a-f]{24}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class State:
-    """``phase``: receiving, received, wanted, done or failed. ``wish`` are the owner's words."""
+class UploadState:
+    """The content of state.json.
+
+    ``phase`` is receiving, received, wanted (queued), done or failed. ``wish`` has the form values
+    that the owner chose.
+    """
 
     name: str
     size: int
@@ -37,7 +41,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """One export in its folder below ``root``."""
+    """An uploaded export in its folder below ``root``."""
 
     upload_id: str
     root: Path
@@ -48,64 +52,66 @@ class Upload:
 
     @property
     def path(self) -> Path:
-        """Of the export itself, under its own name."""
+        """The path of the export itself, under its original name."""
         return self.folder / "export" / self.state.name
 
     @property
-    def state(self) -> State:
-        return State(**json.loads((self.folder / "state.json").read_text()))
+    def state(self) -> UploadState:
+        return UploadState(**json.loads((self.folder / "state.json").read_text()))
 
     def save(self, **changes: object) -> None:
         state = replace(self.state, **changes)  # type: ignore[arg-type] # names of its fields
         _write(self.folder, state)
 
-    def add(self, stream: IO[bytes], *, offset: int) -> int:
-        """Puts a slice where it belongs; how much there is now. Raises ``InvalidRequest`` for a
-        slice that leaves a gap or that is more than was announced."""
+    def write_chunk(self, stream: IO[bytes], *, offset: int) -> int:
+        """Write a chunk at its offset, and return the size received so far.
+
+        Raises ``InvalidRequest`` for a chunk that leaves a gap or exceeds the announced size.
+        """
         if self.state.phase not in ("receiving", "received"):
-            raise InvalidRequest(message="The file is being imported or was.")
+            raise InvalidRequest(message="This upload is complete. Start a new upload.")
         size = self.path.stat().st_size
         if not 0 <= offset <= size:
-            raise InvalidRequest(message="A part of the file before this one is missing.")
+            raise InvalidRequest(message=f"offset is at most {size}, the size received so far.")
         with self.path.open("r+b") as file:
             file.seek(offset)
             while block := stream.read(1024 * 1024):
                 file.write(block)
                 if file.tell() > self.state.size:
-                    raise InvalidRequest(message="The file is longer than was said.")
+                    raise InvalidRequest(message="The file is longer than its announced size.")
         return self.path.stat().st_size
 
-    def remove(self) -> None:
-        """The export only; what became of it stays to be read."""
+    def remove_export(self) -> None:
+        """Remove the export, and keep the state with its result."""
         for path in (self.folder / "export").glob("*"):
             path.unlink()
 
     @contextmanager
-    def claimed(self) -> Iterator[bool]:
-        """Lock the upload while the block runs, and yield whether it is to be imported.
+    def claim(self) -> Iterator[bool]:
+        """Lock the upload while the block runs, and yield whether it is queued.
 
         False while another process imports it, and once one has finished it.
         """
         with try_exclusive(f"upload {self.upload_id}") as is_free:
-            known = find(self.root, self.upload_id) if is_free else None
-            yield known is not None and known.state.phase == "wanted"
+            upload = find_upload(self.root, self.upload_id) if is_free else None
+            yield upload is not None and upload.state.phase == "wanted"
 
     def touch(self) -> None:
         """Record progress, by which health knows a stalled import."""
         (self.folder / "state.json").touch()
 
 
-def begin(root: Path, *, name: str, size: int) -> Upload:
-    """A new upload of a file of this name; raises ``InvalidRequest`` for a name that is none."""
+def create_upload(root: Path, *, name: str, size: int) -> Upload:
+    """Create an upload of a file. Raises ``InvalidRequest`` for an empty name."""
     upload = Upload(f"upl_{secrets.token_hex(12)}", root)
     (upload.folder / "export").mkdir(parents=True)
-    _write(upload.folder, State(name=_plain(name), size=size))
+    _write(upload.folder, UploadState(name=_safe_name(name), size=size))
     upload.path.touch()
     return upload
 
 
-def find(root: Path, upload_id: str) -> Upload | None:
-    """None also for one whose state a disk that was full has left behind in part."""
+def find_upload(root: Path, upload_id: str) -> Upload | None:
+    """Return the upload, or None if it does not exist or a full disk truncated its state."""
     upload = Upload(upload_id, root)
     try:
         return upload if _ID.fullmatch(upload_id) and upload.state.name else None
@@ -113,36 +119,42 @@ def find(root: Path, upload_id: str) -> Upload | None:
         return None
 
 
-def wanted(root: Path) -> list[Upload]:
-    """What the owner wants imported and is not done, in the order of their coming."""
+def list_queued(root: Path) -> list[Upload]:
+    """Return the uploads that are confirmed and not imported yet, oldest first."""
     folders = sorted(root.glob("upl_*"), key=lambda folder: folder.stat().st_mtime)
-    found = (find(root, folder.name) for folder in folders)
-    return [upload for upload in found if upload and upload.state.phase == "wanted"]
+    uploads = (find_upload(root, folder.name) for folder in folders)
+    return [upload for upload in uploads if upload and upload.state.phase == "wanted"]
 
 
-def at_rest_since(root: Path) -> float | None:
-    """Return when an import of a wanted upload last made progress, in seconds; None without any."""
-    states = [upload.folder / "state.json" for upload in wanted(root)]
-    return max((each.stat().st_mtime for each in states), default=None)
+def last_activity(root: Path) -> float | None:
+    """Return when a queued upload last changed, in Unix time, or None if none is queued."""
+    states = [upload.folder / "state.json" for upload in list_queued(root)]
+    return max((state.stat().st_mtime for state in states), default=None)
 
 
 def remove_old(root: Path, *, now: float) -> None:
-    """What nobody wanted imported, and what is done, after a week."""
+    """Remove uploads without a change for RETENTION_SECONDS, except queued ones."""
     for folder in root.glob("upl_*"):
-        upload = find(root, folder.name)
+        upload = find_upload(root, folder.name)
         if upload is not None and upload.state.phase == "wanted":
             continue
         changed = folder / "state.json" if upload is not None else folder
-        if now - changed.stat().st_mtime > KEPT_SECONDS:
+        if now - changed.stat().st_mtime > RETENTION_SECONDS:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def forget(workspace: Path, *, run_ids: Collection[str] | None, every: bool = True) -> None:
-    """Removes what was sent for these imports (None: for any), and which keys they stored. Not
-    ``every``: an export that is still to be imported stays, as its import takes it away."""
+def delete_uploads(
+    workspace: Path, *, run_ids: Collection[str] | None, include_queued: bool = True
+) -> None:
+    """Delete the uploads and key logs of these import runs, or of all runs for None.
+
+    Without ``include_queued``, queued uploads stay; their import deletes them.
+    """
     for folder in (workspace / "uploads").glob("upl_*"):
-        upload = find(folder.parent, folder.name)
-        if run_ids is None or (upload is not None and _is_over(upload, run_ids, every=every)):
+        upload = find_upload(folder.parent, folder.name)
+        if run_ids is None or (
+            upload is not None and _is_deletable(upload, run_ids, include_queued=include_queued)
+        ):
             shutil.rmtree(folder, ignore_errors=True)
     logs = workspace.glob("*.keys") if run_ids is None else (
         workspace / f"{run_id}.keys" for run_id in run_ids
@@ -151,23 +163,23 @@ def forget(workspace: Path, *, run_ids: Collection[str] | None, every: bool = Tr
         log.unlink(missing_ok=True)
 
 
-def _is_over(upload: Upload, run_ids: Collection[str], *, every: bool) -> bool:
-    is_theirs = not set(run_ids).isdisjoint(upload.state.runs)
-    return is_theirs and (every or upload.state.phase != "wanted")
+def _is_deletable(upload: Upload, run_ids: Collection[str], *, include_queued: bool) -> bool:
+    belongs_to_runs = not set(run_ids).isdisjoint(upload.state.runs)
+    return belongs_to_runs and (include_queued or upload.state.phase != "wanted")
 
 
-def _plain(name: str) -> str:
-    """The last part of the name: nothing in it leads anywhere."""
-    plain = PurePath(name.replace("\\", "/")).name.strip().lstrip(".")
-    plain = "".join(char for char in plain if char.isprintable())
-    while len(plain.encode()) > NAME_BYTES:
-        plain = plain[1:]
-    if not plain:
+def _safe_name(name: str) -> str:
+    """Return the last part of a file name, which cannot leave the folder of the upload."""
+    safe = PurePath(name.replace("\\", "/")).name.strip().lstrip(".")
+    safe = "".join(char for char in safe if char.isprintable())
+    while len(safe.encode()) > NAME_MAX_BYTES:
+        safe = safe[1:]
+    if not safe:
         raise InvalidRequest(message="The file has no name.", param="file")
-    return plain
+    return safe
 
 
-def _write(folder: Path, state: State) -> None:
+def _write(folder: Path, state: UploadState) -> None:
     draft = folder / f"state.{secrets.token_hex(4)}"
     draft.write_text(json.dumps(asdict(state)))
     draft.replace(folder / "state.json")

@@ -1,8 +1,7 @@
-"""Vectors for what has none yet: apart from ingest, which goes on at its own speed meanwhile.
+"""Compute missing embeddings in batches, independently of imports.
 
-The vectors of a batch are made while nothing is held, and stored for those of its records that are
-still as they were read. Several of these may run at once, and one that is killed has done what it
-has done.
+Vectors are computed without locks and stored only for records that have not changed since. Several
+backfills can run at once, and an interrupted one keeps its finished batches.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,15 +14,15 @@ from django.db import connection, transaction
 
 from evidence.declarations.values import field_text
 from evidence.models.connections import Connection, EmbeddedStream
-from evidence.search.embedding import Embedder, Stretch, Vector, stretches
+from evidence.search.embedding import Embedder, PassageRange, Vector, split_passages
 from evidence.storing import copy_format, vector_table
-from evidence.storing.locks import hold
-from evidence.storing.rows import Ref
-from evidence.storing.targets import Target, targets_of
+from evidence.storing.locks import lock_connections
+from evidence.storing.rows import RecordId
+from evidence.storing.targets import Target, connection_targets
 
-FIELDS_AT_ONCE = 500
+BATCH_SIZE = 500
 
-# `changed`: only the records whose latest changes came after the vectors of the stream were complete.
+# `since`: only records changed after the vectors of the stream were complete.
 MISSING = """
 SELECT r.record_key, f.field, r.change_seq, r.consent_time, r.data->f.field
 FROM evidence_record r CROSS JOIN unnest(%(fields)s::text[]) AS f(field)
@@ -41,14 +40,14 @@ WHERE r.connection_id = %(connection_id)s AND r.stream = %(stream)s
     )
 ORDER BY r.record_key, f.field LIMIT %(limit)s
 """
-AS_THEY_WERE = """
+CURRENT_CHANGE_NUMBERS = """
 SELECT record_key, change_seq FROM evidence_record
 WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
 """
 
 
-class Text(NamedTuple):
-    """A field of a record without vectors, as it stands."""
+class FieldText(NamedTuple):
+    """The current text of a record's field that has no vectors."""
 
     record_key: str
     field: str
@@ -58,9 +57,8 @@ class Text(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
-    """What is to be embedded: the semantic fields of a stream, changed after ``since`` (None: all)
-    and up to ``head``."""
+class PendingStream:
+    """Semantic fields of a stream to embed, changed after ``since`` (None: all), up to ``head``."""
 
     target: Target
     fields: list[str]
@@ -69,32 +67,35 @@ class Stream:
 
 
 def embed_missing(embedder: Embedder) -> Iterator[int]:
-    """Gives every record of every connection its vectors, batch by batch; how many fields each time.
+    """Embed every missing text of every connection; yield the number of fields per batch.
 
-    The table must have been prepared for the same model.
+    Requires ``vector_table.prepare_table`` for the same model.
     """
-    known = {(each.connection_id, each.stream): each for each in EmbeddedStream.unscoped.all()}
+    previous = {(row.connection_id, row.stream): row for row in EmbeddedStream.unscoped.all()}
     rows = Connection.unscoped.select_related("source").order_by("connection_id")
     for row in rows.exclude(status=Connection.Status.REVOKED):
-        for target in targets_of(row):
-            stream = _stream(row, target, known.get((row.connection_id, target.stream.name)))
+        for target in connection_targets(row):
+            stream = _pending_stream(
+                row, target, previous.get((row.connection_id, target.stream.name))
+            )
             if stream is not None:
                 yield from _embed_stream(stream, embedder)
 
 
-def _stream(row: Connection, target: Target, known: EmbeddedStream | None) -> Stream | None:
-    """What of a stream is to be done; None where all is."""
-    fields = sorted(name for name, each in target.stream.fields.items() if each.semantic)
+def _pending_stream(
+    row: Connection, target: Target, previous: EmbeddedStream | None
+) -> PendingStream | None:
+    fields = sorted(name for name, field in target.stream.fields.items() if field.semantic)
     if not fields:
         return None
-    if known is None or known.fields != fields or known.seq < row.pruned_seq:
-        return Stream(target, fields, None, row.change_seq)
-    if known.seq >= row.change_seq:
+    if previous is None or previous.fields != fields or previous.seq < row.pruned_seq:
+        return PendingStream(target, fields, None, row.change_seq)
+    if previous.seq >= row.change_seq:
         return None
-    return Stream(target, fields, known.seq, row.change_seq)
+    return PendingStream(target, fields, previous.seq, row.change_seq)
 
 
-def _embed_stream(stream: Stream, embedder: Embedder) -> Iterator[int]:
+def _embed_stream(stream: PendingStream, embedder: Embedder) -> Iterator[int]:
     after = ("", "")
     while texts := _missing(stream, after):
         vectors = _vectors(texts, embedder)
@@ -103,7 +104,7 @@ def _embed_stream(stream: Stream, embedder: Embedder) -> Iterator[int]:
         after = texts[-1].record_key, texts[-1].field
         yield len(texts)
     with transaction.atomic():
-        if _holds(stream.target):
+        if _lock_unchanged(stream.target):
             EmbeddedStream.unscoped.update_or_create(
                 connection_id=stream.target.connection_id,
                 stream=stream.target.stream.name,
@@ -111,14 +112,16 @@ def _embed_stream(stream: Stream, embedder: Embedder) -> Iterator[int]:
             )
 
 
-def _holds(target: Target) -> bool:
-    """Holds the connection; whether what its records are derived by is as it was."""
-    held = hold([target.connection_id]).get(target.connection_id)
-    known = target.declaration_id, target.languages
-    return held is not None and (held.declaration_id, tuple(held.languages)) == known
+def _lock_unchanged(target: Target) -> bool:
+    """Lock the connection; return whether its declaration and languages are still the target's."""
+    locked = lock_connections([target.connection_id]).get(target.connection_id)
+    return locked is not None and (
+        locked.declaration_id,
+        tuple(locked.languages),
+    ) == (target.declaration_id, target.languages)
 
 
-def _missing(stream: Stream, after: tuple[str, str]) -> list[Text]:
+def _missing(stream: PendingStream, after: tuple[str, str]) -> list[FieldText]:
     values = {
         "connection_id": stream.target.connection_id,
         "stream": stream.target.stream.name,
@@ -126,60 +129,64 @@ def _missing(stream: Stream, after: tuple[str, str]) -> list[Text]:
         "since": stream.since,
         "key": after[0],
         "field": after[1],
-        "limit": FIELDS_AT_ONCE,
+        "limit": BATCH_SIZE,
     }
     with connection.cursor() as cursor:
         cursor.execute(MISSING, values)
         return [
-            Text(key, field, seq, at, field_text(orjson.loads(value)))
+            FieldText(key, field, seq, at, field_text(orjson.loads(value)))
             for key, field, seq, at, value in cursor
         ]
 
 
-Passages = Mapping[tuple[str, str], list[tuple[Stretch, Vector | None]]]
+Passages = Mapping[tuple[str, str], list[tuple[PassageRange, Vector | None]]]
 
 
-def _vectors(texts: list[Text], embedder: Embedder) -> Passages:
-    """The passages of each text; a single empty one where there is nothing to find."""
-    cut = [(each, part) for each in texts for part in stretches(each.text)]
-    made = embedder.embed([each.text[part.start : part.end] for each, part in cut])
-    found: dict[tuple[str, str], list[tuple[Stretch, Vector | None]]] = {}
-    for (each, part), vector in zip(cut, made, strict=True):
+def _vectors(texts: list[FieldText], embedder: Embedder) -> Passages:
+    """Return the passages of each text with vectors; one empty passage if nothing is searchable."""
+    parts = [(text, part) for text in texts for part in split_passages(text.text)]
+    vectors = embedder.embed([text.text[part.start : part.end] for text, part in parts])
+    passages: dict[tuple[str, str], list[tuple[PassageRange, Vector | None]]] = {}
+    for (text, part), vector in zip(parts, vectors, strict=True):
         if any(vector):
-            found.setdefault((each.record_key, each.field), []).append((part, vector))
-    for each in texts:
-        found.setdefault((each.record_key, each.field), [(Stretch(0, 0), None)])
-    return found
+            passages.setdefault((text.record_key, text.field), []).append((part, vector))
+    for text in texts:
+        passages.setdefault((text.record_key, text.field), [(PassageRange(0, 0), None)])
+    return passages
 
 
-def _store(target: Target, texts: list[Text], made: Passages) -> None:
-    """Inside a transaction, which holds the connection: nobody changes the records meanwhile."""
-    if not _holds(target):
+def _store(target: Target, texts: list[FieldText], vectors: Passages) -> None:
+    """Store vectors of unchanged records, inside a transaction that locks the connection."""
+    if not _lock_unchanged(target):
         return
     name = target.stream.name
     with connection.cursor() as cursor:
-        keys = list({each.record_key for each in texts})
-        cursor.execute(AS_THEY_WERE, [target.connection_id, name, keys])
-        now = dict(cursor.fetchall())
-    kept = [each for each in texts if now.get(each.record_key) == each.change_seq]
-    stale: dict[Ref, set[str]] = {}
-    for each in kept:
-        stale.setdefault(Ref(target.connection_id, name, each.record_key), set()).add(each.field)
-    vector_table.forget(stale)
-    vector_table.add(
-        _row(target, each, number, part, vector)
-        for each in kept
-        for number, (part, vector) in enumerate(made[each.record_key, each.field])
+        keys = list({text.record_key for text in texts})
+        cursor.execute(CURRENT_CHANGE_NUMBERS, [target.connection_id, name, keys])
+        change_seqs = dict(cursor.fetchall())
+    unchanged = [text for text in texts if change_seqs.get(text.record_key) == text.change_seq]
+    stale: dict[RecordId, set[str]] = {}
+    for text in unchanged:
+        stale.setdefault(RecordId(target.connection_id, name, text.record_key), set()).add(
+            text.field
+        )
+    vector_table.delete_vectors(stale)
+    vector_table.add_vectors(
+        _row(target, text, number, part, vector)
+        for text in unchanged
+        for number, (part, vector) in enumerate(vectors[text.record_key, text.field])
     )
 
 
-def _row(target: Target, text: Text, number: int, part: Stretch, vector: Vector | None) -> bytes:
+def _row(
+    target: Target, text: FieldText, number: int, part: PassageRange, vector: Vector | None
+) -> bytes:
     return copy_format.binary_row(
         copy_format.binary_text(target.connection_id),
         copy_format.binary_text(target.stream.name),
         copy_format.binary_text(text.record_key),
         copy_format.binary_text(text.field),
         *map(copy_format.binary_integer, (number, part.start, part.end)),
-        copy_format.binary_moment(text.consent_time),
-        copy_format.binary_halves(vector),
+        copy_format.binary_timestamp(text.consent_time),
+        copy_format.binary_halfvec(vector),
     )

@@ -1,9 +1,9 @@
-"""The table of vectors: there only where the database has pgvector, and made for one model.
+"""Create and write the pgvector table of the configured model.
 
-Its columns hang on the model (``halfvec(256)``), so it is no migration that makes it but
-``prepare``; under another model it is dropped and made anew, as everything in it follows from the
-records. Whoever changes a record takes away what no longer holds in the same transaction; what is
-missing is filled in later (``evidence.storing.vector_backfill``).
+The table exists only if the database has pgvector. Its columns depend on the model
+(``halfvec(256)``), so ``prepare_table`` creates it instead of a migration, and recreates it for
+another model. Writers delete outdated vectors together with the change of the record;
+``evidence.storing.vector_backfill`` computes missing ones later.
 """
 
 from collections import defaultdict
@@ -15,17 +15,17 @@ from django.db import ProgrammingError, connection, transaction
 from evidence.models.connections import EmbeddedStream
 from evidence.search.embedding import Embedder
 from evidence.storing.copy_format import copy_binary_rows
-from evidence.storing.rows import Ref
+from evidence.storing.rows import RecordId
 
 PARTITIONS = 8
-MAKING = 7_310_551_902
-"""The advisory lock of whoever makes the table."""
-NOT_ALLOWED = "42501"
+CREATE_LOCK = 7_310_551_902
+"""Advisory lock held while the table is created."""
+INSUFFICIENT_PRIVILEGE = "42501"
 
 EXISTS = "SELECT to_regclass('evidence_passage') IS NOT NULL"
-STANDS_FOR = "SELECT obj_description(to_regclass('evidence_passage'), 'pg_class')"
+MODEL_COMMENT = "SELECT obj_description(to_regclass('evidence_passage'), 'pg_class')"
 AVAILABLE = "SELECT count(*) > 0 FROM pg_available_extensions WHERE name = 'vector'"
-# `embedding` is null where a field says nothing to the model: it is known, and never found.
+# `embedding` is null for a text without a vector, so that the backfill does not try it again.
 TABLE = """
 CREATE TABLE evidence_passage (
     connection_id text COLLATE "C" NOT NULL,
@@ -44,91 +44,91 @@ PARTITION = """
 CREATE TABLE evidence_passage_p{number} PARTITION OF evidence_passage
     FOR VALUES WITH (MODULUS {modulus}, REMAINDER {number})
 """
-COPIED = (
+COLUMNS = (
     "evidence_passage (connection_id, stream, record_key, field, passage, start_chars, end_chars,"
     " authored_at, embedding)"
 )
-OF_RECORDS = "connection_id = %s AND stream = %s AND record_key = ANY(%s)"
-MOVE = """
+BY_KEYS = "connection_id = %s AND stream = %s AND record_key = ANY(%s)"
+UPDATE_TIMES = """
 UPDATE evidence_passage p SET authored_at = n.at
 FROM unnest(%s::text[], %s::timestamptz[]) AS n(record_key, at)
 WHERE p.connection_id = %s AND p.stream = %s AND p.record_key = n.record_key
 """
 
-Stale = Mapping[Ref, Collection[str] | None]
-"""The fields of a record whose vectors no longer hold; None for all of them."""
+Stale = Mapping[RecordId, Collection[str] | None]
+"""Fields with outdated vectors, by record; None means all fields."""
 
 
-def prepare(embedder: Embedder) -> bool:
-    """Makes the table for this model unless it is there; whether it is there now.
+def prepare_table(embedder: Embedder) -> bool:
+    """Create the table for this model if necessary, and return whether it exists.
 
-    False where the database has no pgvector, or this account may not add it.
+    It cannot be created if the database has no pgvector or the account may not add it.
     """
-    stands_for = f"{embedder.model_id} {embedder.dimension}"
-    if _asked(STANDS_FOR) == stands_for:
+    model_comment = f"{embedder.model_id} {embedder.dimension}"
+    if _query_value(MODEL_COMMENT) == model_comment:
         return True
-    if not _asked(AVAILABLE):
+    if not _query_value(AVAILABLE):
         return False
     try:
-        _make(embedder.dimension, stands_for)
+        _create(embedder.dimension, model_comment)
     except ProgrammingError as error:
-        if getattr(error.__cause__, "sqlstate", None) != NOT_ALLOWED:
+        if getattr(error.__cause__, "sqlstate", None) != INSUFFICIENT_PRIVILEGE:
             raise
         return False
     return True
 
 
-def _make(dimension: int, stands_for: str) -> None:
+def _create(dimension: int, model_comment: str) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [MAKING])
-        if _asked(STANDS_FOR) == stands_for:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [CREATE_LOCK])
+        if _query_value(MODEL_COMMENT) == model_comment:
             return
         cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
         cursor.execute("DROP TABLE IF EXISTS evidence_passage")
         cursor.execute(TABLE.format(dimension=int(dimension)))
         for number in range(PARTITIONS):
             cursor.execute(PARTITION.format(number=number, modulus=PARTITIONS))
-        cursor.execute("COMMENT ON TABLE evidence_passage IS %s", [stands_for])
+        cursor.execute("COMMENT ON TABLE evidence_passage IS %s", [model_comment])
         EmbeddedStream.unscoped.all().delete()
 
 
 def exists() -> bool:
-    return bool(_asked(EXISTS))
+    return bool(_query_value(EXISTS))
 
 
-def forget(stale: Stale) -> None:
-    """Takes away vectors; inside the transaction that changes the records."""
-    together: Mapping[tuple[str, str, tuple[str, ...] | None], list[str]] = defaultdict(list)
+def delete_vectors(stale: Stale) -> None:
+    """Delete outdated vectors, inside the transaction that changes the records."""
+    groups: Mapping[tuple[str, str, tuple[str, ...] | None], list[str]] = defaultdict(list)
     for (connection_id, stream, key), fields in stale.items():
-        named = None if fields is None else tuple(sorted(fields))
-        together[connection_id, stream, named].append(key)
-    if not together or not exists():
+        names = None if fields is None else tuple(sorted(fields))
+        groups[connection_id, stream, names].append(key)
+    if not groups or not exists():
         return
     with connection.cursor() as cursor:
-        for (connection_id, stream, named), keys in together.items():
-            statement, values = f"DELETE FROM evidence_passage WHERE {OF_RECORDS}", [keys]  # noqa: S608 - constants
-            if named is not None:
-                statement, values = f"{statement} AND field = ANY(%s)", [keys, list(named)]
-            cursor.execute(statement, [connection_id, stream, *values])
+        for (connection_id, stream, names), keys in groups.items():
+            statement, parameters = f"DELETE FROM evidence_passage WHERE {BY_KEYS}", [keys]  # noqa: S608 - constants
+            if names is not None:
+                statement, parameters = f"{statement} AND field = ANY(%s)", [keys, list(names)]
+            cursor.execute(statement, [connection_id, stream, *parameters])
 
 
-def move(moved: Mapping[Ref, datetime | None]) -> None:
-    """Gives the vectors of records their new time; likewise."""
-    together: Mapping[tuple[str, str], list[tuple[str, datetime | None]]] = defaultdict(list)
-    for (connection_id, stream, key), at in moved.items():
-        together[connection_id, stream].append((key, at))
-    if not together or not exists():
+def update_times(new_times: Mapping[RecordId, datetime | None]) -> None:
+    """Update the times of vectors, inside the transaction that changes the records."""
+    groups: Mapping[tuple[str, str], list[tuple[str, datetime | None]]] = defaultdict(list)
+    for (connection_id, stream, key), at in new_times.items():
+        groups[connection_id, stream].append((key, at))
+    if not groups or not exists():
         return
     with connection.cursor() as cursor:
-        for (connection_id, stream), pairs in together.items():
+        for (connection_id, stream), pairs in groups.items():
             keys, times = [key for key, _ in pairs], [at for _, at in pairs]
-            cursor.execute(MOVE, [keys, times, connection_id, stream])
+            cursor.execute(UPDATE_TIMES, [keys, times, connection_id, stream])
 
 
-def forget_streams(connection_id: str, stream: str | None = None) -> None:
-    """Takes away every vector of a connection, or of one stream of it, to be made again."""
-    narrowed = {} if stream is None else {"stream": stream}
-    EmbeddedStream.unscoped.filter(connection_id=connection_id, **narrowed).delete()
+def delete_stream_vectors(connection_id: str, stream: str | None = None) -> None:
+    """Delete every vector of a connection or of one of its streams, to be computed again."""
+    stream_filter = {} if stream is None else {"stream": stream}
+    EmbeddedStream.unscoped.filter(connection_id=connection_id, **stream_filter).delete()
     if not exists():
         return
     with connection.cursor() as cursor:
@@ -139,11 +139,11 @@ def forget_streams(connection_id: str, stream: str | None = None) -> None:
         )
 
 
-def add(rows: Iterable[bytes]) -> None:
-    copy_binary_rows(COPIED, rows)
+def add_vectors(rows: Iterable[bytes]) -> None:
+    copy_binary_rows(COLUMNS, rows)
 
 
-def _asked(question: str) -> object:
+def _query_value(statement: str) -> object:
     with connection.cursor() as cursor:
-        cursor.execute(question)
+        cursor.execute(statement)
         return cursor.fetchone()[0]

@@ -1,1 +1,1 @@
-"""Bank statements in the formats that banks offer."""
+"""Import bank statements (OFX, QIF, CSV)."""

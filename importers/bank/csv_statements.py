@@ -1,4 +1,4 @@
-"""CSV statements: which column is what is guessed from its name, or said once and remembered."""
+"""Import CSV statements: detect charset, delimiter and header line, and map columns to fields."""
 
 import csv
 import io
@@ -13,19 +13,26 @@ from typing import Self
 
 from importers.bank import records
 from importers.core import dates
-from importers.core.export_files import Entry, each
-from importers.core.importer import ChoiceNeeded, Entries, Kind, Options, by_suffix
-from importers.core.results import Code, Item, Piece, Pieces, Repeated, UnreadableError
-from importers.core.text import decoded
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ChoiceNeeded, ExportFiles, Importer, Options, claim_by_suffix
+from importers.core.results import (
+    ContentKeys,
+    ExportItem,
+    ExportItems,
+    ParsedItem,
+    ReceiptCode,
+    UnreadableError,
+)
+from importers.core.text import decode
 
-FILE_BYTES = 16 * 1024 * 1024
-ROWS_MOST = 500_000
-LINES_OF_A_ROW = 50
-LINE_CHARS = 100_000
-_MARKS = (";", ",", "\t", "|")
+FILE_MAX_BYTES = 16 * 1024 * 1024
+MAX_ROWS = 500_000
+MAX_LINES_PER_ROW = 50
+LINE_MAX_CHARS = 100_000
+_DELIMITERS = (";", ",", "\t", "|")
 _HEAD_LINES = 40
 
-NAMES: dict[str, tuple[str, ...]] = {
+COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "date": ("date", "booking date", "buchungstag", "buchungsdatum", "datum", "transaction date",
              "posting date", "posted date", "buchung", "fecha", "fecha operación", "data",
              "date opération", "date de comptabilisation", "date comptable", "started date", "日付"),
@@ -51,8 +58,8 @@ NAMES: dict[str, tuple[str, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """``rows`` come with the numbers of their lines."""
+class CsvTable:
+    """The header and the rows of a file, each row with its line number."""
 
     header: tuple[str, ...]
     rows: list[tuple[int, list[str]]]
@@ -60,211 +67,214 @@ class Table:
     def column(self, name: str | None) -> Iterator[str]:
         if name is None:
             return
-        at = self.header.index(name)
-        yield from (row[at].strip() for _, row in self.rows if len(row) > at)
+        index = self.header.index(name)
+        yield from (row[index].strip() for _, row in self.rows if len(row) > index)
 
 
-def read(entry: Entry) -> Table:
-    """Raises ``UnreadableError`` where there is no line that names columns."""
-    text = decoded(entry.read(most=FILE_BYTES)).replace("\0", "")
+def read_table(file: ExportFile) -> CsvTable:
+    """Parse a file. Raises ``UnreadableError`` when it has no header line."""
+    text = decode(file.read(max_bytes=FILE_MAX_BYTES)).replace("\0", "")
     head = list(islice(io.StringIO(text), _HEAD_LINES))
-    mark = max(_MARKS, key=lambda each: max((line.count(each) for line in head), default=0))
-    found = (each for each in _rows(text, mark) if any(cell.strip() for cell in each[1]))
-    numbered = list(islice(found, ROWS_MOST + 1))
-    if len(numbered) > ROWS_MOST:
-        raise UnreadableError(Code.TOO_LARGE)
-    at = _header_at([tuple(map(str.strip, row)) for _, row in numbered[:_HEAD_LINES]])
-    if at is None:
-        raise UnreadableError(Code.MALFORMED)
-    header = tuple(map(str.strip, numbered[at][1]))
-    return Table(header, [each for each in numbered[at + 1 :] if len(each[1]) > 1])
+    delimiter = max(
+        _DELIMITERS, key=lambda mark: max((line.count(mark) for line in head), default=0)
+    )
+    nonempty = (
+        (line, row) for line, row in _rows(text, delimiter) if any(cell.strip() for cell in row)
+    )
+    rows = list(islice(nonempty, MAX_ROWS + 1))
+    if len(rows) > MAX_ROWS:
+        raise UnreadableError(ReceiptCode.TOO_LARGE)
+    header_index = _find_header([tuple(map(str.strip, row)) for _, row in rows[:_HEAD_LINES]])
+    if header_index is None:
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    header = tuple(map(str.strip, rows[header_index][1]))
+    return CsvTable(header, [(line, row) for line, row in rows[header_index + 1 :] if len(row) > 1])
 
 
-def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
-    """Each row with the number of its last line. A quote that does not end within LINES_OF_A_ROW
-    would take all other rows with it, so it stands for itself."""
+def _rows(text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield each row with the number of its last line.
+
+    A quotation mark that is not closed within MAX_LINES_PER_ROW is taken literally; otherwise the
+    row would swallow the rest of the file.
+    """
     source, number = io.StringIO(text, newline=""), 0
     while True:
-        at, taken = source.tell(), _Taken(source)
-        lines = csv.reader(taken, delimiter=mark)
+        position, row_lines = source.tell(), _RowLines(source)
+        reader = csv.reader(row_lines, delimiter=delimiter)
         try:
-            row = next(lines, None)
+            row = next(reader, None)
         except csv.Error:
             row = []
         if row is None:
             return
-        if taken.is_over or not row:
-            source.seek(at)
+        if row_lines.is_exhausted or not row:
+            source.seek(position)
             line = source.readline()
-            row = [cell.strip().strip('"') for cell in line[:LINE_CHARS].split(mark)]
-        number += 1 if taken.is_over else lines.line_num
+            row = [cell.strip().strip('"') for cell in line[:LINE_MAX_CHARS].split(delimiter)]
+        number += 1 if row_lines.is_exhausted else reader.line_num
         yield number, row
 
 
-class _Taken:
-    """The lines that one row may take. ``is_over``: it wanted more."""
+class _RowLines:
+    """Limits a row to MAX_LINES_PER_ROW. ``is_exhausted``: the row continues after them."""
 
     def __init__(self, source: io.StringIO) -> None:
         self._source = source
-        self._left = LINES_OF_A_ROW
-        self.is_over = False
+        self._remaining = MAX_LINES_PER_ROW
+        self.is_exhausted = False
 
     def __iter__(self) -> Self:
         return self
 
     def __next__(self) -> str:
-        line = self._source.readline() if self._left else ""
-        self.is_over = not line and self._left < LINES_OF_A_ROW
-        self._left -= 1
+        line = self._source.readline() if self._remaining else ""
+        self.is_exhausted = not line and self._remaining < MAX_LINES_PER_ROW
+        self._remaining -= 1
         if not line:
             raise StopIteration
         return line
 
 
-def _header_at(rows: list[tuple[str, ...]]) -> int | None:
-    """The first line with names that we know, else the first with names of as many columns as any
-    line has."""
-    for at, names in enumerate(rows):
-        if {"date", "amount"} <= guessed(names).keys():
-            return at
-    widest = max((len(row) for row in rows), default=0)
-    likely = (at for at, row in enumerate(rows) if len(row) == widest and _is_header(row))
-    return next(likely, None)
+def _find_header(rows: list[tuple[str, ...]]) -> int | None:
+    """Return the index of the first row with known column names, or of the first likely header."""
+    for index, names in enumerate(rows):
+        if {"date", "amount"} <= guess_columns(names).keys():
+            return index
+    width = max((len(row) for row in rows), default=0)
+    return next(
+        (i for i, row in enumerate(rows) if len(row) == width and _is_likely_header(row)), None
+    )
 
 
-def _is_header(names: tuple[str, ...]) -> bool:
-    """Several names, and nothing among them that is an amount or a date."""
-    named = [name for name in names if name]
-    return len(named) >= 2 and not any(any(c.isdigit() for c in name[:2]) for name in named)
+def _is_likely_header(row: tuple[str, ...]) -> bool:
+    """Return whether the row has several names, and no amount or date."""
+    names = [name for name in row if name]
+    return len(names) >= 2 and not any(any(c.isdigit() for c in name[:2]) for name in names)
 
 
-def guessed(header: tuple[str, ...]) -> dict[str, str]:
-    """Which column is what, as far as its name says so."""
-    known = {name.lower(): name for name in reversed(header)}
-    found: dict[str, str] = {}
-    for ours, theirs in NAMES.items():
-        name = next((known[each] for each in theirs if each in known), None)
-        if name is not None and name not in found.values():
-            found[ours] = name
-    return found
+def guess_columns(header: tuple[str, ...]) -> dict[str, str]:
+    """Return the column of each field whose column name is known."""
+    columns_by_name = {name.lower(): name for name in reversed(header)}
+    columns: dict[str, str] = {}
+    for field, names in COLUMN_NAMES.items():
+        column = next((columns_by_name[name] for name in names if name in columns_by_name), None)
+        if column is not None and column not in columns.values():
+            columns[field] = column
+    return columns
 
 
-DECIMAL = "decimal"
-"""Not a column: the mark before the cents."""
-_CENTS = re.compile(r"\d([.,])\d{1,2}\D*$")
+DECIMAL_SEPARATOR = "decimal"
+"""Key of the decimal separator, which is stored with the columns."""
+_DECIMALS = re.compile(r"\d([.,])\d{1,2}\D*$")
 
 
-def _prepare(entries: Entries, options: Options) -> Options:
-    """Columns of the first file are those of all."""
-    for entry in entries:
+def _prepare(files: ExportFiles, options: Options) -> Options:
+    """Map the columns of the first readable file; they apply to all files."""
+    for file in files:
         try:
-            table = read(entry)
+            table = read_table(file)
         except UnreadableError:
             continue
-        columns = _columns(table, options)
-        order = dates.order_of(
+        columns = _map_columns(table, options)
+        date_order = dates.detect_date_order(
             table.column(columns["date"]),
             years=range(1970, options.horizon_year + 1),
             chosen=options.date_order,
         )
-        return replace(options, columns=columns, date_order=order)
+        return replace(options, columns=columns, date_order=date_order)
     return options
 
 
-def _columns(table: Table, options: Options) -> dict[str, str]:
-    """What was said counts, where the file has such columns; names are told for the rest."""
-    said = {
-        ours: theirs
-        for ours, theirs in options.columns.items()
-        if theirs in table.header or ours == DECIMAL
+def _map_columns(table: CsvTable, options: Options) -> dict[str, str]:
+    """Map fields to columns: chosen columns that the file has, and guesses for other fields."""
+    chosen = {
+        field: column
+        for field, column in options.columns.items()
+        if column in table.header or field == DECIMAL_SEPARATOR
     }
-    found = guessed(table.header) | said
-    if "date" not in found or not found.keys() & {"amount", "debit", "credit"}:
+    columns = guess_columns(table.header) | chosen
+    if "date" not in columns or not columns.keys() & {"amount", "debit", "credit"}:
         raise ChoiceNeeded(
-            "Which column is the date, and which the amount?",
+            "Which columns are the date and the amount?",
             evidence=["The columns are: " + ", ".join(filter(None, table.header))]
             + [", ".join(row) for _, row in table.rows[:2]],
-            flag="--column date=NAME --column amount=NAME (or debit= and credit=), and what there"
-            " is of counterparty=, memo=, currency=, category=",
+            flag="--column date=NAME --column amount=NAME (or debit= and credit=), and optionally"
+            " counterparty=, memo=, currency=, category=",
         )
-    if DECIMAL not in found and (mark := _decimal(table, found)):
-        found[DECIMAL] = mark
-    return found
+    if DECIMAL_SEPARATOR not in columns and (mark := _detect_decimal_separator(table, columns)):
+        columns[DECIMAL_SEPARATOR] = mark
+    return columns
 
 
-def _decimal(table: Table, columns: dict[str, str]) -> str | None:
-    """The mark that stands before one or two digits at an end anywhere in the file."""
+def _detect_decimal_separator(table: CsvTable, columns: dict[str, str]) -> str | None:
+    """Return the separator of the first amount that ends with one or two decimals."""
     for name in ("amount", "debit", "credit"):
         for text in table.column(columns.get(name)):
-            if found := _CENTS.search(text):
-                return found[1]
+            if match := _DECIMALS.search(text):
+                return match[1]
     return None
 
 
-def _read(entries: Entries, options: Options) -> Pieces:
-    return each(entries, partial(_file, options=options))
-
-
-def _file(entry: Entry, *, options: Options) -> Pieces:
-    table = read(entry)
-    columns = {ours: name for ours, name in options.columns.items() if name in table.header}
+def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
+    table = read_table(file)
+    columns = {field: name for field, name in options.columns.items() if name in table.header}
     if "date" not in columns:
-        raise UnreadableError(Code.MALFORMED, detail="other columns than the file before it")
+        raise UnreadableError(ReceiptCode.MALFORMED, detail="columns differ from the first file")
     account = records.account_id("csv")
-    row = records.account(account, name="Account")
-    yield Piece(entry.name, "", 0, partial(Item, [row]))
-    keys = Repeated("v_")
-    size = entry.size // max(1, len(table.rows))
+    record = records.account_record(account, name="Account")
+    yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
+    keys = ContentKeys("v_")
+    size = file.size // max(1, len(table.rows))
     for line, cells in table.rows:
-        cell_of = dict(zip(table.header, cells, strict=False))
-        said = {ours: cell_of.get(name, "").strip() for ours, name in columns.items()}
-        key = keys.key(
-            account,
-            *(said.get(n) for n in ("date", "amount", "debit", "credit", "counterparty", "memo")),
-        )
-        make = partial(_booking, said, key=key, account=account, options=options)
-        yield Piece(entry.name, f"line {line:,}", size, make)
+        row = dict(zip(table.header, cells, strict=False))
+        fields = {field: row.get(name, "").strip() for field, name in columns.items()}
+        identity = ("date", "amount", "debit", "credit", "counterparty", "memo")
+        key = keys.key(account, *(fields.get(name) for name in identity))
+        parse = partial(_transaction, fields, key=key, account=account, options=options)
+        yield ExportItem(file.name, f"line {line:,}", size, parse)
 
 
-def _booking(said: dict[str, str], *, key: str, account: str, options: Options) -> Item:
-    item = Item()
-    amount = _amount(said, options.columns.get(DECIMAL))
+def _transaction(fields: dict[str, str], *, key: str, account: str, options: Options) -> ParsedItem:
+    item = ParsedItem()
+    amount = _amount(fields, options.columns.get(DECIMAL_SEPARATOR))
     if amount is None:
-        shown = said.get("amount") or said.get("debit") or said.get("credit") or ""
-        raise UnreadableError(Code.BAD_AMOUNT, detail=shown[:40])
-    on = _day(said["date"], options.date_order or "ymd")
+        text = fields.get("amount") or fields.get("debit") or fields.get("credit") or ""
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=text[:40])
+    on = _date(fields["date"], options.date_order or "ymd")
     if on is None:
-        item.remark(Code.BAD_DATE, detail=said["date"][:40])
-    texts = {name: said.get(name) for name in (
+        item.add_issue(ReceiptCode.BAD_DATE, detail=fields["date"][:40])
+    texts = {name: fields.get(name) for name in (
         "currency", "counterparty", "counterparty_account", "kind", "category", "check_number",
         "memo",
     )}  # fmt: skip
-    item.rows.append(records.transaction(key, account=account, on=on, amount=amount, **texts))
+    item.records.append(
+        records.transaction_record(key, account=account, on=on, amount=amount, **texts)
+    )
     return item
 
 
-def _day(text: str, order: str) -> date | None:
-    found = dates.triple(text)
-    return dates.day(found, order) if found else None
+def _date(text: str, order: str) -> date | None:
+    written = dates.parse_written_date(text)
+    return dates.to_date(written, order) if written else None
 
 
-def _amount(said: dict[str, str], decimal: str | None) -> Decimal | None:
-    """One column with a sign, or one for what leaves and one for what comes."""
-    if said.get("amount"):
-        return records.amount_of(said["amount"], decimal=decimal)
-    out = records.amount_of(said.get("debit") or "", decimal=decimal)
-    into = records.amount_of(said.get("credit") or "", decimal=decimal)
-    if out is None and into is None:
+def _amount(fields: dict[str, str], separator: str | None) -> Decimal | None:
+    """Return the signed amount from one column, or credit minus debit from two."""
+    if fields.get("amount"):
+        return records.parse_amount(fields["amount"], decimal_separator=separator)
+    debit = records.parse_amount(fields.get("debit") or "", decimal_separator=separator)
+    credit = records.parse_amount(fields.get("credit") or "", decimal_separator=separator)
+    if debit is None and credit is None:
         return None
-    return (into or Decimal()) - abs(out or Decimal())
+    return (credit or Decimal()) - abs(debit or Decimal())
 
 
-CSV = Kind(
+CSV = Importer(
     name="csv",
     title="bank statements (CSV)",
     source="bank",
     label="Bank",
-    claim=by_suffix(".csv", ".tsv"),
+    claim=claim_by_suffix(".csv", ".tsv"),
     prepare=_prepare,
-    read=_read,
+    read=lambda files, options: iter_items(files, partial(_read_file, options=options)),
 )

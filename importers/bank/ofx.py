@@ -1,6 +1,6 @@
-"""OFX and QFX, the old kind with open tags and the new kind that is XML.
+"""Import OFX and QFX statements, both SGML (OFX 1) and XML (OFX 2).
 
-Our own reader: the maintained ones refuse a whole statement for one date that does not exist.
+This is a parser of our own, because the maintained ones reject a statement for one invalid date.
 """
 
 import html
@@ -11,12 +11,19 @@ from datetime import date
 from functools import partial
 
 from importers.bank import records
-from importers.core.export_files import Entry, each
-from importers.core.importer import Entries, Kind, Options
-from importers.core.results import Code, Item, Piece, Pieces, Repeated, UnreadableError
-from importers.core.text import decoded
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ExportFiles, Importer
+from importers.core.results import (
+    ContentKeys,
+    ExportItem,
+    ExportItems,
+    ParsedItem,
+    ReceiptCode,
+    UnreadableError,
+)
+from importers.core.text import decode
 
-FILE_BYTES = 16 * 1024 * 1024
+FILE_MAX_BYTES = 16 * 1024 * 1024
 _TAG = re.compile(r"<(/?)([A-Za-z0-9._]+)>([^<\r\n]*)")
 _CHARSET = re.compile(rb"CHARSET:\s*([\w-]+)|encoding=[\"']([\w-]+)", re.IGNORECASE)
 _ACCOUNTS = ("BANKACCTFROM", "CCACCTFROM", "INVACCTFROM")
@@ -24,132 +31,140 @@ _ACCOUNTS = ("BANKACCTFROM", "CCACCTFROM", "INVACCTFROM")
 
 @dataclass(slots=True)
 class Statement:
-    """What has been read of one account so far."""
+    """The elements read for one account so far."""
 
-    facts: dict[str, str] = field(default_factory=dict)
+    elements: dict[str, str] = field(default_factory=dict)
 
     @property
-    def id(self) -> str:
-        return records.account_id(self.facts.get("BANKID"), self.facts.get("ACCTID"))
+    def account_id(self) -> str:
+        return records.account_id(self.elements.get("BANKID"), self.elements.get("ACCTID"))
 
-    def row(self) -> Item:
-        balance = records.amount_of(self.facts.get("BALAMT", ""))
-        on = day(self.facts.get("DTASOF", ""))
-        shown = self.facts.get("ACCTID", "")[-4:]
-        return Item(
+    def account(self) -> ParsedItem:
+        balance = records.parse_amount(self.elements.get("BALAMT", ""))
+        balance_on = parse_date(self.elements.get("DTASOF", ""))
+        last_digits = self.elements.get("ACCTID", "")[-4:]
+        return ParsedItem(
             [
-                records.account(
-                    self.id,
-                    name=f"Account …{shown}" if shown else "Account",
-                    bank=self.facts.get("ORG") or self.facts.get("BANKID"),
-                    kind=self.facts.get("ACCTTYPE", "").lower() or None,
-                    currency=self.facts.get("CURDEF"),
+                records.account_record(
+                    self.account_id,
+                    name=f"Account …{last_digits}" if last_digits else "Account",
+                    bank=self.elements.get("ORG") or self.elements.get("BANKID"),
+                    kind=self.elements.get("ACCTTYPE", "").lower() or None,
+                    currency=self.elements.get("CURDEF"),
                     balance=None if balance is None else float(balance),
-                    balance_on=on.isoformat() if on else None,
+                    balance_on=balance_on.isoformat() if balance_on else None,
                 )
             ]
         )
 
 
-def _claim(entries: Entries) -> list[Entry]:
+def _claim(files: ExportFiles) -> list[ExportFile]:
     return [
-        entry
-        for entry in entries
-        if entry.suffix in (".ofx", ".qfx") or b"<OFX>" in entry.head[:2048].upper()
+        file
+        for file in files
+        if file.suffix in (".ofx", ".qfx") or b"<OFX>" in file.head[:2048].upper()
     ]
 
 
-def _read(entries: Entries, options: Options) -> Pieces:
-    return each(entries, _file)
-
-
-def _file(entry: Entry) -> Pieces:
-    content = entry.read(most=FILE_BYTES)
-    stated = _CHARSET.search(content[:2048])
-    charset = (stated[1] or stated[2]).decode() if stated else None
-    text = decoded(content, f"cp{charset}" if charset and charset.isdecimal() else charset)
-    statement, keys = Statement(), Repeated("o_")
-    found = 0
-    for name, number, facts in _blocks(text):
-        found += 1
-        if name in _ACCOUNTS:
-            if "ACCTID" in statement.facts:
-                yield Piece(entry.name, "", 0, statement.row)
-                statement = Statement({n: v for n, v in statement.facts.items() if n in ("ORG",)})
-            statement.facts |= facts
-        elif name == "STMTTRN":
+def _read_file(file: ExportFile) -> ExportItems:
+    statement, keys = Statement(), ContentKeys("o_")
+    is_empty = True
+    for name, line, elements in _aggregates(_text(file)):
+        is_empty = False
+        if name == "STMTTRN":
             key = keys.key(
-                statement.id,
-                *(facts.get(n) for n in ("FITID", "DTPOSTED", "TRNAMT", "NAME", "MEMO")),
+                statement.account_id,
+                *(elements.get(n) for n in ("FITID", "DTPOSTED", "TRNAMT", "NAME", "MEMO")),
             )
-            currency = statement.facts.get("CURDEF")
-            make = partial(_transaction, facts, key=key, account=statement.id, currency=currency)
-            yield Piece(entry.name, f"line {number:,}", 0, make)
-        else:
-            statement.facts |= facts
-    if not found:
-        raise UnreadableError(Code.MALFORMED)
-    yield Piece(entry.name, "", entry.size, statement.row)
+            parse = partial(
+                _transaction,
+                elements,
+                key=key,
+                account=statement.account_id,
+                currency=statement.elements.get("CURDEF"),
+            )
+            yield ExportItem(file.name, f"line {line:,}", 0, parse)
+            continue
+        if name in _ACCOUNTS and "ACCTID" in statement.elements:
+            yield ExportItem(file.name, "", 0, statement.account)
+            organization = statement.elements.get("ORG")
+            statement = Statement({"ORG": organization} if organization is not None else {})
+        statement.elements |= elements
+    if is_empty:
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    yield ExportItem(file.name, "", file.size, statement.account)
 
 
-def _blocks(text: str) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """(name, line, values) of each account, booking and balance; other values by themselves."""
-    inside, facts, began = "", dict[str, str](), 0
-    line = counted = 0
+def _text(file: ExportFile) -> str:
+    content = file.read(max_bytes=FILE_MAX_BYTES)
+    match = _CHARSET.search(content[:2048])
+    charset = (match[1] or match[2]).decode() if match else None
+    return decode(content, f"cp{charset}" if charset and charset.isdecimal() else charset)
+
+
+def _aggregates(text: str) -> Iterator[tuple[str, int, dict[str, str]]]:
+    """Yield (name, line, elements) of each account, transaction and balance.
+
+    The name is empty for single elements outside of these.
+    """
+    aggregate, elements, first_line = "", dict[str, str](), 0
+    line = line_position = 0
     for tag in _TAG.finditer(text):
-        closes, name, value = tag[1], tag[2].upper(), html.unescape(tag[3].strip())
+        is_end, name, value = tag[1], tag[2].upper(), html.unescape(tag[3].strip())
         if name in (*_ACCOUNTS, "STMTTRN", "LEDGERBAL"):
-            if inside and facts:
-                yield inside, began, facts
-            line += text.count("\n", counted, tag.start())
-            counted = tag.start()
-            inside, facts, began = ("" if closes else name), {}, line + 1
-        elif value and inside:
-            facts[name] = value
+            if aggregate and elements:
+                yield aggregate, first_line, elements
+            line += text.count("\n", line_position, tag.start())
+            line_position = tag.start()
+            aggregate, elements, first_line = ("" if is_end else name), {}, line + 1
+        elif value and aggregate:
+            elements[name] = value
         elif value and name in ("CURDEF", "ORG"):
             yield "", 0, {name: value}
-    if inside and facts:
-        yield inside, began, facts
+    if aggregate and elements:
+        yield aggregate, first_line, elements
 
 
-def day(stated: str) -> date | None:
-    """``20260105120000[-5:EST]``: the day as the bank has it."""
+def parse_date(text: str) -> date | None:
+    """Return the date of ``20260105120000[-5:EST]`` in the time zone of the bank."""
     try:
-        return date(int(stated[:4]), int(stated[4:6]), int(stated[6:8]))
+        return date(int(text[:4]), int(text[4:6]), int(text[6:8]))
     except ValueError:
         return None
 
 
-def _transaction(facts: dict[str, str], *, key: str, account: str, currency: str | None) -> Item:
-    item = Item()
-    amount = records.amount_of(facts.get("TRNAMT", ""))
+def _transaction(
+    elements: dict[str, str], *, key: str, account: str, currency: str | None
+) -> ParsedItem:
+    item = ParsedItem()
+    amount = records.parse_amount(elements.get("TRNAMT", ""))
     if amount is None:
-        raise UnreadableError(Code.BAD_AMOUNT, detail=facts.get("TRNAMT", "")[:40])
-    on = day(facts.get("DTPOSTED", ""))
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=elements.get("TRNAMT", "")[:40])
+    on = parse_date(elements.get("DTPOSTED", ""))
     if on is None:
-        item.remark(Code.BAD_DATE, detail=facts.get("DTPOSTED", "")[:40])
-    item.rows.append(
-        records.transaction(
+        item.add_issue(ReceiptCode.BAD_DATE, detail=elements.get("DTPOSTED", "")[:40])
+    item.records.append(
+        records.transaction_record(
             key,
             account=account,
             on=on,
             amount=amount,
-            currency=facts.get("CURSYM") or currency,
-            counterparty=facts.get("NAME") or facts.get("PAYEE"),
-            kind=facts.get("TRNTYPE", "").lower(),
-            reference=facts.get("REFNUM") or facts.get("FITID"),
-            check_number=facts.get("CHECKNUM"),
-            memo=facts.get("MEMO"),
+            currency=elements.get("CURSYM") or currency,
+            counterparty=elements.get("NAME") or elements.get("PAYEE"),
+            kind=elements.get("TRNTYPE", "").lower(),
+            reference=elements.get("REFNUM") or elements.get("FITID"),
+            check_number=elements.get("CHECKNUM"),
+            memo=elements.get("MEMO"),
         )
     )
     return item
 
 
-OFX = Kind(
+OFX = Importer(
     name="ofx",
     title="bank statements (OFX)",
     source="bank",
     label="Bank",
     claim=_claim,
-    read=_read,
+    read=lambda files, _options: iter_items(files, _read_file),
 )

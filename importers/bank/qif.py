@@ -1,4 +1,7 @@
-"""QIF: lines that begin with a letter, a caret after each booking, and dates as the program liked."""
+"""Import QIF statements.
+
+A transaction is lines that each begin with the letter of a field, followed by a line with a caret.
+"""
 
 import io
 from collections.abc import Iterator
@@ -7,115 +10,111 @@ from functools import partial
 
 from importers.bank import records
 from importers.core import dates
-from importers.core.export_files import Entry, each
-from importers.core.importer import Entries, Kind, Options
-from importers.core.results import Code, Item, Piece, Pieces, Repeated, UnreadableError
-from importers.core.text import decoded
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ExportFiles, Importer, Options, claim_by_start
+from importers.core.results import (
+    ContentKeys,
+    ExportItem,
+    ExportItems,
+    ParsedItem,
+    ReceiptCode,
+    UnreadableError,
+)
+from importers.core.text import decode
 
-FILE_BYTES = 16 * 1024 * 1024
-_TYPES = ("!type:bank", "!type:ccard", "!type:cash", "!type:oth a", "!type:oth l")
+FILE_MAX_BYTES = 16 * 1024 * 1024
+_TRANSACTION_TYPES = ("!type:bank", "!type:ccard", "!type:cash", "!type:oth a", "!type:oth l")
 
-Booking = tuple[str, int, dict[str, str]]
-
-
-def _claim(entries: Entries) -> list[Entry]:
-    return [
-        entry
-        for entry in entries
-        if entry.suffix == ".qif"
-        or entry.head.lstrip(b"\xef\xbb\xbf \r\n")[:6].lower() == b"!type:"
-    ]
+Transaction = tuple[str, int, dict[str, str]]
 
 
-def _prepare(entries: Entries, options: Options) -> Options:
-    stated = (facts["D"] for entry in entries for _, _, facts in _bookings(entry) if "D" in facts)
-    order = dates.order_of(
-        map(_written, stated),
+def _prepare(files: ExportFiles, options: Options) -> Options:
+    transactions = (fields for file in files for _, _, fields in _transactions(file))
+    date_order = dates.detect_date_order(
+        (_normalize_date(fields["D"]) for fields in transactions if "D" in fields),
         years=range(1970, options.horizon_year + 1),
         chosen=options.date_order,
     )
-    return replace(options, date_order=order)
+    return replace(options, date_order=date_order)
 
 
-def _read(entries: Entries, options: Options) -> Pieces:
-    return each(entries, partial(_file, order=options.date_order or "ymd"))
-
-
-def _file(entry: Entry, *, order: str) -> Pieces:
-    keys, known = Repeated("q_"), set[str]()
-    count = sum(1 for _ in _bookings(entry))
+def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
+    date_order = options.date_order or "ymd"
+    keys, accounts = ContentKeys("q_"), set[str]()
+    count = sum(1 for _ in _transactions(file))
     if not count:
-        raise UnreadableError(Code.EMPTY)
-    size = entry.size // count
-    for name, line, facts in _bookings(entry):
+        raise UnreadableError(ReceiptCode.EMPTY)
+    size = file.size // count
+    for name, line, fields in _transactions(file):
         account = records.account_id("qif", name)
-        if account not in known:
-            known.add(account)
-            yield Piece(entry.name, "", 0, partial(Item, [records.account(account, name=name)]))
-        key = keys.key(account, *(facts.get(letter) for letter in "DTPMNL"))
-        make = partial(_booking, facts, key=key, account=account, order=order)
-        yield Piece(entry.name, f"line {line:,}", size, make)
+        if account not in accounts:
+            accounts.add(account)
+            record = records.account_record(account, name=name)
+            yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
+        key = keys.key(account, *(fields.get(letter) for letter in "DTPMNL"))
+        parse = partial(_transaction, fields, key=key, account=account, date_order=date_order)
+        yield ExportItem(file.name, f"line {line:,}", size, parse)
 
 
-def _bookings(entry: Entry) -> Iterator[Booking]:
-    """(account, line, values by letter) of each booking of the types that have any."""
-    account, is_account, counts = entry.path.stem, False, True
-    facts, began = dict[str, str](), 1
-    text = io.StringIO(decoded(entry.read(most=FILE_BYTES)), newline=None)
-    for number, raw in enumerate(text, 1):
-        line = raw.strip()
+def _transactions(file: ExportFile) -> Iterator[Transaction]:
+    """Yield (account, line, fields by letter) of each transaction."""
+    account, is_account, has_transactions = file.path.stem, False, True
+    fields, first_line = dict[str, str](), 1
+    text = decode(file.read(max_bytes=FILE_MAX_BYTES))
+    for number, untrimmed in enumerate(io.StringIO(text, newline=None), 1):
+        line = untrimmed.strip()
         if line.startswith("!"):
             is_account = line.lower() == "!account"
-            counts = line.lower().startswith(_TYPES)
-            facts, began = {}, number + 1
+            has_transactions = line.lower().startswith(_TRANSACTION_TYPES)
+            fields, first_line = {}, number + 1
         elif line == "^":
             if is_account:
-                account = facts.get("N") or account
-            elif counts and facts:
-                yield account, began, facts
-            facts, began = {}, number + 1
+                account = fields.get("N") or account
+            elif has_transactions and fields:
+                yield account, first_line, fields
+            fields, first_line = {}, number + 1
         elif line:
-            facts.setdefault(line[0].upper(), line[1:].strip())
-    if counts and not is_account and facts:
-        yield account, began, facts
+            fields.setdefault(line[0].upper(), line[1:].strip())
+    if has_transactions and not is_account and fields:
+        yield account, first_line, fields
 
 
-def _written(stated: str) -> str:
-    """Quicken writes the years since 2000 after an apostrophe: 1/5'26."""
-    return stated.replace(" ", "").replace("'", "/")
+def _normalize_date(text: str) -> str:
+    """Replace the apostrophe that Quicken writes before years since 2000: 1/5'26."""
+    return text.replace(" ", "").replace("'", "/")
 
 
-def _booking(facts: dict[str, str], *, key: str, account: str, order: str) -> Item:
-    item = Item()
-    stated = facts.get("T") or facts.get("U") or ""
-    amount = records.amount_of(stated)
+def _transaction(fields: dict[str, str], *, key: str, account: str, date_order: str) -> ParsedItem:
+    item = ParsedItem()
+    amount_text = fields.get("T") or fields.get("U") or ""
+    amount = records.parse_amount(amount_text)
     if amount is None:
-        raise UnreadableError(Code.BAD_AMOUNT, detail=stated[:40])
-    found = dates.triple(_written(facts.get("D", "")))
-    on = dates.day(found, order) if found else None
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=amount_text[:40])
+    written = dates.parse_written_date(_normalize_date(fields.get("D", "")))
+    on = dates.to_date(written, date_order) if written else None
     if on is None:
-        item.remark(Code.BAD_DATE, detail=facts.get("D", "")[:40])
-    item.rows.append(
-        records.transaction(
+        item.add_issue(ReceiptCode.BAD_DATE, detail=fields.get("D", "")[:40])
+    item.records.append(
+        records.transaction_record(
             key,
             account=account,
             on=on,
             amount=amount,
-            counterparty=facts.get("P"),
-            category=facts.get("L"),
-            check_number=facts.get("N"),
-            memo=facts.get("M"),
+            counterparty=fields.get("P"),
+            category=fields.get("L"),
+            check_number=fields.get("N"),
+            memo=fields.get("M"),
         )
     )
     return item
 
 
-QIF = Kind(
+QIF = Importer(
     name="qif",
     title="bank statements (QIF)",
     source="bank",
     label="Bank",
-    claim=_claim,
+    claim=claim_by_start(b"!TYPE:", ".qif"),
     prepare=_prepare,
-    read=_read,
+    read=lambda files, options: iter_items(files, partial(_read_file, options=options)),
 )

@@ -1,1 +1,1 @@
-"""Calendars and address books (iCalendar, vCard)."""
+"""Import calendars (iCalendar, RFC 5545)."""

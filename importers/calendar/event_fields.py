@@ -1,4 +1,4 @@
-"""What an event says, as fields of its record."""
+"""Convert the properties of a VEVENT to record fields."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -7,13 +7,13 @@ from typing import Any
 
 from icalendar import Event
 
-from importers.core.results import Code, Item
-from importers.core.text import cut, one_line, storable
+from importers.core.results import ParsedItem, ReceiptCode
+from importers.core.text import one_line, replace_unstorable, truncate
 
 
 @dataclass(frozen=True, slots=True)
-class When:
-    """``start`` is aware, midnight for a whole day."""
+class EventTimes:
+    """The times of an event. ``start`` has a time zone, and is midnight for an all-day event."""
 
     start: datetime
     length: timedelta
@@ -21,86 +21,82 @@ class When:
     zone_name: str | None
 
 
-def data_of(
-    event: Event, calendar: str, when: When | None, *, key: str, item: Item
+def event_data(
+    event: Event, calendar: str, times: EventTimes | None, *, key: str, item: ParsedItem
 ) -> dict[str, Any]:
-    description, lost = cut(str(event.get("DESCRIPTION", "")))
-    if lost:
-        item.remark(Code.TEXT_CUT)
+    description, is_truncated = truncate(str(event.get("DESCRIPTION", "")))
+    if is_truncated:
+        item.add_issue(ReceiptCode.TEXT_CUT)
     return {
         "id": key,
-        "series_id": series_of(event),
+        "series_id": series_id(event),
         "calendar": calendar,
         "title": _text(event, "SUMMARY"),
-        **times_of(when),
+        **time_fields(times),
         "location": _text(event, "LOCATION"),
         "organizer": next(iter(_people(event, "ORGANIZER")), None),
         "attendees": _people(event, "ATTENDEE"),
         "status": (_text(event, "STATUS") or "confirmed").lower(),
-        "recurrence": " ".join(rules_of(event)) or None,
+        "recurrence": " ".join(recurrence_rules(event)) or None,
         "categories": _categories(event),
         "url": _text(event, "URL"),
         "description": description or None,
     }
 
 
-def times_of(when: When | None) -> dict[str, Any]:
-    if when is None:
+def time_fields(times: EventTimes | None) -> dict[str, Any]:
+    if times is None:
         names = ("starts_at", "ends_at", "start_day", "end_day", "time_zone")
         return {**dict.fromkeys(names), "is_all_day": False}
-    # The wall clock goes on through a change of the clocks; a length does not.
-    end = (when.start.astimezone(UTC) + when.length).astimezone(when.start.tzinfo)
-    last_day = max(when.start.date(), (end - timedelta(seconds=1)).date())
+    # Add the length in UTC: local time jumps when daylight saving time begins or ends.
+    end = (times.start.astimezone(UTC) + times.length).astimezone(times.start.tzinfo)
+    last_day = max(times.start.date(), (end - timedelta(seconds=1)).date())
     return {
-        "starts_at": when.start.isoformat(),
+        "starts_at": times.start.isoformat(),
         "ends_at": end.isoformat(),
-        "start_day": when.start.date().isoformat(),
+        "start_day": times.start.date().isoformat(),
         "end_day": last_day.isoformat(),
-        "is_all_day": when.is_all_day,
-        "time_zone": when.zone_name,
+        "is_all_day": times.is_all_day,
+        "time_zone": times.zone_name,
     }
 
 
+def _values(event: Event, name: str) -> list[Any]:
+    value = event.get(name, [])
+    return value if isinstance(value, list) else [value]
+
+
 def _text(event: Event, name: str) -> str | None:
-    found = event.get(name)
-    first = found[0] if isinstance(found, list) and found else found
-    return one_line(storable(str(first))) or None if first is not None else None
+    first = next(iter(_values(event, name)), None)
+    return one_line(replace_unstorable(str(first))) or None if first is not None else None
 
 
 def _people(event: Event, name: str) -> list[str]:
-    found = event.get(name, [])
-    return [
-        person
-        for each_one in (found if isinstance(found, list) else [found])
-        if (person := _person(each_one))
-    ]
+    return list(filter(None, map(_person, _values(event, name))))
 
 
 def _person(address: Any) -> str:
-    named = getattr(address, "params", {}).get("CN")
-    return one_line(storable(str(named or address)).removeprefix("mailto:").removeprefix("MAILTO:"))
+    name = replace_unstorable(str(getattr(address, "params", {}).get("CN") or address))
+    return one_line(name.removeprefix("mailto:").removeprefix("MAILTO:"))
 
 
 def _categories(event: Event) -> list[str]:
-    found = event.get("CATEGORIES", [])
     return [
-        one_line(storable(str(category)))
-        for categories in (found if isinstance(found, list) else [found])
+        one_line(replace_unstorable(str(category)))
+        for categories in _values(event, "CATEGORIES")
         for category in getattr(categories, "cats", [])
     ]
 
 
-def rules_of(event: Event) -> tuple[str, ...]:
-    found = event.get("RRULE", [])
-    rules = found if isinstance(found, list) else [found]
-    return tuple(_ical(rule) for rule in rules)
+def recurrence_rules(event: Event) -> tuple[str, ...]:
+    return tuple(_to_ical(rule) for rule in _values(event, "RRULE"))
 
 
-def _ical(rule: Any) -> str:
-    written = rule.to_ical()
-    return written.decode("utf-8", "replace") if isinstance(written, bytes) else str(written)
+def _to_ical(rule: Any) -> str:
+    text = rule.to_ical()
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
 
 
-def series_of(event: Event) -> str:
+def series_id(event: Event) -> str:
     uid = str(event.get("UID", "")) or event.to_ical().decode("utf-8", "replace")
     return f"e_{sha256(uid.encode('utf-8', 'replace')).hexdigest()[:24]}"

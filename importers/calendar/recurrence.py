@@ -1,4 +1,4 @@
-"""When a repeating event takes place."""
+"""Expand recurrence rules (RRULE, RDATE, EXDATE), and resolve time zones (TZID, VTIMEZONE)."""
 
 import re
 from collections.abc import Mapping
@@ -13,44 +13,47 @@ from icalendar import Timezone
 from icalendar.timezone.windows_to_olson import WINDOWS_TO_OLSON
 
 from importers.core.importer import Options
-from importers.core.streaming import Component, value
+from importers.core.streaming import Component, property_value
 
 FIRST_YEAR = 1900
-LONGEST = dict(zip(range(1, 13), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
+MAX_DAYS = dict(zip(range(1, 13), (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31), strict=True))
 DAYS_PER_STEP = {"DAILY": 1, "WEEKLY": 4, "MONTHLY": 15, "YEARLY": 20}
-"""Days that a rule searches for the price of one step, by measurement."""
-RULES = 20
-RULE_CHARS = 500
-TIMES_OF_A_DAY = 100
-_TOO_FINE = re.compile(r"FREQ=(?:SECONDLY|MINUTELY|HOURLY)", re.IGNORECASE)
+"""Days that dateutil searches in the time of one step, measured for each frequency."""
+MAX_RULES = 20
+RULE_MAX_CHARS = 500
+MAX_TIMES_PER_DAY = 100
+_TOO_FREQUENT = re.compile(r"FREQ=(?:SECONDLY|MINUTELY|HOURLY)", re.IGNORECASE)
 _BOUND = re.compile(r"(?:^|;)(UNTIL|COUNT)=([^;]*)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Repetition:
-    """``start`` without its zone, ``zone`` beside it: rules speak of the time on the wall."""
+class Recurrence:
+    """The rules of an event, with ``start`` in local time of ``zone``, as rules are."""
 
     start: datetime
     zone: tzinfo
     rules: tuple[str, ...]
-    extra: frozenset[datetime] = frozenset()
-    left_out: frozenset[datetime] = field(default=frozenset())
+    added: frozenset[datetime] = frozenset()
+    excluded: frozenset[datetime] = field(default=frozenset())
 
 
-class NoRuleError(Exception):
-    """The rule cannot be followed."""
+class UnsupportedRuleError(Exception):
+    """The recurrence rule is invalid, or takes too long to expand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The period in which a series is expanded. `today` decides which occurrences matter most."""
+    """The period in which recurring events are expanded.
+
+    When a limit applies, the occurrences closest to ``today`` are imported.
+    """
 
     first: datetime
     today: datetime
     last: datetime
 
     @classmethod
-    def of(cls, options: Options) -> "Window":
+    def from_options(cls, options: Options) -> "Window":
         return cls(
             first=datetime(options.first_year, 1, 1, tzinfo=UTC),
             today=datetime(options.current_year, 7, 1, tzinfo=UTC),
@@ -60,200 +63,219 @@ class Window:
 
 @dataclass(slots=True)
 class Expansion:
-    """The occurrences of a series, in order.
+    """The starts of the occurrences of a series, in order.
 
-    `starts` are the first occurrence of all and those within the window. `before` are the other
-    occurrences before the window; `goes_on` says whether the series has some after it. `is_cut`
-    says that the limit of steps ended the expansion early.
+    - ``starts`` are the first start of the series and all starts within the window.
+    - ``earlier`` are the other starts before the window.
+    - ``has_later``: the series has starts after the window.
+    - ``is_truncated``: the limit of steps ended the expansion early.
+    - ``steps`` is the cost of the expansion.
     """
 
     starts: list[datetime]
-    before: list[datetime]
-    goes_on: bool
-    is_cut: bool
+    earlier: list[datetime]
+    has_later: bool
+    is_truncated: bool
     steps: int
 
-    def nearest(self, today: datetime, *, most: int) -> list[datetime]:
-        """Return the first start and those closest to today, in order."""
+    def closest_starts(self, today: datetime, *, max_count: int) -> list[datetime]:
+        """Return the first start and the starts closest to today, in order."""
         closest = sorted(self.starts[1:], key=lambda start: abs(start - today))
-        return self.starts[:1] + sorted(closest[: most - 1], key=_in_utc)
+        return self.starts[:1] + sorted(closest[: max_count - 1], key=_in_utc)
 
-    def outside(self, window: Window) -> str:
-        """Return the dates that the window leaves out, for a receipt; empty if there are none."""
+    def describe_skipped(self, window: Window) -> str:
+        """Return the dates outside the window for a receipt, or an empty string."""
         parts = []
-        if self.before:
-            first, last = self.before[0], self.before[-1]
-            parts.append(f"{len(self.before):,} from {first:%Y-%m-%d} to {last:%Y-%m-%d}")
-        if self.goes_on:
+        if self.earlier:
+            first, last = self.earlier[0], self.earlier[-1]
+            parts.append(f"{len(self.earlier):,} from {first:%Y-%m-%d} to {last:%Y-%m-%d}")
+        if self.has_later:
             parts.append(f"all after {window.last:%Y-%m-%d}")
         return ", ".join(parts)
 
 
-def occurrences(repetition: Repetition, *, window: Window, steps: int) -> Expansion:
-    """Expand a series within a window, in at most `steps` steps. Raises ``NoRuleError``."""
-    if len(repetition.rules) > RULES or any(len(rule) > RULE_CHARS for rule in repetition.rules):
-        raise NoRuleError
-    rules = [_Rule.parsed(rule, repetition, window.last) for rule in repetition.rules]
-    found = {repetition.start.replace(tzinfo=repetition.zone)} | repetition.extra
-    goes_on = is_cut = False
-    spent = len(repetition.extra)
+def expand(recurrence: Recurrence, *, window: Window, max_steps: int) -> Expansion:
+    """Expand a series within a window.
+
+    Raises ``UnsupportedRuleError``.
+    """
+    if len(recurrence.rules) > MAX_RULES or any(
+        len(rule) > RULE_MAX_CHARS for rule in recurrence.rules
+    ):
+        raise UnsupportedRuleError
+    rules = [_Rule.parse(rule, recurrence, window.last) for rule in recurrence.rules]
+    found = {recurrence.start.replace(tzinfo=recurrence.zone)} | recurrence.added
+    has_later = is_truncated = False
+    steps = len(recurrence.added)
     for rule in rules:
-        spent += rule.search_steps
-        moments = rule.moments(most=max(0, steps - spent))
-        found.update(moment.replace(tzinfo=repetition.zone) for moment in moments)
-        spent += len(moments)
-        is_cut = is_cut or spent >= steps
-        goes_on = goes_on or rule.goes_on(len(moments))
-    times = sorted(found - repetition.left_out, key=_in_utc)
-    within = [each for each in times[1:] if window.first <= each <= window.last]
+        steps += rule.search_steps
+        rule_starts = rule.expand(max_count=max(0, max_steps - steps))
+        found.update(start.replace(tzinfo=recurrence.zone) for start in rule_starts)
+        steps += len(rule_starts)
+        is_truncated = is_truncated or steps >= max_steps
+        has_later = has_later or rule.has_later(len(rule_starts))
+    starts = sorted(found - recurrence.excluded, key=_in_utc)
+    within = [start for start in starts[1:] if window.first <= start <= window.last]
     return Expansion(
-        starts=times[:1] + within,
-        before=[each for each in times[1:] if each < window.first],
-        goes_on=goes_on or any(each > window.last for each in times[1:]),
-        is_cut=is_cut,
-        steps=spent,
+        starts=starts[:1] + within,
+        earlier=[start for start in starts[1:] if start < window.first],
+        has_later=has_later or any(start > window.last for start in starts[1:]),
+        is_truncated=is_truncated,
+        steps=steps,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    """A rule that was checked; `end` is local, without a zone."""
+    """A supported rule.
 
-    bare: str
+    ``unbounded`` is its text without UNTIL and COUNT. ``start`` and ``until`` are in local time
+    without a zone, and ``until`` is at most the end of the window. ``exceeds_window``: no UNTIL
+    ends the rule within the window.
+    """
+
+    unbounded: str
     start: datetime
-    end: datetime
+    until: datetime
     count: int | None
-    is_open: bool
+    exceeds_window: bool
     search_steps: int
 
     @classmethod
-    def parsed(cls, rule: str, repetition: Repetition, horizon: datetime) -> "_Rule":
-        """Raises ``NoRuleError``."""
-        if _TOO_FINE.search(rule) or repetition.start.year < FIRST_YEAR:
-            raise NoRuleError
+    def parse(cls, rule: str, recurrence: Recurrence, horizon: datetime) -> "_Rule":
+        """Parse a rule. Raises ``UnsupportedRuleError``."""
+        if _TOO_FREQUENT.search(rule) or recurrence.start.year < FIRST_YEAR:
+            raise UnsupportedRuleError
         parts = dict(pair.split("=", 1) for pair in rule.upper().split(";") if "=" in pair)
-        _require_plain(parts)
+        _require_supported(parts)
+        never_occurs = _never_occurs(parts)
         bounds = {name.upper(): value for name, value in _BOUND.findall(rule)}
-        last = _last(bounds.get("UNTIL"), repetition.zone)
-        end = min(last or horizon, horizon).astimezone(repetition.zone).replace(tzinfo=None)
-        days = max(timedelta(), end - repetition.start).days
+        last = _parse_until(bounds.get("UNTIL"), recurrence.zone)
+        until = min(last or horizon, horizon).astimezone(recurrence.zone).replace(tzinfo=None)
+        days = max(timedelta(), until - recurrence.start).days
         return cls(
-            bare=_BOUND.sub("", rule).strip(";"),
-            start=repetition.start,
-            end=repetition.start - timedelta(days=1) if _never(parts) else end,
-            count=_count(bounds.get("COUNT")),
-            is_open=not _never(parts) and (last is None or last > horizon),
+            unbounded=_BOUND.sub("", rule).strip(";"),
+            start=recurrence.start,
+            until=recurrence.start - timedelta(days=1) if never_occurs else until,
+            count=_parse_count(bounds.get("COUNT")),
+            exceeds_window=not never_occurs and (last is None or last > horizon),
             search_steps=days // DAYS_PER_STEP.get(parts.get("FREQ", ""), 1),
         )
 
-    def moments(self, *, most: int) -> list[datetime]:
-        """Return at most `most` occurrences up to the end. Raises ``NoRuleError``."""
-        if self.end < self.start:
+    def expand(self, *, max_count: int) -> list[datetime]:
+        """Return the first starts in local time. Raises ``UnsupportedRuleError``."""
+        if self.until < self.start:
             return []
+        count = max_count if self.count is None else min(max_count, self.count)
         try:
-            rule_set = rrulestr(f"{self.bare};UNTIL={self.end:%Y%m%dT%H%M%S}", dtstart=self.start)
-            return list(islice(rule_set, most if self.count is None else min(most, self.count)))
+            rule = f"{self.unbounded};UNTIL={self.until:%Y%m%dT%H%M%S}"
+            return list(islice(rrulestr(rule, dtstart=self.start), count))
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
-            raise NoRuleError from error
+            raise UnsupportedRuleError from error
 
-    def goes_on(self, found: int) -> bool:
-        """Return whether the rule has occurrences after the window."""
-        return self.is_open and (self.count is None or found < self.count)
+    def has_later(self, found_count: int) -> bool:
+        """Return whether the rule has starts after the window, given the number of its starts in the window."""
+        return self.exceeds_window and (self.count is None or found_count < self.count)
 
 
-def _count(stated: str | None) -> int | None:
+def _parse_count(text: str | None) -> int | None:
     try:
-        return None if stated is None else max(0, int(stated))
+        return None if text is None else max(0, int(text))
     except ValueError as error:
-        raise NoRuleError from error
+        raise UnsupportedRuleError from error
 
 
-def _require_plain(parts: dict[str, str]) -> None:
-    """Raises ``NoRuleError`` for what RFC 5545 does not have, or what would take very long: days that
-    are looked for until the year 9999, and every second of an hour."""
-    of_years = parts.keys() & {"BYWEEKNO", "BYYEARDAY"}
-    if "BYEASTER" in parts or (of_years and parts.get("FREQ") != "YEARLY"):
-        raise NoRuleError
-    times = [parts.get(name, "").count(",") + 1 for name in ("BYHOUR", "BYMINUTE", "BYSECOND")]
-    if prod(times) > TIMES_OF_A_DAY:
-        raise NoRuleError
+def _require_supported(parts: dict[str, str]) -> None:
+    """Raise ``UnsupportedRuleError`` for rules that RFC 5545 does not define or that are too slow.
+
+    dateutil searches until the year 9999, and expands every combination of times of a day.
+    """
+    year_parts = parts.keys() & {"BYWEEKNO", "BYYEARDAY"}
+    if "BYEASTER" in parts or (year_parts and parts.get("FREQ") != "YEARLY"):
+        raise UnsupportedRuleError
+    counts = [parts.get(name, "").count(",") + 1 for name in ("BYHOUR", "BYMINUTE", "BYSECOND")]
+    if prod(counts) > MAX_TIMES_PER_DAY:
+        raise UnsupportedRuleError
 
 
-def _never(parts: dict[str, str]) -> bool:
-    """Whether a rule asks for days that no month has: it would be looked for until the year 9999."""
+def _never_occurs(parts: dict[str, str]) -> bool:
+    """Return whether no month has the days of a rule; dateutil would search until 9999."""
     try:
         days = [abs(int(day)) for day in parts.get("BYMONTHDAY", "").split(",") if day]
         months = [int(month) for month in parts.get("BYMONTH", "").split(",") if month]
-        longest = max(LONGEST[month] for month in months or LONGEST)
+        max_days = max(MAX_DAYS[month] for month in months or MAX_DAYS)
     except (ValueError, KeyError) as error:
-        raise NoRuleError from error
+        raise UnsupportedRuleError from error
     if "BYSETPOS" in parts and parts.get("FREQ") == "DAILY":
-        raise NoRuleError
-    return bool(days) and min(days) > longest
+        raise UnsupportedRuleError
+    return bool(days) and min(days) > max_days
 
 
-def _last(until: str | None, zone: tzinfo) -> datetime | None:
+def _parse_until(until: str | None, zone: tzinfo) -> datetime | None:
+    """Return the time after which no occurrence starts."""
     if until is None:
         return None
-    for form, stated_zone in (("%Y%m%dT%H%M%SZ", UTC), ("%Y%m%dT%H%M%S", zone)):
+    for date_format, until_zone in (("%Y%m%dT%H%M%SZ", UTC), ("%Y%m%dT%H%M%S", zone)):
         try:
-            return datetime.strptime(until, form).replace(tzinfo=stated_zone)
+            return datetime.strptime(until, date_format).replace(tzinfo=until_zone)
         except ValueError:
             continue
     try:
         day = datetime.strptime(until[:8], "%Y%m%d")  # noqa: DTZ007 - the zone follows
     except ValueError as error:
-        raise NoRuleError from error
+        raise UnsupportedRuleError from error
     return day.replace(hour=23, minute=59, second=59, tzinfo=zone)
 
 
-def _in_utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC)
+def _in_utc(time: datetime) -> datetime:
+    return time.astimezone(UTC)
 
 
-_NAME_PARTS = 3
+_MAX_NAME_PARTS = 3
 _OFFSET = re.compile(r"(?:UTC|GMT)?([+-])([01]?\d|2[0-3]):?([0-5]\d)?")
 
 
-class Zones:
-    """By TZID: of the world's zones where the name is one, else as the calendar defines it.
-    ``floating`` is where times are meant that have none."""
+class TimeZones:
+    """Time zones by TZID: IANA zones first, then those that the calendar defines.
 
-    def __init__(self, defined: Mapping[str, bytes], *, floating: tzinfo) -> None:
+    ``floating`` is the zone of times without a zone.
+    """
+
+    def __init__(self, definitions: Mapping[str, bytes], *, floating: tzinfo) -> None:
         self.floating = floating
-        self._defined = defined
-        self._known: dict[str, tzinfo | None] = {}
+        self._definitions = definitions
+        self._cache: dict[str, tzinfo | None] = {}
 
-    def named(self, name: str) -> tzinfo | None:
-        if name not in self._known:
-            self._known[name] = _world(name) or _offset(name) or self._own(name)
-        return self._known[name]
+    def get(self, name: str) -> tzinfo | None:
+        if name not in self._cache:
+            self._cache[name] = _iana_zone(name) or _offset_zone(name) or self._defined_zone(name)
+        return self._cache[name]
 
-    def _own(self, name: str) -> tzinfo | None:
-        text = self._defined.get(name)
+    def _defined_zone(self, name: str) -> tzinfo | None:
+        text = self._definitions.get(name)
         if text is None:
             return None
         try:
             zone = Timezone.from_ical(text)
             return zone.to_tz(lookup_tzid=False) if isinstance(zone, Timezone) else None
-        except Exception:  # noqa: BLE001 - whatever the definition makes the parser stumble over
+        except Exception:  # noqa: BLE001 - the parser raises arbitrary errors on invalid definitions
             return None
 
 
-def zones_of(found: list[Component], *, floating: tzinfo) -> Zones:
-    defined = {
-        name: block.text
-        for block in found
-        if block.text is not None and (name := value(block.text, "TZID"))
+def build_time_zones(components: list[Component], *, floating: tzinfo) -> TimeZones:
+    definitions = {
+        name: component.text
+        for component in components
+        if component.text is not None and (name := property_value(component.text, "TZID"))
     }
-    return Zones(defined, floating=floating)
+    return TimeZones(definitions, floating=floating)
 
 
-def _world(name: str) -> tzinfo | None:
-    """Outlook has names of its own, and some programs put a path before the name."""
+def _iana_zone(name: str) -> tzinfo | None:
+    """Resolve IANA names, Windows names, and IANA names after a path as some programs write."""
     name = WINDOWS_TO_OLSON.get(name, name)
     parts = name.strip("/").split("/")
-    for start in range(max(0, len(parts) - _NAME_PARTS), len(parts)):
+    for start in range(max(0, len(parts) - _MAX_NAME_PARTS), len(parts)):
         try:
             return ZoneInfo("/".join(parts[start:]))
         except (KeyError, ValueError, OSError):
@@ -261,17 +283,17 @@ def _world(name: str) -> tzinfo | None:
     return None
 
 
-def _offset(name: str) -> tzinfo | None:
-    """Some programs name a zone by its distance: ``UTC+02:00``."""
-    found = _OFFSET.fullmatch(name)
-    if found is None:
+def _offset_zone(name: str) -> tzinfo | None:
+    """Resolve offsets such as ``UTC+02:00``."""
+    match = _OFFSET.fullmatch(name)
+    if match is None:
         return None
-    minutes = int(found[2]) * 60 + int(found[3] or 0)
-    return timezone(timedelta(minutes=minutes if found[1] == "+" else -minutes))
+    minutes = int(match[2]) * 60 + int(match[3] or 0)
+    return timezone(timedelta(minutes=minutes if match[1] == "+" else -minutes))
 
 
-def aware(moment: date, *, zone: tzinfo) -> datetime:
-    """A date as its midnight."""
-    if not isinstance(moment, datetime):
-        moment = datetime(moment.year, moment.month, moment.day)  # noqa: DTZ001 - the zone follows
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=zone)
+def to_aware(time: date, *, zone: tzinfo) -> datetime:
+    """Return a time with a zone; a date becomes its midnight."""
+    if not isinstance(time, datetime):
+        time = datetime(time.year, time.month, time.day)  # noqa: DTZ001 - the zone follows
+    return time if time.tzinfo is not None else time.replace(tzinfo=zone)

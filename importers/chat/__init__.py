@@ -1,1 +1,1 @@
-"""Chats of several services under one declaration."""
+"""Import chats from Slack, Telegram and WhatsApp under one declaration."""

@@ -1,28 +1,28 @@
-"""The records of every chat, in one shape."""
+"""Build conversation, message and attachment records for every chat service."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
 from evidence import limits
-from importers.core import attachments
-from importers.core.export_files import Entry
-from importers.core.results import Code, Item, Row, UnreadableError
-from importers.core.text import cut, one_line, storable
+from importers.core.attachments import add_attachment, detect_media_type
+from importers.core.export_files import ExportFile
+from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, UnreadableError
+from importers.core.text import one_line, replace_unstorable, truncate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """``id`` is its record's key."""
+    """A conversation; ``id`` is the key of its record."""
 
     id: str
     name: str
     service: str
     kind: str = "chat"
 
-    def row(self, *, topic: str | None = None, members: Iterable[str] = ()) -> Row:
-        return Row(
+    def record(self, *, topic: str | None = None, members: Iterable[str] = ()) -> ParsedRecord:
+        return ParsedRecord(
             "conversations",
             {
                 "id": self.id,
@@ -36,17 +36,17 @@ class Conversation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sent:
-    """A file of a message; ``entry`` is None where the export does not hold it."""
+class MessageFile:
+    """A file of a message; ``content`` is None where the export does not contain it."""
 
     name: str
     media_type: str | None = None
     size: int | None = None
-    entry: Entry | None = None
+    content: ExportFile | None = None
 
 
-def message(
-    item: Item,
+def add_message(
+    item: ParsedItem,
     conversation: Conversation,
     *,
     key: str,
@@ -59,70 +59,71 @@ def message(
     thread_id: str | None = None,
     reply_to: str | None = None,
     reactions: Iterable[str] = (),
-    sent: Iterable[Sent] = (),
+    files: Sequence[MessageFile] = (),
 ) -> None:
-    """Adds a message and its files to an item."""
-    shown, lost = cut(storable(text))
-    if lost:
-        item.remark(Code.TEXT_CUT)
-    attached = list(sent)
-    data: dict[str, Any] = {
+    """Add the records of a message and its files to an item."""
+    text, is_truncated = truncate(replace_unstorable(text))
+    if is_truncated:
+        item.add_issue(ReceiptCode.TEXT_CUT)
+    author_key = one_line(replace_unstorable(str(author_id)), max_chars=200) if author_id else None
+    message: dict[str, Any] = {
         "id": key,
         "conversation_id": conversation.id,
         "conversation": conversation.name,
         "service": conversation.service,
-        "author": one_line(storable(author or "")) or None,
-        "author_id": one_line(storable(str(author_id)), most=200) if author_id else None,
+        "author": one_line(replace_unstorable(author or "")) or None,
+        "author_id": author_key,
         "sent_at": sent_at,
         "edited_at": edited_at,
         "kind": kind,
         "thread_id": thread_id,
         "reply_to": reply_to,
         "reactions": list(reactions),
-        "has_attachments": bool(attached),
-        "text": shown or None,
+        "has_attachments": bool(files),
+        "text": text or None,
     }
-    item.rows.append(Row("messages", data))
-    for number, each in enumerate(attached, 1):
-        item.rows.append(_attachment(item, each, key=f"{key}.{number}", message=data))
+    item.records.append(ParsedRecord("messages", message))
+    for number, file in enumerate(files, 1):
+        item.records.append(_attachment(item, file, key=f"{key}.{number}", message=message))
 
 
-def objects(value: object) -> list[dict[str, Any]]:
-    """Those of a list; an export may have anything in its place."""
-    return [each for each in value if isinstance(each, dict)] if isinstance(value, list) else []
+def only_objects(value: object) -> list[dict[str, Any]]:
+    """Return the objects of a list, and nothing for any other value of an export."""
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def conversation_id(service: str, name: str) -> str:
     return f"{service[0]}_{sha256(f'{service}/{name}'.encode('utf-8', 'replace')).hexdigest()[:20]}"
 
 
-def _attachment(item: Item, sent: Sent, *, key: str, message: dict[str, Any]) -> Row:
+def _attachment(
+    item: ParsedItem, file: MessageFile, *, key: str, message: dict[str, Any]
+) -> ParsedRecord:
     data: dict[str, Any] = {
         "id": key,
         "message_id": message["id"],
-        "filename": one_line(storable(sent.name), most=255) or None,
-        "media_type": attachments.media_type_of(sent.name, sent.media_type),
-        "size_bytes": sent.size,
+        "filename": one_line(replace_unstorable(file.name), max_chars=255) or None,
+        "media_type": detect_media_type(file.name, file.media_type),
+        "size_bytes": file.size,
         "is_inline": False,
         "sent_at": message["sent_at"],
         "text": None,
         "blob_ref": None,
     }
-    if sent.entry is not None:
-        data |= _content(item, sent.entry, key=key, media_type=data["media_type"])
-    return Row("attachments", data)
+    if file.content is not None:
+        data |= _content_fields(item, file.content, key=key, media_type=data["media_type"])
+    return ParsedRecord("attachments", data)
 
 
-def _content(item: Item, entry: Entry, *, key: str, media_type: str) -> dict[str, Any]:
+def _content_fields(
+    item: ParsedItem, file: ExportFile, *, key: str, media_type: str
+) -> dict[str, Any]:
     try:
-        content = entry.read(most=limits.BLOB_MAX_BYTES)
+        content = file.read(max_bytes=limits.BLOB_MAX_BYTES)
     except UnreadableError as error:
-        too_large = error.remark.code is Code.TOO_LARGE
-        item.remark(Code.FILE_TOO_LARGE if too_large else Code.FILE_MISSING, detail=entry.name)
-        return {"size_bytes": entry.size}
-    kept = attachments.kept(
-        content, stream="attachments", key=key, media_type=media_type, item=item
-    )
-    if kept.file is not None:
-        item.files.append(kept.file)
-    return {"size_bytes": len(content), "text": kept.text, "blob_ref": kept.blob_ref}
+        is_too_large = error.issue.code is ReceiptCode.TOO_LARGE
+        code = ReceiptCode.FILE_TOO_LARGE if is_too_large else ReceiptCode.FILE_MISSING
+        item.add_issue(code, detail=file.name)
+        return {"size_bytes": file.size}
+    attachment = add_attachment(item, content, stream="attachments", key=key, media_type=media_type)
+    return {"size_bytes": len(content), "text": attachment.text, "blob_ref": attachment.blob_ref}

@@ -1,30 +1,30 @@
-"""Slack: the zip that a workspace's owner downloads, a file for each channel and day."""
+"""Import the zip export of a Slack workspace, which has a file for each channel and day."""
 
 import contextlib
 import html
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from importers.chat import records
-from importers.core.dates import moment
-from importers.core.export_files import Entry, each
-from importers.core.importer import Entries, Kind, Options
-from importers.core.results import Code, Item, Piece, Pieces, UnreadableError
-from importers.core.streaming import ITEM, walk
+from importers.core.dates import unix_to_iso
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
+from importers.core.streaming import iter_json_items
 
 SERVICE = "slack"
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}\.json")
-_LISTS = {
+_DAY_FILE = re.compile(r"\d{4}-\d{2}-\d{2}\.json")
+_CONVERSATION_LISTS = {
     "channels.json": "channel",
     "groups.json": "private channel",
     "mpims.json": "group",
     "dms.json": "direct",
 }
-_OTHERS = ("users.json", "integration_logs.json", "canvases.json", "huddle_transcripts.json",
-           "org_users.json", "lists.json", "file_conversations.json")  # fmt: skip
+_OTHER_FILES = ("users.json", "integration_logs.json", "canvases.json", "huddle_transcripts.json",
+                "org_users.json", "lists.json", "file_conversations.json")  # fmt: skip
 _REFERENCE = re.compile(r"<([@#!]?)([^<>|]+)(?:\|([^<>]*))?>")
 
 Json = Mapping[str, Any]
@@ -32,48 +32,51 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """``users`` maps ids to names, ``conversations`` the names of folders to what they hold."""
+    """User names by id, and conversations with their JSON by folder name."""
 
     users: dict[str, str]
     conversations: dict[str, tuple[records.Conversation, Json]]
 
 
-def _claim(entries: Entries) -> list[Entry]:
-    roots = {entry.path.parent for entry in entries if entry.path.name == "users.json"}
+def _claim(files: ExportFiles) -> list[ExportFile]:
+    roots = {file.path.parent for file in files if file.path.name == "users.json"}
+    root_names = (*_CONVERSATION_LISTS, *_OTHER_FILES)
     return [
-        entry
-        for entry in entries
-        if (entry.path.parent in roots and entry.path.name in (*_LISTS, *_OTHERS))
-        or (entry.path.parent.parent in roots and _DAY.fullmatch(entry.path.name))
+        file
+        for file in files
+        if (file.path.parent in roots and file.path.name in root_names)
+        or (file.path.parent.parent in roots and _DAY_FILE.fullmatch(file.path.name))
     ]
 
 
-def _read(entries: Entries, options: Options) -> Pieces:
-    workspace = Workspace(_users(entries), _conversations(entries))
-    for conversation, about in workspace.conversations.values():
-        make = partial(_announced, conversation, about, workspace)
-        yield Piece("", conversation.name, 0, make)
-    days = [entry for entry in entries if _DAY.fullmatch(entry.path.name)]
-    yield from each(days, partial(_day, workspace=workspace))
+def _read(files: ExportFiles, options: Options) -> ExportItems:
+    workspace = Workspace(_users(files), _conversations(files))
+    for conversation, node in workspace.conversations.values():
+        parse = partial(_conversation, conversation, node, workspace)
+        yield ExportItem("", conversation.name, 0, parse)
+    days = [file for file in files if _DAY_FILE.fullmatch(file.path.name)]
+    yield from iter_items(days, partial(_read_day, workspace=workspace))
 
 
-def _announced(conversation: records.Conversation, about: Json, workspace: Workspace) -> Item:
-    stated = about.get("members")
-    members = [str(member) for member in stated] if isinstance(stated, list) else []
-    topic = _object(about, "topic").get("value") or _object(about, "purpose").get("value")
-    named = [workspace.users.get(member, member) for member in members]
-    return Item([conversation.row(topic=topic, members=named)])
+def _conversation(
+    conversation: records.Conversation, node: Json, workspace: Workspace
+) -> ParsedItem:
+    listed = node.get("members")
+    member_ids = [str(member) for member in listed] if isinstance(listed, list) else []
+    topic = _object(node, "topic").get("value") or _object(node, "purpose").get("value")
+    members = [workspace.users.get(member_id, member_id) for member_id in member_ids]
+    return ParsedItem([conversation.record(topic=topic, members=members)])
 
 
-def _object(about: Json, name: str) -> Json:
-    """A member that is an object; none where it is anything else."""
-    found = about.get(name)
-    return found if isinstance(found, dict) else {}
+def _object(node: Json, name: str) -> Json:
+    """Return a member that is an object, and an empty object for any other value."""
+    member = node.get(name)
+    return member if isinstance(member, dict) else {}
 
 
-def _users(entries: Entries) -> dict[str, str]:
+def _users(files: ExportFiles) -> dict[str, str]:
     names = {}
-    for user in _list(entries, "users.json"):
+    for user in _list(files, "users.json"):
         profile = _object(user, "profile")
         names[user["id"]] = str(
             profile.get("display_name")
@@ -84,108 +87,100 @@ def _users(entries: Entries) -> dict[str, str]:
     return names
 
 
-def _conversations(entries: Entries) -> dict[str, tuple[records.Conversation, Json]]:
-    found = {}
-    for file, kind in _LISTS.items():
-        for about in _list(entries, file):
-            name = str(about.get("name") or about["id"])
+def _conversations(files: ExportFiles) -> dict[str, tuple[records.Conversation, Json]]:
+    conversations = {}
+    for list_name, kind in _CONVERSATION_LISTS.items():
+        for node in _list(files, list_name):
+            name = str(node.get("name") or node["id"])
             conversation = records.Conversation(
-                id=f"s_{about['id']}", name=name, service=SERVICE, kind=kind
+                id=f"s_{node['id']}", name=name, service=SERVICE, kind=kind
             )
-            # The folder of a direct conversation is called by its id.
-            found[about["id"] if kind == "direct" else name] = (conversation, about)
-    return found
+            # Folders of direct conversations are named by id.
+            folder = node["id"] if kind == "direct" else name
+            conversations[folder] = (conversation, node)
+    return conversations
 
 
-def _list(entries: Entries, name: str) -> list[Json]:
-    """What a list of the export holds; nothing where it cannot be read, for the days are the point."""
-    listed: list[Json] = []
+def _list(files: ExportFiles, name: str) -> list[Json]:
+    """Return the objects of a list file; messages are imported without it if it is damaged."""
+    nodes: list[Any] = []
     with contextlib.suppress(UnreadableError):
-        for entry in entries:
-            if entry.path.name == name:
-                listed += [about for about, _ in _items(entry) if isinstance(about, dict)]
-    return [about for about in listed if isinstance(about.get("id"), str)]
+        for file in files:
+            if file.path.name == name:
+                with file.open() as stream:
+                    nodes += [node for node, _ in iter_json_items(stream, prefix="item")]
+    return [node for node in nodes if isinstance(node, dict) and isinstance(node.get("id"), str)]
 
 
-def _items(entry: Entry) -> Iterator[tuple[Any, int]]:
-    """Each of a list, with its size."""
-    with entry.open() as stream:
-        at = 0
-        for _, event, value in walk(stream, is_item="item".__eq__):
-            if event == ITEM:
-                size, at = max(0, stream.tell() - at), max(at, stream.tell())
-                yield value, size
-
-
-def _day(entry: Entry, *, workspace: Workspace) -> Pieces:
-    folder = entry.path.parent.name
-    known = workspace.conversations.get(folder)
-    conversation = known[0] if known else records.Conversation(
+def _read_day(file: ExportFile, *, workspace: Workspace) -> ExportItems:
+    folder = file.path.parent.name
+    listed = workspace.conversations.get(folder)
+    conversation = listed[0] if listed else records.Conversation(
         id=records.conversation_id(SERVICE, folder), name=folder, service=SERVICE, kind="channel"
     )  # fmt: skip
     number = 0
-    for number, (said, size) in enumerate(_items(entry), 1):
-        make = partial(_message, said, conversation, workspace)
-        yield Piece(entry.name, f"message {number:,}", size, make)
-    if not number and entry.head.lstrip()[:1] != b"[":
-        raise UnreadableError(Code.MALFORMED)
+    with file.open() as stream:
+        for number, (message, size) in enumerate(iter_json_items(stream, prefix="item"), 1):
+            parse = partial(_message, message, conversation, workspace)
+            yield ExportItem(file.name, f"message {number:,}", size, parse)
+    if not number and file.head.lstrip()[:1] != b"[":
+        raise UnreadableError(ReceiptCode.MALFORMED)
 
 
-def _message(said: Any, conversation: records.Conversation, workspace: Workspace) -> Item:
-    item = Item()
-    if not isinstance(said, dict) or not isinstance(said.get("ts"), str):
-        raise UnreadableError(Code.NO_IDENTITY)
-    key = f"{conversation.id}.{said['ts']}"
-    sent_at = moment(said["ts"])
+def _message(message: Any, conversation: records.Conversation, workspace: Workspace) -> ParsedItem:
+    item = ParsedItem()
+    if not isinstance(message, dict) or not isinstance(message.get("ts"), str):
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    timestamp = message["ts"]
+    sent_at = unix_to_iso(timestamp)
     if sent_at is None:
-        item.remark(Code.BAD_DATE, detail=said["ts"][:40])
-    author_id = said.get("user") or said.get("bot_id")
-    thread = said.get("thread_ts")
-    records.message(
+        item.add_issue(ReceiptCode.BAD_DATE, detail=timestamp[:40])
+    thread = message.get("thread_ts")
+    thread_id = f"{conversation.id}.{thread}" if thread else None
+    records.add_message(
         item,
         conversation,
-        key=key,
-        text=_text(said, workspace),
+        key=f"{conversation.id}.{timestamp}",
+        text=_text(message, workspace),
         sent_at=sent_at,
-        author=_author(said, workspace),
-        author_id=author_id,
-        edited_at=moment(_object(said, "edited").get("ts")),
-        kind=said.get("subtype") or "message",
-        thread_id=f"{conversation.id}.{thread}" if thread else None,
-        reply_to=f"{conversation.id}.{thread}" if thread and thread != said["ts"] else None,
+        author=_author(message, workspace),
+        author_id=message.get("user") or message.get("bot_id"),
+        edited_at=unix_to_iso(_object(message, "edited").get("ts")),
+        kind=message.get("subtype") or "message",
+        thread_id=thread_id,
+        reply_to=thread_id if thread != timestamp else None,
         reactions=[
-            f"{each.get('name')} {each.get('count', 1)}"
-            for each in records.objects(said.get("reactions"))
+            f"{reaction.get('name')} {reaction.get('count', 1)}"
+            for reaction in records.only_objects(message.get("reactions"))
         ],
-        sent=[
-            records.Sent(
+        files=[
+            records.MessageFile(
                 name=file.get("name") or "", media_type=file.get("mimetype"), size=file.get("size")
             )
-            for file in records.objects(said.get("files"))
+            for file in records.only_objects(message.get("files"))
             if file.get("mode") != "tombstone"
         ],
     )
     return item
 
 
-def _author(said: Json, workspace: Workspace) -> str | None:
-    user = said.get("user")
-    named = _object(said, "user_profile").get("real_name") or said.get("username")
-    return workspace.users.get(str(user)) or named or user
+def _author(message: Json, workspace: Workspace) -> str | None:
+    user = message.get("user")
+    name = _object(message, "user_profile").get("real_name") or message.get("username")
+    return workspace.users.get(str(user)) or name or user
 
 
-def _text(said: Json, workspace: Workspace) -> str:
-    texts = [said.get("text")]
-    for attached in records.objects(said.get("attachments")):
-        texts += [attached.get("title"), attached.get("text") or attached.get("fallback")]
-    return html.unescape(
-        _REFERENCE.sub(partial(_shown, workspace), "\n".join(map(str, filter(None, texts))))
-    )
+def _text(message: Json, workspace: Workspace) -> str:
+    texts = [message.get("text")]
+    for attachment in records.only_objects(message.get("attachments")):
+        texts += [attachment.get("title"), attachment.get("text") or attachment.get("fallback")]
+    text = "\n".join(map(str, filter(None, texts)))
+    return html.unescape(_REFERENCE.sub(partial(_expand_reference, workspace), text))
 
 
-def _shown(workspace: Workspace, found: re.Match[str]) -> str:
-    """``<@U1>`` is a person, ``<#C1|general>`` a channel, ``<!here>`` everybody, else a link."""
-    sign, target, label = found.groups()
+def _expand_reference(workspace: Workspace, match: re.Match[str]) -> str:
+    """Convert ``<@U1>`` (user), ``<#C1|general>`` (channel), ``<!here>`` (all) or a link to text."""
+    sign, target, label = match.groups()
     if sign == "@":
         return "@" + (label or workspace.users.get(target, target))
     if sign:
@@ -193,7 +188,7 @@ def _shown(workspace: Workspace, found: re.Match[str]) -> str:
     return f"{label} ({target})" if label and label != target else target
 
 
-SLACK = Kind(
+SLACK = Importer(
     name="slack",
     title="a Slack workspace",
     source="chat",

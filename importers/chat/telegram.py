@@ -1,4 +1,4 @@
-"""Telegram: the machine-readable JSON of its desktop program, one chat or all of them."""
+"""Import the JSON export of Telegram Desktop, of one chat or of all chats."""
 
 import re
 from collections.abc import Iterator
@@ -8,132 +8,134 @@ from functools import partial
 from typing import IO, Any
 
 from importers.chat import records
-from importers.core.dates import moment
-from importers.core.export_files import Entry, each
-from importers.core.importer import Entries, Kind, Options
-from importers.core.results import Code, Item, Piece, Pieces, UnreadableError
-from importers.core.streaming import ITEM, walk
-from importers.core.text import one_line, storable
+from importers.core.dates import unix_to_iso
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
+from importers.core.streaming import ITEM, iter_json_events
+from importers.core.text import one_line, replace_unstorable
 
 SERVICE = "telegram"
 _MEDIA_FOLDERS = ("photos", "files", "video_files", "voice_messages", "round_video_messages",
                   "stickers", "video_messages")  # fmt: skip
-_FACTS = ("name", "type", "id")
-_OURS = re.compile(rb'"(?:messages|chats|about)"\s*:')
+_CHAT_FIELDS = ("name", "type", "id")
+_TELEGRAM_MEMBER = re.compile(rb'"(?:messages|chats|about)"\s*:')
 
 
 @dataclass(slots=True)
 class Chat:
-    """What is said of a chat before its messages."""
+    """The fields of a chat that precede its messages."""
 
-    facts: dict[str, Any] = field(default_factory=dict)
+    fields: dict[str, Any] = field(default_factory=dict)
 
     def conversation(self) -> records.Conversation:
-        stated_name = self.facts.get("name") or self.facts.get("type")
-        name = one_line(storable(str(stated_name or ""))) or "Chat"
-        stated = self.facts.get("id")
+        title = self.fields.get("name") or self.fields.get("type") or ""
+        name = one_line(replace_unstorable(str(title))) or "Chat"
+        chat_id = self.fields.get("id")
         return records.Conversation(
-            id=f"t_{stated}" if stated else records.conversation_id(SERVICE, name),
+            id=f"t_{chat_id}" if chat_id else records.conversation_id(SERVICE, name),
             name=name,
             service=SERVICE,
-            kind=str(self.facts.get("type") or "chat").replace("_", " "),
+            kind=str(self.fields.get("type") or "chat").replace("_", " "),
         )
 
 
-def _claim(entries: Entries) -> list[Entry]:
-    results = [
-        entry
-        for entry in entries
-        if entry.suffix == ".json"
-        and entry.path.stem.startswith("result")
-        and _OURS.search(entry.head)
-    ]
+def _is_result(file: ExportFile) -> bool:
+    return file.suffix == ".json" and file.path.stem.startswith("result")
+
+
+def _claim(files: ExportFiles) -> list[ExportFile]:
+    results = [file for file in files if _is_result(file) and _TELEGRAM_MEMBER.search(file.head)]
     roots = {result.path.parent for result in results}
     media = [
-        entry
-        for entry in entries
+        file
+        for file in files
         if any(
-            entry.path.is_relative_to(root)
-            and set(entry.path.relative_to(root).parts[:-1]) & set(_MEDIA_FOLDERS)
+            file.path.is_relative_to(root)
+            and set(file.path.relative_to(root).parts[:-1]) & set(_MEDIA_FOLDERS)
             for root in roots
         )
     ]
     return results + media
 
 
-def _read(entries: Entries, options: Options) -> Pieces:
-    results = [
-        entry
-        for entry in entries
-        if entry.path.stem.startswith("result") and entry.suffix == ".json"
-    ]
-    media = {entry.name: entry for entry in entries}
-    return each(results, partial(_result, media=media))
+def _read(files: ExportFiles, options: Options) -> ExportItems:
+    results = [file for file in files if _is_result(file)]
+    media = {file.name: file for file in files}
+    return iter_items(results, partial(_read_result, media=media))
 
 
-def _result(entry: Entry, *, media: dict[str, Entry]) -> Pieces:
-    with entry.open() as stream:
-        at = 0
-        for chat, said in _messages(stream):
-            if said is None:
-                row = chat.conversation().row()
-                yield Piece(entry.name, chat.conversation().name, 0, partial(Item, [row]))
+def _read_result(file: ExportFile, *, media: dict[str, ExportFile]) -> ExportItems:
+    with file.open() as stream:
+        position = 0
+        for chat, message in _messages(stream):
+            conversation = chat.conversation()
+            if message is None:
+                parse = partial(ParsedItem, [conversation.record()])
+                yield ExportItem(file.name, conversation.name, 0, parse)
                 continue
-            size, at = max(0, stream.tell() - at), max(at, stream.tell())
-            named = said.get("id") if isinstance(said, dict) else ""
-            place = f"{chat.conversation().name}, message {named}"
-            make = partial(_message, said, chat.conversation(), entry, media)
-            yield Piece(entry.name, place, size, make)
+            size = max(0, stream.tell() - position)
+            position = max(position, stream.tell())
+            message_id = message.get("id") if isinstance(message, dict) else ""
+            location = f"{conversation.name}, message {message_id}"
+            parse = partial(_message, message, conversation, file, media)
+            yield ExportItem(file.name, location, size, parse)
 
 
-def _messages(stream: IO[bytes]) -> Iterator[tuple[Chat, dict[str, Any] | None]]:
-    """Each chat once, then its messages, without ever holding more than one of them."""
-    chat, announced = Chat(), False
-    for prefix, event, value in walk(stream, is_item=lambda at: at.endswith("messages.item")):
+def _messages(stream: IO[bytes]) -> Iterator[tuple[Chat, Any]]:
+    """Yield each chat with None, then with each of its messages; one message is in memory."""
+    chat, is_new = Chat(), True
+    for prefix, event, value in iter_json_events(
+        stream, is_item=lambda prefix: prefix.endswith("messages.item")
+    ):
         if event == ITEM:
-            if not announced:
+            if is_new:
                 yield chat, None
-                announced = True
+                is_new = False
             yield chat, value
         elif event == "start_map" and prefix.endswith("list.item"):
-            chat, announced = Chat(), False
-        elif event in ("string", "number") and (name := prefix.rpartition(".")[2]) in _FACTS:
-            chat.facts.setdefault(name, value)
+            chat, is_new = Chat(), True
+        elif event in ("string", "number") and (name := prefix.rpartition(".")[2]) in _CHAT_FIELDS:
+            chat.fields.setdefault(name, value)
 
 
 def _message(
-    said: dict[str, Any], conversation: records.Conversation, entry: Entry, media: dict[str, Entry]
-) -> Item:
-    item = Item()
-    if not isinstance(said, dict) or "id" not in said:
-        raise UnreadableError(Code.NO_IDENTITY)
-    sent_at = moment(said.get("date_unixtime"))
+    message: Any,
+    conversation: records.Conversation,
+    result: ExportFile,
+    media: dict[str, ExportFile],
+) -> ParsedItem:
+    item = ParsedItem()
+    if not isinstance(message, dict) or "id" not in message:
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    sent_at = unix_to_iso(message.get("date_unixtime"))
     if sent_at is None:
-        item.remark(Code.BAD_DATE, detail=str(said.get("date"))[:40])
-    is_service = said.get("type") == "service"
-    reply = said.get("reply_to_message_id")
-    records.message(
+        item.add_issue(ReceiptCode.BAD_DATE, detail=str(message.get("date"))[:40])
+    is_service = message.get("type") == "service"
+    reply_id = message.get("reply_to_message_id")
+    action = str(message.get("action") or "") if is_service else ""
+    records.add_message(
         item,
         conversation,
-        key=f"{conversation.id}.{said['id']}",
-        text=_text(said.get("text")) or (str(said.get("action") or "") if is_service else ""),
+        key=f"{conversation.id}.{message['id']}",
+        text=_text(message.get("text")) or action,
         sent_at=sent_at,
-        author=said.get("from") or said.get("actor"),
-        author_id=said.get("from_id") or said.get("actor_id"),
-        edited_at=moment(said.get("edited_unixtime")),
-        kind="system" if is_service else str(said.get("media_type") or "message"),
-        reply_to=f"{conversation.id}.{reply}" if reply else None,
+        author=message.get("from") or message.get("actor"),
+        author_id=message.get("from_id") or message.get("actor_id"),
+        edited_at=unix_to_iso(message.get("edited_unixtime")),
+        kind="system" if is_service else str(message.get("media_type") or "message"),
+        reply_to=f"{conversation.id}.{reply_id}" if reply_id else None,
         reactions=[
-            f"{each.get('emoji') or each.get('type')} {each.get('count', 1)}"
-            for each in records.objects(said.get("reactions"))
+            f"{reaction.get('emoji') or reaction.get('type')} {reaction.get('count', 1)}"
+            for reaction in records.only_objects(message.get("reactions"))
         ],
-        sent=_sent(said, entry, media, item),
+        files=list(_message_files(message, result, media, item)),
     )
     return item
 
 
 def _text(value: Any) -> str:
-    """Text is a string, or a list of strings and of pieces with a format."""
+    """Return text that is a string, or a list of strings and formatted parts."""
     if isinstance(value, list):
         return "".join(_text(part) for part in value)
     if isinstance(value, dict):
@@ -141,21 +143,23 @@ def _text(value: Any) -> str:
     return str(value) if isinstance(value, str | int | Decimal) else ""
 
 
-def _sent(
-    said: dict[str, Any], entry: Entry, media: dict[str, Entry], item: Item
-) -> Iterator[records.Sent]:
+def _message_files(
+    message: dict[str, Any], result: ExportFile, media: dict[str, ExportFile], item: ParsedItem
+) -> Iterator[records.MessageFile]:
     for member in ("photo", "file"):
-        path = said.get(member)
+        path = message.get(member)
         if not isinstance(path, str):
             continue
-        found = media.get((entry.path.parent / path).as_posix())
-        if found is None:
-            item.remark(Code.FILE_MISSING, detail=path)
-        name = said.get("file_name") or (path.rpartition("/")[2] if found else member)
-        yield records.Sent(name=str(name), media_type=said.get("mime_type"), entry=found)
+        content = media.get((result.path.parent / path).as_posix())
+        if content is None:
+            item.add_issue(ReceiptCode.FILE_MISSING, detail=path)
+        name = message.get("file_name") or (path.rpartition("/")[2] if content else member)
+        yield records.MessageFile(
+            name=str(name), media_type=message.get("mime_type"), content=content
+        )
 
 
-TELEGRAM = Kind(
+TELEGRAM = Importer(
     name="telegram",
     title="Telegram chats",
     source="chat",

@@ -1,4 +1,4 @@
-"""A file that belongs to a record: what it is called in the store, and what text it has."""
+"""Extract the text of an attachment and build the record fields that describe it."""
 
 import mimetypes
 import re
@@ -7,79 +7,81 @@ from typing import Any, NamedTuple
 
 from evidence import limits
 from importers.core import sandbox
-from importers.core.results import Code, File, Item
-from importers.core.text import beginning, cut, decoded, of_html
+from importers.core.results import ParsedFile, ParsedItem, ReceiptCode
+from importers.core.text import decode, html_to_text, text_prefix, truncate
 
-FALLBACK = "application/octet-stream"
+DEFAULT_MEDIA_TYPE = "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")
-_TEXTUAL = ("application/json", "application/xml")
+_TEXT_TYPES = ("application/json", "application/xml")
 
 
-class Kept(NamedTuple):
-    """What a record says of its file; ``file`` is None where it is too large to keep."""
+class AttachmentFields(NamedTuple):
+    """Record fields of an attachment. ``blob_ref`` is None for one that is too large to store."""
 
     media_type: str
     text: str | None
     pages: int | None
     blob_ref: dict[str, Any] | None
-    file: File | None
 
 
-def media_type_of(name: str | None, stated: str | None = None) -> str:
-    """The stated one unless it says nothing, then what the name says."""
-    if stated and stated != FALLBACK and _MEDIA_TYPE.fullmatch(stated):
-        return stated.lower()
-    guessed, _ = mimetypes.guess_type(name or "", strict=False)
-    return guessed or FALLBACK
+def detect_media_type(name: str | None, declared: str | None = None) -> str:
+    """Return the declared media type, or a guess by file name if none is declared."""
+    if declared and declared != DEFAULT_MEDIA_TYPE and _MEDIA_TYPE.fullmatch(declared):
+        return declared.lower()
+    guess, _ = mimetypes.guess_type(name or "", strict=False)
+    return guess or DEFAULT_MEDIA_TYPE
 
 
-def kept(
+def add_attachment(
+    item: ParsedItem,
     content: bytes,
     *,
     stream: str,
     key: str,
     media_type: str,
-    item: Item,
     charset: str | None = None,
     text: str | None = None,
-) -> Kept:
-    """Remarks of the file go to ``item``. Its text is read here unless it is given."""
+) -> AttachmentFields:
+    """Add the file and its issues to an item, and return the fields for its record.
+
+    ``stream`` and ``key`` are those of the record. The text is extracted unless it is given.
+    """
     pages = None
     if text is None:
-        text, pages = text_of(content, media_type=media_type, charset=charset, item=item)
+        text, pages = _extract_text(content, media_type=media_type, charset=charset, item=item)
     if len(content) > limits.BLOB_MAX_BYTES:
-        item.remark(Code.FILE_TOO_LARGE, detail=f"{len(content):,} bytes")
-        return Kept(media_type, text, pages, None, None)
+        item.add_issue(ReceiptCode.FILE_TOO_LARGE, detail=f"{len(content):,} bytes")
+        return AttachmentFields(media_type, text, pages, None)
     digest = sha256(content).hexdigest()
-    name = sha256(f"{stream}\0{key}\0{digest}".encode()).hexdigest()
-    blob_id = f"blb_{name[:32]}"
-    reference = {
+    identity = f"{stream}\0{key}\0{digest}"
+    blob_id = f"blb_{sha256(identity.encode()).hexdigest()[:32]}"
+    item.files.append(ParsedFile(stream, key, blob_id, media_type, content))
+    blob_ref = {
         "blob_id": blob_id,
         "media_type": media_type,
         "size_bytes": len(content),
         "sha256": digest,
     }
-    file = File(stream, key, blob_id, media_type, content)
-    return Kept(media_type, text, pages, reference, file)
+    return AttachmentFields(media_type, text, pages, blob_ref)
 
 
-def text_of(
-    content: bytes, *, media_type: str, charset: str | None, item: Item
+def _extract_text(
+    content: bytes, *, media_type: str, charset: str | None, item: ParsedItem
 ) -> tuple[str | None, int | None]:
-    """What can be read in it, and how many pages it has where it has pages."""
+    """Return the text, and the number of pages of a PDF."""
     pages = None
     if media_type == "application/pdf":
-        found, pages = sandbox.pdf(content)
-        if found is None:
-            item.remark(Code.NO_TEXT)
+        text, pages = sandbox.parse_pdf(content)
+        if text is None:
+            item.add_issue(ReceiptCode.NO_TEXT)
             return None, pages
     elif media_type == "text/html":
-        found = of_html(decoded(beginning(content), charset))
-    elif media_type.startswith("text/") or media_type in _TEXTUAL:
-        found = decoded(beginning(content), charset)
+        text = html_to_text(decode(text_prefix(content), charset))
+    elif media_type.startswith("text/") or media_type in _TEXT_TYPES:
+        text = decode(text_prefix(content), charset)
     else:
         return None, None
-    text, lost = cut(found)
-    if lost:
-        item.remark(Code.TEXT_CUT)
+    text, is_truncated = truncate(text)
+    if is_truncated:
+        item.add_issue(ReceiptCode.TEXT_CUT)
     return text or None, pages

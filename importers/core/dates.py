@@ -1,4 +1,4 @@
-"""Dates of which only their writer knows whether the day or the month comes first."""
+"""Parse dates and Unix timestamps, and detect whether an export writes the day or the month first."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,91 +11,93 @@ from importers.core.importer import ChoiceNeeded
 NUMBERS = re.compile(r"(\d{1,4})\s*[./'-]\s*(\d{1,2})\s*[./'-]\s*(\d{1,4})(?:\D|$)")
 COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})(?:\D|$)")
 EVIDENCE_LINES = 3
-DAYS_MOST = 200_000
-_PLACES = {"dmy": (2, 1, 0), "mdy": (2, 0, 1), "ymd": (0, 1, 2)}
+MAX_DATES = 200_000
+_POSITIONS = {"dmy": (2, 1, 0), "mdy": (2, 0, 1), "ymd": (0, 1, 2)}
+"""Positions of year, month and day."""
 
 
-class Triple(NamedTuple):
-    """Three numbers as written, in their order. ``dotted``: nobody puts a month first with dots."""
+class WrittenDate(NamedTuple):
+    """The three numbers of a date as written. No locale writes month before day with dots."""
 
     numbers: tuple[str, str, str]
-    dotted: bool
+    has_dots: bool
 
 
-def triple(text: str) -> Triple | None:
-    """The date that a text begins with."""
-    found = NUMBERS.match(text.strip()) or COMPACT.match(text.strip())
-    if found is None:
+def parse_written_date(text: str) -> WrittenDate | None:
+    """Return the date at the start of the text."""
+    match = NUMBERS.match(text.strip()) or COMPACT.match(text.strip())
+    if match is None:
         return None
-    return Triple((found[1], found[2], found[3]), "." in found[0])
+    return WrittenDate((match[1], match[2], match[3]), "." in match[0])
 
 
-def day(found: Triple, order: str) -> date | None:
-    """The day, None where there is none such, as of 30 February."""
-    year, month, day_number = (int(found.numbers[place]) for place in _PLACES[order])
-    if len(found.numbers[_PLACES[order][0]]) <= 2:
+def to_date(written: WrittenDate, order: str) -> date | None:
+    """Return the date in this order, or None for an impossible one such as 30 February."""
+    year, month, day = (int(written.numbers[position]) for position in _POSITIONS[order])
+    if len(written.numbers[_POSITIONS[order][0]]) <= 2:
         year += 2000 if year < 70 else 1900
     try:
-        return date(year, month, day_number)
+        return date(year, month, day)
     except ValueError:
         return None
 
 
-def order_of(
+def detect_date_order(
     texts: Iterable[str], *, years: range, chosen: str | None, ascends: bool = False
 ) -> str:
-    """The one order in which the dates of an export can be meant.
+    """Return the only order of day, month and year that fits the dates of an export.
 
-    A single date that is impossible in an order is a slip of its writer, so an order may fail once,
-    or once in twenty. A year of two digits stands in front only where nothing else fits. ``years`` are those that can be; where the export ``ascends``, an order in which it
-    would not is out. Raises ``ChoiceNeeded`` with lines that leave it open.
+    An order may fail for one date, or for one in twenty, since a single impossible date is a typing
+    error. A two-digit year comes first only where no other order fits. ``years`` are the possible
+    years. If the export ``ascends``, the order with the fewest steps back in time is taken.
+    Raises ``ChoiceNeeded`` with example dates when several orders fit.
     """
-    found_in_order = (found for text in texts if (found := triple(text)))
-    triples = [each for each, _ in islice(groupby(found_in_order), DAYS_MOST)]
-    if not triples:
+    written_dates = (written for text in texts if (written := parse_written_date(text)))
+    dates = [written for written, _ in islice(groupby(written_dates), MAX_DATES)]
+    if not dates:
         return chosen or "ymd"
-    if all(len(each.numbers[0]) == 4 for each in triples):
+    if all(len(written.numbers[0]) == 4 for written in dates):
         return "ymd"
-    left = [order for order in ("dmy", "mdy") if _fits(triples, order, years)] or ["ymd"]
-    if all(each.dotted for each in triples) and "dmy" in left:
+    orders = [order for order in ("dmy", "mdy") if _fits(dates, order, years)] or ["ymd"]
+    if all(written.has_dots for written in dates) and "dmy" in orders:
         return "dmy"
-    if len(left) > 1 and ascends:
-        steps_back = {order: _steps_back(triples, order) for order in left}
-        left = [order for order in left if steps_back[order] == min(steps_back.values())]
-    if chosen in left:
+    if len(orders) > 1 and ascends:
+        steps_back = {order: _count_steps_back(dates, order) for order in orders}
+        orders = [order for order in orders if steps_back[order] == min(steps_back.values())]
+    if chosen in orders:
         return chosen
-    if len(left) == 1:
-        return left[0]
+    if len(orders) == 1:
+        return orders[0]
     raise ChoiceNeeded(
-        "The dates can be read in several ways: the day may come first, or the month.",
-        evidence=_evidence(triples, left or list(_PLACES)),
+        "The dates are ambiguous: does the day come first, or the month?",
+        evidence=_examples(dates, orders),
         flag="--date-order dmy, --date-order mdy or --date-order ymd",
     )
 
 
-def _fits(triples: Sequence[Triple], order: str, years: range) -> bool:
-    bad = sum(1 for each in triples if not (found := day(each, order)) or found.year not in years)
-    return bad <= max(1, len(triples) // 20) and bad * 2 < len(triples)
+def _fits(dates: Sequence[WrittenDate], order: str, years: range) -> bool:
+    days = (to_date(written, order) for written in dates)
+    bad = sum(1 for day in days if day is None or day.year not in years)
+    return bad <= max(1, len(dates) // 20) and bad * 2 < len(dates)
 
 
-def _steps_back(triples: Sequence[Triple], order: str) -> int:
-    days = [found for each in triples if (found := day(each, order))]
+def _count_steps_back(dates: Sequence[WrittenDate], order: str) -> int:
+    days = [day for written in dates if (day := to_date(written, order))]
     return sum(1 for before, after in pairwise(days) if after < before)
 
 
-def _evidence(triples: Sequence[Triple], orders: Sequence[str]) -> list[str]:
+def _examples(dates: Sequence[WrittenDate], orders: Sequence[str]) -> list[str]:
     lines = []
-    for each in list(dict.fromkeys(triples))[:EVIDENCE_LINES]:
-        readings = [
-            f"{found:%-d %B %Y} ({order})" for order in orders if (found := day(each, order))
-        ]
-        written = ("." if each.dotted else "/").join(each.numbers)
-        lines.append(f"{written} is {' or '.join(readings) or 'no date'}")
+    for written in list(dict.fromkeys(dates))[:EVIDENCE_LINES]:
+        days = ((order, to_date(written, order)) for order in orders)
+        readings = [f"{day:%-d %B %Y} ({order})" for order, day in days if day]
+        text = ("." if written.has_dots else "/").join(written.numbers)
+        lines.append(f"{text} is {' or '.join(readings) or 'no date'}")
     return lines
 
 
-def moment(seconds: object) -> str | None:
-    """Seconds since 1970, as a number or as text."""
+def unix_to_iso(seconds: object) -> str | None:
+    """Return a Unix timestamp, given as number or text, in ISO 8601 and UTC."""
     try:
         return datetime.fromtimestamp(float(str(seconds)), UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):

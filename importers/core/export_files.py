@@ -1,4 +1,4 @@
-"""The files of an export, whether it is a file, a folder or a zip archive."""
+"""List and open the files of an export, whether it is a file, a folder or a zip archive."""
 
 import os
 import stat
@@ -12,29 +12,41 @@ from pathlib import Path, PurePosixPath
 from typing import IO
 
 from importers.core import zip_archive
-from importers.core.results import Code, Piece, Pieces, Remark, UnreadableError, said
+from importers.core.results import (
+    ExportItem,
+    ExportItems,
+    Issue,
+    ReceiptCode,
+    UnreadableError,
+    issues_only,
+)
 
 HEAD_BYTES = 8 * 1024
-HEADS_KEPT = 1_000
-"""Each kind looks at them again, and a Maildir has very many files."""
+MAX_CACHED_HEADS = 1_000
+"""Every importer looks at the head of every file, and a Maildir has very many files."""
 _EDGE_BYTES = 64 * 1024
 
 Opener = Callable[[], AbstractContextManager[IO[bytes]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One file. ``name`` is its path within the export, with slashes; ``stamp`` is what changes
-    when its content does, as far as that is known without reading it. ``export`` is the name of the
-    whole, ``heads`` what it remembers of the first of its files."""
+class ExportFile:
+    """A file of an export.
+
+    ``name`` is its path within the export, with slashes, and ``export`` the name of the export.
+    ``checksum`` covers as much of the content as can be read cheaply. ``head_cache`` is shared by
+    all files of the export.
+    """
 
     name: str
     size: int
     opener: Opener
-    stamp: str
+    checksum: str
     modified_at: datetime | None = None
     export: str = ""
-    heads: dict[tuple[str, str], bytes] = field(default_factory=dict, repr=False, compare=False)
+    head_cache: dict[tuple[str, str], bytes] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     @property
     def path(self) -> PurePosixPath:
@@ -46,149 +58,156 @@ class Entry:
 
     @property
     def head(self) -> bytes:
-        """The first bytes; none when it cannot be read."""
-        known = self.heads.get((self.name, self.stamp))
-        if known is not None:
-            return known
+        """The first HEAD_BYTES; empty when the file cannot be read."""
+        cached = self.head_cache.get((self.name, self.checksum))
+        if cached is not None:
+            return cached
         try:
             with self.open() as stream:
                 head = stream.read(HEAD_BYTES)
         except UnreadableError:
             head = b""
-        if len(self.heads) < HEADS_KEPT:
-            self.heads[self.name, self.stamp] = head
+        if len(self.head_cache) < MAX_CACHED_HEADS:
+            self.head_cache[self.name, self.checksum] = head
         return head
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Raises ``UnreadableError``, and so may reading."""
-        with zip_archive.failures_told(), self.opener() as stream:
+        """Open the file. Raises ``UnreadableError``, also while the caller reads."""
+        with zip_archive.convert_errors(), self.opener() as stream:
             yield stream
 
-    def read(self, *, most: int) -> bytes:
-        """All of it. Raises ``UnreadableError``, also when there is more than ``most``."""
+    def read(self, *, max_bytes: int) -> bytes:
+        """Return the content. Raises ``UnreadableError``, also for more than ``max_bytes``."""
         with self.open() as stream:
-            content = stream.read(most + 1)
-        if len(content) > most:
-            raise UnreadableError(Code.TOO_LARGE)
+            content = stream.read(max_bytes + 1)
+        if len(content) > max_bytes:
+            raise UnreadableError(ReceiptCode.TOO_LARGE)
         return content
 
 
 @dataclass(frozen=True)
 class Export:
-    """``entries`` are in the order of their names; ``faults`` are files that cannot be read."""
+    """The files of an export in the order of their names, and the issues of unreadable ones."""
 
     name: str
-    entries: tuple[Entry, ...]
-    faults: tuple[tuple[str, Remark], ...] = field(default=())
+    files: tuple[ExportFile, ...]
+    unreadable: tuple[tuple[str, Issue], ...] = field(default=())
 
 
 def open_export(path: Path) -> Export:
-    """Raises ``UnreadableError`` for what is not there, may not be read or is no archive."""
+    """List the files of the export at this path.
+
+    Raises ``UnreadableError`` when the path does not exist, cannot be read or is a damaged archive.
+    """
     try:
         if path.is_dir():
-            return _folder(path)
+            return _open_folder(path)
         if not path.is_file():
-            raise UnreadableError(Code.CANNOT_OPEN)
+            raise UnreadableError(ReceiptCode.CANNOT_OPEN)
         if zip_archive.is_zip(path):
-            return _archive(path)
-        return _named(path, [_file(path.resolve(), path.name)])
+            return _open_archive(path)
+        return _export(path, [_export_file(path.resolve(), path.name)])
     except OSError:
-        raise UnreadableError(Code.CANNOT_OPEN) from None
+        raise UnreadableError(ReceiptCode.CANNOT_OPEN) from None
 
 
-def _named(
-    path: Path, entries: Iterable[Entry], faults: tuple[tuple[str, Remark], ...] = ()
+def _export(
+    path: Path, files: Iterable[ExportFile], unreadable: tuple[tuple[str, Issue], ...] = ()
 ) -> Export:
-    name, heads = _shown(path.name), dict[tuple[str, str], bytes]()
-    named = (replace(each, export=name, heads=heads) for each in entries)
-    return Export(name, tuple(named), faults)
+    name, head_cache = _printable(path.name), dict[tuple[str, str], bytes]()
+    named = (replace(file, export=name, head_cache=head_cache) for file in files)
+    return Export(name, tuple(named), unreadable)
 
 
-def fingerprint(entries: Iterable[Entry]) -> str:
-    """Changes when the export does."""
+def fingerprint(files: Iterable[ExportFile]) -> str:
+    """Return a digest that changes when a file of the export changes."""
     digest = sha256()
-    for entry in entries:
-        digest.update(f"{entry.name}\0{entry.size}\0{entry.stamp}\0".encode("utf-8", "replace"))
+    for file in files:
+        digest.update(f"{file.name}\0{file.size}\0{file.checksum}\0".encode("utf-8", "replace"))
     return digest.hexdigest()
 
 
-def each(entries: Iterable[Entry], read: Callable[[Entry], Pieces]) -> Pieces:
-    """The pieces of every entry; one that cannot be read on is a piece that says so."""
-    for entry in entries:
+def iter_items(
+    files: Iterable[ExportFile], read: Callable[[ExportFile], ExportItems]
+) -> ExportItems:
+    """Yield the items of all files. An error ends its file with an item that reports the issue."""
+    for file in files:
         try:
-            yield from read(entry)
+            yield from read(file)
         except UnreadableError as error:
-            yield Piece(entry.name, "", 0, said([error.remark]))
-        except Exception as error:  # noqa: BLE001 - whatever is in one file, the others are read
-            remark = Remark(Code.UNREADABLE, type(error).__name__)
-            yield Piece(entry.name, "", 0, said([remark]))
+            yield ExportItem(file.name, "", 0, issues_only([error.issue]))
+        except Exception as error:  # noqa: BLE001 - a parser bug in one file must not stop the others
+            issue = Issue(ReceiptCode.UNREADABLE, type(error).__name__)
+            yield ExportItem(file.name, "", 0, issues_only([issue]))
 
 
-def _folder(root: Path) -> Export:
-    """A folder in it that may not be read is a fault; raises ``OSError`` for itself."""
-    faults: list[tuple[str, Remark]] = []
+def _open_folder(root: Path) -> Export:
+    """List a folder. Unreadable subfolders become issues; raises ``OSError`` for the folder."""
+    unreadable: list[tuple[str, Issue]] = []
 
-    def cannot(error: OSError) -> None:
+    def add_unreadable(error: OSError) -> None:
         folder = Path(error.filename)
         if folder == root:
             raise error
-        faults.append((_shown(folder.relative_to(root).as_posix()), Remark(Code.CANNOT_OPEN)))
+        name = _printable(folder.relative_to(root).as_posix())
+        unreadable.append((name, Issue(ReceiptCode.CANNOT_OPEN)))
 
-    entries: list[Entry] = []
-    for path in _files(root, cannot):
+    files: list[ExportFile] = []
+    for path in _walk(root, add_unreadable):
         name = path.relative_to(root).as_posix()
         try:
-            entries.append(_file(path, name))
+            files.append(_export_file(path, name))
         except UnreadableError as error:
-            faults.append((_shown(name), error.remark))
-    return _named(root, entries, tuple(faults))
+            unreadable.append((_printable(name), error.issue))
+    return _export(root, files, tuple(unreadable))
 
 
-def _files(root: Path, cannot: Callable[[OSError], None]) -> Iterator[Path]:
-    """Hidden files are left out. Links, which may lead anywhere, are not followed."""
-    for folder, folders, names in os.walk(root, onerror=cannot):
-        links = [each for each in folders if Path(folder, each).is_symlink()]
-        folders[:] = sorted(each for each in folders if not _is_hidden(Path(folder, each)))
+def _walk(root: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
+    """Yield files and links below a folder, without hidden files. Links are not followed."""
+    for folder, folders, names in os.walk(root, onerror=on_error):
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        folders[:] = sorted(name for name in folders if not _is_hidden(Path(folder, name)))
         for name in sorted([*names, *links]):
             if not name.startswith("."):
                 yield Path(folder, name)
 
 
 def _is_hidden(folder: Path) -> bool:
-    """Folders of Maildir are hidden by name only."""
+    # Maildir subfolders start with a dot, too.
     return folder.name.startswith(".") and not (folder / "cur").is_dir()
 
 
-def _file(path: Path, name: str) -> Entry:
-    """Raises ``UnreadableError`` for what is no file, or not any more."""
+def _export_file(path: Path, name: str) -> ExportFile:
+    """Raises ``UnreadableError`` when the path is not, or no longer, a regular file."""
     try:
-        facts = path.lstat()
+        status = path.lstat()
     except OSError:
-        raise UnreadableError(Code.CANNOT_OPEN) from None
-    if not stat.S_ISREG(facts.st_mode):
-        raise UnreadableError(Code.NO_FILE)
-    opener = partial(_opened, path)
-    return Entry(_shown(name), facts.st_size, opener, _edges(path), _moment(facts.st_mtime))
+        raise UnreadableError(ReceiptCode.CANNOT_OPEN) from None
+    if not stat.S_ISREG(status.st_mode):
+        raise UnreadableError(ReceiptCode.NO_FILE)
+    modified_at = _modified_at(status.st_mtime)
+    opener = partial(_open_path, path)
+    return ExportFile(_printable(name), status.st_size, opener, _edge_digest(path), modified_at)
 
 
-def _moment(seconds: float) -> datetime | None:
-    """None for what a file system may say and a calendar may not."""
+def _modified_at(seconds: float) -> datetime | None:
+    # File systems can hold times outside the range of datetime.
     try:
         return datetime.fromtimestamp(seconds).astimezone()
     except (ValueError, OverflowError, OSError):
         return None
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open_path(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError:
-        raise UnreadableError(Code.CANNOT_OPEN) from None
+        raise UnreadableError(ReceiptCode.CANNOT_OPEN) from None
 
 
-def _edges(path: Path) -> str:
-    """A digest of both ends: copying changes a file's date, and importing it reads it anyway."""
+def _edge_digest(path: Path) -> str:
+    """Hash both ends of the file: its modification time changes when the file is copied."""
     digest = sha256()
     try:
         with path.open("rb") as stream:
@@ -200,20 +219,20 @@ def _edges(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _archive(path: Path) -> Export:
-    entries, faults = [], []
-    for member in reversed(zip_archive.members(path)):
-        name = _shown(member.name)
-        if member.fault is not None:
-            faults.append((name, member.fault))
+def _open_archive(path: Path) -> Export:
+    files, unreadable = [], []
+    # Of several members with one name the last is the current one, so it must come first.
+    for member in reversed(zip_archive.list_members(path)):
+        name = _printable(member.name)
+        if member.issue is not None:
+            unreadable.append((name, member.issue))
         elif not any(part.startswith(".") or part == "__MACOSX" for part in name.split("/")):
-            opened = Entry(name, member.size, member.open, member.stamp, member.modified_at)
-            entries.append(opened)
-    # Of several under one name the last is meant, so it comes first.
-    entries.sort(key=lambda entry: entry.name)
-    return _named(path, entries, tuple(faults))
+            files.append(
+                ExportFile(name, member.size, member.open, member.checksum, member.modified_at)
+            )
+    files.sort(key=lambda file: file.name)
+    return _export(path, files, tuple(unreadable))
 
 
-def _shown(name: str) -> str:
-    """A name that can be stored and printed."""
+def _printable(name: str) -> str:
     return "".join(char if char.isprintable() else "\ufffd" for char in name)

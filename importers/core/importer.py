@@ -1,4 +1,4 @@
-"""What every kind of export brings."""
+"""Define what an importer is, the options that it takes, and the error for a missing option."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,22 +7,27 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from evidence.errors import InvalidRequest
-from importers.core.export_files import Entry
-from importers.core.results import Pieces
+from importers.core.export_files import ExportFile
+from importers.core.results import ExportItems
 
 UTC_ZONE = ZoneInfo("UTC")
 YEARS_BACK = 10
 YEARS_AHEAD = 2
-"""Whole calendar years before and after the current one in which repeating events are expanded.
+"""Recurring events are expanded from YEARS_BACK before the current year to YEARS_AHEAD after it.
 
-Whole years, so that the same export twice in a year writes nothing the second time."""
+These are whole calendar years, so that importing an export again in the same year writes nothing.
+"""
 DATE_ORDERS = ("dmy", "mdy", "ymd")
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """``zone`` is where times without a zone are read, ``horizon_year`` the last year in which
-    repeating events are expanded. ``columns`` maps ours to those of a CSV file."""
+    """Options of one import.
+
+    Times without a zone are read in ``zone``. Recurring events are expanded from the start of
+    ``first_year`` until the end of ``horizon_year``. ``columns`` maps our field names to column
+    names of a CSV file.
+    """
 
     zone: tzinfo = UTC_ZONE
     horizon_year: int = 2030
@@ -35,14 +40,14 @@ class Options:
 
     @property
     def first_year(self) -> int:
-        """The first year in which repeating events are expanded."""
+        """The first year in which recurring events are expanded."""
         return self.current_year - YEARS_BACK
 
 
 class ChoiceNeeded(InvalidRequest):
-    """The export can be read in several ways, and only its owner knows which is right.
+    """The export is ambiguous, and only its owner knows which reading is right.
 
-    ``evidence`` are the lines that leave it open, ``flag`` is what to say on the command line.
+    ``evidence`` are ambiguous lines of the export; ``flag`` is the command line option that decides.
     """
 
     def __init__(self, question: str, *, evidence: list[str], flag: str) -> None:
@@ -52,36 +57,34 @@ class ChoiceNeeded(InvalidRequest):
         self.flag = flag
 
 
-def zone_named(name: str) -> ZoneInfo:
-    """Raises ``InvalidRequest`` for a zone that does not exist."""
+def parse_time_zone(name: str) -> ZoneInfo:
+    """Return the time zone. Raises ``InvalidRequest`` for an unknown name."""
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise InvalidRequest(
-            message=f"{name!r} is no time zone; one is Europe/Berlin.", param="timezone"
+            message=f"timezone takes a name such as Europe/Berlin; got {name!r}.", param="timezone"
         ) from None
 
 
 DECLARATIONS = Path(__file__).parent.parent / "declarations"
 
-Entries = Sequence[Entry]
-Claim = Callable[[Entries], list[Entry]]
-Reader = Callable[[Entries, Options], Pieces]
-Preparer = Callable[[Entries, Options], Options]
-
-
-def _as_it_is(entries: Entries, options: Options) -> Options:
-    return options
+ExportFiles = Sequence[ExportFile]
+Claim = Callable[[ExportFiles], list[ExportFile]]
+Reader = Callable[[ExportFiles, Options], ExportItems]
+Preparer = Callable[[ExportFiles, Options], Options]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
-    """``claim`` takes its own out of the entries of an export, ``read`` makes pieces of them.
+class Importer:
+    """Reads one format. ``name`` is the value of ``--as``.
 
-    ``prepare`` settles what the entries leave open before anything is written; it raises
-    ``ChoiceNeeded``. ``source`` names the declaration, ``label`` the connection that records go to
-    unless the owner names another. ``has_local_times``: some may be without a zone.
-    ``has_series``: repeating events are expanded between two years.
+    - ``source`` is the file name of the declaration, and ``label`` the default connection.
+    - ``claim`` returns the files that are in this format.
+    - ``prepare`` completes the options before anything is written. Raises ``ChoiceNeeded``.
+    - ``read`` yields the items of the claimed files.
+    - ``has_local_times``: some times of this format have no zone.
+    - ``has_recurring_events``: its recurring events are expanded within the years of the options.
     """
 
     name: str
@@ -90,9 +93,9 @@ class Kind:
     label: str
     claim: Claim
     read: Reader
-    prepare: Preparer = _as_it_is
+    prepare: Preparer = lambda _files, options: options
     has_local_times: bool = False
-    has_series: bool = False
+    has_recurring_events: bool = False
 
     @property
     def declaration(self) -> bytes:
@@ -103,15 +106,27 @@ class Kind:
         return f"imported-{self.source}"
 
 
-def by_suffix(*suffixes: str) -> Claim:
-    """Claims files by how their names end."""
-    return lambda entries: [each for each in entries if each.suffix in suffixes]
+def claim_by_suffix(*suffixes: str) -> Claim:
+    """Return a function that claims the files with these suffixes."""
+    return lambda files: [file for file in files if file.suffix in suffixes]
+
+
+def claim_by_start(start: bytes, *suffixes: str) -> Claim:
+    """Return a function that also claims files whose text begins with ``start`` in upper case."""
+    return lambda files: [
+        file
+        for file in files
+        if file.suffix in suffixes
+        or file.head.lstrip(b"\xef\xbb\xbf \r\n")[: len(start)].upper() == start
+    ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
-    """What the owner said. ``connection`` is the name or id of one; ``columns`` and ``date_order``
-    are remembered for the connection."""
+class ImportRequest:
+    """What the owner asked to import.
+
+    ``kind`` is the name of an importer, ``connection`` the name or id of a connection.
+    """
 
     kind: str | None = None
     connection: str | None = None
@@ -119,29 +134,37 @@ class Wish:
     options: Options = field(default_factory=Options)
 
 
-def wish_of(words: Mapping[str, str]) -> Wish:
-    """``kind``, ``connection``, ``languages`` (en,de), ``timezone``, ``date_order`` and
-    ``columns`` (date=Buchungstag, a line each); all may be missing. Raises ``InvalidRequest``."""
-    order = words.get("date_order") or None
-    if order is not None and order not in DATE_ORDERS:
-        raise InvalidRequest(message=f"{order!r} is no order of dates.", param="date_order")
-    languages = (each.strip() for each in words.get("languages", "").split(","))
-    return Wish(
-        kind=words.get("kind") or None,
-        connection=words.get("connection", "").strip() or None,
+def parse_import_request(values: Mapping[str, str]) -> ImportRequest:
+    """Parse the values of a form or command line. Raises ``InvalidRequest``.
+
+    All keys are optional: ``kind``, ``connection``, ``languages`` (en,de), ``timezone``,
+    ``date_order``, and ``columns`` (lines such as date=Buchungstag).
+    """
+    date_order = values.get("date_order") or None
+    if date_order is not None and date_order not in DATE_ORDERS:
+        raise InvalidRequest(
+            message=f"date_order takes {', '.join(DATE_ORDERS)}; got {date_order!r}.",
+            param="date_order",
+        )
+    languages = (language.strip() for language in values.get("languages", "").split(","))
+    return ImportRequest(
+        kind=values.get("kind") or None,
+        connection=values.get("connection", "").strip() or None,
         languages=tuple(filter(None, languages)),
         options=Options(
-            zone=zone_named(words.get("timezone", "").strip() or "UTC"),
-            date_order=order,
-            columns=dict(_pair(line) for line in words.get("columns", "").splitlines() if line),
+            zone=parse_time_zone(values.get("timezone", "").strip() or "UTC"),
+            date_order=date_order,
+            columns=dict(
+                _parse_column(line) for line in values.get("columns", "").splitlines() if line
+            ),
         ),
     )
 
 
-def _pair(text: str) -> tuple[str, str]:
-    ours, equals, theirs = text.partition("=")
+def _parse_column(text: str) -> tuple[str, str]:
+    field_name, equals, column = text.partition("=")
     if not equals:
         raise InvalidRequest(
-            message=f"{text!r} is not OURS=THEIRS, such as date=Buchungstag.", param="columns"
+            message=f"columns takes lines such as date=Buchungstag; got {text!r}.", param="columns"
         )
-    return ours.strip(), theirs.strip()
+    return field_name.strip(), column.strip()

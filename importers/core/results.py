@@ -1,8 +1,7 @@
-"""What a reader makes of an export: pieces, and of each piece rows, files and remarks.
+"""Hold what an importer yields: parsed records, attachments, issues, and receipt codes with texts.
 
-A reader first cuts an export into pieces, which is cheap, and says how to make something of each,
-which is not. So a run that goes on after an interruption passes over what is done at the speed of
-cutting, and whatever goes wrong in one piece concerns that piece alone.
+An importer first divides an export into items, which is cheap; parsing an item is not. A resumed
+run therefore skips finished items quickly, and an error in one item affects that item only.
 """
 
 from collections import Counter
@@ -13,8 +12,10 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 
-class Code(StrEnum):
-    # The file or the archive
+class ReceiptCode(StrEnum):
+    """Reason of a receipt; the values are stored."""
+
+    # Of a file or an archive
     NOT_RECOGNISED = "not_recognised"
     CANNOT_OPEN = "cannot_open"
     DAMAGED = "damaged"
@@ -24,7 +25,7 @@ class Code(StrEnum):
     ZIP_BOMB = "zip_bomb"
     PACKED_OTHERWISE = "packed_otherwise"
     NO_FILE = "no_file"
-    # One item of it
+    # Of an item
     TOO_LARGE = "too_large"
     UNREADABLE = "unreadable"
     MALFORMED = "malformed"
@@ -45,134 +46,138 @@ class Code(StrEnum):
     ERASED = "erased"
 
 
-class Meaning(NamedTuple):
-    """``kept``: the item is stored all the same, without what the sentence is about."""
+class ReceiptText(NamedTuple):
+    """The texts of a receipt. ``is_imported``: the item was imported in spite of the issue."""
 
-    sentence: str
+    problem: str
     next_step: str
-    kept: bool = False
+    is_imported: bool = False
 
 
-MEANINGS: dict[Code, Meaning] = {
-    Code.NOT_RECOGNISED: Meaning(
-        "No importer knows what this file is.",
-        "If it is one of the kinds of docs/importing.md, name it with --as KIND.",
+RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
+    ReceiptCode.NOT_RECOGNISED: ReceiptText(
+        "No importer recognizes this file.",
+        "If docs/importing.md lists its format, name the format with --as KIND.",
     ),
-    Code.CANNOT_OPEN: Meaning(
-        "The file cannot be opened.", "See that it exists and that the server may read it."
+    ReceiptCode.CANNOT_OPEN: ReceiptText(
+        "The file cannot be opened.", "Check that it exists and that the server may read it."
     ),
-    Code.DAMAGED: Meaning(
-        "The file ends too early or is damaged; what came before is imported.",
-        "Download the export again and import it once more.",
+    ReceiptCode.DAMAGED: ReceiptText(
+        "The file is damaged or incomplete; everything before the damage was imported.",
+        "Download the export again and import it again.",
     ),
-    Code.EMPTY: Meaning("There is nothing in it.", "Nothing needs to be done."),
-    Code.ENCRYPTED: Meaning(
-        "It is locked with a password.", "Unpack it yourself and import the unpacked folder."
+    ReceiptCode.EMPTY: ReceiptText("The file is empty.", "You need not do anything."),
+    ReceiptCode.ENCRYPTED: ReceiptText(
+        "The file is password-protected.", "Unpack it yourself and import the unpacked folder."
     ),
-    Code.UNSAFE_NAME: Meaning(
-        "Its name leads out of the archive, which no honest export does; it was not read.",
-        "Do not trust where this archive comes from.",
+    ReceiptCode.UNSAFE_NAME: ReceiptText(
+        "The file was skipped: its name points outside the archive.",
+        "Do not trust the origin of this archive.",
     ),
-    Code.ZIP_BOMB: Meaning(
-        "It would unpack to far more than any export does; it was not read.",
+    ReceiptCode.ZIP_BOMB: ReceiptText(
+        "The file was skipped: its unpacked size is implausible.",
         "If you trust it, unpack it yourself and import the folder.",
     ),
-    Code.PACKED_OTHERWISE: Meaning(
-        "It is packed in a way that is not read here.",
+    ReceiptCode.PACKED_OTHERWISE: ReceiptText(
+        "The compression method is not supported.",
         "Unpack it yourself and import the unpacked folder.",
     ),
-    Code.NO_FILE: Meaning(
-        "It is a link, a pipe or a device and not a file.",
-        "Import what it leads to, if that belongs to the export.",
+    ReceiptCode.NO_FILE: ReceiptText(
+        "This is a link, a pipe or a device and not a file.",
+        "Import the target of the link if it belongs to the export.",
     ),
-    Code.TOO_LARGE: Meaning(
-        "It is larger than an item may be.", "Nothing else is affected; keep the original file."
+    ReceiptCode.TOO_LARGE: ReceiptText(
+        "The item is too large.", "Other items are not affected; keep the original file."
     ),
-    Code.UNREADABLE: Meaning(
-        "No sense could be made of it.", "Keep the original file, and report it if it is in order."
+    ReceiptCode.UNREADABLE: ReceiptText(
+        "The item cannot be read.", "Keep the original file, and report the error if it is valid."
     ),
-    Code.MALFORMED: Meaning(
-        "It is not written as its format demands.", "Export it again, or correct it by hand."
+    ReceiptCode.MALFORMED: ReceiptText(
+        "The item is not valid in its format.", "Export it again, or correct it by hand."
     ),
-    Code.NO_IDENTITY: Meaning("It has nothing to know it by.", "Correct it by hand."),
-    Code.BAD_DATE: Meaning(
-        "Its date does not exist or cannot be read, so it has none.",
-        "Search finds it by its words; time filters do not.",
-        kept=True,
+    ReceiptCode.NO_IDENTITY: ReceiptText("The item has no id or name.", "Correct it by hand."),
+    ReceiptCode.BAD_DATE: ReceiptText(
+        "The date is invalid, so the record has none.",
+        "Text search finds the record; time filters do not.",
+        is_imported=True,
     ),
-    Code.BAD_AMOUNT: Meaning("Its amount is not a number.", "Correct it by hand."),
-    Code.NESTED_TOO_DEEPLY: Meaning(
-        "Its parts are nested too deeply; the innermost were left out.",
-        "Nothing needs to be done: such mail is made to do harm.",
-        kept=True,
+    ReceiptCode.BAD_AMOUNT: ReceiptText("The amount is not a number.", "Correct it by hand."),
+    ReceiptCode.NESTED_TOO_DEEPLY: ReceiptText(
+        "The parts are nested too deeply; the innermost were skipped.",
+        "You need not do anything: mail like this is written to do harm.",
+        is_imported=True,
     ),
-    Code.BAD_RECURRENCE: Meaning(
-        "Its rule of repetition cannot be followed, so only its first time is there.",
-        "See the recurrence field for the rule as it stands.",
-        kept=True,
+    ReceiptCode.BAD_RECURRENCE: ReceiptText(
+        "The recurrence rule is not supported; only the first occurrence was imported.",
+        "See the recurrence field for the rule.",
+        is_imported=True,
     ),
-    Code.UNKNOWN_TIME_ZONE: Meaning(
-        "Its time zone is unknown, so its times were read in the zone of this import.",
-        "Say which zone that is with --timezone.",
-        kept=True,
+    ReceiptCode.UNKNOWN_TIME_ZONE: ReceiptText(
+        "The time zone is unknown; the time zone of this import was used.",
+        "Choose the time zone with --timezone.",
+        is_imported=True,
     ),
-    Code.TOO_MANY_OCCURRENCES: Meaning(
-        "It repeats more often than a series, a file or an import may; the first time and the times"
-        " closest to this year are stored.",
-        "See the recurrence field for the whole rule.",
-        kept=True,
+    ReceiptCode.TOO_MANY_OCCURRENCES: ReceiptText(
+        "The event has too many occurrences; only the first and those closest to this year were"
+        " imported.",
+        "See the recurrence field for the rule, and docs/importing.md for the limits.",
+        is_imported=True,
     ),
-    Code.OUTSIDE_WINDOW: Meaning(
-        "It repeats outside the years that are expanded; these times are not stored.",
-        "See the recurrence field for the whole rule. Import again in a later year for later times.",
-        kept=True,
+    ReceiptCode.OUTSIDE_WINDOW: ReceiptText(
+        "Occurrences outside the imported years were skipped.",
+        "See the recurrence field for the rule. Import again in a later year for later occurrences.",
+        is_imported=True,
     ),
-    Code.TEXT_ONCE: Meaning(
-        "Its description and guests are too long to repeat; only its first time has them.",
-        "The field series_id leads from each time to the first one.",
-        kept=True,
+    ReceiptCode.TEXT_ONCE: ReceiptText(
+        "The description and attendees are too long to repeat; only the first occurrence has them.",
+        "The series_id field connects each occurrence to the first one.",
+        is_imported=True,
     ),
-    Code.TEXT_CUT: Meaning(
-        "Its text is longer than is searched; the rest was cut off.",
+    ReceiptCode.TEXT_CUT: ReceiptText(
+        "The text is too long; its end was cut off.",
         "The original is in the export.",
-        kept=True,
+        is_imported=True,
     ),
-    Code.NO_TEXT: Meaning(
-        "No text could be read from it; it is found by its name only.",
-        "Scanned pages need text recognition before they are exported.",
-        kept=True,
+    ReceiptCode.NO_TEXT: ReceiptText(
+        "The file has no readable text; search finds it by name only.",
+        "Run text recognition on scanned pages before you export them.",
+        is_imported=True,
     ),
-    Code.FILE_TOO_LARGE: Meaning(
-        "The file is too large to keep; its name and size are there.",
+    ReceiptCode.FILE_TOO_LARGE: ReceiptText(
+        "The file is too large to store; only its name and size were imported.",
         "Keep the original file.",
-        kept=True,
+        is_imported=True,
     ),
-    Code.FILE_MISSING: Meaning(
-        "The export names this file but does not hold it.",
+    ReceiptCode.FILE_MISSING: ReceiptText(
+        "The export mentions this file but does not contain it.",
         "Export again with media included.",
-        kept=True,
+        is_imported=True,
     ),
-    Code.NOT_STORED: Meaning(
-        "The store refused it.", "Keep the original file, and report it if it is in order."
+    ReceiptCode.NOT_STORED: ReceiptText(
+        "The server rejected the record.",
+        "Keep the original file, and report the error if it is valid.",
     ),
-    Code.ERASED: Meaning(
-        "You erased this record, and it stays erased.", "Nothing needs to be done."
+    ReceiptCode.ERASED: ReceiptText(
+        "You erased this record; it was not imported again.", "You need not do anything."
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """A record of a stream; its key is ``data["id"]``. Rows of earlier exports with the same key
-    are brought up to date; of several in one export the first counts."""
+class ParsedRecord:
+    """A record of a stream, with its key in ``data["id"]``.
+
+    It updates the record with the same key of an earlier import. Of several with the same key in
+    one export, the first counts.
+    """
 
     stream: str
     data: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """Bytes that the row of this stream and key names in its ``blob_ref``."""
+class ParsedFile:
+    """A file that the record with this stream and key names in its ``blob_ref``."""
 
     stream: str
     key: str
@@ -182,70 +187,75 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Remark:
-    """Something to be said of a piece. ``detail`` may show a few characters of the owner's own
-    file, such as a date that is none."""
+class Issue:
+    """A problem of an item. ``detail`` may quote a few characters of it, such as a bad date."""
 
-    code: Code
+    code: ReceiptCode
     detail: str = ""
 
 
 @dataclass(slots=True)
-class Item:
-    """What became of one piece."""
+class ParsedItem:
+    """The records, files and issues of one item of an export."""
 
-    rows: list[Row] = field(default_factory=list)
-    files: list[File] = field(default_factory=list)
-    remarks: list[Remark] = field(default_factory=list)
+    records: list[ParsedRecord] = field(default_factory=list)
+    files: list[ParsedFile] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
 
-    def remark(self, code: Code, *, detail: str = "") -> None:
-        self.remarks.append(Remark(code, detail))
+    def add_issue(self, code: ReceiptCode, *, detail: str = "") -> None:
+        self.issues.append(Issue(code, detail))
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """``place`` says where in ``file`` a person finds it, ``size`` how many bytes it took."""
+class ExportItem:
+    """An item that is not parsed yet.
+
+    ``location`` tells a person where in ``file`` it is; ``size`` is in bytes.
+    """
 
     file: str
-    place: str
+    location: str
     size: int
-    make: Callable[[], Item]
+    parse: Callable[[], ParsedItem]
 
 
 class UnreadableError(Exception):
-    """The piece in hand, or the rest of the file in hand, cannot be read."""
+    """The current item, or the rest of the current file, cannot be read."""
 
-    def __init__(self, code: Code, *, detail: str = "") -> None:
+    def __init__(self, code: ReceiptCode, *, detail: str = "") -> None:
         super().__init__(code)
-        self.remark = Remark(code, detail)
+        self.issue = Issue(code, detail)
 
 
-def said(remarks: Sequence[Remark]) -> Callable[[], Item]:
-    """A piece of which nothing can be made but remarks."""
-    return lambda: Item(remarks=list(remarks))
+def issues_only(issues: Sequence[Issue]) -> Callable[[], ParsedItem]:
+    """Return a parser for an item that has no records."""
+    return lambda: ParsedItem(issues=list(issues))
 
 
-Pieces = Iterator[Piece]
+ExportItems = Iterator[ExportItem]
 
 
-class Repeated:
-    """Counts within one group, such as a minute or a file; ``begin`` forgets the last group."""
+class ContentKeys:
+    """Makes record keys from content, for items without an id.
+
+    Equal items of a group, such as a minute or a file, are numbered.
+    """
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._group: object = None
         self._counts: Counter[bytes] = Counter()
 
-    def begin(self, group: object) -> None:
+    def start_group(self, group: object) -> None:
         if group != self._group:
             self._group = group
             self._counts.clear()
 
     def key(self, *parts: object) -> str:
-        said = "\0".join(map(str, parts)).encode("utf-8", "replace")
-        digest = sha256(said)
-        self._counts[digest.digest()[:12]] += 1
-        number = self._counts[digest.digest()[:12]]
-        if number > 1:
-            digest.update(b"\0%d" % number)
+        content = "\0".join(map(str, parts)).encode("utf-8", "replace")
+        digest = sha256(content)
+        short = digest.digest()[:12]
+        self._counts[short] += 1
+        if self._counts[short] > 1:
+            digest.update(b"\0%d" % self._counts[short])
         return f"{self._prefix}{digest.hexdigest()[:28]}"

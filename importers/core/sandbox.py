@@ -1,7 +1,7 @@
-"""PDF and TNEF, read by another process: what is in them can take for ever, or all memory.
+"""Parse PDF and TNEF files in a subprocess with time and memory limits.
 
-The process is started with the first file, serves one after the other, and is replaced when it
-has ended: it does so by itself when it takes too long.
+The subprocess starts with the first file and parses one file after another. It exits by itself
+when a file takes too long; the next file starts a new one.
 """
 
 import atexit
@@ -13,32 +13,36 @@ from typing import Any
 
 import orjson
 
-SECONDS = {b"pdf": 20, b"tnef": 5}
-PDF_BYTES = 50 * 1024 * 1024
+TIMEOUT_SECONDS = {b"pdf": 20, b"tnef": 5}
+PDF_MAX_BYTES = 50 * 1024 * 1024
 _PROGRAM = Path(__file__).with_name("sandbox_worker.py")
-_TNEF = b"\x78\x9f\x3e\x22"
+_TNEF_SIGNATURE = b"\x78\x9f\x3e\x22"
 
-Answer = tuple[dict[str, Any], list[bytes]]
+SandboxResult = tuple[dict[str, Any], list[bytes]]
 
 
-class _Worker:
+class _SandboxProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
 
-    def ask(self, kind: bytes, content: bytes) -> Answer | None:
-        """None where it did not come back."""
+    def request(self, format_name: bytes, content: bytes) -> SandboxResult | None:
+        """Return None when the subprocess exits instead of responding."""
         with self._lock:
             process = self._running()
             try:
-                return _asked(process, kind, content)
+                return _exchange(process, format_name, content)
             except (OSError, ValueError):
-                self._end()
+                self._stop()
                 return None
+
+    def stop(self) -> None:
+        with self._lock:
+            self._stop()
 
     def _running(self) -> "subprocess.Popen[bytes]":
         if self._process is None or self._process.poll() is not None:
-            self._end()
+            self._stop()
             self._process = subprocess.Popen(
                 [sys.executable, "-I", str(_PROGRAM)],
                 stdin=subprocess.PIPE,
@@ -47,11 +51,7 @@ class _Worker:
             )
         return self._process
 
-    def end(self) -> None:
-        with self._lock:
-            self._end()
-
-    def _end(self) -> None:
+    def _stop(self) -> None:
         if self._process is None:
             return
         self._process.kill()
@@ -59,43 +59,44 @@ class _Worker:
             if pipe is not None:
                 try:
                     pipe.close()
-                except OSError:  # what was not yet written has nowhere to go
+                except OSError:  # buffered bytes could not be written
                     continue
         self._process.wait()
         self._process = None
 
 
-def _asked(process: "subprocess.Popen[bytes]", kind: bytes, content: bytes) -> Answer:
+def _exchange(
+    process: "subprocess.Popen[bytes]", format_name: bytes, content: bytes
+) -> SandboxResult:
     if process.stdin is None or process.stdout is None:
         raise ValueError("no pipes")
-    process.stdin.write(b"%s %f %d\n" % (kind, SECONDS[kind], len(content)))
+    process.stdin.write(b"%s %f %d\n" % (format_name, TIMEOUT_SECONDS[format_name], len(content)))
     process.stdin.write(content)
     process.stdin.flush()
-    said = orjson.loads(process.stdout.readline())
-    return said, [process.stdout.read(size) for size in said["sizes"]]
+    header = orjson.loads(process.stdout.readline())
+    return header, [process.stdout.read(size) for size in header["sizes"]]
 
 
-_worker = _Worker()
-atexit.register(_worker.end)
+_process = _SandboxProcess()
+stop = _process.stop
+"""Stop the subprocess, if one is running."""
+atexit.register(stop)
 
 
-def pdf(content: bytes) -> tuple[str | None, int | None]:
-    """The text, None where there is none to be had, and the number of pages where it is known."""
-    if len(content) > PDF_BYTES or b"%PDF" not in content[:1024]:
+def parse_pdf(content: bytes) -> tuple[str | None, int | None]:
+    """Return the text of a PDF and its number of pages, each None where it cannot be read."""
+    if len(content) > PDF_MAX_BYTES or b"%PDF" not in content[:1024]:
         return None, None
-    answer = _worker.ask(b"pdf", content)
-    return (None, None) if answer is None else (answer[0]["text"], answer[0]["pages"])
+    result = _process.request(b"pdf", content)
+    return (None, None) if result is None else (result[0]["text"], result[0]["pages"])
 
 
-def tnef(content: bytes) -> Answer | None:
-    """{"names", "body"} with the bytes of the files and then of the body, which is "plain", "html"
-    or None. None for what is no TNEF, or a damaged one."""
-    if not content.startswith(_TNEF):
+def parse_tnef(content: bytes) -> SandboxResult | None:
+    """Return {"names", "body"} with the bytes of the files, followed by those of the body.
+
+    "body" is "plain", "html" or None. Returns None for damaged TNEF or another format.
+    """
+    if not content.startswith(_TNEF_SIGNATURE):
         return None
-    answer = _worker.ask(b"tnef", content)
-    return None if answer is None or answer[0]["names"] is None else answer
-
-
-def end() -> None:
-    """Ends the process, if there is one."""
-    _worker.end()
+    result = _process.request(b"tnef", content)
+    return None if result is None or result[0]["names"] is None else result

@@ -1,8 +1,8 @@
-"""Reads what can take for ever, or all memory. Run as a program, with nothing of ours around it.
+"""Parse PDF and TNEF files read from standard input; runs as the sandbox subprocess.
 
-Asked on standard input with a line, ``pdf`` or ``tnef``, seconds and a length, and as many bytes;
-answers with a line of JSON, and for each of its "sizes" as many bytes more. It ends by itself once
-the seconds are over, also when nobody is there any more who could end it.
+A request is a line of the format (``pdf`` or ``tnef``), seconds and length, followed by that many
+bytes. The response is a line of JSON, followed by as many bytes as each of its "sizes". The process
+exits when the seconds are over, even if its parent is gone. It imports no module of this project.
 """
 
 import io
@@ -17,69 +17,70 @@ from typing import Any
 from pypdf import PdfReader
 from tnefparse import TNEF
 
-PAGES = 500
-CHARS = 1_000_000
-MEMORY = 1024 * 1024 * 1024
+MAX_PAGES = 500
+MAX_CHARS = 1_000_000
+MEMORY_BYTES = 1024 * 1024 * 1024
 
-Answer = tuple[dict[str, Any], list[bytes]]
+SandboxResult = tuple[dict[str, Any], list[bytes]]
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     logging.disable(logging.CRITICAL)
     while line := sys.stdin.buffer.readline():
-        kind, seconds, size = line.split()
+        format_name, seconds, size = line.split()
         content = sys.stdin.buffer.read(int(size))
-        # Without a handler the alarm ends the process, in the middle of whatever it does.
+        # SIGALRM without a handler ends the process, even inside C code.
         signal.setitimer(signal.ITIMER_REAL, float(seconds))
-        said, parts = READERS[kind](content)
+        fields, parts = PARSERS[format_name](content)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        answer = json.dumps(said | {"sizes": [len(part) for part in parts]})
-        sys.stdout.buffer.write(answer.encode("ascii") + b"\n" + b"".join(parts))
+        header = json.dumps(fields | {"sizes": [len(part) for part in parts]})
+        sys.stdout.buffer.write(header.encode("ascii") + b"\n" + b"".join(parts))
         sys.stdout.buffer.flush()
 
 
-def pdf(content: bytes) -> Answer:
-    """{"text", "pages"}: what could be read until something went wrong."""
+def parse_pdf(content: bytes) -> SandboxResult:
+    """Return {"text", "pages"}, with the text of all pages before the first damaged one."""
     texts: list[str] = []
     pages = None
     try:
         reader = PdfReader(io.BytesIO(content))
         pages = len(reader.pages)
-        for page in reader.pages[:PAGES]:
+        for page in reader.pages[:MAX_PAGES]:
             texts.append(page.extract_text())
-            if sum(map(len, texts)) > CHARS:
+            if sum(map(len, texts)) > MAX_CHARS:
                 break
-    except Exception:  # noqa: BLE001, S110 - the parser raises whatever it stumbles over
+    except Exception:  # noqa: BLE001, S110 - the parser raises arbitrary errors on damaged files
         pass
-    text = "\n\n".join(filter(None, (each.strip() for each in texts)))
-    clean = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-    return {"text": clean[:CHARS] or None, "pages": pages}, []
+    text = "\n\n".join(filter(None, (text.strip() for text in texts)))
+    text = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return {"text": text[:MAX_CHARS] or None, "pages": pages}, []
 
 
-def tnef(content: bytes) -> Answer:
-    """{"names", "body"} with the bytes of the files and then of the body; "body" is "plain", "html"
-    or None, and "names" is None for what is no TNEF."""
+def parse_tnef(content: bytes) -> SandboxResult:
+    """Return {"names", "body"} with the bytes of the files, followed by those of the body.
+
+    "body" is "plain", "html" or None. "names" is None for damaged TNEF or another format.
+    """
     try:
-        parsed = TNEF(content, do_checksum=False)
-        files = [(str(each.long_filename() or ""), bytes(each.data or b""))
-                 for each in parsed.attachments]  # fmt: skip
-        body, text = next(_bodies(parsed), (None, b""))
-    except Exception:  # noqa: BLE001 - the parser raises whatever it stumbles over
+        tnef = TNEF(content, do_checksum=False)
+        files = [(str(attachment.long_filename() or ""), bytes(attachment.data or b""))
+                 for attachment in tnef.attachments]  # fmt: skip
+        body_type, body = next(_bodies(tnef), (None, b""))
+    except Exception:  # noqa: BLE001 - the parser raises arbitrary errors on damaged files
         return {"names": None, "body": None}, []
-    return {"names": [name for name, _ in files], "body": body}, [
-        *(data for _, data in files),
-        text,
-    ]
+    fields = {"names": [name for name, _ in files], "body": body_type}
+    return fields, [*(data for _, data in files), body]
 
 
-def _bodies(parsed: TNEF) -> Iterator[tuple[str, bytes]]:
-    for kind, text in (("plain", parsed.body), ("html", parsed.htmlbody)):
+def _bodies(tnef: TNEF) -> Iterator[tuple[str, bytes]]:
+    for body_type, text in (("plain", tnef.body), ("html", tnef.htmlbody)):
         if text:
-            yield kind, text if isinstance(text, bytes) else str(text).encode("utf-8", "replace")
+            content = text if isinstance(text, bytes) else str(text).encode("utf-8", "replace")
+            yield body_type, content
 
 
-READERS = {b"pdf": pdf, b"tnef": tnef}
+PARSERS = {b"pdf": parse_pdf, b"tnef": parse_tnef}
 
 if __name__ == "__main__":
     main()

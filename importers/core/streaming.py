@@ -1,4 +1,4 @@
-"""The items of a large JSON file, one at a time, however deep or long somebody has made them."""
+"""Stream the elements of large JSON, XML, iCalendar and vCard files in bounded memory."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -7,80 +7,93 @@ from xml.parsers import expat
 
 import ijson
 
-from importers.core.results import Code, UnreadableError
+from importers.core.results import ReceiptCode, UnreadableError
 
 ITEM = "item"
-ITEM_BYTES = 8 * 1024 * 1024
-"""Of JSON; it takes up to twenty times as much in memory."""
+JSON_ITEM_MAX_BYTES = 8 * 1024 * 1024
+"""A parsed item takes up to twenty times as much memory."""
 JSON_MAX_DEPTH = 50
 _STARTS = frozenset({"start_map", "start_array"})
 _ENDS = frozenset({"end_map", "end_array"})
-_GO_ON = _STARTS | {"map_key"}
+_INCOMPLETE = _STARTS | {"map_key"}
 
 Event = tuple[str, str, Any]
 
 
-def walk(stream: IO[bytes], *, is_item: Callable[[str], bool]) -> Iterator[Event]:
-    """(prefix, ITEM, value) of whatever stands where ``is_item`` says so, and what ijson tells of
-    the rest. Raises ``UnreadableError`` where the file cannot be read on."""
-    metered, inside = _Metered(stream), ""
+def iter_json_events(stream: IO[bytes], *, is_item: Callable[[str], bool]) -> Iterator[Event]:
+    """Yield (prefix, ITEM, value) for values whose prefix ``is_item``, and other events of ijson.
+
+    Raises ``UnreadableError`` at damage, and for an item that is too large or nested too deeply.
+    """
+    limited, item_prefix = _LimitedStream(stream), ""
     builder: ijson.ObjectBuilder | None = None
     try:
-        for prefix, event, value in ijson.parse(_shallow(ijson.basic_parse(metered))):
+        for prefix, event, value in ijson.parse(_limit_depth(ijson.basic_parse(limited))):
             if builder is None:
                 if not is_item(prefix) or event in _ENDS:
-                    metered.begin()
+                    limited.start_item()
                     yield prefix, event, value
                     continue
-                builder, inside = ijson.ObjectBuilder(), prefix
+                builder, item_prefix = ijson.ObjectBuilder(), prefix
             builder.event(event, value)
-            if prefix == inside and event not in _GO_ON:
-                metered.begin()
+            if prefix == item_prefix and event not in _INCOMPLETE:
+                limited.start_item()
                 yield prefix, ITEM, builder.value
                 builder = None
     except ijson.JSONError as error:
-        raise UnreadableError(Code.DAMAGED, detail=str(error)[:80]) from error
+        raise UnreadableError(ReceiptCode.DAMAGED, detail=str(error)[:80]) from error
 
 
-class _Metered:
-    """A stream of which no more is read than one item may take."""
+def iter_json_items(stream: IO[bytes], *, prefix: str) -> Iterator[tuple[Any, int]]:
+    """Yield each value at this prefix with its size in bytes. Raises as ``iter_json_events``."""
+    position = 0
+    for _, event, value in iter_json_events(stream, is_item=prefix.__eq__):
+        if event == ITEM:
+            size, position = max(0, stream.tell() - position), max(position, stream.tell())
+            yield value, size
+
+
+class _LimitedStream:
+    """Limits how many bytes are read for one item."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._read = 0
+        self._item_bytes = 0
 
-    def begin(self) -> None:
-        self._read = 0
+    def start_item(self) -> None:
+        self._item_bytes = 0
 
     def read(self, size: int = -1) -> bytes:
         block = self._stream.read(size)
-        self._read += len(block)
-        if self._read > ITEM_BYTES:
-            raise UnreadableError(Code.TOO_LARGE)
+        self._item_bytes += len(block)
+        if self._item_bytes > JSON_ITEM_MAX_BYTES:
+            raise UnreadableError(ReceiptCode.TOO_LARGE)
         return block
 
 
-def _shallow(events: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-    """The same, before anybody keeps the path of each level."""
+def _limit_depth(events: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Limit nesting before ijson.parse keeps the path of every level in memory."""
     depth = 0
     for event in events:
         if event[0] in _STARTS:
             depth += 1
             if depth > JSON_MAX_DEPTH:
-                raise UnreadableError(Code.MALFORMED, detail="nested too deeply")
+                raise UnreadableError(ReceiptCode.MALFORMED, detail="nested too deeply")
         elif event[0] in _ENDS:
             depth -= 1
         yield event
 
 
-FILE_BYTES = 128 * 1024 * 1024
+FILE_MAX_BYTES = 128 * 1024 * 1024
 COMPONENT_MAX_BYTES = 1024 * 1024
-BLOCK_LINES = 20_000
+COMPONENT_MAX_LINES = 20_000
 
 
 class Component(NamedTuple):
-    """``line`` counts from 1; ``text`` is without pictures and sounds, and None for one that is too
-    long all the same."""
+    """A component of an iCalendar or vCard file.
+
+    ``line`` counts from 1. ``text`` has no embedded media, and is None where it is too long.
+    """
 
     name: str
     line: int
@@ -89,7 +102,7 @@ class Component(NamedTuple):
 
 
 _BEGIN = re.compile(rb"^BEGIN:([A-Za-z0-9-]+)[ \t]*\r?$", re.MULTILINE | re.IGNORECASE)
-_EMBEDDED = re.compile(
+_EMBEDDED_MEDIA = re.compile(
     rb"^(?:[\w-]+\.)?(?:PHOTO|LOGO|SOUND|KEY|ATTACH)[;:][^\n]*\n(?:[ \t][^\n]*\n)*",
     re.MULTILINE | re.IGNORECASE,
 )
@@ -97,51 +110,59 @@ _FOLD = re.compile(rb"\r?\n[ \t]")
 
 
 def iter_components(content: bytes, *, names: frozenset[str]) -> Iterator[Component]:
-    """The outermost components of these names. One that never ends, ends where the next begins."""
-    at = line = 0
-    counted = 0
-    while begin := _BEGIN.search(content, at):
+    """Yield the outermost components with these names.
+
+    A component without an END ends where the next one of its name begins.
+    """
+    position = line = line_position = 0
+    while begin := _BEGIN.search(content, position):
         name = begin[1].decode("ascii").upper()
-        at = begin.end()
+        position = begin.end()
         if name not in names:
             continue
-        end = _end(content, name, at)
-        line += content.count(b"\n", counted, begin.start())
-        counted = begin.start()
-        size = end - begin.start()
-        text = _EMBEDDED.sub(b"", content[begin.start() : end])
-        is_short = len(text) <= COMPONENT_MAX_BYTES and text.count(b"\n") <= BLOCK_LINES
-        yield Component(name, line + 1, text if is_short else None, size)
-        at = end
+        end = _component_end(content, name, position)
+        line += content.count(b"\n", line_position, begin.start())
+        line_position = begin.start()
+        text = _EMBEDDED_MEDIA.sub(b"", content[begin.start() : end])
+        is_short = len(text) <= COMPONENT_MAX_BYTES and text.count(b"\n") <= COMPONENT_MAX_LINES
+        yield Component(name, line + 1, text if is_short else None, end - begin.start())
+        position = end
 
 
-def _end(content: bytes, name: str, at: int) -> int:
-    mark = rb"^(BEGIN|END):" + name.encode() + rb"[ \t]*\r?$"
-    found = re.compile(mark, re.MULTILINE | re.IGNORECASE).search(content, at)
-    if found is None:
+def _component_end(content: bytes, name: str, position: int) -> int:
+    pattern = rb"^(BEGIN|END):" + name.encode() + rb"[ \t]*\r?$"
+    match = re.compile(pattern, re.MULTILINE | re.IGNORECASE).search(content, position)
+    if match is None:
         return len(content)
-    return found.start() if found[1].upper() == b"BEGIN" else found.end()
+    return match.start() if match[1].upper() == b"BEGIN" else match.end()
 
 
-def value(text: bytes, name: str) -> str | None:
-    """The value of the first line of this name, unfolded, its parameters left away."""
-    found = re.search(
+def close_component(text: str, name: str) -> str:
+    """Add the END that is missing from a truncated component."""
+    text = text.rstrip()
+    return text if text.upper().endswith(f"END:{name}") else f"{text}\r\nEND:{name}"
+
+
+def property_value(text: bytes, name: str) -> str | None:
+    """Return the value of the first property of this name, unfolded and without parameters."""
+    match = re.search(
         rb"^" + name.encode() + rb"(?:;[^:\r\n]*)?:(.*?)\r?$",
         _FOLD.sub(b"", text),
         re.MULTILINE | re.IGNORECASE,
     )
-    return found[1].decode("utf-8", "replace").strip() if found else None
+    return match[1].decode("utf-8", "replace").strip() if match else None
 
 
 READ_SIZE = 256 * 1024
-_HEAD_BYTES = 1024 * 1024
-ELEMENT_BYTES = 1024 * 1024
+_DOCTYPE_MAX_BYTES = 1024 * 1024
+ELEMENT_MAX_BYTES = 1024 * 1024
 ELEMENT_MAX_DEPTH = 100
-_DOCTYPE_ENDS = re.compile(rb"\]\s*>")
+_MAX_CHILDREN = 1000
+_INTERNAL_SUBSET_END = re.compile(rb"\]\s*>")
 
 
-class Element(NamedTuple):
-    """``children`` are (name, attributes) of what is right below; ``size`` in bytes."""
+class XmlElement(NamedTuple):
+    """An element with the names and attributes of its children. ``size`` is in bytes."""
 
     name: str
     attributes: dict[str, str]
@@ -150,81 +171,86 @@ class Element(NamedTuple):
     size: int
 
 
-class _Collector:
-    """Elements of the wanted names, wherever they stand."""
+class _ElementCollector:
+    """Collects the outermost elements with these names."""
 
-    def __init__(self, wanted: frozenset[str]) -> None:
-        self.done: list[Element] = []
-        self._wanted = wanted
-        self._open: Element | None = None
-        self._depth = self._level = self._fed = 0
+    def __init__(self, names: frozenset[str]) -> None:
+        self.elements: list[XmlElement] = []
+        self._names = names
+        self._open: XmlElement | None = None
+        self._depth_in_element = self._depth = self._bytes_fed = 0
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
 
     def feed(self, block: bytes, *, is_last: bool) -> None:
-        """Raises ``UnreadableError`` for what grows without end: expat keeps all of it, and begins
-        anew with every block."""
-        self._fed += len(block)
+        """Parse a block. Raises ``UnreadableError`` when an element or token is too large.
+
+        expat keeps an incomplete token in memory and parses it again with each block.
+        """
+        self._bytes_fed += len(block)
         self._parser.Parse(block, is_last)
-        began = self._parser.CurrentByteIndex if self._open is None else self._open.size
-        if self._fed - began > ELEMENT_BYTES + READ_SIZE and not is_last:
-            raise UnreadableError(Code.TOO_LARGE)
+        # An open element holds its start position in ``size``.
+        start = self._parser.CurrentByteIndex if self._open is None else self._open.size
+        if self._bytes_fed - start > ELEMENT_MAX_BYTES + READ_SIZE and not is_last:
+            raise UnreadableError(ReceiptCode.TOO_LARGE)
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
-        self._level += 1
-        if self._level > ELEMENT_MAX_DEPTH:
-            raise UnreadableError(Code.MALFORMED, detail="nested too deeply")
+        self._depth += 1
+        if self._depth > ELEMENT_MAX_DEPTH:
+            raise UnreadableError(ReceiptCode.MALFORMED, detail="nested too deeply")
         if self._open is not None:
-            self._depth += 1
-            if self._depth == 1 and len(self._open.children) < 1000:
+            self._depth_in_element += 1
+            if self._depth_in_element == 1 and len(self._open.children) < _MAX_CHILDREN:
                 self._open.children.append((name, attributes))
-        elif name in self._wanted:
-            at = self._parser.CurrentByteIndex
-            self._open = Element(name, attributes, [], self._parser.CurrentLineNumber, at)
+        elif name in self._names:
+            position, line = self._parser.CurrentByteIndex, self._parser.CurrentLineNumber
+            self._open = XmlElement(name, attributes, [], line, position)
 
     def _end(self, name: str) -> None:
-        self._level -= 1
+        self._depth -= 1
         if self._open is None:
             return
-        if self._depth:
-            self._depth -= 1
+        if self._depth_in_element:
+            self._depth_in_element -= 1
             return
         size = self._parser.CurrentByteIndex - self._open.size
-        self.done.append(self._open._replace(size=size))
+        self.elements.append(self._open._replace(size=size))
         self._open = None
 
 
-def _without_doctype(head: bytes) -> bytes:
-    """Lines keep their numbers."""
+def _remove_doctype(head: bytes) -> bytes:
+    """Remove the document type, with its entities, but keep its line breaks."""
     start = head.find(b"<!DOCTYPE")
-    inner, end = head.find(b"[", start), head.find(b">", start)
-    if 0 <= inner < end and (found := _DOCTYPE_ENDS.search(head, inner)):
-        end = found.end() - 1
+    subset, end = head.find(b"[", start), head.find(b">", start)
+    if 0 <= subset < end and (match := _INTERNAL_SUBSET_END.search(head, subset)):
+        end = match.end() - 1
     if start < 0 or end < 0:
         return head
-    lines = head.count(b"\n", start, end)
-    return head[:start] + b"\n" * lines + head[end + 1 :]
+    return head[:start] + b"\n" * head.count(b"\n", start, end) + head[end + 1 :]
 
 
-def elements(stream: IO[bytes], *, names: frozenset[str]) -> Iterator[Element]:
-    """Raises ``UnreadableError`` where the file breaks off or is no XML; what came before counts."""
-    collector = _Collector(names)
-    block = _without_doctype(stream.read(_HEAD_BYTES))
+def iter_elements(stream: IO[bytes], *, names: frozenset[str]) -> Iterator[XmlElement]:
+    """Yield the elements with these names.
+
+    Raises ``UnreadableError`` at damage, after the elements before it.
+    """
+    collector = _ElementCollector(names)
+    block = _remove_doctype(stream.read(_DOCTYPE_MAX_BYTES))
     while True:
-        following = stream.read(READ_SIZE)
+        next_block = stream.read(READ_SIZE)
         failure: UnreadableError | None = None
         try:
-            collector.feed(block, is_last=not following)
+            collector.feed(block, is_last=not next_block)
         except expat.ExpatError as error:
-            failure = UnreadableError(Code.DAMAGED, detail=str(error))
+            failure = UnreadableError(ReceiptCode.DAMAGED, detail=str(error))
         except UnreadableError as error:
             failure = error
-        yield from collector.done
-        collector.done.clear()
+        yield from collector.elements
+        collector.elements.clear()
         if failure is not None:
             raise failure
-        if not following:
+        if not next_block:
             return
-        block = following
+        block = next_block

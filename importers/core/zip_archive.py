@@ -1,7 +1,7 @@
-"""Zip archives from anywhere: their names are never used as paths, and no bomb goes off.
+"""Read untrusted zip archives: member names are never used as paths, and zip bombs are rejected.
 
-Nothing is ever unpacked to disk under a name of the archive's choosing; members are read as
-streams, and only as long as the sizes they state are believable.
+Members are never unpacked to disk. They are read as streams, if the sizes that the archive states
+are plausible.
 """
 
 import struct
@@ -14,44 +14,44 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from importers.core.results import Code, Remark, UnreadableError
+from importers.core.results import Issue, ReceiptCode, UnreadableError
 
-RATIO_MOST = 200
-"""Unpacked to packed: text reaches 40, a bomb 1,000."""
-RATIO_FROM_BYTES = 16 * 1024 * 1024
-"""What unpacks to less than this harms nobody, whatever its ratio."""
-DIRECTORY_BYTES = 16 * 1024 * 1024
-"""The list of an archive's files, which is held in memory: some 150,000 of them."""
-_PACKINGS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""Of the others the library unpacks a block at once, whatever that comes to."""
+MAX_COMPRESSION_RATIO = 200
+"""Unpacked bytes per packed byte: text reaches 40, a zip bomb 1,000."""
+RATIO_CHECKED_FROM_BYTES = 16 * 1024 * 1024
+DIRECTORY_MAX_BYTES = 16 * 1024 * 1024
+"""The central directory is held in memory: this much lists about 150,000 files."""
+# zipfile decompresses other methods a block at a time, without a limit on the output.
+_BOUNDED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+_END_RECORDS_MAX_BYTES = 64 * 1024 + 22 + 76
 
-_END_BYTES = 64 * 1024 + 22 + 76
-
-_FAILURES = (
+_READ_ERRORS = (
     zipfile.BadZipFile,
     zlib.error,
     struct.error,
     EOFError,
-    NotImplementedError,  # an archive of several volumes, and such
+    NotImplementedError,  # such as an archive of several volumes
     RuntimeError,  # a password is needed
-    ValueError,  # sizes and offsets that cannot be
+    ValueError,  # impossible sizes and offsets
     OSError,
     UnicodeError,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """One file of an archive, or why it is not read. All share an archive that stays open, for its
-    list would be read anew with every file of it."""
+class ZipMember:
+    """A file of an archive. ``issue`` says why it cannot be read, if so.
+
+    All members share one open archive: opening it again would parse the directory again.
+    """
 
     name: str
     size: int
-    stamp: str
+    checksum: str
     archive: zipfile.ZipFile
     info: zipfile.ZipInfo
     modified_at: datetime | None
-    fault: Remark | None
+    issue: Issue | None
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
@@ -60,62 +60,68 @@ class Member:
 
 
 @contextmanager
-def failures_told() -> Iterator[None]:
-    """Turns whatever reading may raise into ``UnreadableError``."""
+def convert_errors() -> Iterator[None]:
+    """Convert every error of reading a file or an archive to ``UnreadableError``."""
     try:
         yield
-    except _FAILURES as error:
-        raise UnreadableError(Code.DAMAGED, detail=type(error).__name__) from error
+    except _READ_ERRORS as error:
+        raise UnreadableError(ReceiptCode.DAMAGED, detail=type(error).__name__) from error
 
 
 def is_zip(path: Path) -> bool:
-    """By its first bytes: a mailbox that ends in an archive is none."""
+    """Return whether the file begins as a zip archive does.
+
+    ``zipfile.is_zipfile`` looks at the end, and a mailbox can end with an attached archive.
+    """
     with path.open("rb") as stream:
         return stream.read(4) in {b"PK\x03\x04", b"PK\x05\x06"}
 
 
-def members(path: Path) -> list[Member]:
-    """Every file of an archive. Raises ``UnreadableError`` when it is none, or a bomb as a whole."""
-    with failures_told():
-        if _directory_bytes(path) > DIRECTORY_BYTES:
-            raise UnreadableError(Code.ZIP_BOMB)
+def list_members(path: Path) -> list[ZipMember]:
+    """Return the files of an archive.
+
+    Raises ``UnreadableError`` when the file is no archive, or is a zip bomb as a whole.
+    """
+    with convert_errors():
+        if _directory_bytes(path) > DIRECTORY_MAX_BYTES:
+            raise UnreadableError(ReceiptCode.ZIP_BOMB)
         archive = zipfile.ZipFile(path)
         packed = path.stat().st_size
-    found = [_member(archive, info) for info in archive.infolist() if not info.is_dir()]
-    if _is_bomb(sum(each.size for each in found if each.fault is None), packed):
-        raise UnreadableError(Code.ZIP_BOMB)
-    return found
+    members = [_member(archive, info) for info in archive.infolist() if not info.is_dir()]
+    if _is_bomb(sum(member.size for member in members if member.issue is None), packed):
+        raise UnreadableError(ReceiptCode.ZIP_BOMB)
+    return members
 
 
 def _directory_bytes(path: Path) -> int:
-    """How long the list of the files is, as its end says; of two ends, as of large archives, the
-    larger."""
+    """Return the size of the central directory; the larger if ZIP and ZIP64 records disagree."""
     with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - _END_BYTES))
+        stream.seek(max(0, path.stat().st_size - _END_RECORDS_MAX_BYTES))
         tail = stream.read()
-    at = tail.rfind(b"PK\x05\x06")
-    large = tail[max(0, at - 76) : at] if at >= 76 else b""
-    sizes = [int.from_bytes(tail[at + 12 : at + 16], "little")] if at >= 0 else []
-    if large.startswith(b"PK\x06\x06"):
-        sizes.append(int.from_bytes(large[40:48], "little"))
+    end = tail.rfind(b"PK\x05\x06")
+    zip64 = tail[max(0, end - 76) : end] if end >= 76 else b""
+    sizes = [int.from_bytes(tail[end + 12 : end + 16], "little")] if end >= 0 else []
+    if zip64.startswith(b"PK\x06\x06"):
+        sizes.append(int.from_bytes(zip64[40:48], "little"))
     return max((size for size in sizes if size != 0xFFFFFFFF), default=0)
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Member:
-    stamp = f"{info.CRC:08x}"
-    fault = _fault(info)
-    return Member(info.filename, info.file_size, stamp, archive, info, _modified(info), fault)
+def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> ZipMember:
+    checksum = f"{info.CRC:08x}"
+    issue = _find_issue(info)
+    modified_at = _modified_at(info)
+    return ZipMember(info.filename, info.file_size, checksum, archive, info, modified_at, issue)
 
 
-def _fault(info: zipfile.ZipInfo) -> Remark | None:
+def _find_issue(info: zipfile.ZipInfo) -> Issue | None:
     if _is_unsafe(info):
-        return Remark(Code.UNSAFE_NAME)
+        return Issue(ReceiptCode.UNSAFE_NAME)
     if info.flag_bits & 0x1:
-        return Remark(Code.ENCRYPTED)
-    if info.compress_type not in _PACKINGS:
-        return Remark(Code.PACKED_OTHERWISE)
+        return Issue(ReceiptCode.ENCRYPTED)
+    if info.compress_type not in _BOUNDED_METHODS:
+        return Issue(ReceiptCode.PACKED_OTHERWISE)
     if _is_bomb(info.file_size, info.compress_size):
-        return Remark(Code.ZIP_BOMB)
+        return Issue(ReceiptCode.ZIP_BOMB)
     return None
 
 
@@ -126,10 +132,10 @@ def _is_unsafe(info: zipfile.ZipInfo) -> bool:
 
 
 def _is_bomb(unpacked: int, packed: int) -> bool:
-    return unpacked > RATIO_FROM_BYTES and unpacked > packed * RATIO_MOST
+    return unpacked > RATIO_CHECKED_FROM_BYTES and unpacked > packed * MAX_COMPRESSION_RATIO
 
 
-def _modified(info: zipfile.ZipInfo) -> datetime | None:
+def _modified_at(info: zipfile.ZipInfo) -> datetime | None:
     try:
         return datetime(*info.date_time, tzinfo=UTC)
     except ValueError:

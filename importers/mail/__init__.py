@@ -1,1 +1,1 @@
-"""Mail, from whatever it was kept in."""
+"""Import mail from mbox files, Maildir folders and .eml files."""

@@ -1,4 +1,4 @@
-"""The header of a mail or of a part of it, however badly written."""
+"""Parse the header fields of a message or MIME part (RFC 5322, RFC 2047), leniently."""
 
 import binascii
 import io
@@ -9,136 +9,134 @@ from email.message import Message
 from email.utils import collapse_rfc2231_value, getaddresses, parsedate_tz
 from itertools import islice
 
-from importers.core.text import decoded, one_line, storable
+from importers.core.text import decode, one_line, replace_unstorable
 
-HEADER_BYTES = 4 * 1024 * 1024
-"""Of a block of headers so much is read."""
-FIELDS_MOST = 5_000
-VALUE_CHARS = 64 * 1024
-ADDRESSES_MOST = 500
+HEADER_MAX_BYTES = 4 * 1024 * 1024
+MAX_FIELDS = 5_000
+VALUE_MAX_CHARS = 64 * 1024
+MAX_ADDRESSES = 500
 
-_ENCODED = re.compile(r"=\?([^?\s]{1,64})\?([bBqQ])\?([^?]*)\?=")
-_BETWEEN = re.compile(r"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
-_NO_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
+_ENCODED_WORD = re.compile(r"=\?([^?\s]{1,64})\?([bBqQ])\?([^?]*)\?=")
+_SPACE_BETWEEN_WORDS = re.compile(r"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
+_NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
 
 
-class Headers:
-    """By lower-case name; of several the first counts."""
+class HeaderFields:
+    """Header fields by lower-case name; the first of several counts."""
 
-    def __init__(self, block: bytes) -> None:
+    def __init__(self, header: bytes) -> None:
         self._values: dict[str, str] = {}
-        for name, value in islice(_fields(block[:HEADER_BYTES]), FIELDS_MOST):
+        for name, value in islice(_split_fields(header[:HEADER_MAX_BYTES]), MAX_FIELDS):
             self._values.setdefault(name, value)
 
     def raw(self, name: str) -> str:
         return self._values.get(name, "")
 
     def text(self, name: str) -> str | None:
-        """Decoded, on one line; None where there is nothing."""
-        return one_line(unencoded(self.raw(name))) or None
+        """Return the decoded value on one line, or None if it is empty."""
+        return one_line(decode_encoded_words(self.raw(name))) or None
 
     def addresses(self, name: str) -> list[tuple[str, str]]:
-        """(name, address) of each; names decoded after the list is taken apart, for they may hold
-        commas."""
+        """Return (name, address) pairs.
+
+        Names are decoded after the list is split, because encoded words can contain commas.
+        """
         try:
-            found = getaddresses([self.raw(name)])[:ADDRESSES_MOST]
-        except RecursionError:  # comments within comments
-            found = []
+            pairs = getaddresses([self.raw(name)])[:MAX_ADDRESSES]
+        except RecursionError:  # nested comments
+            pairs = []
         return [
-            (one_line(unencoded(who)), one_line(address, most=320))
-            for who, address in found
-            if who or address
+            (one_line(decode_encoded_words(person)), one_line(address, max_chars=320))
+            for person, address in pairs
+            if person or address
         ]
 
-    def value(self, name: str, *, otherwise: str) -> str:
-        """What stands before the parameters, in lower case."""
-        return self.raw(name).partition(";")[0].strip().lower() or otherwise
+    def value(self, name: str, *, default: str) -> str:
+        """Return the value without its parameters, in lower case."""
+        return self.raw(name).partition(";")[0].strip().lower() or default
 
     def parameter(self, name: str, parameter: str) -> str | None:
-        """As the standard library reads it (RFC 2231), where it can."""
+        """Return a parameter as the standard library parses it (RFC 2231)."""
         message = Message()
         message[name] = " ".join(self.raw(name).split())[:4096]
         try:
-            found = message.get_param(parameter, header=name)
-            return None if found is None else collapse_rfc2231_value(found)
-        except (
-            TypeError,
-            ValueError,
-            LookupError,
-        ):  # parts that are numbered and are not, and such
+            value = message.get_param(parameter, header=name)
+            return None if value is None else collapse_rfc2231_value(value)
+        except (TypeError, ValueError, LookupError):  # such as badly numbered continuations
             return None
 
 
-def _fields(block: bytes) -> Iterator[tuple[str, str]]:
-    """Names and values, continued lines joined. Lines that are neither are passed over."""
+def _split_fields(header: bytes) -> Iterator[tuple[str, str]]:
+    """Yield unfolded (name, value) pairs, and skip other lines."""
     name, parts = "", list[bytes]()
-    for line in io.BytesIO(block):
+    for line in io.BytesIO(header):
         line = line.rstrip(b"\r\n")
         if line[:1] in (b" ", b"\t"):
             parts.append(line)
             continue
         if name:
-            yield name, _value(parts)
-        before, colon, after = line.partition(b":")
-        name = before.strip().lower().decode("latin-1") if colon else ""
-        parts = [after]
+            yield name, _unfold(parts)
+        raw_name, colon, value = line.partition(b":")
+        name = raw_name.strip().lower().decode("latin-1") if colon else ""
+        parts = [value]
     if name:
-        yield name, _value(parts)
+        yield name, _unfold(parts)
 
 
-def _value(parts: list[bytes]) -> str:
-    joined = b"".join(parts)[:VALUE_CHARS]
-    return (joined.decode("ascii") if joined.isascii() else decoded(joined)).strip()
+def _unfold(parts: list[bytes]) -> str:
+    value = b"".join(parts)[:VALUE_MAX_CHARS]
+    return (value.decode("ascii") if value.isascii() else decode(value)).strip()
 
 
-def unencoded(value: str) -> str:
-    """RFC 2047, leniently: neighbouring words of one charset are joined before they are decoded,
-    as mailers break them in the middle of a character."""
+def decode_encoded_words(value: str) -> str:
+    """Decode encoded words (RFC 2047), leniently.
+
+    Neighboring words of one charset are joined first, because mailers split characters.
+    """
     if "=?" not in value:
-        return storable(value)
-    value = _BETWEEN.sub(r"\1", value)
-    out, at, waiting, charset = [], 0, b"", ""
-    for word in _ENCODED.finditer(value):
-        between, same = value[at : word.start()], word[1].lower() == charset
-        if waiting and (between or not same):
-            out.append(decoded(waiting, charset))
-            waiting = b""
-        out.append(between)
+        return replace_unstorable(value)
+    value = _SPACE_BETWEEN_WORDS.sub(r"\1", value)
+    texts, position, pending, charset = [], 0, b"", ""
+    for word in _ENCODED_WORD.finditer(value):
+        between, is_same_charset = value[position : word.start()], word[1].lower() == charset
+        if pending and (between or not is_same_charset):
+            texts.append(decode(pending, charset))
+            pending = b""
+        texts.append(between)
         charset = word[1].lower()
-        waiting += _word(word[2], word[3])
-        at = word.end()
-    if waiting:
-        out.append(decoded(waiting, charset.partition("*")[0]))
-    return storable("".join(out) + value[at:])
+        pending += _decode_word(word[2], word[3])
+        position = word.end()
+    if pending:
+        texts.append(decode(pending, charset.partition("*")[0]))
+    return replace_unstorable("".join(texts) + value[position:])
 
 
-def _word(encoding: str, text: str) -> bytes:
+def _decode_word(encoding: str, text: str) -> bytes:
     content = text.encode("utf-8", "replace")
     if encoding in "bB":
-        return base64(content)
+        return decode_base64(content)
     return binascii.a2b_qp(content.replace(b"_", b" "))
 
 
-def base64(content: bytes | memoryview) -> bytes:
-    """As much as can be decoded."""
+def decode_base64(content: bytes | memoryview) -> bytes:
+    """Decode base64, skipping invalid characters and padding."""
     try:
         return binascii.a2b_base64(content)
-    except binascii.Error:  # the end is not where the padding says
-        content = _NO_BASE64.sub(b"", content)
+    except binascii.Error:  # the padding does not match the length
+        content = _NOT_BASE64.sub(b"", content)
     if len(content) % 4 == 1:
         content = content[:-1]
     return binascii.a2b_base64(content + b"=" * (-len(content) % 4))
 
 
-def moment(value: str) -> datetime | None:
-    """The moment of a Date header in UTC; None for one that does not exist, such as of 30 February,
-    or that no mail can have."""
+def parse_date(value: str) -> datetime | None:
+    """Return the time of a Date field in UTC, or None if it is impossible or implausible."""
     try:
         parsed = parsedate_tz(value[:200])
         if parsed is None:
             return None
         zone = timezone(timedelta(seconds=parsed[9] or 0))
-        found = datetime(*parsed[:6], tzinfo=zone).astimezone(UTC)
+        time = datetime(*parsed[:6], tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError, TypeError, IndexError):
         return None
-    return found if 1970 <= found.year < 2100 else None
+    return time if 1970 <= time.year < 2100 else None

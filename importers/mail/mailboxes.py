@@ -1,31 +1,39 @@
-"""The kinds of mail: a mailbox file, folders of Maildir, single mails."""
+"""Claim and read mbox files, Maildir folders and .eml files, one message in memory at a time."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import partial
 from typing import IO, NamedTuple
 
-from importers.core.export_files import Entry, each
-from importers.core.importer import Kind, Options
-from importers.core.results import Code, Item, Piece, Pieces, Remark, UnreadableError, said
-from importers.mail.records import Envelope, read_mail
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ExportFiles, Importer, Options, claim_by_suffix
+from importers.core.results import (
+    ExportItem,
+    ExportItems,
+    Issue,
+    ParsedItem,
+    ReceiptCode,
+    UnreadableError,
+    issues_only,
+)
+from importers.mail.records import MailboxMetadata, parse_message
 
 BLOCK_BYTES = 256 * 1024
-MAIL_BYTES = 48 * 1024 * 1024
-"""The longest mail that is read; servers stop at half of it."""
+MESSAGE_MAX_BYTES = 48 * 1024 * 1024
+"""Mail servers accept about half of it."""
 
-_MARK = b"\nFrom "
-_LINE_BYTES = 1_000
-# A sender and a date, as in "From ida@example.org Mon Jan  5 08:30:00 2026": prose hardly says so.
+_SEPARATOR_START = b"\nFrom "
+_SEPARATOR_MAX_BYTES = 1_000
+# A sender and a date, as in "From ida@example.org Mon Jan  5 08:30:00 2026". Text rarely has both.
 _SEPARATOR = re.compile(
     rb"From [^\r\n]{0,400}?\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? [^\r\n]{0,60}?\d\d?:\d\d"
     rb"[^\r\n]*\r?(?:\n|$)"
 )
-_QUOTED = re.compile(rb"^>(>*From )", re.MULTILINE)
+_QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
 
-class Mail(NamedTuple):
-    """``raw`` is None for one that is too long; ``size`` counts its separator too."""
+class MboxMessage(NamedTuple):
+    """A message of an mbox file. ``raw`` is None where it is too long."""
 
     raw: bytes | None
     separator: bytes
@@ -34,27 +42,27 @@ class Mail(NamedTuple):
 
     @property
     def date(self) -> str:
-        """What the separator says after the sender."""
+        """The date in the separator, after the sender."""
         return self.separator[5:].partition(b" ")[2].decode("latin-1").strip()
 
 
-def split(stream: IO[bytes]) -> Iterator[Mail]:
-    """The mails of an mbox of any dialect. What stands before the first separator is passed over.
+def iter_mbox(stream: IO[bytes]) -> Iterator[MboxMessage]:
+    """Yield the messages of an mbox file of any dialect, and skip any text before the first.
 
-    A separator follows an empty line or nothing, and has a date; only so are unquoted lines of
-    text that begin with "From " told from it.
+    A separator has a date and follows an empty line, which tells it from unquoted text that begins
+    with "From ". A read error is raised after all messages before it.
     """
     window = _Window(stream)
-    start = window.find(0)
+    start = window.find_separator(0)
     while start is not None:
-        following = window.find(start + 1)
-        yield window.mail(start, following)
-        if following is not None:
-            window.drop(following)
-            following = 0
-        start = following
-    if window.failure is not None:
-        raise window.failure
+        next_start = window.find_separator(start + 1)
+        yield window.message(start, next_start)
+        if next_start is not None:
+            window.discard(next_start)
+            next_start = 0
+        start = next_start
+    if window.read_error is not None:
+        raise window.read_error
 
 
 class _Window:
@@ -62,181 +70,174 @@ class _Window:
 
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
-        self._bytes = bytearray()
+        self._buffer = bytearray()
         self._offset = 0
         self._skipped = 0
-        self._ended = False
-        self.failure: Exception | None = None
+        self._is_at_end = False
+        self.read_error: Exception | None = None
 
-    def find(self, at: int) -> int | None:
-        """Where the next separator begins, reading on as needed; None at the end."""
-        if at == 0 and self._offset == 0 and self._fill() and _SEPARATOR.match(self._bytes):
+    def find_separator(self, position: int) -> int | None:
+        """Return the position of the next separator, reading more as needed; None at the end."""
+        if position == 0 and self._offset == 0 and self._fill() and _SEPARATOR.match(self._buffer):
             return 0
-        at = max(0, at - 1)
+        position = max(0, position - 1)
         while True:
-            found = self._bytes.find(_MARK, at)
+            found = self._buffer.find(_SEPARATOR_START, position)
             if found < 0:
-                at = max(0, len(self._bytes) - len(_MARK))
-            elif self._ended or len(self._bytes) > found + _LINE_BYTES:
-                if self._follows_blank(found) and _SEPARATOR.match(self._bytes, found + 1):
+                position = max(0, len(self._buffer) - len(_SEPARATOR_START))
+            elif self._is_at_end or len(self._buffer) > found + _SEPARATOR_MAX_BYTES:
+                if self._is_separator(found):
                     return found + 1
-                at = found + 1
+                position = found + 1
                 continue
             else:
-                at = found
-            at -= self._thin(at)
+                position = found
+            position -= self._discard_middle(position)
             if not self._fill():
-                return self._last(at)
+                return self._find_last(position)
 
-    def mail(self, start: int, end: int | None) -> Mail:
-        end = len(self._bytes) if end is None else end
+    def message(self, start: int, end: int | None) -> MboxMessage:
+        end = len(self._buffer) if end is None else end
         size = end - start + self._skipped
-        line_end = self._bytes.find(b"\n", start, end) + 1 or end
-        separator = bytes(self._bytes[start:line_end]).strip()
+        line_end = self._buffer.find(b"\n", start, end) + 1 or end
+        separator = bytes(self._buffer[start:line_end]).strip()
         offset = self._offset + start
-        if size > MAIL_BYTES:
-            return Mail(None, separator, offset, size)
-        content = bytes(memoryview(self._bytes)[line_end:end])
+        if size > MESSAGE_MAX_BYTES:
+            return MboxMessage(None, separator, offset, size)
+        content = bytes(memoryview(self._buffer)[line_end:end])
         if b"\n>From " in content or b"\n>>" in content:
-            content = _QUOTED.sub(rb"\1", content)
-        return Mail(content, separator, offset, size)
+            content = _QUOTED_FROM.sub(rb"\1", content)
+        return MboxMessage(content, separator, offset, size)
 
-    def drop(self, count: int) -> None:
-        del self._bytes[:count]
+    def discard(self, count: int) -> None:
+        del self._buffer[:count]
         self._offset += count + self._skipped
         self._skipped = 0
 
     def _fill(self) -> bool:
         try:
-            block = b"" if self._ended else self._stream.read(BLOCK_BYTES)
-        except Exception as error:  # noqa: BLE001 - raised again when all mails before it are out
-            self.failure, block = error, b""
-        self._bytes += block
-        self._ended = not block
+            block = b"" if self._is_at_end else self._stream.read(BLOCK_BYTES)
+        except Exception as error:  # noqa: BLE001 - iter_mbox raises it after all messages
+            self.read_error, block = error, b""
+        self._buffer += block
+        self._is_at_end = not block
         return bool(block)
 
-    def _last(self, at: int) -> int | None:
-        """Once more, now that no more bytes are to be expected."""
-        found = self._bytes.find(_MARK, max(0, at))
+    def _find_last(self, position: int) -> int | None:
+        """Search the rest of the file, where a separator can be shorter than the maximum."""
+        found = self._buffer.find(_SEPARATOR_START, max(0, position))
         while found >= 0:
-            if self._follows_blank(found) and _SEPARATOR.match(self._bytes, found + 1):
+            if self._is_separator(found):
                 return found + 1
-            found = self._bytes.find(_MARK, found + 1)
+            found = self._buffer.find(_SEPARATOR_START, found + 1)
         return None
 
-    def _follows_blank(self, found: int) -> bool:
-        before = self._bytes[max(0, found - 2) : found]
-        return found == 0 or before.endswith(b"\n") or before == b"\n\r"
+    def _is_separator(self, found: int) -> bool:
+        before = self._buffer[max(0, found - 2) : found]
+        follows_empty_line = found == 0 or before.endswith(b"\n") or before == b"\n\r"
+        return follows_empty_line and bool(_SEPARATOR.match(self._buffer, found + 1))
 
-    def _thin(self, at: int) -> int:
-        """Forgets the middle of a mail that is too long anyway; how many bytes."""
-        if len(self._bytes) <= MAIL_BYTES + BLOCK_BYTES:
+    def _discard_middle(self, position: int) -> int:
+        """Discard the middle of a message that is too long, and return how many bytes."""
+        if len(self._buffer) <= MESSAGE_MAX_BYTES + BLOCK_BYTES:
             return 0
-        end = min(at, len(self._bytes) - BLOCK_BYTES)
-        cut = end - BLOCK_BYTES
-        del self._bytes[BLOCK_BYTES:end]
-        self._skipped += cut
-        return cut
+        end = min(position, len(self._buffer) - BLOCK_BYTES)
+        count = end - BLOCK_BYTES
+        del self._buffer[BLOCK_BYTES:end]
+        self._skipped += count
+        return count
 
 
-_FROM = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,64}From [^\r\n]*\d\d:\d\d[^\r\n]*\r?\n[!-9;-~]+:")
-_HEADER = re.compile(
+_MBOX_START = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,64}From [^\r\n]*\d\d:\d\d[^\r\n]*\r?\n[!-9;-~]+:")
+_HEADER_START = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*){0,40}?"
     rb"(?:message-id|received|from|date|mime-version|return-path|subject|delivered-to):",
     re.IGNORECASE,
 )
 
 
-def _mboxes(entries: Sequence[Entry]) -> list[Entry]:
-    """By the first line; those that are named so may have something before it."""
+def _claim_mboxes(files: ExportFiles) -> list[ExportFile]:
+    """Claim files that begin with a separator, and .mbox files with one in their head."""
     return [
-        entry
-        for entry in entries
-        if _FROM.match(entry.head) or (entry.suffix in (".mbox", ".mbx") and b"From " in entry.head)
+        file
+        for file in files
+        if _MBOX_START.match(file.head)
+        or (file.suffix in (".mbox", ".mbx") and b"From " in file.head)
     ]
 
 
-def _maildirs(entries: Sequence[Entry]) -> list[Entry]:
-    """Files right below ``cur`` and ``new`` of folders that have both."""
-    folders: dict[str, set[str]] = {}
-    for entry in entries:
-        parents = entry.path.parent
-        folders.setdefault(parents.parent.as_posix(), set()).add(parents.name)
+def _claim_maildirs(files: ExportFiles) -> list[ExportFile]:
+    """Claim messages in folders named ``cur`` and ``new``."""
     return [
-        entry
-        for entry in entries
-        if entry.path.parent.name in ("cur", "new")
-        and folders[entry.path.parent.parent.as_posix()] & {"cur", "new"}
-        and _HEADER.match(entry.head)
+        file
+        for file in files
+        if file.path.parent.name in ("cur", "new") and _HEADER_START.match(file.head)
     ]
 
 
-def _singles(entries: Sequence[Entry]) -> list[Entry]:
-    return [entry for entry in entries if entry.suffix in (".eml", ".emlx", ".mht")]
+def _read_mboxes(files: ExportFiles, options: Options) -> ExportItems:
+    """Read mbox files. Of several, each is named after its folder; a single name is arbitrary."""
+    return iter_items(files, partial(_read_mbox, is_folder=len(files) > 1))
 
 
-def _read_mboxes(entries: Sequence[Entry], options: Options) -> Pieces:
-    """The name of one mailbox among others is a folder; that of one alone is whatever it was saved
-    as, and would be another the next time."""
-    return each(entries, partial(_mbox, is_folder=len(entries) > 1))
-
-
-def _mbox(entry: Entry, *, is_folder: bool) -> Pieces:
-    folder = entry.path.stem if is_folder else None
-    with entry.open() as stream:
-        for number, mail in enumerate(split(stream), 1):
-            place = f"mail {number:,}, at byte {mail.offset:,}"
-            if mail.raw is None:
-                make = said([Remark(Code.TOO_LARGE, f"{mail.size:,} bytes")])
-            elif not mail.raw.strip():
-                make = said([Remark(Code.EMPTY)])
+def _read_mbox(file: ExportFile, *, is_folder: bool) -> ExportItems:
+    folder = file.path.stem if is_folder else None
+    with file.open() as stream:
+        for number, message in enumerate(iter_mbox(stream), 1):
+            if message.raw is None:
+                parse = issues_only([Issue(ReceiptCode.TOO_LARGE, f"{message.size:,} bytes")])
+            elif not message.raw.strip():
+                parse = issues_only([Issue(ReceiptCode.EMPTY)])
             else:
-                make = partial(read_mail, mail.raw, Envelope(folder, date=mail.date))
-            yield Piece(entry.name, place, mail.size, make)
+                metadata = MailboxMetadata(folder, date=message.date)
+                parse = partial(parse_message, message.raw, metadata)
+            location = f"message {number:,}, at byte {message.offset:,}"
+            yield ExportItem(file.name, location, message.size, parse)
 
 
-def _read_files(entries: Sequence[Entry], options: Options) -> Pieces:
-    for entry in entries:
-        yield Piece(entry.name, "", entry.size, partial(_file, entry))
+def _read_files(files: ExportFiles, options: Options) -> ExportItems:
+    for file in files:
+        yield ExportItem(file.name, "", file.size, partial(_parse_file, file))
 
 
-def _file(entry: Entry) -> Item:
-    raw = entry.read(most=MAIL_BYTES)
-    if not _HEADER.match(raw[:65536]):
-        raise UnreadableError(Code.MALFORMED)
-    _, _, flags = entry.path.name.rpartition(":2,")
-    is_maildir = entry.path.parent.name in ("cur", "new")
-    folder = _maildir_folder(entry) if is_maildir else entry.path.parent.name or None
-    return read_mail(raw, Envelope(folder, flags if is_maildir else None))
+def _parse_file(file: ExportFile) -> ParsedItem:
+    raw = file.read(max_bytes=MESSAGE_MAX_BYTES)
+    if not _HEADER_START.match(raw[:65536]):
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    folder = file.path.parent.name
+    if folder not in ("cur", "new"):
+        return parse_message(raw, MailboxMetadata(folder or None))
+    flags = file.path.name.rpartition(":2,")[2]
+    return parse_message(raw, MailboxMetadata(_maildir_folder(file), flags))
 
 
-def _maildir_folder(entry: Entry) -> str:
-    """``.Archive.2024`` below the root is Archive/2024, the root itself the inbox."""
-    name = entry.path.parent.parent.name
+def _maildir_folder(file: ExportFile) -> str:
+    """Return Archive/2024 for ``.Archive.2024`` (Maildir++), and inbox for the root."""
+    name = file.path.parent.parent.name
     return name.strip(".").replace(".", "/") if name.startswith(".") else "inbox"
 
 
-MBOX = Kind(
+MBOX = Importer(
     name="mbox",
     title="mail from a mailbox file (mbox, Gmail Takeout)",
     source="mail",
     label="Mail",
-    claim=_mboxes,
+    claim=_claim_mboxes,
     read=_read_mboxes,
 )
-MAILDIR = Kind(
+MAILDIR = Importer(
     name="maildir",
     title="mail from Maildir folders",
     source="mail",
     label="Mail",
-    claim=_maildirs,
+    claim=_claim_maildirs,
     read=_read_files,
 )
-EML = Kind(
+EML = Importer(
     name="eml",
-    title="single mails (.eml)",
+    title="single messages (.eml)",
     source="mail",
     label="Mail",
-    claim=_singles,
+    claim=claim_by_suffix(".eml", ".emlx", ".mht"),
     read=_read_files,
 )

@@ -1,7 +1,7 @@
-"""A mail as a tree of parts, by its boundaries, without a copy of any part.
+"""Parse a message into a tree of MIME parts (RFC 2046), and select its body and attachments.
 
-The standard library's parser splits a mail into a list of lines and joins them again, which takes
-several times the memory and most of the time; and it follows nesting as deep as it is given.
+No part is copied. The standard library's parser splits a message into lines and joins them again,
+which takes several times the memory and most of the time, and it does not limit nesting.
 """
 
 import binascii
@@ -10,32 +10,34 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from importers.core.text import beginning, decoded, of_html, one_line
-from importers.mail.headers import Headers, base64, unencoded
+from importers.core.text import decode, html_to_text, one_line, text_prefix
+from importers.mail.headers import HeaderFields, decode_base64, decode_encoded_words
 
-DEPTH = 50
-PARTS_MOST = 1_000
+MAX_DEPTH = 50
+MAX_PARTS = 1_000
 
 
 @dataclass
-class Part:
-    """``raw`` is the whole mail, ``start`` and ``end`` where this part's content stands in it.
-    ``cut_short``: parts below it are not looked at. ``outlook_text`` is found when the files that
-    Outlook wrapped up in it are."""
+class MimePart:
+    """A part whose content is ``raw[start:end]`` of the whole message.
+
+    ``is_truncated``: some parts below this one were not parsed. ``outlook_text`` is the body of a
+    TNEF attachment, set when the attachment is unpacked.
+    """
 
     raw: bytes
-    headers: Headers
+    headers: HeaderFields
     start: int
     end: int
     depth: int
-    children: list["Part"] = field(default_factory=list)
-    cut_short: bool = False
+    children: list["MimePart"] = field(default_factory=list)
+    is_truncated: bool = False
     outlook_text: str = ""
 
     @cached_property
     def media_type(self) -> str:
-        stated = self.headers.value("content-type", otherwise="text/plain")
-        return stated if stated.count("/") == 1 else "text/plain"
+        media_type = self.headers.value("content-type", default="text/plain")
+        return media_type if media_type.count("/") == 1 else "text/plain"
 
     @property
     def charset(self) -> str | None:
@@ -43,169 +45,172 @@ class Part:
 
     @cached_property
     def filename(self) -> str | None:
-        """Decoded however it was encoded."""
-        stated = self.headers.parameter("content-disposition", "filename")
-        stated = stated or self.headers.parameter("content-type", "name")
-        return one_line(unencoded(stated), most=255) or None if stated else None
+        name = self.headers.parameter("content-disposition", "filename")
+        name = name or self.headers.parameter("content-type", "name")
+        return one_line(decode_encoded_words(name), max_chars=255) or None if name else None
 
     @property
     def disposition(self) -> str:
-        return self.headers.value("content-disposition", otherwise="")
+        return self.headers.value("content-disposition", default="")
 
     @property
     def content(self) -> bytes:
-        """The bytes that were sent, whatever they were wrapped in."""
+        """The content without its transfer encoding."""
         encoding = self.headers.raw("content-transfer-encoding").strip().lower()
         if encoding == "base64":
-            return base64(memoryview(self.raw)[self.start : self.end])
-        body = self.raw[self.start : self.end]
+            return decode_base64(memoryview(self.raw)[self.start : self.end])
+        content = self.raw[self.start : self.end]
         if encoding == "quoted-printable":
-            return quopri.decodestring(body)
+            return quopri.decodestring(content)
         if encoding in ("x-uuencode", "uuencode", "uue", "x-uue"):
-            return _uudecoded(body)
-        return body
+            return _decode_uuencode(content)
+        return content
 
-    def walk(self) -> Iterator["Part"]:
+    def walk(self) -> Iterator["MimePart"]:
         yield self
         for child in self.children:
             yield from child.walk()
 
 
-def parse(raw: bytes) -> Part:
-    """The tree of a mail, at most DEPTH deep and of PARTS_MOST parts."""
-    return _part(raw, 0, len(raw), depth=0, budget=iter(range(PARTS_MOST)))
+def parse_mime(raw: bytes) -> MimePart:
+    """Return the tree of a message, at most MAX_DEPTH deep and of at most MAX_PARTS parts."""
+    return _parse_part(raw, 0, len(raw), depth=0, budget=iter(range(MAX_PARTS)))
 
 
-def _part(raw: bytes, start: int, end: int, *, depth: int, budget: Iterator[int]) -> Part:
+def _parse_part(raw: bytes, start: int, end: int, *, depth: int, budget: Iterator[int]) -> MimePart:
     content = content_start(raw, start, end)
-    part = Part(raw, Headers(raw[start:content]), content, end, depth)
+    part = MimePart(raw, HeaderFields(raw[start:content]), content, end, depth)
     if part.media_type.startswith("multipart/"):
-        _divide(part, budget)
+        _split_multipart(part, budget)
     return part
 
 
 def content_start(raw: bytes, start: int, end: int) -> int:
-    """After the first empty line; a part may also begin with it and have no headers."""
+    """Return the position after the header, which may be empty."""
     if raw.startswith(b"\n", start):
         return start + 1
     if raw.startswith(b"\r\n", start):
         return start + 2
-    found = [
-        at + len(blank)
-        for blank in (b"\n\n", b"\r\n\r\n", b"\n\r\n")
-        if (at := raw.find(blank, start, end)) >= 0
+    positions = [
+        position + len(empty_line)
+        for empty_line in (b"\n\n", b"\r\n\r\n", b"\n\r\n")
+        if (position := raw.find(empty_line, start, end)) >= 0
     ]
-    return min(found, default=end)
+    return min(positions, default=end)
 
 
-def _divide(part: Part, budget: Iterator[int]) -> None:
-    stated = part.headers.parameter("content-type", "boundary") or ""
-    boundary = stated.encode("utf-8", "replace")
+def _split_multipart(part: MimePart, budget: Iterator[int]) -> None:
+    boundary = part.headers.parameter("content-type", "boundary") or ""
     if not boundary:
         return
-    if part.depth >= DEPTH:
-        part.cut_short = True
+    if part.depth >= MAX_DEPTH:
+        part.is_truncated = True
         return
-    for start, end in _between(part.raw, b"--" + boundary, part.start, part.end):
+    delimiter = b"--" + boundary.encode("utf-8", "replace")
+    for start, end in _parts_between(part.raw, delimiter, part.start, part.end):
         if next(budget, None) is None:
-            part.cut_short = True
+            part.is_truncated = True
             return
-        part.children.append(_part(part.raw, start, end, depth=part.depth + 1, budget=budget))
+        part.children.append(_parse_part(part.raw, start, end, depth=part.depth + 1, budget=budget))
 
 
-def _between(raw: bytes, mark: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Where the parts between the marks begin and end. The last mark may be missing."""
-    opened: int | None = None
-    at = start
-    while (found := raw.find(mark, at, end)) >= 0:
-        at = found + len(mark)
+def _parts_between(raw: bytes, delimiter: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield (start, end) of the parts between delimiters. The last delimiter may be missing."""
+    part_start: int | None = None
+    position = start
+    while (found := raw.find(delimiter, position, end)) >= 0:
+        position = found + len(delimiter)
         if found != start and raw[found - 1 : found] != b"\n":
             continue
-        closes = raw.startswith(b"--", at)
-        line_end = raw.find(b"\n", at, end)
-        if not closes and raw[at : line_end if line_end >= 0 else end].strip():
-            continue  # a longer boundary that begins alike
-        if opened is not None:
-            yield opened, max(opened, _before_line_end(raw, found))
-        if closes or line_end < 0:
+        is_last = raw.startswith(b"--", position)
+        line_end = raw.find(b"\n", position, end)
+        if not is_last and raw[position : line_end if line_end >= 0 else end].strip():
+            continue  # a longer boundary with the same prefix
+        if part_start is not None:
+            yield part_start, max(part_start, _before_line_end(raw, found))
+        if is_last or line_end < 0:
             return
-        opened = at = line_end + 1
-    if opened is not None:
-        yield opened, end
+        part_start = position = line_end + 1
+    if part_start is not None:
+        yield part_start, end
 
 
-def _before_line_end(raw: bytes, at: int) -> int:
-    return at - 2 if raw[at - 2 : at] == b"\r\n" else at - 1
+def _before_line_end(raw: bytes, position: int) -> int:
+    return position - 2 if raw[position - 2 : position] == b"\r\n" else position - 1
 
 
-def _uudecoded(body: bytes) -> bytes:
-    out = []
-    for line in body.splitlines():
+def _decode_uuencode(content: bytes) -> bytes:
+    decoded = []
+    for line in content.splitlines():
         if line.startswith(b"begin ") or line.strip() in (b"end", b"`", b""):
             continue
         try:
-            out.append(binascii.a2b_uu(line))
+            decoded.append(binascii.a2b_uu(line))
         except binascii.Error:
             continue
-    return b"".join(out)
+    return b"".join(decoded)
 
 
 _ALTERNATIVE = "multipart/alternative"
-_SHOWN = ("text/plain", "text/html", "text/enriched")
+_DISPLAYED_TYPES = ("text/plain", "text/html", "text/enriched")
 
 
 @dataclass(slots=True)
 class Body:
-    """``source`` is "plain" or "html", or None where there is no text."""
+    """The text of a message, and its attachments in ``files``.
+
+    ``source`` is "plain" or "html", or None without text.
+    """
 
     text: str = ""
     source: str | None = None
-    files: list[Part] = field(default_factory=list)
-    cut_short: bool = False
+    files: list[MimePart] = field(default_factory=list)
+    is_truncated: bool = False
 
 
-def body_of(root: Part) -> Body:
-    """The text that a mail program would show, and everything beside it."""
-    body = Body(cut_short=any(part.cut_short for part in root.walk()))
-    shown = _shown(root, body.files)
-    body.text = "\n\n".join(text for text, _ in shown)
-    if shown:
-        body.source = "html" if any(is_html for _, is_html in shown) else "plain"
+def select_body(root: MimePart) -> Body:
+    """Return the text that a mail program would display, and all attachments."""
+    body = Body(is_truncated=any(part.is_truncated for part in root.walk()))
+    texts = _displayed_texts(root, body.files)
+    body.text = "\n\n".join(text for text, _ in texts)
+    if texts:
+        body.source = "html" if any(is_html for _, is_html in texts) else "plain"
     return body
 
 
-def _shown(part: Part, files: list[Part]) -> list[tuple[str, bool]]:
-    """The texts below a part in their order, and whether each was HTML."""
+def _displayed_texts(part: MimePart, files: list[MimePart]) -> list[tuple[str, bool]]:
+    """Return (text, is HTML) of the texts below a part, and append attachments to ``files``."""
     if part.children:
-        below = [_shown(child, files) for child in part.children]
+        children = [_displayed_texts(child, files) for child in part.children]
         if part.media_type == _ALTERNATIVE:
-            return _best(below)
-        return [text for texts in below for text in texts]
+            return _select_alternative(children)
+        return [text for texts in children for text in texts]
     if part.media_type.startswith("multipart/"):
         return []
-    if _is_file(part):
+    if _is_attachment(part):
         files.append(part)
         return []
     text, is_html = _text(part)
     return [(text, is_html)] if text else []
 
 
-def _best(alternatives: list[list[tuple[str, bool]]]) -> list[tuple[str, bool]]:
-    """Plain text as it was written before HTML as we read it."""
-    written = [texts for texts in alternatives if texts]
-    plain = (texts for texts in written if not any(is_html for _, is_html in texts))
-    return next(plain, written[0] if written else [])
+def _select_alternative(alternatives: list[list[tuple[str, bool]]]) -> list[tuple[str, bool]]:
+    """Prefer plain text, which needs no conversion."""
+    with_text = [texts for texts in alternatives if texts]
+    plain = (texts for texts in with_text if not any(is_html for _, is_html in texts))
+    return next(plain, with_text[0] if with_text else [])
 
 
-def _is_file(part: Part) -> bool:
+def _is_attachment(part: MimePart) -> bool:
     if part.disposition == "attachment" or part.filename:
         return True
-    return part.depth > 0 and part.media_type not in _SHOWN
+    return part.depth > 0 and part.media_type not in _DISPLAYED_TYPES
 
 
-def _text(part: Part) -> tuple[str, bool]:
-    text = decoded(beginning(part.content), part.charset).replace("\r\n", "\n").strip()
-    # Some programs put their HTML under the wrong name.
+def _text(part: MimePart) -> tuple[str, bool]:
+    content = text_prefix(part.content)
+    text = decode(content, part.charset).replace("\r\n", "\n").strip()
+    # Some programs label HTML as plain text.
     if part.media_type == "text/html" or text[:15].lower().startswith(("<!doctype html", "<html")):
-        return of_html(text), True
+        return html_to_text(text), True
     return text, False

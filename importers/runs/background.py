@@ -1,4 +1,4 @@
-"""Imports beside requests: what was uploaded, and what lies in a watched folder."""
+"""Import uploaded exports and exports in a watched folder in the background."""
 
 import logging
 import threading
@@ -11,42 +11,42 @@ from pathlib import Path
 from django.db import DatabaseError
 from django.utils import timezone
 
-from evidence.errors import IngestStorageError, Refusal
-from evidence.models.accounts import the_owner
+from evidence.errors import ApiException, IngestStorageError
+from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from evidence.storing.uploads import Upload
-from importers.core.importer import Wish, wish_of
-from importers.core.results import MEANINGS, UnreadableError
+from importers.core.importer import ImportRequest, parse_import_request
+from importers.core.results import RECEIPT_TEXTS, UnreadableError
 from importers.runs import store
-from importers.runs.preview import Survey, survey
-from importers.runs.runner import BusyError, Stopped, import_part
+from importers.runs.preview import ExportPreview, preview_export
+from importers.runs.runner import BusyError, ImportStopped, import_part
 
-SETTLED_SECONDS = 30
-"""What was written to more lately than this may still be on its way."""
+QUIET_SECONDS = 30
+"""A file with a more recent write may still be incomplete."""
 
-Stamp = tuple[int, int, float]
+PathStamp = tuple[int, int, float]
 
 
 @dataclass
-class Watched:
-    """Remembers what it has looked at, and looks again when it has changed."""
+class WatchedFolder:
+    """A folder whose exports are imported when they are new or have changed."""
 
     folder: Path
-    _seen: dict[Path, Stamp] = field(default_factory=dict)
+    _seen: dict[Path, PathStamp] = field(default_factory=dict)
 
-    def changed(self) -> Iterator[Path]:
-        """What is new or other than when it was last looked at."""
-        for path, stamp in self._settled(time.time()):
+    def changed_paths(self) -> Iterator[Path]:
+        """Yield the paths that are new or have changed since the last call."""
+        for path, stamp in self._quiet_paths(time.time()):
             if self._seen.get(path) != stamp:
                 self._seen[path] = stamp
                 yield path
 
     def forget(self, path: Path) -> None:
-        """It was not read to its end."""
+        """Yield this path again at the next call."""
         self._seen.pop(path, None)
 
-    def _settled(self, now: float) -> Iterator[tuple[Path, Stamp]]:
+    def _quiet_paths(self, now: float) -> Iterator[tuple[Path, PathStamp]]:
         if not self.folder.is_dir():
             return
         for path in sorted(self.folder.iterdir()):
@@ -54,30 +54,30 @@ class Watched:
                 continue
             try:
                 stamp = _stamp(path)
-            except OSError:  # it has just been taken away
+            except OSError:  # the path was removed
                 continue
-            if stamp[2] < now - SETTLED_SECONDS:
+            if stamp[2] < now - QUIET_SECONDS:
                 yield path, stamp
 
 
-def fresh(path: Path, *, owner_id: str, now: datetime) -> Survey:
-    """What of an export was not read to its end before. Raises as ``survey`` does."""
-    found = survey(path, wish=Wish(), owner_id=owner_id, now=now)
+def preview_new_parts(path: Path, *, owner_id: str, now: datetime) -> ExportPreview:
+    """Preview the parts of an export that no run has finished. Raises as ``preview_export``."""
+    preview = preview_export(path, request=ImportRequest(), owner_id=owner_id, now=now)
     parts = tuple(
         part
-        for part in found.parts
-        if not store.finished_before(
-            part.kind, connection_id=part.target.connection_id, fingerprint=part.fingerprint
+        for part in preview.parts
+        if not store.has_finished(
+            part.importer, connection_id=part.target.connection_id, fingerprint=part.fingerprint
         )
     )
-    return Survey(found.label, parts, found.left)
+    return ExportPreview(preview.label, parts, preview.skipped)
 
 
-def _stamp(path: Path) -> Stamp:
-    """How many files, how large, and when the latest was written."""
-    files = [each.lstat() for each in (path.rglob("*") if path.is_dir() else [path])]
-    latest = max((each.st_mtime for each in files), default=path.stat().st_mtime)
-    return len(files), sum(each.st_size for each in files), latest
+def _stamp(path: Path) -> PathStamp:
+    """Return the number and total size of the files, and the time of the latest write."""
+    files = [file.lstat() for file in (path.rglob("*") if path.is_dir() else [path])]
+    latest = max((file.st_mtime for file in files), default=path.stat().st_mtime)
+    return len(files), sum(file.st_size for file in files), latest
 
 
 logger = logging.getLogger(__name__)
@@ -88,8 +88,8 @@ BUSY_SECONDS = 10.0
 """Pause before an upload is tried again whose export another process is importing."""
 
 
-class Imports:
-    """Does what was asked for, one export after the other; ``close`` ends it at the next batch."""
+class ImportWorker:
+    """Imports one export after another; ``close`` stops it at the next batch."""
 
     def __init__(
         self,
@@ -99,99 +99,105 @@ class Imports:
         seconds: float,
         may_watch: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``may_watch`` says whether to look at the folder now, where several processes could."""
+        """Watch the folder every ``seconds``, if ``may_watch`` allows this process to do so."""
         self._workspace = workspace
         self._may_watch = may_watch
-        self._watched = None if watch is None else Watched(watch)
+        self._watched = None if watch is None else WatchedFolder(watch)
         self._seconds = seconds
-        self._next_look = 0.0
+        self._next_check = 0.0
         self._closed = threading.Event()
 
     def job(self) -> Iterator[object]:
-        """An export at a time."""
+        """Import everything that is due, yielding after each export."""
         root = self._workspace / "uploads"
         uploads.remove_old(root, now=time.time())
-        for upload in uploads.wanted(root):
-            with upload.claimed() as is_ours:
-                if is_ours:
-                    self._upload(upload, timezone.now())
+        for upload in uploads.list_queued(root):
+            with upload.claim() as is_claimed:
+                if is_claimed:
+                    self._import_upload(upload, timezone.now())
                     yield upload
-        due = time.monotonic() >= self._next_look
-        if self._watched is not None and due and self._may_watch():
-            self._next_look = time.monotonic() + self._seconds
-            yield from self._look(self._watched, timezone.now())
+        is_due = time.monotonic() >= self._next_check
+        if self._watched is not None and is_due and self._may_watch():
+            self._next_check = time.monotonic() + self._seconds
+            yield from self._import_watched(self._watched, timezone.now())
 
     def close(self) -> None:
         self._closed.set()
 
-    def _upload(self, upload: Upload, now: datetime) -> None:
+    def _import_upload(self, upload: Upload, now: datetime) -> None:
         try:
-            wish = wish_of(upload.state.wish)
-            found = survey(upload.path, wish=wish, owner_id=the_owner(now).owner_id, now=now)
-            self._all_parts(found, now, on_run=lambda run: _note(upload, run))
-        except Stopped:
+            request = parse_import_request(upload.state.wish)
+            preview = preview_export(
+                upload.path, request=request, owner_id=get_or_create_owner(now).owner_id, now=now
+            )
+            self._import_parts(preview, now, on_run=lambda run: _record_run(upload, run))
+        except ImportStopped:
             return
         except BusyError:
             self._closed.wait(BUSY_SECONDS)  # the upload stays wanted
             return
         except (DatabaseError, IngestStorageError):
-            raise  # it is tried again
-        except Exception as error:  # noqa: BLE001 - whatever it was, the next upload is imported
-            upload.save(phase="failed", message=_worded(error))
+            raise  # the next job retries
+        except Exception as error:  # noqa: BLE001 - one upload must not stop the next ones
+            upload.save(phase="failed", message=_message(error))
             logger.warning("an upload could not be imported: %s", type(error).__name__)
             return
         upload.save(phase="done")
-        upload.remove()
+        upload.remove_export()
 
-    def _look(self, watched: Watched, now: datetime) -> Iterator[object]:
-        for path in watched.changed():
+    def _import_watched(self, watched: WatchedFolder, now: datetime) -> Iterator[object]:
+        for path in watched.changed_paths():
             try:
-                self._all_parts(fresh(path, owner_id=the_owner(now).owner_id, now=now), now)
-            except Stopped:
+                preview = preview_new_parts(
+                    path, owner_id=get_or_create_owner(now).owner_id, now=now
+                )
+                self._import_parts(preview, now)
+            except ImportStopped:
                 return
             except UnreadableError as error:
-                logger.warning("a watched export cannot be read: %s", error.remark.code)
-            except (DatabaseError, Refusal, OSError) as error:
-                logger.warning("a watched export waits: %s", type(error).__name__)
+                logger.warning("a watched export cannot be read: %s", error.issue.code)
+            except (DatabaseError, ApiException, OSError) as error:
+                logger.warning("a watched export will be retried: %s", type(error).__name__)
                 watched.forget(path)
-            except Exception as error:  # noqa: BLE001 - until it changes, for it would fail again
-                logger.warning("a watched export is left out: %s", type(error).__name__)
+            except Exception as error:  # noqa: BLE001 - it would fail again until it changes
+                logger.warning("a watched export was skipped: %s", type(error).__name__)
             yield path
 
-    def _all_parts(self, found: Survey, now: datetime, *, on_run: OnRun | None = None) -> None:
-        """Every part that needs no word of the owner."""
+    def _import_parts(
+        self, preview: ExportPreview, now: datetime, *, on_run: OnRun | None = None
+    ) -> None:
+        """Import the parts that need no decision of the owner."""
 
-        def progress(run: ImportRun) -> None:
+        def on_progress(run: ImportRun) -> None:
             if on_run is not None:
                 on_run(run)
             if self._closed.is_set():
-                raise Stopped
+                raise ImportStopped
 
-        for part in found.parts:
-            if part.needed is not None:
-                logger.warning("an export waits for its owner to say how it is meant")
+        for part in preview.parts:
+            if part.missing_option is not None:
+                logger.warning("an export needs an option from its owner")
                 continue
-            left = found.left if part is found.parts[0] else ()
             import_part(
                 part,
-                label=found.label,
-                left=left,
+                label=preview.label,
+                skipped=preview.skipped if part is preview.parts[0] else (),
                 workspace=self._workspace,
                 now=now,
-                on_progress=progress,
+                on_progress=on_progress,
             )
 
 
-def _worded(error: Exception) -> str:
+def _message(error: Exception) -> str:
     if isinstance(error, UnreadableError):
-        return MEANINGS[error.remark.code].sentence
-    if isinstance(error, Refusal):
+        return RECEIPT_TEXTS[error.issue.code].problem
+    if isinstance(error, ApiException):
         return error.message
     return (isinstance(error, OSError) and error.strerror) or type(error).__name__
 
 
-def _note(upload: Upload, run: ImportRun) -> None:
+def _record_run(upload: Upload, run: ImportRun) -> None:
     upload.touch()
-    known = upload.state.runs
-    if run.run_id not in known:
-        upload.save(runs=[*known, run.run_id])
+    run_ids = upload.state.runs
+    if run.run_id not in run_ids:
+        upload.save(runs=[*run_ids, run.run_id])

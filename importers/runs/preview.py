@@ -1,4 +1,4 @@
-"""What an export is, said before anything is written."""
+"""Preview an export before anything is written, dry-run an import, and format reports."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -8,108 +8,126 @@ from pathlib import Path
 
 from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportReceipt, ImportRun
-from importers.core.export_files import Entry, Export, fingerprint, open_export
-from importers.core.importer import YEARS_AHEAD, ChoiceNeeded, Kind, Options, Wish
-from importers.core.results import MEANINGS, Code, Remark
-from importers.registry import KINDS
-from importers.runs.record_feed import Feed, Spool, said_of
+from importers.core.export_files import Export, ExportFile, fingerprint, open_export
+from importers.core.importer import YEARS_AHEAD, ChoiceNeeded, Importer, ImportRequest, Options
+from importers.core.results import RECEIPT_TEXTS, Issue, ReceiptCode
+from importers.registry import IMPORTERS
+from importers.runs.record_feed import AttachmentSpool, RecordFeed, pending_receipts
 from importers.runs.seen_keys import KeySet
-from importers.runs.store import Said, Target, recall, receipts_of, target
+from importers.runs.store import (
+    ImportTarget,
+    PendingReceipt,
+    find_target,
+    list_receipts,
+    load_options,
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """The files of one kind. ``needed`` is what the owner must say before it can be read."""
+class ExportPart:
+    """The files of one importer. ``missing_option`` asks what the owner must decide first."""
 
-    kind: Kind
-    entries: tuple[Entry, ...]
-    target: Target
+    importer: Importer
+    files: tuple[ExportFile, ...]
+    target: ImportTarget
     options: Options
-    needed: ChoiceNeeded | None = None
+    missing_option: ChoiceNeeded | None = None
 
     @property
     def size(self) -> int:
-        return sum(each.size for each in self.entries)
+        return sum(file.size for file in self.files)
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint(self.entries)
+        return fingerprint(self.files)
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """``left`` are the files that no part reads, and why."""
+class ExportPreview:
+    """The parts of an export, and its ``skipped`` files with the reasons."""
 
     label: str
-    parts: tuple[Part, ...]
-    left: tuple[tuple[str, Remark], ...]
+    parts: tuple[ExportPart, ...]
+    skipped: tuple[tuple[str, Issue], ...]
 
 
-def survey(path: Path, *, wish: Wish, owner_id: str, now: datetime) -> Survey:
-    """Raises ``UnreadableError`` for what cannot be opened, ``InvalidRequest`` for a wish that
-    fits nothing. Writes nothing."""
+def preview_export(
+    path: Path, *, request: ImportRequest, owner_id: str, now: datetime
+) -> ExportPreview:
+    """Find the importers and targets of an export. Writes nothing.
+
+    Raises ``UnreadableError`` when the export cannot be opened, and ``InvalidRequest`` for an unknown
+    importer or connection.
+    """
     export = open_export(path)
-    options = replace(wish.options, horizon_year=now.year + YEARS_AHEAD)
-    claimed, left = _claims(export, only=_kind(wish.kind))
+    options = replace(request.options, horizon_year=now.year + YEARS_AHEAD)
+    claimed, unclaimed = _claim_files(export, only=_find_importer(request.kind))
     parts = [
-        _part(kind, entries, options=options, wish=wish, owner_id=owner_id)
-        for kind, entries in claimed
+        _part(importer, files, options=options, request=request, owner_id=owner_id)
+        for importer, files in claimed
     ]
-    unknown = [(each.name, _unknown(each)) for each in left]
-    return Survey(export.name, tuple(parts), (*export.faults, *unknown))
+    skipped = [
+        (file.name, Issue(ReceiptCode.NOT_RECOGNISED if file.size else ReceiptCode.EMPTY))
+        for file in unclaimed
+    ]
+    return ExportPreview(export.name, tuple(parts), (*export.unreadable, *skipped))
 
 
-def _kind(name: str | None) -> Kind | None:
+def _find_importer(name: str | None) -> Importer | None:
     if name is None:
         return None
-    found = next((kind for kind in KINDS if kind.name == name), None)
-    if found is None:
-        names = ", ".join(kind.name for kind in KINDS)
-        raise InvalidRequest(message=f"No kind is called {name!r}; there are {names}.", param="as")
-    return found
+    importer = next((importer for importer in IMPORTERS if importer.name == name), None)
+    if importer is None:
+        names = ", ".join(importer.name for importer in IMPORTERS)
+        raise InvalidRequest(message=f"The format is one of {names}; got {name!r}.", param="as")
+    return importer
 
 
-def _claims(
-    export: Export, *, only: Kind | None
-) -> tuple[list[tuple[Kind, list[Entry]]], list[Entry]]:
-    """Each kind takes its own of what the kinds before it left. A kind that the owner named takes
-    a single file on trust."""
-    left = list(export.entries)
+def _claim_files(
+    export: Export, *, only: Importer | None
+) -> tuple[list[tuple[Importer, list[ExportFile]]], list[ExportFile]]:
+    """Return the files that each importer claims, and the files that none claims.
+
+    An importer that the owner chose takes a single file without recognizing it.
+    """
+    unclaimed = list(export.files)
     claimed = []
-    for kind in KINDS if only is None else (only,):
-        entries = kind.claim(left)
-        if only is not None and not entries and len(left) == 1:
-            entries = left
-        if entries:
-            claimed.append((kind, entries))
-            taken = set(map(id, entries))
-            left = [each for each in left if id(each) not in taken]
-    return claimed, left
+    for importer in IMPORTERS if only is None else (only,):
+        files = importer.claim(unclaimed)
+        if only is not None and not files and len(unclaimed) == 1:
+            files = unclaimed
+        if files:
+            claimed.append((importer, files))
+            claimed_ids = set(map(id, files))
+            unclaimed = [file for file in unclaimed if id(file) not in claimed_ids]
+    return claimed, unclaimed
 
 
 def _part(
-    kind: Kind, entries: Iterable[Entry], *, options: Options, wish: Wish, owner_id: str
-) -> Part:
-    there = target(kind, name=wish.connection, owner_id=owner_id, languages=wish.languages)
-    listed = tuple(entries)
-    known = recall(there, options)
+    importer: Importer,
+    files: Iterable[ExportFile],
+    *,
+    options: Options,
+    request: ImportRequest,
+    owner_id: str,
+) -> ExportPart:
+    target = find_target(
+        importer, name=request.connection, owner_id=owner_id, languages=request.languages
+    )
+    files = tuple(files)
+    options = load_options(target, options)
     try:
-        settled = kind.prepare(listed, known)
-    except ChoiceNeeded as needed:
-        return Part(kind, listed, there, known, needed)
-    return Part(kind, listed, there, settled)
+        return ExportPart(importer, files, target, importer.prepare(files, options))
+    except ChoiceNeeded as missing_option:
+        return ExportPart(importer, files, target, options, missing_option)
 
 
-def _unknown(entry: Entry) -> Remark:
-    return Remark(Code.NOT_RECOGNISED if entry.size else Code.EMPTY)
+MAX_SKIPPED_SHOWN = 5
+MAX_RECEIPTS_SHOWN = 20
 
 
-LEFT_SHOWN = 5
-RECEIPTS_SHOWN = 20
-
-
-def size(count: int) -> str:
-    """``12.3 MB``."""
+def format_size(count: int) -> str:
+    """Return a size in bytes as text such as ``12.3 MB``."""
     amount = float(count)
     for unit in ("bytes", "kB", "MB"):
         if amount < 1000:
@@ -118,86 +136,90 @@ def size(count: int) -> str:
     return f"{amount:.1f} GB"
 
 
-def surveyed(survey: Survey) -> Iterator[str]:
-    """What is there, before anything is written."""
-    for each in survey.parts:
-        yield f"{survey.label}: {part(each)}"
-    if not survey.parts:
-        yield f"{survey.label}: nothing that can be imported"
-    for name, remark in survey.left[:LEFT_SHOWN]:
-        yield f"  not read: {name}: {MEANINGS[remark.code].sentence}"
-    if len(survey.left) > LEFT_SHOWN:
-        yield f"  not read: {len(survey.left) - LEFT_SHOWN:,} more"
+def preview_lines(preview: ExportPreview) -> Iterator[str]:
+    """Describe an export before it is imported."""
+    for part in preview.parts:
+        yield f"{preview.label}: {describe_part(part)}"
+    if not preview.parts:
+        yield f"{preview.label}: no importable files"
+    for name, issue in preview.skipped[:MAX_SKIPPED_SHOWN]:
+        yield f"  skipped: {name}: {RECEIPT_TEXTS[issue.code].problem}"
+    if len(preview.skipped) > MAX_SKIPPED_SHOWN:
+        yield f"  skipped: {len(preview.skipped) - MAX_SKIPPED_SHOWN:,} more"
 
 
-def part(found: Part) -> str:
-    files = "1 file" if len(found.entries) == 1 else f"{len(found.entries):,} files"
-    known = found.target.connection_id
-    where = f"into {found.target.name} ({known or 'a new connection'})"
-    zone = f", times without a zone in {found.options.zone}" if found.kind.has_local_times else ""
-    years = f"{found.options.first_year} to {found.options.horizon_year}"
-    series = f", repeating events from {years}" if found.kind.has_series else ""
-    return f"{found.kind.title}, {files}, {size(found.size)}, {where}{zone}{series}"
+def describe_part(part: ExportPart) -> str:
+    importer, options = part.importer, part.options
+    files = "1 file" if len(part.files) == 1 else f"{len(part.files):,} files"
+    connection = part.target.connection_id or "a new connection"
+    zone = f", local times in {options.zone}" if importer.has_local_times else ""
+    years = f"{options.first_year} to {options.horizon_year}"
+    recurring = f", repeating events from {years}" if importer.has_recurring_events else ""
+    return (
+        f"{importer.title}, {files}, {format_size(part.size)},"
+        f" into {part.target.name} ({connection}){zone}{recurring}"
+    )
 
 
-def finished(run: ImportRun) -> Iterator[str]:
-    """The counts, then the first receipts."""
+def result_lines(run: ImportRun) -> Iterator[str]:
+    """Report the counts of a run and its first receipts."""
     yield (
-        f"  {run.created:,} new, {run.updated:,} changed, {run.unchanged:,} as they were,"
-        f" {run.doubles:,} doubles left out, {run.files:,} files kept"
+        f"  {run.created:,} new, {run.updated:,} changed, {run.unchanged:,} unchanged,"
+        f" {run.doubles:,} duplicates skipped, {run.files:,} attachments saved"
     )
     if run.left_out or run.remarked:
-        yield f"  {run.left_out:,} not imported, {run.remarked:,} imported with a remark:"
-    for receipt in receipts_of(run.run_id, most=RECEIPTS_SHOWN):
+        yield f"  {run.left_out:,} not imported, {run.remarked:,} imported with warnings:"
+    for receipt in list_receipts(run.run_id, limit=MAX_RECEIPTS_SHOWN):
         yield f"    {receipt_line(receipt)}"
-    more = run.left_out + run.remarked - RECEIPTS_SHOWN
-    if more > 0:
-        yield f"    and {more:,} more; --report FILE writes all of them"
+    hidden = run.left_out + run.remarked - MAX_RECEIPTS_SHOWN
+    if hidden > 0:
+        yield f"    and {hidden:,} more; --report FILE writes all of them"
 
 
 def receipt_line(receipt: ImportReceipt) -> str:
-    """File, place, reason, what to do."""
-    meaning = MEANINGS[Code(receipt.code)]
-    where = ", ".join(filter(None, (receipt.file, receipt.place)))
+    """Describe a receipt: file, location, problem and next step."""
+    text = RECEIPT_TEXTS[ReceiptCode(receipt.code)]
+    location = ", ".join(filter(None, (receipt.file, receipt.place)))
     detail = f" ({receipt.detail})" if receipt.detail else ""
-    return f"{where}: {meaning.sentence}{detail} {meaning.next_step}"
+    return f"{location}: {text.problem}{detail} {text.next_step}"
 
 
-SAID_KEPT = 10_000
+MAX_DRY_RUN_RECEIPTS = 10_000
 
 
 @dataclass(slots=True)
-class Tried:
-    """``rows`` counts by stream."""
+class DryRunResult:
+    """What an import would store; ``record_counts`` is by stream."""
 
-    rows: Counter[str] = field(default_factory=Counter)
-    doubles: int = 0
-    said: list[Said] = field(default_factory=list)
+    record_counts: Counter[str] = field(default_factory=Counter)
+    duplicates: int = 0
+    receipts: list[PendingReceipt] = field(default_factory=list)
 
 
-def try_part(part: Part) -> Tried:
-    tried, spool = Tried(), Spool()
-    feed = Feed(
-        part.kind.read(part.entries, part.options),
+def dry_run(part: ExportPart) -> DryRunResult:
+    """Parse a part completely without writing anything."""
+    result, spool = DryRunResult(), AttachmentSpool()
+    feed = RecordFeed(
+        part.importer.read(part.files, part.options),
         connection_id="",
         skip=0,
         seen=KeySet(),
         spool=spool,
     )
     try:
-        while feed.more:
+        while feed.has_more:
             for _ in feed.lines():
-                _count(tried, feed, spool)
-            _count(tried, feed, spool)
+                _count_items(result, feed, spool)
+            _count_items(result, feed, spool)
     finally:
         spool.close()
-    return tried
+    return result
 
 
-def _count(tried: Tried, feed: Feed, spool: Spool) -> None:
-    spool.take(up_to=feed.number)
-    spool.shrink()
-    for mark in feed.stored(up_to=feed.number):
-        tried.rows.update(mark.rows)
-        tried.doubles += mark.doubles
-        tried.said += said_of(mark)[: SAID_KEPT - len(tried.said)]
+def _count_items(result: DryRunResult, feed: RecordFeed, spool: AttachmentSpool) -> None:
+    spool.take(up_to=feed.line)
+    spool.truncate()
+    for item in feed.finished_items(up_to=feed.line):
+        result.record_counts.update(item.streams)
+        result.duplicates += item.duplicates
+        result.receipts += pending_receipts(item)[: MAX_DRY_RUN_RECEIPTS - len(result.receipts)]

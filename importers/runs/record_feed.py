@@ -1,6 +1,7 @@
-"""Pieces -> lines for the store, with what is to be known of each line once it is stored.
+"""Convert parsed items to ingest lines, and keep attachments on disk until records are stored.
 
-A feed is read on the thread that prepares batches; ``stored`` is called on the one that writes.
+One thread reads the lines of a feed and prepares batches; another one writes the batches and calls
+``finished_items``.
 """
 
 import contextlib
@@ -15,28 +16,27 @@ from typing import NamedTuple
 
 import orjson
 
-from evidence import limits
-from evidence.storing.ndjson import Line
+from evidence.storing.ndjson import NdjsonLine
 from importers.core.results import (
-    Code,
-    File,
-    Item,
-    Piece,
-    Pieces,
-    Remark,
-    Row,
+    ExportItem,
+    ExportItems,
+    Issue,
+    ParsedFile,
+    ParsedItem,
+    ParsedRecord,
+    ReceiptCode,
     UnreadableError,
-    said,
+    issues_only,
 )
-from importers.core.text import plain
-from importers.runs.seen_keys import KeySet, number_of
-from importers.runs.store import Said
+from importers.core.text import to_storable_json
+from importers.runs.seen_keys import KeySet, key_hash
+from importers.runs.store import PendingReceipt
 
-PIECE_BYTES = 256 * 1024
+CHUNK_BYTES = 256 * 1024
 
 
-class Waiting(NamedTuple):
-    """``line`` is that of its record; ``offset`` and ``size`` where its bytes are."""
+class SpooledFile(NamedTuple):
+    """A file in the spool, with the line of its record."""
 
     line: int
     stream: str
@@ -47,13 +47,13 @@ class Waiting(NamedTuple):
     size: int
 
 
-class Spool:
-    """One thread puts files in, another takes them out, in the same order."""
+class AttachmentSpool:
+    """A queue of files in a temporary file. Thread-safe."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile(prefix="pdpp-import-")  # noqa: SIM115 - until close
         self._lock = threading.Lock()
-        self._waiting: deque[Waiting] = deque()
+        self._files: deque[SpooledFile] = deque()
         self._end = 0
 
     @property
@@ -61,35 +61,37 @@ class Spool:
         """Bytes on disk."""
         return self._end
 
-    def put(self, line: int, file: File) -> None:
+    def put(self, line: int, file: ParsedFile) -> None:
         with self._lock:
             self._file.seek(self._end)
             self._file.write(file.content)
             size = len(file.content)
-            self._waiting.append(
-                Waiting(line, file.stream, file.key, file.blob_id, file.media_type, self._end, size)
+            self._files.append(
+                SpooledFile(
+                    line, file.stream, file.key, file.blob_id, file.media_type, self._end, size
+                )
             )
             self._end += size
 
-    def take(self, *, up_to: int) -> list[Waiting]:
-        """The files of records up to this line."""
+    def take(self, *, up_to: int) -> list[SpooledFile]:
+        """Remove and return the files of records up to this line."""
         with self._lock:
-            taken = []
-            while self._waiting and self._waiting[0].line <= up_to:
-                taken.append(self._waiting.popleft())
-            return taken
+            files = []
+            while self._files and self._files[0].line <= up_to:
+                files.append(self._files.popleft())
+            return files
 
-    def chunks(self, waiting: Waiting) -> Iterator[bytes]:
-        for start in range(0, waiting.size, PIECE_BYTES):
+    def chunks(self, file: SpooledFile) -> Iterator[bytes]:
+        for start in range(0, file.size, CHUNK_BYTES):
             with self._lock:
-                self._file.seek(waiting.offset + start)
-                chunk = self._file.read(min(PIECE_BYTES, waiting.size - start))
+                self._file.seek(file.offset + start)
+                chunk = self._file.read(min(CHUNK_BYTES, file.size - start))
             yield chunk
 
-    def shrink(self) -> None:
-        """Gives the disk back once everything was taken out."""
+    def truncate(self) -> None:
+        """Free the disk space if the queue is empty."""
         with self._lock:
-            if not self._waiting and self._end:
+            if not self._files and self._end:
                 self._file.truncate(0)
                 self._end = 0
 
@@ -97,9 +99,8 @@ class Spool:
         self._file.close()
 
 
-SPOOL_BYTES = 256 * 1024 * 1024
-"""So many bytes of files on disk, and lines pause until the files are stored."""
-KEY_BYTES = limits.RECORD_KEY_MAX_BYTES
+SPOOL_MAX_BYTES = 256 * 1024 * 1024
+"""With more bytes on disk, the feed pauses until the files are stored."""
 
 _NUL = rb"\u0000"
 
@@ -107,129 +108,135 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Mark:
-    """A piece whose last line is ``line``, without what was made of it."""
+class ItemProgress:
+    """What is left to do for an item after its last line is stored."""
 
-    line: int
-    item: int
+    last_line: int
+    number: int
     file: str
-    place: str
+    location: str
     size: int
-    remarks: list[Remark] = field(default_factory=list)
-    doubles: int = 0
-    rows: list[str] = field(default_factory=list)
+    issues: list[Issue] = field(default_factory=list)
+    duplicates: int = 0
+    streams: list[str] = field(default_factory=list)
     keys: "array[int]" = field(default_factory=lambda: array("Q"))
 
 
-class Feed:
-    """``skip`` pieces are done already; ``seen`` has the keys of their rows."""
+class RecordFeed:
+    """The lines of an export. The first ``skip`` items are done; ``seen`` has their keys."""
 
     def __init__(
-        self, pieces: Pieces, *, connection_id: str, skip: int, seen: KeySet, spool: Spool
+        self,
+        items: ExportItems,
+        *,
+        connection_id: str,
+        skip: int,
+        seen: KeySet,
+        spool: AttachmentSpool,
     ) -> None:
-        self.number = 0
-        self.more = True
-        self._pieces = enumerate(pieces)
+        self.line = 0
+        self.has_more = True
+        self._items = enumerate(items)
         self._connection_id = connection_id
         self._skip = skip
         self._seen = seen
         self._spool = spool
-        self._marks: deque[Mark] = deque()
-        self._refused: dict[int, Remark] = {}
+        self._progress: deque[ItemProgress] = deque()
+        self._rejected: dict[int, Issue] = {}
         self._lock = threading.Lock()
 
-    def lines(self) -> Iterator[Line]:
-        """Lines until the pieces or the room for files are used up; ``more`` says which."""
-        for item, piece in self._rest():
-            if item < self._skip:
+    def lines(self) -> Iterator[NdjsonLine]:
+        """Yield lines until the export ends or the spool is full; ``has_more`` tells which."""
+        for number, item in self._remaining_items():
+            if number < self._skip:
                 continue
-            mark = Mark(self.number, item, piece.file, piece.place, piece.size)
-            yield from self._of_piece(piece, mark)
-            mark.line = self.number
+            progress = ItemProgress(self.line, number, item.file, item.location, item.size)
+            yield from self._item_lines(item, progress)
+            progress.last_line = self.line
             with self._lock:
-                self._marks.append(mark)
-            if self._spool.size >= SPOOL_BYTES:
+                self._progress.append(progress)
+            if self._spool.size >= SPOOL_MAX_BYTES:
                 return
-        self.more = False
+        self.has_more = False
 
-    def stored(self, *, up_to: int) -> list[Mark]:
-        """The pieces of which every line up to this one has been dealt with, in order."""
+    def finished_items(self, *, up_to: int) -> list[ItemProgress]:
+        """Remove and return the items whose last line is at most ``up_to``, in order."""
         with self._lock:
-            done = []
-            while self._marks and self._marks[0].line <= up_to:
-                mark = self._marks.popleft()
-                lines = [line for line in self._refused if line <= mark.line]
-                mark.remarks += [self._refused.pop(line) for line in lines]
-                done.append(mark)
-            return done
+            finished = []
+            while self._progress and self._progress[0].last_line <= up_to:
+                progress = self._progress.popleft()
+                lines = [line for line in self._rejected if line <= progress.last_line]
+                progress.issues += [self._rejected.pop(line) for line in lines]
+                finished.append(progress)
+            return finished
 
-    def refused(self, line: int, remark: Remark) -> None:
-        """Notes what the store said of a line, whose piece may not be through yet."""
+    def add_rejected(self, line: int, issue: Issue) -> None:
+        """Add an issue of a line to its item, which may not be finished yet."""
         with self._lock:
-            self._refused[line] = remark
+            self._rejected[line] = issue
 
-    def _rest(self) -> Iterator[tuple[int, Piece]]:
-        """What a reader does not expect ends its export, not the run."""
-        item = -1
+    def _remaining_items(self) -> Iterator[tuple[int, ExportItem]]:
+        """Yield the items. An unexpected error of an importer ends the export, not the run."""
+        number = -1
         try:
-            for item, piece in self._pieces:
-                yield item, piece
+            for number, item in self._items:
+                yield number, item
         except Exception as error:
-            logger.exception("a reader failed")
-            self._pieces = enumerate(())
-            failed = Remark(Code.UNREADABLE, type(error).__name__)
-            yield item + 1, Piece("", "", 0, said([failed]))
+            logger.exception("an importer failed")
+            self._items = enumerate(())
+            issue = Issue(ReceiptCode.UNREADABLE, type(error).__name__)
+            yield number + 1, ExportItem("", "", 0, issues_only([issue]))
 
-    def _of_piece(self, piece: Piece, mark: Mark) -> Iterator[Line]:
-        item = _made(piece)
-        mark.remarks += item.remarks
-        for row in item.rows:
-            key = row.data["id"]
-            number = number_of(row.stream, key)
-            if not self._seen.add(number):
-                mark.doubles += 1
+    def _item_lines(self, item: ExportItem, progress: ItemProgress) -> Iterator[NdjsonLine]:
+        parsed = _parse(item)
+        progress.issues += parsed.issues
+        for record in parsed.records:
+            key = record.data["id"]
+            hashed = key_hash(record.stream, key)
+            if not self._seen.add(hashed):
+                progress.duplicates += 1
                 continue
-            content = self._content(row)
+            content = self._serialize(record)
             if content is None:
-                mark.remarks.append(Remark(Code.UNREADABLE, "nested too deeply"))
+                progress.issues.append(Issue(ReceiptCode.UNREADABLE, "nested too deeply"))
                 continue
-            mark.keys.append(number)
-            mark.rows.append(row.stream)
-            self.number += 1
-            # Before the line: once that is out, it may be stored and asked for its files.
-            for file in item.files:
-                if (file.stream, file.key) == (row.stream, key):
-                    self._spool.put(self.number, file)
-            yield Line(self.number, content)
+            progress.keys.append(hashed)
+            progress.streams.append(record.stream)
+            self.line += 1
+            # Spool files before the line, because the other thread may store the line at once.
+            for file in parsed.files:
+                if (file.stream, file.key) == (record.stream, key):
+                    self._spool.put(self.line, file)
+            yield NdjsonLine(self.line, content)
 
-    def _content(self, row: Row) -> bytes | None:
-        """The row as a line; None for one that is nested as deep as no line may be."""
+    def _serialize(self, record: ParsedRecord) -> bytes | None:
+        """Return the record as a line, or None for a record that is nested too deeply."""
         line = {
             "connection_id": self._connection_id,
-            "stream": row.stream,
-            "key": row.data["id"],
-            "data": row.data,
+            "stream": record.stream,
+            "key": record.data["id"],
+            "data": record.data,
         }
         with contextlib.suppress(TypeError):
             content = orjson.dumps(line)
             if _NUL not in content:
                 return content
         try:
-            return orjson.dumps(plain(line))
+            return orjson.dumps(to_storable_json(line))
         except (TypeError, RecursionError):
             return None
 
 
-def _made(piece: Piece) -> Item:
-    """What the piece says, whatever it does to whoever reads it."""
+def _parse(item: ExportItem) -> ParsedItem:
+    """Parse an item, and convert every error to an issue."""
     try:
-        return piece.make()
+        return item.parse()
     except UnreadableError as error:
-        return Item(remarks=[error.remark])
-    except Exception as error:  # noqa: BLE001 - an export may hold anything, and one piece is one
-        logger.warning("a piece could not be read: %s", type(error).__name__)
-        return Item(remarks=[Remark(Code.UNREADABLE, type(error).__name__)])
+        return ParsedItem(issues=[error.issue])
+    except Exception as error:  # noqa: BLE001 - an error in one item must not stop the others
+        logger.warning("an item could not be read: %s", type(error).__name__)
+        return ParsedItem(issues=[Issue(ReceiptCode.UNREADABLE, type(error).__name__)])
 
 
-def said_of(mark: Mark) -> list[Said]:
-    return [Said(mark.item, mark.file, mark.place, each) for each in mark.remarks]
+def pending_receipts(item: ItemProgress) -> list[PendingReceipt]:
+    return [PendingReceipt(item.number, item.file, item.location, issue) for issue in item.issues]

@@ -1,4 +1,4 @@
-"""One part of an export into the store, from where an earlier run of it stopped."""
+"""Import a part of an export, resuming where an earlier run of it stopped."""
 
 import contextlib
 from collections.abc import Callable
@@ -13,22 +13,22 @@ from evidence import limits
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportRun
-from evidence.storing.blobs import kept_blobs, put_blob
-from evidence.storing.ingest import Outcome, ingest_lines
-from evidence.storing.receipts import Code as Refused
+from evidence.storing.blobs import put_blob, stored_blobs
+from evidence.storing.ingest import IngestResult, ingest_lines
 from evidence.storing.receipts import Receipt
-from importers.core.results import Code, Remark
+from evidence.storing.receipts import ReceiptCode as RejectionCode
+from importers.core.results import Issue, ReceiptCode
 from importers.runs import store
-from importers.runs.preview import Part
-from importers.runs.record_feed import Feed, Spool, Waiting, said_of
+from importers.runs.preview import ExportPart
+from importers.runs.record_feed import AttachmentSpool, RecordFeed, SpooledFile, pending_receipts
 from importers.runs.seen_keys import KeyLog, KeySet
-from importers.runs.store import Said
+from importers.runs.store import PendingReceipt
 
 OnProgress = Callable[[ImportRun], object]
 
 
-class Stopped(Exception):  # noqa: N818 - somebody wanted it so
-    """The run was asked to stop; what is stored stays, and the next run goes on."""
+class ImportStopped(Exception):  # noqa: N818 - not an error
+    """The run was asked to stop. Stored records stay, and the next run resumes."""
 
 
 class BusyError(InvalidRequest):
@@ -36,30 +36,32 @@ class BusyError(InvalidRequest):
 
 
 def import_part(
-    part: Part,
+    part: ExportPart,
     *,
     label: str,
-    left: tuple[tuple[str, Remark], ...] = (),
+    skipped: tuple[tuple[str, Issue], ...] = (),
     workspace: Path,
     now: datetime,
     on_progress: OnProgress | None = None,
 ) -> ImportRun:
-    """Reads a part into its connection; ``left`` is said once, in a run that begins.
+    """Import a part into its connection. A new run also stores receipts of ``skipped`` files.
 
-    Raises ``ChoiceNeeded`` before anything is written, ``BusyError`` while another process is
-    at the same export, ``IngestStorageError`` when the database fails; ``on_progress`` may raise to
-    stop. Then what is stored stays, and the same again goes on.
+    Raises ``ChoiceNeeded`` before anything is written, ``BusyError`` while another process imports
+    the same export, and ``IngestStorageError`` when the database fails. ``on_progress`` may raise to
+    stop the run. Stored records stay, and the next run of the same part resumes.
     """
-    if part.needed is not None:
-        raise part.needed
-    connection_id = store.made(part.target, now=now)
-    store.remember(connection_id, part.options)
-    # Before the run is looked up: two processes that start at once must not make two runs.
-    with try_exclusive(f"import {connection_id} {part.kind.name} {part.fingerprint}") as is_free:
+    if part.missing_option is not None:
+        raise part.missing_option
+    connection_id = store.ensure_connection(part.target, now=now)
+    store.save_options(connection_id, part.options)
+    # Lock before looking for the run: two processes that start at once must not create two runs.
+    with try_exclusive(
+        f"import {connection_id} {part.importer.name} {part.fingerprint}"
+    ) as is_free:
         if not is_free:
-            raise BusyError(message="This export is being imported already.")
-        run = store.begin(
-            part.kind,
+            raise BusyError(message="Another process is importing this export. Wait for it.")
+        run = store.start_or_resume(
+            part.importer,
             connection_id=connection_id,
             owner_id=part.target.owner_id,
             label=label,
@@ -68,24 +70,24 @@ def import_part(
             now=now,
         )
         log = KeyLog(workspace / f"{run.run_id}.keys")
-        _carry_out(part, left, run, log, now, on_progress)
+        _run(part, skipped, run, log, now, on_progress)
     return run
 
 
-def _carry_out(
-    part: Part,
-    left: tuple[tuple[str, Remark], ...],
+def _run(
+    part: ExportPart,
+    skipped: tuple[tuple[str, Issue], ...],
     run: ImportRun,
     log: KeyLog,
     now: datetime,
     on_progress: OnProgress | None,
 ) -> None:
-    spool = Spool()
+    spool = AttachmentSpool()
     try:
-        _Importing(part, left, run, spool, log, now, on_progress)()
+        _PartImport(part, skipped, run, spool, log, now, on_progress).run_to_end()
     except BaseException:
         run.status = ImportRun.Status.STOPPED
-        with contextlib.suppress(DatabaseError):  # it may be what ended the run
+        with contextlib.suppress(DatabaseError):  # the database may be the cause
             run.save(update_fields=["status"])
         raise
     finally:
@@ -93,110 +95,109 @@ def _carry_out(
 
 
 @dataclass
-class _Importing:
-    """The run in hand."""
-
-    part: Part
-    left: tuple[tuple[str, Remark], ...]
+class _PartImport:
+    part: ExportPart
+    skipped: tuple[tuple[str, Issue], ...]
     run: ImportRun
-    spool: Spool
+    spool: AttachmentSpool
     log: KeyLog
     now: datetime
     on_progress: OnProgress | None
-    counted: Outcome = field(default_factory=Outcome)
-    bad_lines: set[int] = field(default_factory=set)
+    counted: IngestResult = field(default_factory=IngestResult)
+    rejected_lines: set[int] = field(default_factory=set)
 
-    def __call__(self) -> None:
+    def run_to_end(self) -> None:
         feed = self._feed()
-        while feed.more:
+        while feed.has_more:
             self._import(feed)
         self.run.status = ImportRun.Status.FINISHED
-        store.save(self.run, [], now=timezone.now())
+        store.save_progress(self.run, [], now=timezone.now())
         self.log.remove()
 
-    def _import(self, feed: Feed) -> None:
-        """Until the end, or until the room for files is used up."""
-        before, self.counted = feed.number, Outcome()
+    def _import(self, feed: RecordFeed) -> None:
+        """Import until the export ends or the spool is full."""
+        first_line, self.counted = feed.line, IngestResult()
 
-        def stored(so_far: Outcome) -> None:
-            self._count(so_far)
-            self._stored(feed, up_to=before + so_far.lines)
+        def on_stored(outcome: IngestResult) -> None:
+            self._count(outcome)
+            self._finish_items(feed, up_to=first_line + outcome.lines)
 
         ingest_lines(
             feed.lines(),
             owner_id=self.run.owner_id,
             now=self.now,
-            on_receipt=lambda receipt: self._refused(feed, receipt),
-            on_progress=stored,
+            on_receipt=lambda receipt: self._add_rejected(feed, receipt),
+            on_progress=on_stored,
         )
-        self._stored(feed, up_to=feed.number)
+        self._finish_items(feed, up_to=feed.line)
 
-    def _feed(self) -> Feed:
-        """From the first piece that is not done."""
+    def _feed(self) -> RecordFeed:
+        """Return a feed that starts at the first unfinished item."""
         seen = self.log.load(items=self.run.items_done) if self.run.items_done else None
         if seen is None:
-            self._start_over()
+            self._restart()
             seen = KeySet()
-        return Feed(
-            self.part.kind.read(self.part.entries, self.part.options),
+        return RecordFeed(
+            self.part.importer.read(self.part.files, self.part.options),
             connection_id=self.run.connection_id,
             skip=self.run.items_done,
             seen=seen,
             spool=self.spool,
         )
 
-    def _start_over(self) -> None:
-        said = [Said(-1, name, "", remark) for name, remark in self.left]
-        store.start_over(self.run, said, now=timezone.now())
+    def _restart(self) -> None:
+        receipts = [PendingReceipt(-1, name, "", issue) for name, issue in self.skipped]
+        store.restart(self.run, receipts, now=timezone.now())
         self.log.start()
 
-    def _refused(self, feed: Feed, receipt: Receipt) -> None:
-        self.bad_lines.add(receipt.line)
-        if receipt.code is Refused.SUPPRESSED:
-            feed.refused(receipt.line, Remark(Code.ERASED))
-        elif receipt.code is not Refused.DUPLICATE_KEY:
-            why = " ".join(filter(None, (receipt.code, receipt.path, receipt.reason)))
-            feed.refused(receipt.line, Remark(Code.NOT_STORED, why))
+    def _add_rejected(self, feed: RecordFeed, receipt: Receipt) -> None:
+        self.rejected_lines.add(receipt.line)
+        if receipt.code is RejectionCode.SUPPRESSED:
+            feed.add_rejected(receipt.line, Issue(ReceiptCode.ERASED))
+        elif receipt.code is not RejectionCode.DUPLICATE_KEY:
+            detail = " ".join(filter(None, (receipt.code, receipt.path, receipt.reason)))
+            feed.add_rejected(receipt.line, Issue(ReceiptCode.NOT_STORED, detail))
 
-    def _count(self, so_far: Outcome) -> None:
+    def _count(self, outcome: IngestResult) -> None:
         for name in ("created", "updated", "unchanged"):
-            more = getattr(so_far, name) - getattr(self.counted, name)
-            setattr(self.run, name, getattr(self.run, name) + more)
-        self.counted = replace(so_far)
+            added = getattr(outcome, name) - getattr(self.counted, name)
+            setattr(self.run, name, getattr(self.run, name) + added)
+        self.counted = replace(outcome)
 
-    def _stored(self, feed: Feed, *, up_to: int) -> None:
-        """Everything up to this line is in the database: its files follow, and the run is noted."""
-        self._keep_files(self.spool.take(up_to=up_to))
-        self.spool.shrink()
-        marks = feed.stored(up_to=up_to)
-        for mark in marks:
-            self.run.items_done = mark.item + 1
-            self.run.bytes_done += mark.size
-            self.run.doubles += mark.doubles
-        self.bad_lines = {line for line in self.bad_lines if line > up_to}
-        self.log.append(((mark.item, mark.keys) for mark in marks), items=self.run.items_done)
-        store.save(self.run, [each for mark in marks for each in said_of(mark)], now=timezone.now())
+    def _finish_items(self, feed: RecordFeed, *, up_to: int) -> None:
+        """Store the files of records up to this line, and save the progress."""
+        self._store_files(self.spool.take(up_to=up_to))
+        self.spool.truncate()
+        items = feed.finished_items(up_to=up_to)
+        for item in items:
+            self.run.items_done = item.number + 1
+            self.run.bytes_done += item.size
+            self.run.doubles += item.duplicates
+        self.rejected_lines = {line for line in self.rejected_lines if line > up_to}
+        self.log.append(((item.number, item.keys) for item in items), items=self.run.items_done)
+        receipts = [receipt for item in items for receipt in pending_receipts(item)]
+        store.save_progress(self.run, receipts, now=timezone.now())
         if self.on_progress is not None:
             self.on_progress(self.run)
 
-    def _keep_files(self, waiting: list[Waiting]) -> None:
-        wanted = [each for each in waiting if each.line not in self.bad_lines]
-        known = kept_blobs(self.run.connection_id, [each.blob_id for each in wanted])
-        for each in wanted:
-            if each.blob_id not in known and each.size <= limits.BLOB_MAX_BYTES:
-                self._keep(each)
+    def _store_files(self, files: list[SpooledFile]) -> None:
+        files = [file for file in files if file.line not in self.rejected_lines]
+        stored = stored_blobs(self.run.connection_id, [file.blob_id for file in files])
+        for file in files:
+            if file.blob_id not in stored and file.size <= limits.BLOB_MAX_BYTES:
+                self._store_file(file)
 
-    def _keep(self, waiting: Waiting) -> None:
+    def _store_file(self, file: SpooledFile) -> None:
         try:
             put_blob(
                 self.run.connection_id,
-                stream=waiting.stream,
-                record_key=waiting.key,
-                media_type=waiting.media_type,
-                chunks=self.spool.chunks(waiting),
+                stream=file.stream,
+                record_key=file.key,
+                media_type=file.media_type,
+                chunks=self.spool.chunks(file),
                 now=self.now,
-                blob_id=waiting.blob_id,
+                blob_id=file.blob_id,
             )
-        except InvalidRequest:  # the owner erased the record while it was imported
+        except InvalidRequest:  # the owner erased the record during the import
             return
         self.run.files += 1

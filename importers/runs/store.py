@@ -1,4 +1,4 @@
-"""The rows about imports: where they go, how far they are, what was said and what was chosen."""
+"""Store import runs, their receipts and the options of each connection."""
 
 import secrets
 from collections.abc import Iterable, Sequence
@@ -11,22 +11,22 @@ from django.db import transaction
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
 from evidence.models.imports import ImportChoice, ImportReceipt, ImportRun
-from evidence.storing.connections import connect
+from evidence.storing.connections import create_connection
 from evidence.storing.declaration_store import declare
-from importers.core.importer import Kind, Options
-from importers.core.results import MEANINGS, Remark
-from importers.core.text import storable
+from importers.core.importer import Importer, Options
+from importers.core.results import RECEIPT_TEXTS, Issue
+from importers.core.text import replace_unstorable
 
-RECEIPTS_KEPT = 10_000
+MAX_RECEIPTS = 10_000
 DATE_ORDER = "date_order"
 COLUMNS = "columns"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Where records go. ``connection_id`` is None while the connection is still to be made."""
+class ImportTarget:
+    """The connection that records go to; ``connection_id`` is None if it does not exist yet."""
 
-    kind: Kind
+    importer: Importer
     name: str
     connection_id: str | None
     owner_id: str
@@ -34,76 +34,93 @@ class Target:
     labelled_by_owner: bool = False
 
 
-class Said(NamedTuple):
-    """A receipt in the making."""
+class PendingReceipt(NamedTuple):
+    """A receipt that is not saved yet."""
 
     item: int
     file: str
-    place: str
-    remark: Remark
+    location: str
+    issue: Issue
 
 
-def target(
-    kind: Kind, *, name: str | None, owner_id: str, languages: tuple[str, ...] = ()
-) -> Target:
-    """The connection of this name or id; without a name the kind's own. Raises ``InvalidRequest``
-    when the name is ambiguous, or that of a connection of another source."""
-    wanted = name or kind.label
-    ours = Connection.unscoped.filter(
-        owner_id=owner_id, source__connector_key=kind.connector_key
+def find_target(
+    importer: Importer, *, name: str | None, owner_id: str, languages: tuple[str, ...] = ()
+) -> ImportTarget:
+    """Return the connection with this name or id, by default with the label of the importer.
+
+    Raises ``InvalidRequest`` for an ambiguous name, and for a connection of another source.
+    """
+    name_or_id = name or importer.label
+    candidates = Connection.unscoped.filter(
+        owner_id=owner_id, source__connector_key=importer.connector_key
     ).exclude(status=Connection.Status.REVOKED)
-    found = list(ours.filter(connection_id=wanted) or ours.filter(display_name=wanted)[:2])
-    if len(found) > 1:
+    matches = list(
+        candidates.filter(connection_id=name_or_id)
+        or candidates.filter(display_name=name_or_id)[:2]
+    )
+    if len(matches) > 1:
         raise InvalidRequest(
-            message=f"Several connections are called {wanted!r}; give the id of one.",
+            message=f"Several connections are named {name_or_id!r}. Give the id of one.",
             param="connection",
         )
-    if not found and Connection.unscoped.filter(connection_id=wanted).exists():
+    if matches:
+        connection = matches[0]
+        return ImportTarget(
+            importer, connection.display_name, connection.connection_id, owner_id, languages
+        )
+    if Connection.unscoped.filter(connection_id=name_or_id).exists():
         raise InvalidRequest(
-            message=f"{wanted} is a connection of another source and cannot hold {kind.title}.",
+            message=f"{name_or_id} is a connection of another source. Choose one for"
+            f" {importer.title}.",
             param="connection",
         )
-    if found:
-        known = found[0]
-        return Target(kind, known.display_name, known.connection_id, owner_id, languages)
-    return Target(kind, wanted, None, owner_id, languages, labelled_by_owner=name is not None)
+    return ImportTarget(
+        importer, name_or_id, None, owner_id, languages, labelled_by_owner=name is not None
+    )
 
 
 @transaction.atomic
-def made(wanted: Target, *, now: datetime) -> str:
-    """The id of the target's connection, made where there is none, under the declaration that
-    this version of the importer brings. Two that begin at once make one."""
-    declare(wanted.kind.declaration, owner_id=wanted.owner_id, now=now)  # which holds the source
-    known = wanted if wanted.connection_id else _looked_for_again(wanted)
-    return known.connection_id or connect(
-        wanted.kind.connector_key,
-        display_name=wanted.name,
-        owner_id=wanted.owner_id,
-        languages=wanted.languages,
-        labelled_by_owner=wanted.labelled_by_owner,
+def ensure_connection(target: ImportTarget, *, now: datetime) -> str:
+    """Update the declaration, and return the id of the connection, created if it does not exist.
+
+    ``declare`` locks the source, so concurrent calls create one connection.
+    """
+    importer = target.importer
+    declare(importer.declaration, owner_id=target.owner_id, now=now)
+    if target.connection_id:
+        return target.connection_id
+    current = find_target(importer, name=target.name, owner_id=target.owner_id)
+    return current.connection_id or create_connection(
+        importer.connector_key,
+        display_name=target.name,
+        owner_id=target.owner_id,
+        languages=target.languages,
+        labelled_by_owner=target.labelled_by_owner,
         now=now,
     )
 
 
-def _looked_for_again(wanted: Target) -> Target:
-    return target(wanted.kind, name=wanted.name, owner_id=wanted.owner_id)
-
-
-def begin(
-    kind: Kind, *, connection_id: str, owner_id: str, label: str, fingerprint: str, total: int,
+def start_or_resume(
+    importer: Importer,
+    *,
+    connection_id: str,
+    owner_id: str,
+    label: str,
+    fingerprint: str,
+    total: int,
     now: datetime,
-) -> ImportRun:  # fmt: skip
-    """The run of this export that did not finish, else a new one."""
-    same = ImportRun.unscoped.filter(
-        connection_id=connection_id, kind=kind.name, fingerprint=fingerprint
+) -> ImportRun:
+    """Return the unfinished run of this export, or a new one."""
+    runs = ImportRun.unscoped.filter(
+        connection_id=connection_id, kind=importer.name, fingerprint=fingerprint
     )
-    run = same.exclude(status=ImportRun.Status.FINISHED).order_by("-started_at").first()
+    run = runs.exclude(status=ImportRun.Status.FINISHED).order_by("-started_at").first()
     if run is None:
         run = ImportRun(
             run_id="imp_" + secrets.token_hex(12),
             owner_id=owner_id,
             connection_id=connection_id,
-            kind=kind.name,
+            kind=importer.name,
             label=label,
             fingerprint=fingerprint,
             bytes_total=total,
@@ -114,78 +131,77 @@ def begin(
     return run
 
 
-def finished_before(kind: Kind, *, connection_id: str | None, fingerprint: str) -> bool:
-    """Whether an export with this fingerprint was read to its end."""
+def has_finished(importer: Importer, *, connection_id: str | None, fingerprint: str) -> bool:
+    """Return whether a run has finished this export."""
     return ImportRun.unscoped.filter(
         connection_id=connection_id,
-        kind=kind.name,
+        kind=importer.name,
         fingerprint=fingerprint,
         status=ImportRun.Status.FINISHED,
     ).exists()
 
 
-def start_over(run: ImportRun, said: Sequence[Said], *, now: datetime) -> None:
-    """From the first item; what was said before is said anew."""
+def restart(run: ImportRun, receipts: Sequence[PendingReceipt], *, now: datetime) -> None:
+    """Reset a run to its first item, and replace its receipts."""
     run.items_done = run.bytes_done = run.doubles = run.left_out = run.remarked = 0
     with transaction.atomic():
         ImportReceipt.unscoped.filter(run=run).delete()
-        save(run, said, now=now)
+        save_progress(run, receipts, now=now)
 
 
-def save(run: ImportRun, said: Sequence[Said], *, now: datetime) -> None:
-    """Keeps how far the run is, with what was said on the way."""
-    room = max(0, RECEIPTS_KEPT - run.left_out - run.remarked)
-    for each in said:
-        if MEANINGS[each.remark.code].kept:
+def save_progress(run: ImportRun, receipts: Sequence[PendingReceipt], *, now: datetime) -> None:
+    """Save the run with further receipts, of which a run keeps MAX_RECEIPTS."""
+    free = max(0, MAX_RECEIPTS - run.left_out - run.remarked)
+    for receipt in receipts:
+        if RECEIPT_TEXTS[receipt.issue.code].is_imported:
             run.remarked += 1
         else:
             run.left_out += 1
     run.updated_at = now
     with transaction.atomic():
         run.save()
-        ImportReceipt.unscoped.bulk_create(_receipt(run, each) for each in said[:room])
+        ImportReceipt.unscoped.bulk_create(
+            ImportReceipt(
+                connection_id=run.connection_id,
+                run=run,
+                item=receipt.item,
+                file=replace_unstorable(receipt.file)[:1_000],
+                place=replace_unstorable(receipt.location)[:200],
+                code=receipt.issue.code,
+                detail=replace_unstorable(receipt.issue.detail)[:200],
+            )
+            for receipt in receipts[:free]
+        )
 
 
-def _receipt(run: ImportRun, said: Said) -> ImportReceipt:
-    return ImportReceipt(
-        connection_id=run.connection_id,
-        run=run,
-        item=said.item,
-        file=storable(said.file)[:1_000],
-        place=storable(said.place)[:200],
-        code=said.remark.code,
-        detail=storable(said.remark.detail)[:200],
-    )
+def list_receipts(run_id: str, *, limit: int | None = None) -> Iterable[ImportReceipt]:
+    return ImportReceipt.unscoped.filter(run_id=run_id).order_by("pk")[:limit]
 
 
-def receipts_of(run_id: str, *, most: int | None = None) -> Iterable[ImportReceipt]:
-    return ImportReceipt.unscoped.filter(run_id=run_id).order_by("pk")[:most]
-
-
-def run_of(run_id: str, *, owner_id: str) -> ImportRun | None:
+def find_run(run_id: str, *, owner_id: str) -> ImportRun | None:
     runs = ImportRun.unscoped.select_related("connection")
     return runs.filter(run_id=run_id, owner_id=owner_id).first()
 
 
-def latest_runs(owner_id: str, *, most: int) -> list[ImportRun]:
+def latest_runs(owner_id: str, *, limit: int) -> list[ImportRun]:
     runs = ImportRun.unscoped.select_related("connection").filter(owner_id=owner_id)
-    return list(runs.order_by("-started_at", "run_id")[:most])
+    return list(runs.order_by("-started_at", "run_id")[:limit])
 
 
-def recall(wanted: Target, options: Options) -> Options:
-    """What is said now, and what was said of this connection before."""
-    if wanted.connection_id is None:
+def load_options(target: ImportTarget, options: Options) -> Options:
+    """Complete the options with those saved for the connection."""
+    if target.connection_id is None:
         return options
-    rows = ImportChoice.unscoped.filter(connection_id=wanted.connection_id)
-    known = dict(rows.values_list("name", "value"))
+    choices = ImportChoice.unscoped.filter(connection_id=target.connection_id)
+    saved = dict(choices.values_list("name", "value"))
     return replace(
         options,
-        date_order=options.date_order or known.get(DATE_ORDER),
-        columns=options.columns or known.get(COLUMNS) or {},
+        date_order=options.date_order or saved.get(DATE_ORDER),
+        columns=options.columns or saved.get(COLUMNS) or {},
     )
 
 
-def remember(connection_id: str, options: Options) -> None:
+def save_options(connection_id: str, options: Options) -> None:
     for name, value in ((DATE_ORDER, options.date_order), (COLUMNS, options.columns)):
         if value:
             ImportChoice.unscoped.update_or_create(

@@ -1,1 +1,1 @@
-"""What a model reads: one pure renderer per tool, from structuredContent to one JSON object."""
+"""Render results as text for models: one JSON object, derived from structuredContent."""

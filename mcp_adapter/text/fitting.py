@@ -1,157 +1,151 @@
-"""Making a text fit: the same object drawn with less and less room per item."""
+"""Shorten the items of a result, expanded records included, until the text fits its budget."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from mcp_adapter import ids
+from evidence import record_ids
 from mcp_adapter.json_text import dumps, wire_size
-from mcp_adapter.labels import clipped
+from mcp_adapter.labels import clip, is_window_descriptor
 
-BAREST = -1
-_ROOMS = (2_400, 1_200, 600, 400, 280, 200, 140, 100, 60, 30)
-_STRING_LEAST = 24
-_CUT_SHOWN = 6
-_LONGEST_SHOWN_ID = 480
+HANDLE_ONLY = -1
+"""Passed to a renderer instead of a number of characters: keep the handles and little else."""
+_CHARS_PER_ITEM = (2_400, 1_200, 600, 400, 280, 200, 140, 100, 60, 30)
+_MIN_STRING_CHARS = 24
+_MAX_CUT_NAMES = 6
+_MAX_ID_CHARS = 480
 SOURCES_BYTES = 240
-"""What a page sets aside to say which connections its items came through."""
+"""Bytes of a page reserved for the count of items by connection."""
 _LABEL_CHARS = 60
 
 
-def roomiest(draw: Callable[[int], dict[str, Any]], *, items: int, most: int) -> str:
-    """The text with about the most room per item that takes at most `most` bytes as serialized.
+def fit_items(render: Callable[[int], dict[str, Any]], *, items: int, max_bytes: int) -> str:
+    """Return the text with the most characters per item that takes at most `max_bytes`.
 
-    With no room an item is its handle and what belongs to it; if even that is too much, only what
-    `draw` keeps for room below nothing. What is left beside the handles is shared out among the
-    items, and that share tried first.
+    `render` takes the characters per item: 0 for handles and what belongs to them, HANDLE_ONLY if
+    even those exceed the budget. The search starts at an equal share of the free bytes.
     """
-    best = dumps(draw(0))
-    spare = most - wire_size(best)
-    if spare < 0:
-        return dumps(draw(BAREST))
-    share = spare // max(items, 1)
-    for room in _ROOMS:
-        if room > share * 3 // 2 or spare <= 0:
+    handles = dumps(render(0))
+    free_bytes = max_bytes - wire_size(handles)
+    if free_bytes < 0:
+        return dumps(render(HANDLE_ONLY))
+    share = free_bytes // max(items, 1)
+    for max_chars in _CHARS_PER_ITEM:
+        if max_chars > share * 3 // 2 or free_bytes <= 0:
             continue
-        text = dumps(draw(room))
-        if wire_size(text) <= most:
+        text = dumps(render(max_chars))
+        if wire_size(text) <= max_bytes:
             return text
-    return best
+    return handles
 
 
-def mix(counted: Iterable[tuple[dict[str, str], int]], *, unit: str) -> dict[str, Any]:
-    """`{"sources": …}`: which connections gave how many items, those with most first, as many as
-    there is room for, and how many items came through others."""
-    counted = list(counted)
-    if len(counted) < 2:
+def count_by_source(counts: Iterable[tuple[dict[str, str], int]], *, unit: str) -> dict[str, Any]:
+    """Return `{"sources": …}`: how many items each connection gave, or {} for fewer than two.
+
+    `counts` has the largest first. Connections that do not fit SOURCES_BYTES are summed up.
+    """
+    counts = list(counts)
+    if len(counts) < 2:
         return {}
-    shown: list[dict[str, Any]] = []
-    others = sum(n for _, n in counted)
-    for named, number in counted:
-        label = {name: clipped(text, _LABEL_CHARS) for name, text in named.items()}
-        entry: dict[str, Any] = {**label, unit: number}
-        if wire_size(dumps([*shown, entry])) > SOURCES_BYTES - 60:
+    sources: list[dict[str, Any]] = []
+    others = sum(count for _, count in counts)
+    for members, count in counts:
+        label = {name: clip(text, _LABEL_CHARS) for name, text in members.items()}
+        entry: dict[str, Any] = {**label, unit: count}
+        if wire_size(dumps([*sources, entry])) > SOURCES_BYTES - 60:
             break
-        shown.append(entry)
-        others -= number
-    return {"sources": shown, **({f"{unit}_of_others": others} if others else {})}
+        sources.append(entry)
+        others -= count
+    return {"sources": sources, **({f"{unit}_of_others": others} if others else {})}
 
 
-def shown_id(handle: str) -> dict[str, Any]:
-    """A handle is shown whole; only one longer than any that this server makes is cut, and so
-    marked."""
-    if len(handle) <= _LONGEST_SHOWN_ID:
-        return {"id": handle}
-    return {"id": handle[:200], "id_cut": "too long to show whole; see the structured output"}
+def id_members(record_id: str) -> dict[str, Any]:
+    """Return the id of an item. An id longer than any of this server is cut and marked as cut."""
+    if len(record_id) <= _MAX_ID_CHARS:
+        return {"id": record_id}
+    return {"id": record_id[:200], "id_cut": "too long to show whole; see the structured output"}
 
 
 class Preview:
-    """The fields of a record, measured once so that they can be drawn with any room."""
+    """The fields of a record, measured once to be rendered with different limits."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
-        sizes = {name: _length(value) + len(name) + 4 for name, value in fields.items()}
-        # Short fields come before long ones, so that a body does not crowd out who wrote it.
+        sizes = {name: _json_chars(value) + len(name) + 4 for name, value in fields.items()}
+        # Short fields first, so that a long body does not crowd out its author.
         self._short_first = sorted(sizes.items(), key=lambda pair: pair[1])
-        descriptors = any(_is_descriptor(value) for value in fields.values())
-        self._whole = None if descriptors else sum(sizes.values())
+        has_descriptor = any(is_window_descriptor(value) for value in fields.values())
+        self._total_chars = None if has_descriptor else sum(sizes.values())
 
-    def within(self, room: int) -> dict[str, Any]:
-        """`{"data": …, "cut": [names]}`: as much of the record as fits into `room` characters.
+    def fit(self, max_chars: int) -> dict[str, Any]:
+        """Return `{"data": fields, "cut": names}` with about `max_chars` characters of fields.
 
-        Whatever is shortened or left out is named in `cut`.
+        `cut` names the fields that are shortened or left out.
         """
-        if self._whole is not None and self._whole <= room:
+        if self._total_chars is not None and self._total_chars <= max_chars:
             return {"data": self._fields} if self._fields else {}
-        shown: dict[str, Any] = {}
+        fitted: dict[str, Any] = {}
         cut = set()
         for name, size in self._short_first:
             value = self._fields[name]
-            if size <= room and not _is_descriptor(value):
-                shown[name] = value
-                room -= size
+            if size <= max_chars and not is_window_descriptor(value):
+                fitted[name] = value
+                max_chars -= size
                 continue
             cut.add(name)
-            if (start := _start(value, room - len(name) - 8)) is not None:
-                shown[name] = start
-                room -= len(name) + 8 + len(start)
-        ordered = {name: shown[name] for name in self._fields if name in shown}
-        named = _named([name for name in self._fields if name in cut])
-        return {**({"data": ordered} if ordered else {}), **named}
+            if (start := _text_start(value, max_chars - len(name) - 8)) is not None:
+                fitted[name] = start
+                max_chars -= len(name) + 8 + len(start)
+        data = {name: fitted[name] for name in self._fields if name in fitted}
+        cut_members = _cut_members([name for name in self._fields if name in cut])
+        return {**({"data": data} if data else {}), **cut_members}
 
 
-def preview(fields: dict[str, Any], *, room: int) -> dict[str, Any]:
-    """As much of a record as fits, where it is drawn once."""
-    return Preview(fields).within(room)
-
-
-def omissions(record: dict[str, Any]) -> dict[str, Any]:
-    """The fields that REST left out of a record with hundreds of them."""
+def omitted_fields(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the number of fields that REST omitted from a record, or {} if none."""
     count = record.get("omitted_field_count", 0)
     return {"omitted_fields": count, "read": "fetch(id, fields) reads them"} if count else {}
 
 
-def _length(value: Any) -> int:
-    """About how many characters the value takes as JSON."""
+def _json_chars(value: Any) -> int:
+    """Return about how many characters the value takes as JSON."""
     return len(value) + 2 if isinstance(value, str) else len(dumps(value))
 
 
-def _start(value: Any, room: int) -> str | None:
-    text = value.get("preview") if _is_descriptor(value) else value
-    if not isinstance(text, str) or room < _STRING_LEAST:
+def _text_start(value: Any, max_chars: int) -> str | None:
+    text = value.get("preview") if is_window_descriptor(value) else value
+    if not isinstance(text, str) or max_chars < _MIN_STRING_CHARS:
         return None
-    return clipped(text, room) if len(text) > room else f"{text}…"
+    return clip(text, max_chars) if len(text) > max_chars else f"{text}…"
 
 
-def _is_descriptor(value: Any) -> bool:
-    return isinstance(value, dict) and value.get("object") == "field_window_read"
+def _cut_members(names: list[str]) -> dict[str, Any]:
+    if len(names) <= _MAX_CUT_NAMES:
+        return {"cut": names} if names else {}
+    return {"cut": names[:_MAX_CUT_NAMES], "cut_more": len(names) - _MAX_CUT_NAMES}
 
 
-def _named(cut: list[str]) -> dict[str, Any]:
-    if len(cut) <= _CUT_SHOWN:
-        return {"cut": cut} if cut else {}
-    return {"cut": cut[:_CUT_SHOWN], "cut_more": len(cut) - _CUT_SHOWN}
-
-
-def expanded(record: dict[str, Any], *, room: int) -> dict[str, Any]:
-    """`{"expanded": {relation: …}}`, or nothing where the record was not expanded."""
+def expanded_records(record: dict[str, Any], *, max_chars: int) -> dict[str, Any]:
+    """Return `{"expanded": {relation: …}}` with about `max_chars` each, or {} if not expanded."""
     relations = record.get("expanded")
     if not isinstance(relations, dict):
         return {}
-    return {"expanded": {name: _children(found, room) for name, found in relations.items()}}
+    return {
+        "expanded": {name: _related(value, max_chars) for name, value in relations.items()},
+    }
 
 
-def _children(found: Any, room: int) -> dict[str, Any] | None:
-    if not isinstance(found, dict):
+def _related(value: Any, max_chars: int) -> dict[str, Any] | None:
+    if not isinstance(value, dict):
         return None
-    if found.get("object") != "list":
-        return _child(found, room)
-    share = room // max(len(found["data"]), 1)
-    shown = [_child(child, share) for child in found["data"]]
-    return {"records": shown, "has_more": found.get("has_more", False)}
+    if value.get("object") != "list":
+        return _child(value, max_chars)
+    share = max_chars // max(len(value["data"]), 1)
+    children = [_child(child, share) for child in value["data"]]
+    return {"records": children, "has_more": value.get("has_more", False)}
 
 
-def _child(record: dict[str, Any], room: int) -> dict[str, Any]:
-    ref = ids.RecordRef(
+def _child(record: dict[str, Any], max_chars: int) -> dict[str, Any]:
+    ref = record_ids.RecordRef(
         record.get("connection_id"), str(record.get("stream", "")), str(record.get("id", ""))
     )
-    return {"id": ids.handle(ref), **preview(record.get("data") or {}, room=room)}
+    return {"id": record_ids.format_id(ref), **Preview(record.get("data") or {}).fit(max_chars)}

@@ -1,43 +1,54 @@
-"""The text of a page of records or changes."""
+"""Render a page of records or changes as text."""
 
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from mcp_adapter import ids, labels
-from mcp_adapter.text.fitting import BAREST, Preview, expanded, mix, omissions, roomiest, shown_id
+from evidence import record_ids
+from mcp_adapter import labels
+from mcp_adapter.text.fitting import (
+    HANDLE_ONLY,
+    Preview,
+    count_by_source,
+    expanded_records,
+    fit_items,
+    id_members,
+    omitted_fields,
+)
 
 
-def render(structured: dict[str, Any], *, most: int) -> str:
-    """Every record of the page with its handle and as much of its fields as there is room for."""
+def render(structured: dict[str, Any], *, max_bytes: int) -> str:
+    """Return every record of the page with its handle and as much of its fields as fits."""
     envelope = structured["data"]
     pairs = zip(structured["handles"], envelope["data"], strict=True)
-    records = [_drawing(handle, record) for handle, record in pairs]
+    renderers = [_record_renderer(handle, record) for handle, record in pairs]
     page, sources = _page(envelope), _sources(envelope["data"])
 
-    def draw(room: int) -> dict[str, Any]:
-        drawn = [record(max(room, 0)) for record in records]
-        if room == BAREST:
-            return {**page, "records": drawn, "read": structured["next"]["read"]}
-        return {**page, "records": drawn, **sources, **structured["next"]}
+    def render_page(max_chars: int) -> dict[str, Any]:
+        records = [render_record(max(max_chars, 0)) for render_record in renderers]
+        if max_chars == HANDLE_ONLY:
+            return {**page, "records": records, "read": structured["next"]["read"]}
+        return {**page, "records": records, **sources, **structured["next"]}
 
-    return roomiest(draw, items=len(records), most=most)
+    return fit_items(render_page, items=len(renderers), max_bytes=max_bytes)
 
 
-def _drawing(handle: str, record: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
-    """How to draw a record with any room; what does not depend on it is done once."""
-    head = shown_id(handle)
+def _record_renderer(handle: str, record: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+    """Return a renderer of the record that takes a number of characters."""
+    head = id_members(handle)
     connection = record.get("connection_id")
-    if connection and not ids.names_connection(handle, connection):
+    if connection and not record_ids.includes_connection(handle, connection):
         head["connection_id"] = connection
     if record.get("deleted"):
         tombstone = {**head, "deleted": True, "deleted_at": record.get("deleted_at")}
-        return lambda _room: tombstone
-    head |= omissions(record)
-    shown = Preview(record.get("data", {}))
-    if "expanded" not in record:
-        return lambda room: head | shown.within(room)
-    return lambda room: {**head, **shown.within(room), **expanded(record, room=room)}
+        return lambda _max_chars: tombstone
+    head |= omitted_fields(record)
+    preview = Preview(record.get("data", {}))
+    return lambda max_chars: {
+        **head,
+        **preview.fit(max_chars),
+        **expanded_records(record, max_chars=max_chars),
+    }
 
 
 def _page(envelope: dict[str, Any]) -> dict[str, Any]:
@@ -54,11 +65,13 @@ def _page(envelope: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sources(records: list[dict[str, Any]]) -> dict[str, Any]:
-    counts = Counter((str(each.get("connection_id")), labels.source(each)) for each in records)
-    return mix(
+    counts = Counter(
+        (str(record.get("connection_id")), labels.source(record)) for record in records
+    )
+    return count_by_source(
         (
-            ({"connection_id": connection, "source": source}, number)
-            for (connection, source), number in counts.most_common()
+            ({"connection_id": connection, "source": source}, count)
+            for (connection, source), count in counts.most_common()
         ),
         unit="records",
     )

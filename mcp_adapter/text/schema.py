@@ -1,4 +1,4 @@
-"""The text of a schema result: an index of everything, or what can be asked of one stream."""
+"""Render a schema result as text: an index of all streams, or the fields of one stream."""
 
 from typing import Any
 
@@ -15,117 +15,116 @@ LEGEND = {
     "g=false": "not granted",
     "primary_key": "identity, returned with every projection",
 }
-"""What the flags of a compact field mean."""
-
-_SPACED = " "
-
-
-def render(structured: dict[str, Any]) -> str:
-    """The same page as in the structured output, with less around it."""
-    document = structured["data"]
-    if document.get("detail") == "index":
-        return dumps(_index(document, structured["next"]))
-    return dumps(_rows(document, structured["next"]))
-
-
-def _index(document: dict[str, Any], steps: dict[str, Any]) -> dict[str, Any]:
-    connectors = document["connectors"]
-    drawn: dict[str, Any] = {
-        name: document[name] for name in ("connector_count", "stream_count") if name in document
-    }
-    if streams := _by_connector(connectors, "stream_names"):
-        drawn["streams"] = {key: _listed(names) for key, names in streams.items()}
-    if found := _by_connector(connectors, "granted_connections"):
-        drawn["connections"] = {
-            key: {each["connection_id"]: each.get("display_name") for each in connections}
-            for key, connections in found.items()
-        }
-    return {**_paging(document), **drawn, **steps}
-
-
-def _by_connector(connectors: list[dict[str, Any]], member: str) -> dict[str, list[Any]]:
-    """The members by connector key; a second connector of the same key gets a number."""
-    found: dict[str, list[Any]] = {}
-    for connector in connectors:
-        key = name = str(connector.get("connector_key"))
-        count = 2
-        while name in found:
-            name, count = f"{key} #{count}", count + 1
-        if connector.get(member):
-            found[name] = connector[member]
-    return found
-
-
-def _listed(names: list[str]) -> str | list[str]:
-    return names if any(_SPACED in name for name in names) else _SPACED.join(names)
-
-
-def _rows(document: dict[str, Any], steps: dict[str, Any]) -> dict[str, Any]:
-    rows = [
-        _row(connector, row)
-        for connector in document["connectors"]
-        for row in connector.get("streams", [])
-    ]
-    known = document.get("field_capability_legend")
-    legend = {"legend": known} if known else {}
-    return {**_paging(document), "streams": rows, **legend, **steps}
-
-
-def _row(connector: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    drawn = {"stream": row.get("name"), "connector_key": connector.get("connector_key")}
-    for name, value in row.items():
-        if name in {"name", "object"} or value in (None, [], {}):
-            continue
-        drawn[_SHORT.get(name, name)] = _drawn(name, value)
-    return _full(drawn) if "schema" in row else drawn
-
-
-def _full(drawn: dict[str, Any]) -> dict[str, Any]:
-    """The fields with their schemas, each once, and only what can be done with them."""
-    schema = dict(drawn["schema"])
-    properties = schema.pop("properties", {})
-    capabilities = drawn.get("fields", {})
-    fields = {
-        name: {"schema": properties.get(name), "can": _usable(capability)}
-        for name, capability in capabilities.items()
-    }
-    return {**drawn, "schema": schema, "fields": fields}
-
-
-def _usable(capability: dict[str, Any], path: str = "") -> list[str]:
-    """The names of the usable capabilities, nested ones with a dot."""
-    found = []
-    for name, value in capability.items():
-        if name in {"schema", "type"} or not isinstance(value, dict):
-            continue
-        if value.get("usable"):
-            operators = value.get("operators")
-            found.append(f"{path}{name}" + (f"({'|'.join(operators)})" if operators else ""))
-        elif "usable" not in value:
-            found += _usable(value, f"{path}{name}.")
-    return found if path or capability.get("granted", True) else ["not granted"]
-
-
-_SHORT = {
+"""Meaning of the flags of a compact field."""
+_SHORT_NAMES = {
     "granted_connections": "connections",
     "field_capabilities": "fields",
     "expand_capabilities": "expand",
     "display_name": "label",
 }
+_RELATION_MEMBERS = ("name", "target_stream", "cardinality", "max_limit", "usable", "reason")
 
 
-def _drawn(name: str, value: Any) -> Any:
+def render(structured: dict[str, Any]) -> str:
+    """Return the page of the structured output in a shorter form."""
+    document = structured["data"]
+    cursor = document.get("next_cursor")
+    render_document = _index if document.get("detail") == "index" else _streams
+    return dumps(
+        {
+            **({"next_cursor": cursor} if cursor else {}),
+            **render_document(document),
+            **structured["next"],
+        }
+    )
+
+
+def _index(document: dict[str, Any]) -> dict[str, Any]:
+    connectors = document["connectors"]
+    index: dict[str, Any] = {
+        name: document[name] for name in ("connector_count", "stream_count") if name in document
+    }
+    if streams := _by_connector(connectors, "stream_names"):
+        index["streams"] = {key: _join_names(names) for key, names in streams.items()}
+    if connections := _by_connector(connectors, "granted_connections"):
+        index["connections"] = {key: _labels(granted) for key, granted in connections.items()}
+    return index
+
+
+def _by_connector(connectors: list[dict[str, Any]], member: str) -> dict[str, list[Any]]:
+    """Return the members by connector key; a second connector of the same key gets a number."""
+    members: dict[str, list[Any]] = {}
+    for connector in connectors:
+        key = name = str(connector.get("connector_key"))
+        count = 2
+        while name in members:
+            name, count = f"{key} #{count}", count + 1
+        if connector.get(member):
+            members[name] = connector[member]
+    return members
+
+
+def _join_names(names: list[str]) -> str | list[str]:
+    """Join names with spaces, which is shorter than a list, unless one contains a space."""
+    return names if any(" " in name for name in names) else " ".join(names)
+
+
+def _labels(connections: list[dict[str, Any]]) -> dict[str, Any]:
+    return {
+        connection["connection_id"]: connection.get("display_name") for connection in connections
+    }
+
+
+def _streams(document: dict[str, Any]) -> dict[str, Any]:
+    streams = [
+        _stream(connector, row)
+        for connector in document["connectors"]
+        for row in connector.get("streams", [])
+    ]
+    legend = document.get("field_capability_legend")
+    return {"streams": streams, **({"legend": legend} if legend else {})}
+
+
+def _stream(connector: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    stream = {"stream": row.get("name"), "connector_key": connector.get("connector_key")}
+    for name, value in row.items():
+        if name in {"name", "object"} or value in (None, [], {}):
+            continue
+        stream[_SHORT_NAMES.get(name, name)] = _member(name, value)
+    return _with_field_schemas(stream) if "schema" in row else stream
+
+
+def _member(name: str, value: Any) -> Any:
     if name == "granted_connections":
-        return {each["connection_id"]: each.get("display_name") for each in value}
+        return _labels(value)
     if name == "expand_capabilities":
-        return [_relation(relation) for relation in value]
+        return [
+            {name: relation[name] for name in _RELATION_MEMBERS if relation.get(name) is not None}
+            for relation in value
+        ]
     return value
 
 
-def _relation(relation: dict[str, Any]) -> dict[str, Any]:
-    kept = ("name", "target_stream", "cardinality", "max_limit", "usable", "reason")
-    return {name: relation[name] for name in kept if relation.get(name) is not None}
+def _with_field_schemas(stream: dict[str, Any]) -> dict[str, Any]:
+    """Move the schema of each field next to its usable capabilities."""
+    schema = dict(stream["schema"])
+    properties = schema.pop("properties", {})
+    fields = {
+        name: {"schema": properties.get(name), "can": _usable(capability)}
+        for name, capability in stream.get("fields", {}).items()
+    }
+    return {**stream, "schema": schema, "fields": fields}
 
 
-def _paging(document: dict[str, Any]) -> dict[str, Any]:
-    return {"next_cursor": document["next_cursor"]} if document.get("next_cursor") else {}
+def _usable(capability: dict[str, Any], path: str = "") -> list[str]:
+    """Return the names of the usable capabilities, nested ones with a dot."""
+    usable = []
+    for name, value in capability.items():
+        if name in {"schema", "type"} or not isinstance(value, dict):
+            continue
+        if value.get("usable"):
+            operators = value.get("operators")
+            usable.append(f"{path}{name}" + (f"({'|'.join(operators)})" if operators else ""))
+        elif "usable" not in value:
+            usable += _usable(value, f"{path}{name}.")
+    return usable if path or capability.get("granted", True) else ["not granted"]

@@ -1,4 +1,4 @@
-"""The text of a search result.
+"""Render search results as text, with marked excerpts around each match.
 
 A host that knows only `search(query)` and `fetch(id)` finds `results` with id, title and url.
 """
@@ -8,132 +8,138 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from mcp_adapter import ids, labels
-from mcp_adapter.labels import clipped
-from mcp_adapter.text.fitting import BAREST, mix, roomiest, shown_id
+from evidence import record_ids
+from mcp_adapter import labels
+from mcp_adapter.labels import clip
+from mcp_adapter.text.fitting import HANDLE_ONLY, count_by_source, fit_items, id_members
 
 _OPEN, _CLOSE = "<mark>", "</mark>"
 _TAG = re.compile(r"</?mark>")
 
 
 def best_excerpt(hit: dict[str, Any]) -> dict[str, Any] | None:
-    """The first proof of a match that does not merely repeat the title; None without a proof."""
+    """Return the first evidence excerpt that does not repeat the title, or else the first one."""
     excerpts: list[dict[str, Any]] = hit.get("evidence_excerpts") or []
-    beyond = (each for each in excerpts if each.get("plain_text") != hit.get("title"))
-    return next(beyond, excerpts[0] if excerpts else None)
+    others = (excerpt for excerpt in excerpts if excerpt.get("plain_text") != hit.get("title"))
+    return next(others, excerpts[0] if excerpts else None)
 
 
-def marked(excerpt: dict[str, Any], *, room: int) -> str:
-    """About `room` characters of the excerpt around its first match, the match marked.
+def highlight(excerpt: dict[str, Any], *, max_chars: int) -> str:
+    """Return about `max_chars` characters of an excerpt around its first match, which is marked.
 
-    Where the text itself holds such tags, the preview has none: a tag is always ours.
+    Text that itself contains mark tags gets none, so that a tag never comes from a record.
     """
-    plain, start, end = _plain(excerpt)
-    if len(plain) > room:
-        plain, start, end = _around(plain, start, end, room=room)
-    if start >= end or _TAG.search(plain):
-        return plain
-    return f"{plain[:start]}{_OPEN}{plain[start:end]}{_CLOSE}{plain[end:]}"
+    text, start, end = _plain_match(excerpt)
+    if len(text) > max_chars:
+        text, start, end = _cut_around(text, start, end, max_chars=max_chars)
+    if start >= end or _TAG.search(text):
+        return text
+    return f"{text[:start]}{_OPEN}{text[start:end]}{_CLOSE}{text[end:]}"
 
 
-def _plain(excerpt: dict[str, Any]) -> tuple[str, int, int]:
-    """The text without tags, and where the match stands in it. The offsets are those of the field;
-    where the excerpt begins within it, an ellipsis stands before."""
+_OFFSETS = ("start_chars", "end_chars", "match_start_chars", "match_end_chars")
+
+
+def _plain_match(excerpt: dict[str, Any]) -> tuple[str, int, int]:
+    """Return the excerpt without tags, and start and end of the match in it.
+
+    REST's offsets count from the start of the field. An excerpt from inside the field begins with
+    an ellipsis.
+    """
     plain = excerpt.get("plain_text")
     offsets = [excerpt.get(name) for name in _OFFSETS]
     if isinstance(plain, str) and all(isinstance(offset, int) for offset in offsets):
         base, until, start, end = (int(str(offset)) for offset in offsets)
         base -= base > 0 and len(plain) > until - base
         return plain, min(max(start - base, 0), len(plain)), min(max(end - base, 0), len(plain))
-    return _untagged(str(excerpt.get("preview_text") or excerpt.get("text") or ""))
+    return _parse_tagged(str(excerpt.get("preview_text") or excerpt.get("text") or ""))
 
 
-_OFFSETS = ("start_chars", "end_chars", "match_start_chars", "match_end_chars")
-
-
-def _untagged(tagged: str) -> tuple[str, int, int]:
+def _parse_tagged(tagged: str) -> tuple[str, int, int]:
+    plain = _TAG.sub("", tagged)
     start = tagged.find(_OPEN)
     end = tagged.find(_CLOSE, start)
     if start < 0 or end < 0 or tagged.count(_OPEN) != tagged.count(_CLOSE):
-        return _TAG.sub("", tagged), 0, 0
-    plain = _TAG.sub("", tagged)
+        return plain, 0, 0
     return plain, start, end - len(_OPEN)
 
 
-def _around(plain: str, start: int, end: int, *, room: int) -> tuple[str, int, int]:
-    """Cut to `room`, a third of what the match leaves before it and the rest after it."""
-    spare = max(room - (end - start), room // 2)
-    first = max(min(start - spare // 3, len(plain) - room), 0)
-    last = min(max(first + room, end + spare // 2), len(plain))
+def _cut_around(text: str, start: int, end: int, *, max_chars: int) -> tuple[str, int, int]:
+    """Cut to `max_chars`, with a third of the context before the match and the rest after it."""
+    context = max(max_chars - (end - start), max_chars // 2)
+    first = max(min(start - context // 3, len(text) - max_chars), 0)
+    last = min(max(first + max_chars, end + context // 2), len(text))
     lead = "…" if first > 0 else ""
-    trail = "…" if last < len(plain) else ""
+    trail = "…" if last < len(text) else ""
     shift = len(lead) - first
-    return f"{lead}{plain[first:last]}{trail}", start + shift, end + shift
+    return f"{lead}{text[first:last]}{trail}", start + shift, end + shift
 
 
-_TOLD_APART = frozenset({"count", "count_accuracy", "recall", "warnings"})
-_LEAST_PREVIEW = 60
-_LEAST_TITLE = 30
-_KEPT = ("has_more", "next_cursor", "next")
+_RENDERED_META = frozenset({"count", "count_accuracy", "recall", "warnings"})
+_MIN_EXCERPT_CHARS = 60
+_MIN_TITLE_CHARS = 30
+_ESSENTIAL_MEMBERS = ("has_more", "next_cursor", "next")
 
 
-def render(structured: dict[str, Any], *, most: int) -> str:
-    """Every hit of the page with its complete id; evidence as far as there is room."""
+def render(structured: dict[str, Any], *, max_bytes: int) -> str:
+    """Return every hit of the page with its complete id, and as much of its evidence as fits."""
     results, envelope = structured["results"], structured["data"]
     pairs = zip(results, envelope["data"], strict=True)
-    hits = [_drawing(result, hit) for result, hit in pairs]
+    renderers = [_hit_renderer(result, hit) for result, hit in pairs]
     after = {
         **_page(envelope),
         **_sources(results),
-        "next": _next(results, by_meaning=any(map(_where_near, envelope["data"]))),
+        "next": _next_step(results, by_meaning=any(map(_near, envelope["data"]))),
     }
 
-    def draw(room: int) -> dict[str, Any]:
-        if room == BAREST:
-            bare = {name: after[name] for name in _KEPT if name in after}
-            return {"results": [_bare(result) for result in results], **bare}
-        return {"results": [hit(room) for hit in hits], **after}
+    def render_page(max_chars: int) -> dict[str, Any]:
+        if max_chars == HANDLE_ONLY:
+            essential = {name: after[name] for name in _ESSENTIAL_MEMBERS if name in after}
+            return {"results": [_short_result(result) for result in results], **essential}
+        return {"results": [render_hit(max_chars) for render_hit in renderers], **after}
 
-    return roomiest(draw, items=len(hits), most=most)
+    return fit_items(render_page, items=len(renderers), max_bytes=max_bytes)
 
 
-def _drawing(result: dict[str, Any], hit: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
-    """How to draw a hit with any room; what does not depend on it is done once."""
-    head = {**shown_id(result["id"]), "title": result["title"], "url": result["url"]}
-    if _apart(result):
+def _hit_renderer(result: dict[str, Any], hit: dict[str, Any]) -> Callable[[int], dict[str, Any]]:
+    """Return a renderer of the hit that takes a number of characters."""
+    head = {**id_members(result["id"]), "title": result["title"], "url": result["url"]}
+    if _needs_connection(result):
         head["connection_id"] = result["connection_id"]
     if (source := labels.source(result)) and source not in result["title"]:
         head["source"] = source
     excerpt = best_excerpt(hit)
     if excerpt is None:
-        shown = {**head, **_where_near(hit)}
-        return lambda _room: shown
+        without_excerpt = {**head, **_near(hit)}
+        return lambda _max_chars: without_excerpt
     head["field"] = excerpt["field_path"]
 
-    def drawn(room: int) -> dict[str, Any]:
-        return {**head, "match": marked(excerpt, room=max(room, _LEAST_PREVIEW))} if room else head
+    def render_hit(max_chars: int) -> dict[str, Any]:
+        if not max_chars:
+            return head
+        return {**head, "match": highlight(excerpt, max_chars=max(max_chars, _MIN_EXCERPT_CHARS))}
 
-    return drawn
+    return render_hit
 
 
-def _where_near(hit: dict[str, Any]) -> dict[str, Any]:
-    """Where a hit without a proven match comes nearest in meaning: for a read, not as evidence."""
+def _near(hit: dict[str, Any]) -> dict[str, Any]:
+    """Return where a hit without evidence is nearest in meaning, for read_record_field."""
     snippet = hit.get("snippet", {})
     if snippet.get("provenance") != "semantic_passage":
         return {}
     return {"near": {"field_path": snippet["field"], "offset_chars": snippet["start_chars"]}}
 
 
-def _bare(result: dict[str, Any]) -> dict[str, Any]:
-    """A hit whose page has an address as long as all that a result may be."""
-    shown = {**shown_id(result["id"]), "title": clipped(result["title"], _LEAST_TITLE)}
-    return shown | ({"connection_id": result["connection_id"]} if _apart(result) else {})
+def _short_result(result: dict[str, Any]) -> dict[str, Any]:
+    """Return a hit without its url, which alone can fill the budget."""
+    short = {**id_members(result["id"]), "title": clip(result["title"], _MIN_TITLE_CHARS)}
+    return short | ({"connection_id": result["connection_id"]} if _needs_connection(result) else {})
 
 
-def _apart(result: dict[str, Any]) -> bool:
-    """Whether the connection has to be shown because the id does not hold it."""
+def _needs_connection(result: dict[str, Any]) -> bool:
+    """Return whether to show the connection because the id does not include it."""
     connection = result.get("connection_id")
-    return bool(connection) and not ids.names_connection(result["id"], str(connection))
+    return bool(connection) and not record_ids.includes_connection(result["id"], str(connection))
 
 
 def _page(envelope: dict[str, Any]) -> dict[str, Any]:
@@ -147,19 +153,21 @@ def _page(envelope: dict[str, Any]) -> dict[str, Any]:
         page["recall"] = meta["recall"]
     if meta.get("warnings"):
         page["warnings"] = meta["warnings"]
-    rest = {name: value for name, value in meta.items() if name not in _TOLD_APART}
+    rest = {name: value for name, value in meta.items() if name not in _RENDERED_META}
     return {**page, **({"meta": rest} if rest else {})}
 
 
 def _sources(results: list[dict[str, Any]]) -> dict[str, Any]:
     if len({result.get("connection_id") for result in results}) < 2:
         return {}
-    counts = Counter(labels.source(result) or "unnamed" for result in results)
-    named = [({"source": name}, hits) for name, hits in counts.most_common()]
-    return mix(named, unit="hits") or {"sources": [{**name, "hits": hits} for name, hits in named]}
+    hits_by_source = Counter(labels.source(result) or "unnamed" for result in results)
+    counts = [({"source": name}, hits) for name, hits in hits_by_source.most_common()]
+    return count_by_source(counts, unit="hits") or {
+        "sources": [{**label, "hits": hits} for label, hits in counts]
+    }
 
 
-def _next(results: list[dict[str, Any]], *, by_meaning: bool) -> str:
+def _next_step(results: list[dict[str, Any]], *, by_meaning: bool) -> str:
     if not results:
         return "No hit. Search other words or prefix*, or call schema and query_records."
     near = ", or with near's arguments what is near in meaning" if by_meaning else ""
@@ -170,9 +178,9 @@ def _next(results: list[dict[str, Any]], *, by_meaning: bool) -> str:
     )
 
 
-EMPTY = {
+EMPTY_PAGE = {
     "has_more": False,
     "results": [],
-    "next": _next([{}], by_meaning=True),
+    "next": _next_step([{}], by_meaning=True),
 }
-"""A page without any hit but with the longest of what else it may say."""
+"""A page without hits, with the longest next step: what remains of the budget is for hits."""

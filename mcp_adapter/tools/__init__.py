@@ -1,1 +1,1 @@
-"""One file per tool, each with the same parts in the same order."""
+"""The tools of `/mcp`, one module for each."""

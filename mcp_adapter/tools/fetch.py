@@ -1,153 +1,137 @@
-"""fetch: one record as a document."""
+"""fetch: return one record as a document with id, title, text, url and metadata."""
 
 from dataclasses import dataclass
 from typing import Any
 
-from mcp_adapter import (
-    arguments,
-    ids,
-    labels,
-    record_refs,
-    rest_params,
-)
-from mcp_adapter import (
-    budget as budgets,
-)
-from mcp_adapter import (
-    budget as pages,
-)
-from mcp_adapter.budget import longest, whole
+from evidence import record_ids
+from mcp_adapter import budget as budgets
+from mcp_adapter import labels, record_refs, rest_params
+from mcp_adapter.arguments import string
+from mcp_adapter.budget import grapheme_boundary, largest_that_fits
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.field_windows import pointed_at
+from mcp_adapter.field_windows import referenced_blob_id
 from mcp_adapter.json_text import dumps
-from mcp_adapter.text.fitting import expanded, omissions, preview
+from mcp_adapter.labels import is_window_descriptor
+from mcp_adapter.text.fitting import Preview, expanded_records, omitted_fields
 from mcp_adapter.tool import Call, Result, Tool
 
 _MAIN_TEXT = ("text", "content", "body", "body_text", "message", "description", "notes", "summary")
-_LONG_TEXT = 200
+_MIN_MAIN_TEXT_CHARS = 200
 _IDENTITY = ("connection_id", "connector_key", "display_name", "emitted_at", "version")
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
-    """The beginning of a text field, `total` its length in code points."""
+class TextPassage:
+    """The beginning of a text field, and the total length of the field in code points."""
 
     field: str
     text: str
-    total: int
+    total_chars: int
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """A record as it was read, with the names under which the document shows it."""
+class FetchedRecord:
+    """A record as REST returned it, with the ids and the URL that the document shows."""
 
-    given_id: str
+    requested_id: str
     handle: str
     url: str
-    record: dict[str, Any]
+    body: dict[str, Any]
 
 
-def main_text(data: dict[str, Any]) -> str | None:
-    """The field to show as the text: by its usual names, else the longest text."""
-    texts = {name: _length(value) for name, value in data.items()}
+def main_text_field(data: dict[str, Any]) -> str | None:
+    """Return the field to show as the text: one with a usual name, or else the longest text."""
+    lengths = {name: _text_length(value) for name, value in data.items()}
     for name in _MAIN_TEXT:
-        if texts.get(name):
+        if lengths.get(name):
             return name
-    longest = max(texts, key=texts.__getitem__, default=None)
-    return longest if longest is not None and texts[longest] >= _LONG_TEXT else None
+    longest = max(lengths, key=lengths.__getitem__, default=None)
+    return longest if longest is not None and lengths[longest] >= _MIN_MAIN_TEXT_CHARS else None
 
 
-def _length(value: Any) -> int:
+def _text_length(value: Any) -> int:
     if isinstance(value, str):
         return len(value)
-    return int(value.get("total_chars") or 0) if is_window(value) else 0
+    return int(value.get("total_chars") or 0) if is_window_descriptor(value) else 0
 
 
-def is_window(value: Any) -> bool:
-    """Whether REST put a window descriptor where the field was too large."""
-    return isinstance(value, dict) and value.get("object") == "field_window_read"
-
-
-def passage_document(data: dict[str, Any], field: str) -> Passage:
-    """What there is of a text field: all of it, or the preview in its window descriptor."""
+def text_passage(data: dict[str, Any], field: str) -> TextPassage:
+    """Return the text of a field, or the preview in its window descriptor."""
     value = data[field]
-    if is_window(value):
-        return Passage(field, value.get("preview", ""), int(value["total_chars"]))
-    return Passage(field, value, len(value))
+    if is_window_descriptor(value):
+        return TextPassage(field, value.get("preview", ""), int(value["total_chars"]))
+    return TextPassage(field, value, len(value))
 
 
-def record_document(source: Source, passage: Passage | None, *, room: int) -> dict[str, Any]:
-    """The document; `room` is what the other fields may take, in characters."""
-    data = source.record.get("data", {})
-    metadata = _identity(source)
+def build_document(
+    record: FetchedRecord, passage: TextPassage | None, *, max_chars: int
+) -> dict[str, Any]:
+    """Return the document, with about `max_chars` characters for the fields beside the text."""
+    body = record.body
+    data = body.get("data", {})
+    metadata = _identity(record)
     if passage is not None:
         text = passage.text
         others = {name: value for name, value in data.items() if name != passage.field}
-        fields = preview(others, room=room)
-        metadata |= _extent(source, passage)
+        fields = Preview(others).fit(max_chars)
+        metadata |= _passage_extent(record, passage)
     else:
-        fields = preview(data, room=room)
+        fields = Preview(data).fit(max_chars)
         text = dumps(fields.pop("data", {}))
     metadata |= {"fields": fields.pop("data")} if fields.get("data") else {}
-    omitted = omissions(source.record)
+    omitted = omitted_fields(body)
     metadata["complete"] = metadata.get("complete", True) and not omitted and "cut" not in fields
     metadata |= omitted
     if "cut" in fields:
         metadata |= fields
-        metadata.setdefault("next", _read(source, {"field_path": fields["cut"][0]}))
+        metadata.setdefault("next", _read_field(record.handle, field_path=fields["cut"][0]))
     if omitted:
-        metadata.setdefault("next", _fetch_omitted(source))
-    metadata |= _blob(source.record) | expanded(source.record, room=room)
+        metadata.setdefault("next", _fetch_omitted(record))
+    metadata |= _blob(body) | expanded_records(body, max_chars=max_chars)
     return {
-        "id": source.given_id,
-        "title": labels.title(source.record),
+        "id": record.requested_id,
+        "title": labels.title(body),
         "text": text,
-        "url": source.url,
+        "url": record.url,
         "metadata": metadata,
     }
 
 
-def _blob(record: dict[str, Any]) -> dict[str, Any]:
-    """Binary content of the record, by the URI that reads it."""
-    reference = record.get("data", {}).get("blob_ref")
-    blob_id = pointed_at(reference)
+def _blob(body: dict[str, Any]) -> dict[str, Any]:
+    """Return how to read the binary content of the record, if it has any."""
+    reference = body.get("data", {}).get("blob_ref")
+    blob_id = referenced_blob_id(reference)
     if blob_id is None:
         return {}
-    uri = ids.blob_uri(blob_id, connection_id=record.get("connection_id"))
-    read = {"tool": "read_record_field", "args": {"id": uri}}
-    return {"blob": {"media_type": reference.get("media_type"), "read": read}}
+    uri = record_ids.blob_uri(blob_id, connection_id=body.get("connection_id"))
+    return {"blob": {"media_type": reference.get("media_type"), "read": _read_field(uri)}}
 
 
-def _identity(source: Source) -> dict[str, Any]:
-    record = source.record
-    identity = {name: record[name] for name in _IDENTITY if record.get(name) is not None}
-    if source.handle != source.given_id:
-        identity["handle"] = source.handle
-    return {"stream": record.get("stream"), **identity, "origin": labels.origin(record)}
+def _identity(record: FetchedRecord) -> dict[str, Any]:
+    body = record.body
+    identity = {name: body[name] for name in _IDENTITY if body.get(name) is not None}
+    if record.handle != record.requested_id:
+        identity["handle"] = record.handle
+    return {"stream": body.get("stream"), **identity, "origin": labels.origin_mark(body)}
 
 
-def _extent(source: Source, passage: Passage) -> dict[str, Any]:
-    end = len(passage.text)
-    extent = {"text_field": passage.field, "end_chars": end, "total_chars": passage.total}
-    if end >= passage.total:
+def _passage_extent(record: FetchedRecord, passage: TextPassage) -> dict[str, Any]:
+    end, total = len(passage.text), passage.total_chars
+    extent = {"text_field": passage.field, "end_chars": end, "total_chars": total}
+    if end >= total:
         return {**extent, "complete": True}
-    args = {"field_path": passage.field, "offset_chars": end}
-    return {**extent, "complete": False, "next": _read(source, args)}
+    next_call = _read_field(record.handle, field_path=passage.field, offset_chars=end)
+    return {**extent, "complete": False, "next": next_call}
 
 
-def _fetch_omitted(source: Source) -> dict[str, Any]:
-    """Return the call that fetches the fields that REST left out, as far as REST names them."""
-    names = source.record.get("omitted_fields", [])
-    return {"tool": "fetch", "args": {"id": source.handle, "fields": names}}
+def _fetch_omitted(record: FetchedRecord) -> dict[str, Any]:
+    """Return the call that fetches the fields that REST left out, if REST names them."""
+    names = record.body.get("omitted_fields", [])
+    return {"tool": "fetch", "args": {"id": record.handle, "fields": names}}
 
 
-def _read(source: Source, args: dict[str, Any]) -> dict[str, Any]:
-    return {"tool": "read_record_field", "args": {"id": source.handle, **args}}
-
-
-def render(structured: dict[str, Any]) -> str:
-    """The exact mirror of the structured output."""
-    return dumps(structured)
+def _read_field(record_id: str, **arguments: Any) -> dict[str, Any]:
+    return {"tool": "read_record_field", "args": {"id": record_id, **arguments}}
 
 
 DESCRIPTION = (
@@ -158,7 +142,7 @@ DESCRIPTION = (
     "records as structured output use query_records."
 )
 ARGUMENTS = (
-    arguments.text("id", "connection_id/stream:record_id, as shown", required=True),
+    string("id", "connection_id/stream:record_id, as shown", required=True),
     rest_params.CONNECTION_ID,
     rest_params.FIELDS,
     rest_params.EXPAND,
@@ -167,70 +151,68 @@ ARGUMENTS = (
 )
 _FORWARDED = ("fields", "expand", "expand_limit")
 _REST_SHARE = 0.85
-_ROOMS = (2_400, 1_200, 600, 300, 120, 0)
+"""Share of the budget that REST may fill with the record."""
+_FIELD_CHARS = (2_400, 1_200, 600, 300, 120, 0)
+_MIN_FIELD_CHARS = 300
+"""Minimum for the fields beside a text before the text itself is cut."""
 
 
 def run(call: Call) -> Result:
-    """Read the record, its large fields as windows whose previews fill what room there is."""
-    ref = record_refs.record_of(call.given)
-    rest_params.gate(call, stream=ref.stream, connection_id=ref.connection_id)
-    budget = budgets.chosen(call.given, default=budgets.READ)
+    """Read the record, and fit its main text and its other fields into the budget."""
+    ref = record_refs.parse_record(call.arguments)
+    rest_params.require_expandable(call, stream=ref.stream, connection_id=ref.connection_id)
+    budget = budgets.requested_budget(call.arguments, default=budgets.READ)
+    max_bytes = int(min(budget.structured, budget.text) * _REST_SHARE)
     params = [
         *record_refs.connection_params(ref.connection_id),
-        *rest_params.params(call.given, *_FORWARDED),
-        pages.bound("max_bytes", int(min(budget.structured, budget.text) * _REST_SHARE)),
+        *rest_params.query_params(call.arguments, *_FORWARDED),
+        budgets.limit_param("max_bytes", max_bytes),
     ]
-    record = call.get(rest_params.record_path(ref), params)
-    found = record_refs.resolved(ref, record)
-    source = Source(
-        call.given["id"], ids.handle(found), labels.record_url(call.public_url, found), record
-    )
-    main = main_text(record.get("data") or {})
-    passage = None if main is None else passage_document(record["data"], main)
-    result = _roomiest(source, passage, budget, least=_ROOMS[-3] if passage else 0)
-    if budget.holds(result):
+    body = call.get_json(rest_params.record_path(ref), params)
+    ref = record_refs.resolve(ref, body)
+    url = labels.record_url(call.public_url, ref)
+    record = FetchedRecord(call.arguments["id"], record_ids.format_id(ref), url, body)
+    field = main_text_field(body.get("data") or {})
+    passage = None if field is None else text_passage(body["data"], field)
+    min_chars = _MIN_FIELD_CHARS if passage else 0
+    result: Result | None = _fit_fields(record, passage, budget, min_chars=min_chars)
+    if result is not None and budget.allows(result):
         return result
-    if passage is None:
-        raise _too_large()
-    return _shortened(source, passage, budget)
-
-
-def _shortened(source: Source, passage: Passage, budget: budgets.Budget) -> Result:
-    """The beginning of the main text, as much as the tighter channel holds."""
-
-    def beginning(chars: int) -> Result:
-        text = passage.text[: whole(passage.text, chars)]
-        part = Passage(passage.field, text, passage.total)
-        return _roomiest(source, part, budget)
-
-    found = longest(len(passage.text), draw=beginning, fits=budget.holds)
-    if found is None:
-        raise _too_large()
-    return found
-
-
-def _roomiest(
-    source: Source,
-    passage: Passage | None,
-    budget: budgets.Budget,
-    *,
-    least: int = 0,
-) -> Result:
-    """The document with the most of its other fields that fits."""
-    for room in _ROOMS:
-        document = record_document(source, passage, room=max(room, least))
-        result = Result(document, render(document))
-        if budget.holds(result):
-            return result
+    result = None if passage is None else _fit_text(record, passage, budget)
+    if result is None:
+        raise AdapterError(
+            "result_too_large",
+            "The record is larger than the result may be.",
+            next_step="Call fetch again with fields, or with a larger max_bytes.",
+        )
     return result
 
 
-def _too_large() -> AdapterError:
-    return AdapterError(
-        "result_too_large",
-        "The record is larger than the result may be.",
-        next_step="Call fetch again with fields, or with a larger max_bytes.",
-    )
+def _fit_text(record: FetchedRecord, passage: TextPassage, budget: budgets.Budget) -> Result | None:
+    """Return the document with as much of the main text as both channels allow."""
+
+    def render(chars: int) -> Result:
+        text = passage.text[: grapheme_boundary(passage.text, chars)]
+        beginning = TextPassage(passage.field, text, passage.total_chars)
+        return _fit_fields(record, beginning, budget)
+
+    return largest_that_fits(len(passage.text), render=render, fits=budget.allows)
+
+
+def _fit_fields(
+    record: FetchedRecord,
+    passage: TextPassage | None,
+    budget: budgets.Budget,
+    *,
+    min_chars: int = 0,
+) -> Result:
+    """Return the document with as much of its other fields as fits, or else the smallest one."""
+    for max_chars in _FIELD_CHARS:
+        document = build_document(record, passage, max_chars=max(max_chars, min_chars))
+        result = Result(document, dumps(document))
+        if budget.allows(result):
+            break
+    return result
 
 
 TOOL = Tool("fetch", "Fetch a record", DESCRIPTION, ARGUMENTS, run)

@@ -1,20 +1,12 @@
-"""query_records: pages of one stream's records, filtered, sorted, or as changes since a bookmark."""
+"""query_records: return pages of records or changes of one stream, filtered and sorted."""
 
 import shlex
 from typing import Any
 
-from mcp_adapter import (
-    arguments,
-    ids,
-    labels,
-    rest_params,
-)
-from mcp_adapter import (
-    budget as budgets,
-)
-from mcp_adapter import (
-    budget as pages,
-)
+from evidence import record_ids
+from mcp_adapter import budget as budgets
+from mcp_adapter import labels, rest_params
+from mcp_adapter.arguments import Arguments, choice, string
 from mcp_adapter.text.query_records import render
 from mcp_adapter.tool import Call, Result, Tool
 
@@ -31,13 +23,13 @@ ARGUMENTS = (
     rest_params.CONNECTION_ID,
     rest_params.FILTER,
     rest_params.FIELDS,
-    arguments.text("view", "A named view, instead of fields"),
-    arguments.text("sort", "Field, - before it for descending"),
-    arguments.choice("order", ("asc", "desc")),
-    arguments.choice("count", ("none", "estimated", "exact")),
-    rest_params.limit("Records, 1 to 100"),
+    string("view", "A named view, instead of fields"),
+    string("sort", "Field, - before it for descending"),
+    choice("order", ("asc", "desc")),
+    choice("count", ("none", "estimated", "exact")),
+    rest_params.limit_argument("Records, 1 to 100"),
     rest_params.CURSOR,
-    arguments.text("changes_since", '"beginning" or a next_changes_since'),
+    string("changes_since", '"beginning" or a next_changes_since'),
     rest_params.EXPAND,
     rest_params.EXPAND_LIMIT,
     budgets.MAX_BYTES,
@@ -59,62 +51,59 @@ _DEFAULT_RECORDS = 25
 
 
 def run(call: Call) -> Result:
-    """Read one page and show each record with a handle that opens it."""
-    given = call.given
-    stream = rest_params.stream_name(given)
-    rest_params.gate(call, stream=stream, connection_id=given.get("connection_id"))
-    budget = budgets.chosen(given, default=budgets.PAGE)
-    steps = _next({"has_more": True}, given, stream=stream)
+    """Read one page, and return each record with a handle that opens it."""
+    arguments = call.arguments
+    stream = rest_params.stream_name(arguments)
+    connection_id = arguments.get("connection_id")
+    rest_params.require_expandable(call, stream=stream, connection_id=connection_id)
+    budget = budgets.requested_budget(arguments, default=budgets.PAGE)
+    steps = _next_steps({"has_more": True}, arguments, stream=stream)
     params = [
-        *rest_params.params(given, *_FORWARDED),
-        *pages.bounds(
+        *rest_params.query_params(arguments, *_FORWARDED),
+        *budgets.limit_params(
             budget,
             structured={"next": steps, "handles": [], "data": 0},
             text={"has_more": False, "records": [], **steps},
         ),
-        ("limit", str(given.get("limit", _DEFAULT_RECORDS))),
+        ("limit", str(arguments.get("limit", _DEFAULT_RECORDS))),
     ]
-    body = call.get(f"{rest_params.stream_path(stream)}/records", params)
-    return pages.shown(
-        body,
-        build=lambda page: _build(page, given, stream=stream, text_bytes=budget.text),
-        budget=budget,
-    )
+    body = call.get_json(f"{rest_params.stream_path(stream)}/records", params)
 
+    def build(page: dict[str, Any]) -> Result:
+        structured = {
+            "next": _next_steps(page, arguments, stream=stream),
+            "handles": [_handle(record, stream) for record in page["data"]],
+            "origin": labels.page_origin(page["data"]),
+            "data": page,
+        }
+        return Result(structured, render(structured, max_bytes=budget.text))
 
-def _build(body: dict[str, Any], given: arguments.Given, *, stream: str, text_bytes: int) -> Result:
-    structured = {
-        "next": _next(body, given, stream=stream),
-        "handles": [_handle(record, stream) for record in body["data"]],
-        "origin": labels.origins(body["data"]),
-        "data": body,
-    }
-    return Result(structured, render(structured, most=text_bytes))
+    return budgets.fit_page(body, build=build, budget=budget)
 
 
 def _handle(record: dict[str, Any], stream: str) -> str:
-    ref = ids.RecordRef(
+    ref = record_ids.RecordRef(
         record.get("connection_id"), str(record.get("stream", stream)), str(record["id"])
     )
-    return ids.handle(ref)
+    return record_ids.format_id(ref)
 
 
-def _next(body: dict[str, Any], given: arguments.Given, *, stream: str) -> dict[str, str]:
+def _next_steps(page: dict[str, Any], arguments: Arguments, *, stream: str) -> dict[str, str]:
     steps = {"read": "fetch(id), or read_record_field(id, field_path) for a field named in cut"}
-    if body.get("has_more"):
+    if page.get("has_more"):
         steps["page"] = "query_records with the same arguments and cursor=next_cursor"
-        steps["export"] = _export_line(given, stream=stream)
+        steps["export"] = _export_command(arguments, stream=stream)
     return steps
 
 
-def _export_line(given: arguments.Given, *, stream: str) -> str:
-    """The command with which a person takes all of it, on the same grant."""
+def _export_command(arguments: Arguments, *, stream: str) -> str:
+    """Return the shell command that exports all records of the query under the same grant."""
     words = ["pdpp", "export", stream]
-    if "connection_id" in given:
-        words += ["--connection", given["connection_id"]]
-    if "fields" in given:
-        words += ["--fields", ",".join(given["fields"])]
-    for name, value in rest_params.params(given, "filter"):
+    if "connection_id" in arguments:
+        words += ["--connection", arguments["connection_id"]]
+    if "fields" in arguments:
+        words += ["--fields", ",".join(arguments["fields"])]
+    for name, value in rest_params.query_params(arguments, "filter"):
         words += ["--param", f"{name}={value}"]
     return shlex.join(words)
 

@@ -1,12 +1,13 @@
-"""schema: what this grant covers, and what can be asked of one stream."""
+"""schema: return what the grant covers, and what can be queried in one stream."""
 
 from typing import Any
 
-from mcp_adapter import arguments, rest_params
 from mcp_adapter import budget as budgets
+from mcp_adapter import rest_params
+from mcp_adapter.arguments import Arguments, choice, string
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.json_text import wire_size
-from mcp_adapter.schema_pages import Entry, entries, page
+from mcp_adapter.schema_pages import SchemaEntry, build_page, split_entries
 from mcp_adapter.text.schema import LEGEND, render
 from mcp_adapter.tool import Call, Result, Tool
 
@@ -18,18 +19,19 @@ DESCRIPTION = (
     "this first."
 )
 ARGUMENTS = (
-    arguments.text("stream", "Stream name"),
-    arguments.text("connection_id", "Only this connection", longest=200),
-    arguments.choice("detail", ("compact", "full")),
+    string("stream", "Stream name"),
+    string("connection_id", "Only this connection", max_length=200),
+    choice("detail", ("compact", "full")),
     rest_params.CURSOR,
 )
-_PREFIX = "schema:"
+_CURSOR_PREFIX = "schema:"
 
 
 def run(call: Call) -> Result:
-    """Read the schema and show as much of it as fits, from the cursor on."""
-    given = call.given
-    if given.get("detail") == "full" and "stream" not in given:
+    """Read the schema, and return as many entries from the cursor on as fit, at least one."""
+    arguments = call.arguments
+    full = arguments.get("detail") == "full"
+    if full and "stream" not in arguments:
         raise AdapterError(
             "schema_detail_needs_stream",
             "detail 'full' is given for one stream at a time.",
@@ -37,23 +39,31 @@ def run(call: Call) -> Result:
             next_step="Call schema() for the stream names, then "
             "schema(stream, connection_id, detail='full').",
         )
-    body = call.get("/v1/schema", _params(given))
-    return _longest(body, entries(body), start=_start(given), full=given.get("detail") == "full")
+    body = call.get_json("/v1/schema", _params(arguments, full=full))
+    entries = split_entries(body)
+    start = _parse_cursor(arguments)
+    budget = _budget(body, first=start == 0)
+
+    def build(count: int) -> Result:
+        return _build(body, entries, start=start, end=start + max(count, 1), full=full)
+
+    remaining = len(entries) - start
+    result = build(remaining)
+    if budget.allows(result):
+        return result
+    return budgets.largest_that_fits(remaining - 1, render=build, fits=budget.allows) or build(1)
 
 
-def _params(given: arguments.Given) -> list[tuple[str, str]]:
-    if "stream" not in given:
-        return [("view", "index"), *rest_params.params(given, "connection_id")]
-    scoped = [
-        ("stream", rest_params.stream_name(given)),
-        *rest_params.params(given, "connection_id"),
-    ]
-    form = ("detail", "full") if given.get("detail") == "full" else ("view", "compact")
-    return [form, *scoped]
+def _params(arguments: Arguments, *, full: bool) -> list[tuple[str, str]]:
+    connection = rest_params.query_params(arguments, "connection_id")
+    if "stream" not in arguments:
+        return [("view", "index"), *connection]
+    form = ("detail", "full") if full else ("view", "compact")
+    return [form, ("stream", rest_params.stream_name(arguments)), *connection]
 
 
-def _start(given: arguments.Given) -> int:
-    number = given.get("cursor", f"{_PREFIX}0").removeprefix(_PREFIX)
+def _parse_cursor(arguments: Arguments) -> int:
+    number = arguments.get("cursor", f"{_CURSOR_PREFIX}0").removeprefix(_CURSOR_PREFIX)
     if not number.isdecimal() or len(number) > 9:
         raise AdapterError(
             "invalid_cursor",
@@ -64,23 +74,8 @@ def _start(given: arguments.Given) -> int:
     return int(number)
 
 
-def _longest(body: dict[str, Any], found: list[Entry], *, start: int, full: bool) -> Result:
-    """The longest run of entries that fits both channels, at least one."""
-    budget = _budget(body, first=start == 0)
-    least, most = min(1, len(found) - start), len(found) - start
-    if budget.holds(result := _build(body, found, start=start, count=most, full=full)):
-        return result
-    while least < most:
-        middle = (least + most + 1) // 2
-        if budget.holds(_build(body, found, start=start, count=middle, full=full)):
-            least = middle
-        else:
-            most = middle - 1
-    return _build(body, found, start=start, count=least, full=full)
-
-
 def _budget(body: dict[str, Any], *, first: bool) -> budgets.Budget:
-    """An index has to name every stream, and its names come on top of the budget."""
+    """Return the budget; the first page of an index names every stream in addition to it."""
     names = [
         name
         for connector in body["connectors"]
@@ -92,21 +87,20 @@ def _budget(body: dict[str, Any], *, first: bool) -> budgets.Budget:
 
 
 def _build(
-    body: dict[str, Any], found: list[Entry], *, start: int, count: int, full: bool
+    body: dict[str, Any], entries: list[SchemaEntry], *, start: int, end: int, full: bool
 ) -> Result:
-    end = start + max(count, 0)
-    document = page(body, found[start:end], first=start == 0)
+    document = build_page(body, entries[start:end], first=start == 0)
     document.setdefault("detail", "full" if full else "compact")
     if document["detail"] == "compact":
         document["field_capability_legend"] = LEGEND
-    if end < len(found):
-        document["next_cursor"] = f"{_PREFIX}{end}"
-    structured = {"next": _next(document), "data": document}
+    if end < len(entries):
+        document["next_cursor"] = f"{_CURSOR_PREFIX}{end}"
+    structured = {"next": _next_steps(document), "data": document}
     return Result(structured, render(structured))
 
 
-def _next(document: dict[str, Any]) -> dict[str, str]:
-    steps = {"next": _STEPS[document["detail"]]}
+def _next_steps(document: dict[str, Any]) -> dict[str, str]:
+    steps = {"next": _NEXT_STEPS[document["detail"]]}
     if not document["connectors"]:
         steps["next"] = "Nothing of that name here. Call schema() for every stream."
     if "next_cursor" in document:
@@ -114,7 +108,7 @@ def _next(document: dict[str, Any]) -> dict[str, str]:
     return steps
 
 
-_STEPS = {
+_NEXT_STEPS = {
     "index": "Choose a stream and call schema(stream) for its fields; search(q) finds words in "
     "all of them.",
     "compact": "query_records(stream, connection_id, fields, filter, sort, expand) lists records; "

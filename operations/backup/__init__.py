@@ -1,1 +1,1 @@
-"""One encrypted file that holds everything, and the way back from it."""
+"""Encrypted backup of the whole installation in one file, and its restore."""

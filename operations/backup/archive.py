@@ -1,10 +1,9 @@
-"""A stream of bytes in sealed pieces: what is read was written with the same key, in this order, to
-its end.
+"""Backup file format: compressed frames in authenticated chunks (ChaCha20-Poly1305, STREAM).
 
-The file begins with a line that names the format and a line that says how the key is made; both go
-into the key, so that neither can be changed. Pieces of 64 KiB follow, each sealed with
-ChaCha20-Poly1305 under its number and whether it is the last (the STREAM construction). The key is
-made of a passphrase (scrypt) or of a key file, and of a salt, so that no two files have the same.
+A file starts with one line that names the format and one with the key parameters. Both enter the
+key derivation, so neither can be changed. Chunks of 64 KiB follow. The nonce of a chunk contains its
+number and whether it is the last, so chunks cannot be reordered, dropped or appended. The key comes
+from a passphrase (scrypt) or a key file, and from a salt, so that no two files share a key.
 """
 
 import hashlib
@@ -22,114 +21,127 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from cryptography.hazmat.primitives.kdf.scrypt import Scrypt
 
-from operations.backup.errors import BadKey, CutShort, Damaged, NewerFormat, NotABackup, WrongKey
+from operations.backup.errors import (
+    DamagedError,
+    NewerFormatError,
+    NotABackupError,
+    TruncatedError,
+    WeakKeyError,
+    WrongKeyError,
+)
 
-NAME = b"pdpp backup "
-FORMAT = 1
-PIECE_BYTES = 64 * 1024
+MAGIC = b"pdpp backup "
+FORMAT_VERSION = 1
+CHUNK_BYTES = 64 * 1024
 TAG_BYTES = 16
-LONGEST_LINE = 1_024
-LOG_N = 16
-"""64 MiB and about a fifth of a second for each guess."""
-LOG_N_ALLOWED = range(14, 21)
-PASSPHRASE_CHARS = 12
-KEY_BYTES = 32
+HEADER_LINE_MAX_BYTES = 1_024
+SCRYPT_LOG_N = 16
+"""64 MiB and about 0.2 seconds for each guess."""
+SCRYPT_LOG_N_ALLOWED = range(14, 21)
+PASSPHRASE_MIN_CHARS = 12
+KEY_FILE_MIN_BYTES = 32
+COMPRESSION_LEVEL = 1
+FRAME_MAX_BYTES = 256 * 1024 * 1024
+"""Larger than any batch of rows. The key holder could write any length into a file."""
+DECOMPRESS_MAX_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Secret:
-    """What opens a backup; ``kind`` is ``passphrase`` or ``file``."""
+    """The secret of a backup. `kind` is `passphrase` or `file`. Raises WeakKeyError if too short."""
 
     kind: str
     content: bytes
 
     def __post_init__(self) -> None:
         is_passphrase = self.kind == "passphrase"
-        enough = PASSPHRASE_CHARS if is_passphrase else KEY_BYTES
+        minimum = PASSPHRASE_MIN_CHARS if is_passphrase else KEY_FILE_MIN_BYTES
         length = len(self.content.decode()) if is_passphrase else len(self.content)
-        if length < enough:
-            raise BadKey
+        if length < minimum:
+            raise WeakKeyError
 
 
-class Described(NamedTuple):
-    """How the key of a file is made."""
+class KeyParameters(NamedTuple):
+    """The parameters of the key derivation."""
 
     kind: str
     salt: bytes
     log_n: int
 
     @property
-    def line(self) -> bytes:
-        said = {"key": self.kind, "salt": self.salt.hex(), "log_n": self.log_n}
-        return orjson.dumps(said) + b"\n"
+    def header_line(self) -> bytes:
+        members = {"key": self.kind, "salt": self.salt.hex(), "log_n": self.log_n}
+        return orjson.dumps(members) + b"\n"
 
 
-class Sealer:
-    """Writes to ``file``; nothing of it can be read back before ``close``."""
+class EncryptedWriter:
+    """Encrypts a stream of bytes to `file`. The result is readable only after `close`."""
 
     def __init__(self, file: IO[bytes], secret: Secret) -> None:
-        described = Described(secret.kind, secrets.token_bytes(16), LOG_N)
-        head = NAME + b"%d\n" % FORMAT + described.line
-        file.write(head)
+        parameters = KeyParameters(secret.kind, secrets.token_bytes(16), SCRYPT_LOG_N)
+        header = MAGIC + b"%d\n" % FORMAT_VERSION + parameters.header_line
+        file.write(header)
         self._file = file
-        self._cipher = ChaCha20Poly1305(_key(secret, described, head))
-        self._waiting = bytearray()
+        self._cipher = ChaCha20Poly1305(_derive_key(secret, parameters, header))
+        self._buffer = bytearray()
         self._number = 0
 
     def write(self, content: bytes) -> None:
-        self._waiting += content
-        while len(self._waiting) > PIECE_BYTES:
-            self._seal(bytes(self._waiting[:PIECE_BYTES]), last=False)
-            del self._waiting[:PIECE_BYTES]
+        self._buffer += content
+        while len(self._buffer) > CHUNK_BYTES:
+            self._write_chunk(bytes(self._buffer[:CHUNK_BYTES]), last=False)
+            del self._buffer[:CHUNK_BYTES]
 
     def close(self) -> None:
-        """Seals the last piece; the file itself stays open."""
-        self._seal(bytes(self._waiting), last=True)
+        """Write the last chunk. Leaves the file open."""
+        self._write_chunk(bytes(self._buffer), last=True)
 
-    def _seal(self, piece: bytes, *, last: bool) -> None:
-        self._file.write(self._cipher.encrypt(_nonce(self._number, last=last), piece, None))
+    def _write_chunk(self, chunk: bytes, *, last: bool) -> None:
+        self._file.write(self._cipher.encrypt(_nonce(self._number, last=last), chunk, None))
         self._number += 1
 
 
-class Opener:
-    """Reads what a ``Sealer`` wrote, piece by piece. Raises the faults of a file that is none, was
-    changed, cut short, or made with another key; what was read before is then not to be used."""
+class EncryptedReader:
+    """Decrypts the output of EncryptedWriter chunk by chunk.
+
+    Raises a BackupError when the file is not a backup, was changed, cut short or encrypted with
+    another key. The chunks that were already read are then unusable.
+    """
 
     def __init__(self, file: IO[bytes], secret: Secret) -> None:
-        head = _line(file)
-        if not head.startswith(NAME) or not head[len(NAME) :].strip().isdigit():
-            raise NotABackup
-        if int(head[len(NAME) :]) > FORMAT:
-            raise NewerFormat
-        head += (line := _line(file))
+        header = _read_header_line(file)
+        version = header.removeprefix(MAGIC).strip()
+        if not header.startswith(MAGIC) or not version.isdigit():
+            raise NotABackupError
+        if int(version) > FORMAT_VERSION:
+            raise NewerFormatError
+        line = _read_header_line(file)
         self._file = file
-        self._cipher = ChaCha20Poly1305(_key(secret, _described(line), head))
-        self._next = file.read(PIECE_BYTES + TAG_BYTES)
+        self._cipher = ChaCha20Poly1305(
+            _derive_key(secret, _parse_key_parameters(line), header + line)
+        )
+        self._next = file.read(CHUNK_BYTES + TAG_BYTES)
         self._number = 0
         self.is_at_end = False
 
     def read(self) -> bytes:
-        """The next piece; empty at the end."""
+        """Return the next chunk, or empty bytes at the end."""
         if self.is_at_end:
             return b""
-        sealed, self._next = self._next, self._file.read(PIECE_BYTES + TAG_BYTES)
+        ciphertext, self._next = self._next, self._file.read(CHUNK_BYTES + TAG_BYTES)
         last = not self._next
-        piece = self._opened(sealed, last=last)
+        chunk = self._decrypt(ciphertext, last=last)
+        if chunk is None:
+            if last and (not ciphertext or self._decrypt(ciphertext, last=False) is not None):
+                raise TruncatedError
+            raise DamagedError if self._number else WrongKeyError
         self._number += 1
         self.is_at_end = last
-        return piece
+        return chunk
 
-    def _opened(self, sealed: bytes, *, last: bool) -> bytes:
-        piece = self._tried(sealed, last=last)
-        if piece is not None:
-            return piece
-        if last and (not sealed or self._tried(sealed, last=False) is not None):
-            raise CutShort
-        raise Damaged if self._number else WrongKey
-
-    def _tried(self, sealed: bytes, *, last: bool) -> bytes | None:
+    def _decrypt(self, ciphertext: bytes, *, last: bool) -> bytes | None:
         try:
-            return self._cipher.decrypt(_nonce(self._number, last=last), sealed, None)
+            return self._cipher.decrypt(_nonce(self._number, last=last), ciphertext, None)
         except InvalidTag:
             return None
 
@@ -138,41 +150,38 @@ def _nonce(number: int, *, last: bool) -> bytes:
     return number.to_bytes(11) + bytes([last])
 
 
-def _line(file: IO[bytes]) -> bytes:
-    line = file.readline(LONGEST_LINE)
+def _read_header_line(file: IO[bytes]) -> bytes:
+    line = file.readline(HEADER_LINE_MAX_BYTES)
     if not line.endswith(b"\n"):
-        raise NotABackup
+        raise NotABackupError
     return line
 
 
-def _described(line: bytes) -> Described:
-    """What a file says of its key. It is not sealed, and so may say anything."""
+def _parse_key_parameters(line: bytes) -> KeyParameters:
+    """Parse the header line, which is not authenticated yet. Raises WrongKeyError."""
     try:
-        said = orjson.loads(line)
-        salt, kind, log_n = bytes.fromhex(said["salt"]), said["key"], said["log_n"]
+        members = orjson.loads(line)
+        salt, kind, log_n = bytes.fromhex(members["salt"]), members["key"], members["log_n"]
     except (KeyError, TypeError, ValueError):
-        raise WrongKey from None
-    if type(log_n) is not int or log_n not in LOG_N_ALLOWED:
-        raise WrongKey
-    return Described(kind, salt, log_n)
+        raise WrongKeyError from None
+    if type(log_n) is not int or log_n not in SCRYPT_LOG_N_ALLOWED:
+        raise WrongKeyError
+    return KeyParameters(kind, salt, log_n)
 
 
-def _key(secret: Secret, described: Described, head: bytes) -> bytes:
-    material, salt = secret.content, described.salt
-    if described.kind != secret.kind:
-        raise WrongKey
+def _derive_key(secret: Secret, parameters: KeyParameters, header: bytes) -> bytes:
+    material, salt = secret.content, parameters.salt
+    if parameters.kind != secret.kind:
+        raise WrongKeyError
     if secret.kind == "passphrase":
-        material = Scrypt(salt=salt, length=32, n=2**described.log_n, r=8, p=1).derive(material)
-    told = b"pdpp backup" + hashlib.sha256(head).digest()
-    return HKDF(algorithm=SHA256(), length=32, salt=salt, info=told).derive(material)
+        material = Scrypt(salt=salt, length=32, n=2**parameters.log_n, r=8, p=1).derive(material)
+    info = b"pdpp backup" + hashlib.sha256(header).digest()
+    return HKDF(algorithm=SHA256(), length=32, salt=salt, info=info).derive(material)
 
 
-LEVEL = 1
-FRAME_BYTES = 256 * 1024 * 1024
-"""A row or a little more; whoever knows the key could write any length."""
+class FrameKind(Enum):
+    """The type of a frame. A table is one TABLE, any number of ROWS and one TABLE_ENDS."""
 
-
-class Kind(Enum):
     MANIFEST = b"M"
     TABLE = b"T"
     ROWS = b"R"
@@ -180,70 +189,75 @@ class Kind(Enum):
     CLOSING = b"C"
 
 
-_KINDS = {kind.value: kind for kind in Kind}
+_KINDS = {kind.value: kind for kind in FrameKind}
 
 
 class Frame(NamedTuple):
-    kind: Kind
+    """One frame: a kind byte, four bytes of length, and the content."""
+
+    kind: FrameKind
     content: bytes
 
     @property
-    def told(self) -> Any:
-        """The content as JSON."""
+    def json(self) -> Any:
         return orjson.loads(self.content)
 
 
 class FrameWriter:
-    def __init__(self, sealer: Sealer) -> None:
-        self._sealer = sealer
-        self._packer = zlib.compressobj(LEVEL)
+    """Compresses frames into an EncryptedWriter."""
 
-    def write(self, kind: Kind, content: bytes) -> None:
+    def __init__(self, writer: EncryptedWriter) -> None:
+        self._writer = writer
+        self._compressor = zlib.compressobj(COMPRESSION_LEVEL)
+
+    def write(self, kind: FrameKind, content: bytes) -> None:
         for part in (kind.value, len(content).to_bytes(4), content):
-            self._sealer.write(self._packer.compress(part))
+            self._writer.write(self._compressor.compress(part))
 
-    def tell(self, kind: Kind, content: object) -> None:
+    def write_json(self, kind: FrameKind, content: object) -> None:
         self.write(kind, orjson.dumps(content))
 
     def close(self) -> None:
-        self._sealer.write(self._packer.flush())
-        self._sealer.close()
+        self._writer.write(self._compressor.flush())
+        self._writer.close()
 
 
-def frames(opener: Opener) -> Iterator[Frame]:
-    """What was written, in order. Raises the faults of ``Opener``; the last frame is only given
-    once the stream was read to its end."""
-    waiting, held = bytearray(), None
-    for part in _unpacked(opener):
-        waiting += part
-        while len(waiting) >= 5 and len(waiting) >= (size := _size(waiting)):
-            if held is not None:
-                yield held
-            held = Frame(_KINDS[bytes(waiting[:1])], bytes(waiting[5:size]))
-            del waiting[:size]
-    if waiting or held is None:
-        raise Damaged
-    yield held
+def read_frames(reader: EncryptedReader) -> Iterator[Frame]:
+    """Yield the frames in order. Yields the last one only after the file is verified to its end.
+
+    Raises the errors of EncryptedReader, and DamagedError for an invalid frame.
+    """
+    buffer, pending = bytearray(), None
+    for part in _decompress(reader):
+        buffer += part
+        while len(buffer) >= 5 and len(buffer) >= (size := _frame_size(buffer)):
+            if pending is not None:
+                yield pending
+            pending = Frame(_KINDS[bytes(buffer[:1])], bytes(buffer[5:size]))
+            del buffer[:size]
+    if buffer or pending is None:
+        raise DamagedError
+    yield pending
 
 
-def _size(waiting: bytearray) -> int:
-    """Of the frame that begins here; raises ``Damaged`` for what no frame is, before it is there."""
-    size = 5 + int.from_bytes(waiting[1:5])
-    if bytes(waiting[:1]) not in _KINDS or size > FRAME_BYTES:
-        raise Damaged
+def _frame_size(buffer: bytearray) -> int:
+    """Return the size of the first frame. Raises DamagedError before the content is read."""
+    size = 5 + int.from_bytes(buffer[1:5])
+    if bytes(buffer[:1]) not in _KINDS or size > FRAME_MAX_BYTES:
+        raise DamagedError
     return size
 
 
-def _unpacked(opener: Opener) -> Iterator[bytes]:
-    packer = zlib.decompressobj()
-    while not opener.is_at_end:
-        content = opener.read()
-        # A piece of nothing but zeros would come to a thousand times its size.
+def _decompress(reader: EncryptedReader) -> Iterator[bytes]:
+    decompressor = zlib.decompressobj()
+    while not reader.is_at_end:
+        content = reader.read()
+        # Limited output: a chunk of zeros would expand to a thousand times its size.
         while content:
             try:
-                part = packer.decompress(content, 1024 * 1024)
+                part = decompressor.decompress(content, DECOMPRESS_MAX_BYTES)
             except zlib.error:
-                raise Damaged from None
+                raise DamagedError from None
             yield part
-            content = packer.unconsumed_tail
-    yield packer.flush()
+            content = decompressor.unconsumed_tail
+    yield decompressor.flush()

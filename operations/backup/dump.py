@@ -1,4 +1,4 @@
-"""Making a backup: all tables as of one moment, into one sealed file, while the server goes on."""
+"""Write a consistent snapshot of all tables to an encrypted file while the server runs."""
 
 import os
 import secrets
@@ -13,18 +13,19 @@ from django.conf import settings
 
 from evidence.access.crypto import keys_for
 from evidence.models.accounts import OWNER_ID
-from evidence.storing.table_copy import Table, kept_tables, one_moment, rows_of, server_version
-from operations.backup.archive import FrameWriter, Kind, Sealer, Secret
-from operations.backup.errors import FileExists
-from operations.backup.sample_answers import answers, ledger_heads
+from evidence.storing.table_copy import Table, backup_tables, dump_rows, server_version, snapshot
+from operations.backup.archive import EncryptedWriter, FrameKind, FrameWriter, Secret
+from operations.backup.errors import BackupExistsError
+from operations.backup.sample_answers import ledger_heads, sample_answers
 
 Migrations = Collection[tuple[str, str]]
-OnTable = Callable[[str, int], object]
+ReportTable = Callable[[str, int], object]
+"""Takes the name of a table and its number of rows after the table is done."""
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
-    """What is in a new backup: rows by table."""
+class BackupSummary:
+    """What a new backup contains. `counts` are rows by table."""
 
     counts: dict[str, int]
     size_bytes: int
@@ -39,26 +40,32 @@ def back_up(
     migrations: Migrations,
     with_keys: bool,
     now: datetime,
-    on_table: OnTable = lambda name, rows: None,
-) -> Made:
-    """Writes a new file, which is there only once it is whole. Outside of any transaction. Raises
-    ``FileExists``, ``OSError`` and ``DatabaseError``."""
+    on_table: ReportTable = lambda name, rows: None,
+) -> BackupSummary:
+    """Write a new backup file, which appears only when it is complete.
+
+    Call it outside of any transaction. Raises BackupExistsError, OSError and DatabaseError.
+    """
     if path.exists():
-        raise FileExists(str(path))
-    with _appearing(path) as file, one_moment():
-        writer = FrameWriter(Sealer(file, secret))
-        tables = kept_tables()
-        writer.tell(Kind.MANIFEST, _manifest(tables, migrations, with_keys=with_keys, now=now))
-        counts = {table.name: _copied(writer, table, on_table) for table in tables}
-        asked, heads = answers(OWNER_ID), ledger_heads(OWNER_ID)
-        writer.tell(Kind.CLOSING, {"counts": counts, "answers": asked, "ledger_heads": heads})
+        raise BackupExistsError(str(path))
+    with _new_file(path) as file, snapshot():
+        writer = FrameWriter(EncryptedWriter(file, secret))
+        tables = backup_tables()
+        manifest = _manifest(tables, migrations, with_keys=with_keys, now=now)
+        writer.write_json(FrameKind.MANIFEST, manifest)
+        counts = {table.name: _write_table(writer, table, on_table) for table in tables}
+        answers, heads = sample_answers(OWNER_ID), ledger_heads(OWNER_ID)
+        closing = {"counts": counts, "answers": answers, "ledger_heads": heads}
+        writer.write_json(FrameKind.CLOSING, closing)
         writer.close()
-        return Made(counts, file.tell(), len(asked), len(heads))
+        return BackupSummary(counts, file.tell(), len(answers), len(heads))
 
 
-def fingerprints() -> list[str]:
-    """By them a restore knows whether a secret of the server's, today's first, is the one that a
-    backup was made under."""
+def key_fingerprints() -> list[str]:
+    """Return fingerprints of the server's secret keys, the current one first.
+
+    A restore compares them with the fingerprint in the backup.
+    """
     return [key.hex()[:32] for key in keys_for("backups")]
 
 
@@ -68,46 +75,34 @@ def _manifest(
     return {
         "made_at": now.isoformat(),
         "server_version": server_version(),
-        "migrations": sorted(list(each) for each in migrations),
+        "migrations": sorted(list(migration) for migration in migrations),
         "tables": {table.name: list(table.columns) for table in tables},
-        "fingerprint": fingerprints()[0],
+        "fingerprint": key_fingerprints()[0],
         "keys": _keys() if with_keys else None,
     }
 
 
 def _keys() -> dict[str, object]:
-    """As they stand in ``keys.json``, where there is no environment beside it."""
-    earlier = {"secret": settings.SECRET_KEY_FALLBACKS} if settings.SECRET_KEY_FALLBACKS else {}
-    rotated = settings.PDPP_ROTATED_KEYS | earlier
+    """Return the keys in the format of `keys.json`, including fallbacks from the environment."""
+    fallbacks = {"secret": settings.SECRET_KEY_FALLBACKS} if settings.SECRET_KEY_FALLBACKS else {}
+    rotated = settings.PDPP_ROTATED_KEYS | fallbacks
     return {"secret_key": settings.SECRET_KEY, "rotated": rotated}
 
 
-def _copied(writer: FrameWriter, table: Table, on_table: OnTable) -> int:
-    writer.tell(Kind.TABLE, {"name": table.name})
+def _write_table(writer: FrameWriter, table: Table, on_table: ReportTable) -> int:
+    writer.write_json(FrameKind.TABLE, {"name": table.name})
     total = 0
-    for piece, count in rows_of(table):
-        writer.write(Kind.ROWS, piece)
+    for rows, count in dump_rows(table):
+        writer.write(FrameKind.ROWS, rows)
         total += count
-    writer.tell(Kind.TABLE_ENDS, {"rows": total})
+    writer.write_json(FrameKind.TABLE_ENDS, {"rows": total})
     on_table(table.name, total)
     return total
 
 
-def _named(draft: Path, path: Path) -> None:
-    """Raises ``FileExistsError``. Where a disk has no second names for a file, as sticks have not,
-    the name is taken first."""
-    try:
-        os.link(draft, path)
-    except FileExistsError:
-        raise
-    except OSError:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        draft.replace(path)
-
-
 @contextmanager
-def _appearing(path: Path) -> Iterator[IO[bytes]]:
-    """A file of mode 0600 that gets its name once it is whole and on the disk; else there is none."""
+def _new_file(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file with mode 0600 that gets its name after it is complete and synced to disk."""
     draft = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
@@ -116,8 +111,20 @@ def _appearing(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         try:
-            _named(draft, path)
+            _publish(draft, path)
         except FileExistsError:
-            raise FileExists(str(path)) from None
+            raise BackupExistsError(str(path)) from None
     finally:
         draft.unlink(missing_ok=True)
+
+
+def _publish(draft: Path, path: Path) -> None:
+    """Give the draft its name. Raises FileExistsError."""
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        raise
+    except OSError:
+        # File systems such as FAT have no hard links, so reserve the name first.
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        draft.replace(path)

@@ -1,81 +1,83 @@
-"""Why a backup cannot be made or restored; the docstring is the message, ``next_step`` what to do."""
+"""Backup and restore errors, each with the next step to take.
+
+The docstring of a class is its message, and `next_step` says what to do.
+"""
 
 from typing import ClassVar
 
 
-class BackupFault(Exception):  # noqa: N818 a family of faults, named for what it is about
+class BackupError(Exception):
     """The backup cannot be used."""
 
     next_step: ClassVar[str] = ""
 
     def __init__(self, detail: str = "") -> None:
-        sentence = (self.__doc__ or type(self).__name__).partition("\n")[0]
-        self.message = f"{sentence} {detail}".strip()
+        self.message = f"{self.__doc__ or type(self).__name__} {detail}".strip()
         super().__init__(self.message)
 
 
-class NotABackup(BackupFault):
-    """This file is no backup of this program."""
+class NotABackupError(BackupError):
+    """The file is not a PDPP backup."""
 
 
-class NewerFormat(BackupFault):
-    """This backup was made by a newer version of this program."""
+class NewerFormatError(BackupError):
+    """A newer version of this program made the backup."""
 
     next_step = "Update this program to that version or a later one, then restore."
 
 
-class WrongKey(BackupFault):
-    """The passphrase or key file does not open this backup, or its beginning was changed."""
+class WrongKeyError(BackupError):
+    """The passphrase or key file does not open this backup, or its header was changed."""
 
-    next_step = "Nothing can open it without the one it was made with."
+    next_step = "Use the passphrase or key file that the backup was made with."
 
 
-class Damaged(BackupFault):
+class DamagedError(BackupError):
     """The backup was changed, damaged or cut short after it was made."""
 
-    next_step = "Nothing of it was restored. Use another copy."
+    next_step = "Nothing was restored. Use another copy."
 
 
-class CutShort(BackupFault):
-    """The backup ends too early: it was not copied or written to its end."""
+class TruncatedError(BackupError):
+    """The backup is cut short: the file is incomplete."""
 
-    next_step = "Nothing of it was restored. Use a complete copy."
-
-
-class NotEmpty(BackupFault):
-    """A backup is restored into an empty database, and this one holds something."""
-
-    next_step = "Make a new database, or set PDPP_VAR to a new folder, and restore there."
+    next_step = "Nothing was restored. Use a complete copy."
 
 
-class OtherMigrations(BackupFault):
-    """The tables of this database are of another version than those of the backup."""
+class NotEmptyError(BackupError):
+    """The database is not empty."""
 
-    next_step = "Restore into a database that was never migrated; restoring does that by itself."
+    next_step = "Create a new database, or set PDPP_VAR to a new folder, and restore there."
 
 
-class OtherSecret(BackupFault):
-    """The backup was made under another PDPP_SECRET_KEY than the one set now."""
+class MigrationsDifferError(BackupError):
+    """The tables of this database have another version than those of the backup."""
+
+    next_step = "Restore into a database that was never migrated: restore migrates it."
+
+
+class SecretKeyDiffersError(BackupError):
+    """The backup was made under another PDPP_SECRET_KEY than the current one."""
 
     next_step = (
-        "Set the one it was made under; or restore with --with-keys, where the backup was made so;"
-        " or with --without-the-key, which ends every token and leaves the ledger without its seals."
+        "Set the PDPP_SECRET_KEY of the backup; or restore with --with-keys, if the backup contains"
+        " it; or with --without-the-key, which revokes all tokens and removes the ledger's seals."
     )
 
 
-class NoKeys(BackupFault):
-    """The backup was made without the server's secret key."""
+class NoKeysError(BackupError):
+    """The backup does not contain the server's secret key."""
 
     next_step = "Leave out --with-keys and set PDPP_SECRET_KEY yourself."
 
 
-class BadKey(BackupFault):
+class WeakKeyError(BackupError):
     """A backup needs a passphrase of at least 12 characters or a key file of at least 32 bytes."""
 
 
-class FileExists(BackupFault):
-    """There is a file of that name, and a backup never replaces one."""
+class BackupExistsError(BackupError):
+    """The file exists, and a backup never replaces one."""
 
 
-class SomebodyRestores(BackupFault):
-    """Another restore into this database is under way."""
+class RestoreRunningError(BackupError):
+    """Another restore into this database is running."""

@@ -1,6 +1,6 @@
-"""Reading a backup into an empty database: everything or nothing, and nobody reads it at first."""
+"""Restore a backup into an empty database in one transaction, with all grants paused."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import IO, Any
@@ -12,26 +12,25 @@ from evidence.ledger.verification import verify
 from evidence.models.accounts import OWNER_ID
 from evidence.storing import table_copy
 from evidence.storing.table_copy import Table
-from operations.backup.archive import Frame, Kind, Opener, Secret, frames
-from operations.backup.dump import fingerprints
+from operations.backup.archive import EncryptedReader, Frame, FrameKind, Secret, read_frames
+from operations.backup.dump import ReportTable, key_fingerprints
 from operations.backup.errors import (
-    Damaged,
-    NewerFormat,
-    NoKeys,
-    NotEmpty,
-    OtherMigrations,
-    OtherSecret,
-    SomebodyRestores,
+    DamagedError,
+    MigrationsDifferError,
+    NewerFormatError,
+    NoKeysError,
+    NotEmptyError,
+    RestoreRunningError,
+    SecretKeyDiffersError,
 )
-from operations.backup.sample_answers import answers, ledger_heads
+from operations.backup.sample_answers import ledger_heads, sample_answers
 
-OnTable = Callable[[str, int], object]
 Migration = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a backup says of itself before its rows."""
+    """The description of a backup, which precedes its rows."""
 
     made_at: str
     migrations: frozenset[Migration]
@@ -41,29 +40,33 @@ class Manifest:
     rotated_keys: dict[str, list[str]]
 
     @classmethod
-    def read(cls, frame: Frame) -> "Manifest":
-        if frame.kind is not Kind.MANIFEST:
-            raise Damaged
+    def parse(cls, frame: Frame) -> "Manifest":
+        """Parse a manifest frame. Raises DamagedError."""
+        if frame.kind is not FrameKind.MANIFEST:
+            raise DamagedError
         try:
-            return cls._told(frame.told)
+            content = frame.json
+            keys = content["keys"] or {}
+            return cls(
+                made_at=content["made_at"],
+                migrations=frozenset((app, name) for app, name in content["migrations"]),
+                tables={
+                    name: Table(name, tuple(columns)) for name, columns in content["tables"].items()
+                },
+                fingerprint=content["fingerprint"],
+                secret_key=keys.get("secret_key"),
+                rotated_keys=keys.get("rotated", {}),
+            )
         except (KeyError, TypeError, ValueError, AttributeError):
-            raise Damaged from None
-
-    @classmethod
-    def _told(cls, said: Any) -> "Manifest":
-        return cls(
-            made_at=said["made_at"],
-            migrations=frozenset((app, name) for app, name in said["migrations"]),
-            tables={name: Table(name, tuple(each)) for name, each in said["tables"].items()},
-            fingerprint=said["fingerprint"],
-            secret_key=(said["keys"] or {}).get("secret_key"),
-            rotated_keys=(said["keys"] or {}).get("rotated", {}),
-        )
+            raise DamagedError from None
 
 
 @dataclass(frozen=True, slots=True)
-class Restored:
-    """``closing`` is what the backup says of the moment when it was made."""
+class RestoreSummary:
+    """What a restore did: rows by table, paused grants, revoked owner tokens.
+
+    `closing` holds the counts, answers and ledger heads at the time of the backup.
+    """
 
     counts: dict[str, int]
     paused: int
@@ -72,9 +75,8 @@ class Restored:
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
-    """What the restored database says, held against what the backup says. ``differing`` names the
-    questions that are answered otherwise."""
+class Verification:
+    """The comparison of a restored database with its backup. `differing` names sample answers."""
 
     rows: int
     answers: int
@@ -89,96 +91,100 @@ class Proof:
         return self.heads_equal and not self.differing and not self.ledger_faults
 
 
-class Backup:
-    """An open backup: its manifest first, then its rows, once."""
+class BackupReader:
+    """Reads a backup: first its manifest, then its rows, once."""
 
     def __init__(self, file: IO[bytes], secret: Secret) -> None:
-        self._frames = frames(Opener(file, secret))
-        self.manifest = Manifest.read(self._next())
+        self._frames = read_frames(EncryptedReader(file, secret))
+        self.manifest = Manifest.parse(self._next_frame())
 
     def require_restorable(
         self, *, known: Collection[Migration], applied: Collection[Migration]
     ) -> None:
-        """Raises what keeps it from being restored by this program, into this database."""
+        """Raise BackupError if this program or the tables of this database are of another version."""
         if self.manifest.migrations - set(known):
-            raise NewerFormat
+            raise NewerFormatError
         if set(applied) - self.manifest.migrations:
-            raise OtherMigrations
+            raise MigrationsDifferError
 
     def require_secret(self, *, with_keys: bool, without: bool) -> None:
-        """Raises ``OtherSecret`` and ``NoKeys``."""
+        """Raise SecretKeyDiffersError or NoKeysError if the options do not fit the backup."""
         if with_keys and self.manifest.secret_key is None:
-            raise NoKeys
-        if not with_keys and not without and self.manifest.fingerprint not in fingerprints():
-            raise OtherSecret
+            raise NoKeysError
+        is_known = self.manifest.fingerprint in key_fingerprints()
+        if not with_keys and not without and not is_known:
+            raise SecretKeyDiffersError
 
-    def restore(self, *, now: datetime, on_table: OnTable = lambda name, rows: None) -> Restored:
-        """Fills the tables in one transaction. Raises the faults of a file that is not whole, of a
-        database that is not empty, and ``DatabaseError``; then nothing was restored."""
-        with table_copy.alone() as is_alone:
-            if not is_alone:
-                raise SomebodyRestores
+    def restore(
+        self, *, now: datetime, on_table: ReportTable = lambda name, rows: None
+    ) -> RestoreSummary:
+        """Load all tables in one transaction, which restores nothing if it fails.
+
+        Raises BackupError for an invalid file or a database in use, and DatabaseError.
+        """
+        with table_copy.restore_transaction() as is_locked:
+            if not is_locked:
+                raise RestoreRunningError
             require_empty()
-            table_copy.make_room()
-            counts = dict(self._fill(on_table))
+            table_copy.truncate_tables()
+            counts = dict(self._load_tables(on_table))
             closing = self._closing
             if counts != closing["counts"]:
-                raise Damaged
-            table_copy.go_on_counting()
+                raise DamagedError
+            table_copy.reset_sequences()
             paused, ended = suspend_all(now=now)
-        return Restored(counts, paused, ended, closing)
+        return RestoreSummary(counts, paused, ended, closing)
 
-    def _fill(self, on_table: OnTable) -> Iterator[tuple[str, int]]:
-        while (frame := self._next()).kind is Kind.TABLE:
-            table = self.manifest.tables[frame.told["name"]]
-            if not table_copy.is_known(table):
-                raise OtherMigrations
-            rows = table_copy.fill(table, self._rows())
+    def _load_tables(self, on_table: ReportTable) -> Iterator[tuple[str, int]]:
+        while (frame := self._next_frame()).kind is FrameKind.TABLE:
+            table = self.manifest.tables[frame.json["name"]]
+            if not table_copy.has_table(table):
+                raise MigrationsDifferError
+            rows = table_copy.load_rows(table, self._row_batches())
             on_table(table.name, rows)
             yield table.name, rows
-        if frame.kind is not Kind.CLOSING or next(self._frames, None) is not None:
-            raise Damaged
-        self._closing: dict[str, Any] = frame.told
+        if frame.kind is not FrameKind.CLOSING or next(self._frames, None) is not None:
+            raise DamagedError
+        self._closing: dict[str, Any] = frame.json
 
-    def _rows(self) -> Iterator[bytes]:
-        while (frame := self._next()).kind is Kind.ROWS:
+    def _row_batches(self) -> Iterator[bytes]:
+        while (frame := self._next_frame()).kind is FrameKind.ROWS:
             yield frame.content
-        if frame.kind is not Kind.TABLE_ENDS:
-            raise Damaged
+        if frame.kind is not FrameKind.TABLE_ENDS:
+            raise DamagedError
 
-    def _next(self) -> Frame:
+    def _next_frame(self) -> Frame:
         frame = next(self._frames, None)
         if frame is None:
-            raise Damaged
+            raise DamagedError
         return frame
 
 
 def require_empty() -> None:
-    """Raises ``NotEmpty``."""
-    if occupied := table_copy.occupied():
-        raise NotEmpty(f"It has rows in {occupied[0]}.")
+    """Raise NotEmptyError if the database holds data."""
+    if tables := table_copy.non_empty_tables():
+        raise NotEmptyError(f"It has rows in {tables[0]}.")
 
 
-def prove(restored: Restored) -> Proof:
-    """Asks the restored database what the backup was asked. Reads all of the ledger."""
-    asked = restored.closing["answers"]
-    answered = answers(OWNER_ID)
-    differing = sorted(
-        each for each in {*asked, *answered} if asked.get(each) != answered.get(each)
-    )
+def verify_restore(restored: RestoreSummary) -> Verification:
+    """Compare sample answers and ledger heads with the backup. Reads the complete ledger."""
+    expected = restored.closing["answers"]
+    actual = sample_answers(OWNER_ID)
     heads = ledger_heads(OWNER_ID)
     verdict = verify(OWNER_ID)
-    return Proof(
+    return Verification(
         rows=sum(restored.counts.values()),
-        answers=len(asked),
-        differing=differing,
+        answers=len(expected),
+        differing=sorted(
+            name for name in {*expected, *actual} if expected.get(name) != actual.get(name)
+        ),
         heads=len(heads),
         heads_equal=heads == restored.closing["ledger_heads"],
         ledger_rows=verdict.rows,
-        ledger_faults=len(verdict.faults),
+        ledger_faults=len(verdict.problems),
     )
 
 
-def worded(error: DatabaseError) -> str:
-    """Without its text, which may quote a record."""
-    return f"The database refused it ({table_copy.failed(error)})."
+def describe_database_error(error: DatabaseError) -> str:
+    """Return a message without the text of the error, which may quote a record."""
+    return f"The database reported an error ({table_copy.error_code(error)})."

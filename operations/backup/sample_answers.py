@@ -1,7 +1,7 @@
-"""Answers to compare: what the owner reads of each stream, through the gate, told by a hash.
+"""Hash sample answers at backup time, to compare after a restore.
 
-A backup carries them from the moment it was made, and whoever restores it asks the same again.
-Nothing is disclosed by it: an answer becomes a hash, and the hash is sealed in the backup.
+The answers are what the owner reads of each stream through the gate. The backup contains only their
+hashes, so this discloses no records.
 """
 
 import hashlib
@@ -12,73 +12,72 @@ import orjson
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
 from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.errors import Refusal
-from evidence.ledger.checkpoints import heads
+from evidence.errors import ApiException
+from evidence.ledger.checkpoints import chain_heads
 from evidence.reading import records as reading
 from evidence.reading.search import search
 from evidence.search.results import SearchRequest
 
-STREAMS = 40
-RECORDS = 10
-WORD_CHARS = 4
-"""A shorter word says too little to be searched for."""
+MAX_STREAMS = 40
+MAX_RECORDS = 10
+QUERY_MIN_CHARS = 4
+"""Shorter words match too many records."""
 
 Answers = dict[str, str]
 
 
-def answers(owner_id: str) -> Answers:
-    """What was asked -> a hash of what was answered."""
+def sample_answers(owner_id: str) -> Answers:
+    """Return the hash of each sample answer, by a name such as `list connection_id/stream`."""
     gate = Gate(owner_scope(owner_id))
     return dict(
-        each
-        for visible in gate.streams()[:STREAMS]
+        answer
+        for visible in gate.streams()[:MAX_STREAMS]
         for connection in visible.connections
-        for each in _of_stream(gate, visible.narrowed_to(connection.connection_id))
+        for answer in _stream_answers(gate, visible.for_connection(connection.connection_id))
     )
 
 
 def ledger_heads(owner_id: str) -> list[list[str | int]]:
-    """The ends of all chains, as JSON has them."""
-    return [[head.chain, head.seq, head.digest.hex()] for head in heads(owner_id)]
+    """Return the heads of all ledger chains as JSON values."""
+    return [[head.chain, head.seq, head.digest.hex()] for head in chain_heads(owner_id)]
 
 
-def _of_stream(gate: Gate, visible: VisibleRecords) -> Iterator[tuple[str, str]]:
+def _stream_answers(gate: Gate, visible: VisibleRecords) -> Iterator[tuple[str, str]]:
     [connection] = visible.connections
-    where = f"{connection.connection_id}/{visible.stream.name}"
-    found = reading.page(visible, limit=RECORDS, descending=True, after=None, where=()).records
-    yield f"list {where}", _hash([_told(record) for record in found])
-    for record in found[:1]:
-        yield f"get {where}", _hash(_told(reading.one(visible, record.record_key)))
+    name = f"{connection.connection_id}/{visible.stream.name}"
+    records = reading.page(
+        visible, limit=MAX_RECORDS, descending=True, after=None, where=()
+    ).records
+    yield f"list {name}", _hash([_content(record) for record in records])
+    for record in records[:1]:
+        yield f"get {name}", _hash(_content(reading.get(visible, record.record_key)))
     title = visible.stream.title_field
-    words = (str(record.data.get(title, "")) for record in found if title is not None)
-    word = next((each for text in words for each in text.split() if _is_word(each)), None)
+    titles = [str(record.data.get(title, "")) for record in records if title is not None]
+    words = (word for text in titles for word in text.split())
+    word = next((word for word in words if word.isalpha() and len(word) >= QUERY_MIN_CHARS), None)
     if word is not None:
-        yield f"search {where}", _hash(_searched(gate, visible, word))
+        yield f"search {name}", _hash(_search_keys(gate, visible, word))
 
 
-def _searched(gate: Gate, visible: VisibleRecords, word: str) -> list[str]:
+def _search_keys(gate: Gate, visible: VisibleRecords, word: str) -> list[str]:
     request = SearchRequest(
         q=word,
         mode="lexical",
         streams=[visible.stream.name],
         connection_id=visible.connections[0].connection_id,
         filters=(),
-        limit=RECORDS,
+        limit=MAX_RECORDS,
         newest_first=False,
         after=None,
     )
     try:
         return [hit.record.record_key for hit in search(gate, request).hits]
-    except Refusal as refusal:
+    except ApiException as refusal:
         return [refusal.code]
 
 
-def _told(record: VisibleRecord) -> list[object]:
+def _content(record: VisibleRecord) -> list[object]:
     return [record.record_key, record.version, record.emitted_at.isoformat(), record.data]
-
-
-def _is_word(text: str) -> bool:
-    return text.isalpha() and len(text) >= WORD_CHARS
 
 
 def _hash(answer: object) -> str:

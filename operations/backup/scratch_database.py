@@ -1,4 +1,4 @@
-"""A database of its own on the same server, to try something in and throw away."""
+"""Create a temporary database on the same server for a restore drill."""
 
 import re
 import secrets
@@ -10,16 +10,18 @@ from django.db import connection
 from psycopg import sql
 
 PREFIX = "pdpp_drill_"
-FORGOTTEN = timedelta(days=1)
-"""One that is so old was left behind by a process that was killed."""
+MAX_AGE = timedelta(days=1)
+"""Older databases were left behind by a killed process."""
 NAME = re.compile(PREFIX + r"(\d+)_[0-9a-f]{8}")
 
 
 @contextmanager
 def scratch_database(*, now: datetime) -> Iterator[str]:
-    """The name of a new, empty database, which is gone afterwards. Raises ``DatabaseError`` where
-    this account may make none."""
-    for name in _left_behind(now):
+    """Yield the name of a new database and drop it afterwards.
+
+    Raises DatabaseError if this account cannot create databases.
+    """
+    for name in _abandoned_databases(now):
         _drop(name)
     name = f"{PREFIX}{int(now.timestamp())}_{secrets.token_hex(4)}"
     with connection.cursor() as cursor:
@@ -30,12 +32,12 @@ def scratch_database(*, now: datetime) -> Iterator[str]:
         _drop(name)
 
 
-def _left_behind(now: datetime) -> list[str]:
+def _abandoned_databases(now: datetime) -> list[str]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT datname FROM pg_database")
-        names = [NAME.fullmatch(name) for (name,) in cursor]
-    oldest = (now - FORGOTTEN).timestamp()
-    return [found[0] for found in names if found is not None and int(found[1]) < oldest]
+        matches = [NAME.fullmatch(name) for (name,) in cursor]
+    oldest = (now - MAX_AGE).timestamp()
+    return [match[0] for match in matches if match is not None and int(match[1]) < oldest]
 
 
 def _drop(name: str) -> None:

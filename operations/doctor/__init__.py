@@ -1,7 +1,7 @@
-"""Why an agent cannot connect: the walk of a host, step by step, from outside.
+"""Diagnose why an agent cannot connect, over HTTP only, as an MCP host would.
 
-Everything is asked over HTTP, as a host asks it; nothing is known about the server but its answers. So
-it tells the same of an installation elsewhere, and it sees what stands in between.
+The steps know nothing about the server except its responses, so they also diagnose remote
+installations, and they notice proxies.
 """
 
 from operations.doctor.findings import Finding, Outcome, Side

@@ -1,11 +1,11 @@
-"""What a step found."""
+"""Result of a diagnostic step: outcome, responsible side and fix."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Outcome(StrEnum):
-    """How a step ended."""
+    """The outcome of a step."""
 
     WORKS = "works"
     WARNS = "warns"
@@ -14,7 +14,7 @@ class Outcome(StrEnum):
 
 
 class Side(StrEnum):
-    """Who can do something about it."""
+    """The side that can fix a problem."""
 
     SERVER = "server"
     PROXY = "proxy"
@@ -24,9 +24,9 @@ class Side(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One step: what was tried, what was seen, whose side it is on, what to change.
+    """The result of one step: what it tried and saw, which side must act, and what to change.
 
-    `code` names the diagnosis for programs; it is empty where all is well.
+    `code` names the diagnosis for programs and is empty when the step works.
     """
 
     step: str
@@ -38,34 +38,29 @@ class Finding:
     change: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """What is wrong, before it is known in which step."""
+class StepFailedError(Exception):
+    """A step found a problem that stops a host."""
 
-    code: str
-    side: Side
-    seen: str
-    change: str
-    outcome: Outcome = Outcome.FAILS
-
-
-class Wrong(Exception):  # noqa: N818 - named for what was found
-    """A step met something that a host would stumble over."""
-
-    def __init__(self, diagnosis: Diagnosis) -> None:
-        super().__init__(diagnosis.code)
-        self.diagnosis = diagnosis
+    def __init__(
+        self, code: str, side: Side, *, seen: str, change: str, outcome: Outcome = Outcome.FAILS
+    ) -> None:
+        super().__init__(code)
+        self.code = code
+        self.side = side
+        self.seen = seen
+        self.change = change
+        self.outcome = outcome
 
 
-class Unseen(Exception):  # noqa: N818 - likewise
-    """A step that cannot be taken from here; its words say why."""
+class StepSkippedError(Exception):
+    """A step that cannot run from here. The message says why."""
 
 
-def wrong(code: str, side: Side, *, seen: str, change: str) -> Wrong:
-    """To raise: the step fails."""
-    return Wrong(Diagnosis(code, side, seen, change))
+def failure(code: str, side: Side, *, seen: str, change: str) -> StepFailedError:
+    """Return the error of a step that fails for every host."""
+    return StepFailedError(code, side, seen=seen, change=change)
 
 
-def doubtful(code: str, side: Side, *, seen: str, change: str) -> Wrong:
-    """To raise: some hosts will stumble, most will not."""
-    return Wrong(Diagnosis(code, side, seen, change, Outcome.WARNS))
+def warning(code: str, side: Side, *, seen: str, change: str) -> StepFailedError:
+    """Return the error of a step that fails for some hosts only."""
+    return StepFailedError(code, side, seen=seen, change=change, outcome=Outcome.WARNS)

@@ -1,4 +1,4 @@
-"""One request, as a host sends it, and what came of it. Troubles of the way there are diagnoses."""
+"""Send one HTTP request without redirects or retries, and turn network errors into diagnoses."""
 
 import ipaddress
 import json
@@ -11,15 +11,17 @@ from urllib.parse import urlsplit
 
 import httpx2
 
-from operations.doctor.findings import Side, Wrong, wrong
+from operations.doctor.findings import Side, StepFailedError, failure
 
-LONGEST_SHOWN = 160
+MAX_TEXT_CHARS = 160
+PUBLIC_URL = "PDPP_PUBLIC_URL"
+LOCAL_SUFFIXES = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
 _TAGS = re.compile(r"<(script|style).*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """Status, headers by lower-case name, and the body."""
+class ProbeResponse:
+    """Status, headers by lower-case name, and body of a response."""
 
     url: str
     status: int
@@ -28,109 +30,105 @@ class Answer:
 
     @property
     def json(self) -> dict[str, Any] | None:
-        """The object in the body, if there is one."""
+        """The JSON object in the body, or None."""
         try:
-            found = json.loads(self.text)
+            body = json.loads(self.text)
         except ValueError:
             return None
-        return found if isinstance(found, dict) else None
+        return body if isinstance(body, dict) else None
 
     @property
-    def is_page(self) -> bool:
-        """Whether this is meant for a browser, which no endpoint of ours for programs sends."""
+    def is_html(self) -> bool:
+        """Whether the body is HTML, which no endpoint for programs of this server sends."""
         return "html" in self.headers.get("content-type", "") or self.text.lstrip()[:1] == "<"
 
     @property
-    def in_words(self) -> str:
-        """Status, type and the beginning of the body, as a person would report it."""
+    def summary(self) -> str:
+        """Status, content type and the beginning of the text, for people."""
         kind = self.headers.get("content-type", "no content type").partition(";")[0]
         body = " ".join(_TAGS.sub(" ", self.text).split())
         return f"{self.status} with {kind}: {_cut(body)}" if body else f"{self.status} with {kind}"
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
-    """Sends requests; nothing is followed and nothing is retried."""
+class HttpProbe:
+    """Sends requests without redirects or retries. Raises StepFailedError for network errors."""
 
     client: httpx2.Client
 
-    def get(self, url: str, **headers: str) -> Answer:
-        """GET, for JSON."""
-        return self._ask("GET", url, None, {"accept": "application/json", **headers})
+    def get(self, url: str, **headers: str) -> ProbeResponse:
+        """Send a GET request for JSON."""
+        return self._send("GET", url, headers={"accept": "application/json", **headers})
 
-    def post(self, url: str, body: object, **headers: str) -> Answer:
-        """POST of JSON, as MCP and registration send it."""
-        sent = {
+    def post(self, url: str, body: object, **headers: str) -> ProbeResponse:
+        """Send a POST request with a JSON body, as for MCP and registration."""
+        all_headers = {
             "content-type": "application/json",
             "accept": "application/json, text/event-stream",
             **headers,
         }
-        return self._ask("POST", url, json.dumps(body).encode(), sent)
+        return self._send("POST", url, content=json.dumps(body).encode(), headers=all_headers)
 
-    def submit(self, url: str, form: Mapping[str, str]) -> Answer:
-        """POST of a form, as the token endpoint takes it."""
-        try:
-            return _answer(self.client.post(url, data=dict(form), follow_redirects=False))
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise _trouble(url, error) from error
+    def post_form(self, url: str, form: Mapping[str, str]) -> ProbeResponse:
+        """Send a POST request with a form body, as for the token endpoint."""
+        return self._send("POST", url, data=dict(form))
 
-    def _ask(
-        self, method: str, url: str, content: bytes | None, headers: Mapping[str, str]
-    ) -> Answer:
-        # Whoever compresses what was asked for plain does so to every host.
-        named = {"accept-encoding": "identity"} | {
-            name.replace("_", "-"): value for name, value in headers.items()
-        }
+    def _send(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, **body: Any
+    ) -> ProbeResponse:
+        if headers is not None:
+            # A proxy that compresses a response for which nobody asked does so for every host.
+            headers = {"accept-encoding": "identity"} | {
+                name.replace("_", "-"): value for name, value in headers.items()
+            }
         try:
             response = self.client.request(
-                method, url, content=content, headers=named, follow_redirects=False
+                method, url, headers=headers, follow_redirects=False, **body
             )
-            return _answer(response)
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise _trouble(url, error) from error
+            raise _network_failure(url, error) from error
+        response_headers = {name.lower(): value for name, value in response.headers.items()}
+        return ProbeResponse(
+            str(response.url), response.status_code, response_headers, response.text
+        )
 
 
-def _answer(response: httpx2.Response) -> Answer:
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    return Answer(str(response.url), response.status_code, headers, response.text)
-
-
-def _trouble(url: str, error: Exception) -> Wrong:
-    parts = urlsplit(url)
-    told = _cut(str(error) or type(error).__name__)
-    if _is_tls(error):
-        return wrong(
+def _network_failure(url: str, error: Exception) -> StepFailedError:
+    host = urlsplit(url).netloc
+    detail = _cut(str(error) or type(error).__name__)
+    if _is_tls_error(error):
+        return failure(
             "tls",
             Side.PROXY,
-            seen=f"The TLS handshake with {parts.netloc} failed: {told}",
-            change="Install a certificate for this very host name from a public authority, with its "
-            "whole chain; hosts accept no self-signed, expired or incomplete one.",
+            seen=f"The TLS handshake with {host} failed: {detail}",
+            change="Install a certificate for this host name from a public authority, with its "
+            "complete chain. Hosts accept no self-signed, expired or incomplete certificate.",
         )
     if isinstance(error, httpx2.TimeoutException):
-        return wrong(
+        return failure(
             "timeout",
             Side.NETWORK,
-            seen=f"{parts.netloc} did not answer in time: {told}",
-            change="Check that the server runs (/healthz on its own machine), that the firewall lets "
-            "the port through, and that the proxy reaches the right address.",
+            seen=f"{host} did not respond in time: {detail}",
+            change="Check that the server runs (/healthz on its own machine), that the firewall "
+            "opens the port, and that the proxy forwards to the right address.",
         )
     if isinstance(error, httpx2.ConnectError):
-        return wrong(
+        return failure(
             "unreachable",
             Side.NETWORK,
-            seen=f"Nothing can be reached at {parts.netloc}: {told}",
+            seen=f"{host} cannot be reached: {detail}",
             change="Check the name in DNS, the port, and that the server or its proxy is running.",
         )
-    return wrong(
+    return failure(
         "broken_answer",
         Side.PROXY,
-        seen=f"The connection to {parts.netloc} broke while it answered: {told}",
-        change="Look into the log of the proxy: it closes connections, or alters the length or the "
-        "encoding of answers.",
+        seen=f"The connection to {host} broke during the response: {detail}",
+        change="Check the log of the proxy: it closes connections, or changes the length or the "
+        "encoding of responses.",
     )
 
 
-def _is_tls(error: BaseException | None) -> bool:
+def _is_tls_error(error: BaseException | None) -> bool:
     while error is not None:
         if isinstance(error, ssl.SSLError) or "SSL" in str(error) or "TLS" in str(error):
             return True
@@ -139,38 +137,36 @@ def _is_tls(error: BaseException | None) -> bool:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= LONGEST_SHOWN else f"{text[: LONGEST_SHOWN - 1]}…"
+    return text if len(text) <= MAX_TEXT_CHARS else f"{text[: MAX_TEXT_CHARS - 1]}…"
 
 
-PUBLIC = "PDPP_PUBLIC_URL"
-LOCAL = (".localhost", ".local", ".internal", ".lan", ".home.arpa")
-
-
-def misplaced(told: str, *, wanted: str, what: str) -> Wrong | None:
-    """The diagnosis where `told` is not on the origin of `wanted`; None where it is."""
-    there, here = urlsplit(told), urlsplit(wanted)
-    seen = f"The server was asked at {here.scheme}://{here.netloc}, and gives {what} as {told}"
-    if (there.scheme, there.netloc) == (here.scheme, here.netloc):
-        return None
-    if there.netloc == here.netloc and (there.scheme, here.scheme) == ("http", "https"):
-        return wrong(
+def check_origin(url: str, *, expected: str, what: str) -> None:
+    """Raise StepFailedError unless `url` has the origin of `expected`. `what` names the URL."""
+    actual, required = urlsplit(url), urlsplit(expected)
+    if (actual.scheme, actual.netloc) == (required.scheme, required.netloc):
+        return
+    origin = f"{required.scheme}://{required.netloc}"
+    seen = f"The request went to {origin}, but the server gives {what} as {url}"
+    if actual.netloc == required.netloc and (actual.scheme, required.scheme) == ("http", "https"):
+        raise failure(
             "http_behind_https",
             Side.SERVER,
             seen=seen,
-            change=f"Set {PUBLIC} to the https:// address: behind a TLS proxy the server cannot know.",
+            change=f"Set {PUBLIC_URL} to the https:// address. Behind a TLS proxy the server cannot "
+            "detect it.",
         )
-    return wrong(
+    raise failure(
         "wrong_public_url",
         Side.SERVER,
         seen=seen,
-        change=f"Set {PUBLIC} to {here.scheme}://{here.netloc}, the address that hosts are given.",
+        change=f"Set {PUBLIC_URL} to {origin}, the address that hosts use.",
     )
 
 
 def is_private(url: str) -> bool:
-    """Whether the address means something only on this machine or in this network."""
+    """Return whether a URL is valid only on this machine or in this network."""
     host = (urlsplit(url).hostname or "").lower()
     try:
         return not ipaddress.ip_address(host).is_global
     except ValueError:
-        return host == "localhost" or host.endswith(LOCAL)
+        return host == "localhost" or host.endswith(LOCAL_SUFFIXES)

@@ -1,80 +1,80 @@
-"""Registration, the page of the owner, and the token endpoint: all but the owner's own answer."""
+"""Check registration, the sign-in page and the token endpoint."""
 
 import base64
 import hashlib
 import secrets
 from urllib.parse import urlencode, urljoin
 
-from operations.doctor.findings import Side, doubtful, wrong
-from operations.doctor.http_probe import is_private, misplaced
-from operations.doctor.probe import State, own
+from operations.doctor.findings import Side, failure, warning
+from operations.doctor.http_probe import check_origin, is_private
+from operations.doctor.probe import ProbeState, require_server_response
 
 
-def reachable(state: State) -> str:
-    """Hosts that call from the internet need an address of the internet."""
+def check_address(state: ProbeState) -> str:
+    """Check that a host in the cloud can reach the address."""
     if not state.host.cloud:
-        return f"{state.host.client_name} calls from its user's own machine"
+        return f"{state.host.client_name} connects from its user's machine"
     if is_private(state.url):
-        raise wrong(
+        raise failure(
             "not_public",
             Side.CLIENT,
-            seen=f"{state.host.client_name} calls from the internet; {state.origin} is only here",
+            seen=f"{state.host.client_name} connects from the internet; {state.origin} is private",
             change="Put the server behind a public https address (a tunnel is enough), or use a host "
             "that runs on this machine: Claude Code, Codex, Gemini CLI.",
         )
     if state.url.startswith("http:"):
-        raise wrong(
+        raise failure(
             "not_encrypted",
             Side.SERVER,
-            seen=f"{state.host.client_name} takes https addresses only",
+            seen=f"{state.host.client_name} accepts only https addresses",
             change="Put a TLS proxy in front and set PDPP_PUBLIC_URL to its https address.",
         )
-    return "The address is one of the internet, with TLS"
+    return "The address is public and uses TLS"
 
 
-def registration(state: State) -> str:
-    """The host makes itself known: by its own document, or by registering."""
-    by_document = state.server.get("client_id_metadata_document_supported") is True
-    where = state.server.get("registration_endpoint")
-    if where is None:
-        if by_document and state.host.metadata_documents:
-            return "It takes the host's own document; nobody needs to register"
-        raise wrong(
+def check_registration(state: ProbeState) -> str:
+    """Register the host (RFC 7591), unless it identifies itself by a metadata document."""
+    supports_documents = state.server.get("client_id_metadata_document_supported") is True
+    endpoint = state.server.get("registration_endpoint")
+    if endpoint is None:
+        if supports_documents and state.host.metadata_documents:
+            return "The server reads the host's metadata document; no registration is needed"
+        raise failure(
             "no_registration",
             Side.SERVER,
-            seen=f"{state.host.client_name} cannot make itself known here",
-            change="Turn dynamic registration on, or register the host by hand and enter its client id "
-            "there.",
+            seen=f"{state.host.client_name} cannot register here",
+            change="Enable dynamic registration, or register the host by hand and enter its client "
+            "id there.",
         )
-    answer = own(state.asking.post(str(where), state.host.registration()))
-    body = answer.json or {}
-    if answer.status == 429:
-        raise doubtful(
+    response = require_server_response(state.http.post(str(endpoint), state.host.registration()))
+    body = response.json or {}
+    if response.status == 429:
+        raise warning(
             "registration_limited",
             Side.SERVER,
-            seen=f"Too many registrations of late: {answer.in_words}",
+            seen=f"Too many recent registrations: {response.summary}",
             change="Wait as long as Retry-After says; then hosts can register again.",
         )
-    if answer.status not in {200, 201} or "client_id" not in body:
-        raise wrong(
+    if response.status not in {200, 201} or "client_id" not in body:
+        raise failure(
             "registration_refused",
             Side.SERVER,
-            seen=f"Registering as {state.host.client_name} was refused: {answer.in_words}",
-            change="The answer says which member it was; a proxy may also have cut the body.",
+            seen=f"Registration as {state.host.client_name} was rejected: {response.summary}",
+            change="The response names the invalid member. A proxy may also have cut the body.",
         )
     state.client_id = str(body["client_id"])
     if body.get("token_endpoint_auth_method", "none") != "none":
-        raise wrong(
+        raise failure(
             "registration_altered",
             Side.SERVER,
-            seen="The host asked to have no secret and was given another way",
-            change="Answer registrations with the method that was asked for; update the server.",
+            seen="The host registered without a secret and got another authentication method",
+            change="Register clients with the requested method; update the server.",
         )
-    return "Registered; a registration that is never used expires"
+    return "Registered; an unused registration expires"
 
 
-def owners_page(state: State) -> str:
-    """The page where the owner answers, as a browser reaches it."""
+def check_consent_page(state: ProbeState) -> str:
+    """Check that a browser reaches the consent page or is sent to sign in."""
     verifier = secrets.token_urlsafe(48)
     digest = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
     query = {
@@ -87,27 +87,24 @@ def owners_page(state: State) -> str:
         "scope": "pdpp:read",
         "resource": state.url,
     }
-    where = str(state.server["authorization_endpoint"])
-    answer = state.asking.get(f"{where}?{urlencode(query)}", accept="text/html")
-    if answer.status in {302, 303}:
-        target = urljoin(answer.url, answer.headers.get("location", ""))
-        found = misplaced(target, wanted=where, what="the page to sign in")
-        if found is not None:
-            raise found
+    endpoint = str(state.server["authorization_endpoint"])
+    response = state.http.get(f"{endpoint}?{urlencode(query)}", accept="text/html")
+    if response.status in {302, 303}:
+        target = urljoin(response.url, response.headers.get("location", ""))
+        check_origin(target, expected=endpoint, what="the sign-in page")
         return f"The owner is sent to {target.partition('?')[0]}"
-    if answer.status == 200 and answer.is_page:
-        return "The owner's page is shown"
-    raise wrong(
+    if response.status == 200 and response.is_html:
+        return "The consent page opens"
+    raise failure(
         "no_owners_page",
-        Side.SERVER if answer.status < 500 else Side.PROXY,
-        seen=f"The page for the owner got {answer.in_words}",
-        change="Open the address of the authorization endpoint in a browser: the page says what it "
-        "does not accept.",
+        Side.SERVER if response.status < 500 else Side.PROXY,
+        seen=f"The consent page returned {response.summary}",
+        change="Open the authorization endpoint in a browser: the page shows what it rejects.",
     )
 
 
-def token(state: State) -> str:
-    """A code that nobody issued has to be refused in the words of RFC 6749."""
+def check_token_endpoint(state: ProbeState) -> str:
+    """Check that an unknown code is rejected with invalid_grant (RFC 6749)."""
     form = {
         "grant_type": "authorization_code",
         "client_id": state.client_id,
@@ -116,14 +113,15 @@ def token(state: State) -> str:
         "code_verifier": secrets.token_urlsafe(48),
         "resource": state.url,
     }
-    answer = own(state.asking.submit(str(state.server["token_endpoint"]), form))
-    told = (answer.json or {}).get("error")
-    if told == "invalid_grant":
-        return "A made-up code is refused as one"
-    raise wrong(
+    response = require_server_response(
+        state.http.post_form(str(state.server["token_endpoint"]), form)
+    )
+    if (response.json or {}).get("error") == "invalid_grant":
+        return "An invalid code is rejected"
+    raise failure(
         "token_endpoint",
-        Side.SERVER if answer.json is not None else Side.PROXY,
-        seen=f"A made-up code got {answer.in_words}",
-        change="The token endpoint has to take a form by POST, without cookie or CSRF check, and answer "
-        "400 invalid_grant; let the proxy pass it through unchanged.",
+        Side.SERVER if response.json is not None else Side.PROXY,
+        seen=f"An invalid code returned {response.summary}",
+        change="The token endpoint must accept a form by POST, without cookie or CSRF check, and "
+        "return 400 invalid_grant. Let the proxy forward it unchanged.",
     )

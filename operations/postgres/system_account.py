@@ -1,9 +1,8 @@
-"""Which system account runs the embedded PostgreSQL, which refuses to run as root.
+"""Choose the system account that runs the embedded PostgreSQL, and give it access to its files.
 
-An ordinary user runs it under the own account. Root runs it under the owner of the existing
-data, or under a system account made for it. That account must be able to walk to the data and
-to the binaries; where a directory on the way bars it, the directory gets the search bit for
-others (``o+x``), which shows nobody what it holds.
+PostgreSQL refuses to run as root. Root runs it as the owner of the existing data or as a dedicated
+system account. That account needs the search bit (``x``) on each directory above data and programs,
+which does not make the directory's contents readable.
 """
 
 import os
@@ -19,13 +18,13 @@ class EmbeddedPostgresError(RuntimeError):
     """The embedded PostgreSQL cannot be started or stopped."""
 
 
-def account_for(data: Path) -> pwd.struct_passwd | None:
-    """The account to switch to, or None where this process runs the server as itself."""
+def server_account(data: Path) -> pwd.struct_passwd | None:
+    """Return the account to switch to, or None if this process runs the server itself."""
     owner = data.stat().st_uid if data.exists() else None
     if os.geteuid() != 0:
         if owner not in (None, os.geteuid()):
             raise EmbeddedPostgresError(
-                f"{data} belongs to another user; run as that user, or set PDPP_VAR elsewhere."
+                f"{data} belongs to another user. Run as that user, or change PDPP_VAR."
             )
         return None
     return pwd.getpwuid(owner) if owner else _dedicated_account()
@@ -36,32 +35,32 @@ def _dedicated_account() -> pwd.struct_passwd:
         return pwd.getpwnam(ACCOUNT)
     except KeyError:
         command = ["useradd", "--system", "--no-create-home", "--user-group"]
-        made = subprocess.run(
+        result = subprocess.run(
             [*command, "--shell", "/usr/sbin/nologin", ACCOUNT],
             capture_output=True,
             text=True,
             check=False,
         )
-        if made.returncode not in (0, 9):  # 9: somebody else has just made it
+        if result.returncode not in (0, 9):  # 9: another process created it
             raise EmbeddedPostgresError(
-                f"PostgreSQL does not run as root, and the account {ACCOUNT} cannot be made: "
-                f"{made.stderr.strip()}"
+                f"PostgreSQL does not run as root, and creating the account {ACCOUNT} failed: "
+                f"{result.stderr.strip()}"
             ) from None
         return pwd.getpwnam(ACCOUNT)
 
 
-def let_in(account: pwd.struct_passwd, *, to: Path) -> None:
+def allow_path(account: pwd.struct_passwd, *, to: Path) -> None:
     """Make every directory above ``to`` searchable for the account."""
     for directory in to.resolve().parents:
-        found = directory.stat()
-        bit = _search_bit(account, found)
-        if not found.st_mode & bit:
-            directory.chmod(stat.S_IMODE(found.st_mode) | bit)
+        status = directory.stat()
+        bit = _search_bit(account, status)
+        if not status.st_mode & bit:
+            directory.chmod(stat.S_IMODE(status.st_mode) | bit)
 
 
-def let_run(account: pwd.struct_passwd, *, binaries: Path) -> None:
-    """Make an installation readable for the account, wherever a strict umask has barred it."""
-    let_in(account, to=binaries / "postgres")
+def allow_programs(account: pwd.struct_passwd, *, binaries: Path) -> None:
+    """Make an installation readable for the account, in case a strict umask prevents it."""
+    allow_path(account, to=binaries / "postgres")
     if (binaries / "postgres").stat().st_mode & stat.S_IXOTH:
         return
     for path in [binaries.parent, *binaries.parent.rglob("*")]:
@@ -70,14 +69,14 @@ def let_run(account: pwd.struct_passwd, *, binaries: Path) -> None:
         path.chmod(mode | stat.S_IROTH | executable)
 
 
-def hand_over(path: Path, *, account: pwd.struct_passwd | None) -> None:
-    """Give a path to the account; without one it is this process's own already."""
+def change_owner(path: Path, *, account: pwd.struct_passwd | None) -> None:
+    """Change the owner of a path; without an account it already belongs to this process."""
     if account is not None:
         os.chown(path, account.pw_uid, account.pw_gid)
 
 
-def _search_bit(account: pwd.struct_passwd, found: os.stat_result) -> int:
-    """The bit that decides for the account: the system looks at one class, the closest."""
-    if found.st_uid == account.pw_uid:
+def _search_bit(account: pwd.struct_passwd, status: os.stat_result) -> int:
+    """Return the permission bit that the system checks for the account."""
+    if status.st_uid == account.pw_uid:
         return stat.S_IXUSR
-    return stat.S_IXGRP if found.st_gid == account.pw_gid else stat.S_IXOTH
+    return stat.S_IXGRP if status.st_gid == account.pw_gid else stat.S_IXOTH

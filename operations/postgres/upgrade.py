@@ -1,7 +1,7 @@
-"""The embedded database under a newer PostgreSQL: dumped by the new one's tools, loaded, compared.
+"""Upgrade the embedded database by dump and load, verify row counts, and keep the old data.
 
-The old data stays as it is until every table of the new database has as many rows, and beside it
-afterwards. A run that was cut short is begun again, or ended where only the last step was missing.
+The old data is unchanged. An interrupted upgrade starts again, or finishes if only its last step is
+missing.
 """
 
 import contextlib
@@ -17,12 +17,12 @@ import psycopg
 from psycopg import sql
 
 from operations.postgres import server as embedded_postgres
-from operations.postgres.installation import major_of_data, major_of_programs, programs_of
-from operations.postgres.server import NEXT, SUPERUSER, EmbeddedPostgres, url
+from operations.postgres.installation import data_version, find_programs, program_version
+from operations.postgres.server import SUPERUSER, UPGRADE_DIRECTORY, EmbeddedPostgres, url
 from operations.postgres.system_account import EmbeddedPostgresError
 
-COMPLETE = "complete"
-"""Lies in ``next`` once all of the old database is there."""
+COMPLETE_MARKER = "complete"
+"""File in ``next`` that marks a complete copy of the old database."""
 
 TABLES = """
 SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -32,60 +32,66 @@ WHERE c.relkind = 'r' AND n.nspname NOT IN ('pg_catalog', 'information_schema')
 
 
 @dataclass(frozen=True, slots=True)
-class Upgraded:
-    """From which version to which; ``rows`` is None where another run had copied them already."""
+class UpgradeResult:
+    """Versions and number of rows; ``rows`` is None if an earlier run copied them."""
 
     old: int
     new: int
     rows: int | None
-    kept: Path
+    old_data: Path
 
 
-def upgrade(home: Path, *, programs: Path | None = None) -> Upgraded | None:
-    """None where there is nothing to upgrade. Raises ``EmbeddedPostgresError``, and then the old
-    database is as it was."""
-    data, new = home / "data", major_of_programs(embedded_postgres.binaries())
+def upgrade(home: Path, *, programs: Path | None = None) -> UpgradeResult | None:
+    """Upgrade the database; return None if it is up to date.
+
+    Raises ``EmbeddedPostgresError``; the old database is unchanged then.
+    """
+    data, new = home / "data", program_version(embedded_postgres.binaries())
     if not data.exists():
-        return _ended(home, new, None) if (home / NEXT / COMPLETE).exists() else None
-    old = major_of_data(data)
+        return (
+            _install_new_data(home, new, None)
+            if (home / UPGRADE_DIRECTORY / COMPLETE_MARKER).exists()
+            else None
+        )
+    old = data_version(data)
     if old == new:
         return None
-    _require_room(home, old)
+    _require_space(home, old)
     _require_unused(home)
     try:
-        rows = _copied(home, programs or programs_of(old))
+        rows = _copy_database(home, programs or find_programs(old))
     except psycopg.Error as error:
-        raise EmbeddedPostgresError(f"Nothing is changed: {error}") from error
-    (home / NEXT / COMPLETE).write_text(str(old))
-    data.rename(_kept(home, old))
-    return _ended(home, new, rows)
+        raise EmbeddedPostgresError(f"Nothing was changed: {error}") from error
+    (home / UPGRADE_DIRECTORY / COMPLETE_MARKER).write_text(str(old))
+    data.rename(_old_data_path(home, old))
+    return _install_new_data(home, new, rows)
 
 
-def _ended(home: Path, new: int, rows: int | None) -> Upgraded:
-    """The old data is out of the way, the new takes its place."""
-    old = int((home / NEXT / COMPLETE).read_text())
-    (home / NEXT / "data").rename(home / "data")
-    shutil.rmtree(home / NEXT)
-    return Upgraded(old, new, rows, _kept(home, old))
+def _install_new_data(home: Path, new: int, rows: int | None) -> UpgradeResult:
+    """Move the new data to the place of the old data."""
+    old = int((home / UPGRADE_DIRECTORY / COMPLETE_MARKER).read_text())
+    (home / UPGRADE_DIRECTORY / "data").rename(home / "data")
+    shutil.rmtree(home / UPGRADE_DIRECTORY)
+    return UpgradeResult(old, new, rows, _old_data_path(home, old))
 
 
-def _kept(home: Path, old: int) -> Path:
+def _old_data_path(home: Path, old: int) -> Path:
     return home / f"data.{old}"
 
 
-def _copied(home: Path, programs: Path) -> int:
-    """All rows of the old database in a new one under ``next``; how many."""
-    shutil.rmtree(home / NEXT, ignore_errors=True)
-    old, new = EmbeddedPostgres(home, programs=programs), EmbeddedPostgres(home / NEXT)
+def _copy_database(home: Path, programs: Path) -> int:
+    """Copy the old database into a new one under ``next``, and return the number of rows."""
+    shutil.rmtree(home / UPGRADE_DIRECTORY, ignore_errors=True)
+    old, new = EmbeddedPostgres(home, programs=programs), EmbeddedPostgres(home / UPGRADE_DIRECTORY)
     with _running(old), _running(new):
-        source, target = (url(each.home, role=SUPERUSER) for each in (old, new))
-        _pipe(source, target)
-        before, after = _counted(source), _counted(target)
-    if before != after:
+        source, target = (url(server.home, role=SUPERUSER) for server in (old, new))
+        _dump_and_load(source, target)
+        old_counts, new_counts = _count_rows(source), _count_rows(target)
+    if old_counts != new_counts:
         raise EmbeddedPostgresError(
-            "The copy has not all rows of the original; nothing is changed."
+            "The copy does not have all rows of the original; nothing was changed."
         )
-    return sum(before.values())
+    return sum(old_counts.values())
 
 
 @contextlib.contextmanager
@@ -97,8 +103,8 @@ def _running(server: EmbeddedPostgres) -> Iterator[None]:
         server.stop()
 
 
-def _pipe(source: str, target: str) -> None:
-    """One transaction; indexes are made after the rows, statistics at the end."""
+def _dump_and_load(source: str, target: str) -> None:
+    """Pipe pg_dump into psql, in one transaction, then run ANALYZE."""
     programs = embedded_postgres.binaries()
     dump = [str(programs / "pg_dump"), "--no-password", f"--dbname={source}"]
     load = [
@@ -113,42 +119,44 @@ def _pipe(source: str, target: str) -> None:
         *("--command=ANALYZE", f"--dbname={target}"),
     ]
     environment = os.environ | {"LC_ALL": "C.UTF-8"}
-    with subprocess.Popen(dump, stdout=subprocess.PIPE, env=environment) as dumping:
-        loading = subprocess.run(
-            load, stdin=dumping.stdout, stdout=subprocess.DEVNULL, env=environment, check=False
+    with subprocess.Popen(dump, stdout=subprocess.PIPE, env=environment) as dump_process:
+        load_result = subprocess.run(
+            load, stdin=dump_process.stdout, stdout=subprocess.DEVNULL, env=environment, check=False
         )
-        if loading.returncode != 0:
-            dumping.kill()
-    if dumping.returncode or loading.returncode:
-        raise EmbeddedPostgresError("The database could not be copied; nothing is changed.")
+        if load_result.returncode != 0:
+            dump_process.kill()
+    if dump_process.returncode or load_result.returncode:
+        raise EmbeddedPostgresError("Copying the database failed; nothing was changed.")
 
 
-def _counted(server: str) -> dict[str, int]:
+def _count_rows(server: str) -> dict[str, int]:
     with psycopg.connect(server) as connection:
         counts = {}
         for schema, table in connection.execute(TABLES).fetchall():
             name = sql.Identifier(schema, table)
-            counting = sql.SQL("SELECT count(*) FROM {}").format(name)
-            [counts[f"{schema}.{table}"]] = connection.execute(counting).fetchone() or [0]
+            query = sql.SQL("SELECT count(*) FROM {}").format(name)
+            [counts[f"{schema}.{table}"]] = connection.execute(query).fetchone() or [0]
     return counts
 
 
-def _require_room(home: Path, old: int) -> None:
+def _require_space(home: Path, old: int) -> None:
     data = home / "data"
-    if _kept(home, old).exists():
-        raise EmbeddedPostgresError(f"{_kept(home, old)} is of an earlier upgrade; move it away.")
+    if _old_data_path(home, old).exists():
+        raise EmbeddedPostgresError(
+            f"{_old_data_path(home, old)} exists from an earlier upgrade. Move or delete it."
+        )
     needed = sum(path.stat().st_size for path in data.rglob("*") if path.is_file())
     free = shutil.disk_usage(data).free
     if free < needed:
         raise EmbeddedPostgresError(
-            f"{data} has {needed >> 20} MiB, and as much must be free beside it; {free >> 20} MiB are."
+            f"The upgrade needs {needed >> 20} MiB of free disk space; {free >> 20} MiB are free."
         )
 
 
 def _require_unused(home: Path) -> None:
-    """No process works with the database. None can begin to: its version is not theirs."""
+    """Raise if a process uses the database; no new one can start, as its version differs."""
     with (home / "use.lock").open("ab") as use:
         try:
             fcntl.flock(use, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise EmbeddedPostgresError("The server runs; stop it first.") from None
+            raise EmbeddedPostgresError("The server is running; stop it first.") from None

@@ -1,7 +1,7 @@
-"""A browser that the owner has signed in with before: its failures are counted apart.
+"""A signed cookie that marks browsers the owner has used.
 
-The cookie proves nothing but that. It lets nobody in, it only keeps strangers' failures from
-counting against the owner.
+Strangers' failures then do not lock the owner out. The cookie selects a separate failure counter; it
+gives no access.
 """
 
 import secrets
@@ -11,30 +11,33 @@ from django.core import signing
 from django.http import HttpRequest, HttpResponseBase
 
 from evidence.access.crypto import digests_for
-from evidence.access.sign_in_throttle import Subject, address
+from evidence.access.sign_in_throttle import ThrottleKey, address_key
 
 LIFETIME_SECONDS = 365 * 24 * 3600
 SALT = "pdpp/known browser"
 
 
-def subjects(request: HttpRequest, name: str, *, kind: str = "account") -> tuple[Subject, ...]:
-    """Whose failure it is when somebody fails to sign in as ``name``; ``kind`` says at which step."""
+def throttle_keys(
+    request: HttpRequest, username: str, *, kind: str = "account"
+) -> tuple[ThrottleKey, ...]:
+    """Return the keys that a failed sign-in as `username` counts for; `kind` names the step."""
     try:
-        known, whose = signing.loads(
+        browser_id, account_digest = signing.loads(
             request.COOKIES.get(_cookie_name(), ""), salt=SALT, max_age=LIFETIME_SECONDS
         )
     except (signing.BadSignature, ValueError, TypeError):
-        known, whose = "", ""
-    if known and whose in _marks(name):
-        return (Subject("browser", str(known)),)
-    return (Subject(kind, name.casefold()), address(request.META.get("REMOTE_ADDR", "")))
+        browser_id, account_digest = "", ""
+    if browser_id and account_digest in _account_digests(username):
+        return (ThrottleKey("browser", str(browser_id)),)
+    address = address_key(request.META.get("REMOTE_ADDR", ""))
+    return (ThrottleKey(kind, username.casefold()), address)
 
 
-def remember(response: HttpResponseBase, name: str) -> None:
-    """The next failures in this browser are its own."""
+def remember(response: HttpResponseBase, username: str) -> None:
+    """Set the cookie, so that later failures in this browser count for the browser only."""
     response.set_cookie(
         _cookie_name(),
-        signing.dumps([secrets.token_urlsafe(16), _marks(name)[0]], salt=SALT),
+        signing.dumps([secrets.token_urlsafe(16), _account_digests(username)[0]], salt=SALT),
         max_age=LIFETIME_SECONDS,
         secure=settings.SESSION_COOKIE_SECURE,
         httponly=True,
@@ -46,5 +49,5 @@ def _cookie_name() -> str:
     return "__Host-known" if settings.SESSION_COOKIE_SECURE else "pdpp-known"
 
 
-def _marks(name: str) -> list[str]:
-    return [digest.hex()[:16] for digest in digests_for("known browser", name.casefold())]
+def _account_digests(username: str) -> list[str]:
+    return [digest.hex()[:16] for digest in digests_for("known browser", username.casefold())]

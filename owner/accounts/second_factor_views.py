@@ -1,4 +1,4 @@
-"""``/login/second``: the owner's second factor, after the password."""
+"""Second-factor pages: the code after the password, enrolment, recovery codes and switching it off."""
 
 import base64
 from typing import Any, cast
@@ -20,7 +20,7 @@ from django.utils.safestring import SafeString, mark_safe
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.generic import FormView
-from django_otp import login as note_device
+from django_otp import login as otp_login
 from django_otp.models import Device
 from django_otp.plugins.otp_totp.models import TOTPDevice
 from typing_extensions import override
@@ -28,16 +28,12 @@ from typing_extensions import override
 from evidence.access import sign_in_throttle
 from owner import second_factor
 from owner.accounts import known_browsers
-from owner.permissions import fenced, is_owner, is_owners_account
+from owner.permissions import is_owner, is_owner_account, with_security_headers
 from owner.site import page
 
-WRONG = (
-    "That is not a code of yours, or it has been used. Codes of a phone change every 30 seconds."
-)
 
-
-class OnceInput(forms.TextInput):
-    """What was typed is not written back: it is a secret, or wrong."""
+class CodeInput(forms.TextInput):
+    """Text input that never shows the submitted value again."""
 
     @override
     def format_value(self, value: Any) -> None:
@@ -45,12 +41,12 @@ class OnceInput(forms.TextInput):
 
 
 class CodeForm(forms.Form):
-    """One code, of the phone or one of the recovery codes. ``device`` is whose it was."""
+    """A TOTP code or recovery code. `device` is the device that accepted it."""
 
     code = forms.CharField(
         label="Code",
         max_length=40,
-        widget=OnceInput(
+        widget=CodeInput(
             attrs={"autocomplete": "one-time-code", "autofocus": True, "spellcheck": "false"}
         ),
     )
@@ -62,54 +58,65 @@ class CodeForm(forms.Form):
         self.request = request
 
     def clean_code(self) -> str:
-        """Counted as every other step of signing in."""
         user = self.request.user
-        assert isinstance(user, User)  # noqa: S101 - the page is for nobody else
+        assert isinstance(user, User)  # noqa: S101 - the views require a signed-in account
+        keys = known_browsers.throttle_keys(self.request, user.get_username(), kind="second factor")
         try:
-            attempt = sign_in_throttle.begin(
-                *known_browsers.subjects(self.request, user.get_username(), kind="second factor"),
-                now=timezone.now(),
-            )
-        except sign_in_throttle.TooManyAttempts as refusal:
-            self.retry_after = refusal.retry_after
-            raise ValidationError(str(refusal), code="throttled") from None
+            attempt = sign_in_throttle.record_attempt(*keys, now=timezone.now())
+        except sign_in_throttle.ThrottledError as error:
+            self.retry_after = error.retry_after
+            raise ValidationError(str(error), code="throttled") from None
         code: str = self.cleaned_data["code"]
-        self.device = self.judged(user, code)
+        self.device = self.verify(user, code)
         if self.device is None:
-            raise ValidationError(WRONG, code="wrong")
+            raise ValidationError(
+                "Wrong or already used code. Enter the current code from your authenticator app.",
+                code="wrong",
+            )
         attempt.succeeded()
         return code
 
-    def judged(self, user: User, code: str) -> Device | None:
-        return second_factor.shown_by(user, code)
+    def verify(self, user: User, code: str) -> Device | None:
+        return second_factor.verify_code(user, code)
 
 
-def passed(request: HttpRequest, device: Device) -> None:
-    """This session has shown the second factor; it goes on under another name."""
+class EnrolmentForm(CodeForm):
+    """The first code of a device that is being enrolled."""
+
+    @override
+    def verify(self, user: User, code: str) -> Device | None:
+        return second_factor.confirm_enrolment(user, code)
+
+
+def mark_verified(request: HttpRequest, device: Device) -> None:
+    """Store in the session that the second factor was verified, under a new session key."""
     request.session.cycle_key()
-    note_device(request, device)
+    otp_login(request, device)
 
 
-def slowed(response: HttpResponse, form: CodeForm) -> HttpResponse:
-    """The same answer, as one that may be tried again later where that is so."""
+def with_retry_after(response: HttpResponse, form: CodeForm) -> HttpResponse:
+    """Turn the response into 429 if the form was throttled."""
     if form.retry_after is not None:
         response.status_code = 429
         response["Retry-After"] = str(form.retry_after)
     return response
 
 
-def second_step(next_url: str) -> str:
-    return f"{reverse('login-second')}?{urlencode({REDIRECT_FIELD_NAME: next_url})}"
+def second_factor_url(next_url: str) -> str:
+    """Return the URL of the second sign-in step, which then redirects to `next_url`."""
+    return f"{reverse('second-factor')}?{urlencode({REDIRECT_FIELD_NAME: next_url})}"
 
 
 @method_decorator([sensitive_post_parameters(), never_cache], name="dispatch")
-class SecondStep(RedirectURLMixin, FormView[CodeForm]):
-    template_name = "owner/consent/second_step.html"
+class SecondFactorView(RedirectURLMixin, FormView[CodeForm]):
+    """Second sign-in step, for an owner account that has entered its password."""
+
+    template_name = "owner/accounts/second_factor.html"
     form_class = CodeForm
 
     @override
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        if not is_owners_account(request.user):
+        if not is_owner_account(request.user):
             return redirect_to_login(self.get_success_url())
         if is_owner(request.user):
             return HttpResponseRedirect(self.get_success_url())
@@ -121,96 +128,90 @@ class SecondStep(RedirectURLMixin, FormView[CodeForm]):
 
     @override
     def form_valid(self, form: CodeForm) -> HttpResponse:
-        assert form.device is not None  # noqa: S101 - else the form had not been valid
-        passed(self.request, form.device)
+        assert form.device is not None  # noqa: S101 - a valid form has a device
+        mark_verified(self.request, form.device)
         response = HttpResponseRedirect(self.get_success_url())
         known_browsers.remember(response, self.request.user.get_username())
         return response
 
     @override
     def form_invalid(self, form: CodeForm) -> HttpResponse:
-        return slowed(super().form_invalid(form), form)
+        return with_retry_after(super().form_invalid(form), form)
 
 
-second = fenced(SecondStep.as_view(next_page=reverse_lazy("admin:index")))
-
-
-TITLE = "Second factor"
-
-
-class FinishForm(CodeForm):
-    """The first code of a phone that is being set up."""
-
-    @override
-    def judged(self, user: User, code: str) -> Device | None:
-        return second_factor.finish(user, code)
+second_factor_check = with_security_headers(
+    SecondFactorView.as_view(next_page=reverse_lazy("admin:index"))
+)
 
 
 @sensitive_post_parameters()
 def second_factor_page(request: HttpRequest) -> HttpResponse:
-    """What the button that was pressed asks for; else how things stand."""
+    """Set up or switch off the second factor, or renew the recovery codes."""
     user = cast("User", request.user)
-    deed = request.POST.get("deed", "")
-    if deed == "begin":
-        second_factor.begin(user)
+    action = request.POST.get("action", "")
+    if action == "start":
+        second_factor.start_enrolment(user)
         return redirect(request.path)
-    if deed == "finish":
-        return _finished(request, user)
-    if deed in ("renew", "end") and second_factor.is_enrolled(user):
-        return _with_a_code(request, user, deed)
-    return _stand(request, user, CodeForm(request=request))
+    if action == "confirm":
+        return _confirm(request, user)
+    if action in ("renew", "disable") and second_factor.is_enrolled(user):
+        return _change_with_code(request, user, action)
+    return _status_page(request, user, CodeForm(request=request))
 
 
-def _finished(request: HttpRequest, user: User) -> HttpResponse:
-    form = FinishForm(request.POST, request=request)
+def _confirm(request: HttpRequest, user: User) -> HttpResponse:
+    form = EnrolmentForm(request.POST, request=request)
     if not form.is_valid() or form.device is None:
-        return slowed(_stand(request, user, form, status=422), form)
-    passed(request, form.device)
-    return _codes(request, second_factor.renew_recovery(user))
+        return with_retry_after(_status_page(request, user, form, status=422), form)
+    mark_verified(request, form.device)
+    return _recovery_codes_page(request, second_factor.renew_recovery_codes(user))
 
 
-def _with_a_code(request: HttpRequest, user: User, deed: str) -> HttpResponse:
-    """Whoever finds the browser open cannot take the second factor away."""
+def _change_with_code(request: HttpRequest, user: User, action: str) -> HttpResponse:
+    """Require a code, so that an unattended browser is not enough to switch the factor off."""
     form = CodeForm(request.POST, request=request)
     if not form.is_valid():
-        return slowed(_stand(request, user, form, status=422), form)
-    if deed == "renew":
+        return with_retry_after(_status_page(request, user, form, status=422), form)
+    if action == "renew":
         if not isinstance(form.device, TOTPDevice):
-            form.add_error("code", "New recovery codes need a code of the phone.")
-            return _stand(request, user, form, status=422)
-        return _codes(request, second_factor.renew_recovery(user))
-    second_factor.forget(user)
-    messages.success(request, "The password alone opens these pages again.")
+            form.add_error("code", "Enter a code from your authenticator app.")
+            return _status_page(request, user, form, status=422)
+        return _recovery_codes_page(request, second_factor.renew_recovery_codes(user))
+    second_factor.disable(user)
+    messages.success(request, "Second factor turned off. You sign in with your password only.")
     return redirect(request.path)
 
 
-def _codes(request: HttpRequest, codes: list[str]) -> HttpResponse:
+def _recovery_codes_page(request: HttpRequest, codes: list[str]) -> HttpResponse:
     context = {"codes": codes, "back": reverse("admin:second_factor")}
     return page(request, "recovery_codes", title="Recovery codes", context=context).render()
 
 
-def _stand(request: HttpRequest, user: User, form: CodeForm, *, status: int = 200) -> HttpResponse:
-    device = second_factor.begun(user)
-    begun = None if device is None else second_factor.shown(device)
+def _status_page(
+    request: HttpRequest, user: User, form: CodeForm, *, status: int = 200
+) -> HttpResponse:
+    pending = second_factor.pending_device(user)
+    device = None if pending is None else second_factor.decrypted(pending)
     context = {
         "form": form,
-        "enrolled": second_factor.is_enrolled(user),
-        "left": second_factor.recovery_left(user),
-        "begun": begun is not None,
-        "qr": _drawn(begun) if begun else "",
-        "secret": _typed(begun) if begun else "",
+        "is_enrolled": second_factor.is_enrolled(user),
+        "recovery_codes_left": second_factor.count_recovery_codes(user),
+        "is_pending": device is not None,
+        "qr_code": _qr_code(device) if device else "",
+        "secret": _secret_text(device) if device else "",
     }
-    return page(request, "second_factor", title=TITLE, context=context, status=status).render()
+    title = "Second factor"
+    return page(request, "second_factor", title=title, context=context, status=status).render()
 
 
-def _drawn(device: TOTPDevice) -> SafeString:
-    """Shapes only, no text of anybody's."""
+def _qr_code(device: TOTPDevice) -> SafeString:
+    """Return an SVG image, which contains no user text."""
     code = segno.make(device.config_url, error="m", micro=False)
-    drawn = code.svg_inline(scale=5, dark="#000", light="#fff", title="QR code")
-    return mark_safe(drawn)  # noqa: S308
+    svg = code.svg_inline(scale=5, dark="#000", light="#fff", title="QR code")
+    return mark_safe(svg)  # noqa: S308
 
 
-def _typed(device: TOTPDevice) -> str:
-    """The secret in groups of four, for a phone that cannot see the page."""
+def _secret_text(device: TOTPDevice) -> str:
+    """Return the secret in groups of four, to type it into an app."""
     secret = base64.b32encode(device.bin_key).decode()
-    return " ".join(secret[at : at + 4] for at in range(0, len(secret), 4))
+    return " ".join(secret[i : i + 4] for i in range(0, len(secret), 4))

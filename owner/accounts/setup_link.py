@@ -1,7 +1,7 @@
-"""One-time links with which the owner chooses a user name and password.
+"""One-time links that set the owner's user name and password.
 
-A link is 256 random bits and stands in the table as a keyed hash. Making one ends those before it,
-using one ends it, and 24 hours end it, so at most one works at any moment.
+A link contains 256 random bits and is stored as a keyed hash. It ends when it is used, after 24 hours,
+or when another is created, so at most one is valid at a time.
 """
 
 import secrets
@@ -13,7 +13,7 @@ from django.db import transaction
 
 from evidence.access import sign_in_throttle
 from evidence.access.crypto import digest_for, digests_for
-from evidence.models.accounts import SetupLink, the_owner
+from evidence.models.accounts import SetupLink, get_or_create_owner
 from owner import second_factor
 
 if TYPE_CHECKING:
@@ -23,19 +23,19 @@ LIFETIME = timedelta(hours=24)
 PURPOSE = "setup link"
 
 
-class LinkEndedError(Exception):
-    """The link was used, has expired, or never was."""
+class InvalidLinkError(Exception):
+    """The link was used, has expired, or never existed."""
 
 
-def make(now: datetime) -> str:
-    """A new token; whoever holds it can take over the owner's account until it ends.
+def create_link(now: datetime) -> str:
+    """Return a new token, which gives control of the owner's account until it ends.
 
-    Whoever can make one needs no protection from guessing: all waiting ends.
+    Ends all sign-in delays: this runs on the server, where guessing is no threat.
     """
     token = secrets.token_urlsafe(32)
-    owner = the_owner(now)
+    owner = get_or_create_owner(now)
     with transaction.atomic():
-        sign_in_throttle.release()
+        sign_in_throttle.reset_throttle()
         SetupLink.unscoped.filter(owner=owner).delete()
         SetupLink.unscoped.create(
             digest=digest_for(PURPOSE, token),
@@ -46,34 +46,34 @@ def make(now: datetime) -> str:
     return token
 
 
-def is_open(token: str, *, now: datetime) -> bool:
-    known = digests_for(PURPOSE, token)
-    return SetupLink.unscoped.filter(digest__in=known, used_at=None, expires_at__gt=now).exists()
+def is_valid(token: str, *, now: datetime) -> bool:
+    """Return whether the token can be redeemed."""
+    digests = digests_for(PURPOSE, token)
+    return SetupLink.unscoped.filter(digest__in=digests, used_at=None, expires_at__gt=now).exists()
 
 
 def owner_account(now: datetime) -> "User | None":
-    """The owner's account, or None before the first link was used."""
-    return the_owner(now).user
+    """Return the owner's account, or None before the first link was used."""
+    return get_or_create_owner(now).user
 
 
 @transaction.atomic
-def use(token: str, *, username: str, password: str, now: datetime) -> "User":
-    """Set the owner's user name and password, which signs out every session and ends the second
-    factor: who has the link has the server. Works once.
+def redeem(token: str, *, username: str, password: str, now: datetime) -> "User":
+    """Set the owner's user name and password, end all sessions and disable the second factor.
 
-    Raises ``LinkEndedError``.
+    Works once. Raises InvalidLinkError.
     """
-    open_links = SetupLink.unscoped.select_for_update().filter(used_at=None, expires_at__gt=now)
-    link = open_links.filter(digest__in=digests_for(PURPOSE, token)).first()
+    valid_links = SetupLink.unscoped.select_for_update().filter(used_at=None, expires_at__gt=now)
+    link = valid_links.filter(digest__in=digests_for(PURPOSE, token)).first()
     if link is None:
-        raise LinkEndedError
+        raise InvalidLinkError
     owner = link.owner
     user = owner.user or get_user_model()()
     user.username = username
     user.is_active = user.is_staff = user.is_superuser = True
     user.set_password(password)
     user.save()
-    second_factor.forget(user)
+    second_factor.disable(user)
     owner.user = user
     owner.save(update_fields=["user"])
     link.used_at = now

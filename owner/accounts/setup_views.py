@@ -1,17 +1,27 @@
-"""The form behind a set-up link."""
+"""Set-up page: choose the owner's user name and password."""
 
 from typing import TYPE_CHECKING, Any
 
 from django import forms
-from django.contrib.auth import get_user_model, password_validation
+from django.contrib.auth import get_user_model, login, password_validation
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods
 from typing_extensions import override
+
+from evidence.access import sign_in_throttle
+from owner.accounts import setup_link
+from owner.permissions import PAGE_HEADERS
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
 class SetUpForm(forms.Form):
-    """User name and password, the latter twice and held to Django's rules for passwords."""
+    """User name and password; Django's password validators apply."""
 
     username = forms.CharField(
         label="User name",
@@ -25,7 +35,7 @@ class SetUpForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
     again = forms.CharField(
-        label="Password again",
+        label="Repeat password",
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
@@ -42,7 +52,7 @@ class SetUpForm(forms.Form):
         if self._account is not None:
             others = others.exclude(pk=self._account.pk)
         if others.exists():
-            raise forms.ValidationError("Another account has this name.")
+            raise forms.ValidationError("This user name is taken. Choose another.")
         return name
 
     @override
@@ -55,4 +65,49 @@ class SetUpForm(forms.Form):
         except forms.ValidationError as error:
             self.add_error("password", error)
         if password != self.cleaned_data.get("again"):
-            self.add_error("again", "The two passwords differ.")
+            self.add_error("again", "The passwords do not match.")
+
+
+@sensitive_post_parameters()
+@never_cache
+@require_http_methods(["GET", "POST"])
+def set_up(request: HttpRequest, token: str) -> HttpResponse:
+    """Redeem a one-time link: set the user name and password, and sign in."""
+    now = timezone.now()
+    try:
+        attempt = sign_in_throttle.record_attempt(
+            sign_in_throttle.address_key(request.META.get("REMOTE_ADDR", "")), now=now
+        )
+    except sign_in_throttle.ThrottledError as error:
+        response = _page(request, "throttled", context={"text": str(error)}, status=429)
+        response["Retry-After"] = str(error.retry_after)
+        return response
+    if not setup_link.is_valid(token, now=now):
+        return _page(request, "link_invalid", context={}, status=410)
+    attempt.succeeded()
+    account = setup_link.owner_account(now)
+    initial = {"username": account.get_username()} if account else {}
+    form = SetUpForm(request.POST or None, account=account, initial=initial)
+    if not form.is_valid():
+        context = {"form": form, "has_account": account is not None}
+        return _page(request, "set_up", context=context, status=200 if not form.errors else 422)
+    try:
+        user = setup_link.redeem(
+            token,
+            username=form.cleaned_data["username"],
+            password=form.cleaned_data["password"],
+            now=now,
+        )
+    except setup_link.InvalidLinkError:
+        return _page(request, "link_invalid", context={}, status=410)
+    login(request, user)
+    return redirect("admin:index")
+
+
+def _page(
+    request: HttpRequest, name: str, *, context: dict[str, object], status: int
+) -> HttpResponse:
+    response = render(request, f"owner/accounts/{name}.html", context, status=status)
+    for header, value in PAGE_HEADERS.items():
+        response[header] = value
+    return response

@@ -1,4 +1,4 @@
-"""``/login``: the owner proves to be the owner, and goes on to where they were going."""
+"""Sign-in page: check the owner's password, apply the throttle, then ask for the second factor."""
 
 from typing import Any
 
@@ -16,31 +16,30 @@ from typing_extensions import override
 from evidence.access import sign_in_throttle
 from owner import second_factor
 from owner.accounts import known_browsers
-from owner.accounts.second_factor_views import second_step
-from owner.permissions import fenced, is_owner, is_owners_account
+from owner.accounts.second_factor_views import second_factor_url
+from owner.permissions import is_owner, is_owner_account, with_security_headers
 
 
-class OwnersForm(AdminAuthenticationForm):
-    """Signs in only whom a page would let in, and nobody who has failed too often."""
+class SignInForm(AdminAuthenticationForm):
+    """User name and password. Accepts owner accounts only and applies the throttle."""
 
     error_messages = AdminAuthenticationForm.error_messages | {
-        "invalid_login": "This user name and this password do not belong together. Capital letters"
-        " and small ones are not the same."
+        "invalid_login": "Wrong user name or password. Passwords are case-sensitive."
     }
     retry_after: int | None = None
 
     @override
     def clean(self) -> dict[str, Any]:
-        name = self.cleaned_data.get("username", "")
-        if self.request is None or not name or not self.cleaned_data.get("password"):
+        username = self.cleaned_data.get("username", "")
+        if self.request is None or not username or not self.cleaned_data.get("password"):
             return super().clean()
         try:
-            attempt = sign_in_throttle.begin(
-                *known_browsers.subjects(self.request, name), now=timezone.now()
+            attempt = sign_in_throttle.record_attempt(
+                *known_browsers.throttle_keys(self.request, username), now=timezone.now()
             )
-        except sign_in_throttle.TooManyAttempts as refusal:
-            self.retry_after = refusal.retry_after
-            raise ValidationError(str(refusal), code="throttled") from None
+        except sign_in_throttle.ThrottledError as error:
+            self.retry_after = error.retry_after
+            raise ValidationError(str(error), code="throttled") from None
         cleaned = super().clean()
         attempt.succeeded()
         return cleaned
@@ -48,43 +47,44 @@ class OwnersForm(AdminAuthenticationForm):
     @override
     def confirm_login_allowed(self, user: User) -> None:
         super().confirm_login_allowed(user)
-        if not is_owners_account(user):
+        if not is_owner_account(user):
             raise self.get_invalid_login_error()
 
 
-class SignIn(LoginView):
-    template_name = "owner/consent/sign_in.html"
-    authentication_form = OwnersForm
+class SignInView(LoginView):
+    """Sign-in page. Redirects only to paths of this site, which Django checks."""
+
+    template_name = "owner/accounts/sign_in.html"
+    authentication_form = SignInForm
 
     @override
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         user = self.request.user
-        stranger = user.get_username() if user.is_authenticated and not is_owner(user) else ""
-        return super().get_context_data(**kwargs) | {"stranger": stranger}
+        other = user.get_username() if user.is_authenticated and not is_owner(user) else ""
+        return super().get_context_data(**kwargs) | {"other_account": other}
 
     @override
     def get(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         user = request.user
-        if is_owners_account(user) and not is_owner(user):
-            return redirect(second_step(self.get_success_url()))
+        if is_owner_account(user) and not is_owner(user):
+            return redirect(second_factor_url(self.get_success_url()))
         return super().get(request, *args, **kwargs)
 
     @override
     def form_valid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_valid(form)
         if second_factor.is_enrolled(form.get_user()):
-            return redirect(second_step(self.get_success_url()))
+            return redirect(second_factor_url(self.get_success_url()))
         known_browsers.remember(response, form.get_user().get_username())
         return response
 
     @override
     def form_invalid(self, form: AuthenticationForm) -> HttpResponse:
         response = super().form_invalid(form)
-        if isinstance(form, OwnersForm) and form.retry_after is not None:
+        if isinstance(form, SignInForm) and form.retry_after is not None:
             response.status_code = 429
             response["Retry-After"] = str(form.retry_after)
         return response
 
 
-# ``next`` leads to a path of this very site or nowhere: Django checks it.
-sign_in = fenced(SignIn.as_view(next_page=reverse_lazy("admin:index")))
+sign_in = with_security_headers(SignInView.as_view(next_page=reverse_lazy("admin:index")))

@@ -13,12 +13,12 @@ from django.utils import timezone
 from typing_extensions import override
 
 from evidence import limits
-from evidence.access.grant_states import State, grants_with_state, in_state
+from evidence.access.grant_states import GrantState, filter_state, with_grant_state
 from evidence.access.grants import register_client
 from evidence.models.accounts import Client
-from owner.form_fields import printable
-from owner.formatting import counted, when
-from owner.grants.grant_pages import grant_lines
+from owner.form_fields import validate_printable
+from owner.formatting import format_time, pluralize
+from owner.grants.grant_pages import grant_rows
 from owner.site import OwnerAdmin, named, owner, owner_site
 
 
@@ -35,7 +35,7 @@ class ClientForm(ModelForm[Client]):
         fields = ("display_name",)
 
     def clean_display_name(self) -> str:
-        return printable(self.cleaned_data["display_name"])
+        return validate_printable(self.cleaned_data["display_name"])
 
 
 @register(Client, site=owner_site)
@@ -64,7 +64,7 @@ class ClientAdmin(OwnerAdmin[Client]):
 
     @override
     def get_queryset(self, request: HttpRequest) -> QuerySet[Client]:
-        active = in_state(grants_with_state(timezone.now()), State.ACTIVE)
+        active = filter_state(with_grant_state(timezone.now()), GrantState.ACTIVE)
         its = active.filter(package__client=OuterRef("pk")).order_by().values("package__client")
         count = Subquery(its.annotate(count=Count("pk")).values("count"))
         return super().get_queryset(request).annotate(active=Coalesce(count, 0))
@@ -72,11 +72,11 @@ class ClientAdmin(OwnerAdmin[Client]):
     @display(description="holds now", ordering="active")
     def may_read(self, client: Client) -> str:
         count: int = vars(client)["active"]
-        return counted(count, "active grant") if count else "nothing"
+        return pluralize(count, "active grant") if count else "nothing"
 
     @display(description="created", ordering="created_at")
     def created(self, client: Client) -> str:
-        return when(client.created_at)
+        return format_time(client.created_at)
 
     @override
     def change_view(
@@ -87,10 +87,10 @@ class ClientAdmin(OwnerAdmin[Client]):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         client = self.get_object(request, unquote(object_id))
-        grants = grants_with_state(timezone.now()).filter(package__client=client)
-        lines = grant_lines(grants) if client is not None else []
+        grants = with_grant_state(timezone.now()).filter(package__client=client)
+        lines = grant_rows(grants) if client is not None else []
         return super().change_view(
-            request, object_id, form_url, {"grant_lines": lines, **named(client)}
+            request, object_id, form_url, {"grant_rows": lines, **named(client)}
         )
 
     @override

@@ -20,11 +20,11 @@ from typing_extensions import override
 from evidence import limits
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
-from evidence.storing.connections import checked_identities, set_languages
-from evidence.storing.erasure_orders import Of
+from evidence.storing.connections import set_languages, validate_identities
+from evidence.storing.erasure_orders import ErasureScope
 from owner import activity
-from owner.form_fields import choices, offer, printable
-from owner.formatting import counted, with_code
+from owner.form_fields import language_choices, set_choices, validate_printable
+from owner.formatting import pluralize, with_code
 from owner.records import connection_streams, erasure_pages, record_pages, visibility_page
 from owner.records.connection_streams import stream_lines
 from owner.site import OwnerAdmin, named, owner_site
@@ -70,17 +70,17 @@ class ConnectionForm(ModelForm[Connection]):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        offer(self, "languages", choices(self.instance.languages))
+        set_choices(self, "languages", language_choices(self.instance.languages))
         self.initial["identities"] = "\n".join(self.instance.identities)
         offered = [s for s in Status if s != Status.DRAFT or self.instance.status == Status.DRAFT]
-        offer(self, "status", [(each.value, MEANINGS[each]) for each in offered])
+        set_choices(self, "status", [(each.value, MEANINGS[each]) for each in offered])
 
     def clean_display_name(self) -> str:
-        return printable(self.cleaned_data["display_name"])
+        return validate_printable(self.cleaned_data["display_name"])
 
     def clean_identities(self) -> list[str]:
         try:
-            return checked_identities(self.cleaned_data["identities"].splitlines())
+            return validate_identities(self.cleaned_data["identities"].splitlines())
         except InvalidRequest as refusal:
             raise forms.ValidationError(refusal.message) from refusal
 
@@ -146,7 +146,7 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
 
     @display(description="holds", ordering="total")
     def holds(self, connection: Connection) -> str:
-        return counted(vars(connection)["total"], "record")
+        return pluralize(vars(connection)["total"], "record")
 
     @display(description="status", ordering="status")
     def state(self, connection: Connection) -> SafeString:
@@ -166,7 +166,7 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
         lines = [] if connection is None else stream_lines(connection)
         context = {
             "stream_lines": lines,
-            "erase_url": erasure_pages.url(Of.CONNECTION, connection_id=connection_id),
+            "erase_url": erasure_pages.url(ErasureScope.CONNECTION, connection_id=connection_id),
             "keep_url": connection_streams.url(connection_id),
             **named(connection),
         }

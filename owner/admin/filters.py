@@ -8,7 +8,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from typing_extensions import override
 
-from evidence.access.grant_states import State, in_state
+from evidence.access.grant_states import GrantState, filter_state
 from evidence.models.accounts import Client
 from evidence.models.sources import Source
 
@@ -21,12 +21,14 @@ class StateFilter(SimpleListFilter):
     def lookups(
         self, request: HttpRequest, model_admin: ModelAdmin[Any]
     ) -> Iterable[tuple[str, str]]:
-        return State.choices
+        return GrantState.choices
 
     @override
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.value()
-        return in_state(queryset, State(chosen)) if chosen in State.values else queryset
+        return (
+            filter_state(queryset, GrantState(chosen)) if chosen in GrantState.values else queryset
+        )
 
 
 class TokenStateFilter(StateFilter):
@@ -36,7 +38,7 @@ class TokenStateFilter(StateFilter):
     def lookups(
         self, request: HttpRequest, model_admin: ModelAdmin[Any]
     ) -> Iterable[tuple[str, str]]:
-        return [choice for choice in State.choices if choice[0] != State.SUPERSEDED]
+        return [choice for choice in GrantState.choices if choice[0] != GrantState.SUPERSEDED]
 
 
 class ClientFilter(SimpleListFilter):

@@ -13,11 +13,11 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from typing_extensions import override
 
-from evidence.access.grant_states import grants_with_state
+from evidence.access.grant_states import with_grant_state
 from evidence.models.grants import Grant
 from owner.admin.filters import ClientFilter, SourceFilter, StateFilter
 from owner.grants import give_access_pages, grant_pages
-from owner.grants.grant_pages import GrantLine, grant_lines
+from owner.grants.grant_pages import GrantRow, grant_rows
 from owner.site import OwnerAdmin, confirmation, is_confirmed, owner_site
 
 ABOUT = (
@@ -38,7 +38,7 @@ class GrantList(ChangeList):
     def get_results(self, request: HttpRequest) -> None:
         super().get_results(request)
         rows = list(self.result_list)
-        for grant, line in zip(rows, grant_lines(rows), strict=True):
+        for grant, line in zip(rows, grant_rows(rows), strict=True):
             vars(grant)[LINE] = line
         self.result_list = rows
 
@@ -67,7 +67,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
 
     @override
     def get_queryset(self, request: HttpRequest) -> QuerySet[Grant]:
-        return grants_with_state(timezone.now())
+        return with_grant_state(timezone.now())
 
     @override
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
@@ -80,7 +80,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
     @override
     def get_urls(self) -> list[URLPattern]:
         ours: list[tuple[str, Callable[..., HttpResponse], str]] = [
-            ("add/what/", give_access_pages.what, "what"),
+            ("add/what/", give_access_pages.choose_scope, "scope"),
             ("<path:object_id>/limits/", self.limits_view, "limits"),
             ("<path:object_id>/revoke/", self.revoke_view, "revoke"),
             ("<path:object_id>/token/", self.token_view, "token"),
@@ -119,7 +119,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
 
     @display(description="ends", ordering="expires_at")
     def ends(self, grant: Grant) -> str:
-        return _line(grant).ends
+        return _line(grant).expires
 
     @display(description="state")
     def state(self, grant: Grant) -> SafeString:
@@ -132,7 +132,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        return give_access_pages.who(request)
+        return give_access_pages.choose_client(request)
 
     @override
     def change_view(
@@ -142,13 +142,13 @@ class GrantAdmin(OwnerAdmin[Grant]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        return grant_pages.detail(request, self._grant(request, object_id))
+        return grant_pages.grant_page(request, self._grant(request, object_id))
 
     def token_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return grant_pages.further_token(request, self._grant(request, object_id))
+        return grant_pages.add_token(request, self._grant(request, object_id))
 
     def limits_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return grant_pages.limit(request, self._grant(request, object_id))
+        return grant_pages.change_limits(request, self._grant(request, object_id))
 
     def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         grant = self._grant(request, object_id)
@@ -160,10 +160,10 @@ class GrantAdmin(OwnerAdmin[Grant]):
     ) -> HttpResponse | None:
         grants = list(queryset)
         if is_confirmed(request):
-            grant_pages.end(request, grants)
+            grant_pages.revoke_grants(request, grants)
             return None
         back = reverse("admin:evidence_grant_changelist")
-        question = grant_pages.question(grants, back=back)
+        question = grant_pages.revoke_confirmation(grants, back=back)
         return confirmation(request, question, action="revoke_selected")
 
     def _grant(self, request: HttpRequest, object_id: str) -> Grant:
@@ -173,6 +173,6 @@ class GrantAdmin(OwnerAdmin[Grant]):
         return grant
 
 
-def _line(grant: Grant) -> GrantLine:
-    line: GrantLine = vars(grant)[LINE]
+def _line(grant: Grant) -> GrantRow:
+    line: GrantRow = vars(grant)[LINE]
     return line

@@ -10,7 +10,7 @@ from typing_extensions import override
 from evidence.access.grant_text import field_detail, field_label, stream_label
 from evidence.declarations.declaration import Field, StreamDeclaration
 from evidence.models.connections import Connection
-from evidence.models.sources import Source, SourceDeclaration, declared
+from evidence.models.sources import Source, SourceDeclaration, load_declarations
 from owner.formatting import with_code
 from owner.site import OwnerAdmin, owner_site, page
 
@@ -88,7 +88,7 @@ def declared_streams(source: Source) -> list[StreamDeclaration]:
     current = source.current_declaration_id
     if current is None:
         return []
-    return list(declared([current])[current].declaration.streams.values())
+    return list(load_declarations([current])[current].declaration.streams.values())
 
 
 def _rows(stream: StreamDeclaration) -> StreamRows:

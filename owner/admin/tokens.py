@@ -13,12 +13,12 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 from typing_extensions import override
 
-from evidence.access.grant_states import State, grants_with_state, state_of, tokens_with_state
-from evidence.access.grants import revoke_token_id
+from evidence.access.grant_states import GrantState, state_of, with_grant_state, with_token_state
+from evidence.access.tokens import revoke_token_id
 from evidence.models.grants import AccessToken
 from owner.admin.filters import ClientFilter, TokenStateFilter
-from owner.formatting import counted, when
-from owner.grants.grant_pages import TokenLine, grant_lines, token_line, token_url
+from owner.formatting import format_time, pluralize
+from owner.grants.grant_pages import TokenRow, grant_rows, token_row, token_url
 from owner.site import OwnerAdmin, Question, confirmation, is_confirmed, owner_site, page
 
 ABOUT = (
@@ -42,7 +42,7 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
 
     @override
     def get_queryset(self, request: HttpRequest) -> QuerySet[AccessToken]:
-        return tokens_with_state(timezone.now())
+        return with_token_state(timezone.now())
 
     @override
     def get_urls(self) -> list[URLPattern]:
@@ -58,27 +58,27 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
 
     @display(description="client", ordering="package__client__display_name")
     def holder(self, token: AccessToken) -> str:
-        return token_line(token).holder
+        return token_row(token).client
 
     @display(description="works", ordering="resource")
     def works(self, token: AccessToken) -> str:
-        return token_line(token).works
+        return token_row(token).resource
 
     @display(description="reaches", ordering="kind")
     def reach(self, token: AccessToken) -> str:
-        return token_line(token).reaches
+        return token_row(token).scope
 
     @display(description="created", ordering="created_at")
     def created(self, token: AccessToken) -> str:
-        return token_line(token).created
+        return token_row(token).created
 
     @display(description="ends", ordering="expires_at")
     def ends(self, token: AccessToken) -> str:
-        return token_line(token).ends
+        return token_row(token).expires
 
     @display(description="state")
     def state(self, token: AccessToken) -> SafeString:
-        return token_line(token).state
+        return token_row(token).state
 
     @override
     def change_view(
@@ -89,16 +89,16 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
         token = self._token(request, object_id)
-        grants = grants_with_state(timezone.now()).filter(package_id=token.package_id)
+        grants = with_grant_state(timezone.now()).filter(package_id=token.package_id)
         context = {
             "token": token,
             "facts": _facts(token),
-            "state": token_line(token).state,
-            "is_active": state_of(token) in (State.ACTIVE, State.PAUSED),
-            "grant_lines": grant_lines(grants) if token.package_id is not None else [],
+            "state": token_row(token).state,
+            "is_active": state_of(token) in (GrantState.ACTIVE, GrantState.PAUSED),
+            "grant_rows": grant_rows(grants) if token.package_id is not None else [],
             "revoke_url": token_url("revoke", token.pk),
         }
-        return page(request, "token", title=f"Token of {token_line(token).holder}", context=context)
+        return page(request, "token", title=f"Token of {token_row(token).client}", context=context)
 
     def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
         token = self._token(request, object_id)
@@ -123,7 +123,7 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
     def _revoke(self, request: HttpRequest, tokens: list[AccessToken]) -> None:
         now = timezone.now()
         ended = sum(revoke_token_id(token.pk, now=now) for token in tokens)
-        messages.success(request, f"{counted(ended, 'token')} ended.")
+        messages.success(request, f"{pluralize(ended, 'token')} ended.")
 
     def _token(self, request: HttpRequest, object_id: str) -> AccessToken:
         token = self.get_object(request, unquote(object_id))
@@ -133,13 +133,13 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
 
 
 def _facts(token: AccessToken) -> list[tuple[str, str]]:
-    line = token_line(token)
+    line = token_row(token)
     return [
-        ("Works", line.works),
-        ("Reaches", line.reaches),
+        ("Valid for", line.resource),
+        ("Scope", line.scope),
         ("Made", line.created),
-        ("Ends", line.ends),
-        ("Ended by you", when(token.revoked_at, never="no")),
+        ("Expires", line.expires),
+        ("Ended by you", format_time(token.revoked_at, never="no")),
         ("Id", token.pk),
     ]
 
@@ -148,11 +148,11 @@ def _question(tokens: list[AccessToken], *, back: str) -> Question:
     return Question(
         title="End this token?" if len(tokens) == 1 else f"End {len(tokens)} tokens?",
         explanation=EXPLANATION,
-        items={token.pk: _item(token_line(token)) for token in tokens},
+        items={token.pk: _item(token_row(token)) for token in tokens},
         button="Yes, end it" if len(tokens) == 1 else "Yes, end them",
         back=back,
     )
 
 
-def _item(line: TokenLine) -> str:
-    return f"{line.holder}: {line.works}, made {line.created}"
+def _item(line: TokenRow) -> str:
+    return f"{line.client}: {line.resource}, made {line.created}"

@@ -1,5 +1,6 @@
-"""What a client asks for, as frozen values: the authorization server makes them, the consent page
-shows them. Nothing here is trusted but the kind of registration and what was checked of it.
+"""What an OAuth client requests, as frozen values for the grant wizard.
+
+Only verified facts may be trusted.
 """
 
 from collections.abc import Mapping
@@ -9,12 +10,15 @@ from typing import Any, Literal
 
 RegisteredBy = Literal["dynamic", "metadata_document", "owner"]
 Resource = Literal["/mcp", "/mcp/events", "/v1"]
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AskingClient:
-    """``verified`` only where ``host`` is known to speak for the client: its own https document was
-    read from there. Name and address are the client's own words."""
+class RequestingClient:
+    """The client of a request. `name` and `uri` are its own statements.
+
+    It is `verified` if its metadata document was fetched over https from `host`.
+    """
 
     client_id: str
     name: str
@@ -26,7 +30,7 @@ class AskingClient:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestedStream:
-    """None means all there is, as in ``StreamRequest``; None connections are for the owner to pick."""
+    """One requested stream. None means no restriction; the owner chooses connections left None."""
 
     name: str
     fields: tuple[str, ...] | None = None
@@ -41,7 +45,7 @@ class RequestedStream:
 class RequestedAccess:
     """One ``https://pdpp.dev/data-access`` detail (RFC 9396): streams of one source.
 
-    ``source_id`` is the source's absolute URI. No streams named means that the owner picks them.
+    `source_id` is the source's absolute URI. Without streams, the owner chooses them.
     """
 
     source_kind: str
@@ -55,15 +59,15 @@ class RequestedAccess:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """One question to the owner.
+class AccessRequest:
+    """One request for the owner to decide on before `expires_at`.
 
-    Without ``details`` the owner picks the sources. ``redirect_host`` is where the answer goes: a host with
-    its port, or an app's own scheme (``cursor:``); None where it goes to a device. ``claims`` are further words of the client by their metadata name, to be
-    shown as its own and never as ours. The question cannot be answered after ``expires_at``.
+    Without `details` the owner chooses the sources. `redirect_host` is where the
+    decision is sent: a host with its port, or an app's own scheme (`cursor:`); None for a device. `claims` are
+    unverified statements of the client by metadata name; pages must show them as such.
     """
 
-    client: AskingClient
+    client: RequestingClient
     resource: Resource
     redirect_host: str | None
     details: tuple[RequestedAccess, ...]

@@ -15,7 +15,7 @@ def new_approval() -> str:
     return _signer.sign(secrets.token_urlsafe(16))
 
 
-def approval_of(request: HttpRequest) -> str | None:
+def read_approval(request: HttpRequest) -> str | None:
     """Return the id that the form carries; None without one that `new_approval` has signed."""
     try:
         return _signer.unsign(request.POST.get(APPROVAL, ""))

@@ -1,4 +1,4 @@
-"""A grant that is being put together: everything the forms say so far, nothing stored."""
+"""A grant being edited: the forms of its sources, streams and terms; nothing is stored."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -8,38 +8,40 @@ from typing import Any, Generic, TypeVar
 from django import forms
 from django.http import QueryDict
 
-from evidence.access.grant_text import StreamInWords
+from evidence.access.grant_text import StreamDescription
 from evidence.access.grants import DEFAULT_PURPOSE, GrantRequest
 from evidence.access.scope import StreamTerms
 from evidence.models.connections import Connection
-from owner.form_fields import offer as offer_choices
-from owner.formatting import worded
-from owner.grants.grantable_sources import SourceOffer
-from owner.grants.stream_form import StreamForm
-from owner.grants.term_forms import EndsForm, LimitsForm
+from owner.form_fields import set_choices
+from owner.formatting import describe_terms
+from owner.grants.grantable_sources import GrantableSource
+from owner.grants.stream_form import StreamForm, earliest
+from owner.grants.term_forms import ExpiryForm, LimitsForm
 
-Terms = TypeVar("Terms", bound=EndsForm)
+Terms = TypeVar("Terms", bound=ExpiryForm)
+TERMS_PREFIX = "terms"
+LIMITS_PREFIX = "limits"
 
 
 @dataclass
 class SourceDraft:
-    """One source with the chosen connections of it, and a form for each of its streams."""
+    """One source with its selected connections, and a form for each of its streams."""
 
-    offer: SourceOffer
+    source: GrantableSource
     connections: Sequence[Connection]
     streams: list[StreamForm]
     error: str = field(default="", init=False)
 
     def check(self) -> bool:
-        """Whether at least one stream is included and all that are included hold."""
-        hold = not any(form.errors for form in self.streams)
-        if hold and not self.included:
-            self.error = "Tick at least one stream here, or leave out this source."
-        return hold and not self.error
+        """Return whether all forms are valid and at least one stream is included."""
+        is_valid = not any(form.errors for form in self.streams)
+        if is_valid and not self.included:
+            self.error = "Select at least one stream, or leave out this source."
+        return is_valid and not self.error
 
     @property
     def label(self) -> str:
-        return self.offer.label
+        return self.source.label
 
     @property
     def included(self) -> list[StreamForm]:
@@ -51,34 +53,36 @@ class SourceDraft:
 
     @property
     def connection_ids(self) -> list[str]:
-        return [each.pk for each in self.connections]
+        return [connection.pk for connection in self.connections]
 
     @property
-    def sentences(self) -> list[StreamInWords]:
-        labels = {each.pk: each.display_name for each in self.connections}
+    def sentences(self) -> list[StreamDescription]:
+        labels = {connection.pk: connection.display_name for connection in self.connections}
         return [
-            worded(form.terms, stream=form.stream, labels=labels)
+            describe_terms(form.terms, stream=form.stream, labels=labels)
             for form in self.streams
             if form.terms is not None
         ]
 
-    def request(self, terms: EndsForm, now: datetime) -> GrantRequest:
-        """What to issue, once ``check`` has held."""
-        asked = self.offer.detail
-        said = terms.purpose_description if asked is None else asked.purpose_description
+    def request(self, terms: ExpiryForm, now: datetime) -> GrantRequest:
+        """Return the grant to issue. Call `check` first."""
+        detail = self.source.detail
+        purpose = terms.purpose_description if detail is None else detail.purpose_description
         return GrantRequest(
             connection_ids=self.connection_ids,
             streams=[form.request for form in self.streams if form.request is not None],
-            purpose_code=DEFAULT_PURPOSE if asked is None else asked.purpose_code,
-            purpose_description=said,
-            access_mode="continuous" if asked is None else asked.access_mode,
-            retention=None if asked is None else asked.retention,
-            expires_at=_earlier(terms.ends_at(now), None if asked is None else asked.expires_at),
+            purpose_code=DEFAULT_PURPOSE if detail is None else detail.purpose_code,
+            purpose_description=purpose,
+            access_mode="continuous" if detail is None else detail.access_mode,
+            retention=None if detail is None else detail.retention,
+            expires_at=earliest(
+                terms.expires_at(now), None if detail is None else detail.expires_at
+            ),
         )
 
 
 class Draft(Generic[Terms]):
-    """All sources of which something is given, and what holds for all of it."""
+    """All sources with selected connections, and the terms that they share."""
 
     def __init__(self, sources: Sequence[SourceDraft], *, terms: Terms) -> None:
         self.sources = sources
@@ -86,6 +90,7 @@ class Draft(Generic[Terms]):
         self.error = ""
 
     def check(self) -> bool:
+        """Return whether grants can be issued from it; fills in all errors."""
         return all([source.check() for source in self.sources] + [self.terms.is_valid()])
 
     @property
@@ -94,50 +99,50 @@ class Draft(Generic[Terms]):
 
     @property
     def has_errors(self) -> bool:
-        """Whether anything that was filled in does not hold; nothing has been, on the first look."""
+        """Return whether a submitted form has errors; False before the first submission."""
         if not self.terms.is_bound:
             return False
-        of_streams = any(form.errors for form in self.streams)
-        return of_streams or any(source.error for source in self.sources) or bool(self.terms.errors)
+        in_streams = any(form.errors for form in self.streams)
+        return in_streams or any(source.error for source in self.sources) or bool(self.terms.errors)
 
     def requests(self, now: datetime) -> list[GrantRequest]:
-        """What to issue, once ``check`` has held: a grant for each source."""
+        """Return the grants to issue, one for each source. Call `check` first."""
         return [source.request(self.terms, now) for source in self.sources]
 
 
 def source_draft(
-    offer: SourceOffer,
+    source: GrantableSource,
     connections: Sequence[Connection],
     data: QueryDict | None,
     *,
     included: bool = False,
 ) -> SourceDraft:
-    """The forms of one source; ``included`` says whether its streams are ticked at first."""
-    ids = frozenset(each.pk for each in connections)
-    forms = [
+    """Build the forms of one source; `included` is the initial state of its streams."""
+    ids = frozenset(connection.pk for connection in connections)
+    stream_forms = [
         StreamForm(
             data,
-            prefix=f"{offer.prefix}-{number}",
+            prefix=f"{source.prefix}-{number}",
             stream=stream,
             connection_ids=ids,
-            declaration=offer.declaration,
-            bounds=offer.bounds[stream.name],
+            declaration=source.declaration,
+            bounds=source.bounds[stream.name],
             included=included,
         )
-        for number, stream in enumerate(offer.declaration.streams.values())
-        if stream.name in offer.bounds
+        for number, stream in enumerate(source.declaration.streams.values())
+        if stream.name in source.bounds
     ]
-    return SourceDraft(offer, connections, forms)
+    return SourceDraft(source, connections, stream_forms)
 
 
-def with_view_ticked(data: QueryDict, pick: str, *, forms: Sequence[StreamForm]) -> QueryDict:
-    """The same answers, but of one stream exactly the fields of one view (or all) are ticked.
+def select_view(data: QueryDict, pick: str, *, forms: Sequence[StreamForm]) -> QueryDict:
+    """Return `data` with exactly the fields of one view selected in one stream.
 
-    ``pick`` is ``prefix:view``; one that fits no form changes nothing.
+    `pick` is ``prefix:view``, or ``prefix:`` for all fields. An unknown one changes nothing.
     """
     prefix, _, view = pick.partition(":")
     for form in forms:
-        if form.prefix == prefix and (names := _fields_of(form, view)) is not None:
+        if form.prefix == prefix and (names := _view_fields(form, view)) is not None:
             changed = data.copy()
             changed.setlist(form.add_prefix("chosen"), names)
             changed[form.add_prefix("included")] = "on"
@@ -145,80 +150,69 @@ def with_view_ticked(data: QueryDict, pick: str, *, forms: Sequence[StreamForm])
     return data
 
 
-def _fields_of(form: StreamForm, view: str) -> list[Any] | None:
-    names = [each.name for each in form.choosable]
-    if not view:
+def _view_fields(form: StreamForm, view_id: str) -> list[Any] | None:
+    names = [field.name for field in form.selectable_fields]
+    if not view_id:
         return names
-    declared_view = form.stream.views.get(view)
-    if declared_view is None:
-        return None
-    return [name for name in names if name in declared_view.fields]
-
-
-def _earlier(*moments: datetime | None) -> datetime | None:
-    return min((each for each in moments if each is not None), default=None)
-
-
-TERMS_PREFIX = "terms"
-LIMITS_PREFIX = "limits"
+    view = form.stream.views.get(view_id)
+    return None if view is None else [name for name in names if name in view.fields]
 
 
 class ConnectionsForm(forms.Form):
-    """Which connections of one source; none of them leaves the source out."""
+    """Choice among the connections of one source; none leaves out the source."""
 
     connections = forms.MultipleChoiceField(
         label="Connections", required=False, widget=forms.CheckboxSelectMultiple
     )
 
-    def __init__(self, data: QueryDict | None, *, offer: SourceOffer, ticked: bool) -> None:
-        super().__init__(data, prefix=offer.prefix)
-        offer_choices(
-            self, "connections", [(each.pk, each.display_name) for each in offer.connections]
-        )
-        if ticked:
-            self.fields["connections"].initial = [each.pk for each in offer.connections]
+    def __init__(self, data: QueryDict | None, *, source: GrantableSource, selected: bool) -> None:
+        super().__init__(data, prefix=source.prefix)
+        choices = [(connection.pk, connection.display_name) for connection in source.connections]
+        set_choices(self, "connections", choices)
+        if selected:
+            self.fields["connections"].initial = [pk for pk, _ in choices]
 
 
 @dataclass
-class SourceChoice:
-    """One source on the page: the boxes of its connections, then its streams."""
+class SourceForms:
+    """The forms of one source on the page: its connections, then its streams."""
 
-    picker: ConnectionsForm
+    connections_form: ConnectionsForm
     draft: SourceDraft
 
     @property
-    def offer(self) -> SourceOffer:
-        return self.draft.offer
-
-    @property
-    def is_chosen(self) -> bool:
-        return bool(self.draft.connections)
+    def source(self) -> GrantableSource:
+        return self.draft.source
 
 
-class Choice:
-    """Without ``data`` it stands as the page is first seen: with ``ticked``, everything offered."""
+class DraftForms:
+    """Bind the posted form to the sources that may be granted.
+
+    Without `data` the forms have their initial values; `selected` then selects all connections.
+    """
 
     def __init__(
         self,
-        offers: Sequence[SourceOffer],
+        sources: Sequence[GrantableSource],
         data: QueryDict | None,
         *,
-        at_most: datetime | None = None,
-        ticked: bool = False,
+        latest_expiry: datetime | None = None,
+        selected: bool = False,
     ) -> None:
         if data is None:
-            data = _first_answers(offers, at_most=at_most, ticked=ticked)
+            data = _initial_data(sources, latest_expiry=latest_expiry, selected=selected)
         if "pick" in data:
-            everything = [form for each in _choices(offers, data) for form in each.draft.streams]
-            data = with_view_ticked(data, str(data["pick"]), forms=everything)
-        self.sources = _choices(offers, data)
-        self.terms = EndsForm(data, prefix=TERMS_PREFIX, at_most=at_most)
+            bound = [_bind(source, data) for source in sources]
+            streams = [form for source in bound for form in source.draft.streams]
+            data = select_view(data, str(data["pick"]), forms=streams)
+        self.sources = [_bind(source, data) for source in sources]
+        self.terms = ExpiryForm(data, prefix=TERMS_PREFIX, latest_expiry=latest_expiry)
         self.limits = LimitsForm(data, prefix=LIMITS_PREFIX)
-        chosen = [each.draft for each in self.sources if each.is_chosen]
-        self.draft = Draft(chosen, terms=self.terms)
+        drafts = [source.draft for source in self.sources if source.draft.connections]
+        self.draft = Draft(drafts, terms=self.terms)
 
     def check(self) -> bool:
-        """Whether it could be given as it stands."""
+        """Return whether grants can be issued from the forms."""
         return bool(self.draft.sources) and self.limits.is_valid() and self.draft.check()
 
     @property
@@ -227,60 +221,57 @@ class Choice:
 
     @property
     def is_empty(self) -> bool:
+        """Return whether no connection is selected."""
         return not self.draft.sources
 
     @property
-    def ends(self) -> str:
-        """The answer to how long, as it is posted."""
-        return str(self.terms.data.get(self.terms.add_prefix("ends"), ""))
+    def expiry_value(self) -> str:
+        """Return the posted expiry."""
+        return str(self.terms.data.get(self.terms.add_prefix("expires"), ""))
 
 
-def is_answer(offers: Iterable[SourceOffer], name: str) -> bool:
-    """Whether the form of a page over these offers has a field of that name."""
-    prefixes = [*(offer.prefix for offer in offers), TERMS_PREFIX, LIMITS_PREFIX]
+def is_form_field(sources: Iterable[GrantableSource], name: str) -> bool:
+    """Return whether the forms over these sources have a field with that name."""
+    prefixes = [*(source.prefix for source in sources), TERMS_PREFIX, LIMITS_PREFIX]
     return any(name.startswith(f"{prefix}-") for prefix in prefixes)
 
 
-def _choices(offers: Sequence[SourceOffer], data: QueryDict) -> list[SourceChoice]:
-    return [_choice(offer, data) for offer in offers]
+def _bind(source: GrantableSource, data: QueryDict) -> SourceForms:
+    form = ConnectionsForm(data, source=source, selected=False)
+    ids = set(form.cleaned_data["connections"]) if form.is_valid() else set()
+    selected = [connection for connection in source.connections if connection.pk in ids]
+    return SourceForms(form, source_draft(source, selected, data))
 
 
-def _choice(offer: SourceOffer, data: QueryDict) -> SourceChoice:
-    picker = ConnectionsForm(data, offer=offer, ticked=False)
-    ids = set(picker.cleaned_data["connections"]) if picker.is_valid() else set()
-    chosen = [each for each in offer.connections if each.pk in ids]
-    return SourceChoice(picker, source_draft(offer, chosen, data))
-
-
-def _first_answers(
-    offers: Sequence[SourceOffer], *, at_most: datetime | None, ticked: bool
+def _initial_data(
+    sources: Sequence[GrantableSource], *, latest_expiry: datetime | None, selected: bool
 ) -> QueryDict:
-    """What the browser would send back of the page as it is first seen."""
-    answers = QueryDict(mutable=True)
-    for form in _first_forms(offers, at_most=at_most, ticked=ticked):
+    """Return what a browser would submit for the page with its initial values."""
+    data = QueryDict(mutable=True)
+    for form in _initial_forms(sources, latest_expiry=latest_expiry, selected=selected):
         for name in form.fields:
-            for value in _as_sent(form[name].initial):
-                answers.appendlist(form.add_prefix(name), value)
-    return answers
+            for value in _submitted_values(form[name].initial):
+                data.appendlist(form.add_prefix(name), value)
+    return data
 
 
-def _first_forms(
-    offers: Sequence[SourceOffer], *, at_most: datetime | None, ticked: bool
+def _initial_forms(
+    sources: Sequence[GrantableSource], *, latest_expiry: datetime | None, selected: bool
 ) -> Iterator[forms.Form]:
-    for offer in offers:
-        yield ConnectionsForm(None, offer=offer, ticked=ticked)
-        yield from source_draft(offer, offer.connections, None, included=True).streams
-    yield EndsForm(prefix=TERMS_PREFIX, at_most=at_most)
+    for source in sources:
+        yield ConnectionsForm(None, source=source, selected=selected)
+        yield from source_draft(source, source.connections, None, included=True).streams
+    yield ExpiryForm(prefix=TERMS_PREFIX, latest_expiry=latest_expiry)
 
 
-def _as_sent(value: Any) -> list[str]:
+def _submitted_values(value: Any) -> list[str]:
     match value:
         case None | False | "":
             return []
         case True:
             return ["on"]
         case list():
-            return [str(each) for each in value]
+            return [str(item) for item in value]
         case date():
             return [value.isoformat()]
         case _:

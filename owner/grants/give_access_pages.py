@@ -1,8 +1,7 @@
-"""Giving access, in three pages: who and from where; what and how long; is that right?
+"""Give access: choose a client and connections, then run the grant wizard and show the tokens.
 
-Nothing is kept between the pages but what they carry themselves, so any of them can be left,
-reloaded or gone back to. Only the last button writes. The review page carries a signed approval id,
-which is unique among packages: submitting that page twice, even at the same moment, gives access once.
+Each page carries all earlier answers, so nothing is stored until the last button is pressed. The
+review page carries a signed approval id, unique among packages: submitting it twice gives access once.
 """
 
 from collections.abc import Sequence
@@ -20,39 +19,39 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.access.gate import Gate
-from evidence.access.grant_states import State, grants_with_state, in_state
-from evidence.access.grants import approved_before, hold_sources, issue, register_client
-from evidence.access.owner_scope import held_scope, tried_scope
-from evidence.access.quotas import set_limits, set_share
-from evidence.errors import Refusal
+from evidence.access.grant_states import GrantState, filter_state, with_grant_state
+from evidence.access.grants import find_approved_package, issue, lock_sources, register_client
+from evidence.access.owner_scope import grant_scope, preview_scope
+from evidence.access.quotas import set_quotas, set_tripwire_share
+from evidence.errors import ApiException
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Package
-from owner.form_fields import offer, printable
-from owner.formatting import when
-from owner.grants.approvals import APPROVAL, approval_of, new_approval
-from owner.grants.draft import Draft, source_draft, with_view_ticked
-from owner.grants.grant_pages import Minted, mint, shown_once
-from owner.grants.grantable_sources import readable_connections, whole_offers
-from owner.grants.preview import Difference, gains, previews
-from owner.grants.term_forms import GivingForm
+from owner.form_fields import set_choices, validate_printable
+from owner.formatting import format_time
+from owner.grants.approvals import APPROVAL, new_approval, read_approval
+from owner.grants.draft import Draft, select_view, source_draft
+from owner.grants.grant_pages import IssuedTokens, issue_tokens, tokens_page
+from owner.grants.grantable_sources import all_grantable, readable_connections
+from owner.grants.preview import StreamDifference, compare_additions, preview_sources
+from owner.grants.term_forms import GiveAccessForm
 from owner.site import owner, page
 
 
-class WhoForm(forms.Form):
-    """The client, known or new, and the connections."""
+class ClientForm(forms.Form):
+    """The client, existing or new, and the connections."""
 
-    client = forms.ChoiceField(label="Known client", required=False)
+    client = forms.ChoiceField(label="Existing client", required=False)
     new_client = forms.CharField(
         label="New client",
         required=False,
         max_length=limits.LABEL_MAX_CHARS,
-        help_text="Name it so that you will know it again, such as “Claude on my laptop”.",
+        help_text="A name that you will recognize, such as “Claude on my laptop”.",
     )
     connections = forms.MultipleChoiceField(
         label="Which of your connections may it read?",
         widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": "Tick at least one connection."},
+        error_messages={"required": "Select at least one connection."},
     )
 
     def __init__(
@@ -61,42 +60,42 @@ class WhoForm(forms.Form):
         super().__init__(data)
         self._clients = {client.pk: client for client in clients}
         self._connections = connections
-        named = [(client.pk, client.display_name) for client in clients]
-        offer(self, "client", [("", "A new client"), *named])
-        offer(self, "connections", [(each.pk, each.display_name) for each in connections])
+        client_choices = [(client.pk, client.display_name) for client in clients]
+        set_choices(self, "client", [("", "A new client"), *client_choices])
+        set_choices(self, "connections", [(row.pk, row.display_name) for row in connections])
 
     def clean_new_client(self) -> str:
-        name = printable(self.cleaned_data["new_client"].strip())
+        name = validate_printable(self.cleaned_data["new_client"].strip())
         if any(client.display_name == name for client in self._clients.values()):
-            raise forms.ValidationError("There is a client of that name; choose it in the list.")
+            raise forms.ValidationError("A client with this name exists. Choose it in the list.")
         return name
 
     @override
     def clean(self) -> None:
         if self.errors:
             return
-        known, new = self.cleaned_data["client"], self.cleaned_data["new_client"]
-        if known and new:
-            self.add_error("new_client", "Choose a known client or name a new one, not both.")
-        if not known and not new:
-            self.add_error("new_client", "Give the new client a name, or choose a known one.")
+        existing, new = self.cleaned_data["client"], self.cleaned_data["new_client"]
+        if existing and new:
+            self.add_error("new_client", "Choose an existing client or enter a new name, not both.")
+        if not existing and not new:
+            self.add_error("new_client", "Enter a name, or choose an existing client.")
 
     @property
     def groups(self) -> list[tuple[str, list[BoundWidget]]]:
-        """The boxes of the connections, under the names of their sources."""
-        together: dict[str, list[BoundWidget]] = {}
+        """Return the checkboxes of the connections, grouped by source name."""
+        groups: dict[str, list[BoundWidget]] = {}
         for box, connection in zip(self["connections"], self._connections, strict=True):
-            together.setdefault(connection.source.display_name, []).append(box)
-        return list(together.items())
+            groups.setdefault(connection.source.display_name, []).append(box)
+        return list(groups.items())
 
     @property
-    def known_client(self) -> Client | None:
+    def existing_client(self) -> Client | None:
         return self._clients.get(self.cleaned_data["client"])
 
     @property
     def client_name(self) -> str:
-        known = self.known_client
-        name: str = self.cleaned_data["new_client"] if known is None else known.display_name
+        client = self.existing_client
+        name: str = self.cleaned_data["new_client"] if client is None else client.display_name
         return name
 
 
@@ -110,80 +109,83 @@ class AlreadyGivenError(Exception):
     """The same review page was submitted before."""
 
 
-def who(request: HttpRequest) -> HttpResponse:
-    """First page: the client and the connections."""
-    asked = "next" in request.GET
-    form = _who_form(request.GET if asked else None)
-    if asked and form.is_valid():
-        return redirect(_url("what", request.GET))
-    if not asked:
+def choose_client(request: HttpRequest) -> HttpResponse:
+    """Show the first page: the client and the connections."""
+    is_submitted = "next" in request.GET
+    form = _client_form(request.GET if is_submitted else None)
+    if is_submitted and form.is_valid():
+        return redirect(_url("scope", request.GET))
+    if not is_submitted:
         form.initial = request.GET.dict()
-    return page(request, "grant_who", title="Give access", context={"form": form})
+    return page(request, "give_access_client", title="Give access", context={"form": form})
 
 
-def what(request: HttpRequest) -> HttpResponse:
-    """Second page, and the third, which shows the answers to the second in words."""
+def choose_scope(request: HttpRequest) -> HttpResponse:
+    """Show the second page (scope and terms) or the third (review), or issue the grants."""
     approval = _approval(request)
-    # Checked before the form: once access was given, the new client's name is taken.
-    if approval is not None and approved_before(approval) is not None:
+    # Check this first: a client created by the first submission would fail the form's validation.
+    if approval is not None and find_approved_package(approval) is not None:
         return _already_given(request)
-    chosen = _who_form(request.GET)
-    if not chosen.is_valid():
+    client_form = _client_form(request.GET)
+    if not client_form.is_valid():
         return redirect(_url("add", request.GET))
     connections = [
-        each
-        for each in readable_connections(owner().pk)
-        if each.pk in chosen.cleaned_data["connections"]
+        row
+        for row in readable_connections(owner().pk)
+        if row.pk in client_form.cleaned_data["connections"]
     ]
     data = request.POST if request.method == "POST" else None
     draft = _draft(connections, data)
     if data is None:
-        return _what_page(request, chosen, draft)
+        return _scope_page(request, client_form, draft)
     if "pick" in data:
-        picked = with_view_ticked(data, data["pick"], forms=draft.streams)
-        return _what_page(request, chosen, _draft(connections, picked))
+        picked = select_view(data, data["pick"], forms=draft.streams)
+        return _scope_page(request, client_form, _draft(connections, picked))
     if not draft.check() or "change" in data:
-        return _what_page(request, chosen, draft)
+        return _scope_page(request, client_form, draft)
     if approval is not None:
-        return _issued(request, chosen, draft, approval)
-    return _review_page(request, chosen, draft)
+        return _issue_grants(request, client_form, draft, approval)
+    return _review_page(request, client_form, draft)
 
 
-def _draft(connections: list[Connection], data: QueryDict | None) -> Draft[GivingForm]:
-    offers = whole_offers(connections)
+def _draft(connections: list[Connection], data: QueryDict | None) -> Draft[GiveAccessForm]:
+    sources = all_grantable(connections)
     return Draft(
-        [source_draft(each, each.connections, data) for each in offers], terms=GivingForm(data)
+        [source_draft(source, source.connections, data) for source in sources],
+        terms=GiveAccessForm(data),
     )
 
 
-def _issued(
-    request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm], approval: str
+def _issue_grants(
+    request: HttpRequest, client_form: ClientForm, draft: Draft[GiveAccessForm], approval: str
 ) -> HttpResponse:
     try:
-        package, minted = _given(chosen, draft, approval)
+        package, tokens = _issue_once(client_form, draft, approval)
     except AlreadyGivenError:
         return _already_given(request)
-    except Refusal as refusal:
-        draft.error = refusal.message
-        return _what_page(request, chosen, draft)
-    return shown_once(request, package, minted)
+    except ApiException as error:
+        draft.error = error.message
+        return _scope_page(request, client_form, draft)
+    return tokens_page(request, package, tokens)
 
 
 @transaction.atomic
-def _given(chosen: WhoForm, draft: Draft[GivingForm], approval: str) -> tuple[Package, Minted]:
-    """The new package and its tokens. Raises ``AlreadyGivenError`` and ``Refusal``."""
+def _issue_once(
+    client_form: ClientForm, draft: Draft[GiveAccessForm], approval: str
+) -> tuple[Package, IssuedTokens]:
+    """Return the new package and its tokens. Raises AlreadyGivenError or ApiException."""
     now = timezone.now()
-    hold_sources(owner().pk)
-    if approved_before(approval) is not None:
+    lock_sources(owner().pk)
+    if find_approved_package(approval) is not None:
         raise AlreadyGivenError
-    client = chosen.known_client or register_client(
-        chosen.client_name, owner_id=owner().pk, now=now
+    client = client_form.existing_client or register_client(
+        client_form.client_name, owner_id=owner().pk, now=now
     )
     package, grants = issue(draft.requests(now), client=client, now=now, approval=approval)
     for grant in grants:
-        set_limits(grant.pk, draft.terms.limits, now=now)
-        set_share(grant.pk, draft.terms.cleaned_data["share"])
-    return package, mint(package, draft.terms.cleaned_data["tokens"])
+        set_quotas(grant.pk, draft.terms.limits, now=now)
+        set_tripwire_share(grant.pk, draft.terms.cleaned_data["share"])
+    return package, issue_tokens(package, draft.terms.cleaned_data["tokens"])
 
 
 def _already_given(request: HttpRequest) -> HttpResponse:
@@ -191,60 +193,66 @@ def _already_given(request: HttpRequest) -> HttpResponse:
     return redirect("admin:evidence_grant_changelist")
 
 
-def _what_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> HttpResponse:
+def _scope_page(
+    request: HttpRequest, client_form: ClientForm, draft: Draft[GiveAccessForm]
+) -> HttpResponse:
     context = {
         "draft": draft,
-        "client_name": chosen.client_name,
+        "client_name": client_form.client_name,
         "back": _url("add", request.GET, without="next"),
     }
-    return page(request, "grant_what", title="Give access", context=context)
+    return page(request, "give_access_scope", title="Give access", context=context)
 
 
-def _review_page(request: HttpRequest, chosen: WhoForm, draft: Draft[GivingForm]) -> HttpResponse:
-    ours = {"csrfmiddlewaretoken", "review", "issue", "change", "pick", APPROVAL}
-    answers = [
+def _review_page(
+    request: HttpRequest, client_form: ClientForm, draft: Draft[GiveAccessForm]
+) -> HttpResponse:
+    own_fields = {"csrfmiddlewaretoken", "review", "issue", "change", "pick", APPROVAL}
+    posted = [
         (name, value)
         for name, values in request.POST.lists()
-        if name not in ours
+        if name not in own_fields
         for value in values
     ]
     context = {
         "draft": draft,
-        "client_name": chosen.client_name,
-        "is_new": chosen.known_client is None,
-        "previews": [*previews(draft.sources).values()],
-        "gains": _gains(chosen, draft),
-        "tokens": draft.terms.tokens_in_words,
-        "limits": draft.terms.limits_in_words,
-        "ends": when(draft.terms.ends_at(timezone.now())),
-        "answers": answers,
+        "client_name": client_form.client_name,
+        "is_new": client_form.existing_client is None,
+        "previews": [*preview_sources(draft.sources).values()],
+        "additions": _additions(client_form, draft),
+        "tokens": draft.terms.tokens_text,
+        "limits": draft.terms.limits_text,
+        "expires": format_time(draft.terms.expires_at(timezone.now())),
+        "posted": posted,
         "approval": new_approval(),
     }
-    return page(request, "grant_review", title="Is this right?", context=context)
+    return page(request, "grant_review", title="Review access", context=context)
 
 
-def _gains(chosen: WhoForm, draft: Draft[GivingForm]) -> list[Difference] | None:
-    """What a known client would read more than it does; None for a new one, to which all is more."""
-    if chosen.known_client is None:
+def _additions(
+    client_form: ClientForm, draft: Draft[GiveAccessForm]
+) -> list[StreamDifference] | None:
+    """Return what an existing client could read in addition; None for a new client."""
+    if client_form.existing_client is None:
         return None
-    rows = grants_with_state(timezone.now()).filter(package__client=chosen.known_client)
-    held = [*in_state(rows, State.ACTIVE), *in_state(rows, State.PAUSED)]
-    before = [Gate(held_scope(each, owner_id=owner().pk)) for each in held]
-    wanted = [(each.offer.source.pk, each.terms) for each in draft.sources]
-    return gains(before, Gate(tried_scope(wanted, owner_id=owner().pk)))
+    rows = with_grant_state(timezone.now()).filter(package__client=client_form.existing_client)
+    grants = [*filter_state(rows, GrantState.ACTIVE), *filter_state(rows, GrantState.PAUSED)]
+    before = [Gate(grant_scope(grant, owner_id=owner().pk)) for grant in grants]
+    selected = [(source.source.source.pk, source.terms) for source in draft.sources]
+    return compare_additions(before, Gate(preview_scope(selected, owner_id=owner().pk)))
 
 
 def _approval(request: HttpRequest) -> str | None:
-    """The approval id of the review page whose last button was pressed; None for any other POST."""
-    return approval_of(request) if "issue" in request.POST else None
+    """Return the approval id if the final button of the review page was pressed, else None."""
+    return read_approval(request) if "issue" in request.POST else None
 
 
-def _who_form(data: QueryDict | None) -> WhoForm:
+def _client_form(data: QueryDict | None) -> ClientForm:
     clients = Client.unscoped.filter(owner=owner()).order_by("display_name", "client_id")
-    return WhoForm(data, clients=list(clients), connections=readable_connections(owner().pk))
+    return ClientForm(data, clients=list(clients), connections=readable_connections(owner().pk))
 
 
-def _url(view: str, answers: QueryDict, *, without: str = "") -> str:
-    carried = answers.copy()
-    carried.pop(without, None)
-    return f"{reverse(f'admin:evidence_grant_{view}')}?{carried.urlencode()}"
+def _url(view: str, data: QueryDict, *, without: str = "") -> str:
+    parameters = data.copy()
+    parameters.pop(without, None)
+    return f"{reverse(f'admin:evidence_grant_{view}')}?{parameters.urlencode()}"

@@ -1,4 +1,4 @@
-"""One grant: what it says, and ending it."""
+"""Pages of one grant: its terms, limits and tokens, and revoking it; rows of grants and tokens."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,52 +14,53 @@ from django.utils import timezone
 from django.utils.safestring import SafeString
 
 from evidence.access.grant_states import (
-    State,
+    GrantState,
     connection_ids,
     connection_labels,
-    grants_with_state,
     state_of,
     stream_labels,
     terms_of,
-    tokens_with_state,
     usable_until,
+    with_grant_state,
+    with_token_state,
 )
-from evidence.access.grant_text import StreamInWords
-from evidence.access.grants import mint_token, minted_before, revoke_grant, revoke_package
-from evidence.access.quotas import limits_of, own_share_of, set_limits, set_share
+from evidence.access.grant_text import StreamDescription
+from evidence.access.grants import revoke_grant, revoke_package
+from evidence.access.quotas import get_tripwire_share, list_quotas, set_quotas, set_tripwire_share
+from evidence.access.tokens import create_token, token_exists
 from evidence.models.grants import AccessToken, Grant, Package
-from owner.formatting import counted, mark, when, worded
-from owner.grants.approvals import approval_of, new_approval
-from owner.grants.term_forms import ReadingForm, TokensForm, filled_in, used_in_words
-from owner.setup_snippets import WHERE, Recipe, recipes
+from owner.formatting import describe_terms, format_time, pluralize, state_badge
+from owner.grants.approvals import new_approval, read_approval
+from owner.grants.term_forms import GrantLimitsForm, TokensForm, current_limits, usage_texts
+from owner.setup_snippets import RESOURCE_USES, token_snippets
 from owner.site import Question, confirmation, is_confirmed, owner, page
 
 
 @dataclass(frozen=True, slots=True)
-class GrantLine:
+class GrantRow:
     url: str
     client: str
     source: str
     connections: str
     streams: str
     issued: str
-    ends: str
+    expires: str
     state: SafeString
 
 
-def grant_lines(grants: Iterable[Grant]) -> list[GrantLine]:
-    """Of grants from ``grants_with_state``, in their order."""
+def grant_rows(grants: Iterable[Grant]) -> list[GrantRow]:
+    """Return the rows of grants from ``grants_with_state``, in their order. Runs two queries."""
     labels = connection_labels(owner().pk)
     return [
-        GrantLine(
+        GrantRow(
             url=grant_url("change", grant.grant_id),
             client=grant.package.client.display_name,
             source=grant.source.display_name,
-            connections=", ".join(labels.get(each, each) for each in connection_ids(grant)),
+            connections=", ".join(labels.get(pk, pk) for pk in connection_ids(grant)),
             streams=", ".join(stream_labels(grant)),
-            issued=when(grant.issued_at),
-            ends=when(grant.expires_at),
-            state=mark(state_of(grant)),
+            issued=format_time(grant.issued_at),
+            expires=format_time(grant.expires_at),
+            state=state_badge(state_of(grant)),
         )
         for grant in grants
     ]
@@ -69,206 +70,214 @@ def grant_url(view: str, grant_id: str) -> str:
     return reverse(f"admin:evidence_grant_{view}", args=[quote(grant_id)])
 
 
-ALREADY_MADE = (
-    "A token was already made with this form. If you did not copy it, end it and choose"
+ALREADY_CREATED = (
+    "A token was already created with this form. If you did not copy it, revoke it and choose"
     " “Make another token”."
 )
-Minted = Sequence[tuple[str, str]]
-"""(resource, bearer)"""
+IssuedTokens = Sequence[tuple[str, str]]
+"""Pairs of resource and bearer."""
 
 
-def further_token(request: HttpRequest, grant: Grant) -> HttpResponse:
-    """Another token for everything that was given together; none where all of it has ended."""
+def add_token(request: HttpRequest, grant: Grant) -> HttpResponse:
+    """Create another token for all grants of the package, unless none is valid any more."""
     back = grant_url("change", grant.pk)
     usable, _ = usable_until(grant.package_id, now=timezone.now())
     if not usable:
-        messages.error(request, "This grant has ended, so a token for it would open nothing.")
+        messages.error(request, "This grant is no longer valid, so no token was created.")
         return redirect(back)
-    form, approval = TokensForm(request.POST or None), approval_of(request)
+    form, approval = TokensForm(request.POST or None), read_approval(request)
     if not form.is_valid() or approval is None:
-        together = grant_lines(grants_with_state(timezone.now()).filter(package=grant.package))
+        package_rows = grant_rows(with_grant_state(timezone.now()).filter(package=grant.package))
         context = {
             "form": form,
             "grant": grant,
-            "together": together,
+            "grant_rows": package_rows,
             "back": back,
             "approval": new_approval(),
         }
-        return page(request, "further_token", title="Another token", context=context)
+        return page(request, "add_token", title="Create another token", context=context)
     with transaction.atomic():
-        if minted_before(approval, package_id=grant.package_id):
-            messages.error(request, ALREADY_MADE)
+        if token_exists(approval, package_id=grant.package_id):
+            messages.error(request, ALREADY_CREATED)
             return redirect(back)
-        minted = mint(grant.package, form.cleaned_data["tokens"], approval=approval)
-    return shown_once(request, grant.package, minted)
+        tokens = issue_tokens(grant.package, form.cleaned_data["tokens"], approval=approval)
+    return tokens_page(request, grant.package, tokens)
 
 
-def mint(package: Package, resources: Sequence[str], *, approval: str | None = None) -> Minted:
-    """A bearer for each resource; they end with the grants they stand for."""
+def issue_tokens(
+    package: Package, resources: Sequence[str], *, approval: str | None = None
+) -> IssuedTokens:
+    """Create a bearer for each resource. Bearers expire with the package's grants."""
     now = timezone.now()
     return [
-        (resource, mint_token(package, resource=resource, now=now, approval=approval))
+        (resource, create_token(package, resource=resource, now=now, approval=approval))
         for resource in resources
     ]
 
 
-def shown_once(request: HttpRequest, package: Package, minted: Minted) -> HttpResponse:
-    """The page with the bearers. Like every page of the site it is kept by no browser."""
+def tokens_page(request: HttpRequest, package: Package, tokens: IssuedTokens) -> HttpResponse:
+    """Show the bearers once; browsers do not cache the page."""
     _, until = usable_until(package.pk, now=timezone.now())
     context = {
-        "until": when(until, never="when you end it"),
-        "minted": [
-            (WHERE[resource], bearer, _recipes(bearer, resource)) for resource, bearer in minted
+        "until": format_time(until, never="you revoke the grant"),
+        "tokens": [
+            (
+                RESOURCE_USES[resource],
+                bearer,
+                token_snippets(bearer, resource=resource, url=settings.PDPP_PUBLIC_URL),
+            )
+            for resource, bearer in tokens
         ],
         "grants_url": reverse("admin:evidence_grant_changelist"),
     }
-    title = "Your new token" if len(minted) == 1 else "Your new tokens"
-    return page(request, "tokens_once", title=title, context=context)
+    title = "Your new token" if len(tokens) == 1 else "Your new tokens"
+    return page(request, "tokens_created", title=title, context=context)
 
 
-def _recipes(bearer: str, resource: str) -> tuple[Recipe, ...]:
-    return recipes(bearer, resource=resource, url=settings.PDPP_PUBLIC_URL)
-
-
-REACHES = {
-    AccessToken.Kind.OWNER: "You: all records, to read and to write",
+TOKEN_SCOPES = {
+    AccessToken.Kind.OWNER: "All records, to read and write",
     AccessToken.Kind.CLIENT: "One grant",
     AccessToken.Kind.PACKAGE: "Several grants",
 }
 
 
 @dataclass(frozen=True, slots=True)
-class TokenLine:
+class TokenRow:
     url: str
-    holder: str
-    works: str
-    reaches: str
+    client: str
+    resource: str
+    scope: str
     created: str
-    ends: str
+    expires: str
     state: SafeString
 
 
-def token_line(token: AccessToken) -> TokenLine:
-    """Of a token from ``tokens_with_state``."""
+def token_row(token: AccessToken) -> TokenRow:
+    """Return the row of a token from ``tokens_with_state``."""
     package = token.package
-    return TokenLine(
+    return TokenRow(
         url=token_url("change", token.pk),
-        holder="You" if package is None else package.client.display_name,
-        works=WHERE.get(token.resource, f"at {token.resource}"),
-        reaches=REACHES[AccessToken.Kind(token.kind)],
-        created=when(token.created_at),
-        ends=when(token.expires_at, never="never" if package is None else "with its grants"),
-        state=mark(state_of(token)),
+        client="You" if package is None else package.client.display_name,
+        resource=RESOURCE_USES.get(token.resource, f"at {token.resource}"),
+        scope=TOKEN_SCOPES[AccessToken.Kind(token.kind)],
+        created=format_time(token.created_at),
+        expires=format_time(
+            token.expires_at, never="never" if package is None else "with its grants"
+        ),
+        state=state_badge(state_of(token)),
     )
 
 
-def token_lines(tokens: Iterable[AccessToken]) -> list[TokenLine]:
-    return [token_line(token) for token in tokens]
+def token_rows(tokens: Iterable[AccessToken]) -> list[TokenRow]:
+    return [token_row(token) for token in tokens]
 
 
 def token_url(view: str, token_id: str) -> str:
     return reverse(f"admin:evidence_accesstoken_{view}", args=[quote(token_id)])
 
 
-EXPLANATION = (
-    "From the next request on nothing can be read through it any more. This cannot be undone;"
-    " you can always give access again with a new grant."
+REVOKE_EXPLANATION = (
+    "The app loses this access now. This cannot be undone; to give access again, create a new"
+    " grant."
 )
-ALL = "all"
 
 
-def detail(
-    request: HttpRequest, grant: Grant, *, limits_form: ReadingForm | None = None
+def grant_page(
+    request: HttpRequest, grant: Grant, *, limits_form: GrantLimitsForm | None = None
 ) -> HttpResponse:
-    """The grant in sentences, with what came with it."""
+    """Show a grant with its limits, its tokens and the other grants of its package."""
     now = timezone.now()
-    used = limits_of(grant.pk, now=now)
-    package = grants_with_state(now).filter(package=grant.package)
+    limits = list_quotas(grant.pk, now=now)
+    package = with_grant_state(now).filter(package=grant.package)
     context = {
         "grant": grant,
         "facts": _facts(grant),
-        "state": mark(state_of(grant)),
-        "is_active": state_of(grant) in (State.ACTIVE, State.PAUSED),
-        "sentences": sentences(grant),
-        "others": grant_lines(package.exclude(pk=grant.pk)),
-        "tokens": token_lines(tokens_with_state(now).filter(package=grant.package)),
+        "state": state_badge(state_of(grant)),
+        "is_active": state_of(grant) in (GrantState.ACTIVE, GrantState.PAUSED),
+        "sentences": describe_streams(grant),
+        "others": grant_rows(package.exclude(pk=grant.pk)),
+        "tokens": token_rows(with_token_state(now).filter(package=grant.package)),
         "limits_form": limits_form
-        or ReadingForm(initial=filled_in(used, share=own_share_of(grant.pk))),
-        "used": used_in_words(used),
+        or GrantLimitsForm(initial=current_limits(limits, share=get_tripwire_share(grant.pk))),
+        "used": usage_texts(limits),
         "limits_url": grant_url("limits", grant.pk),
         "revoke_url": grant_url("revoke", grant.pk),
         "token_url": grant_url("token", grant.pk),
     }
-    title = f"{grant.package.client.display_name} reads {grant.source.display_name}"
+    title = f"Access of {grant.package.client.display_name} to {grant.source.display_name}"
     status = 422 if limits_form is not None else 200
     return page(request, "grant", title=title, context=context, status=status)
 
 
-def limit(request: HttpRequest, grant: Grant) -> HttpResponse:
-    """Sets the limits of a grant, and shows the page again where a number is none."""
-    form = ReadingForm(request.POST)
+def change_limits(request: HttpRequest, grant: Grant) -> HttpResponse:
+    """Set the limits of a grant, or show the page again with errors."""
+    form = GrantLimitsForm(request.POST)
     if not form.is_valid():
-        return detail(request, grant, limits_form=form)
+        return grant_page(request, grant, limits_form=form)
     with transaction.atomic():
-        set_limits(grant.pk, form.limits, now=timezone.now())
-        set_share(grant.pk, form.cleaned_data["share"])
-    messages.success(request, f"From the next request on, at most: {form.limits_in_words}.")
+        set_quotas(grant.pk, form.limits, now=timezone.now())
+        set_tripwire_share(grant.pk, form.cleaned_data["share"])
+    messages.success(request, f"Limits saved: {form.limits_text}.")
     return redirect(grant_url("change", grant.pk))
 
 
-def sentences(grant: Grant) -> list[StreamInWords]:
-    """What the grant says, stream by stream, in the words of the declaration it was given under."""
+def describe_streams(grant: Grant) -> list[StreamDescription]:
+    """Describe each stream with the labels of the declaration the grant was issued under."""
     labels = connection_labels(owner().pk)
-    return [worded(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)]
+    return [
+        describe_terms(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)
+    ]
 
 
 def revoke(request: HttpRequest, grant: Grant) -> HttpResponse:
-    """Asks whether to end this grant alone or all that was given with it, and does it."""
+    """Revoke a grant or its whole package, after a confirmation."""
     back = grant_url("change", grant.pk)
-    together = list(grants_with_state(timezone.now()).filter(package=grant.package))
-    whole = request.GET.get("with") == ALL
+    package_grants = list(with_grant_state(timezone.now()).filter(package=grant.package))
+    is_whole_package = request.GET.get("with") == "all"
     if not is_confirmed(request):
-        return confirmation(request, question(together if whole else [grant], back=back))
-    if whole:
+        return confirmation(
+            request, revoke_confirmation(package_grants if is_whole_package else [grant], back=back)
+        )
+    if is_whole_package:
         revoke_package(grant.package_id, now=timezone.now())
-        messages.success(request, "Everything that was given together has ended.")
+        messages.success(request, "All grants of the package revoked.")
     else:
-        end(request, [grant])
+        revoke_grants(request, [grant])
     return redirect(back)
 
 
-def end(request: HttpRequest, grants: Sequence[Grant]) -> None:
+def revoke_grants(request: HttpRequest, grants: Sequence[Grant]) -> None:
+    """Revoke grants and report how many were still valid."""
     now = timezone.now()
-    ended = sum(revoke_grant(grant.pk, now=now) for grant in grants)
-    messages.success(request, f"{counted(ended, 'grant')} ended.")
+    revoked = sum(revoke_grant(grant.pk, now=now) for grant in grants)
+    messages.success(request, f"{pluralize(revoked, 'grant')} revoked.")
 
 
-def question(grants: Sequence[Grant], *, back: str) -> Question:
-    lines = grant_lines(grants)
+def revoke_confirmation(grants: Sequence[Grant], *, back: str) -> Question:
+    rows = grant_rows(grants)
     return Question(
-        title="End this grant?" if len(grants) == 1 else f"End {len(grants)} grants?",
-        explanation=EXPLANATION,
+        title="Revoke this grant?" if len(grants) == 1 else f"Revoke {len(grants)} grants?",
+        explanation=REVOKE_EXPLANATION,
         items={
-            grant.pk: f"{line.client}: {line.streams}, through {line.connections}"
-            for grant, line in zip(grants, lines, strict=True)
+            grant.pk: f"{row.client}: {row.streams}, from {row.connections}"
+            for grant, row in zip(grants, rows, strict=True)
         },
-        button="Yes, end it" if len(grants) == 1 else "Yes, end them",
+        button="Revoke",
         back=back,
     )
 
 
 def _facts(grant: Grant) -> list[tuple[str, str]]:
-    successor = grant.superseded_by_id
-    ended = grant.revoked_at or grant.package.revoked_at
+    revoked_at = grant.revoked_at or grant.package.revoked_at
     return [
         ("Client", grant.package.client.display_name),
         ("Source", grant.source.display_name),
-        ("Purpose", grant.purpose_description or "not said"),
-        ("Given", when(grant.issued_at)),
-        ("Ends", when(grant.expires_at)),
+        ("Purpose", grant.purpose_description or "not stated"),
+        ("Issued", format_time(grant.issued_at)),
+        ("Expires", format_time(grant.expires_at)),
         *([("Use", _use(grant))] if grant.access_mode == Grant.AccessMode.SINGLE_USE else []),
-        *([("Replaced by", successor)] if successor is not None else []),
-        *([("Ended by you", when(ended))] if ended is not None else []),
+        *([("Replaced by", grant.superseded_by_id)] if grant.superseded_by_id is not None else []),
+        *([("Revoked by you", format_time(revoked_at))] if revoked_at is not None else []),
         ("Id", grant.pk),
         ("Package", grant.package_id),
     ]
@@ -276,4 +285,8 @@ def _facts(grant: Grant) -> list[tuple[str, str]]:
 
 def _use(grant: Grant) -> str:
     once = "once: for ten minutes from its first answer"
-    return once if grant.readable_until is None else f"{once}, until {when(grant.readable_until)}"
+    return (
+        once
+        if grant.readable_until is None
+        else f"{once}, until {format_time(grant.readable_until)}"
+    )

@@ -1,7 +1,7 @@
-"""What can be chosen from: all that the owner has, what a client asks for, or what a grant says now."""
+"""List the sources, connections, streams and fields that a request or a grant may cover at most."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 from evidence.access.grant_states import connection_ids, terms_of
@@ -10,17 +10,16 @@ from evidence.access.scope import Only, StreamTerms
 from evidence.declarations.declaration import SourceDeclaration, StreamDeclaration
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant
-from evidence.models.sources import Source, declared
+from evidence.models.sources import Source, load_declarations
 from owner.grants.access_request import RequestedAccess, RequestedStream
-from owner.grants.stream_form import UNBOUNDED, Bounds
+from owner.grants.stream_form import UNBOUNDED, StreamBounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SourceOffer:
-    """One source: which of its connections and, of each stream, at most what.
+class GrantableSource:
+    """One source with its grantable connections, and bounds for each grantable stream.
 
-    ``detail`` is the request that it answers. ``missing`` says in words what of that request cannot
-    be given at all.
+    `detail` is the request that it answers; `missing` names requested parts that cannot be granted.
     """
 
     prefix: str
@@ -28,7 +27,7 @@ class SourceOffer:
     declaration_pk: int
     declaration: SourceDeclaration
     connections: Sequence[Connection]
-    bounds: Mapping[str, Bounds]
+    bounds: Mapping[str, StreamBounds]
     detail: RequestedAccess | None = None
     missing: tuple[str, ...] = ()
 
@@ -38,72 +37,72 @@ class SourceOffer:
 
 
 def readable_connections(owner_id: str) -> list[Connection]:
-    """Those that can be read: not ended, and of a source that is declared."""
+    """Return the connections that are not revoked and whose source is declared."""
     rows = Connection.unscoped.select_related("source").filter(
         owner_id=owner_id, source__current_declaration__isnull=False
     )
-    alive = rows.exclude(status=Connection.Status.REVOKED)
-    return list(alive.order_by("source__display_name", "display_name", "connection_id"))
+    not_revoked = rows.exclude(status=Connection.Status.REVOKED)
+    return list(not_revoked.order_by("source__display_name", "display_name", "connection_id"))
 
 
-def whole_offers(connections: Iterable[Connection]) -> list[SourceOffer]:
-    """Everything of the sources of these connections."""
-    ordered = sorted(connections, key=lambda each: (each.source.display_name, each.source_id))
+def all_grantable(connections: Iterable[Connection]) -> list[GrantableSource]:
+    """Return the sources of these connections, without restrictions."""
+    ordered = sorted(connections, key=lambda row: (row.source.display_name, row.source_id))
     return [
-        _offer(f"s{source.pk}", source, list(group), None)
-        for source, group in groupby(ordered, key=lambda each: each.source)
+        _grantable(f"s{source.pk}", source, list(group), None)
+        for source, group in groupby(ordered, key=lambda row: row.source)
         if source.current_declaration_id is not None
     ]
 
 
-def asked_offers(
+def requested_grantable(
     details: Sequence[RequestedAccess], *, owner_id: str
-) -> tuple[list[SourceOffer], list[str]]:
-    """An offer for each detail, and the ids of sources that the owner does not have."""
+) -> tuple[list[GrantableSource], list[str]]:
+    """Return a source for each detail, and the ids of sources that the owner does not have."""
     connections = readable_connections(owner_id)
-    found, unknown = [], []
+    sources, unknown = [], []
     for number, detail in enumerate(details):
-        mine = [each for each in connections if each.source.source_id == detail.source_id]
-        wanted = _named_connections(detail)
-        offered = [each for each in mine if wanted is None or each.pk in wanted]
-        if offered:
-            found.append(_offer(f"d{number}", offered[0].source, offered, detail))
+        requested_ids = _requested_connection_ids(detail)
+        matching = [
+            connection
+            for connection in connections
+            if connection.source.source_id == detail.source_id
+            and (requested_ids is None or connection.pk in requested_ids)
+        ]
+        if matching:
+            sources.append(_grantable(f"d{number}", matching[0].source, matching, detail))
         else:
             unknown.append(detail.source_id)
-    return found, unknown
+    return sources, unknown
 
 
-def narrowing_offer(grant: Grant, *, owner_id: str) -> SourceOffer | None:
-    """At most what a grant says now; None where nothing of it is left to be read."""
+def narrowable(grant: Grant, *, owner_id: str) -> GrantableSource | None:
+    """Return what a grant allows now, or None if nothing of it can be read any more."""
     ids = set(connection_ids(grant))
-    left = [each for each in readable_connections(owner_id) if each.pk in ids]
-    if not left:
+    connections = [row for row in readable_connections(owner_id) if row.pk in ids]
+    if not connections:
         return None
-    offer = _offer("g", left[0].source, left, None)
-    held = {terms.name: _bounds_of(terms) for terms, _ in terms_of(grant)}
-    still = {name: bounds for name, bounds in held.items() if name in offer.declaration.streams}
-    return SourceOffer(
-        prefix=offer.prefix,
-        source=offer.source,
-        declaration_pk=offer.declaration_pk,
-        declaration=offer.declaration,
-        connections=left,
-        bounds=still,
-    )
+    source = _grantable("g", connections[0].source, connections, None)
+    bounds = {
+        terms.name: _bounds_of(terms)
+        for terms, _ in terms_of(grant)
+        if terms.name in source.declaration.streams
+    }
+    return replace(source, bounds=bounds)
 
 
-def _offer(
+def _grantable(
     prefix: str,
     source: Source,
     connections: Sequence[Connection],
     detail: RequestedAccess | None,
-) -> SourceOffer:
+) -> GrantableSource:
     pk = source.current_declaration_id
     if pk is None:
-        raise TypeError("an offer needs a declared source")
-    declaration = declared([pk])[pk].declaration
-    bounds, missing = _asked_bounds(detail, declaration)
-    return SourceOffer(
+        raise TypeError("a grantable source must be declared")
+    declaration = load_declarations([pk])[pk].declaration
+    bounds, missing = _requested_bounds(detail, declaration)
+    return GrantableSource(
         prefix=prefix,
         source=source,
         declaration_pk=pk,
@@ -115,61 +114,65 @@ def _offer(
     )
 
 
-def _asked_bounds(
+def _requested_bounds(
     detail: RequestedAccess | None, declaration: SourceDeclaration
-) -> tuple[dict[str, Bounds], list[str]]:
+) -> tuple[dict[str, StreamBounds], list[str]]:
     if detail is None or not detail.streams:
         return dict.fromkeys(declaration.streams, UNBOUNDED), []
-    bounds: dict[str, Bounds] = {}
+    bounds: dict[str, StreamBounds] = {}
     missing = []
-    for asked in detail.streams:
-        stream = declaration.streams.get(asked.name)
+    for requested in detail.streams:
+        stream = declaration.streams.get(requested.name)
         if stream is None:
-            missing.append(f"“{asked.name}”, which this source does not have")
-        elif reason := _not_to_be_given(asked, stream):
+            missing.append(f"“{requested.name}”: this source has no such stream")
+        elif reason := _why_not_grantable(requested, stream):
             missing.append(f"{stream_label(stream)}: {reason}")
         else:
-            bounds[asked.name] = _bounds_asked(asked, stream)
+            bounds[requested.name] = _bounds_for(requested, stream)
     return bounds, missing
 
 
-def _not_to_be_given(asked: RequestedStream, stream: StreamDeclaration) -> str:
-    fields = _fields_asked(asked, stream)
-    if asked.view is not None and asked.view not in stream.views:
-        return f"it has no view “{asked.view}”"
+def _why_not_grantable(requested: RequestedStream, stream: StreamDeclaration) -> str:
+    """Return why a requested stream cannot be granted, or an empty string."""
+    fields = _requested_fields(requested, stream)
+    if requested.view is not None and requested.view not in stream.views:
+        return f"it has no view “{requested.view}”"
     if fields is not None and fields - set(stream.fields):
         return f"it has no field “{min(fields - set(stream.fields))}”"
     if fields is not None and not stream.selection_fields and fields != set(stream.fields):
-        return "only some fields were asked for, but it is given with all of them or not at all"
-    if asked.resources is not None and not stream.selection_resources:
-        return "single records of it cannot be given"
-    limited = asked.since is not None or asked.until is not None
-    if limited and stream.consent_time_field is None:
-        return "a time range was asked for, but its records have no time"
+        return "some fields were requested, but it can only be shared with all fields"
+    if requested.resources is not None and not stream.selection_resources:
+        return "single records of it cannot be shared"
+    has_time_range = requested.since is not None or requested.until is not None
+    if has_time_range and stream.consent_time_field is None:
+        return "a time range was requested, but its records have no time"
     return ""
 
 
-def _fields_asked(asked: RequestedStream, stream: StreamDeclaration) -> frozenset[str] | None:
-    view = stream.views.get(asked.view or "")
-    if asked.fields is None and view is None:
+def _requested_fields(
+    requested: RequestedStream, stream: StreamDeclaration
+) -> frozenset[str] | None:
+    view = stream.views.get(requested.view or "")
+    if requested.fields is None and view is None:
         return None
-    named = frozenset(asked.fields if asked.fields is not None else stream.fields)
-    return named if view is None else named & frozenset(view.fields)
+    fields = frozenset(requested.fields if requested.fields is not None else stream.fields)
+    return fields if view is None else fields & frozenset(view.fields)
 
 
-def _bounds_asked(asked: RequestedStream, stream: StreamDeclaration) -> Bounds:
-    fields = _fields_asked(asked, stream)
-    return Bounds(
+def _bounds_for(requested: RequestedStream, stream: StreamDeclaration) -> StreamBounds:
+    fields = _requested_fields(requested, stream)
+    ids = requested.instance_ids
+    return StreamBounds(
         fields=None if fields is None else fields | frozenset(stream.primary_key),
-        resources=None if asked.resources is None else frozenset(asked.resources),
-        since=asked.since,
-        until=asked.until,
-        connection_ids=None if asked.instance_ids is None else frozenset(asked.instance_ids),
+        resources=None if requested.resources is None else frozenset(requested.resources),
+        since=requested.since,
+        until=requested.until,
+        connection_ids=None if ids is None else frozenset(ids),
     )
 
 
-def _bounds_of(terms: StreamTerms) -> Bounds:
-    return Bounds(
+def _bounds_of(terms: StreamTerms) -> StreamBounds:
+    return StreamBounds(
         fields=terms.fields.names if isinstance(terms.fields, Only) else None,
         resources=terms.records.names if isinstance(terms.records, Only) else None,
         since=None if terms.time is None else terms.time.since,
@@ -178,9 +181,9 @@ def _bounds_of(terms: StreamTerms) -> Bounds:
     )
 
 
-def _named_connections(detail: RequestedAccess) -> frozenset[str] | None:
-    """The connections that any stream names; None where one leaves them to the owner."""
-    named = [stream.instance_ids for stream in detail.streams]
-    if not named or any(ids is None for ids in named):
+def _requested_connection_ids(detail: RequestedAccess) -> frozenset[str] | None:
+    """Return the connections of all streams, or None if a stream leaves them to the owner."""
+    ids_by_stream = [stream.instance_ids for stream in detail.streams]
+    if not ids_by_stream or any(ids is None for ids in ids_by_stream):
         return None
-    return frozenset(each for ids in named for each in ids or ())
+    return frozenset(connection_id for ids in ids_by_stream for connection_id in ids or ())

@@ -1,4 +1,4 @@
-"""Narrowing a grant: the same choice and the same counts as when it was given, within what it says."""
+"""Narrow a grant: the grant wizard limited to what the grant allows now."""
 
 import secrets
 
@@ -9,117 +9,116 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods
 
 from evidence.access.gate import Gate
-from evidence.access.grant_lifecycle import narrow
-from evidence.access.grant_states import grants_with_state, state_of
-from evidence.access.owner_scope import held_scope, tried_scope
-from evidence.errors import Refusal
+from evidence.access.grant_lifecycle import narrow_grant
+from evidence.access.grant_states import state_of, with_grant_state
+from evidence.access.owner_scope import grant_scope, preview_scope
+from evidence.errors import ApiException
 from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant
-from owner.connected_apps import STANDING
-from owner.grants import wizard
-from owner.grants.draft import Choice
-from owner.grants.grantable_sources import narrowing_offer
-from owner.grants.preview import Difference, differences, previews
-from owner.grants.review_page import source_rows, unseen
-from owner.permissions import owners_page
+from owner.connected_apps import CURRENT_STATES
+from owner.grants.draft import DraftForms
+from owner.grants.grantable_sources import narrowable
+from owner.grants.preview import StreamDifference, compare_gates, preview_sources
+from owner.grants.review_page import describe_hidden, source_rows
+from owner.grants.wizard import HAS_ERRORS, review_signature, verify_review
+from owner.permissions import owner_required
 
-EMPTY = "Nothing would be left. To take everything away, disconnect it instead."
-FAULTY = "Something below needs another look; it is marked."
-NOT_SEEN = "This is not what you were shown last. Look at what is left now, then narrow it."
+NOTHING_LEFT = "Nothing would be left. To remove all access, disconnect the app instead."
+REVIEW_CHANGED = "Your changes updated the summary. Check it, then choose Narrow access."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@owners_page
+@owner_required
 def narrow_page(request: HttpRequest) -> HttpResponse:
-    """The choice on GET and after each "Count again", the successor on "Narrow it"."""
-    grant = _grant(request)
-    offer = narrowing_offer(grant, owner_id=OWNER_ID)
-    if offer is None or not offer.bounds:
-        messages.error(
-            request, "Nothing of it can be read any more, so there is nothing to narrow."
-        )
-        return redirect("connected")
+    """Show the form and its counts, or replace the grant with a narrower one."""
+    grant = _grant_or_404(request)
+    source = narrowable(grant, owner_id=OWNER_ID)
+    if source is None or not source.bounds:
+        messages.error(request, "This grant gives access to nothing, so it cannot be narrowed.")
+        return redirect("connected-apps")
     data = request.POST if request.method == "POST" else None
-    choice = Choice([offer], data, at_most=grant.expires_at, ticked=True)
+    forms = DraftForms([source], data, latest_expiry=grant.expires_at, selected=True)
     error = ""
     if request.POST.get("decision") == "allow":
-        error = _reason_not_to(request, grant, choice)
+        error = _find_error(request, grant, forms)
         if not error:
             try:
-                _narrowed(grant, choice)
-            except Refusal as refusal:
+                _narrow(grant, forms)
+            except ApiException as refusal:
                 error = refusal.message
             else:
-                messages.success(request, f"{grant.package.client.display_name} now reads less.")
-                return redirect("connected")
-    return _page(request, grant, choice, error)
+                name = grant.package.client.display_name
+                messages.success(request, f"{name} can now read less.")
+                return redirect("connected-apps")
+    return _page(request, grant, forms, error)
 
 
-def _reason_not_to(request: HttpRequest, grant: Grant, choice: Choice) -> str:
-    if choice.is_empty:
-        return EMPTY
-    if not choice.check():
-        return FAULTY
-    mark, given = (request.POST.get(name, "") for name in ("mark", "revision"))
-    expected = _revision(request, grant, choice, mark)
-    return "" if mark and wizard.is_same(given, expected) else NOT_SEEN
+def _find_error(request: HttpRequest, grant: Grant, forms: DraftForms) -> str:
+    if forms.is_empty:
+        return NOTHING_LEFT
+    if not forms.check():
+        return HAS_ERRORS
+    form_token = request.POST.get("form_token", "")
+    signature = request.POST.get("review_signature", "")
+    expected = _signature(request, grant, forms, form_token)
+    return "" if form_token and verify_review(signature, expected) else REVIEW_CHANGED
 
 
-def _narrowed(grant: Grant, choice: Choice) -> None:
+def _narrow(grant: Grant, forms: DraftForms) -> None:
     now = timezone.now()
-    [wanted] = choice.draft.requests(now)
-    narrow(
+    [narrowed] = forms.draft.requests(now)
+    narrow_grant(
         grant.pk,
-        wanted.streams,
-        connection_ids=wanted.connection_ids,
-        expires_at=wanted.expires_at,
+        narrowed.streams,
+        connection_ids=narrowed.connection_ids,
+        expires_at=narrowed.expires_at,
         now=now,
     )
 
 
-def _page(request: HttpRequest, grant: Grant, choice: Choice, error: str) -> HttpResponse:
-    complete = choice.check()
-    mark = secrets.token_urlsafe(16)
-    found = previews(choice.draft.sources)
+def _page(request: HttpRequest, grant: Grant, forms: DraftForms, error: str) -> HttpResponse:
+    is_complete = forms.check()
+    form_token = secrets.token_urlsafe(16)
+    previews = preview_sources(forms.draft.sources)
     context = {
-        "here": "connected",
+        "here": "connected-apps",
         "grant": grant,
         "client_name": grant.package.client.display_name,
-        "error": error or ("" if complete or choice.is_empty else FAULTY),
-        "rows": source_rows(choice.sources, found),
-        "terms": choice.terms,
-        "sentences": [each.words for each in found.values()],
-        "unseen": unseen(choice, found),
-        "changes": None if choice.is_empty else _changes(grant, choice),
-        "ends": choice.terms.in_words if choice.terms.is_valid() else "",
-        "mark": mark,
-        "revision": _revision(request, grant, choice, mark) if complete else "",
+        "error": error or ("" if is_complete or forms.is_empty else HAS_ERRORS),
+        "rows": source_rows(forms.sources, previews),
+        "terms": forms.terms,
+        "sentences": [preview.words for preview in previews.values()],
+        "hidden_parts": describe_hidden(forms, previews),
+        "changes": None if forms.is_empty else _changes(grant, forms),
+        "expires": forms.terms.expiry_text if forms.terms.is_valid() else "",
+        "form_token": form_token,
+        "review_signature": _signature(request, grant, forms, form_token) if is_complete else "",
     }
     status = 422 if error else 200
-    return render(request, "owner/connecting/narrow.html", context, status=status)
+    return render(request, "owner/grants/narrow.html", context, status=status)
 
 
-def _changes(grant: Grant, choice: Choice) -> list[Difference]:
-    """What it reads now and would not any more."""
-    [source] = choice.draft.sources
-    after = tried_scope([(source.offer.source.pk, source.terms)], owner_id=OWNER_ID)
-    return differences([Gate(held_scope(grant, owner_id=OWNER_ID))], Gate(after))
+def _changes(grant: Grant, forms: DraftForms) -> list[StreamDifference]:
+    """Return what the grant shows now and would no longer show."""
+    [source] = forms.draft.sources
+    after = preview_scope([(source.source.source.pk, source.terms)], owner_id=OWNER_ID)
+    return compare_gates([Gate(grant_scope(grant, owner_id=OWNER_ID))], Gate(after))
 
 
-def _revision(request: HttpRequest, grant: Grant, choice: Choice, mark: str) -> str:
-    return wizard.revision(
-        choice.draft.sources,
-        question=["narrow", grant.pk],
-        ends=choice.ends,
-        at_most="",  # what limits there are go on
-        mark=mark,
+def _signature(request: HttpRequest, grant: Grant, forms: DraftForms, form_token: str) -> str:
+    return review_signature(
+        forms.draft.sources,
+        subject=["narrow", grant.pk],
+        expires=forms.expiry_value,
+        limits="",  # limits do not change
+        form_token=form_token,
         user_pk=request.user.pk,
     )
 
 
-def _grant(request: HttpRequest) -> Grant:
-    rows = grants_with_state(timezone.now()).filter(package__owner_id=OWNER_ID)
+def _grant_or_404(request: HttpRequest) -> Grant:
+    rows = with_grant_state(timezone.now()).filter(package__owner_id=OWNER_ID)
     grant = rows.filter(pk=request.GET.get("grant", "")).first()
-    if grant is None or state_of(grant) not in STANDING:
+    if grant is None or state_of(grant) not in CURRENT_STATES:
         raise Http404
     return grant

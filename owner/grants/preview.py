@@ -1,39 +1,48 @@
-"""What a draft would show, read through the gate that will enforce it. Nothing is disclosed by it:
-the only reader is the owner.
+"""Count and sample what a draft grant would show, read through the gate.
+
+The owner is the only reader, so nothing is recorded as disclosed.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evidence.access.aggregates import count, kept_counts
+from evidence.access.aggregates import count_records, stored_counts
 from evidence.access.gate import Gate
-from evidence.access.grant_text import StreamInWords, day, field_label, joined, stream_label
-from evidence.access.owner_scope import owner_scope, tried_scope
+from evidence.access.grant_text import (
+    StreamDescription,
+    field_label,
+    format_day,
+    join_words,
+    stream_label,
+)
+from evidence.access.owner_scope import owner_scope, preview_scope
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import StreamTerms
 from evidence.models.accounts import OWNER_ID
 from evidence.reading import records as reading
-from owner.formatting import counted, worded
+from owner.formatting import describe_terms, pluralize
 from owner.grants.draft import SourceDraft
 from owner.grants.stream_form import StreamForm
-from owner.record_text import Value, line, title_of, values_of
+from owner.record_text import FieldValue, one_line, record_title, record_values
 
-SAMPLES = 3
-LONGEST_VALUE = 240
+SAMPLE_SIZE = 3
+MAX_VALUE_LENGTH = 240
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
+    """One record as the app would see it."""
+
     title: str
     at: str
-    values: list[Value]
+    values: list[FieldValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamPreview:
-    """``total`` counts what the chosen connections hold, ``count`` what of it is given."""
+    """`count` records are shown of the `total` in the selected connections."""
 
-    words: StreamInWords
+    words: StreamDescription
     count: int
     total: int
     extent: str
@@ -42,42 +51,41 @@ class StreamPreview:
 
     @property
     def amount(self) -> str:
-        """``7 of 12 records``."""
-        if self.hidden <= 0:
-            return counted(self.count, "record")
-        return f"{self.count:,} of {counted(self.total, 'record')}"
+        """Return ``7 of 12 records``."""
+        if self.hidden_count <= 0:
+            return pluralize(self.count, "record")
+        return f"{self.count:,} of {pluralize(self.total, 'record')}"
 
     @property
-    def hidden(self) -> int:
+    def hidden_count(self) -> int:
         return self.total - self.count
 
     @property
-    def unseen(self) -> str:
-        """What of the stream stays hidden, in words; empty where nothing does."""
-        parts = [counted(self.hidden, "record")] if self.hidden > 0 else []
-        if self.hidden_fields:
-            parts.append(f"the {_plural(self.hidden_fields)} {joined(self.hidden_fields)}")
-        return joined(parts) if parts else ""
+    def hidden_text(self) -> str:
+        """Return ``5 records and the field Subject``; empty if nothing stays hidden."""
+        return _amount_text(
+            pluralize(self.hidden_count, "record"), self.hidden_count, self.hidden_fields
+        )
 
 
-Previews = Mapping[str, StreamPreview]
-"""By the prefix of the form whose stream it is."""
+PreviewsByForm = Mapping[str, StreamPreview]
+"""Previews by the prefix of their stream's form."""
 
 
-def previews(sources: Iterable[SourceDraft], *, owner_id: str = OWNER_ID) -> Previews:
-    """Of every included stream. A count and a page for each, and a query for all totals."""
-    chosen = [source for source in sources if source.terms]
-    totals = _totals(chosen, owner_id)
-    found: dict[str, StreamPreview] = {}
-    for source in chosen:
-        # One source at a time: two requests may well be about the same stream.
-        scope = tried_scope([(source.offer.source.pk, source.terms)], owner_id=owner_id)
+def preview_sources(sources: Iterable[SourceDraft], *, owner_id: str = OWNER_ID) -> PreviewsByForm:
+    """Return a preview of each included stream: two queries a stream, and one for all totals."""
+    included = [source for source in sources if source.terms]
+    totals = _totals(included, owner_id)
+    previews: dict[str, StreamPreview] = {}
+    for source in included:
+        # One scope per source: two requests may cover the same stream.
+        scope = preview_scope([(source.source.source.pk, source.terms)], owner_id=owner_id)
         gate = Gate(scope)
-        labels = {each.pk: each.display_name for each in source.connections}
+        labels = {connection.pk: connection.display_name for connection in source.connections}
         for form in source.included:
             if form.terms is not None and form.prefix is not None:
-                found[form.prefix] = _preview(form, form.terms, gate, labels, totals)
-    return found
+                previews[form.prefix] = _preview(form, form.terms, gate, labels, totals)
+    return previews
 
 
 def _preview(
@@ -88,11 +96,13 @@ def _preview(
     totals: Mapping[tuple[str, str], int],
 ) -> StreamPreview:
     visible = gate.stream(terms.name)
-    page = reading.page(visible, limit=SAMPLES, descending=True, after=None, where=())
+    page = reading.page(visible, limit=SAMPLE_SIZE, descending=True, after=None, where=())
     return StreamPreview(
-        words=worded(terms, stream=form.stream, labels=labels),
-        count=reading.count(visible),
-        total=sum(totals.get((each, terms.name), 0) for each in terms.connection_ids),
+        words=describe_terms(terms, stream=form.stream, labels=labels),
+        count=reading.count_records(visible),
+        total=sum(
+            totals.get((connection_id, terms.name), 0) for connection_id in terms.connection_ids
+        ),
         extent=_extent(visible),
         samples=[_sample(visible, record) for record in page.records],
         hidden_fields=[
@@ -106,39 +116,44 @@ def _preview(
 def _sample(visible: VisibleRecords, record: VisibleRecord) -> Sample:
     at = record.data.get(visible.stream.event_time_field or "")
     return Sample(
-        title=title_of(visible, record),
-        at=line(at)[:10] if isinstance(at, str) else "",
+        title=record_title(visible, record),
+        at=one_line(at)[:10] if isinstance(at, str) else "",
         values=[
-            replace(each, text=" ".join(each.text.split()))
-            for each in values_of(visible, record, longest=LONGEST_VALUE)
+            replace(value, text=" ".join(value.text.split()))
+            for value in record_values(visible, record, max_length=MAX_VALUE_LENGTH)
         ],
     )
 
 
 def _extent(visible: VisibleRecords) -> str:
-    """From when to when, where the time itself is given."""
+    """Return the first and last day, or an empty string if the time field is not shown."""
     if not visible.shows(visible.stream.consent_time_field):
         return ""
     window = reading.window(visible, ())
     if window.earliest_at is None or window.latest_at is None:
         return ""
-    first, last = day(window.earliest_at), day(window.latest_at)
+    first, last = format_day(window.earliest_at), format_day(window.latest_at)
     return first if first == last else f"{first} to {last}"
 
 
 def _totals(sources: Iterable[SourceDraft], owner_id: str) -> Mapping[tuple[str, str], int]:
-    wanted = {each for source in sources for each in source.connection_ids}
+    """Return the stored records per connection id and stream name."""
+    ids = {connection_id for source in sources for connection_id in source.connection_ids}
     visible = Gate(owner_scope(owner_id)).streams()
-    return {key: records for key, (records, _) in kept_counts(visible).items() if key[0] in wanted}
+    return {key: records for key, (records, _) in stored_counts(visible).items() if key[0] in ids}
 
 
-def _plural(words: list[str]) -> str:
-    return "field" if len(words) == 1 else "fields"
+def _amount_text(records_text: str, records: int, fields: Sequence[str]) -> str:
+    parts = [records_text] if records > 0 else []
+    if fields:
+        noun = "field" if len(fields) == 1 else "fields"
+        parts.append(f"the {noun} {join_words(fields)}")
+    return join_words(parts) if parts else ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
-    """Of one stream: how many records come into sight and go out of it, and which fields."""
+class StreamDifference:
+    """Records and fields of one stream that a change would show or hide."""
 
     source_pk: int
     stream: str
@@ -150,81 +165,80 @@ class Difference:
     labels: dict[str, str]
 
     @property
-    def is_none(self) -> bool:
+    def is_empty(self) -> bool:
         return not (self.more or self.fewer or self.fields_more or self.fields_fewer)
 
     @property
     def sentence(self) -> str:
-        """``Your messages: hides 3 records and the field Body text.``"""
-        said = [*self._said("exposes", "more ", self.more, self.fields_more)]
-        said += [*self._said("hides", "", self.fewer, self.fields_fewer)]
-        return f"{self.label}: {joined(said)}."
+        """Return ``Your messages: hides 3 records and the field Body text.``"""
+        changes = [
+            ("shows", pluralize(self.more, "more record"), self.more, self.fields_more),
+            ("hides", pluralize(self.fewer, "record"), self.fewer, self.fields_fewer),
+        ]
+        parts = []
+        for verb, records_text, records, fields in changes:
+            names = [self.labels[field] for field in fields]
+            if text := _amount_text(records_text, records, names):
+                parts.append(f"{verb} {text}")
+        return f"{self.label}: {join_words(parts)}."
 
-    def _said(self, verb: str, more: str, records: int, fields: tuple[str, ...]) -> Iterator[str]:
-        parts = [counted(records, f"{more}record")] if records else []
-        if fields:
-            names = joined([self.labels[each] for each in fields])
-            parts.append(f"the {'field' if len(fields) == 1 else 'fields'} {names}")
-        if parts:
-            yield f"{verb} {' and '.join(parts)}"
 
+def compare_gates(before: Sequence[Gate], after: Gate) -> list[StreamDifference]:
+    """Return the streams that differ between several grants together and a change.
 
-def differences(before: Sequence[Gate], after: Gate) -> list[Difference]:
-    """Between what several grants show now, taken together, and what a change would show: the streams
-    that differ. Two counts for each stream."""
+    Runs two counts a stream.
+    """
     old: dict[tuple[int, str], list[VisibleRecords]] = {}
     for gate in before:
         for visible in gate.streams():
-            old.setdefault(_key(visible), []).append(visible)
-    new = {_key(visible): visible for visible in after.streams()}
+            old.setdefault(_stream_key(visible), []).append(visible)
+    new = {_stream_key(visible): visible for visible in after.streams()}
     found = (_difference(old.get(key, []), new.get(key)) for key in {**old, **new})
-    return [each for each in found if not each.is_none]
+    return [difference for difference in found if not difference.is_empty]
 
 
-def gains(before: Sequence[Gate], after: Gate) -> list[Difference]:
-    """Only what comes into sight, where nothing of what is held goes."""
-    added = (
-        Difference(
-            source_pk=each.source_pk, stream=each.stream, label=each.label, labels=each.labels,
-            more=each.more, fields_more=each.fields_more, fewer=0, fields_fewer=(),
-        )
-        for each in differences(before, after)
-    )  # fmt: skip
-    return [each for each in added if not each.is_none]
+def compare_additions(before: Sequence[Gate], after: Gate) -> list[StreamDifference]:
+    """Return what a further grant would show in addition to current grants."""
+    additions = (
+        replace(difference, fewer=0, fields_fewer=()) for difference in compare_gates(before, after)
+    )
+    return [addition for addition in additions if not addition.is_empty]
 
 
-def _key(visible: VisibleRecords) -> tuple[int, str]:
+def _stream_key(visible: VisibleRecords) -> tuple[int, str]:
     return visible.source.source_pk, visible.stream.name
 
 
-def _difference(old: Sequence[VisibleRecords], new: VisibleRecords | None) -> Difference:
-    some = new or old[0]
-    was, becomes = {name for each in old for name in _fields(each)}, set(_fields(new))
-    return Difference(
-        source_pk=some.source.source_pk,
-        stream=some.stream.name,
-        label=stream_label(some.stream),
-        more=0 if new is None else count(new, [each.beyond() for each in old]),
-        fewer=_lost(old, new),
-        fields_more=tuple(name for name in some.stream.fields if name in becomes - was),
-        fields_fewer=tuple(name for name in some.stream.fields if name in was - becomes),
-        labels={name: field_label(field) for name, field in some.stream.fields.items()},
+def _difference(old: Sequence[VisibleRecords], new: VisibleRecords | None) -> StreamDifference:
+    visible = new or old[0]
+    stream = visible.stream
+    fields_before = {name for grant in old for name in _shown_fields(grant)}
+    fields_after = set(_shown_fields(new))
+    return StreamDifference(
+        source_pk=visible.source.source_pk,
+        stream=stream.name,
+        label=stream_label(stream),
+        more=0 if new is None else count_records(new, [grant.excluded_rows() for grant in old]),
+        fewer=_count_hidden(old, new),
+        fields_more=tuple(name for name in stream.fields if name in fields_after - fields_before),
+        fields_fewer=tuple(name for name in stream.fields if name in fields_before - fields_after),
+        labels={name: field_label(field) for name, field in stream.fields.items()},
     )
 
 
-def _lost(old: Sequence[VisibleRecords], new: VisibleRecords | None) -> int:
-    """Records of the old ones, each once, that are not among the new."""
-    passed = [] if new is None else [new.beyond()]
-    lost = 0
-    for each in old:
-        lost += count(each, passed)
-        passed.append(each.beyond())
-    return lost
+def _count_hidden(old: Sequence[VisibleRecords], new: VisibleRecords | None) -> int:
+    """Count records that the old grants show and the new one hides, each record once."""
+    filters = [] if new is None else [new.excluded_rows()]
+    hidden = 0
+    for grant in old:
+        hidden += count_records(grant, filters)
+        filters.append(grant.excluded_rows())
+    return hidden
 
 
-def _fields(visible: VisibleRecords | None) -> Iterator[str]:
-    """Those that at least one connection shows."""
+def _shown_fields(visible: VisibleRecords | None) -> Iterator[str]:
+    """Yield the fields that at least one connection shows."""
     if visible is not None:
         for name in visible.stream.fields:
-            if any(sight.terms.fields.allows(name) for sight in visible.sights):
+            if any(sight.terms.fields.allows(name) for sight in visible.granted):
                 yield name

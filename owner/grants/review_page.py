@@ -1,5 +1,7 @@
-"""How the question is laid out: who asks, what of each stream with what it comes to, what stays
-hidden, and the answer."""
+"""Render the review step of the grant wizard.
+
+It shows the client's identity, streams with counts, and what stays hidden.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -8,29 +10,28 @@ from urllib.parse import urlsplit
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from evidence.access.grant_text import quoted
+from evidence.access.grant_text import quote_labels
 from evidence.models.accounts import OWNER_ID
-from owner.grants.access_request import Asked, RequestedAccess
-from owner.grants.draft import Choice, SourceChoice
+from owner.grants.access_request import LOOPBACK_HOSTS, AccessRequest, RequestedAccess
+from owner.grants.draft import DraftForms, SourceForms
 from owner.grants.grantable_sources import readable_connections
-from owner.grants.preview import Previews, StreamPreview, previews
+from owner.grants.preview import PreviewsByForm, StreamPreview, preview_sources
 from owner.grants.stream_form import StreamForm
-from owner.permissions import fenced
-from owner.record_text import line
+from owner.permissions import with_security_headers
+from owner.record_text import one_line
 from owner.setup_snippets import EVENTS, MCP, REST
 
-WORKS = {
+RESOURCE_LABELS = {
     MCP: "As an AI agent, over MCP",
-    REST: "As a program, over REST",
-    EVENTS: "As an AI agent that is told of changes and reads nothing, over MCP",
+    REST: "As an app, over REST",
+    EVENTS: "As an AI agent that receives change notifications without records, over MCP",
 }
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-APART = "This server cannot tell programs on this computer apart."
-START = "Go on only if you have just started to connect it yourself."
-CLAIMS: Mapping[str, str] = {
-    "client_uri": "Its address",
-    "policy_uri": "Its privacy policy",
-    "tos_uri": "Its terms",
+LOCAL_NOTE = "This server cannot tell apps on this computer apart."
+CAUTION = "Continue only if you just started this connection yourself."
+CLAIM_LABELS: Mapping[str, str] = {
+    "client_uri": "Website",
+    "policy_uri": "Privacy policy",
+    "tos_uri": "Terms of service",
     "software_id": "Software",
     "software_version": "Version",
 }
@@ -38,16 +39,16 @@ CLAIMS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """Everything that one rendering shows. ``revision`` is empty where nothing can be allowed yet."""
+    """One rendering of the page. `signature` is empty while the form has errors."""
 
-    asked: Asked
-    choice: Choice
-    unknown: Sequence[str]
+    access_request: AccessRequest
+    forms: DraftForms
+    unknown_sources: Sequence[str]
     action_url: str
     hidden: Mapping[str, str]
     error: str
-    mark: str
-    revision: str
+    form_token: str
+    signature: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,123 +59,126 @@ class StreamRow:
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    choice: SourceChoice
+    forms: SourceForms
     streams: list[StreamRow]
 
 
-@fenced
-def review_page(request: HttpRequest, shown: Review) -> HttpResponse:
-    """422 where something has to be put right first."""
-    found = previews(shown.choice.draft.sources)
-    asked = shown.asked
+@with_security_headers
+def review_page(request: HttpRequest, review: Review) -> HttpResponse:
+    """Render the page, with status 422 if an error must be corrected first."""
+    access_request, forms = review.access_request, review.forms
+    client = access_request.client
+    previews = preview_sources(forms.draft.sources)
     context = {
-        "shown": shown,
-        "client": asked.client,
-        "name": line(asked.client.name) or asked.client.client_id,
-        "identity": identity(asked),
-        "is_known": is_verified(asked) or asked.client.registered_by == "owner",
-        "answers_to": answers_to(asked),
-        "works": WORKS[asked.resource],
-        "claims": [*_claims(asked)],
-        "rows": source_rows(shown.choice.sources, found),
-        "terms": shown.choice.terms,
-        "limits": shown.choice.limits,
-        "at_most": shown.choice.limits.limits_in_words if shown.choice.limits.has_any else "",
-        "sentences": [each.words for each in found.values()],
-        "unseen": [*unseen(shown.choice, found)],
-        "ends": shown.choice.terms.in_words if shown.choice.terms.is_valid() else "",
-        "once": any(each.access_mode == "single_use" for each in asked.details),
+        "review": review,
+        "client": client,
+        "name": one_line(client.name) or client.client_id,
+        "identity": identity(access_request),
+        "is_known": is_verified(access_request) or client.registered_by == "owner",
+        "redirect_target": describe_redirect(access_request),
+        "resource": RESOURCE_LABELS[access_request.resource],
+        "claims": [*_claims(access_request)],
+        "rows": source_rows(forms.sources, previews),
+        "terms": forms.terms,
+        "limits": forms.limits,
+        "max_usage": forms.limits.limits_text if forms.limits.has_valid_limits else "",
+        "sentences": [preview.words for preview in previews.values()],
+        "hidden_parts": [*describe_hidden(forms, previews)],
+        "expires": forms.terms.expiry_text if forms.terms.is_valid() else "",
+        "once": any(detail.access_mode == "single_use" for detail in access_request.details),
     }
-    status = 422 if shown.error else 200
-    response = render(request, "owner/consent/review.html", context, status=status)
+    status = 422 if review.error else 200
+    response = render(request, "owner/grants/review.html", context, status=status)
     response["Cache-Control"] = "private, no-store"
     response["X-Frame-Options"] = "DENY"
     return response
 
 
-def source_rows(sources: Sequence[SourceChoice], found: Previews) -> list[SourceRow]:
+def source_rows(sources: Sequence[SourceForms], previews: PreviewsByForm) -> list[SourceRow]:
+    """Combine the forms of each source with the previews of its streams."""
     return [
         SourceRow(
-            each, [StreamRow(form, found.get(str(form.prefix))) for form in each.draft.streams]
+            source,
+            [StreamRow(form, previews.get(str(form.prefix))) for form in source.draft.streams],
         )
-        for each in sources
+        for source in sources
     ]
 
 
-def is_verified(asked: Asked) -> bool:
-    """Return whether the answer can only reach the client that its own https document describes.
+def is_verified(access_request: AccessRequest) -> bool:
+    """Return whether the decision can only reach the client that its own https document describes.
 
-    Any local program can answer on loopback, claim a scheme or ask as a device, so none is verified.
+    Any local program can listen on loopback, claim a scheme or ask as a device, so none is verified.
     """
-    return asked.client.verified and asked.redirect_host is not None and not _is_local(asked)
+    has_host = access_request.redirect_host is not None
+    return access_request.client.verified and has_host and not _is_local(access_request)
 
 
-def identity(asked: Asked) -> str:
-    """Return what this server itself knows of the client."""
-    if is_verified(asked):
-        return f"Verified: {asked.client.host} says that this program is its own."
-    if asked.client.registered_by == "owner":
-        return "You registered this program yourself."
-    if asked.client.verified:
-        return f"Not verified: {asked.client.host} describes this app. {_anyone(asked)} {START}"
-    return f"Not verified: any program can call itself this. {START}"
+def identity(access_request: AccessRequest) -> str:
+    """Return what this server has verified about the client."""
+    client = access_request.client
+    if is_verified(access_request):
+        return f"Verified: this app belongs to {client.host}."
+    if client.registered_by == "owner":
+        return "You registered this app yourself."
+    if client.verified:
+        who = "device" if access_request.redirect_host is None else "app on this computer"
+        return (
+            f"Not verified: {client.host} describes this app. Any {who} can use its name. {CAUTION}"
+        )
+    return f"Not verified: any app can use this name. {CAUTION}"
 
 
-def _anyone(asked: Asked) -> str:
-    if asked.redirect_host is None:
-        return "Any device can ask in its name."
-    return "Any program on this computer can use its name."
+def _is_local(access_request: AccessRequest) -> bool:
+    host = access_request.redirect_host or ""
+    return host.endswith(":") or urlsplit(f"//{host}").hostname in LOOPBACK_HOSTS
 
 
-def _is_local(asked: Asked) -> bool:
-    host = asked.redirect_host or ""
-    return host.endswith(":") or urlsplit(f"//{host}").hostname in LOOPBACK
-
-
-def answers_to(asked: Asked) -> str:
-    host = asked.redirect_host
+def describe_redirect(access_request: AccessRequest) -> str:
+    """Return where the owner's decision is sent."""
+    host = access_request.redirect_host
     if host is None:
-        return "the device or terminal that asked"
+        return "the device or terminal that requested access"
     if host.endswith(":"):
-        return f"an app on this device that opens “{host}” links. {APART}"
-    return f"{host}, a program on this computer. {APART}" if _is_local(asked) else host
+        return f"an app on this device that opens “{host}” links. {LOCAL_NOTE}"
+    return f"{host}, an app on this computer. {LOCAL_NOTE}" if _is_local(access_request) else host
 
 
-def _claims(asked: Asked) -> Iterator[tuple[str, str]]:
-    """What the client says of itself and its purpose, in its words."""
-    for detail in asked.details:
-        yield from _claims_of(detail)
-    if asked.client.uri and "client_uri" not in asked.claims:
-        yield CLAIMS["client_uri"], line(asked.client.uri, longest=200)
-    for name, value in sorted(asked.claims.items()):
+def _claims(access_request: AccessRequest) -> Iterator[tuple[str, str]]:
+    """Yield labels and texts of the client's unverified statements."""
+    for detail in access_request.details:
+        yield from _detail_claims(detail)
+    uri = access_request.client.uri
+    if uri and "client_uri" not in access_request.claims:
+        yield CLAIM_LABELS["client_uri"], one_line(uri, max_length=200)
+    for name, value in sorted(access_request.claims.items()):
         if name == "client_name":
             continue
-        yield CLAIMS.get(name, name.replace("_", " ").capitalize()), line(value, longest=200)
+        label = CLAIM_LABELS.get(name, name.replace("_", " ").capitalize())
+        yield label, one_line(value, max_length=200)
 
 
-def _claims_of(detail: RequestedAccess) -> Iterator[tuple[str, str]]:
-    yield "What for", line(detail.purpose_description or detail.purpose_code, longest=400)
+def _detail_claims(detail: RequestedAccess) -> Iterator[tuple[str, str]]:
+    yield "Purpose", one_line(detail.purpose_description or detail.purpose_code, max_length=400)
     if detail.access_mode == "single_use":
-        yield "How often", "once: for ten minutes from its first answer"
+        yield "Use", "once: for ten minutes from its first answer"
     if detail.retention:
-        duration = line(str(detail.retention.get("max_duration", "a time it does not say")))
-        verb = {"anonymize": "made anonymous"}.get(
-            str(detail.retention.get("on_expiry")), "deleted"
-        )
-        yield "Its copies", f"kept for {duration}, then {verb}"
+        duration = one_line(str(detail.retention.get("max_duration", "an unspecified time")))
+        is_anonymized = str(detail.retention.get("on_expiry")) == "anonymize"
+        yield "Copies", f"kept for {duration}, then {'anonymized' if is_anonymized else 'deleted'}"
 
 
-def unseen(choice: Choice, found: Previews) -> Iterator[str]:
-    """What stays hidden, in words: records and fields, streams, and connections."""
-    for each in found.values():
-        if each.unseen:
-            yield f"{each.words.label}: {each.unseen}"
-    chosen: set[str] = set()
-    for source in choice.draft.sources:
-        chosen.update(source.connection_ids)
-        left_out = [form.label for form in source.streams if form.terms is None and not form.errors]
-        if left_out:
-            yield f"{source.label}: all of {quoted(left_out)}"
-    others = [each for each in readable_connections(OWNER_ID) if each.pk not in chosen]
+def describe_hidden(forms: DraftForms, previews: PreviewsByForm) -> Iterator[str]:
+    """Yield what stays hidden: records and fields, streams, and connections."""
+    for preview in previews.values():
+        if preview.hidden_text:
+            yield f"{preview.words.label}: {preview.hidden_text}"
+    selected: set[str] = set()
+    for source in forms.draft.sources:
+        selected.update(source.connection_ids)
+        excluded = [form.label for form in source.streams if form.terms is None and not form.errors]
+        if excluded:
+            yield f"{source.label}: all of {quote_labels(excluded)}"
+    others = [row.display_name for row in readable_connections(OWNER_ID) if row.pk not in selected]
     if others:
-        yield f"Everything in {quoted(each.display_name for each in others)}"
+        yield f"Everything in {quote_labels(others)}"

@@ -1,4 +1,4 @@
-"""What of one stream: the form for it, on the consent page and wherever else access is given."""
+"""Form for choosing the fields, time range and records of one stream."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -10,26 +10,25 @@ from django.core.validators import MaxValueValidator, MinValueValidator
 from django.forms.boundfield import BoundWidget
 from typing_extensions import override
 
-from evidence.access.aggregates import known_keys
-from evidence.access.grant_terms import StreamRequest, resolved
-from evidence.access.grant_text import field_detail, field_label, stream_label, through_day
+from evidence.access.grant_terms import StreamRequest, resolve_terms
+from evidence.access.grant_text import end_of_day, field_detail, field_label, stream_label
+from evidence.access.owner_scope import existing_keys
 from evidence.access.scope import StreamTerms
 from evidence.declarations.declaration import Field, SourceDeclaration, StreamDeclaration
-from evidence.errors import Refusal
+from evidence.errors import ApiException
 from evidence.models.accounts import OWNER_ID
-from owner.form_fields import offer
-from owner.record_text import plain
+from owner.form_fields import set_choices
+from owner.record_text import escape_invisible
 
-A_FEW = 5
+MAX_REPORTED_KEYS = 5
 FORM_FIELDS = {"fields": "chosen", "resources": "record_keys", "since": "since", "until": "until"}
-"""Parameter of a refusal -> field of the form that shows it."""
-
-A_DAY = (MinValueValidator(date(1800, 1, 1)), MaxValueValidator(date(2200, 12, 31)))
+"""Maps the parameter of an API error to the form field that shows it."""
+DATE_VALIDATORS = (MinValueValidator(date(1800, 1, 1)), MaxValueValidator(date(2200, 12, 31)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """At most this of a stream can be given; None means all there is."""
+class StreamBounds:
+    """The most of a stream that can be granted; None means no restriction."""
 
     fields: frozenset[str] | None = None
     resources: frozenset[str] | None = None
@@ -38,13 +37,13 @@ class Bounds:
     connection_ids: frozenset[str] | None = None
 
 
-UNBOUNDED = Bounds()
+UNBOUNDED = StreamBounds()
 
 
 class StreamForm(forms.Form):
-    """What of one stream. Nothing of it where it is not included.
+    """Choice of one stream within `bounds`; empty fields fall back on the bounds.
 
-    Whatever is filled in only narrows ``bounds``, and what is left empty falls back on them.
+    `terms` and `request` are None until the form is valid with the stream included.
     """
 
     included = forms.BooleanField(required=False)
@@ -54,21 +53,21 @@ class StreamForm(forms.Form):
     since = forms.DateField(
         label="From",
         required=False,
-        validators=A_DAY,
+        validators=DATE_VALIDATORS,
         widget=forms.DateInput(attrs={"type": "date"}),
     )
     until = forms.DateField(
-        label="To the end of",
+        label="To (inclusive)",
         required=False,
-        validators=A_DAY,
+        validators=DATE_VALIDATORS,
         widget=forms.DateInput(attrs={"type": "date"}),
     )
     record_keys = forms.CharField(
-        label="Only these single records",
+        label="Only these records",
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 3, "spellcheck": "false"}),
-        help_text="One record key a line. Leave it empty for all records.",
+        help_text="One record key per line. Leave empty for all records.",
     )
 
     def __init__(
@@ -79,10 +78,11 @@ class StreamForm(forms.Form):
         stream: StreamDeclaration,
         connection_ids: frozenset[str],
         declaration: SourceDeclaration,
-        bounds: Bounds = UNBOUNDED,
+        bounds: StreamBounds = UNBOUNDED,
         included: bool = False,
     ) -> None:
-        super().__init__(data, prefix=prefix, initial={"included": included} | _days(bounds))
+        initial = {"included": included} | _initial_values(bounds)
+        super().__init__(data, prefix=prefix, initial=initial)
         self.stream = stream
         self.bounds = bounds
         self._declaration = declaration
@@ -91,40 +91,40 @@ class StreamForm(forms.Form):
         )
         self.terms: StreamTerms | None = None
         self.request: StreamRequest | None = None
-        offer(self, "chosen", [(field.name, field_label(field)) for field in self.choosable])
-        self.fields["chosen"].initial = [field.name for field in self.choosable]
-        for name, offered in (
-            ("chosen", bool(self.choosable)),
+        selectable = self.selectable_fields
+        set_choices(self, "chosen", [(field.name, field_label(field)) for field in selectable])
+        self.fields["chosen"].initial = [field.name for field in selectable]
+        for name, is_available in (
+            ("chosen", bool(selectable)),
             ("since", stream.consent_time_field is not None),
             ("until", stream.consent_time_field is not None),
             ("record_keys", stream.selection_resources),
         ):
-            if not offered:
+            if not is_available:
                 del self.fields[name]
 
     @property
-    def choosable(self) -> list[Field]:
-        """The fields with a box to tick: all but the key, where the stream is given by field."""
+    def selectable_fields(self) -> list[Field]:
+        """Return the fields with a checkbox: all allowed ones but the primary key."""
         stream = self.stream
         if not stream.selection_fields:
             return []
         return [
             field
             for field in stream.fields.values()
-            if field.name not in stream.primary_key and self._may_have(field.name)
+            if field.name not in stream.primary_key and self._is_allowed(field.name)
         ]
 
-    def _may_have(self, field: str) -> bool:
+    def _is_allowed(self, field: str) -> bool:
         return self.bounds.fields is None or field in self.bounds.fields
 
     @property
-    def beyond(self) -> list[str]:
-        """The fields that cannot be ticked, because they are outside the bounds."""
-        outside = set(self.stream.fields) - set(self.stream.primary_key)
+    def excluded_fields(self) -> list[str]:
+        """Return the labels of fields outside the bounds."""
         return [
-            field_label(each)
-            for name, each in self.stream.fields.items()
-            if name in outside and not self._may_have(name)
+            field_label(field)
+            for name, field in self.stream.fields.items()
+            if name not in self.stream.primary_key and not self._is_allowed(name)
         ]
 
     @property
@@ -141,49 +141,52 @@ class StreamForm(forms.Form):
         return "" if name is None else field_label(self.stream.fields[name])
 
     @property
-    def keys(self) -> list[str]:
-        """The fields that are always given, because they tell the records apart."""
+    def key_labels(self) -> list[str]:
+        """Return the labels of the primary key's fields, which are always included."""
         return [field_label(self.stream.fields[name]) for name in self.stream.primary_key]
 
     @property
     def boxes(self) -> list[tuple[BoundWidget, str]]:
-        """A box for each field, and what there is to say about it."""
-        details = [field_detail(field) for field in self.choosable]
+        """Return each field's checkbox and description."""
+        details = [field_detail(field) for field in self.selectable_fields]
         return list(zip(self["chosen"], details, strict=True))
 
     @property
-    def is_open(self) -> bool:
-        """Whether the details are worth seeing at once: something in them is not as it was."""
-        return self.is_bound and (bool(self.errors) or self._says_something())
+    def is_expanded(self) -> bool:
+        """Return whether to show the details: they contain an error or a restriction."""
+        return self.is_bound and (bool(self.errors) or self._is_restricted())
 
-    def _says_something(self) -> bool:
-        told = self.cleaned_data
-        chosen = told.get("chosen")
-        narrowed = chosen is not None and len(chosen) < len(self.choosable)
-        return narrowed or any(told.get(name) for name in ("since", "until", "record_keys"))
+    def _is_restricted(self) -> bool:
+        chosen = self.cleaned_data.get("chosen")
+        has_fewer_fields = chosen is not None and len(chosen) < len(self.selectable_fields)
+        others = ("since", "until", "record_keys")
+        return has_fewer_fields or any(self.cleaned_data.get(name) for name in others)
 
     def clean_record_keys(self) -> list[str] | None:
-        """The keys as they are stored; space around a line counts only where a key has it."""
+        """Return the stored keys, or None for no restriction.
+
+        Surrounding spaces are kept only where a stored key contains them.
+        """
         lines = [line.removesuffix("\r") for line in self.cleaned_data["record_keys"].split("\n")]
         lines = [line for line in lines if line.strip()]
         if not lines:
             return None
-        known = self._choosable_keys([*lines, *map(str.strip, lines)])
+        known = self._existing_keys([*lines, *map(str.strip, lines)])
         keys = [line if line in known else line.strip() for line in lines]
         unknown = [key for key in keys if key not in known]
         if unknown:
             raise forms.ValidationError(
-                [f"There is no record “{plain(key)}” here." for key in unknown[:A_FEW]]
+                [
+                    f"No record “{escape_invisible(key)}” found."
+                    for key in unknown[:MAX_REPORTED_KEYS]
+                ]
             )
         return list(dict.fromkeys(keys))
 
-    def _choosable_keys(self, keys: Sequence[str]) -> frozenset[str]:
+    def _existing_keys(self, keys: Sequence[str]) -> frozenset[str]:
         if self.bounds.resources is not None:
             return self.bounds.resources.intersection(keys)
-        return self._known_keys(keys)
-
-    def _known_keys(self, keys: Sequence[str]) -> frozenset[str]:
-        return known_keys(
+        return existing_keys(
             OWNER_ID,
             stream=self.stream.name,
             connection_ids=sorted(self._connection_ids),
@@ -195,35 +198,32 @@ class StreamForm(forms.Form):
         if self.errors or not self.cleaned_data["included"] or not self._connection_ids:
             return
         if "chosen" in self.fields and not self.cleaned_data["chosen"]:
-            self.add_error("chosen", "Tick at least one field.")
+            self.add_error("chosen", "Select at least one field.")
             return
-        request = self._requested()
+        request = self._stream_request()
         try:
-            self.terms = resolved(
+            self.terms = resolve_terms(
                 request, streams=self._declaration.streams, connection_ids=self._connection_ids
             )
-        except Refusal as refusal:
-            field = FORM_FIELDS.get(refusal.param or "")
-            self.add_error(field if field in self.fields else None, refusal.message)
+        except ApiException as error:
+            field = FORM_FIELDS.get(error.param or "")
+            self.add_error(field if field in self.fields else None, error.message)
         else:
             self.request = request
 
-    def _requested(self) -> StreamRequest:
+    def _stream_request(self) -> StreamRequest:
         since, until = self.cleaned_data.get("since"), self.cleaned_data.get("until")
         bounds = self.bounds
         keys = self.cleaned_data.get("record_keys")
+        fields: Sequence[str] | None = self.cleaned_data.get("chosen")
         return StreamRequest(
             name=self.stream.name,
             connection_ids=bounds.connection_ids,
-            fields=self._requested_fields(),
+            fields=_sorted(bounds.fields) if fields is None else fields,
             resources=_sorted(bounds.resources) if keys is None else keys,
             since=_latest(bounds.since, None if since is None else _midnight(since)),
-            until=_earliest(bounds.until, None if until is None else through_day(_midnight(until))),
+            until=earliest(bounds.until, None if until is None else end_of_day(_midnight(until))),
         )
-
-    def _requested_fields(self) -> Sequence[str] | None:
-        chosen: Sequence[str] | None = self.cleaned_data.get("chosen")
-        return _sorted(self.bounds.fields) if chosen is None else chosen
 
 
 def _sorted(names: Iterable[str] | None) -> list[str] | None:
@@ -231,15 +231,15 @@ def _sorted(names: Iterable[str] | None) -> list[str] | None:
 
 
 def _latest(*moments: datetime | None) -> datetime | None:
-    return max((each for each in moments if each is not None), default=None)
+    return max((moment for moment in moments if moment is not None), default=None)
 
 
-def _earliest(*moments: datetime | None) -> datetime | None:
-    return min((each for each in moments if each is not None), default=None)
+def earliest(*moments: datetime | None) -> datetime | None:
+    """Return the earliest of the moments that are not None."""
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
-def _days(bounds: Bounds) -> dict[str, object]:
-    """What the form says at first: the bounds, by the day."""
+def _initial_values(bounds: StreamBounds) -> dict[str, object]:
     since, until = bounds.since, bounds.until
     return {
         "since": None if since is None else since.astimezone(UTC).date(),

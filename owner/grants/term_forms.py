@@ -1,4 +1,4 @@
-"""Limits of how much is read through a grant: a number, or nothing, for each measure and period."""
+"""Forms for the terms of a grant: purpose, expiry, limits, and the tokens to make."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,64 +11,68 @@ from django.forms.boundfield import BoundField
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.access.grant_text import day, joined
-from evidence.access.quotas import Limits
-from evidence.access.scope import Used
-from owner.form_fields import offer
+from evidence.access.grant_text import format_day, join_words
+from evidence.access.quotas import QuotaLimits
+from evidence.access.scope import QuotaUsage
+from owner.form_fields import set_choices
 from owner.setup_snippets import MCP, REST
 
 PERIODS = ("minute", "hour", "day")
-_A = {"minute": "a minute", "hour": "an hour", "day": "a day"}
+PER_PERIOD = {"minute": "per minute", "hour": "per hour", "day": "per day"}
 UNITS = {"calls": ("Calls", 1), "records": ("Records", 1), "bytes": ("Kilobytes", 1_000)}
-"""What the owner calls a measure, and how much of it one is."""
-MOST = 10**12
+"""The label of each measure, and how many of it one unit on the page is."""
+MAX_LIMIT = 10**12
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class LimitRow:
+    """One row of the limits table: a measure with a box for each period."""
+
     label: str
     boxes: list[BoundField]
 
 
-def name_of(measure: str, period: str) -> str:
-    return f"most_{measure}_{period}"
+def limit_field_name(measure: str, period: str) -> str:
+    """Return the name of the form field for a limit."""
+    return f"max_{measure}_{period}"
 
 
-def _box(measure: str, period: str) -> forms.IntegerField:
+def _limit_field(measure: str, period: str) -> forms.IntegerField:
+    label = f"{UNITS[measure][0]} {PER_PERIOD[period]}"
     return forms.IntegerField(
         required=False,
         min_value=1,
-        max_value=MOST,
-        label=f"{UNITS[measure][0]} {_A[period]}",
+        max_value=MAX_LIMIT,
+        label=label,
         widget=forms.NumberInput(
-            attrs={
-                "aria-label": f"{UNITS[measure][0]} {_A[period]}",
-                "placeholder": "no limit",
-                "class": "limit",
-            }
+            attrs={"aria-label": label, "placeholder": "no limit", "class": "limit"}
         ),
     )
 
 
 class LimitsForm(forms.Form):
-    """Nine numbers, each of which may be left out."""
+    """An optional limit for each measure and period."""
 
-    most_calls_minute, most_calls_hour, most_calls_day = (_box("calls", each) for each in PERIODS)
-    most_records_minute, most_records_hour, most_records_day = (
-        _box("records", each) for each in PERIODS
+    max_calls_minute, max_calls_hour, max_calls_day = (
+        _limit_field("calls", period) for period in PERIODS
     )
-    most_bytes_minute, most_bytes_hour, most_bytes_day = (_box("bytes", each) for each in PERIODS)
+    max_records_minute, max_records_hour, max_records_day = (
+        _limit_field("records", period) for period in PERIODS
+    )
+    max_bytes_minute, max_bytes_hour, max_bytes_day = (
+        _limit_field("bytes", period) for period in PERIODS
+    )
 
     @property
-    def limit_rows(self) -> list[Row]:
+    def limit_rows(self) -> list[LimitRow]:
         return [
-            Row(label, [self[name_of(measure, period)] for period in PERIODS])
+            LimitRow(label, [self[limit_field_name(measure, period)] for period in PERIODS])
             for measure, (label, _) in UNITS.items()
         ]
 
     @property
     def has_limits(self) -> bool:
-        """Whether there is anything to be seen in a box."""
+        """Return whether any box has a value or an error."""
         return any(box.value() or box.errors for box in self.boxes)
 
     @property
@@ -76,91 +80,95 @@ class LimitsForm(forms.Form):
         return [box for row in self.limit_rows for box in row.boxes]
 
     @property
-    def limits(self) -> Limits:
-        """What the owner has filled in, once it is valid."""
-        return dict(self._filled_in())
+    def limits(self) -> QuotaLimits:
+        """Return the limits of a valid form."""
+        return dict(self._filled_limits())
 
     @property
-    def has_any(self) -> bool:
-        """Whether the owner has filled in a limit, and all that is filled in is one."""
+    def has_valid_limits(self) -> bool:
         return self.is_valid() and bool(self.limits)
 
     @property
-    def limits_in_words(self) -> str:
-        return joined([_worded(*key, most) for key, most in self.limits.items()] or ["no limit"])
+    def limits_text(self) -> str:
+        """Return ``100 records per hour and 5 calls per minute``, or ``no limit``."""
+        texts = [
+            f"{format_amount(measure, amount)} {UNITS[measure][0].lower()} {PER_PERIOD[period]}"
+            for (measure, period), amount in self.limits.items()
+        ]
+        return join_words(texts or ["no limit"])
 
-    def _filled_in(self) -> Iterator[tuple[tuple[str, str], int]]:
-        for measure, (_, size) in UNITS.items():
+    def _filled_limits(self) -> Iterator[tuple[tuple[str, str], int]]:
+        for measure, (_, unit) in UNITS.items():
             for period in PERIODS:
-                most = self.cleaned_data[name_of(measure, period)]
-                if most is not None:
-                    yield (measure, period), most * size
+                limit = self.cleaned_data[limit_field_name(measure, period)]
+                if limit is not None:
+                    yield (measure, period), limit * unit
 
 
-def _worded(measure: str, period: str, most: int) -> str:
-    return f"{amount_in_words(measure, most)} {UNITS[measure][0].lower()} {_A[period]}"
-
-
-def amount_in_words(measure: str, amount: int) -> str:
+def format_amount(measure: str, amount: int) -> str:
+    """Return an amount in page units, rounded up."""
     return f"{-(-amount // UNITS[measure][1]):,}"
 
 
 NEVER = "never"
-AS_ASKED = "as-asked"
-ENDS = (
+AS_REQUESTED = "as-requested"
+EXPIRY_CHOICES = (
     ("1", "in 24 hours"),
     ("7", "in 7 days"),
     ("30", "in 30 days"),
     ("90", "in 90 days"),
     ("180", "in half a year"),
     ("365", "in a year"),
-    (NEVER, "never; I will end it myself"),
+    (NEVER, "never"),
 )
 
 
-class EndsForm(forms.Form):
-    """How long all of it holds; never longer than ``at_most``."""
+class ExpiryForm(forms.Form):
+    """When all grants expire, `latest_expiry` at the latest."""
 
-    ends = forms.ChoiceField(label="Access ends", choices=ENDS, initial="90")
+    expires = forms.ChoiceField(label="Access expires", choices=EXPIRY_CHOICES, initial="90")
 
     def __init__(
-        self, data: Any = None, *, prefix: str | None = None, at_most: datetime | None = None
+        self, data: Any = None, *, prefix: str | None = None, latest_expiry: datetime | None = None
     ) -> None:
         super().__init__(data, prefix=prefix)
-        self._at_most = at_most
-        if at_most is not None:
-            offer(
-                self, "ends", [*_sooner(at_most), (AS_ASKED, f"on {day(at_most)}, at the latest")]
-            )
-            self.fields["ends"].initial = AS_ASKED
+        self._latest_expiry = latest_expiry
+        if latest_expiry is not None:
+            latest = (AS_REQUESTED, f"on {format_day(latest_expiry)} at the latest")
+            set_choices(self, "expires", [*_choices_before(latest_expiry), latest])
+            self.fields["expires"].initial = AS_REQUESTED
 
-    def ends_at(self, now: datetime) -> datetime | None:
-        days = self.cleaned_data["ends"]
-        if days in (NEVER, AS_ASKED):
-            return self._at_most
-        ends = now + timedelta(days=int(days))
-        return ends if self._at_most is None else min(ends, self._at_most)
+    def expires_at(self, now: datetime) -> datetime | None:
+        days = self.cleaned_data["expires"]
+        if days in (NEVER, AS_REQUESTED):
+            return self._latest_expiry
+        expires_at = now + timedelta(days=int(days))
+        return expires_at if self._latest_expiry is None else min(expires_at, self._latest_expiry)
 
     @property
     def purpose_description(self) -> str:
-        """What it is for, where the owner is asked for it."""
+        """Return the owner's purpose; empty in forms that do not ask for it."""
         return ""
 
     @property
-    def in_words(self) -> str:
-        """``in 30 days``, ``never; I will end it myself``."""
-        return str(dict(self.fields["ends"].choices)[self.cleaned_data["ends"]])  # type: ignore[attr-defined] # a ChoiceField
+    def expiry_text(self) -> str:
+        """Return ``Access expires in 30 days`` or ``Access does not expire``."""
+        value = self.cleaned_data["expires"]
+        if value == NEVER:
+            return "Access does not expire"
+        choices = dict(self.fields["expires"].choices)  # type: ignore[attr-defined] # a ChoiceField
+        return f"Access expires {choices[value]}"
 
 
-class TermsForm(EndsForm):
-    """The same with a word of the owner's own on what it is for."""
+class TermsForm(ExpiryForm):
+    """Purpose and expiry."""
 
     purpose = forms.CharField(
-        label="What for?",
+        label="Purpose",
         required=False,
         max_length=1000,
         widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="In your own words, to remember later why you gave it.",
+        help_text="A note for you: why you give this access.",
     )
 
     @property
@@ -169,21 +177,23 @@ class TermsForm(EndsForm):
         return str(self.cleaned_data["purpose"])
 
 
-def _sooner(at_most: datetime) -> list[tuple[str, str]]:
-    left = at_most - timezone.now()
+def _choices_before(latest_expiry: datetime) -> list[tuple[str, str]]:
+    remaining = latest_expiry - timezone.now()
     return [
-        (days, words) for days, words in ENDS if days != NEVER and timedelta(days=int(days)) < left
+        (days, label)
+        for days, label in EXPIRY_CHOICES
+        if days != NEVER and timedelta(days=int(days)) < remaining
     ]
 
 
-class ReadingForm(LimitsForm):
-    """The nine numbers, and the share."""
+class GrantLimitsForm(LimitsForm):
+    """A grant's limits, and the share of a stream after which it is paused automatically."""
 
     share = forms.IntegerField(
         required=False,
         min_value=0,
         max_value=100,
-        label="Percent of a stream after which it is paused by itself",
+        label="Pause automatically after this percentage of a stream",
         widget=forms.NumberInput(attrs={"class": "limit"}),
     )
 
@@ -191,9 +201,9 @@ class ReadingForm(LimitsForm):
         super().__init__(*args, **kwargs)
         self.fields["share"].widget.attrs["placeholder"] = str(settings.PDPP_TRIPWIRE_SHARE)
         self.fields["share"].help_text = (
-            f"Counted over {settings.PDPP_TRIPWIRE_HOURS} hours, in streams from"
-            f" {settings.PDPP_TRIPWIRE_RECORDS:,} records on; 0 for never. Left empty it is"
-            f" {settings.PDPP_TRIPWIRE_SHARE}, as for all."
+            f"Counted over {settings.PDPP_TRIPWIRE_HOURS} hours, in streams of at least"
+            f" {settings.PDPP_TRIPWIRE_RECORDS:,} records. Enter 0 to never pause. If empty, the"
+            f" default of {settings.PDPP_TRIPWIRE_SHARE} applies."
         )
 
     @property
@@ -202,46 +212,49 @@ class ReadingForm(LimitsForm):
         return [self["share"], *super().boxes]
 
 
-def filled_in(limits: Sequence[Used], *, share: int | None) -> dict[str, Any]:
-    """The numbers that stand."""
-    most = {
-        name_of(each.measure, each.period): -(-each.most // UNITS[each.measure][1])
-        for each in limits
+def current_limits(limits: Sequence[QuotaUsage], *, share: int | None) -> dict[str, Any]:
+    """Return the initial values of GrantLimitsForm."""
+    values = {
+        limit_field_name(limit.measure, limit.period): -(-limit.most // UNITS[limit.measure][1])
+        for limit in limits
     }
-    return {**most, "share": share}
+    return {**values, "share": share}
 
 
-def used_in_words(limits: Sequence[Used]) -> list[str]:
-    """``12 of 100 records this hour``."""
+def usage_texts(limits: Sequence[QuotaUsage]) -> list[str]:
+    """Return ``12 of 100 records this hour`` for each limit."""
     return [
-        f"{amount_in_words(each.measure, each.used)} of"
-        f" {amount_in_words(each.measure, each.most)} {UNITS[each.measure][0].lower()}"
-        f" this {each.period}"
-        for each in limits
+        f"{format_amount(limit.measure, limit.used)} of"
+        f" {format_amount(limit.measure, limit.most)} {UNITS[limit.measure][0].lower()}"
+        f" this {limit.period}"
+        for limit in limits
     ]
 
 
-TOKENS = (
+TOKEN_CHOICES = (
     (MCP, "an AI agent, such as Claude or Codex"),
-    (REST, "a program or script of mine"),
+    (REST, "my own app or script"),
 )
 
 
 class TokensForm(forms.Form):
+    """The resources to create tokens for."""
+
     tokens = forms.MultipleChoiceField(
-        label="Make a token for",
-        choices=TOKENS,
+        label="Create a token for",
+        choices=TOKEN_CHOICES,
         initial=[MCP],
         widget=forms.CheckboxSelectMultiple,
-        error_messages={"required": "Tick at least one."},
+        error_messages={"required": "Select at least one."},
     )
 
 
-class GivingForm(TermsForm, TokensForm, ReadingForm):
-    """What holds for all that is given here."""
+class GiveAccessForm(TermsForm, TokensForm, GrantLimitsForm):
+    """All terms of the grants that "Give access" issues."""
 
-    field_order = ("purpose", "ends", "tokens")
+    field_order = ("purpose", "expires", "tokens")
 
     @property
-    def tokens_in_words(self) -> str:
-        return joined([words for value, words in TOKENS if value in self.cleaned_data["tokens"]])
+    def tokens_text(self) -> str:
+        selected = self.cleaned_data["tokens"]
+        return join_words([label for value, label in TOKEN_CHOICES if value in selected])

@@ -1,7 +1,7 @@
-"""The question as a page, and the owner's answer.
+"""Grant wizard: show an access request, check the owner's choices, and issue the grants.
 
-Three callers, one page: ``/oauth/authorize``, ``/device`` and the approval of ``/agent-connect``. Each
-has made sure that the owner is signed in, and calls ``review`` to ask and ``decided`` on the POST.
+Used by ``/oauth/authorize``, ``/device`` and the approval of ``/agent-connect``. The reviewed draft is
+signed, so that only what the owner saw can be approved.
 """
 
 import hashlib
@@ -17,96 +17,102 @@ from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 
 from evidence.access.crypto import key_for
-from evidence.access.grant_terms import frozen
-from evidence.access.grants import approved_before, hold_sources, holder, issue
-from evidence.access.quotas import set_limits
-from evidence.errors import Refusal
+from evidence.access.grant_terms import serialize_terms
+from evidence.access.grants import find_approved_package, get_or_create_client, issue, lock_sources
+from evidence.access.quotas import set_quotas
+from evidence.errors import ApiException
 from evidence.models.accounts import OWNER_ID
-from owner.grants.access_request import Asked
-from owner.grants.draft import Choice, SourceDraft, is_answer
+from owner.grants.access_request import AccessRequest
+from owner.grants.draft import DraftForms, SourceDraft, is_form_field
 from owner.grants.grantable_sources import (
-    SourceOffer,
-    asked_offers,
+    GrantableSource,
+    all_grantable,
     readable_connections,
-    whole_offers,
+    requested_grantable,
 )
 from owner.grants.review_page import Review, review_page
 from owner.permissions import is_owner
 
+WIZARD_FIELDS = frozenset(
+    {"csrfmiddlewaretoken", "decision", "pick", "form_token", "review_signature"}
+)
+NOTHING_SELECTED = "Select at least one connection, or choose Don\u2019t allow."
+HAS_ERRORS = "Correct the fields marked below."
+REVIEW_CHANGED = "Your changes updated the summary. Check it, then choose Allow."
 
-def revision(
+
+def review_signature(
     sources: Sequence[SourceDraft],
     *,
-    question: object,
-    ends: str,
-    at_most: str,
-    mark: str,
+    subject: object,
+    expires: str,
+    limits: str,
+    form_token: str,
     user_pk: object,
 ) -> str:
-    """``question`` is any JSON; ``mark`` stands for one rendering of the form, and ``user_pk`` for
-    the only one who can approve it."""
-    shown = {
-        "question": question,
-        "ends": ends,
-        "at_most": at_most,
-        "mark": mark,
+    """Sign what one rendering of the form would grant, for one user.
+
+    `subject` is any JSON value that identifies what is decided on.
+    """
+    reviewed = {
+        "subject": subject,
+        "expires": expires,
+        "limits": limits,
+        "form_token": form_token,
         "user": user_pk,
-        "sources": [_rights(source) for source in sources],
+        "sources": [_granted_rights(source) for source in sources],
     }
-    content = orjson.dumps(shown, option=orjson.OPT_SORT_KEYS)
+    content = orjson.dumps(reviewed, option=orjson.OPT_SORT_KEYS)
     return hmac.digest(key_for("consent revision"), content, hashlib.sha256).hex()
 
 
-def _rights(source: SourceDraft) -> dict[str, object]:
+def _granted_rights(source: SourceDraft) -> dict[str, object]:
     return {
-        "source": source.offer.source.pk,
-        "declaration": source.offer.declaration_pk,
-        "labels": [[each.pk, each.display_name] for each in source.connections],
-        "streams": frozen(source.terms, time_fields={}),
+        "source": source.source.source.pk,
+        "declaration": source.source.declaration_pk,
+        "labels": [[connection.pk, connection.display_name] for connection in source.connections],
+        "streams": serialize_terms(source.terms, time_fields={}),
     }
 
 
-def is_same(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode(), expected.encode())
-
-
-OURS = frozenset({"csrfmiddlewaretoken", "decision", "pick", "mark", "revision"})
-EMPTY = "Nothing is chosen yet: tick at least one connection, or do not allow it."
-FAULTY = "Something below needs another look; it is marked."
-NOT_SEEN = "This is not what you were shown last. Look at what it comes to now, then allow it."
+def verify_review(signature: str, expected: str) -> bool:
+    """Compare two signatures in constant time."""
+    return hmac.compare_digest(signature.encode(), expected.encode())
 
 
 @dataclass(frozen=True, slots=True)
 class Approved:
-    """The package that holds what the owner allowed."""
+    """The owner allowed access; the package contains the grants."""
 
     package_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """The owner said no."""
+    """The owner denied access."""
 
 
-def review(
+def show_review(
     request: HttpRequest,
-    asked: Asked,
+    access_request: AccessRequest,
     *,
     action_url: str,
     hidden: Mapping[str, str],
     error: str = "",
 ) -> HttpResponse:
-    """The page. Its form posts to ``action_url`` with the ``hidden`` fields as they are."""
+    """Render the page. Its form posts to `action_url`, with the `hidden` fields unchanged."""
     _require_owner(request)
-    question = _Question(request, asked)
-    return question.page(action_url=action_url, hidden=hidden, error=error)
+    wizard = GrantWizard(request, access_request)
+    return wizard.page(action_url=action_url, hidden=hidden, error=error)
 
 
-def decided(request: HttpRequest, asked: Asked) -> Approved | Denied | HttpResponse:
-    """The owner's answer. A response where there is none yet; nothing is stored then.
+def handle_decision(
+    request: HttpRequest, access_request: AccessRequest
+) -> Approved | Denied | HttpResponse:
+    """Return the owner's decision, or the page again if nothing was decided or stored.
 
-    The caller's own fields come back in the page: everything posted that is not the page's. The same
-    form sent twice is approved once, and gives the same package both times.
+    The caller's hidden fields are kept in the page. Approving one form twice issues grants once and
+    returns the same package.
     """
     _require_owner(request)
     decision = request.POST.get("decision")
@@ -114,112 +120,120 @@ def decided(request: HttpRequest, asked: Asked) -> Approved | Denied | HttpRespo
         return Denied()
     with transaction.atomic():
         if decision == "allow":
-            hold_sources(OWNER_ID)
-        question = _Question(request, asked)
-        error = question.reason_not_to_approve() if decision == "allow" else ""
+            lock_sources(OWNER_ID)
+        wizard = GrantWizard(request, access_request)
+        error = wizard.find_error() if decision == "allow" else ""
         if decision == "allow" and not error:
             try:
-                return question.approved()
-            except Refusal as refusal:
+                return wizard.approve()
+            except ApiException as refusal:
                 error = refusal.message
-    return question.page(action_url=request.path, hidden=question.hidden, error=error)
+    return wizard.page(action_url=request.path, hidden=wizard.hidden, error=error)
 
 
-class _Question:
-    """One client's question, and the owner's answers to it so far."""
+class GrantWizard:
+    """One access request and the owner's choices so far."""
 
-    def __init__(self, request: HttpRequest, asked: Asked) -> None:
+    def __init__(self, request: HttpRequest, access_request: AccessRequest) -> None:
         self._request = request
-        self._asked = asked
-        self._offers, self._unknown = _offers(asked)
-        self._choice = Choice(
-            self._offers,
-            request.POST if _has_answers(request, self._offers) else None,
-            at_most=min((d.expires_at for d in asked.details if d.expires_at), default=None),
-            ticked=bool(asked.details),
+        self._access_request = access_request
+        self._sources, self._unknown_sources = _grantable(access_request)
+        details = access_request.details
+        self._forms = DraftForms(
+            self._sources,
+            request.POST if _is_submitted(request, self._sources) else None,
+            latest_expiry=min((d.expires_at for d in details if d.expires_at), default=None),
+            selected=bool(details),
         )
 
     def page(self, *, action_url: str, hidden: Mapping[str, str], error: str) -> HttpResponse:
-        mark = secrets.token_urlsafe(16)
-        complete = self._choice.check()
-        if not complete and not error and not self._choice.is_empty and self._choice.has_errors:
-            error = FAULTY
+        form_token = secrets.token_urlsafe(16)
+        is_complete = self._forms.check()
+        if not is_complete and not error and not self._forms.is_empty and self._forms.has_errors:
+            error = HAS_ERRORS
         return review_page(
             self._request,
             Review(
-                asked=self._asked,
-                choice=self._choice,
-                unknown=self._unknown,
+                access_request=self._access_request,
+                forms=self._forms,
+                unknown_sources=self._unknown_sources,
                 action_url=action_url,
                 hidden=hidden,
                 error=error,
-                mark=mark,
-                revision=self._revision(mark) if complete else "",
+                form_token=form_token,
+                signature=self._signature(form_token) if is_complete else "",
             ),
         )
 
-    def reason_not_to_approve(self) -> str:
-        """Empty where the owner has seen exactly what an approval would give."""
-        if self._choice.is_empty:
-            return EMPTY
-        if not self._choice.check():
-            return FAULTY
-        mark, given = (self._request.POST.get(name, "") for name in ("mark", "revision"))
-        if not mark or not is_same(given, self._revision(mark)):
-            return NOT_SEEN
+    def find_error(self) -> str:
+        """Return an empty string if the owner has seen exactly what an approval would grant."""
+        if self._forms.is_empty:
+            return NOTHING_SELECTED
+        if not self._forms.check():
+            return HAS_ERRORS
+        form_token = self._request.POST.get("form_token", "")
+        signature = self._request.POST.get("review_signature", "")
+        if not form_token or not verify_review(signature, self._signature(form_token)):
+            return REVIEW_CHANGED
         return ""
 
-    def approved(self) -> Approved:
-        """Stores the approval. Raises ``Refusal`` for what cannot be given any more."""
+    def approve(self) -> Approved:
+        """Issue the grants. Raises ApiException if something cannot be granted any more."""
         now = timezone.now()
-        mark = self._request.POST["mark"]
-        if (before := approved_before(mark)) is not None:
-            return Approved(before)
-        client = self._asked.client
-        held_by = holder(client.client_id, display_name=client.name, owner_id=OWNER_ID, now=now)
-        requests, limits = self._choice.draft.requests(now), self._choice.limits.limits
-        package, grants = issue(requests, client=held_by, now=now, approval=mark)
+        form_token = self._request.POST["form_token"]
+        if (package_id := find_approved_package(form_token)) is not None:
+            return Approved(package_id)
+        requesting = self._access_request.client
+        client = get_or_create_client(
+            requesting.client_id, display_name=requesting.name, owner_id=OWNER_ID, now=now
+        )
+        requests, limits = self._forms.draft.requests(now), self._forms.limits.limits
+        package, grants = issue(requests, client=client, now=now, approval=form_token)
         for grant in grants if limits else ():
-            set_limits(grant.pk, limits, now=now)
+            set_quotas(grant.pk, limits, now=now)
         return Approved(package.pk)
 
     @property
     def hidden(self) -> dict[str, str]:
-        """The caller's own fields."""
+        """Return the posted fields that belong to the caller."""
         return {
             name: str(value)
             for name, value in self._request.POST.items()
-            if name not in OURS and not is_answer(self._offers, name)
+            if name not in WIZARD_FIELDS and not is_form_field(self._sources, name)
         }
 
-    def _revision(self, mark: str) -> str:
-        asked = self._asked
-        question = [
-            repr(each)
-            for each in (asked.client, asked.resource, asked.redirect_host, asked.details)
-        ]
-        return revision(
-            self._choice.draft.sources,
-            question=[*question, sorted(asked.claims.items())],
-            ends=self._choice.ends,
-            at_most=self._choice.limits.limits_in_words,
-            mark=mark,
+    def _signature(self, form_token: str) -> str:
+        access_request = self._access_request
+        parts = (
+            access_request.client,
+            access_request.resource,
+            access_request.redirect_host,
+            access_request.details,
+        )
+        return review_signature(
+            self._forms.draft.sources,
+            subject=[*map(repr, parts), sorted(access_request.claims.items())],
+            expires=self._forms.expiry_value,
+            limits=self._forms.limits.limits_text,
+            form_token=form_token,
             user_pk=self._request.user.pk,
         )
 
 
-def _offers(asked: Asked) -> tuple[list[SourceOffer], list[str]]:
-    if asked.details:
-        return asked_offers(asked.details, owner_id=OWNER_ID)
-    return whole_offers(readable_connections(OWNER_ID)), []
+def _grantable(access_request: AccessRequest) -> tuple[list[GrantableSource], list[str]]:
+    if access_request.details:
+        return requested_grantable(access_request.details, owner_id=OWNER_ID)
+    return all_grantable(readable_connections(OWNER_ID)), []
 
 
-def _has_answers(request: HttpRequest, offers: list[SourceOffer]) -> bool:
-    """Whether the form of the page was sent, and not only some other form of the caller."""
-    return "mark" in request.POST and any(is_answer(offers, name) for name in request.POST)
+def _is_submitted(request: HttpRequest, sources: list[GrantableSource]) -> bool:
+    """Return whether the wizard's form was posted, and not only another form of the caller."""
+    return "form_token" in request.POST and any(
+        is_form_field(sources, name) for name in request.POST
+    )
 
 
 def _require_owner(request: HttpRequest) -> None:
-    """The callers ask for a sign-in first; whatever they forget ends here."""
+    """Raise PermissionDenied for callers that forgot to require the owner."""
     if not is_owner(request.user):
         raise PermissionDenied

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from django.conf import settings
 
-from evidence.access.grant_states import HeldGrant, terms_of
-from evidence.access.grant_text import day, in_words
+from evidence.access.grant_states import GrantSummary, terms_of
+from evidence.access.grant_text import describe_stream, format_day
 from evidence.models.accounts import Client
-from owner.setup_snippets import WHERE, recipes
+from owner.setup_snippets import RESOURCE_USES, token_snippets
 
 if TYPE_CHECKING:
     from evidence.models.grants import Grant
@@ -56,32 +56,32 @@ def issued_as_json(issued: Issued) -> str:
     )
 
 
-def list_as_text(held: Sequence[HeldGrant]) -> str:
+def list_as_text(held: Sequence[GrantSummary]) -> str:
     return "\n".join(line for grant in held for line in _held_lines(grant)) or "No grants."
 
 
-def list_as_json(held: Sequence[HeldGrant]) -> str:
+def list_as_json(held: Sequence[GrantSummary]) -> str:
     return _json([asdict(grant) for grant in held])
 
 
 def _issued_lines(issued: Issued) -> Iterator[str]:
-    yield f"{issued.client.display_name} may read, until {day(issued.expires_at)}:"
+    yield f"{issued.client.display_name} may read, until {format_day(issued.expires_at)}:"
     for grant in issued.grants:
         for terms, stream in terms_of(grant):
-            words = in_words(terms, stream=stream, labels=issued.labels)
+            words = describe_stream(terms, stream=stream, labels=issued.labels)
             yield f"  - {words.sentence}"
     yield f"End it with  manage.py grant --revoke {issued.package_id}"
     for resource, bearer in issued.tokens.items():
         yield ""
-        yield f"Token {WHERE[resource]}, shown this once:"
+        yield f"Token {RESOURCE_USES[resource]}, shown this once:"
         yield f"  {bearer}"
-        for recipe in recipes(bearer, resource=resource, url=settings.PDPP_PUBLIC_URL):
-            yield f"{recipe.program}:"
+        for recipe in token_snippets(bearer, resource=resource, url=settings.PDPP_PUBLIC_URL):
+            yield f"{recipe.app}:"
             yield from (f"  {line}" for line in recipe.lines)
 
 
-def _held_lines(grant: HeldGrant) -> Iterator[str]:
-    ends = "never ends" if grant.expires_at is None else f"ends {day(grant.expires_at)}"
+def _held_lines(grant: GrantSummary) -> Iterator[str]:
+    ends = "never ends" if grant.expires_at is None else f"ends {format_day(grant.expires_at)}"
     yield f"{grant.grant_id}  {grant.state.value}, {ends}"
     yield f"  {grant.client} reads {', '.join(grant.streams)} of {grant.source}"
     yield f"  through {', '.join(grant.connections)}; package {grant.package_id}"

@@ -13,7 +13,7 @@ from evidence.access.grants import GrantRequest, register_client
 from evidence.errors import ConnectionNotFound, InvalidRequest, StreamNotDeclared
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
-from evidence.models.sources import declared
+from evidence.models.sources import load_declarations
 
 FLAGS: Mapping[str, str] = {
     "client": "--client",
@@ -107,7 +107,9 @@ def _connections(connection_ids: Sequence[str], *, owner_id: str) -> list[Connec
 
 def _declared(connection: Connection) -> Sequence[str]:
     current = connection.source.current_declaration_id
-    return [] if current is None else list(declared([current])[current].declaration.streams)
+    return (
+        [] if current is None else list(load_declarations([current])[current].declaration.streams)
+    )
 
 
 def _check_names(wish: Wish, *, streams: Sequence[tuple[str, str]]) -> None:

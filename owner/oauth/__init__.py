@@ -1,6 +1,5 @@
-"""The authorization server: django-oauth-toolkit's protocol over our own rows.
+"""OAuth 2.0 authorization server: the protocol of django-oauth-toolkit over this project's own tables.
 
-The library reads and judges the requests; ``validator.py`` is where it meets what we store. Its
-tables are not used: every secret is kept as a keyed hash, and access tokens are the very ones that
-``evidence.access.tokens`` looks up.
+The library's tables are not used: every secret is stored as a keyed hash, and access tokens are the
+tokens of ``evidence.access.tokens``.
 """

@@ -1,8 +1,7 @@
-"""``/agent-connect``: how ``pdpp connect`` gets a grant (contract 1.8).
+"""`/agent-connect`: let `pdpp connect` request access and poll for its token (contract 1.8).
 
-The command line opens a question, sends the owner to it and asks again and again. The owner answers
-on the page of the device flow, with the code filled in. The token is made anew from the polling code at
-each request, so that asking twice gives the same one and none has to be kept.
+The owner decides on the page of the device flow. The token is derived from the polling code at each
+poll, so repeated polls return the same token and none has to be stored.
 """
 
 from datetime import datetime, timedelta
@@ -21,29 +20,31 @@ from evidence.access import grant_states
 from evidence.access.oauth import requests, tokens
 from evidence.errors import RateLimitExceeded
 from owner.oauth import authorization_request, client_metadata
-from owner.oauth.device_flow import waiting
-from owner.oauth.responses import refused, said, slowed
-from owner.oauth.uris import SCOPE, the_one
+from owner.oauth.device_flow import device_response
+from owner.oauth.responses import error_response, json_response, rate_limited_response
+from owner.oauth.uris import SCOPE, single_resource
 
 if TYPE_CHECKING:
     from evidence.models.oauth import PendingRequest, Registration
 
-BUILT_FOR = timedelta(days=365)
-DEVICE_ONLY = {"token_endpoint_auth_method": "none"}
+TOKEN_LIFETIME = timedelta(days=365)
+DEVICE_METADATA = {"token_endpoint_auth_method": "none"}
+INTERVAL_MS = {"interval_ms": limits.POLL_SECONDS * 1000}
+"""Reference clients take `interval` for milliseconds too, and prefer this member."""
 
 
 @csrf_exempt
 @require_POST
 def agent_connect(request: HttpRequest) -> HttpResponse:
-    """201 with where the owner goes and where the program asks."""
+    """Return 201 with the approval URL for the owner and the polling URL for the client."""
     now = timezone.now()
-    sent = _sent(request)
-    resource = the_one([sent.get("resource", "")], default="/v1")
+    parameters = _parameters(request)
+    resource = single_resource([parameters.get("resource", "")], default="/v1")
     if resource is None:
-        return refused("invalid_target", "The resource is not one of this server.")
+        return error_response("invalid_target", "resource must name a resource of this server.")
     try:
-        pushed = _pushed(sent, now)
-        registration = _registration(request, sent, pushed, now)
+        pushed = _pushed_request(parameters, now)
+        registration = _registration(request, parameters, pushed, now)
         opened = requests.open_request(
             requests.Kind.CONNECT,
             pushed.parameters if pushed is not None else "",
@@ -52,101 +53,108 @@ def agent_connect(request: HttpRequest) -> HttpResponse:
             now=now,
             typed=True,
         )
-    except _WrongError as error:
-        return refused(error.error, str(error), status=error.status)
-    except client_metadata.NotAcceptedError as error:
-        return refused("invalid_request", str(error))
-    except RateLimitExceeded as refusal:
-        return slowed(refusal)
-    return said(_attempt(opened, registration), status=201)
+    except _ConnectError as error:
+        return error_response(error.error, str(error), status=error.status)
+    except client_metadata.InvalidClientMetadataError as error:
+        return error_response("invalid_request", str(error))
+    except RateLimitExceeded as error:
+        return rate_limited_response(error)
+    return json_response(_attempt_body(opened, registration), status=201)
 
 
 @csrf_exempt
 @require_POST
-def attempt_token(request: HttpRequest, attempt_id: str) -> HttpResponse:
-    """202 while the owner has not answered; then the token, as often as it is asked for."""
+def poll_token(request: HttpRequest, attempt_id: str) -> HttpResponse:
+    """Return 202 until the owner decides, then the token at every poll."""
     now = timezone.now()
-    code = _sent(request).get("polling_code", "")
+    code = _parameters(request).get("polling_code", "")
     with transaction.atomic():
-        row = requests.by_handle_for_update(requests.Kind.CONNECT, code)
+        row = requests.lock_by_handle(requests.Kind.CONNECT, code)
         if row is None or row.request_id != attempt_id:
-            return refused("invalid_grant", "The polling code is not known.", status=401)
+            return error_response("invalid_grant", "Unknown polling code.", status=401)
         if now >= row.expires_at + timedelta(seconds=limits.QUESTION_SECONDS) or (
             row.decided_at is None and now >= row.expires_at
         ):
-            return refused("expired_token", "The attempt is over. Start another.")
+            return error_response("expired_token", "The attempt has expired. Start another.")
         if row.decided_at is None:
-            waits = {"error": "authorization_pending", "status": "pending"}
-            return said({**waits, "interval": limits.POLL_SECONDS, **_TIMING}, status=202)
+            pending = {"error": "authorization_pending", "status": "pending"}
+            body = {**pending, "interval": limits.POLL_SECONDS, **INTERVAL_MS}
+            return json_response(body, status=202)
         if row.package is None:
-            return refused("access_denied", "The owner said no.", status=403)
-        return said(_credential(row, code, now))
+            return error_response("access_denied", "The owner denied the request.", status=403)
+        return json_response(_token_body(row, code, now))
 
 
-_TIMING = {"interval_ms": limits.POLL_SECONDS * 1000}
-"""Clients of the reference take both numbers for milliseconds, and this one before the other."""
-
-
-class _WrongError(Exception):
+class _ConnectError(Exception):
     def __init__(self, error: str, description: str, *, status: int = 400) -> None:
         super().__init__(description)
         self.error, self.status = error, status
 
 
 def _registration(
-    request: HttpRequest, sent: dict[str, str], pushed: "PendingRequest | None", now: datetime
+    request: HttpRequest,
+    parameters: dict[str, str],
+    pushed: "PendingRequest | None",
+    now: datetime,
 ) -> "Registration":
-    client_id = sent.get("client_id")
+    client_id = parameters.get("client_id")
     if pushed is not None:
         if client_id not in (None, pushed.registration_id):
-            raise _WrongError("invalid_client", "Another client pushed the request.", status=403)
+            raise _ConnectError("invalid_client", "Another client pushed the request.", status=403)
         return pushed.registration
     if client_id:
-        known = requests.found(client_id)
+        known = requests.find_registration(client_id)
         if known is None:
-            raise _WrongError("invalid_client", "The client is not known. Register it first.")
+            raise _ConnectError("invalid_client", "Unknown client. Register it first.")
         return known
-    introduction = client_metadata.read({**DEVICE_ONLY, "client_name": sent.get("client_name", "")})
-    address = request.META.get("REMOTE_ADDR", "")
-    row, _ = requests.register(introduction, address=address, now=now)
+    metadata = client_metadata.validate_client_metadata(
+        {**DEVICE_METADATA, "client_name": parameters.get("client_name", "")}
+    )
+    row, _ = requests.register_dynamic_client(
+        metadata, address=request.META.get("REMOTE_ADDR", ""), now=now
+    )
     return row
 
 
-def _pushed(sent: dict[str, str], now: datetime) -> "PendingRequest | None":
-    handle = sent.get("request_uri", "").removeprefix(authorization_request.REQUEST_URI)
+def _pushed_request(parameters: dict[str, str], now: datetime) -> "PendingRequest | None":
+    uri = parameters.get("request_uri", "")
+    handle = uri.removeprefix(authorization_request.REQUEST_URI_PREFIX)
     if not handle:
         return None
-    row = requests.by_handle(requests.Kind.PUSHED, handle)
+    row = requests.find_by_handle(requests.Kind.PUSHED, handle)
     if row is None or row.expires_at <= now:
-        raise _WrongError("expired_token", "The request is not known any more.")
+        raise _ConnectError("expired_token", "The request is unknown or has expired.")
     return row
 
 
-def _attempt(opened: requests.Opened, registration: "Registration") -> dict[str, Any]:
-    where = waiting(opened)
-    poll = f"{settings.PDPP_PUBLIC_URL}/agent-connect/{opened.row.request_id}/token"
+def _attempt_body(opened: requests.OpenedRequest, registration: "Registration") -> dict[str, Any]:
+    device = device_response(opened)
+    poll_url = f"{settings.PDPP_PUBLIC_URL}/agent-connect/{opened.row.request_id}/token"
     return {
         "object": "agent_connect_attempt",
         "id": opened.row.request_id,
         "status": "pending",
         "client_id": registration.client_id,
-        "approval_url": where["verification_uri_complete"],
-        "poll_url": poll,
-        "token_url": poll,
+        "approval_url": device["verification_uri_complete"],
+        "poll_url": poll_url,
+        "token_url": poll_url,
         "polling_code": opened.handle,
-        **_TIMING,
-        **where,
+        **INTERVAL_MS,
+        **device,
     }
 
 
-def _credential(row: "PendingRequest", code: str, now: datetime) -> dict[str, Any]:
+def _token_body(row: "PendingRequest", code: str, now: datetime) -> dict[str, Any]:
     if row.package is None or row.decided_at is None:
-        raise TypeError("nothing was allowed")
-    bearer = tokens.bearer_of(code)
-    expires_at = row.decided_at + BUILT_FOR
-    tokens.keep_once(bearer, row.package, resource=row.resource, now=now, expires_at=expires_at)
+        raise TypeError("the request was not approved")
+    bearer = tokens.derive_bearer(code)
+    expires_at = row.decided_at + TOKEN_LIFETIME
+    tokens.store_token_once(
+        bearer, row.package, resource=row.resource, now=now, expires_at=expires_at
+    )
     grants = [
-        grant_states.as_detail(each) for each in grant_states.usable_grants(row.package.pk, now=now)
+        grant_states.authorization_detail(grant)
+        for grant in grant_states.active_grants(row.package.pk, now=now)
     ]
     return {
         "access_token": bearer,
@@ -154,18 +162,18 @@ def _credential(row: "PendingRequest", code: str, now: datetime) -> dict[str, An
         "expires_in": int((expires_at - now).total_seconds()),
         "scope": SCOPE,
         "status": "approved",
-        **grant_states.held_by(row.package.pk, now=now),
+        **grant_states.grant_reference(row.package.pk, now=now),
         **({"grant": grants[0]} if len(grants) == 1 else {"grants": grants}),
     }
 
 
-def _sent(request: HttpRequest) -> dict[str, str]:
-    """The members of a JSON object, or of a form, that are texts."""
+def _parameters(request: HttpRequest) -> dict[str, str]:
+    """Return the string members of a JSON object or of a form."""
     if request.content_type != "application/json":
         return request.POST.dict()
     try:
         body = orjson.loads(request.body)
     except orjson.JSONDecodeError:
         return {}
-    named = body.items() if isinstance(body, dict) else ()
-    return {name: value for name, value in named if isinstance(value, str)}
+    members = body.items() if isinstance(body, dict) else ()
+    return {name: value for name, value in members if isinstance(value, str)}

@@ -1,7 +1,6 @@
-"""``authorization_details`` of type ``https://pdpp.dev/data-access`` (RFC 9396) -> frozen values.
+"""Parse `authorization_details` (RFC 9396) strictly; unknown members are an error.
 
-What is not of that form is refused as a whole, unknown members too (RFC 9396, 5): a client that asks
-for less than it says must not be given more.
+Ignoring an unknown restriction would give a client more than it requested (RFC 9396, 5).
 """
 
 from collections.abc import Callable, Mapping
@@ -16,10 +15,10 @@ from owner.grants.access_request import RequestedAccess, RequestedStream
 
 Parsed = TypeVar("Parsed")
 
-MOST_DETAILS = 20
-MOST_STREAMS = 200
-MOST_NAMES = 1_000
-LONGEST_TEXT = 2_000
+MAX_DETAILS = 20
+MAX_STREAMS = 200
+MAX_NAMES = 1_000
+MAX_TEXT_LENGTH = 2_000
 MEMBERS = frozenset(
     {
         "access_mode",
@@ -39,99 +38,111 @@ STREAM_MEMBERS = frozenset(
 )
 
 
-class NotUnderstoodError(Exception):
-    """The message says which member is wrong, in words for the client's developer."""
+class InvalidAuthorizationDetailsError(Exception):
+    """The message tells the client's developer which member is wrong."""
 
 
-def parsed(text: str | None) -> tuple[RequestedAccess, ...]:
-    """Nothing for no text. Raises ``NotUnderstoodError``."""
+def parse_authorization_details(text: str | None) -> tuple[RequestedAccess, ...]:
+    """Return the requested access, empty for no text. Raises InvalidAuthorizationDetailsError."""
     if not text:
         return ()
     try:
-        said = orjson.loads(text)
+        value = orjson.loads(text)
     except orjson.JSONDecodeError:
-        raise NotUnderstoodError("authorization_details is not JSON") from None
-    details = _many(said, "authorization_details", _detail, most=MOST_DETAILS)
+        raise InvalidAuthorizationDetailsError("authorization_details is not JSON") from None
+    details = _parse_list(value, "authorization_details", _parse_detail, max_items=MAX_DETAILS)
     if not details:
-        raise NotUnderstoodError("authorization_details names nothing")
+        raise InvalidAuthorizationDetailsError("authorization_details is empty")
     return details
 
 
-def _detail(said: Any) -> RequestedAccess:
-    if not isinstance(said, dict) or said.get("type") != DATA_ACCESS:
-        raise NotUnderstoodError(f"the only type of authorization_details here is {DATA_ACCESS}")
-    _known(said, MEMBERS)
-    source = said.get("source")
+def _parse_detail(value: Any) -> RequestedAccess:
+    if not isinstance(value, dict) or value.get("type") != DATA_ACCESS:
+        raise InvalidAuthorizationDetailsError(
+            f"the type of authorization_details must be {DATA_ACCESS}"
+        )
+    _check_members(value, MEMBERS)
+    source = value.get("source")
     if not isinstance(source, dict):
-        raise NotUnderstoodError("source is missing")
-    mode = said.get("access_mode", "continuous")
+        raise InvalidAuthorizationDetailsError("source is missing")
+    mode = value.get("access_mode", "continuous")
     if mode not in ("continuous", "single_use"):
-        raise NotUnderstoodError("access_mode is continuous or single_use")
-    retention = said.get("retention")
+        raise InvalidAuthorizationDetailsError("access_mode must be continuous or single_use")
+    retention = value.get("retention")
     if retention is not None and not isinstance(retention, dict):
-        raise NotUnderstoodError("retention is an object")
+        raise InvalidAuthorizationDetailsError("retention must be an object")
     return RequestedAccess(
-        source_kind=_text(source.get("kind", "connector"), "source.kind"),
-        source_id=_text(source.get("id"), "source.id"),
-        streams=_many(said.get("streams", []), "streams", _stream, most=MOST_STREAMS),
-        purpose_code=_text(said.get("purpose_code", DEFAULT_PURPOSE), "purpose_code"),
-        purpose_description=_text(said.get("purpose_description", ""), "purpose_description"),
+        source_kind=_parse_text(source.get("kind", "connector"), "source.kind"),
+        source_id=_parse_text(source.get("id"), "source.id"),
+        streams=_parse_list(
+            value.get("streams", []), "streams", _parse_stream, max_items=MAX_STREAMS
+        ),
+        purpose_code=_parse_text(value.get("purpose_code", DEFAULT_PURPOSE), "purpose_code"),
+        purpose_description=_parse_text(
+            value.get("purpose_description", ""), "purpose_description"
+        ),
         access_mode=mode,
         retention=retention,
-        expires_at=_moment(said.get("expires_at"), "expires_at"),
+        expires_at=_parse_time(value.get("expires_at"), "expires_at"),
     )
 
 
-def _stream(said: Any) -> RequestedStream:
-    if not isinstance(said, dict):
-        raise NotUnderstoodError("a stream is an object with a name")
-    _known(said, STREAM_MEMBERS)
-    time = said.get("time_constraint") or {}
+def _parse_stream(value: Any) -> RequestedStream:
+    if not isinstance(value, dict):
+        raise InvalidAuthorizationDetailsError("a stream must be an object with a name")
+    _check_members(value, STREAM_MEMBERS)
+    time = value.get("time_constraint") or {}
     if not isinstance(time, dict):
-        raise NotUnderstoodError("time_constraint is an object")
-    _known(time, frozenset({"field", "since", "until"}))
+        raise InvalidAuthorizationDetailsError("time_constraint must be an object")
+    _check_members(time, frozenset({"field", "since", "until"}))
     return RequestedStream(
-        name=_text(said.get("name"), "name"),
-        fields=_names(said, "fields"),
-        view=None if said.get("view") is None else _text(said["view"], "view"),
-        instance_ids=_names(said, "instance_ids"),
-        resources=_names(said, "resources"),
-        since=_moment(time.get("since"), "since"),
-        until=_moment(time.get("until"), "until"),
+        name=_parse_text(value.get("name"), "name"),
+        fields=_parse_names(value, "fields"),
+        view=None if value.get("view") is None else _parse_text(value["view"], "view"),
+        instance_ids=_parse_names(value, "instance_ids"),
+        resources=_parse_names(value, "resources"),
+        since=_parse_time(time.get("since"), "since"),
+        until=_parse_time(time.get("until"), "until"),
     )
 
 
-def _known(said: Mapping[str, Any], members: frozenset[str]) -> None:
-    unknown = sorted(set(said) - members)
+def _check_members(value: Mapping[str, Any], allowed: frozenset[str]) -> None:
+    unknown = sorted(set(value) - allowed)
     if unknown:
-        raise NotUnderstoodError(f"unknown member {unknown[0][:60]!r}")
+        raise InvalidAuthorizationDetailsError(f"unknown member {unknown[0][:60]!r}")
 
 
-def _many(
-    said: Any, member: str, parse: Callable[[Any], Parsed], *, most: int
+def _parse_list(
+    value: Any, member: str, parse: Callable[[Any], Parsed], *, max_items: int
 ) -> tuple[Parsed, ...]:
-    if not isinstance(said, list) or len(said) > most:
-        raise NotUnderstoodError(f"{member} is a list of at most {most}")
-    return tuple(parse(each) for each in said)
+    if not isinstance(value, list) or len(value) > max_items:
+        raise InvalidAuthorizationDetailsError(
+            f"{member} must be a list of at most {max_items} items"
+        )
+    return tuple(parse(item) for item in value)
 
 
-def _names(said: Mapping[str, Any], member: str) -> tuple[str, ...] | None:
-    if said.get(member) is None:
+def _parse_names(value: Mapping[str, Any], member: str) -> tuple[str, ...] | None:
+    if value.get(member) is None:
         return None
-    return _many(said[member], member, lambda each: _text(each, member), most=MOST_NAMES)
+    return _parse_list(
+        value[member], member, lambda item: _parse_text(item, member), max_items=MAX_NAMES
+    )
 
 
-def _text(said: Any, member: str) -> str:
-    if not isinstance(said, str) or len(said) > LONGEST_TEXT or "\x00" in said:
-        raise NotUnderstoodError(f"{member} is a text of at most {LONGEST_TEXT} characters")
-    return said
+def _parse_text(value: Any, member: str) -> str:
+    if not isinstance(value, str) or len(value) > MAX_TEXT_LENGTH or "\x00" in value:
+        raise InvalidAuthorizationDetailsError(
+            f"{member} must be a string of at most {MAX_TEXT_LENGTH} characters"
+        )
+    return value
 
 
-def _moment(said: Any, member: str) -> datetime | None:
-    if said is None:
+def _parse_time(value: Any, member: str) -> datetime | None:
+    if value is None:
         return None
     try:
-        moment = datetime.fromisoformat(cast("str", said))
+        time = datetime.fromisoformat(cast("str", value))
     except (TypeError, ValueError):
-        raise NotUnderstoodError(f"{member} is a date and time of RFC 3339") from None
-    return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+        raise InvalidAuthorizationDetailsError(f"{member} must be an RFC 3339 date-time") from None
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

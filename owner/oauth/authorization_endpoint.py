@@ -1,7 +1,6 @@
-"""``/oauth/authorize``: a client sends the owner's browser here, and gets it back with a code.
+"""Authorization endpoint (RFC 6749, 3.1): show the consent page and redirect to the client.
 
-A GET changes nothing, so a client may try the address itself. What it asks is carried through the
-page sealed, and is judged again when the answer comes.
+GET changes nothing. The page carries the signed request, which is validated again on POST.
 """
 
 import secrets
@@ -15,115 +14,129 @@ from django.views.decorators.http import require_http_methods
 
 from evidence import limits
 from evidence.access.oauth import codes, requests
-from owner.grants.wizard import Approved, Denied, decided, review
+from owner.grants.wizard import Approved, Denied, handle_decision, show_review
 from owner.oauth import authorization_request, client_metadata
-from owner.oauth.authorization_request import Question, RefusedError, UnanswerableError
-from owner.oauth.responses import letting_through, sent_back, sign_in_first, told
+from owner.oauth.authorization_request import (
+    AuthorizationError,
+    AuthorizationRequest,
+    FatalAuthorizationError,
+)
+from owner.oauth.responses import (
+    allow_form_redirect,
+    message_page,
+    redirect_to_client,
+    redirect_to_sign_in,
+)
 from owner.permissions import is_owner
 
-SEALED = "question"
+SIGNED_QUERY = "question"
 SALT = "pdpp/authorize"
-AGAIN = "Nothing was given. Start again from the program that sent you here."
+START_AGAIN = "No access was given. Start again in the app."
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 def authorize(request: HttpRequest) -> HttpResponse:
-    """The page on GET, the answer on POST."""
+    """Show the consent page, or handle the owner's decision on POST."""
     now = timezone.now()
     try:
         if request.method == "POST":
-            return _answer(request, now)
-        return _ask(request, now)
-    except client_metadata.NotFetchedError as error:
-        return told(request, "This client cannot be recognised", f"{error} {AGAIN}", status=400)
-    except UnanswerableError as error:
-        return told(request, "This request cannot be answered", f"{error} {AGAIN}", status=400)
-    except RefusedError as error:
-        return sent_back(error.location)
+            return _handle_post(request, now)
+        return _show_page(request, now)
+    except client_metadata.MetadataDocumentError as error:
+        return message_page(
+            request, "Cannot identify this app", f"{error} {START_AGAIN}", status=400
+        )
+    except FatalAuthorizationError as error:
+        return message_page(request, "Invalid request", f"{error} {START_AGAIN}", status=400)
+    except AuthorizationError as error:
+        return redirect_to_client(error.location)
 
 
-def _ask(request: HttpRequest, now: datetime) -> HttpResponse:
+def _show_page(request: HttpRequest, now: datetime) -> HttpResponse:
     query = request.META.get("QUERY_STRING", "")
     client_id = authorization_request.client_id_of(query)
-    signed_in = is_owner(request.user)
+    is_signed_in = is_owner(request.user)
     if (
         client_id
-        and client_metadata.is_address(client_id)
+        and client_metadata.is_document_url(client_id)
         and client_metadata.is_stale(client_id, now=now)
     ):
-        if not signed_in:
-            return sign_in_first(request)
-        _fetch(client_id, now)
-    question = authorization_request.read(query, now=now)
-    if not signed_in:
-        return sign_in_first(request)
-    page = review(
+        if not is_signed_in:
+            return redirect_to_sign_in(request)
+        _fetch_document(client_id, now)
+    authorization = authorization_request.validate_authorization_request(query, now=now)
+    if not is_signed_in:
+        return redirect_to_sign_in(request)
+    page = show_review(
         request,
-        question.asked(now),
+        authorization.access_request(now),
         action_url=request.path,
-        hidden={SEALED: signing.dumps([question.query, request.user.pk], salt=SALT)},
+        hidden={SIGNED_QUERY: signing.dumps([authorization.query, request.user.pk], salt=SALT)},
     )
-    return letting_through(page, question.redirect_uri)
+    return allow_form_redirect(page, authorization.redirect_uri)
 
 
-def _fetch(client_id: str, now: datetime) -> None:
+def _fetch_document(client_id: str, now: datetime) -> None:
     try:
-        client_metadata.fetch(client_id, now=now)
-    except client_metadata.NotFetchedError:
-        # What it said the last time still holds, until it can be read again.
-        if requests.found(client_id) is None:
+        client_metadata.fetch_document(client_id, now=now)
+    except client_metadata.MetadataDocumentError:
+        # A stored document stays valid until it can be fetched again.
+        if requests.find_registration(client_id) is None:
             raise
 
 
-def _answer(request: HttpRequest, now: datetime) -> HttpResponse:
+def _handle_post(request: HttpRequest, now: datetime) -> HttpResponse:
     if not is_owner(request.user):
-        return told(request, "You are not signed in", AGAIN, status=403)
-    question = authorization_request.read(_unsealed(request), now=now)
+        return message_page(request, "You are not signed in", START_AGAIN, status=403)
+    query = _verified_query(request)
+    authorization = authorization_request.validate_authorization_request(query, now=now)
     with transaction.atomic():
-        match decided(request, question.asked(now)):
+        match handle_decision(request, authorization.access_request(now)):
             case Approved(package_id):
-                return sent_back(_with_code(question, package_id, now))
+                return redirect_to_client(_success_url(authorization, package_id, now))
             case Denied():
-                return sent_back(_denial(question))
+                return redirect_to_client(_denial_url(authorization))
             case page:
-                return letting_through(page, question.redirect_uri)
+                return allow_form_redirect(page, authorization.redirect_uri)
 
 
-def _unsealed(request: HttpRequest) -> str:
-    age = 2 * limits.QUESTION_SECONDS
+def _verified_query(request: HttpRequest) -> str:
+    max_age = 2 * limits.QUESTION_SECONDS
     try:
-        query, user = signing.loads(request.POST.get(SEALED, ""), salt=SALT, max_age=age)
+        query, user_pk = signing.loads(
+            request.POST.get(SIGNED_QUERY, ""), salt=SALT, max_age=max_age
+        )
     except signing.SignatureExpired:
-        raise UnanswerableError("You took longer than ten minutes. Start again.") from None
+        raise FatalAuthorizationError("The request expired after ten minutes.") from None
     except signing.BadSignature:
-        raise UnanswerableError("The answer belongs to no question of ours.") from None
-    if user != request.user.pk:
-        raise UnanswerableError("Somebody else was asked.")
+        raise FatalAuthorizationError("The form was not issued by this server.") from None
+    if user_pk != request.user.pk:
+        raise FatalAuthorizationError("The form was issued to another account.")
     return str(query)
 
 
-def _with_code(question: Question, package_id: str, now: datetime) -> str:
-    requests.note_use(question.registration, now=now)
-    if question.pushed is not None:
-        requests.use_up(question.pushed, now=now)
+def _success_url(authorization: AuthorizationRequest, package_id: str, now: datetime) -> str:
+    requests.mark_registration_used(authorization.registration, now=now)
+    if authorization.pushed is not None:
+        requests.mark_answer_fetched(authorization.pushed, now=now)
     code = secrets.token_urlsafe(32)
-    answer = codes.Answer(
+    answer = codes.CodeTerms(
         package_id=package_id,
-        resource=question.resource,
-        scope=" ".join(question.scopes),
-        redirect_uri=question.redirect_uri,
-        code_challenge=question.code_challenge,
+        resource=authorization.resource,
+        scope=" ".join(authorization.scopes),
+        redirect_uri=authorization.redirect_uri,
+        code_challenge=authorization.code_challenge,
     )
-    codes.keep_code(code, answer, registration=question.registration, now=now)
-    return authorization_request.answered(
-        question.redirect_uri, {"code": code, "state": question.state}
+    codes.store_code(code, answer, registration=authorization.registration, now=now)
+    return authorization_request.redirect_url(
+        authorization.redirect_uri, {"code": code, "state": authorization.state}
     )
 
 
-def _denial(question: Question) -> str:
-    answer = {
+def _denial_url(authorization: AuthorizationRequest) -> str:
+    parameters = {
         "error": "access_denied",
-        "error_description": "The owner said no.",
-        "state": question.state,
+        "error_description": "The owner denied the request.",
+        "state": authorization.state,
     }
-    return authorization_request.answered(question.redirect_uri, answer)
+    return authorization_request.redirect_url(authorization.redirect_uri, parameters)

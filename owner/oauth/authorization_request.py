@@ -1,7 +1,4 @@
-"""An authorization request, read and judged, and the question to the owner that it comes to.
-
-Reading changes nothing; so a client may try an address before it opens a browser on it.
-"""
+"""Validate an authorization request and build the access request for the owner; changes nothing."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,38 +11,38 @@ from oauthlib.oauth2.rfc6749.errors import FatalClientError, OAuth2Error
 
 from evidence import limits
 from evidence.access.oauth import requests
-from owner.grants.access_request import Asked, Resource
+from owner.grants.access_request import AccessRequest, Resource
 from owner.oauth import authorization_details
-from owner.oauth.clients import asking
-from owner.oauth.server import core, known_parameters
-from owner.oauth.uris import host_of, the_one
+from owner.oauth.clients import requesting_client
+from owner.oauth.server import known_parameters, oauth_backend
+from owner.oauth.uris import display_host, single_resource
 
 if TYPE_CHECKING:
     from evidence.models.oauth import PendingRequest, Registration
 
-REQUEST_URI = "urn:pdpp:pending-consent:"
+REQUEST_URI_PREFIX = "urn:pdpp:pending-consent:"
 
 
-class UnanswerableError(Exception):
-    """The request names no client or no address that could be told: only a person can be."""
+class FatalAuthorizationError(Exception):
+    """The client or its redirect URI is unknown, so the error is shown to the user instead."""
 
 
-class RefusedError(Exception):
-    """The request is refused, and the client is told so at ``redirect_uri``."""
+class AuthorizationError(Exception):
+    """The request is refused; `location` returns the error to the client."""
 
     def __init__(
         self, redirect_uri: str, *, error: str, description: str, state: str | None
     ) -> None:
         super().__init__(description)
         self.error = error
-        self.location = answered(
+        self.location = redirect_url(
             redirect_uri, {"error": error, "error_description": description, "state": state}
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
-    """A request that may be put to the owner. ``query`` reads as the same question again."""
+class AuthorizationRequest:
+    """A valid request. Validating `query` again gives the same request."""
 
     query: str
     registration: "Registration"
@@ -57,78 +54,77 @@ class Question:
     details: str | None
     pushed: "PendingRequest | None" = None
 
-    def asked(self, now: datetime) -> Asked:
-        """What the owner is asked."""
-        return Asked(
-            client=asking(self.registration),
+    def access_request(self, now: datetime) -> AccessRequest:
+        """Return what the owner decides on."""
+        return AccessRequest(
+            client=requesting_client(self.registration),
             resource=self.resource,
-            redirect_host=host_of(self.redirect_uri),
-            details=authorization_details.parsed(self.details),
-            claims=claims(self.registration),
+            redirect_host=display_host(self.redirect_uri),
+            details=authorization_details.parse_authorization_details(self.details),
+            claims=client_claims(self.registration),
             expires_at=now + timedelta(seconds=limits.QUESTION_SECONDS * 2),
         )
 
 
-def read(query: str, *, now: datetime) -> Question:
-    """The question of a query string; a pushed one is looked up.
+def validate_authorization_request(query: str, *, now: datetime) -> AuthorizationRequest:
+    """Validate the parameters of a query string or of the pushed request that it names.
 
-    Raises ``UnanswerableError`` and ``RefusedError``.
+    Raises FatalAuthorizationError or AuthorizationError.
     """
-    parameters, pushed = _expanded(parse_qsl(query, keep_blank_values=True), now)
-    plain = urlencode(known_parameters(parameters))
+    parameters, pushed = _pushed_parameters(parse_qsl(query, keep_blank_values=True), now)
+    known = urlencode(known_parameters(parameters))
     try:
-        scopes, found = core().server.validate_authorization_request(
-            f"{settings.PDPP_PUBLIC_URL}/oauth/authorize?{plain}"
+        scopes, credentials = oauth_backend().server.validate_authorization_request(
+            f"{settings.PDPP_PUBLIC_URL}/oauth/authorize?{known}"
         )
     except FatalClientError as error:
-        raise UnanswerableError(error.description or str(error.error)) from None
+        raise FatalAuthorizationError(error.description or str(error.error)) from None
     except OAuth2Error as error:
-        raise RefusedError(
+        raise AuthorizationError(
             error.redirect_uri,
             error=str(error.error),
             description=error.description,
             state=error.state,
         ) from None
-    return replace(_question(query, parameters, found, scopes), pushed=pushed)
+    return replace(_build_request(query, parameters, credentials, scopes), pushed=pushed)
 
 
-def _question(
-    query: str, parameters: list[tuple[str, str]], found: Mapping[str, Any], scopes: list[str]
-) -> Question:
-    request = found["request"]
-    last = dict(parameters)
-    resource = the_one([v for n, v in parameters if n == "resource"], default="/mcp")
+def _build_request(
+    query: str, parameters: list[tuple[str, str]], credentials: Mapping[str, Any], scopes: list[str]
+) -> AuthorizationRequest:
+    details = dict(parameters).get("authorization_details")
+    resource = single_resource([v for n, v in parameters if n == "resource"], default="/mcp")
     if resource is None:
-        raise RefusedError(
-            found["redirect_uri"],
+        raise AuthorizationError(
+            credentials["redirect_uri"],
             error="invalid_target",
-            description="The resource is not one of this server, or there is more than one.",
-            state=found["state"],
+            description="resource must name exactly one resource of this server.",
+            state=credentials["state"],
         )
     try:
-        authorization_details.parsed(last.get("authorization_details"))
-    except authorization_details.NotUnderstoodError as error:
-        raise RefusedError(
-            found["redirect_uri"],
+        authorization_details.parse_authorization_details(details)
+    except authorization_details.InvalidAuthorizationDetailsError as error:
+        raise AuthorizationError(
+            credentials["redirect_uri"],
             error="invalid_authorization_details",
             description=str(error),
-            state=found["state"],
+            state=credentials["state"],
         ) from None
-    return Question(
+    return AuthorizationRequest(
         query=query,
-        registration=request.client,
-        redirect_uri=found["redirect_uri"],
-        state=found["state"],
-        code_challenge=found["code_challenge"],
+        registration=credentials["request"].client,
+        redirect_uri=credentials["redirect_uri"],
+        state=credentials["state"],
+        code_challenge=credentials["code_challenge"],
         scopes=tuple(scopes),
         resource=resource,
-        details=last.get("authorization_details"),
+        details=details,
     )
 
 
-def claims(registration: "Registration") -> dict[str, str]:
-    """The client's own words beside its name, by their names in its metadata."""
-    shown = (
+def client_claims(registration: "Registration") -> dict[str, str]:
+    """Return the client's unverified statements about itself, by metadata name."""
+    names = (
         "client_name",
         "client_uri",
         "policy_uri",
@@ -136,34 +132,38 @@ def claims(registration: "Registration") -> dict[str, str]:
         "software_id",
         "software_version",
     )
-    said = registration.metadata
-    return {name: said[name] for name in shown if isinstance(said.get(name), str) and said[name]}
+    metadata = registration.metadata
+    return {
+        name: metadata[name]
+        for name in names
+        if isinstance(metadata.get(name), str) and metadata[name]
+    }
 
 
 def client_id_of(query: str) -> str | None:
-    """Who asks, before anything is judged."""
+    """Return the client id of a request that is not validated yet."""
     return dict(parse_qsl(query)).get("client_id")
 
 
-def answered(redirect_uri: str, answer: Mapping[str, str | None]) -> str:
-    """The address with the answer in its query, and who gives it (RFC 9207)."""
+def redirect_url(redirect_uri: str, parameters: Mapping[str, str | None]) -> str:
+    """Add response parameters and the issuer (RFC 9207) to a redirect URI."""
     parts = urlsplit(redirect_uri)
-    kept = [(n, v) for n, v in parse_qsl(parts.query, keep_blank_values=True) if n != "iss"]
-    said = [(name, value) for name, value in answer.items() if value is not None]
-    said.append(("iss", settings.PDPP_PUBLIC_URL))
-    return urlunsplit(parts._replace(query=urlencode(kept + said)))
+    query = [(n, v) for n, v in parse_qsl(parts.query, keep_blank_values=True) if n != "iss"]
+    query += [(name, value) for name, value in parameters.items() if value is not None]
+    query.append(("iss", settings.PDPP_PUBLIC_URL))
+    return urlunsplit(parts._replace(query=urlencode(query)))
 
 
-def _expanded(
+def _pushed_parameters(
     parameters: list[tuple[str, str]], now: datetime
 ) -> "tuple[list[tuple[str, str]], PendingRequest | None]":
-    """The parameters, or those that the client pushed before (RFC 9126) and their row."""
-    sent = dict(parameters)
-    handle = sent.get("request_uri", "")
+    """Return the parameters that the client pushed before (RFC 9126) and their row, if any."""
+    values = dict(parameters)
+    handle = values.get("request_uri", "")
     if not handle:
         return parameters, None
-    row = requests.by_handle(requests.Kind.PUSHED, handle.removeprefix(REQUEST_URI))
-    known = row is not None and row.used_at is None and row.expires_at > now
-    if row is None or not known or row.registration_id != sent.get("client_id"):
-        raise UnanswerableError("The request is not known any more. Start again from the client.")
+    row = requests.find_by_handle(requests.Kind.PUSHED, handle.removeprefix(REQUEST_URI_PREFIX))
+    is_usable = row is not None and row.used_at is None and row.expires_at > now
+    if row is None or not is_usable or row.registration_id != values.get("client_id"):
+        raise FatalAuthorizationError("The request is unknown or has expired.")
     return parse_qsl(row.parameters, keep_blank_values=True), row

@@ -1,4 +1,4 @@
-"""Who a registration is, as far as that is known."""
+"""Authenticate the client of a request and describe it for the consent page."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -6,38 +6,38 @@ from urllib.parse import urlsplit
 
 from django.http import HttpRequest
 
-from owner.grants.access_request import AskingClient, RegisteredBy
-from owner.oauth.server import core
+from owner.grants.access_request import RegisteredBy, RequestingClient
+from owner.oauth.server import oauth_backend
 
 if TYPE_CHECKING:
     from evidence.models.oauth import Registration
 
 
-UNNAMED = "An unnamed program"
-LONGEST_NAME = 100
+UNNAMED = "Unnamed app"
+MAX_NAME_LENGTH = 100
 
 
-def asking(registration: "Registration") -> AskingClient:
-    """A client with its own document is known by the host that the document came from."""
+def requesting_client(registration: "Registration") -> RequestingClient:
+    """Describe a client; only the host of a metadata document is verified."""
     by_document = registration.source == "metadata_document"
     uri = registration.metadata.get("client_uri")
-    return AskingClient(
+    return RequestingClient(
         client_id=registration.client_id,
-        name=readable(registration.name),
+        name=display_name(registration.name),
         uri=uri if isinstance(uri, str) and uri.startswith("https://") else None,
         host=urlsplit(registration.client_id).hostname if by_document else None,
         verified=by_document,
-        registered_by=_kind(registration.source),
+        registered_by=_registered_by(registration.source),
     )
 
 
-def readable(name: str) -> str:
-    """The name without what does not show, at most a hundred characters of it."""
-    shown = "".join(each for each in name if each.isprintable()).strip()
-    return shown[:LONGEST_NAME] or UNNAMED
+def display_name(name: str) -> str:
+    """Return the printable characters of a client name, at most MAX_NAME_LENGTH."""
+    printable = "".join(char for char in name if char.isprintable()).strip()
+    return printable[:MAX_NAME_LENGTH] or UNNAMED
 
 
-def _kind(source: str) -> RegisteredBy:
+def _registered_by(source: str) -> RegisteredBy:
     match source:
         case "metadata_document":
             return "metadata_document"
@@ -47,24 +47,24 @@ def _kind(source: str) -> RegisteredBy:
             return "dynamic"
 
 
-class NotRecognisedError(Exception):
-    """The client is not known, or has not proved to be itself; ``tried`` where it did try."""
+class InvalidClientError(Exception):
+    """Client authentication failed; `used_header` if the Authorization header was tried."""
 
-    def __init__(self, *, tried: bool) -> None:
-        super().__init__("The client is not known, or its credentials are wrong.")
-        self.tried = tried
+    def __init__(self, *, used_header: bool) -> None:
+        super().__init__("Unknown client or wrong credentials.")
+        self.used_header = used_header
 
 
-def recognised(request: HttpRequest, sent: Mapping[str, str]) -> "Registration":
-    """The client that sends these parameters. Raises ``NotRecognisedError``."""
-    library = core()
-    asking = library.request_of(request, sent)
-    validator = library.server.request_validator
-    if validator.client_authentication_required(asking):
-        known: Any = validator.authenticate_client(asking)
+def authenticate_client(request: HttpRequest, parameters: Mapping[str, str]) -> "Registration":
+    """Return the client that sent `parameters`. Raises InvalidClientError if it is not known."""
+    backend = oauth_backend()
+    oauth_request = backend.request_from(request, parameters)
+    validator = backend.server.request_validator
+    if validator.client_authentication_required(oauth_request):
+        is_valid: Any = validator.authenticate_client(oauth_request)
     else:
-        known = validator.authenticate_client_id(asking.client_id, asking)
-    if not known:
-        raise NotRecognisedError(tried="Authorization" in request.headers)
-    registration: Registration = asking.client
+        is_valid = validator.authenticate_client_id(oauth_request.client_id, oauth_request)
+    if not is_valid:
+        raise InvalidClientError(used_header="Authorization" in request.headers)
+    registration: Registration = oauth_request.client
     return registration

@@ -1,4 +1,4 @@
-"""``/oauth/token`` and ``/oauth/revoke``: the library judges, one transaction holds it together."""
+"""Token, revocation, introspection, registration and metadata endpoints (OAuth 2.0)."""
 
 import base64
 import binascii
@@ -18,100 +18,104 @@ from django.views.decorators.http import require_POST, require_safe
 from evidence import limits
 from evidence.access.grant_states import DATA_ACCESS
 from evidence.access.oauth import requests
-from evidence.access.oauth.tokens import introspected
+from evidence.access.oauth.tokens import introspection_response
 from evidence.errors import RateLimitExceeded
 from owner.oauth import client_metadata
-from owner.oauth.responses import refused, said, slowed
-from owner.oauth.server import DEVICE_GRANT, GRANTS, core
-from owner.oauth.uris import OFFLINE, SCOPE
+from owner.oauth.client_metadata import AUTH_METHODS
+from owner.oauth.responses import error_response, json_response, rate_limited_response
+from owner.oauth.server import DEVICE_GRANT, GRANT_TYPES, oauth_backend
+from owner.oauth.uris import OFFLINE_SCOPE, SCOPE
+
+INTROSPECTION_USER = "resource-server"
 
 
 @csrf_exempt
 @sensitive_post_parameters()
 @require_POST
 def token(request: HttpRequest) -> HttpResponse:
-    """RFC 6749, 5. A refusal is stored too: a replayed token ends its family."""
-    # The library looks for a handler, finds none and calls it.
-    if request.POST.get("grant_type") not in GRANTS:
-        return refused(
-            "unsupported_grant_type", f"The grant types are {', '.join(sorted(GRANTS))}."
+    """Issue tokens (RFC 6749, 5).
+
+    An error commits too: a replayed refresh token revokes its family.
+    """
+    # oauthlib fails with TypeError for a grant type that is not registered with its server.
+    if request.POST.get("grant_type") not in GRANT_TYPES:
+        return error_response(
+            "unsupported_grant_type",
+            f"Supported grant types are: {', '.join(sorted(GRANT_TYPES))}.",
         )
     with transaction.atomic():
-        _, _, body, status = core().create_token_response(request)
-    answer = json.loads(body)
-    if status == 200:
-        return said(answer)
-    return _refused(request, answer)
+        _, _, body, status = oauth_backend().create_token_response(request)
+    members = json.loads(body)
+    return json_response(members) if status == 200 else _library_error(request, members)
 
 
 @csrf_exempt
 @sensitive_post_parameters()
 @require_POST
 def revoke(request: HttpRequest) -> HttpResponse:
-    """RFC 7009: a token of the client's own ends, with all that came of the same sign-in."""
+    """Revoke a token of the client and all tokens of the same sign-in (RFC 7009)."""
     with transaction.atomic():
-        _, _, body, status = core().create_revocation_response(request)
-    return said({}) if status == 200 else _refused(request, json.loads(body))
+        _, _, body, status = oauth_backend().create_revocation_response(request)
+    return json_response({}) if status == 200 else _library_error(request, json.loads(body))
 
 
-def _refused(request: HttpRequest, answer: dict[str, Any]) -> HttpResponse:
-    """400, but for credentials in the header, which are answered in kind (RFC 6749, 5.2)."""
-    error = answer.pop("error")
-    description = answer.pop("error_description", "")
-    tried = error == "invalid_client" and "Authorization" in request.headers
-    response = refused(error, description, status=401 if tried else 400, **answer)
-    if tried:
+def _library_error(request: HttpRequest, members: dict[str, Any]) -> HttpResponse:
+    """Return 400, or 401 for wrong credentials in the Authorization header (RFC 6749, 5.2)."""
+    error = members.pop("error")
+    description = members.pop("error_description", "")
+    used_header = error == "invalid_client" and "Authorization" in request.headers
+    response = error_response(error, description, status=401 if used_header else 400, **members)
+    if used_header:
         response["WWW-Authenticate"] = 'Basic realm="token"'
     return response
-
-
-USER = "resource-server"
 
 
 @csrf_exempt
 @sensitive_post_parameters()
 @require_POST
 def introspect(request: HttpRequest) -> HttpResponse:
-    """Nobody may ask unless ``PDPP_INTROSPECTION_SECRET`` is set."""
-    if not _proves_itself(request):
-        description = "The credentials of the resource server are wrong."
-        response = refused("context.authentication_failed", description, status=401)
+    """Introspect a token (RFC 7662) for a resource server in another process.
+
+    Returns 401 to everyone unless ``PDPP_INTROSPECTION_SECRET`` is set.
+    """
+    if not _is_resource_server(request):
+        description = "Wrong credentials of the resource server."
+        response = error_response("context.authentication_failed", description, status=401)
         response["WWW-Authenticate"] = 'Basic realm="introspection"'
         return response
     bearer = request.POST.get("token")
     if not bearer:
-        return refused("invalid_request", "The token is missing.")
-    return said(introspected(bearer, origin=settings.PDPP_PUBLIC_URL, now=timezone.now()))
+        return error_response("invalid_request", "token is missing.")
+    return json_response(
+        introspection_response(bearer, origin=settings.PDPP_PUBLIC_URL, now=timezone.now())
+    )
 
 
-def _proves_itself(request: HttpRequest) -> bool:
+def _is_resource_server(request: HttpRequest) -> bool:
     secret = settings.PDPP_INTROSPECTION_SECRET
     scheme, _, encoded = request.headers.get("Authorization", "").partition(" ")
     if not secret or scheme.lower() != "basic":
         return False
     try:
-        sent = base64.b64decode(encoded, validate=True)
+        credentials = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         return False
-    return secrets.compare_digest(sent, f"{USER}:{secret}".encode())
-
-
-DOCUMENTS = ["client_id_metadata_document"]
-METHODS = ["none", "client_secret_basic", "client_secret_post"]
+    return secrets.compare_digest(credentials, f"{INTROSPECTION_USER}:{secret}".encode())
 
 
 @require_safe
 def authorization_server(request: HttpRequest) -> JsonResponse:
-    """RFC 8414. Every address is under the one public URL, whatever the request came through."""
-    response = JsonResponse(document(settings.PDPP_PUBLIC_URL))
+    """Return the metadata (RFC 8414); every URL starts with the public URL, whatever the request's."""
+    response = JsonResponse(server_metadata(settings.PDPP_PUBLIC_URL))
     response["Cache-Control"] = "no-store"
     response["Access-Control-Allow-Origin"] = "*"
     return response
 
 
-def document(issuer: str) -> dict[str, Any]:
-    """The whole document."""
-    documents: bool = settings.PDPP_CLIENT_DOCUMENTS
+def server_metadata(issuer: str) -> dict[str, Any]:
+    """Return the metadata document of the authorization server."""
+    accepts_documents: bool = settings.PDPP_CLIENT_DOCUMENTS
+    documents = ["client_id_metadata_document"] if accepts_documents else []
     return {
         "issuer": issuer,
         "authorization_endpoint": f"{issuer}/oauth/authorize",
@@ -122,18 +126,18 @@ def document(issuer: str) -> dict[str, Any]:
         "registration_endpoint": f"{issuer}/oauth/register",
         "device_authorization_endpoint": f"{issuer}/oauth/device_authorization",
         "agent_connect_endpoint": f"{issuer}/agent-connect",
-        "scopes_supported": [SCOPE, OFFLINE],
+        "scopes_supported": [SCOPE, OFFLINE_SCOPE],
         "response_types_supported": ["code"],
         "response_modes_supported": ["query"],
         "grant_types_supported": [DEVICE_GRANT, "authorization_code", "refresh_token"],
         "code_challenge_methods_supported": ["S256"],
-        "token_endpoint_auth_methods_supported": METHODS,
-        "revocation_endpoint_auth_methods_supported": METHODS,
+        "token_endpoint_auth_methods_supported": AUTH_METHODS,
+        "revocation_endpoint_auth_methods_supported": AUTH_METHODS,
         "introspection_endpoint_auth_methods_supported": ["client_secret_basic"],
         "authorization_details_types_supported": [DATA_ACCESS],
         "authorization_response_iss_parameter_supported": True,
-        "client_id_metadata_document_supported": documents,
-        "pdpp_registration_modes_supported": ["dynamic", *DOCUMENTS] if documents else ["dynamic"],
+        "client_id_metadata_document_supported": accepts_documents,
+        "pdpp_registration_modes_supported": ["dynamic", *documents],
         "pdpp_pre_registered_public_clients": [],
         "pdpp_authorization_details_types_supported": [DATA_ACCESS],
         "pdpp_provider_connect_capabilities": ["cli_device_connect", "third_party_client_connect"],
@@ -144,20 +148,20 @@ def document(issuer: str) -> dict[str, Any]:
 @csrf_exempt
 @require_POST
 def register(request: HttpRequest) -> HttpResponse:
-    """201 with the metadata as it was understood. Members that are not known are ignored."""
+    """Register a client (RFC 7591) and return the stored metadata; this gives no access by itself."""
     if len(request.body) > limits.REGISTRATION_BYTES:
-        return refused("invalid_client_metadata", "The client metadata is too large.")
+        return error_response("invalid_client_metadata", "The client metadata is too large.")
     try:
-        introduction = client_metadata.read(_json(request.body))
-        row, secret = requests.register(
-            introduction, address=request.META.get("REMOTE_ADDR", ""), now=timezone.now()
+        metadata = client_metadata.validate_client_metadata(_parse_json(request.body))
+        row, secret = requests.register_dynamic_client(
+            metadata, address=request.META.get("REMOTE_ADDR", ""), now=timezone.now()
         )
-    except client_metadata.NotAcceptedError as error:
-        return refused(error.error, str(error))
-    except RateLimitExceeded as refusal:
-        return slowed(refusal)
-    answer: dict[str, Any] = {
-        **introduction.metadata,
+    except client_metadata.InvalidClientMetadataError as error:
+        return error_response(error.error, str(error))
+    except RateLimitExceeded as error:
+        return rate_limited_response(error)
+    body: dict[str, Any] = {
+        **metadata.metadata,
         "client_id": row.client_id,
         "client_id_issued_at": int(row.created_at.timestamp()),
         "redirect_uris": row.redirect_uris,
@@ -166,11 +170,11 @@ def register(request: HttpRequest) -> HttpResponse:
         "token_endpoint_auth_method": row.auth_method,
     }
     if secret is not None:
-        answer |= {"client_secret": secret, "client_secret_expires_at": 0}
-    return said(answer, status=201)
+        body |= {"client_secret": secret, "client_secret_expires_at": 0}
+    return json_response(body, status=201)
 
 
-def _json(body: bytes) -> Any:
+def _parse_json(body: bytes) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:

@@ -1,7 +1,6 @@
-"""``/oauth/par``: a request too large for an address is pushed first (RFC 9126).
+"""Pushed authorization requests (RFC 9126), as a form or as the reference's JSON.
 
-Two forms are taken: the RFC's, a form of the parameters of ``/oauth/authorize``, and the reference's
-JSON of ``{client_id, authorization_details}`` (contract 1.6), which ``/agent-connect`` then names.
+The JSON form ``{client_id, authorization_details}`` (contract 1.6) is for ``/agent-connect``.
 """
 
 from datetime import datetime
@@ -19,49 +18,51 @@ from evidence import limits
 from evidence.access.oauth import requests
 from evidence.errors import RateLimitExceeded
 from owner.oauth import authorization_details, authorization_request
-from owner.oauth.clients import NotRecognisedError, recognised
-from owner.oauth.responses import refused, said, slowed
-from owner.oauth.uris import the_one
+from owner.oauth.clients import InvalidClientError, authenticate_client
+from owner.oauth.responses import error_response, json_response, rate_limited_response
+from owner.oauth.uris import single_resource
 
-LARGEST = 256 * 1024
+MAX_BYTES = 256 * 1024
 
 
 @csrf_exempt
 @require_POST
 def push(request: HttpRequest) -> HttpResponse:
-    """201 with the ``request_uri`` under which the request is kept for five minutes."""
-    if len(request.body) > LARGEST:
-        return refused("invalid_request", "The request is too large.", status=413)
+    """Store a request for five minutes and return its ``request_uri``."""
+    if len(request.body) > MAX_BYTES:
+        return error_response("invalid_request", "The request is too large.", status=413)
     now = timezone.now()
     parameters = _parameters(request)
     if "request_uri" in dict(parameters):
-        return refused("invalid_request", "A pushed request names no request_uri.")
+        return error_response("invalid_request", "request_uri is not allowed in a pushed request.")
     try:
-        return _kept(request, parameters, now)
-    except NotRecognisedError as error:
-        return refused("invalid_client", str(error), status=401 if error.tried else 400)
-    except authorization_details.NotUnderstoodError as error:
-        return refused("invalid_authorization_details", str(error))
-    except RateLimitExceeded as refusal:
-        return slowed(refusal)
-    except authorization_request.UnanswerableError as error:
-        return refused("invalid_request", str(error))
-    except authorization_request.RefusedError as error:
-        return refused(error.error, str(error))
+        return _store(request, parameters, now)
+    except InvalidClientError as error:
+        return error_response(
+            "invalid_client", str(error), status=401 if error.used_header else 400
+        )
+    except authorization_details.InvalidAuthorizationDetailsError as error:
+        return error_response("invalid_authorization_details", str(error))
+    except RateLimitExceeded as error:
+        return rate_limited_response(error)
+    except authorization_request.FatalAuthorizationError as error:
+        return error_response("invalid_request", str(error))
+    except authorization_request.AuthorizationError as error:
+        return error_response(error.error, str(error))
 
 
-def _kept(request: HttpRequest, parameters: list[tuple[str, str]], now: datetime) -> HttpResponse:
-    sent = dict(parameters)
-    registration = recognised(request, sent)
+def _store(request: HttpRequest, parameters: list[tuple[str, str]], now: datetime) -> HttpResponse:
+    values = dict(parameters)
+    registration = authenticate_client(request, values)
     parameters = [("client_id", registration.client_id)] + [
         (name, value) for name, value in parameters if name not in ("client_id", "client_secret")
     ]
-    authorization_details.parsed(sent.get("authorization_details"))
-    resource = the_one([v for n, v in parameters if n == "resource"], default="/mcp")
+    authorization_details.parse_authorization_details(values.get("authorization_details"))
+    resource = single_resource([v for n, v in parameters if n == "resource"], default="/mcp")
     if resource is None:
-        return refused("invalid_target", "The resource is not one of this server.")
-    if "response_type" in sent:
-        authorization_request.read(urlencode(parameters), now=now)
+        return error_response("invalid_target", "resource must name a resource of this server.")
+    if "response_type" in values:
+        authorization_request.validate_authorization_request(urlencode(parameters), now=now)
     opened = requests.open_request(
         requests.Kind.PUSHED,
         urlencode(parameters),
@@ -69,15 +70,15 @@ def _kept(request: HttpRequest, parameters: list[tuple[str, str]], now: datetime
         resource=resource,
         now=now,
     )
-    uri = authorization_request.REQUEST_URI + opened.handle
+    uri = authorization_request.REQUEST_URI_PREFIX + opened.handle
     query = urlencode({"client_id": registration.client_id, "request_uri": uri})
-    address = f"{settings.PDPP_PUBLIC_URL}/oauth/authorize?{query}"
+    url = f"{settings.PDPP_PUBLIC_URL}/oauth/authorize?{query}"
     body = {
         "request_uri": uri,
-        "authorization_url": address,
+        "authorization_url": url,
         "expires_in": limits.QUESTION_SECONDS,
     }
-    return said(body, status=201)
+    return json_response(body, status=201)
 
 
 def _parameters(request: HttpRequest) -> list[tuple[str, str]]:
@@ -89,8 +90,8 @@ def _parameters(request: HttpRequest) -> list[tuple[str, str]]:
         return []
     if not isinstance(body, dict):
         return []
-    return [(name, _text(value)) for name, value in body.items() if value is not None]
+    return [(name, _as_text(value)) for name, value in body.items() if value is not None]
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()

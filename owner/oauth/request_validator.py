@@ -1,7 +1,6 @@
-"""Where the library asks and our rows answer.
+"""oauthlib's RequestValidator over this project's clients, codes and tokens.
 
-Each request is judged with its own transaction open around it (``token.py``), so that what is
-looked up here stays as it is until the answer is stored.
+Rows that a check locks stay locked until the tokens are stored.
 """
 
 from datetime import timedelta
@@ -17,11 +16,11 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.access.oauth import codes, requests, tokens
-from owner.oauth.uris import OFFLINE, SCOPE, is_plain, the_one
+from owner.oauth.uris import OFFLINE_SCOPE, SCOPE, is_unambiguous, single_resource
 
 
 class FreshAuthorizationRequired(errors.InvalidGrantError):
-    """Nothing can be refreshed any more: the owner has to be asked again."""
+    """The sign-in has ended; the client must request authorization again."""
 
     @property
     @override
@@ -30,31 +29,31 @@ class FreshAuthorizationRequired(errors.InvalidGrantError):
 
 
 class InvalidTarget(errors.OAuth2Error):
-    """The resource is not one of ours, or not the one that was asked for (RFC 8707)."""
+    """The resource is unknown or not the authorized one (RFC 8707)."""
 
     error = "invalid_target"
 
 
-class Validator(OAuth2Validator):
-    """The library's questions in the order of a sign-in."""
+class RequestValidator(OAuth2Validator):
+    """Checks of oauthlib, in the order of a sign-in."""
 
-    # --- who asks
+    # --- client
 
     @override
     def _load_application(self, client_id: str, request: Request) -> Any:
         if request.client is None or request.client.client_id != client_id:
-            request.client = requests.found(client_id)
+            request.client = requests.find_registration(client_id)
         return request.client
 
     @override
     def _check_secret(self, provided_secret: str, stored_secret: Any) -> bool:
-        return requests.is_secret(provided_secret, stored_secret)
+        return requests.is_client_secret(provided_secret, stored_secret)
 
     @override
     def is_origin_allowed(
         self, client_id: str, origin: str, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
-        """A browser that names itself is answered, but no page of another site reads the tokens."""
+        """Send no CORS headers, so that pages of other sites cannot read tokens."""
         return False
 
     @override
@@ -81,13 +80,13 @@ class Validator(OAuth2Validator):
     ) -> bool:
         return response_type == "code" and "authorization_code" in request.client.grant_types
 
-    # --- what for
+    # --- scopes and redirect URIs
 
     @override
     def validate_scopes(
         self, client_id: str, scopes: Any, client: Any, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
-        # What may be read is the owner's to say; a scope of another name is left out, not refused.
+        # The owner decides what may be read; unknown scopes are ignored.
         request.scopes = granted_scopes(scopes)
         return True
 
@@ -101,7 +100,7 @@ class Validator(OAuth2Validator):
     def validate_redirect_uri(
         self, client_id: str, redirect_uri: str, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
-        return is_plain(redirect_uri) and bool(
+        return is_unambiguous(redirect_uri) and bool(
             redirect_to_uri_allowed(redirect_uri, list(request.client.redirect_uris))
         )
 
@@ -118,7 +117,7 @@ class Validator(OAuth2Validator):
     def validate_code(
         self, client_id: str, code: str, client: Any, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
-        row = codes.take_code(code, registration=client, now=timezone.now())
+        row = codes.redeem_code(code, registration=client, now=timezone.now())
         if row is None:
             return False
         _check_resource(request, row.resource)
@@ -145,15 +144,15 @@ class Validator(OAuth2Validator):
         *args: Any,
         **kwargs: Any,
     ) -> bool:
-        # One left out is none that matches, although the library has filled one in.
-        sent = not request.using_default_redirect_uri
-        return sent and bool(request.pdpp_row.redirect_uri == redirect_uri)
+        # The parameter is required here, although the library fills in a default.
+        is_given = not request.using_default_redirect_uri
+        return is_given and bool(request.pdpp_row.redirect_uri == redirect_uri)
 
     @override
     def invalidate_authorization_code(
         self, client_id: str, code: str, request: Request, *args: Any, **kwargs: Any
     ) -> None:
-        """``validate_code`` has used it up."""
+        """``validate_code`` has already invalidated it."""
 
     # --- refresh tokens
 
@@ -162,47 +161,48 @@ class Validator(OAuth2Validator):
         self, refresh_token: str, client: Any, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
         try:
-            standing = codes.present(refresh_token, registration=client, now=timezone.now())
-        except codes.Replayed:
+            session = codes.lock_refresh_session(
+                refresh_token, registration=client, now=timezone.now()
+            )
+        except codes.RefreshTokenReplayed:
             raise FreshAuthorizationRequired(
-                description="The refresh token had been used before, so everything that came of "
-                "its sign-in has been ended.",
+                description="The refresh token was used before, so all tokens of its sign-in are revoked.",
                 request=request,
             ) from None
-        except codes.Ended:
+        except codes.RefreshTokenEnded:
             raise FreshAuthorizationRequired(
-                description="The refresh token is not known, or what it stood for has ended.",
+                description="The refresh token is unknown, has expired or was revoked.",
                 request=request,
             ) from None
-        _check_resource(request, standing.family.resource)
-        request.pdpp_standing = standing
+        _check_resource(request, session.family.resource)
+        request.pdpp_session = session
         return True
 
     @override
     def get_original_scopes(
         self, refresh_token: str, request: Request, *args: Any, **kwargs: Any
     ) -> Any:
-        return request.pdpp_standing.family.scope
+        return request.pdpp_session.family.scope
 
     @override
     def is_within_original_scope(
         self, request_scopes: Any, refresh_token: str, request: Request, *args: Any, **kwargs: Any
     ) -> bool:
-        return True  # as in validate_scopes: what is unknown is left out
+        return True  # validate_scopes has removed unknown scopes
 
     # --- devices
 
     def validate_device_code(
         self, client_id: str, device_code: str, request: Request
     ) -> str | None:
-        """The state of a device's question, in the library's words (RFC 8628, 3.5)."""
+        """Return the state of a device code as a constant of the library (RFC 8628, 3.5)."""
         now = timezone.now()
-        row = requests.by_handle_for_update(requests.Kind.DEVICE, device_code)
+        row = requests.lock_by_handle(requests.Kind.DEVICE, device_code)
         if row is None or row.registration_id != request.client.pk or row.used_at is not None:
             return None
         if row.decided_at is None and row.expires_at <= now:
             return str(DeviceCodeGrant.DEVICE_CODE_EXPIRED)
-        if not requests.note_poll(row, now=now):
+        if not requests.record_poll(row, now=now):
             return str(DeviceCodeGrant.DEVICE_CODE_SLOW_DOWN)
         if row.decided_at is None:
             return str(DeviceCodeGrant.DEVICE_CODE_PENDING)
@@ -210,7 +210,7 @@ class Validator(OAuth2Validator):
             return str(DeviceCodeGrant.DEVICE_CODE_DENIED)
         if row.expires_at + timedelta(seconds=limits.QUESTION_SECONDS) <= now:
             return str(DeviceCodeGrant.DEVICE_CODE_EXPIRED)
-        requests.use_up(row, now=now)
+        requests.mark_answer_fetched(row, now=now)
         request.pdpp_row = row
         request.scopes = [SCOPE]
         return str(DeviceCodeGrant.DEVICE_CODE_AUTHORIZED)
@@ -219,30 +219,30 @@ class Validator(OAuth2Validator):
 
     @override
     def save_bearer_token(self, token: Any, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Stores the tokens that the library has made, and adds what our answers say beside them."""
+        """Store the tokens and add this server's members to the response."""
         now = timezone.now()
         if request.grant_type == "refresh_token":
-            tokens.next_tokens(token, request.pdpp_standing, now=now)
+            tokens.rotate_tokens(token, request.pdpp_session, now=now)
         else:
-            tokens.first_tokens(token, request.pdpp_row, registration=request.client, now=now)
+            tokens.issue_first_tokens(token, request.pdpp_row, registration=request.client, now=now)
 
     @override
     def revoke_token(
         self, token: str, token_type_hint: str, request: Request, *args: Any, **kwargs: Any
     ) -> None:
         if request.client is not None:
-            codes.end_by_token(token, registration=request.client, now=timezone.now())
+            codes.revoke_by_token(token, registration=request.client, now=timezone.now())
 
 
-def granted_scopes(asked: Any) -> list[str]:
-    """Reading, and staying signed in where that was asked for."""
-    return [SCOPE, *([OFFLINE] if OFFLINE in (asked or ()) else [])]
+def granted_scopes(requested: Any) -> list[str]:
+    """Return the read scope, and offline access if it was requested."""
+    return [SCOPE, *([OFFLINE_SCOPE] if OFFLINE_SCOPE in (requested or ()) else [])]
 
 
 def _check_resource(request: Request, resource: str) -> None:
-    """Whether a token request that names a resource names the one that was allowed."""
-    sent = [value for name, value in request.decoded_body or () if name == "resource"]
-    if sent and the_one(sent, default="/mcp") != resource:
+    """Raise InvalidTarget if the token request names another resource than the authorized one."""
+    names = [value for name, value in request.decoded_body or () if name == "resource"]
+    if names and single_resource(names, default="/mcp") != resource:
         raise InvalidTarget(
-            description="The token was allowed for another resource.", request=request
+            description="The authorization is for another resource.", request=request
         )

@@ -1,4 +1,4 @@
-"""The forms of our answers: JSON to programs, a page to people, the way back to a client."""
+"""OAuth responses: JSON errors (RFC 6749), message pages and redirects to the client."""
 
 import secrets
 from collections.abc import Callable, Mapping
@@ -12,69 +12,73 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonRes
 from django.shortcuts import render, resolve_url
 
 from evidence.errors import RateLimitExceeded
-from owner.oauth.uris import origin_of
-from owner.permissions import fenced, is_owner
+from owner.oauth.uris import form_action_source
+from owner.permissions import is_owner, with_security_headers
 
 View = Callable[[HttpRequest], HttpResponse]
-NEVER_KEPT = {"Cache-Control": "no-store", "Pragma": "no-cache"}
+NO_STORE_HEADERS = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
 
-def said(body: Mapping[str, Any], *, status: int = 200) -> JsonResponse:
-    """JSON that nobody may keep."""
-    return JsonResponse(dict(body), status=status, headers=NEVER_KEPT)
+def json_response(body: Mapping[str, Any], *, status: int = 200) -> JsonResponse:
+    """Return an uncacheable JSON response."""
+    return JsonResponse(dict(body), status=status, headers=NO_STORE_HEADERS)
 
 
-def refused(error: str, description: str, *, status: int = 400, **more: Any) -> JsonResponse:
-    """The error of RFC 6749 with the id by which the log knows it."""
+def error_response(
+    error: str, description: str, *, status: int = 400, **members: Any
+) -> JsonResponse:
+    """Return an RFC 6749 error with a request id; `members` are added to the body."""
     request_id = f"req_{secrets.token_hex(10)}"
-    body = {"error": error, "error_description": description, **more, "request_id": request_id}
-    response = said(body, status=status)
+    body = {"error": error, "error_description": description, **members, "request_id": request_id}
+    response = json_response(body, status=status)
     response["Request-Id"] = response["X-Request-Id"] = request_id
     return response
 
 
-def slowed(refusal: RateLimitExceeded) -> JsonResponse:
-    """Too much in too short a time."""
-    response = refused("slow_down", refusal.message, status=429)
-    response["Retry-After"] = str(refusal.extra["retry_after"])
+def rate_limited_response(error: RateLimitExceeded) -> JsonResponse:
+    """Return 429 with a Retry-After header."""
+    response = error_response("slow_down", error.message, status=429)
+    response["Retry-After"] = str(error.extra["retry_after"])
     return response
 
 
-@fenced
-def told(request: HttpRequest, title: str, text: str, *, status: int) -> HttpResponse:
-    """A page with one message."""
+@with_security_headers
+def message_page(request: HttpRequest, title: str, text: str, *, status: int) -> HttpResponse:
+    """Render a page with one message."""
     context = {"title": title, "text": text}
-    response = render(request, "owner/consent/message.html", context, status=status)
+    response = render(request, "owner/oauth/message.html", context, status=status)
     response["Cache-Control"] = "no-store"
     return response
 
 
-def sent_back(location: str) -> HttpResponse:
-    """On to the client, whose address may have a scheme that no browser knows."""
-    return HttpResponse(status=302, headers={"Location": location, **NEVER_KEPT})
+def redirect_to_client(location: str) -> HttpResponse:
+    """Return a redirect to any scheme; HttpResponseRedirect refuses an app's private scheme."""
+    return HttpResponse(status=302, headers={"Location": location, **NO_STORE_HEADERS})
 
 
-def letting_through(response: HttpResponse, redirect_uri: str) -> HttpResponse:
-    """The same page, from whose form the answer may lead to the client: browsers hold the policy of
-    a form against the redirects that follow it."""
+def allow_form_redirect(response: HttpResponse, redirect_uri: str) -> HttpResponse:
+    """Let the page's form redirect to the client.
+
+    Browsers apply form-action also to the redirects that follow a form submission.
+    """
     policy = response.headers.get("Content-Security-Policy", "")
-    allowed = f"form-action 'self' {origin_of(redirect_uri)}"
+    allowed = f"form-action 'self' {form_action_source(redirect_uri)}"
     response["Content-Security-Policy"] = policy.replace("form-action 'self'", allowed)
     response["Cache-Control"] = "no-store"
     return response
 
 
-def sign_in_first(request: HttpRequest) -> HttpResponseRedirect:
-    """To the page that signs the owner in and comes back here."""
+def redirect_to_sign_in(request: HttpRequest) -> HttpResponseRedirect:
+    """Redirect to the sign-in page, which leads back to the requested page."""
     query = urlencode({REDIRECT_FIELD_NAME: request.get_full_path()})
     return HttpResponseRedirect(f"{resolve_url(settings.LOGIN_URL)}?{query}")
 
 
-def for_the_owner(view: View) -> View:
-    """The same view, which nobody else gets to see."""
+def owner_or_sign_in(view: View) -> View:
+    """Restrict a view to the owner; others are redirected to the sign-in page."""
 
     @wraps(view)
     def inner(request: HttpRequest) -> HttpResponse:
-        return view(request) if is_owner(request.user) else sign_in_first(request)
+        return view(request) if is_owner(request.user) else redirect_to_sign_in(request)
 
     return inner

@@ -1,14 +1,13 @@
-"""Addresses to which an answer may be sent."""
+"""Validate redirect URIs, and map resource indicators (RFC 8707) to this server's resources."""
 
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from django.conf import settings
 
-from owner.grants.access_request import Resource
+from owner.grants.access_request import LOOPBACK_HOSTS, Resource
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-NEVER = frozenset(
+FORBIDDEN_SCHEMES = frozenset(
     {
         "about",
         "blob",
@@ -23,11 +22,13 @@ NEVER = frozenset(
         "wss",
     }
 )
-"""Schemes that a browser acts on itself; any other private one belongs to a program (RFC 8252)."""
+"""Schemes that a browser handles itself; other private schemes belong to apps (RFC 8252)."""
+SCOPE = "pdpp:read"
+OFFLINE_SCOPE = "offline_access"
 
 
-def is_plain(uri: str) -> bool:
-    """Whether every reader of the address takes it apart in the same way."""
+def is_unambiguous(uri: str) -> bool:
+    """Return whether every parser splits `uri` in the same way."""
     if not uri.isascii() or not uri.isprintable() or set(uri) & set("\\<>\"'` {}|^#"):
         return False
     try:
@@ -38,9 +39,12 @@ def is_plain(uri: str) -> bool:
     return bool(parts.scheme) and "@" not in parts.netloc
 
 
-def may_be_registered(uri: str) -> bool:
-    """https, http on the program's own machine, or a scheme of the program's own. No wildcards."""
-    if not is_plain(uri):
+def is_registrable(uri: str) -> bool:
+    """Return whether a client may register `uri`: https, http on loopback, or a private scheme.
+
+    Hosts with wildcards are refused.
+    """
+    if not is_unambiguous(uri):
         return False
     parts = urlsplit(uri)
     if set(parts.netloc) & set("*%"):
@@ -49,16 +53,13 @@ def may_be_registered(uri: str) -> bool:
         case "https":
             return bool(parts.hostname)
         case "http":
-            return parts.hostname in LOOPBACK
+            return parts.hostname in LOOPBACK_HOSTS
         case scheme:
-            return scheme not in NEVER
+            return scheme not in FORBIDDEN_SCHEMES
 
 
-def host_of(uri: str) -> str:
-    """Return where the answer goes, for the consent page.
-
-    The host and port of a loopback or https address (443 is left out), or the scheme of an app.
-    """
+def display_host(uri: str) -> str:
+    """Return the host and port of a redirect URI (443 is left out), or its private scheme with a colon."""
     parts = urlsplit(uri)
     if parts.scheme not in ("http", "https"):
         return f"{parts.scheme}:"
@@ -68,46 +69,46 @@ def host_of(uri: str) -> str:
     return name if (parts.scheme, port) == ("https", 443) else f"{name}:{port}"
 
 
-def origin_of(uri: str) -> str:
-    """What a content security policy has to allow for a form whose answer leads there. A policy can
-    name neither an IPv6 address nor the host of a program's own scheme: then the scheme has to do."""
+def form_action_source(uri: str) -> str:
+    """Return the Content-Security-Policy source that allows a form to redirect to `uri`.
+
+    A policy cannot name IPv6 addresses or hosts of private schemes; the source is then the scheme.
+    """
     parts = urlsplit(uri)
-    nameable = parts.scheme in ("http", "https") and "[" not in parts.netloc
-    return f"{parts.scheme}://{parts.netloc}" if nameable else f"{parts.scheme}:"
+    has_origin = parts.scheme in ("http", "https") and "[" not in parts.netloc
+    return f"{parts.scheme}://{parts.netloc}" if has_origin else f"{parts.scheme}:"
 
 
-SCOPE = "pdpp:read"
-OFFLINE = "offline_access"
-
-
-def url_of(resource: str) -> str:
-    """The indicator of a resource: that of ``/v1`` is the origin itself, as its metadata says."""
+def resource_url(resource: str) -> str:
+    """Return a resource's indicator; for ``/v1`` it is the origin, as its metadata says."""
     return f"{settings.PDPP_PUBLIC_URL}{'' if resource == '/v1' else resource}"
 
 
-def named(indicator: str) -> Resource | None:
-    """The resource of an indicator, with or without a slash at its end; None for any other."""
-    asked = indicator.removesuffix("/")
-    if asked == url_of("/mcp"):
+def parse_resource(indicator: str) -> Resource | None:
+    """Return the resource of an indicator with or without a final slash, or None if unknown."""
+    url = indicator.removesuffix("/")
+    if url == resource_url("/mcp"):
         return "/mcp"
-    if asked == url_of("/mcp/events"):
+    if url == resource_url("/mcp/events"):
         return "/mcp/events"
-    if asked in (url_of("/v1"), url_of("/v1") + "/v1"):
+    if url in (resource_url("/v1"), resource_url("/v1") + "/v1"):
         return "/v1"
     return None
 
 
-def the_one(indicators: Sequence[str], *, default: Resource) -> Resource | None:
-    """The resource that all of them mean. None where one is unknown or two differ: a token is good
-    at one resource only."""
-    meant = {named(each) for each in indicators if each}
-    if not meant:
+def single_resource(indicators: Sequence[str], *, default: Resource) -> Resource | None:
+    """Return the resource that all indicators name, or None if one is unknown or two differ.
+
+    A token is valid for one resource only.
+    """
+    resources = {parse_resource(indicator) for indicator in indicators if indicator}
+    if not resources:
         return default
-    return meant.pop() if len(meant) == 1 else None
+    return resources.pop() if len(resources) == 1 else None
 
 
-def known(resource: str) -> Resource:
-    """A resource that was kept, as one of ours."""
+def stored_resource(resource: str) -> Resource:
+    """Narrow a stored resource to the Resource type."""
     match resource:
         case "/v1" | "/mcp/events":
             return resource

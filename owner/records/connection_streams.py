@@ -13,12 +13,12 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 
-from evidence.access.grant_text import humanised, stream_label
+from evidence.access.grant_text import humanize, stream_label
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.models.connections import Connection, StreamState
-from evidence.models.sources import declared
-from evidence.storing.retention import LONGEST_DAYS, keep_for, kept_for
-from owner.formatting import counted, when
+from evidence.models.sources import load_declarations
+from evidence.storing.retention import MAX_DAYS, retention_periods, set_retention
+from owner.formatting import format_time, pluralize
 from owner.site import owner, page
 
 
@@ -67,7 +67,9 @@ def erase_url(connection_id: str, stream: str) -> str:
 
 def _declared(connection: Connection) -> dict[str, StreamDeclaration]:
     current = connection.source.current_declaration_id
-    return {} if current is None else dict(declared([current])[current].declaration.streams)
+    return (
+        {} if current is None else dict(load_declarations([current])[current].declaration.streams)
+    )
 
 
 def _line(
@@ -79,12 +81,12 @@ def _line(
     erase_url: str,
 ) -> StreamLine:
     return StreamLine(
-        label=humanised(name) if stream is None else stream_label(stream),
+        label=humanize(name) if stream is None else stream_label(stream),
         detail="no longer declared"
         if stream is None
         else stream.detail or stream.description or "",
-        holds=counted(0 if state is None else state.record_count, "record"),
-        latest=when(None if state is None else state.latest_emitted_at, never=""),
+        holds=pluralize(0 if state is None else state.record_count, "record"),
+        latest=format_time(None if state is None else state.latest_emitted_at, never=""),
         url=url,
         erase_url=erase_url,
     )
@@ -106,7 +108,7 @@ class KeepForm(forms.Form):
                 label=streams.get(name, "Every stream without a number of its own"),
                 required=False,
                 min_value=1,
-                max_value=LONGEST_DAYS,
+                max_value=MAX_DAYS,
                 initial=kept.get(name),
                 help_text="days; empty: for good" if name == ALL else "",
             )
@@ -130,11 +132,11 @@ def keep(request: HttpRequest) -> HttpResponse:
     if connection is None:
         raise Http404
     data = request.POST if request.method == "POST" else None
-    form = KeepForm(data, streams=_streams(connection), kept=kept_for(connection.pk))
+    form = KeepForm(data, streams=_streams(connection), kept=retention_periods(connection.pk))
     back = reverse("admin:evidence_connection_change", args=[quote(connection.pk)])
     if data is not None and form.is_valid():
         for stream, days in form.days.items():
-            keep_for(connection.pk, stream=stream, days=days, now=timezone.now())
+            set_retention(connection.pk, stream=stream, days=days, now=timezone.now())
         messages.success(request, "What is older is erased within the hour, and every hour after.")
         return redirect(back)
     context = {"form": form, "connection": connection, "back": back}
@@ -146,7 +148,7 @@ def keep(request: HttpRequest) -> HttpResponse:
 def _streams(connection: Connection) -> dict[str, str]:
     """Declared streams by name, and what they are called."""
     current = connection.source.current_declaration_id
-    streams = {} if current is None else declared([current])[current].declaration.streams
-    stored = kept_for(connection.pk)
+    streams = {} if current is None else load_declarations([current])[current].declaration.streams
+    stored = retention_periods(connection.pk)
     named = {name: stream_label(stream) for name, stream in streams.items()}
-    return {name: humanised(name) for name in stored if name and name not in named} | named
+    return {name: humanize(name) for name in stored if name and name not in named} | named

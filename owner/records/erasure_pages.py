@@ -11,14 +11,14 @@ from django.shortcuts import redirect
 from django.urls import reverse
 from django.utils import timezone
 
-from evidence.access.grant_text import humanised
+from evidence.access.grant_text import humanize
 from evidence.erasure import erase_record
 from evidence.models.connections import Connection
 from evidence.models.erasures import Erasure
-from evidence.storing.erasure_orders import Of, order, receipt, receipts
-from operations.erasure_text import before_erasing, counts, what, what_stays
-from owner.formatting import when
-from owner.record_text import plain
+from evidence.storing.erasure_orders import ErasureScope, create_erasure, get_receipt, list_receipts
+from operations.erasure_text import count_rows, describe_kept, describe_scope, format_counts
+from owner.formatting import format_time
+from owner.record_text import escape_invisible
 from owner.site import owner, page
 
 BY = "the owner, on these pages"
@@ -26,10 +26,10 @@ LATEST = 50
 REFRESH_SECONDS = 3
 WORD = "erase everything"
 BUTTONS = {
-    Of.RECORD: "Erase this record",
-    Of.STREAM: "Erase this stream",
-    Of.CONNECTION: "Erase this connection",
-    Of.OWNER: "Erase everything",
+    ErasureScope.RECORD: "Erase this record",
+    ErasureScope.STREAM: "Erase this stream",
+    ErasureScope.CONNECTION: "Erase this connection",
+    ErasureScope.OWNER: "Erase everything",
 }
 
 
@@ -43,12 +43,12 @@ class EraseForm(forms.Form):
     )
     word = forms.CharField(label=f"Type “{WORD}”", required=False)
 
-    def __init__(self, data: Mapping[str, Any] | None, *, of: Of) -> None:
+    def __init__(self, data: Mapping[str, Any] | None, *, of: ErasureScope) -> None:
         super().__init__(data)
         self.of = of
-        if of not in {Of.RECORD, Of.STREAM}:
+        if of not in {ErasureScope.RECORD, ErasureScope.STREAM}:
             del self.fields["untold"]
-        if of != Of.OWNER:
+        if of != ErasureScope.OWNER:
             del self.fields["word"]
 
     def clean_word(self) -> str:
@@ -58,7 +58,7 @@ class EraseForm(forms.Form):
         return word
 
 
-def url(of: Of, *, connection_id: str = "", stream: str = "", key: str = "") -> str:
+def url(of: ErasureScope, *, connection_id: str = "", stream: str = "", key: str = "") -> str:
     """Where the owner is asked."""
     said = {"of": of.value, "connection": connection_id, "stream": stream, "key": key}
     query = urlencode({name: value for name, value in said.items() if value})
@@ -69,7 +69,7 @@ def ask(request: HttpRequest) -> HttpResponse:
     """Asks, and once confirmed begins: a record is gone at once, anything larger is watched."""
     of, where = _wanted(request)
     form = EraseForm(request.POST if request.method == "POST" else None, of=of)
-    found = before_erasing(of, owner_id=owner().pk, **where)
+    found = count_rows(of, owner_id=owner().pk, **where)
     if request.method == "POST" and form.is_valid():
         tombstones = not form.cleaned_data.get("untold", False)
         made = _begun(of, where, tombstones=tombstones)
@@ -78,8 +78,8 @@ def ask(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "name": _name(of, where),
-        "counts": counts(found),
-        "stays": what_stays(of),
+        "counts": format_counts(found),
+        "stays": describe_kept(of),
         "button": BUTTONS[of],
         "back": _back(of, where),
     }
@@ -88,8 +88,8 @@ def ask(request: HttpRequest) -> HttpResponse:
 
 def receipts_page(request: HttpRequest) -> HttpResponse:
     """What was erased, latest first."""
-    lines = [_lines(each) for each in receipts(owner().pk, most=LATEST)]
-    context = {"receipts": lines, "everything_url": url(Of.OWNER)}
+    lines = [_lines(each) for each in list_receipts(owner().pk, most=LATEST)]
+    context = {"receipts": lines, "everything_url": url(ErasureScope.OWNER)}
     return page(request, "erasures", title="What was erased", context=context)
 
 
@@ -114,20 +114,20 @@ def progress(request: HttpRequest, object_id: str) -> HttpResponse:
     return JsonResponse({"is_going_on": erasure.finished_at is None, "runs": [run]})
 
 
-def _begun(of: Of, where: Mapping[str, str], *, tombstones: bool) -> Erasure:
+def _begun(of: ErasureScope, where: Mapping[str, str], *, tombstones: bool) -> Erasure:
     now = timezone.now()
-    if of == Of.RECORD:
+    if of == ErasureScope.RECORD:
         return erase_record(
             where["connection_id"], stream=where["stream"], record_key=where["record_key"],
             owner_id=owner().pk, by=BY, now=now, tombstones=tombstones,
         )  # fmt: skip
-    return order(
+    return create_erasure(
         of, owner_id=owner().pk, by=BY, now=now, tombstones=tombstones,
         connection_id=where.get("connection_id", ""), stream=where.get("stream", ""),
     )  # fmt: skip
 
 
-def _wanted(request: HttpRequest) -> tuple[Of, dict[str, str]]:
+def _wanted(request: HttpRequest) -> tuple[ErasureScope, dict[str, str]]:
     """What the address names; anything else is no page."""
     said = {
         "connection_id": request.GET.get("connection", ""),
@@ -135,45 +135,45 @@ def _wanted(request: HttpRequest) -> tuple[Of, dict[str, str]]:
         "record_key": request.GET.get("key", ""),
     }
     needed = {
-        Of.OWNER: (),
-        Of.CONNECTION: ("connection_id",),
-        Of.STREAM: ("connection_id", "stream"),
-        Of.RECORD: ("connection_id", "stream", "record_key"),
+        ErasureScope.OWNER: (),
+        ErasureScope.CONNECTION: ("connection_id",),
+        ErasureScope.STREAM: ("connection_id", "stream"),
+        ErasureScope.RECORD: ("connection_id", "stream", "record_key"),
     }
-    if (named := request.GET.get("of", "")) not in Of.values:
+    if (named := request.GET.get("of", "")) not in ErasureScope.values:
         raise Http404
-    where = {name: said[name] for name in needed[Of(named)]}
+    where = {name: said[name] for name in needed[ErasureScope(named)]}
     if not all(where.values()) or any("\0" in each for each in where.values()):
         raise Http404
     if where and not _mine().filter(pk=where["connection_id"]).exists():
         raise Http404
-    return Of(named), where
+    return ErasureScope(named), where
 
 
 def _mine() -> Any:
     return Connection.unscoped.filter(owner=owner())
 
 
-def _name(of: Of, where: Mapping[str, str]) -> str:
-    if of == Of.OWNER:
+def _name(of: ErasureScope, where: Mapping[str, str]) -> str:
+    if of == ErasureScope.OWNER:
         return "Everything that is stored here"
     label = str(_mine().values_list("display_name", flat=True).get(pk=where["connection_id"]))
     parts = [label]
     if "stream" in where:
-        parts.append(humanised(where["stream"]))
+        parts.append(humanize(where["stream"]))
     if "record_key" in where:
-        parts.append(plain(where["record_key"]))
+        parts.append(escape_invisible(where["record_key"]))
     return ": ".join(parts)
 
 
-def _back(of: Of, where: Mapping[str, str]) -> str:
-    if of == Of.OWNER:
+def _back(of: ErasureScope, where: Mapping[str, str]) -> str:
+    if of == ErasureScope.OWNER:
         return reverse("admin:evidence_erasures")
     return reverse("admin:evidence_connection_change", args=[quote(where["connection_id"])])
 
 
 def _known(erasure_id: str) -> Erasure:
-    found = receipt(erasure_id, owner_id=owner().pk)
+    found = get_receipt(erasure_id, owner_id=owner().pk)
     if found is None:
         raise Http404
     return found
@@ -182,12 +182,12 @@ def _known(erasure_id: str) -> Erasure:
 def _lines(erasure: Erasure) -> dict[str, str]:
     return {
         "id": erasure.erasure_id,
-        "what": what(erasure),
+        "what": describe_scope(erasure),
         "by": erasure.by,
-        "wanted": when(erasure.wanted_at),
-        "finished": when(erasure.finished_at, never=""),
-        "removed": ", ".join(counts(erasure.removed)) or "nothing yet",
-        "kept": ", ".join(counts(erasure.kept)),
+        "wanted": format_time(erasure.wanted_at),
+        "finished": format_time(erasure.finished_at, never=""),
+        "removed": ", ".join(format_counts(erasure.removed)) or "nothing yet",
+        "kept": ", ".join(format_counts(erasure.kept)),
     }
 
 

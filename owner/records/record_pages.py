@@ -13,21 +13,27 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
 
-from evidence.access.cursors import seal, unseal
+from evidence.access.cursors import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
-from evidence.access.records import Position, VisibleRecord, VisibleRecords
+from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.scope import Scope
-from evidence.errors import Refusal
-from evidence.ledger.entries import Shown
-from evidence.ledger.writer import Answer, record
+from evidence.errors import ApiException
+from evidence.ledger.entries import DisclosedItem
+from evidence.ledger.writer import DisclosedAnswer, record_disclosure
 from evidence.reading import records as reading
-from evidence.storing.erasure_orders import Of
-from owner.form_fields import offer
-from owner.formatting import when
+from evidence.storing.erasure_orders import ErasureScope
+from owner.form_fields import set_choices
+from owner.formatting import format_time
 from owner.permissions import is_owner
-from owner.record_text import LONGEST, line, plain, title_of, values_of
+from owner.record_text import (
+    MAX_VALUE_LENGTH,
+    escape_invisible,
+    one_line,
+    record_title,
+    record_values,
+)
 from owner.records import erasure_pages
 from owner.records.connection_streams import list_url
 from owner.site import owner, page
@@ -45,7 +51,7 @@ def note(
     size is not told, for a page is more than what it shows of records."""
     only = None if fields is None else frozenset(fields)
     shown = [
-        Shown(
+        DisclosedItem(
             each.connection.connection_id,
             visible.stream.name,
             each.record_key,
@@ -53,13 +59,13 @@ def note(
         )
         for each in records
     ]
-    answer = Answer(
+    answer = DisclosedAnswer(
         route=f"admin {route}",
         request_id=f"req_{secrets.token_hex(10)}",
-        shown=shown,
+        items=shown,
         size_bytes=0,
     )
-    record(scope, answer, now=timezone.now())
+    record_disclosure(scope, answer, now=timezone.now())
 
 
 A_PAGE = 50
@@ -78,7 +84,7 @@ class LookUpForm(forms.Form):
 
     def __init__(self, data: Mapping[str, str] | None, *, gate: Gate) -> None:
         super().__init__(data)
-        offer(self, "where", _places(gate))
+        set_choices(self, "where", _places(gate))
 
 
 def look_up(request: HttpRequest) -> HttpResponse:
@@ -100,15 +106,15 @@ def key_list(request: HttpRequest) -> HttpResponse:
     query = _place(visible)
     after = request.GET.get("after")
     try:
-        place = unseal(after, KIND, scope=gate.scope, query=query) if after else None
-    except Refusal:
+        place = decode_cursor(after, KIND, scope=gate.scope, query=query) if after else None
+    except ApiException:
         return redirect(list_url(query["connection"], query["stream"]))
     with transaction.atomic():
         found = reading.page(
             visible,
             limit=A_PAGE,
             descending=True,
-            after=None if place is None else Position(**place),
+            after=None if place is None else Keyset(**place),
             where=(),
         )
         listed = [visible.stream.title_field or "", visible.stream.event_time_field or ""]
@@ -121,7 +127,7 @@ def key_list(request: HttpRequest) -> HttpResponse:
             "record_key": last.record_key,
             "connection_id": last.connection_id,
         }
-        sealed = seal(KIND, scope=gate.scope, query=query, place=place)
+        sealed = encode_cursor(KIND, scope=gate.scope, query=query, place=place)
         next_url = (
             f"{list_url(query['connection'], query['stream'])}&{urlencode({'after': sealed})}"
         )
@@ -141,32 +147,34 @@ def one(request: HttpRequest) -> HttpResponse:
     key = request.GET.get("key", "")
     try:
         record = looked_at(gate, visible, key)
-    except Refusal:
-        context = {**_heading(visible), "key": plain(key)}
+    except ApiException:
+        context = {**_heading(visible), "key": escape_invisible(key)}
         return page(request, "record_missing", title="No such record", context=context, status=404)
     context = {
         **_heading(visible),
         "record": record,
-        "key": plain(record.record_key),
-        "emitted_at": when(record.emitted_at),
-        "values": values_of(visible, record, longest=None if "whole" in request.GET else LONGEST),
+        "key": escape_invisible(record.record_key),
+        "emitted_at": format_time(record.emitted_at),
+        "values": record_values(
+            visible, record, max_length=None if "whole" in request.GET else MAX_VALUE_LENGTH
+        ),
         "whole_url": f"{_url_of(visible, record)}&whole=1",
         "seen_url": _about(visible, record, view="disclosures"),
         "who_url": _about(visible, record, view="record_who"),
         "erase_url": erasure_pages.url(
-            Of.RECORD,
+            ErasureScope.RECORD,
             connection_id=record.connection.connection_id,
             stream=visible.stream.name,
             key=record.record_key,
         ),
     }
-    return page(request, "record", title=title_of(visible, record), context=context)
+    return page(request, "record", title=record_title(visible, record), context=context)
 
 
 def looked_at(gate: Gate, visible: VisibleRecords, key: str) -> VisibleRecord:
     """One record, shown whole to the owner and written down. Raises what the reading raises."""
     with transaction.atomic():
-        record = reading.one(visible, key)
+        record = reading.get(visible, key)
         note(gate.scope, visible, [record], route="record")
     return record
 
@@ -190,7 +198,7 @@ def _visible(request: HttpRequest, gate: Gate) -> VisibleRecords:
     connection_id, stream = request.GET.get("connection", ""), request.GET.get("stream", "")
     try:
         return gate.stream(stream, connection_id=connection_id)
-    except Refusal as refusal:
+    except ApiException as refusal:
         raise Http404(refusal.message) from refusal
 
 
@@ -222,9 +230,9 @@ def _places(gate: Gate) -> list[tuple[str, str]]:
 
 def _listed(visible: VisibleRecords, record: VisibleRecord) -> dict[str, str]:
     return {
-        "key": plain(record.record_key),
-        "title": title_of(visible, record),
-        "time": line(record.data.get(visible.stream.event_time_field or "") or ""),
+        "key": escape_invisible(record.record_key),
+        "title": record_title(visible, record),
+        "time": one_line(record.data.get(visible.stream.event_time_field or "") or ""),
         "url": _url_of(visible, record),
     }
 
@@ -257,15 +265,19 @@ def record_page(
         gate = owners_gate()
         visible = gate.stream(stream, connection_id=connection_id)
         record = looked_at(gate, visible, record_key)
-    except Refusal:
-        return _page(request, {"title": "No such record", "key": plain(record_key)}, status=404)
+    except ApiException:
+        return _page(
+            request, {"title": "No such record", "key": escape_invisible(record_key)}, status=404
+        )
     context = {
-        "title": title_of(visible, record),
-        "key": plain(record.record_key),
+        "title": record_title(visible, record),
+        "key": escape_invisible(record.record_key),
         "connection": record.connection,
         "stream_label": stream_label(visible.stream),
-        "emitted_at": when(record.emitted_at),
-        "values": values_of(visible, record, longest=None if "whole" in request.GET else LONGEST),
+        "emitted_at": format_time(record.emitted_at),
+        "values": record_values(
+            visible, record, max_length=None if "whole" in request.GET else MAX_VALUE_LENGTH
+        ),
     }
     return _page(request, context)
 

@@ -12,22 +12,22 @@ from django.utils import timezone
 
 from evidence.access.gate import Gate
 from evidence.access.grant_states import (
-    State,
+    GrantState,
     connection_labels,
-    grants_with_state,
-    in_state,
+    filter_state,
     state_of,
     terms_of,
+    with_grant_state,
 )
-from evidence.access.grant_text import field_label, joined
-from evidence.access.owner_scope import held_scope, owner_scope
+from evidence.access.grant_text import field_label, join_words
+from evidence.access.owner_scope import grant_scope, owner_scope
 from evidence.access.records import VisibleRecord
 from evidence.access.scope import Only, StreamTerms
-from evidence.errors import Refusal
+from evidence.errors import ApiException
 from evidence.models.grants import Grant
-from owner.formatting import mark, worded
+from owner.formatting import describe_terms, state_badge
 from owner.grants.grant_pages import grant_url
-from owner.record_text import plain
+from owner.record_text import escape_invisible
 from owner.site import owner, page
 
 
@@ -55,13 +55,13 @@ def who_can_see(request: HttpRequest) -> HttpResponse:
     connection = gate.scope.connections.get(place.connection_id)
     if connection is None or not _named(gate, place):
         raise Http404
-    rows = grants_with_state(timezone.now()).filter(package__owner=owner())
+    rows = with_grant_state(timezone.now()).filter(package__owner=owner())
     rows = rows.order_by("package__client__display_name", "grant_id")
-    standing = [*in_state(rows, State.ACTIVE), *in_state(rows, State.PAUSED)]
+    standing = [*filter_state(rows, GrantState.ACTIVE), *filter_state(rows, GrantState.PAUSED)]
     found = [(grant, seen_through(grant, place)) for grant in standing]
     labels = connection_labels(owner().pk)
     context = {
-        "key": plain(place.key),
+        "key": escape_invisible(place.key),
         "connection": connection.display_name,
         "stream": place.stream,
         "can": [_line(each, _why(each, place, seen, labels)) for each, seen in found if seen],
@@ -76,7 +76,7 @@ def who_can_see(request: HttpRequest) -> HttpResponse:
 
 def seen_through(grant: Grant, place: Place) -> VisibleRecord | None:
     """The record as a token of the grant is shown it, or would be if it were not paused."""
-    found = _named(Gate(held_scope(grant, owner_id=owner().pk)), place)
+    found = _named(Gate(grant_scope(grant, owner_id=owner().pk)), place)
     return found[0] if found else None
 
 
@@ -96,8 +96,8 @@ def why_not(grant: Grant, place: Place, *, source_pk: int) -> str:
 
 def _named(gate: Gate, place: Place) -> list[VisibleRecord]:
     try:
-        return gate.stream(place.stream, connection_id=place.connection_id).named(place.key)
-    except Refusal:
+        return gate.stream(place.stream, connection_id=place.connection_id).get(place.key)
+    except ApiException:
         return []
 
 
@@ -110,12 +110,15 @@ def _why(grant: Grant, place: Place, seen: VisibleRecord, labels: Mapping[str, s
     for terms, stream in said:
         fields = {} if stream is None else stream.fields
         shown = [field_label(fields[name]) if name in fields else name for name in seen.data]
-        sentence = worded(terms, stream=stream, labels=labels).sentence
-        return f"It is shown {joined(shown)}. The grant says: {sentence}"
+        sentence = describe_terms(terms, stream=stream, labels=labels).sentence
+        return f"It is shown {join_words(shown)}. The grant says: {sentence}"
     return ""
 
 
 def _line(grant: Grant, why: str) -> Line:
     return Line(
-        grant.package.client.display_name, grant_url("change", grant.pk), mark(state_of(grant)), why
+        grant.package.client.display_name,
+        grant_url("change", grant.pk),
+        state_badge(state_of(grant)),
+        why,
     )

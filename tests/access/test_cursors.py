@@ -1,4 +1,4 @@
-"""Cursors and bookmarks: what they are good for, and that their length tells nothing."""
+"""Cursors and bookmarks are bound to their use, and their length reveals nothing."""
 
 from dataclasses import replace
 from typing import Any
@@ -7,10 +7,10 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from evidence.access import cursors
-from evidence.access.record_history import Reach
+from evidence.access.record_history import FeedPosition
 from evidence.access.scope import GrantTerms, Scope, TokenKind
-from evidence.errors import Refusal
-from evidence.models.accounts import the_owner
+from evidence.errors import ApiException
+from evidence.models.accounts import get_or_create_owner
 from evidence.reading import bookmarks
 from tests.world import NOW
 
@@ -27,25 +27,25 @@ BOB = Scope(
     sources={},
     connections={},
 )
-SEALED = {"scope": BOB, "query": QUERY}
-REACH = Reach(since=7, known=9, until=None)
+BINDING = {"scope": BOB, "query": QUERY}
+POSITION = FeedPosition(since=7, known=9, until=None)
 
 
-def test_a_cursor_leads_back_to_its_place() -> None:
-    cursor = cursors.seal("list", place=PLACE, **SEALED)
-    assert cursors.unseal(cursor, "list", **SEALED) == PLACE
+def test_cursor_round_trip() -> None:
+    cursor = cursors.encode_cursor("list", place=PLACE, **BINDING)
+    assert cursors.decode_cursor(cursor, "list", **BINDING) == PLACE
 
 
 @pytest.mark.parametrize("key", ["", "m", "mm"])
-def test_its_length_says_nothing_of_what_it_holds(key: str) -> None:
+def test_cursor_length_is_independent_of_its_content(key: str) -> None:
     place = {"key": key}
-    told = cursors.length("list", query=QUERY, place=place)
-    assert len(cursors.seal("list", place=place, **SEALED)) == told
-    assert told == cursors.length("list", query=QUERY, place={"key": "m"})
+    length = cursors.cursor_length("list", query=QUERY, place=place)
+    assert len(cursors.encode_cursor("list", place=place, **BINDING)) == length
+    assert length == cursors.cursor_length("list", query=QUERY, place={"key": "m"})
 
 
 @pytest.mark.parametrize(
-    ("other", "code", "said"),
+    ("other", "code", "message"),
     [
         ({"kind": "hits"}, "invalid_cursor", "The cursor belongs to another kind of list."),
         (
@@ -65,27 +65,29 @@ def test_its_length_says_nothing_of_what_it_holds(key: str) -> None:
         ),
     ],
 )
-def test_it_is_good_for_nothing_else(other: dict[str, Any], code: str, said: str) -> None:
-    cursor = cursors.seal("list", place=PLACE, **SEALED)
-    asked: dict[str, Any] = {"kind": "list", "param": "changes_since", **SEALED, **other}
-    with pytest.raises(Refusal) as refused:
-        cursors.unseal(cursor, asked.pop("kind"), **asked)
+def test_cursor_is_bound_to_kind_grant_and_query(
+    other: dict[str, Any], code: str, message: str
+) -> None:
+    cursor = cursors.encode_cursor("list", place=PLACE, **BINDING)
+    arguments: dict[str, Any] = {"kind": "list", "param": "changes_since", **BINDING, **other}
+    with pytest.raises(ApiException) as refused:
+        cursors.decode_cursor(cursor, arguments.pop("kind"), **arguments)
     refusal = refused.value
-    assert (refusal.code, refusal.param, refusal.message) == (code, "changes_since", said)
+    assert (refusal.code, refusal.param, refusal.message) == (code, "changes_since", message)
     if "query" in other:
         assert "or start again without it" in str(refusal.extra["next_step"])
 
 
 @pytest.mark.parametrize("cursor", ["", "nonsense", "a", "é", "A" * 9_000])
-def test_what_is_no_cursor_of_ours_is_refused(cursor: str) -> None:
-    with pytest.raises(Refusal) as refused:
-        cursors.unseal(cursor, "list", **SEALED)
+def test_foreign_cursor_is_refused(cursor: str) -> None:
+    with pytest.raises(ApiException) as refused:
+        cursors.decode_cursor(cursor, "list", **BINDING)
     refusal = refused.value
     assert (refusal.param, refusal.message) == (
         "cursor",
-        "The cursor is not one of ours, or was changed.",
+        "This server did not issue the cursor, or the cursor was changed.",
     )
-    assert "Pass next_cursor exactly as it was given" in str(refusal.extra["next_step"])
+    assert "Pass next_cursor exactly as it was returned" in str(refusal.extra["next_step"])
 
 
 @pytest.mark.django_db
@@ -93,11 +95,11 @@ def test_what_is_no_cursor_of_ours_is_refused(cursor: str) -> None:
 def test_bookmarks_of_many_connections_are_stored(
     connections: int, statements: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    owner_id = the_owner(NOW).owner_id
-    reaches = {f"cin_{number}": REACH for number in range(connections)}
+    owner_id = get_or_create_owner(NOW).owner_id
+    positions = {f"cin_{number}": POSITION for number in range(connections)}
     with django_assert_num_queries(statements):
-        text = bookmarks.bookmark(reaches, owner_id=owner_id, now=NOW)
+        text = bookmarks.encode_positions(positions, owner_id=owner_id, now=NOW)
     with django_assert_num_queries(statements):
-        known = bookmarks.recalled(text, owner_id=owner_id, connection_ids=[*reaches])
-    assert known == reaches
-    assert len(text) == bookmarks.length(connections)
+        decoded = bookmarks.decode_positions(text, owner_id=owner_id, connection_ids=[*positions])
+    assert decoded == positions
+    assert len(text) == bookmarks.encoded_length(connections)

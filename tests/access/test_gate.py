@@ -1,4 +1,4 @@
-"""What the gate opens, and what it says where it stays shut."""
+"""Streams that the gate opens, and its errors."""
 
 from dataclasses import replace
 
@@ -7,8 +7,9 @@ from django.utils import timezone
 
 from evidence.access.gate import Gate
 from evidence.access.grant_states import terms_of
-from evidence.access.owner_scope import NOT_ISSUED, held_scope, tried_scope
-from evidence.access.record_parts import Key, several
+from evidence.access.owner_scope import GRANT_PREVIEW, grant_scope, preview_scope
+from evidence.access.record_parts import fetch_many_related
+from evidence.access.records import RecordKey
 from evidence.access.scope import Only, Scope, TokenKind
 from evidence.access.tokens import authenticate
 from evidence.errors import FieldNotGranted, UnknownField
@@ -26,55 +27,55 @@ def connections(scope: Scope) -> list[str]:
     return [facts.connection_id for facts in Gate(scope).stream("messages").connections]
 
 
-def test_a_connection_that_two_grants_name_counts_once(bobs: Scope) -> None:
+def test_connection_of_two_grants_counts_once(bobs: Scope) -> None:
     twice = replace(bobs, grants=(*bobs.grants, *bobs.grants))
-    once, again = (Gate(each).stream("messages") for each in (bobs, twice))
+    once, again = (Gate(scope).stream("messages") for scope in (bobs, twice))
     assert connections(twice) == connections(bobs) == [PERSONAL, WORK]
     assert again.page(limit=100, descending=True) == once.page(limit=100, descending=True) != []
 
 
-def test_a_grant_that_names_a_connection_of_another_source_shows_nothing_of_it(
-    bobs: Scope, world: World
-) -> None:
-    """Not even where another grant is of that source, and both have a stream of that name."""
+def test_grant_shows_no_connection_of_another_source(bobs: Scope, world: World) -> None:
+    """This also holds if another grant covers that source and a stream of the same name."""
     [grant] = bobs.grants
     [terms] = grant.streams
     wide = replace(
         grant, streams=(replace(terms, connection_ids=terms.connection_ids | {BANK, CHAT}),)
     )
     doras = authenticate(world.tokens["dora"], resource="/v1", now=timezone.now())
-    [chats] = [each for each in doras.grants if CHAT in each.streams[0].connection_ids]
+    [chats] = [grant for grant in doras.grants if CHAT in grant.streams[0].connection_ids]
     none = replace(chats, streams=(replace(chats.streams[0], connection_ids=frozenset({BANK})),))
     for grants in ((wide,), (wide, none), (none, wide)):
         assert connections(replace(bobs, grants=grants)) == [PERSONAL, WORK]
 
 
-def test_a_link_that_is_hidden_leads_nowhere(bobs: Scope) -> None:
+def test_hidden_foreign_key_cannot_be_expanded(bobs: Scope) -> None:
     [grant] = bobs.grants
     [terms] = grant.streams
     without = replace(terms, fields=Only(frozenset({"id", "subject"})))
     scope = replace(bobs, grants=(replace(grant, streams=(without,)),))
     with pytest.raises(FieldNotGranted):
-        several(Gate(scope).stream("messages"), "thread_id", [Key(PERSONAL, "t1")], limit=1)
+        fetch_many_related(
+            Gate(scope).stream("messages"), "thread_id", [RecordKey(PERSONAL, "t1")], limit=1
+        )
 
 
-def test_what_is_tried_or_looked_through_is_not_the_owners_own(world: World) -> None:
+def test_preview_scope_is_a_client_scope(world: World) -> None:
     [grant] = world.grants["bob"]
-    terms = [each for each, _ in terms_of(grant)]
-    tried = tried_scope([(grant.source_id, terms)], owner_id=world.owner_id)
-    held = held_scope(grant, owner_id=world.owner_id)
-    for scope in (tried, held):
-        assert (scope.kind, scope.token_id) == (TokenKind.CLIENT, NOT_ISSUED)
-        assert [each.streams for each in scope.grants] == [tuple(terms)]
+    terms = [stream_terms for stream_terms, _ in terms_of(grant)]
+    preview = preview_scope([(grant.source_id, terms)], owner_id=world.owner_id)
+    issued = grant_scope(grant, owner_id=world.owner_id)
+    for scope in (preview, issued):
+        assert (scope.kind, scope.token_id) == (TokenKind.CLIENT, GRANT_PREVIEW)
+        assert [grant.streams for grant in scope.grants] == [tuple(terms)]
 
 
-def test_a_field_is_refused_in_the_name_of_the_grants_that_hide_it(bobs: Scope) -> None:
+def test_refusal_names_the_grants_that_hide_the_field(bobs: Scope) -> None:
     [grant] = bobs.grants
     [terms] = grant.streams
     here = replace(terms, connection_ids=frozenset({PERSONAL}))
     there = replace(terms, connection_ids=frozenset({WORK}), filters=Only(frozenset({"id"})))
     hidden = replace(there, fields=Only(frozenset({"id"})))
-    for other, refused in ((there, "shows “subject”, but"), (hidden, "freezes the fields id;")):
+    for other, refused in ((there, "shows “subject”, but"), (hidden, "includes the fields id;")):
         grants = (
             replace(grant, grant_id="grt_1", streams=(here,)),
             replace(grant, grant_id="grt_2", streams=(other,)),
@@ -87,18 +88,18 @@ def test_a_field_is_refused_in_the_name_of_the_grants_that_hide_it(bobs: Scope) 
         assert "grt_1" not in str(error.value.clause)
 
 
-def test_a_stream_of_several_sources_is_not_guessed(world: World) -> None:
+def test_stream_of_several_sources_is_ambiguous(world: World) -> None:
     error = world.get(MESSAGES, "dora").error
     assert error["code"] == "ambiguous_connection"
     assert error["message"].startswith("Several sources have a stream 'messages'")
 
 
-def test_a_connection_decides_whose_declaration_is_meant(world: World) -> None:
+def test_connection_selects_the_declaration(world: World) -> None:
     error = world.get(THREADS, "dora", connection_id=BANK).error
-    assert error["code"] == "not_found", "its source has no such stream, whatever others have"
+    assert error["code"] == "not_found", "the source of the connection has no such stream"
 
 
-def test_a_field_that_is_not_there_is_refused_by_the_name_it_was_asked_by(bobs: Scope) -> None:
+def test_unknown_field_error_names_the_parameter(bobs: Scope) -> None:
     with pytest.raises(UnknownField) as error:
         Gate(bobs).stream("messages").shown_field("nothing", param="fields")
     assert error.value.param == "fields"

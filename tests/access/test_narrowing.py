@@ -1,4 +1,4 @@
-"""A successor gives less than the grant that it replaces, or the same, and never more."""
+"""A successor never grants more than the grant that it supersedes."""
 
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.access.grant_lifecycle import narrow
-from evidence.access.grant_states import State, grants_with_state, state_of
+from evidence.access.grant_lifecycle import narrow_grant
+from evidence.access.grant_states import GrantState, state_of, with_grant_state
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, pause_client, revoke_grant
 from evidence.errors import GrantRevoked, InvalidRequest
@@ -24,7 +24,7 @@ LATER = NOW + timedelta(days=2000)
 
 @pytest.fixture
 def nina(world: World) -> World:
-    """Nina may read some records of both mailboxes in two months of the year."""
+    """Nina may read some records of both mailboxes from two months."""
     world.grant(
         "nina",
         GrantRequest(
@@ -40,8 +40,8 @@ def nina(world: World) -> World:
     return world
 
 
-def allowed(**less: Any) -> StreamRequest:
-    """What Nina has, or less."""
+def allowed(**changes: Any) -> StreamRequest:
+    """Return a request for Nina's terms, with some of them changed."""
     terms: dict[str, Any] = {
         "name": "messages",
         "connection_ids": [PERSONAL],
@@ -50,29 +50,33 @@ def allowed(**less: Any) -> StreamRequest:
         "since": SINCE,
         "until": UNTIL,
     }
-    return StreamRequest(**(terms | less))
+    return StreamRequest(**(terms | changes))
 
 
-def narrowed(world: World, *streams: StreamRequest, **how: Any) -> Grant:
-    wanted: dict[str, Any] = {"connection_ids": [PERSONAL], "expires_at": None, "now": NOW} | how
-    return narrow(world.grants["nina"][0].grant_id, streams, **wanted)
+def narrow_ninas(world: World, *streams: StreamRequest, **options: Any) -> Grant:
+    arguments: dict[str, Any] = {
+        "connection_ids": [PERSONAL],
+        "expires_at": None,
+        "now": NOW,
+    } | options
+    return narrow_grant(world.grants["nina"][0].grant_id, streams, **arguments)
 
 
-def test_the_same_token_reads_less(nina: World) -> None:
+def test_same_token_reads_less_after_narrowing(nina: World) -> None:
     assert nina.get(MESSAGES, "nina").ids == ["m2", "m1"]
 
-    successor = narrowed(nina, allowed(resources=("m1",), fields=("id", "subject")))
+    successor = narrow_ninas(nina, allowed(resources=("m1",), fields=("id", "subject")))
 
     [record] = nina.get(MESSAGES, "nina").body["data"]
     assert record["data"] == {"id": "m1", "subject": "Lease signed"}
     assert nina.get("/v1/streams/threads/records", "nina").status == 403
-    states = {row.pk: state_of(row) for row in grants_with_state(NOW)}
-    assert states[nina.grants["nina"][0].pk] == State.SUPERSEDED
-    assert states[successor.pk] == State.ACTIVE
+    states = {row.pk: state_of(row) for row in with_grant_state(NOW)}
+    assert states[nina.grants["nina"][0].pk] == GrantState.SUPERSEDED
+    assert states[successor.pk] == GrantState.ACTIVE
 
 
-def test_what_was_agreed_stays(nina: World) -> None:
-    old, new = nina.grants["nina"][0], narrowed(nina, allowed())
+def test_successor_keeps_purpose_and_retention(nina: World) -> None:
+    old, new = nina.grants["nina"][0], narrow_ninas(nina, allowed())
 
     assert new.grant_id.startswith("grt_")
     assert new.grant_id != old.grant_id
@@ -81,19 +85,21 @@ def test_what_was_agreed_stays(nina: World) -> None:
         "expires_at", "paused_at",
     ):  # fmt: skip
         assert getattr(new, name) == getattr(old, name), name
-    assert new.streams == [each for each in old.streams if each["name"] == "messages"]
+    assert new.streams == [terms for terms in old.streams if terms["name"] == "messages"]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "given"),
+    ("requested", "expected"),
     [(None, LATER), (SOON, SOON), (LATER + timedelta(days=1), LATER)],
 )
-def test_it_never_ends_later(nina: World, wanted: datetime | None, given: datetime) -> None:
-    assert narrowed(nina, allowed(), expires_at=wanted).expires_at == given
+def test_successor_never_expires_later(
+    nina: World, requested: datetime | None, expected: datetime
+) -> None:
+    assert narrow_ninas(nina, allowed(), expires_at=requested).expires_at == expected
 
 
 @pytest.mark.parametrize(
-    ("less", "param"),
+    ("changes", "param"),
     [
         ({"connection_ids": [PERSONAL, WORK]}, "connections"),
         ({"fields": (*FIELDS, "body_text")}, "fields"),
@@ -107,17 +113,17 @@ def test_it_never_ends_later(nina: World, wanted: datetime | None, given: dateti
         ({"until": UNTIL + timedelta(seconds=1)}, "since"),
     ],
 )
-def test_more_is_refused(nina: World, less: dict[str, Any], param: str) -> None:
+def test_wider_terms_are_refused(nina: World, changes: dict[str, Any], param: str) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        narrowed(nina, allowed(**less), connection_ids=[PERSONAL, WORK])
+        narrow_ninas(nina, allowed(**changes), connection_ids=[PERSONAL, WORK])
 
     assert refused.value.param == param
     assert nina.get(MESSAGES, "nina").ids == ["m2", "m1"]
 
 
-def test_a_stream_that_was_not_granted_is_refused(world: World) -> None:
+def test_ungranted_stream_is_refused(world: World) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        narrow(
+        narrow_grant(
             world.grants["bob"][0].grant_id,
             [StreamRequest(name="threads")],
             connection_ids=[PERSONAL],
@@ -128,15 +134,15 @@ def test_a_stream_that_was_not_granted_is_refused(world: World) -> None:
     assert refused.value.param == "streams"
 
 
-def test_another_source_is_refused(nina: World) -> None:
+def test_other_source_is_refused(nina: World) -> None:
     with pytest.raises(InvalidRequest) as refused:
-        narrowed(nina, StreamRequest(name="transactions"), connection_ids=[BANK])
+        narrow_ninas(nina, StreamRequest(name="transactions"), connection_ids=[BANK])
 
     assert refused.value.param == "connections"
 
 
-def test_what_had_no_limit_may_get_one(world: World) -> None:
-    narrow(
+def test_unlimited_grant_can_be_limited(world: World) -> None:
+    narrow_grant(
         world.grants["dora"][0].grant_id,
         [allowed(resources=("m1",)), StreamRequest(name="threads")],
         connection_ids=[PERSONAL],
@@ -147,16 +153,16 @@ def test_what_had_no_limit_may_get_one(world: World) -> None:
     assert world.get(MESSAGES, "dora", connector_id="mail").ids == ["m1"]
 
 
-def test_there_must_be_something_to_narrow(nina: World) -> None:
+def test_ended_grant_cannot_be_narrow_ninas(nina: World) -> None:
     with pytest.raises(GrantRevoked):
-        narrowed(nina, allowed(), now=LATER)
-    narrowed(nina, allowed())
+        narrow_ninas(nina, allowed(), now=LATER)
+    narrow_ninas(nina, allowed())
     with pytest.raises(GrantRevoked):
-        narrowed(nina, allowed())
+        narrow_ninas(nina, allowed())
     revoke_grant(nina.grants["bob"][0].grant_id, now=NOW)
     for grant_id in (nina.grants["bob"][0].grant_id, "grt_none"):
         with pytest.raises(GrantRevoked):
-            narrow(
+            narrow_grant(
                 grant_id,
                 [StreamRequest(name="messages", fields=["id"])],
                 connection_ids=[WORK],
@@ -169,12 +175,12 @@ def test_what_is_paused_stays_paused(nina: World) -> None:
     pause_client(nina.packages["nina"].client_id, now=timezone.now())
     assert nina.get(MESSAGES, "nina").error["code"] == "grant_paused"
 
-    assert narrowed(nina, allowed()).paused_at is not None
+    assert narrow_ninas(nina, allowed()).paused_at is not None
     assert nina.get(MESSAGES, "nina").error["code"] == "grant_paused"
 
 
-def test_a_declaration_that_came_later_adds_nothing(world: World) -> None:
-    """What may be filtered by, viewed and expanded was frozen under the plainer declaration."""
+def test_newer_declaration_adds_no_rights(world: World) -> None:
+    """Filters, views and relations come from the declaration at the time of the first grant."""
     plainer = deepcopy(MAIL) | {"version": "0.9.0"}
     messages = plainer["streams"][0]
     messages["schema"]["properties"]["thread_id"] = {"type": "object"}
@@ -186,7 +192,7 @@ def test_a_declaration_that_came_later_adds_nothing(world: World) -> None:
     world.grant("nina", GrantRequest(connection_ids=[PERSONAL], streams=streams))
     world.declare(MAIL)
 
-    narrowed(world, *streams)
+    narrow_ninas(world, *streams)
 
     assert world.get(MESSAGES, "nina", view="envelope").status == 200
     assert world.get(MESSAGES, "nina", view="sizes").error["param"] == "view"

@@ -1,4 +1,4 @@
-"""A page costs what it shows, not what lies beside it: the rows that its statement really touches."""
+"""The cost of a page depends on the rows it shows, measured by EXPLAIN ANALYZE."""
 
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -13,14 +13,14 @@ from evidence.access import aggregates, change_log, record_parts, records
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.access.ranking import match_counts, matches, scores, top_k
-from evidence.access.sql import Fragment
+from evidence.access.sql import SQL
 from tests.world import PERSONAL, World, mail
 
 LIST = "/v1/streams/messages/records"
 THREADS = "/v1/streams/threads/records"
-RECORDS, TO_A_THREAD = 4_000, 8
-NEAR = change_log.NEAR
-# In this order: statistics of rows that were never committed, of other connections, and of these rows.
+RECORDS, PER_THREAD = 4_000, 8
+MAX_SORTED = change_log.MAX_SORTED_CHANGES
+# Without statistics; of rows never committed; of other connections; of these rows.
 STATISTICS: dict[str, list[str]] = {
     "none": [],
     "old": [
@@ -46,44 +46,46 @@ STATISTICS: dict[str, list[str]] = {
 
 
 @pytest.fixture
-def unanalysed(world: World, settings: Settings) -> World:
-    """Threads of eight messages each, of which the planner has no statistics, or some other test's."""
+def without_statistics(world: World, settings: Settings) -> World:
+    """Threads of eight messages each, without statistics for the planner."""
     settings.PDPP_TRIPWIRE_SHARE = 0  # A feed is read to its end here.
     world.put(
         *(
             (PERSONAL, "messages", mail(f"k{n:05}", f"2026-0{1 + n % 9}-03T00:00:00Z",
-                                        thread_id=f"t{n // TO_A_THREAD}", body_text="word " * 50))
+                                        thread_id=f"t{n // PER_THREAD}", body_text="word " * 50))
             for n in range(RECORDS)
         ),
-        *((PERSONAL, "threads", {"id": f"t{n}"}) for n in range(RECORDS // TO_A_THREAD)),
+        *((PERSONAL, "threads", {"id": f"t{n}"}) for n in range(RECORDS // PER_THREAD)),
     )  # fmt: skip
     return world
 
 
 @pytest.fixture
-def mailbox(unanalysed: World) -> World:
-    """The same; the planner knows how many there are."""
+def mailbox(without_statistics: World) -> World:
+    """The same threads, with statistics for the planner."""
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE evidence_record")
         cursor.execute("ANALYZE evidence_recordchange")
-    return unanalysed
+    return without_statistics
 
 
 @pytest.fixture
-def touched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
-    """Makes a module explain its statements; how many rows of personal tables each touched."""
+def count_rows(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
+    """Count the rows of personal tables that each statement of a module reads."""
     counts: list[int] = []
 
     def watch(module: ModuleType) -> list[int]:
-        name = "fetched_by_one_plan" if hasattr(module, "fetched_by_one_plan") else "fetched"
+        name = (
+            "fetch_all_generic_plan" if hasattr(module, "fetch_all_generic_plan") else "fetch_all"
+        )
         fetch = getattr(module, name)
 
-        def explained(statement: Fragment) -> Any:
+        def explained(statement: SQL) -> Any:
             with connection.cursor() as cursor:
                 text = "EXPLAIN (ANALYZE, FORMAT JSON) " + statement.text
                 cursor.execute(text, statement.values)
-                [[found]] = cursor.fetchall()
-            plan = json.loads(found) if isinstance(found, str) else found
+                [[explained_plan]] = cursor.fetchall()
+            plan = json.loads(explained_plan) if isinstance(explained_plan, str) else explained_plan
             counts.append(sum(map(int, _rows(plan[0]["Plan"]))))
             return fetch(statement)
 
@@ -94,7 +96,7 @@ def touched(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[int]]:
 
 
 def _rows(node: dict[str, Any]) -> Iterator[float]:
-    """The rows that each scan of a personal table read, those it dropped included."""
+    """Yield the rows that each scan of a personal table reads, including filtered ones."""
     if str(node.get("Relation Name", "")).startswith(("evidence_record", "evidence_searchtext")):
         read = node["Actual Rows"] + node.get("Rows Removed by Filter", 0)
         yield read * node["Actual Loops"]
@@ -102,64 +104,67 @@ def _rows(node: dict[str, Any]) -> Iterator[float]:
         yield from _rows(inner)
 
 
-def test_a_page_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
-    counts = touched(records)
-    asked = {"connection_id": PERSONAL, "limit": 20}
-    first = mailbox.get(LIST, "dora", **asked)
-    second = mailbox.get(LIST, "dora", cursor=first.body["next_cursor"], **asked)
+def test_page_reads_only_the_rows_it_shows(
+    mailbox: World, count_rows: Callable[..., list[int]]
+) -> None:
+    counts = count_rows(records)
+    query = {"connection_id": PERSONAL, "limit": 20}
+    first = mailbox.get(LIST, "dora", **query)
+    second = mailbox.get(LIST, "dora", cursor=first.body["next_cursor"], **query)
     assert len({*first.ids, *second.ids}) == 2 * 20
     assert max(counts) <= 2 * 21
 
 
-def test_a_feed_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
-    counts = touched(change_log)
+def test_feed_reads_only_the_rows_it_shows(
+    mailbox: World, count_rows: Callable[..., list[int]]
+) -> None:
+    counts = count_rows(change_log)
     since = "beginning"
     first = mailbox.get(LIST, changes_since=since, limit=100)
     assert len(first.ids) == 100
-    ended = _to_the_end(mailbox, first.body["next_changes_since"])
+    ended = _read_to_end(mailbox, first.body["next_changes_since"])
     mailbox.put((PERSONAL, "messages", mail("k00007", "2026-03-03T00:00:00Z", subject="New")))
     assert mailbox.get(LIST, changes_since=ended).ids == ["k00007"]
     assert counts[0] <= 3 * 101
     assert counts[-1] <= 10
 
 
-@pytest.mark.parametrize("mail_of", ["mailbox", "unanalysed"])
-def test_a_feed_of_many_changes_reads_what_it_shows(
+@pytest.mark.parametrize("mail_of", ["mailbox", "without_statistics"])
+def test_feed_of_many_changes_reads_only_the_rows_it_shows(
     mail_of: str,
     request: pytest.FixtureRequest,
-    touched: Callable[..., list[int]],
+    count_rows: Callable[..., list[int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """More changes than are sorted: they are read in the order of the keys, whatever the planner
-    believes of them."""
+    """Above MAX_SORTED_CHANGES, changes are read by key, with any statistics."""
     world: World = request.getfixturevalue(mail_of)
-    since = _to_the_end(world, "beginning")
+    since = _read_to_end(world, "beginning")
     world.put(
         *((PERSONAL, "messages", mail(f"k{n:05}", "2026-03-03T00:00:00Z")) for n in range(RECORDS))
     )
-    monkeypatch.setattr(change_log, "NEAR", 100)
-    counts = touched(change_log)
+    monkeypatch.setattr(change_log, "MAX_SORTED_CHANGES", 100)
+    counts = count_rows(change_log)
     assert len(world.get(LIST, changes_since=since, limit=50).ids) == 50
     assert counts[-1] <= 6 * 51
 
 
-@pytest.mark.parametrize("near", [NEAR, -1], ids=["by number", "by key"])
-def test_a_feed_reads_the_same_rows_whatever_the_statistics(
-    near: int,
-    unanalysed: World,
-    touched: Callable[..., list[int]],
+@pytest.mark.parametrize("max_sorted", [MAX_SORTED, -1], ids=["by number", "by key"])
+def test_feed_reads_the_same_rows_with_any_statistics(
+    max_sorted: int,
+    without_statistics: World,
+    count_rows: Callable[..., list[int]],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Unchanged records cost their entry in the index by key, and nothing by number."""
+    """Unchanged records cost an index entry by key, and nothing by change number."""
     some = StreamRequest(name="messages", resources=["k00001", "k00002"])
-    unanalysed.grant("ivan", GrantRequest(connection_ids=[PERSONAL], streams=[some]))
-    since = {who: _to_the_end(unanalysed, "beginning", who) for who in ("bob", "ivan")}
-    unanalysed.put(
+    without_statistics.grant("ivan", GrantRequest(connection_ids=[PERSONAL], streams=[some]))
+    since = {who: _read_to_end(without_statistics, "beginning", who) for who in ("bob", "ivan")}
+    without_statistics.put(
         *((PERSONAL, "threads", {"id": f"t{n}", "topic": "New"}) for n in range(500)),
         (PERSONAL, "messages", mail("k00001", "2026-03-03T00:00:00Z", subject="New")),
     )
-    monkeypatch.setattr(change_log, "NEAR", near)
-    counts = touched(change_log)
+    monkeypatch.setattr(change_log, "MAX_SORTED_CHANGES", max_sorted)
+    counts = count_rows(change_log)
     read: dict[str, list[int]] = {}
     for name, statements in STATISTICS.items():
         with connection.cursor() as cursor:
@@ -167,25 +172,27 @@ def test_a_feed_reads_the_same_rows_whatever_the_statistics(
                 cursor.execute(statement)
         counts.clear()
         for who in since:
-            assert unanalysed.get(LIST, who, changes_since=since[who]).ids == ["k00001"]
+            assert without_statistics.get(LIST, who, changes_since=since[who]).ids == ["k00001"]
         read[name] = list(counts)
 
     assert len(set(map(tuple, read.values()))) == 1, read
-    if near == NEAR:
+    if max_sorted == MAX_SORTED:
         assert max(read["none"]) <= 501 + 10
     else:
         assert read["none"][0] <= RECORDS + 50
         assert read["none"][1] <= 20
 
 
-def test_expanding_reads_what_it_shows(mailbox: World, touched: Callable[..., list[int]]) -> None:
-    counts = touched(record_parts)
-    asked = {"connection_id": PERSONAL, "limit": 25}
-    threads = mailbox.get(THREADS, "dora", expand="messages", **asked).body["data"]
+def test_expansion_reads_only_the_rows_it_shows(
+    mailbox: World, count_rows: Callable[..., list[int]]
+) -> None:
+    counts = count_rows(record_parts)
+    query = {"connection_id": PERSONAL, "limit": 25}
+    threads = mailbox.get(THREADS, "dora", expand="messages", **query).body["data"]
     assert sum(len(row["expanded"]["messages"]["data"]) for row in threads) == 25 * 2
-    messages = mailbox.get(LIST, "dora", expand="thread", **asked).body["data"]
+    messages = mailbox.get(LIST, "dora", expand="thread", **query).body["data"]
     assert all(row["expanded"]["thread"] for row in messages)
-    assert counts[0] <= 25 * TO_A_THREAD
+    assert counts[0] <= 25 * PER_THREAD
     assert counts[1] <= 25
 
 
@@ -201,9 +208,9 @@ def test_expanding_reads_what_it_shows(mailbox: World, touched: Callable[..., li
     ],
 )
 def test_hidden_rows_add_no_work(
-    world: World, touched: Callable[..., list[int]], path: str, query: dict[str, Any]
+    world: World, count_rows: Callable[..., list[int]], path: str, query: dict[str, Any]
 ) -> None:
-    """A limit of time tells nothing of what a grant hides."""
+    """Otherwise a time limit would reveal hidden rows."""
     keys = [f"k{n:05}" for n in range(20)]
     some = StreamRequest(name="messages", resources=keys)
     world.grant("ivan", GrantRequest(connection_ids=[PERSONAL], streams=[some]))
@@ -218,7 +225,7 @@ def test_hidden_rows_add_no_work(
         records,
         scores,
     ):
-        counted = touched(module)
+        counted = count_rows(module)
     assert world.get(path, "ivan", **query).status == 200
     before = sum(counted)
     counted.clear()
@@ -238,7 +245,7 @@ def put_like(world: World, keys: Sequence[str]) -> None:
             cursor.execute(f"ANALYZE {table}")
 
 
-def _to_the_end(world: World, since: str, who: str = "bob") -> str:
+def _read_to_end(world: World, since: str, who: str = "bob") -> str:
     more = True
     while more:
         answer = world.get(LIST, who, changes_since=since, limit=100)

@@ -1,4 +1,4 @@
-"""A single-use grant is read for ten minutes from its first disclosing answer."""
+"""A single-use grant closes ten minutes after its first disclosing answer."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -10,8 +10,8 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from evidence.access import single_use
-from evidence.access.grant_lifecycle import narrow
-from evidence.access.grant_states import grants_with_state, state_of, tokens_with_state
+from evidence.access.grant_lifecycle import narrow_grant
+from evidence.access.grant_states import state_of, with_grant_state, with_token_state
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.models.grants import Grant
@@ -28,13 +28,13 @@ def once(world: World) -> World:
 
 
 def granted(world: World) -> World:
-    """Otto may read the bank once."""
-    asked = GrantRequest(
+    """Give Otto a single-use grant for the bank."""
+    request = GrantRequest(
         connection_ids=[BANK],
         streams=[StreamRequest(name="transactions")],
         access_mode="single_use",
     )
-    world.grant("otto", asked)
+    world.grant("otto", request)
     return world
 
 
@@ -46,7 +46,7 @@ def grant_of(world: World) -> Grant:
     return Grant.unscoped.get(pk=world.grants["otto"][0].pk)
 
 
-def test_the_first_answer_that_discloses_something_opens_ten_minutes(once: World) -> None:
+def test_first_disclosing_answer_opens_the_window(once: World) -> None:
     assert once.get("/v1/schema", "otto").status == 200
     assert once.get("/v1/search", "otto", q="nowhere").ids == []
     assert once.get(f"{LIST}/missing", "otto").status == 404
@@ -56,11 +56,11 @@ def test_the_first_answer_that_discloses_something_opens_ten_minutes(once: World
 
     until = grant_of(once).readable_until
     assert until is not None
-    left = until - timezone.now()
-    assert timedelta(minutes=9) < left <= timedelta(minutes=10)
+    remaining = until - timezone.now()
+    assert timedelta(minutes=9) < remaining <= timedelta(minutes=10)
 
 
-def test_a_closed_grant_answers_nothing_more(once: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closed_grant_refuses_all_calls(once: World, monkeypatch: pytest.MonkeyPatch) -> None:
     close_at_once(monkeypatch)
     assert once.get(LIST, "otto").status == 200
 
@@ -70,22 +70,22 @@ def test_a_closed_grant_answers_nothing_more(once: World, monkeypatch: pytest.Mo
     assert "single use" in refused.error["message"]
     assert Disclosure.unscoped.filter(chain=grant_of(once).pk).count() == 1
     [state] = [
-        state_of(each) for each in grants_with_state(timezone.now()) if each.pk == grant_of(once).pk
+        state_of(row) for row in with_grant_state(timezone.now()) if row.pk == grant_of(once).pk
     ]
-    tokens = tokens_with_state(timezone.now()).filter(package=once.packages["otto"])
+    tokens = with_token_state(timezone.now()).filter(package=once.packages["otto"])
     assert {state, *map(state_of, tokens)} == {"consumed"}
 
 
-def test_an_answer_on_its_way_when_the_grant_closes_is_not_given(
+def test_answer_is_refused_if_the_grant_closes_meanwhile(
     committed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once = granted(committed)
 
-    def close(*args: object, **more: object) -> None:
+    def close(*args: object, **kwargs: object) -> None:
         past = timezone.now() - timedelta(seconds=1)
         Grant.unscoped.filter(pk=grant_of(once).pk).update(readable_until=past)
 
-    monkeypatch.setattr("evidence.api.base_views.refuse_used_up", close)
+    monkeypatch.setattr("evidence.api.base_views.check_call_quota", close)
 
     refused = once.get(LIST, "otto")
 
@@ -93,7 +93,9 @@ def test_an_answer_on_its_way_when_the_grant_closes_is_not_given(
     assert not Disclosure.unscoped.filter(chain=grant_of(once).pk).exists()
 
 
-def test_other_grants_of_the_package_go_on(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_grants_of_the_package_stay_usable(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     close_at_once(monkeypatch)
     bank = GrantRequest(
         connection_ids=[BANK],
@@ -108,21 +110,19 @@ def test_other_grants_of_the_package_go_on(world: World, monkeypatch: pytest.Mon
     assert world.get("/v1/streams/messages/records", "otto").status == 200
 
 
-def test_a_successor_closes_when_the_first_would_have(
-    once: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_successor_keeps_the_window(once: World, monkeypatch: pytest.MonkeyPatch) -> None:
     once.get(LIST, "otto")
     grant = grant_of(once)
-    wanted = StreamRequest(name="transactions", fields=("id", "date"))
+    narrower = StreamRequest(name="transactions", fields=("id", "date"))
 
-    successor = narrow(
-        grant.pk, [wanted], connection_ids=[BANK], expires_at=None, now=timezone.now()
+    successor = narrow_grant(
+        grant.pk, [narrower], connection_ids=[BANK], expires_at=None, now=timezone.now()
     )
 
     assert successor.readable_until == grant.readable_until
 
 
-def test_the_end_is_set_once(once: World) -> None:
+def test_window_cannot_change(once: World) -> None:
     once.get(LIST, "otto")
     rows = Grant.unscoped.filter(pk=grant_of(once).pk)
     for later in (None, timezone.now() + timedelta(days=1)):
@@ -130,7 +130,7 @@ def test_the_end_is_set_once(once: World) -> None:
             rows.update(readable_until=later)
 
 
-def test_two_first_answers_at_once_open_one_window(committed: World) -> None:
+def test_concurrent_first_answers_open_one_window(committed: World) -> None:
     world = granted(committed)
 
     def ask(_: int) -> Any:
@@ -144,7 +144,7 @@ def test_two_first_answers_at_once_open_one_window(committed: World) -> None:
     assert grant_of(world).readable_until is not None
 
 
-def test_the_owners_pages_say_that_it_was_used(
+def test_owner_pages_show_single_use_and_its_end(
     once: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alice = Browser().sign_in(User.objects.create_superuser("alice"))

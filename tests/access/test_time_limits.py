@@ -1,4 +1,4 @@
-"""A read that takes the database too long is cancelled, and says so."""
+"""Slow reads are cancelled with an error."""
 
 import threading
 from collections.abc import Iterator
@@ -17,37 +17,35 @@ LIST = "/v1/streams/messages/records"
 
 @pytest.fixture
 def committed(transactional_db: None, request: pytest.FixtureRequest) -> World:
-    """The cast, committed: a limit belongs to a transaction, and a test's own is not limited."""
+    """The world, committed, because a time limit needs a transaction of its own."""
     world: World = request.getfixturevalue("world")
     return world
 
 
 @contextmanager
 def locked(table: str) -> Iterator[None]:
-    """Somebody else holds a table, so that whoever reads it waits."""
-    taken, ending = threading.Event(), threading.Event()
+    """Lock a table in another transaction, so that readers wait."""
+    is_locked, release = threading.Event(), threading.Event()
 
     def hold() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(f"LOCK TABLE {table} IN ACCESS EXCLUSIVE MODE")
-            taken.set()
-            ending.wait(15)
+            is_locked.set()
+            release.wait(15)
         connections.close_all()
 
     holder = threading.Thread(target=hold)
     holder.start()
     try:
-        assert taken.wait(30)
+        assert is_locked.wait(30)
         yield
     finally:
-        ending.set()
+        release.set()
         holder.join()
 
 
 @pytest.mark.parametrize("table", ["evidence_record", "evidence_chain"])
-def test_a_read_that_takes_too_long_is_cancelled(
-    committed: World, settings: Settings, table: str
-) -> None:
+def test_slow_read_is_cancelled(committed: World, settings: Settings, table: str) -> None:
     settings.PDPP_STATEMENT_TIMEOUT = 1
     with locked(table):
         late = committed.get(LIST, connection_id=PERSONAL)
@@ -67,15 +65,15 @@ def test_no_statement_starts_after_the_limit(committed: World, settings: Setting
     assert (late.status, late.error["code"]) == (503, "query_timeout")
 
 
-def test_the_limit_ends_with_its_transaction(committed: World) -> None:
+def test_limit_ends_with_its_transaction(committed: World) -> None:
     with transaction.atomic(), time_limited(7):
-        assert shown() == "7s"
-    assert shown() == "0"
+        assert statement_timeout() == "7s"
+    assert statement_timeout() == "0"
     with transaction.atomic(), time_limited(0):
-        assert shown() == "0"
+        assert statement_timeout() == "0"
 
 
-def shown() -> str:
+def statement_timeout() -> str:
     with connection.cursor() as cursor:
         cursor.execute("SHOW statement_timeout")
         return str(cursor.fetchall()[0][0])

@@ -13,8 +13,8 @@ from pytest_django import DjangoAssertNumQueries
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.access.record_parts import BlobGone
-from evidence.storing.blobs import PIECE_BYTES, put_blob
-from evidence.storing.record_erasure import erase
+from evidence.storing.blobs import CHUNK_BYTES, put_blob
+from evidence.storing.record_erasure import delete_record
 from tests.world import LEDGER, NOW, Answer, World
 
 FILES: dict[str, Any] = {
@@ -186,7 +186,7 @@ def test_the_old_name_of_the_connection_works_with_a_warning(files: World) -> No
     [
         ("bytes=0-0", 0, 1),
         ("bytes=10-99", 10, 100),
-        (f"bytes={PIECE_BYTES - 5}-{PIECE_BYTES + 4}", PIECE_BYTES - 5, PIECE_BYTES + 5),
+        (f"bytes={CHUNK_BYTES - 5}-{CHUNK_BYTES + 4}", CHUNK_BYTES - 5, CHUNK_BYTES + 5),
         ("bytes=700000-", 700_000, 768_000),
         ("bytes=700000-99999999", 700_000, 768_000),
         ("bytes=-100", 767_900, 768_000),
@@ -276,7 +276,7 @@ def test_an_empty_blob_is_empty(files: World) -> None:
 def test_a_large_blob_passes_through_in_pieces(
     files: World, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
-    size = 64 * PIECE_BYTES
+    size = 64 * CHUNK_BYTES
     keep(files, ONE, "a2", "blb_2", bytes(size), media_type="application/zip")
     client = HttpClient(headers={"Authorization": f"Bearer {files.tokens['ruth']}"})
     with django_assert_num_queries(
@@ -290,14 +290,14 @@ def test_a_large_blob_passes_through_in_pieces(
         finally:
             tracemalloc.stop()
     assert passed == size
-    assert most < 8 * PIECE_BYTES
+    assert most < 8 * CHUNK_BYTES
 
 
 def test_a_blob_that_goes_while_it_is_read_breaks_the_answer_off(files: World) -> None:
     client = HttpClient(headers={"Authorization": f"Bearer {files.tokens['ruth']}"})
     bytes_coming = iter(client.get(PATH))
-    assert len(next(bytes_coming)) == PIECE_BYTES
-    erase(ONE, stream="attachments", record_key="a1", suppress=True, now=NOW)
+    assert len(next(bytes_coming)) == CHUNK_BYTES
+    delete_record(ONE, stream="attachments", record_key="a1", suppress=True, now=NOW)
     with pytest.raises(BlobGone):
         next(bytes_coming)
 
@@ -309,13 +309,13 @@ def test_a_blob_that_goes_while_it_is_read_breaks_the_answer_off(files: World) -
 def test_bytes_that_are_replaced_while_they_are_read_are_not_mixed_with_the_new_ones(
     files: World, sent: int
 ) -> None:
-    keep(files, ONE, "a2", "large", b"old" * PIECE_BYTES, media_type="image/png")
+    keep(files, ONE, "a2", "large", b"old" * CHUNK_BYTES, media_type="image/png")
     headers = {"Authorization": f"Bearer {files.tokens['alice']}"}
     answer = HttpClient(headers=headers).get(f"/v1/blobs/large?connection_id={ONE}")
     pieces = iter(answer.streaming_content)
     assert [next(pieces)[:3] for _ in range(sent)] == [b"old"] * sent
 
-    keep(files, ONE, "a2", "large", b"new" * PIECE_BYTES, media_type="image/png")
+    keep(files, ONE, "a2", "large", b"new" * CHUNK_BYTES, media_type="image/png")
 
     with pytest.raises(BlobGone):
         next(pieces)

@@ -17,7 +17,7 @@ from evidence.access.grants import GrantRequest
 from evidence.models.connections import Connection
 from evidence.models.events import Bookmark
 from evidence.storing.ingest import ingest_lines
-from evidence.storing.ndjson import Line
+from evidence.storing.ndjson import NdjsonLine
 from tests.world import CHAT, LEDGER, MAIL, NOW, PERSONAL, WORK, Answer, World, mail
 
 LIST = "/v1/streams/messages/records"
@@ -28,7 +28,7 @@ SINCE_2026 = datetime(2026, 1, 1, tzinfo=UTC)
 def _walked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Few changes are read by number, many by key; what is told is the same."""
     if request.param == "many":
-        monkeypatch.setattr(change_log, "NEAR", -1)
+        monkeypatch.setattr(change_log, "MAX_SORTED_CHANGES", -1)
 
 
 def feed(world: World, since: str, who: str = "bob", **query: Any) -> Answer:
@@ -225,7 +225,7 @@ def test_a_tombstone_is_dated_by_what_took_the_record_out_of_sight(world: World)
     for hour, line in enumerate(lines):
         whole = line | {"connection_id": PERSONAL, "stream": "messages", "key": "m3"}
         ingest_lines(
-            [Line(1, json.dumps(whole).encode())],
+            [NdjsonLine(1, json.dumps(whole).encode())],
             owner_id=world.owner_id,
             now=NOW + timedelta(hours=hour),
         )

@@ -61,7 +61,7 @@ HIDDEN_KEYS = ("h1", "h2")
 @pytest.fixture(autouse=True)
 def _both_walks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some connections have few changes, which are read by number, and some more, read by key."""
-    monkeypatch.setattr(change_log, "NEAR", 2)
+    monkeypatch.setattr(change_log, "MAX_SORTED_CHANGES", 2)
 
 
 Data = dict[str, Any]

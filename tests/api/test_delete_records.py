@@ -5,8 +5,8 @@ from urllib.parse import quote
 
 import pytest
 
-from evidence.storing.erasure_orders import receipts
-from evidence.storing.receipts import Code
+from evidence.storing.erasure_orders import list_receipts
+from evidence.storing.receipts import ReceiptCode
 from tests.world import CHAT, PERSONAL, WORK, World, mail
 
 LIST = "/v1/streams/messages/records"
@@ -24,7 +24,7 @@ def test_one_record_is_gone_and_only_that_one(world: World) -> None:
 def test_a_deleted_record_stays_deleted_when_it_is_imported_again(world: World) -> None:
     world.call("DELETE", f"{LIST}/m1", "alice", connection_id=PERSONAL)
     outcome = world.put((PERSONAL, "messages", M1))
-    assert outcome.by_code == {Code.SUPPRESSED: 1}
+    assert outcome.by_code == {ReceiptCode.SUPPRESSED: 1}
     assert world.get(f"{LIST}/m1", "alice", connection_id=PERSONAL).status == 404
 
 
@@ -41,7 +41,7 @@ def test_a_whole_stream_of_one_connection_is_gone_and_stays_gone(world: World) -
     assert world.get(LIST, "alice", connection_id=WORK).ids == ["w2", "m1"]
     new = mail("n1", "2026-05-01T00:00:00Z")
     outcome = world.put((PERSONAL, "messages", M1), (PERSONAL, "messages", new))
-    assert (outcome.created, outcome.by_code) == (1, {Code.SUPPRESSED: 1})
+    assert (outcome.created, outcome.by_code) == (1, {ReceiptCode.SUPPRESSED: 1})
 
 
 def test_a_whole_stream_may_come_back_where_the_owner_says_so(world: World) -> None:
@@ -118,7 +118,7 @@ def test_a_deletion_has_a_receipt_that_does_not_say_what_it_was(world: World) ->
     path = "/v1/streams/messages/records"
     assert world.call("DELETE", f"{path}/m1", "alice", connection_id=PERSONAL).status == 204
     assert world.call("DELETE", path, "alice", connection_id=WORK).status == 204
-    stream, record = receipts(world.owner_id, most=9)
+    stream, record = list_receipts(world.owner_id, most=9)
     assert (record.of, record.removed["records"]) == ("record", 1)
     assert (stream.of, stream.removed["records"]) == ("stream", 2)
     assert {each.by for each in (stream, record)} == {"a program with an owner token"}

@@ -7,7 +7,7 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access.quotas import limits_of, set_limits
+from evidence.access.quotas import list_quotas, set_quotas
 from tests.world import LEDGER, PERSONAL, WORK, World
 
 WINDOW = "/v1/streams/messages/records/{}/field-window"
@@ -191,13 +191,13 @@ def test_a_key_that_ends_like_the_route_is_read_and_deleted_by_its_path(world: W
 @pytest.mark.parametrize("record", ["m3", "m99"])
 def test_a_window_without_a_field_is_charged_one_call(world: World, record: str) -> None:
     grant_id = world.grants["bob"][0].pk
-    set_limits(grant_id, {("calls", "day"): 10}, now=timezone.now())
+    set_quotas(grant_id, {("calls", "day"): 10}, now=timezone.now())
 
     refused = world.get(WINDOW.format(record), connection_id=PERSONAL)
 
     assert (refused.status, refused.error["code"]) == (400, "invalid_field_path")
     assert refused.error["param"] == "field"
-    [calls] = limits_of(grant_id, now=timezone.now())
+    [calls] = list_quotas(grant_id, now=timezone.now())
     assert calls.used == 1
     unnamed = world.get(WINDOW.format(record), connection_id=PERSONAL, offset_chars=3)
     assert (unnamed.status, unnamed.error["code"]) == (400, "invalid_field_path")

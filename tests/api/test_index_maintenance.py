@@ -8,8 +8,8 @@ from django.core.management import CommandError, call_command
 
 from evidence.errors import ConnectionNotFound
 from evidence.models.connections import Connection
-from evidence.storing.connections import connect, set_languages
-from evidence.storing.reindex import pending, reindex, reindex_some
+from evidence.storing.connections import create_connection, set_languages
+from evidence.storing.reindex import outdated_connections, reindex, reindex_batch
 from operations import background_jobs
 from tests.storing import stored
 from tests.world import NOW, PERSONAL, WORK, Answer, World
@@ -41,7 +41,7 @@ def halfway() -> int:
     """Indexes record by record up to the first mail in French; how many."""
     done = 0
     while "cheval" not in stored.terms(PERSONAL, "f1"):
-        done += reindex_some(PERSONAL, limit=1) or 0
+        done += reindex_batch(PERSONAL, limit=1) or 0
     return done
 
 
@@ -73,9 +73,9 @@ def test_after_it_everything_is_found_and_nothing_is_said(french: World) -> None
 def test_what_was_cut_short_goes_on_where_it_was(french: World) -> None:
     held = sum(each["record_count"] for each in streams(french) if searched(each))
     done = halfway()
-    assert pending() == [PERSONAL]
+    assert outdated_connections() == [PERSONAL]
 
-    assert sum(reindex(pending())) == held - done
+    assert sum(reindex(outdated_connections())) == held - done
     assert sum(reindex([PERSONAL])) == 0
     assert "cheval" in stored.terms(PERSONAL, "f2")
 
@@ -83,7 +83,7 @@ def test_what_was_cut_short_goes_on_where_it_was(french: World) -> None:
 def test_other_languages_meanwhile_begin_it_again(french: World) -> None:
     halfway()
     set_languages(PERSONAL, languages=["en"], now=NOW)
-    sum(reindex(pending()))
+    sum(reindex(outdated_connections()))
     assert "cheval" not in stored.terms(PERSONAL, "f1")
 
 
@@ -92,7 +92,7 @@ def test_what_is_stored_meanwhile_is_of_the_new_languages(french: World) -> None
     mail(french, "f3", "un cheval")
     mail(french, "f1", "rien")
     assert set(asked(french, "chevaux").ids) == {"f2", "f3"}
-    sum(reindex(pending()))
+    sum(reindex(outdated_connections()))
     assert set(asked(french, "chevaux").ids) == {"f2", "f3"}
 
 
@@ -139,22 +139,22 @@ def test_the_lists_of_streams_say_it_where_a_search_would_miss_it(french: World)
 def test_a_new_analyser_outdates_every_connection(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert pending() == []
+    assert outdated_connections() == []
     for module in ("search.query_planner", "storing.reindex", "storing.derivation"):
         monkeypatch.setattr(f"evidence.{module}.VERSION", 7)
     assert "index_maintenance" in asked(world, "lease").body["meta"]
 
     assert sum(background_jobs.words()) > 0
 
-    assert pending() == []
+    assert outdated_connections() == []
     assert "index_maintenance" not in asked(world, "lease").body["meta"]
 
 
 def test_the_same_languages_or_an_empty_connection_have_nothing_to_do(world: World) -> None:
     assert not set_languages(WORK, languages=Connection.unscoped.get(pk=WORK).languages, now=NOW)
-    made = connect("mail", owner_id=world.owner_id, now=NOW, display_name="Mail")
+    made = create_connection("mail", owner_id=world.owner_id, now=NOW, display_name="Mail")
     assert set_languages(made, languages=["fr"], now=NOW)
-    assert pending() == []
+    assert outdated_connections() == []
     with pytest.raises(ConnectionNotFound):
         set_languages("cin_nowhere", languages=["fr"], now=NOW)
 
@@ -166,13 +166,13 @@ def command(*arguments: str) -> str:
 
 
 def test_the_command_does_what_is_pending(french: World) -> None:
-    assert command("--connection", WORK) == "Every search index is up to date.\n"
-    assert "of 1 connections are indexed" in command()
+    assert command("--connection", WORK) == "All search text is up to date.\n"
+    assert "records of 1 connections." in command()
     assert set(asked(french, "cheval").ids) == {"f1", "f2"}
-    assert command() == "Every search index is up to date.\n"
-    assert "of 1 connections are indexed" in command("--connection", WORK, "--all")
+    assert command() == "All search text is up to date.\n"
+    assert "records of 1 connections." in command("--connection", WORK, "--all")
 
 
 def test_the_command_knows_its_connections(world: World) -> None:
-    with pytest.raises(CommandError, match="no connection cin_nowhere"):
+    with pytest.raises(CommandError, match="No connection cin_nowhere"):
         command("--connection", "cin_nowhere")

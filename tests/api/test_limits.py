@@ -9,15 +9,21 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from evidence.access.grant_lifecycle import narrow
+from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_terms import StreamRequest
-from evidence.access.quotas import limits_of, own_share_of, set_limits, set_share, watch_again
+from evidence.access.quotas import (
+    get_tripwire_share,
+    list_quotas,
+    schedule_recount,
+    set_quotas,
+    set_tripwire_share,
+)
 from evidence.models.events import Subscription
 from evidence.models.ledger import Disclosure
 from evidence.models.quotas import Quota, Watch
-from tests.events.receiving import ask
+from tests.events.receiving import send_json
 from tests.mcp_adapter import real
-from tests.mcp_adapter.hosts import refusal, seen, structured
+from tests.mcp_adapter.hosts import error_of, parsed_text, structured
 from tests.world import BANK, CHAT, LEDGER, PERSONAL, WORK, Answer, World, mail
 
 LIST = "/v1/streams/messages/records"
@@ -29,12 +35,12 @@ def limit(world: World, who: str = "bob", *, number: int = 0, **most: int) -> st
     wanted = {(measure, period): each for name, each in most.items()
               for measure, period in [name.split("_")]}  # fmt: skip
     grant_id = world.grants[who][number].pk
-    set_limits(grant_id, wanted, now=timezone.now())
+    set_quotas(grant_id, wanted, now=timezone.now())
     return grant_id
 
 
 def used(world: World, who: str = "bob", number: int = 0) -> dict[str, int]:
-    rows = limits_of(world.grants[who][number].pk, now=timezone.now())
+    rows = list_quotas(world.grants[who][number].pk, now=timezone.now())
     return {f"{each.measure}_{each.period}": each.used for each in rows}
 
 
@@ -68,7 +74,9 @@ def test_what_changes_something_is_a_call_and_is_not_done_beyond_the_limit(world
     limit(world, calls_day=2)
     path = "/v1/event-subscriptions"
 
-    made = [ask(world, "POST", path, callback_url="https://receiver.example") for _ in range(3)]
+    made = [
+        send_json(world, "POST", path, callback_url="https://receiver.example") for _ in range(3)
+    ]
 
     assert [answer.status for answer in made] == [201, 201, 429]
     assert used(world) == {"calls_day": 2}
@@ -86,9 +94,9 @@ def test_a_tool_says_in_both_channels_when_to_go_on(world: World, era: str) -> N
         era=era,
     )
 
-    error = refusal(result)
+    error = error_of(result)
     assert error["code"] == "rate_limit_exceeded"
-    for channel in (seen(result), structured(result)):
+    for channel in (parsed_text(result), structured(result)):
         assert error["resets_at"] in channel["error"]["message"]
         assert error["resets_at"] in channel["error"]["next_step"]
 
@@ -161,7 +169,7 @@ def test_what_shows_nothing_counts_for_the_grant_that_it_was_asked_of(
 def test_a_new_limit_counts_from_the_start_of_its_period(world: World) -> None:
     wanted = {("calls", period): 1 for period in ("minute", "hour", "day")}
     now = datetime(2026, 11, 1, 12, 34, 56, 789, tzinfo=UTC)
-    set_limits(world.grants["bob"][0].pk, wanted, now=now)
+    set_quotas(world.grants["bob"][0].pk, wanted, now=now)
     since = {row.period: f"{row.since:%d %H:%M:%S.%f}" for row in Quota.unscoped.all()}
     assert since == {
         "minute": "01 12:34:00.000000",
@@ -198,8 +206,8 @@ def test_of_two_passed_limits_the_one_that_holds_longer_is_named(world: World) -
     error = world.get(LIST).error
     assert error["limit"]["period"] == "day"
     assert error["message"] == (
-        f"The owner lets 1 records per day be read through the grant {grant_id}. 0 are used and this"
-        " call comes to 5, so it was not answered. The count begins anew at"
+        f"The owner allows 1 records per day through the grant {grant_id}. 0 are used and this"
+        " call needs 5, so it was not answered. The quota resets at"
         f" {error['resets_at']}."
     )
 
@@ -215,14 +223,14 @@ def test_it_is_counted_anew_what_was_read_where_the_share_is_another(world: Worl
     watch = Watch.unscoped.filter(stream="messages")
     grant_id = world.grants["bob"][0].pk
     watch.create(grant_id=grant_id, stream="messages", slack=5)
-    set_share(grant_id, None)
+    set_tripwire_share(grant_id, None)
     assert watch.get().slack == 5, "as it was"
-    set_share(grant_id, 10)
-    assert (watch.get().slack, own_share_of(grant_id)) == (0, 10)
-    watch_again(grant_id, "messages", slack=7)
+    set_tripwire_share(grant_id, 10)
+    assert (watch.get().slack, get_tripwire_share(grant_id)) == (0, 10)
+    schedule_recount(grant_id, "messages", slack=7)
     assert watch.get().slack == 7
-    set_share(grant_id, None)
-    assert (watch.get().slack, own_share_of(grant_id)) == (0, None)
+    set_tripwire_share(grant_id, None)
+    assert (watch.get().slack, get_tripwire_share(grant_id)) == (0, None)
 
 
 def test_each_grant_of_a_package_is_charged_with_what_was_read_through_it(world: World) -> None:
@@ -281,7 +289,9 @@ def test_a_successor_has_what_is_left(world: World) -> None:
     fewer = StreamRequest(
         name="messages", fields=("id", "subject"), since=datetime(2026, 2, 1, tzinfo=UTC)
     )
-    narrow(grant_id, [fewer], connection_ids=[PERSONAL, WORK], expires_at=None, now=timezone.now())
+    narrow_grant(
+        grant_id, [fewer], connection_ids=[PERSONAL, WORK], expires_at=None, now=timezone.now()
+    )
 
     assert [world.get(LIST).status for _ in range(2)] == [200, 429]
 

@@ -57,7 +57,7 @@ def test_a_shown_field_need_not_choose_rows(world: World) -> None:
     refused = world.get(LIST, who="dora", connection_id=PERSONAL, filter__labels="home")
     assert (refused.status, refused.error["code"]) == (403, "field_not_granted")
     assert refused.error["param"] == "filter[labels]"
-    assert "does not let rows be chosen by it" in refused.error["message"]
+    assert "does not allow filtering by it" in refused.error["message"]
     assert "stream=messages" in refused.error["next_step"]
 
 
@@ -229,7 +229,7 @@ def test_bad_input_names_the_parameter(
 def test_an_ungranted_field_is_forbidden_wherever_it_is_named(world: World, name: str) -> None:
     answer = world.get(LIST, **{name: "from_email"})
     assert (answer.status, answer.error["code"]) == (403, "field_not_granted")
-    assert answer.error["message"] == "The field 'from_email' is outside the grant."
+    assert answer.error["message"] == "The grant does not include the field 'from_email'."
     assert "stream=messages" in answer.error["next_step"]
     assert world.get(LIST, who="alice", connection_id=WORK, **{name: "id"}).status in (200, 400)
 

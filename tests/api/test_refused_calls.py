@@ -12,11 +12,11 @@ from django.utils import timezone
 from evidence.access import owner_notices
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, pause_client, revoke_client
-from evidence.access.quotas import set_limits
+from evidence.access.quotas import set_quotas
 from evidence.models.grants import Grant
 from evidence.models.quotas import RefusedCall
 from tests.mcp_adapter import real
-from tests.mcp_adapter.hosts import refusal
+from tests.mcp_adapter.hosts import error_of
 from tests.world import BANK, NOW, PERSONAL, World
 
 LIST = "/v1/streams/messages/records"
@@ -32,24 +32,24 @@ def last() -> RefusedCall:
     ("path", "query", "code", "clause"),
     [
         (LIST, {"fields": "id,from_email"}, "field_not_granted",
-         "Grant {} freezes the fields body_text, from_name, id, received_at, subject, thread_id; "
-         "“from_email” is not among them."),
+         "Grant {} includes the fields body_text, from_name, id, received_at, subject, thread_id; "
+         "it does not include “from_email”."),
         (LIST, {"filter__size_bytes__gte": "1"}, "field_not_granted",
-         "Grant {} freezes the fields body_text, from_name, id, received_at, subject, thread_id; "
-         "“size_bytes” is not among them."),
+         "Grant {} includes the fields body_text, from_name, id, received_at, subject, thread_id; "
+         "it does not include “size_bytes”."),
         ("/v1/streams/threads/records", {}, "grant_stream_not_allowed",
-         "Grant {} freezes the streams messages; “threads” is not among them."),
+         "Grant {} includes the streams messages; it does not include “threads”."),
         ("/v1/streams/transactions/records", {}, "not_found",
-         "The sources that are granted declare messages and threads, and nothing of the name asked for."),
+         "The granted sources declare messages and threads, but not the requested stream."),
         (LIST, {"connection_id": "cin_bank"}, "connection_not_found",
-         "The grants of this token lead to the connections Personal mail and Work mail; the one asked "
-         "for is not among them, or does not have that stream."),
+         "The grants of this token include the connections Personal mail and Work mail; not the "
+         "requested one, or not that stream of it."),
         (f"{LIST}/m0", {"connection_id": PERSONAL}, "not_found",
-         "Grant {} shows the records of messages from 1 January 2026 on. Nothing of the id asked for is "
-         "among them: hidden, or not there."),
+         "Grant {} shows the records of messages from 1 January 2026 on. The requested id is hidden or "
+         "does not exist."),
         (f"{LIST}/m1", {}, "ambiguous_connection",
-         "The call fits several connections that are granted and names none."),
-        (LIST, {"limit": "-1"}, None, "No clause of a grant: the call itself could not be answered."),
+         "The call matches several granted connections and names none."),
+        (LIST, {"limit": "-1"}, None, "No clause of a grant: the call itself is invalid."),
     ],
 )  # fmt: skip
 def test_each_refusal_is_kept_with_the_clause_that_decided(
@@ -74,22 +74,22 @@ def test_what_no_single_clause_decides_is_told_in_general(world: World) -> None:
     world.call("DELETE", f"{LIST}/m1", connection_id=PERSONAL)
     assert last().clause == "Only the owner's own token may do this."
     world.get("/v1/schema", "dora", stream="messages", detail="full")
-    assert last().clause == "The call fits several sources that are granted and names none."
+    assert last().clause == "The call matches several granted sources and names none."
     world.get(LIST, "erin")
-    assert last().clause == "Everything that this token stands for has expired."
+    assert last().clause == "Every grant of this token has expired."
     revoke_client(world.packages["erin"].client_id, now=timezone.now())
     world.get(LIST, "erin")
-    assert last().clause == "Everything that this token stands for was ended."
+    assert last().clause == "Every grant of this token was revoked."
 
 
 @pytest.mark.parametrize(
     ("terms", "extent"),
     [
         ({"resources": ["m1", "m2"]}, "2 single records of messages"),
-        ({}, "the records of messages, whatever their time"),
-        ({"until": MAY}, "the records of messages until before 1 May 2026"),
+        ({}, "the records of messages of any time"),
+        ({"until": MAY}, "the records of messages before 1 May 2026"),
         ({"since": JANUARY, "until": MAY},
-         "the records of messages from 1 January 2026 on until before 1 May 2026"),
+         "the records of messages from 1 January 2026 on before 1 May 2026"),
     ],
 )  # fmt: skip
 def test_the_extent_of_a_grant_is_told(world: World, terms: dict[str, Any], extent: str) -> None:
@@ -100,8 +100,7 @@ def test_the_extent_of_a_grant_is_told(world: World, terms: dict[str, Any], exte
     [grant, _] = world.grants["erin"]
     world.get(f"{LIST}/nothing", "erin", connection_id=PERSONAL)
     assert last().clause == (
-        f"Grant {grant.pk} shows {extent}. Nothing of the id asked for is among them:"
-        " hidden, or not there."
+        f"Grant {grant.pk} shows {extent}. The requested id is hidden or does not exist."
     )
 
 
@@ -111,7 +110,7 @@ def test_a_field_that_is_shown_but_not_chosen_by_is_told(world: World) -> None:
     world.grant("erin", GrantRequest(connection_ids=[PERSONAL], streams=[of_mail]))
     world.get(LIST, "erin", filter__labels="home")
     assert last().clause == (
-        f"Grant {world.grants['erin'][0].pk} shows “labels”, but lets rows be chosen and ordered only by"
+        f"Grant {world.grants['erin'][0].pk} shows “labels”, but allows filtering and sorting only by"
         " id, subject."
     )
 
@@ -122,7 +121,7 @@ def test_hidden_and_missing_are_told_alike(world: World, caplog: pytest.LogCaptu
         world.get(f"{LIST}/{key}", connection_id=PERSONAL)
         told.append((last().clause, last().stream, last().param))
     assert told[0] == told[1]
-    assert "not written down" not in caplog.text
+    assert "not stored" not in caplog.text
 
 
 def test_nothing_that_was_sent_is_kept(world: World) -> None:
@@ -149,7 +148,7 @@ def test_nothing_that_was_sent_is_kept(world: World) -> None:
 def test_a_tool_that_is_refused_is_found_by_its_request_id(world: World) -> None:
     result = real.call(world.tokens["bob@mcp"], "query_records", stream="threads")
 
-    row = RefusedCall.unscoped.filter(request_id=refusal(result)["request_id"]).get()
+    row = RefusedCall.unscoped.filter(request_id=error_of(result)["request_id"]).get()
 
     assert (row.route, row.stream, row.code) == (
         "mcp records",
@@ -162,7 +161,7 @@ def test_what_is_not_let_in_is_kept_where_the_client_is_known(world: World) -> N
     pause_client(world.packages["bob"].client_id, now=timezone.now())
     assert world.get(LIST).status == 403
     assert (last().code, last().clause) == (
-        "grant_paused", "Everything that this token stands for is paused.",
+        "grant_paused", "Every grant of this token is paused.",
     )  # fmt: skip
     assert real.post(world.tokens["bob@mcp"]).status_code in (401, 403)
     assert (last().route, last().code) == ("mcp", "grant_paused")
@@ -183,11 +182,11 @@ def test_a_grant_that_is_paused_beside_others_is_named(world: World) -> None:
     bank = world.grants["dora"][2]
     Grant.unscoped.filter(pk=bank.pk).update(paused_at=timezone.now())
     assert world.get("/v1/streams/transactions/records", "dora").status == 403
-    assert last().clause == f"Grant {bank.pk} leads there, and is paused."
+    assert last().clause == f"Grant {bank.pk} includes it, and is paused."
 
 
 def test_a_limit_is_a_reason_too(world: World) -> None:
-    set_limits(world.grants["bob"][0].pk, {("records", "day"): 1}, now=timezone.now())
+    set_quotas(world.grants["bob"][0].pk, {("records", "day"): 1}, now=timezone.now())
     world.get(LIST)
     assert last().code == "rate_limit_exceeded"
     assert "1 records per day" in last().clause
@@ -201,7 +200,7 @@ def test_what_is_answered_leaves_nothing(world: World) -> None:
 def test_a_client_that_is_refused_all_the_time_fills_no_table(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner_notices, "MOST_AN_HOUR", 3)
+    monkeypatch.setattr(owner_notices, "MAX_REFUSED_CALLS_PER_HOUR", 3)
     for _ in range(5):
         assert world.get("/v1/streams/threads/records").status == 403
     world.get("/v1/streams/nothing/records", "charlie")
@@ -214,7 +213,7 @@ def test_a_client_that_is_refused_all_the_time_fills_no_table(
 def test_pruning_forgets_what_is_old_and_what_is_too_much(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(owner_notices, "MOST", 2)
+    monkeypatch.setattr(owner_notices, "MAX_REFUSED_CALLS", 2)
     for _ in range(5):
         world.get("/v1/streams/threads/records")
     newest: list[Any] = list(RefusedCall.unscoped.order_by("-pk").values_list("pk", flat=True))

@@ -30,7 +30,7 @@ def test_case_accents_and_inflection_do_not_matter(world: World, q: str) -> None
 
 
 @pytest.mark.parametrize("q", ["京都", "お土産", "cafe", "INV-2026/0042", "invoice 0042"])
-def test_other_scripts_and_names_with_parts_are_found(world: World, q: str) -> None:
+def test_other_scripts_and_compounds_match(world: World, q: str) -> None:
     assert len(hits(world, q=q)) == 1
 
 
@@ -45,7 +45,7 @@ def test_phrases_prefixes_or_and_not(world: World) -> None:
     assert hits(world, q="from_name:jonas") == [(PERSONAL, "m3")]
 
 
-def test_when_all_words_match_nothing_any_word_does_and_it_is_said(world: World) -> None:
+def test_query_without_results_matches_any_word_and_says_so(world: World) -> None:
     answer = world.get(SEARCH, q="invoice unicorn")
     assert answer.ids == ["w2"]
     assert answer.body["meta"]["match"] == "any_word"
@@ -53,7 +53,7 @@ def test_when_all_words_match_nothing_any_word_does_and_it_is_said(world: World)
     assert "hint" in world.get(SEARCH, q="unicorn").body["meta"]
 
 
-def test_hidden_words_are_not_found(world: World) -> None:
+def test_words_of_hidden_fields_do_not_match(world: World) -> None:
     assert hits(world, q="summer", who="alice") == [(PERSONAL, "m0")]
     assert hits(world, q="summer") == []
     assert hits(world, q="eva@example.org", who="alice") == [(PERSONAL, "m1")]
@@ -61,7 +61,7 @@ def test_hidden_words_are_not_found(world: World) -> None:
     assert hits(world, q="lease", who="charlie") == []
 
 
-def test_an_ungranted_field_is_no_name_of_a_field(world: World) -> None:
+def test_field_outside_the_grant_is_not_a_field_name(world: World) -> None:
     assert hits(world, q="from_email:eva", who="alice") == [(PERSONAL, "m1")]
     meta = world.get(SEARCH, q="from_email:eva").body["meta"]
     assert meta == world.get(SEARCH, q="from_nonsense:eva").body["meta"]
@@ -78,7 +78,7 @@ def test_several_sources_merge_under_one_limit(world: World) -> None:
     assert rest.body["has_more"] is False
 
 
-def test_it_narrows_to_streams_and_a_connection(world: World) -> None:
+def test_search_can_be_restricted_to_streams_and_a_connection(world: World) -> None:
     assert hits(world, who="dora", q="budget", connection_id=CHAT) == [(CHAT, "c1")]
     assert hits(world, who="dora", q="deposit", **{"streams[]": "transactions"}) != []
     assert world.get(SEARCH, q="a", streams="threads").error["code"] == "grant_stream_not_allowed"
@@ -87,14 +87,14 @@ def test_it_narrows_to_streams_and_a_connection(world: World) -> None:
     assert hits(world, who="dora", q="budget", connector_id="workspace") == [(CHAT, "c1")]
 
 
-def test_a_cursor_of_one_connector_is_not_one_of_another(world: World) -> None:
+def test_cursor_of_one_source_is_invalid_for_another(world: World) -> None:
     query = {"q": "lease OR deposit OR canal OR budget", "limit": 1}
     cursor = world.get(SEARCH, "dora", **query, connector_id="mail").body["next_cursor"]
     other = world.get(SEARCH, "dora", **query, connector_id="workspace", cursor=cursor)
     assert (other.status, other.error["code"]) == (400, "invalid_cursor")
 
 
-def test_newest_first_is_an_alternative(world: World) -> None:
+def test_search_can_sort_newest_first(world: World) -> None:
     assert hits(world, q="lease OR budget OR canal", sort="-time") == [
         (PERSONAL, "m3"),
         (WORK, "m1"),
@@ -104,7 +104,7 @@ def test_newest_first_is_an_alternative(world: World) -> None:
 
 
 @scenario("B9")
-def test_a_hit_carries_its_evidence_and_the_way_to_read_on(world: World) -> None:
+def test_hit_has_excerpts_and_links_to_read_more(world: World) -> None:
     hit = world.get(SEARCH, q="wonderful").body["data"][0]
     excerpt = hit["evidence_excerpts"][0]
     assert excerpt["field_path"] == "body_text"
@@ -131,7 +131,7 @@ def test_excerpts_show_granted_fields_only(world: World) -> None:
         }  # fmt: skip
 
 
-def test_ties_fall_to_the_newer_record(world: World) -> None:
+def test_newer_record_wins_ties(world: World) -> None:
     world.put(
         *((WORK, "messages", {"id": key, "received_at": f"2026-0{month}-01T00:00:00Z",
             "subject": "Zebra"}) for month, key in enumerate("zyxw", 1)))  # fmt: skip
@@ -151,23 +151,25 @@ def test_ties_fall_to_the_newer_record(world: World) -> None:
         ({"q": "a", "cursor": "x"}, "cursor"),
     ],
 )
-def test_bad_queries_name_the_parameter(world: World, query: dict[str, str], param: str) -> None:
+def test_invalid_query_error_names_the_parameter(
+    world: World, query: dict[str, str], param: str
+) -> None:
     answer = world.get(SEARCH, **query)
     assert (answer.status, answer.error["param"]) == (400, param)
 
 
-def test_an_error_in_the_query_points_at_the_character(world: World) -> None:
+def test_query_error_has_the_position_of_the_character(world: World) -> None:
     assert world.get(SEARCH, q="x" * 2_000).error["position"] == 1_000
 
 
-def test_a_changed_record_is_found_by_its_new_words_only(world: World) -> None:
+def test_changed_record_matches_its_new_words_only(world: World) -> None:
     world.put((WORK, "messages", {"id": "w2", "received_at": "2026-02-03T07:00:00Z",
         "subject": "Receipt"}))  # fmt: skip
     assert hits(world, q="invoice") == []
     assert hits(world, q="receipt") == [(WORK, "w2")]
 
 
-def test_a_page_of_hits_keeps_max_bytes(world: World) -> None:
+def test_page_of_hits_respects_max_bytes(world: World) -> None:
     world.put(
         *((WORK, "messages", {"id": f"k{n}", "received_at": "2026-04-01T00:00:00Z",
             "subject": "Kangaroo " * 30, "body_text": "kangaroo 🦘 " * 300})
@@ -178,7 +180,7 @@ def test_a_page_of_hits_keeps_max_bytes(world: World) -> None:
     assert answer.body["meta"]["count"] == 9
 
 
-def test_its_queries_are_counted(
+def test_search_query_counts(
     world: World, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     hits(world, q="lease")
@@ -187,24 +189,24 @@ def test_its_queries_are_counted(
         hits(world, q="lease")
 
 
-def test_a_record_that_goes_while_it_is_found_is_left_out(
+def test_record_deleted_during_a_search_is_omitted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its place is looked up first and its row later."""
+    """Positions are queried before records."""
     before = hits(world, q="lease deposit")
     assert set(before) == {(PERSONAL, "m1"), (PERSONAL, "m2")}
 
-    load = matches.rows_of
+    load_records = matches.load_records
 
-    def rows_of(streams: Any, places: Any) -> Any:
+    def load_after_deletion(streams: Any, found: Any) -> Any:
         Record.unscoped.filter(record_key="m1").delete()
-        return load(streams, places)
+        return load_records(streams, found)
 
-    monkeypatch.setattr(matches, "rows_of", rows_of)
+    monkeypatch.setattr(matches, "load_records", load_after_deletion)
     assert hits(world, q="lease deposit") == [(PERSONAL, "m2")]
 
 
-def test_a_hostile_text_does_not_keep_a_phrase_of_another_record_from_being_found(
+def test_hostile_text_does_not_hide_a_phrase_of_another_record(
     world: World,
 ) -> None:
     for number in range(3):

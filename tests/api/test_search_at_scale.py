@@ -1,4 +1,4 @@
-"""Ways to find the first hits of very many: each gives what scoring every match gives."""
+"""Test that every top-k strategy returns what scoring every match returns."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -17,10 +17,10 @@ from tests.world import CHAT, PERSONAL, WORK, World
 WORDS = ("quokka", "zephyr", "kumquat")
 DAYS = ("2026-01-10", "2026-01-11", "2026-02-20", None)
 SCALE: dict[str, dict[Any, int]] = {
-    "walk": {(top_k, "WALKED"): 4, (top_k, "WALKED_AT_MOST"): 0},
-    "longer walk": {(top_k, "WALKED"): 2, (top_k, "WALKED_AT_MOST"): 500},
-    "index": {(top_k, "WALKED"): 1, (top_k, "WALKED_AT_MOST"): 0},
-    "all the rest": {(top_k, "WALKED"): 1, (top_k, "MOST_WAYS"): 3},
+    "recency scan": {(top_k, "SCAN_ROWS"): 4, (top_k, "MAX_SCAN_ROWS"): 0},
+    "longer recency scan": {(top_k, "SCAN_ROWS"): 2, (top_k, "MAX_SCAN_ROWS"): 500},
+    "index": {(top_k, "SCAN_ROWS"): 1, (top_k, "MAX_SCAN_ROWS"): 0},
+    "many combinations": {(top_k, "SCAN_ROWS"): 1, (top_k, "MAX_COMBINATIONS"): 3},
 }
 
 
@@ -51,9 +51,8 @@ def crowded(world: World) -> World:
 
 @pytest.fixture
 def scaled(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[Any, int]], None]:
-    monkeypatch.setattr(
-        match_counts, "NARROW", 0
-    )  # No grant sees so little that all of it is read.
+    # No grant shows so few rows that all of them are read.
+    monkeypatch.setattr(match_counts, "FEW_VISIBLE_ROWS", 0)
 
     def scale(numbers: dict[Any, int]) -> None:
         for (module, name), number in numbers.items():
@@ -77,22 +76,22 @@ def paged(world: World, who: str, q: str, **query: str) -> tuple[list[Any], list
 
 @pytest.mark.parametrize("who", ["bob", "eve", "frank", "dora"])
 @pytest.mark.parametrize("q", ["quokka", "zephyr kumquat", "quok* OR kumquat", "filler -quokka"])
-def test_every_way_gives_the_same_pages(
+def test_all_ranking_strategies_return_the_same_pages(
     crowded: World, scaled: Callable[[dict[Any, int]], None], who: str, q: str
 ) -> None:
-    scaled({(matches, "FEW"): 0, (matches, "SCORED"): 10**6})
+    scaled({(matches, "SORT_IN_PYTHON_MAX"): 0, (matches, "SCORE_ALL_MAX"): 10**6})
     expected = paged(crowded, who, q)
     assert len(expected[0]) == expected[1][0] > 7
     untouched = {place: getattr(*place) for numbers in SCALE.values() for place in numbers}
-    for way, numbers in SCALE.items():
-        scaled({(matches, "SCORED"): 0, **untouched, **numbers})
-        assert paged(crowded, who, q) == expected, way
+    for strategy, numbers in SCALE.items():
+        scaled({(matches, "SCORE_ALL_MAX"): 0, **untouched, **numbers})
+        assert paged(crowded, who, q) == expected, strategy
 
 
-def test_a_walk_waits_for_the_mailbox_that_it_knows_least_of(
+def test_recency_scan_stops_at_the_least_scanned_connection(
     world: World, scaled: Callable[[dict[Any, int]], None]
 ) -> None:
-    """Few old mails in one, many new ones in the other: what lies between is not passed over."""
+    """With few old emails in one connection and many new ones in another, none is skipped."""
     for key, day in (("new", "03-20"), ("old", "01-10"), ("older", "01-09"), ("oldest", "01-08")):
         world.put((PERSONAL, "messages", {"id": key, "subject": "quokka",
             "received_at": f"2026-{day}T00:00:00Z"}))  # fmt: skip
@@ -100,62 +99,69 @@ def test_a_walk_waits_for_the_mailbox_that_it_knows_least_of(
         "received_at": "2026-02-15T00:00:00Z"}))  # fmt: skip
     world.put(*((WORK, "messages", {"id": f"f{day}", "subject": "filler",
         "received_at": f"2026-03-1{day}T00:00:00Z"}) for day in range(9)))  # fmt: skip
-    scaled({(matches, "FEW"): 0, (matches, "SCORED"): 0, (top_k, "WALKED"): 8})
+    scaled(
+        {(matches, "SORT_IN_PYTHON_MAX"): 0, (matches, "SCORE_ALL_MAX"): 0, (top_k, "SCAN_ROWS"): 8}
+    )
     assert world.get("/v1/search", q="quokka", limit=2).ids == ["new", "between"]
 
 
 @pytest.mark.parametrize("who", ["bob", "eve", "dora"])
-def test_the_newest_come_first_by_every_way(
+def test_all_strategies_sort_newest_first(
     crowded: World, scaled: Callable[[dict[Any, int]], None], who: str
 ) -> None:
-    scaled({(matches, "FEW"): 0, (matches, "SCORED"): 10**6})
+    scaled({(matches, "SORT_IN_PYTHON_MAX"): 0, (matches, "SCORE_ALL_MAX"): 10**6})
     expected = paged(crowded, who, "zephyr", sort="-time")
-    for walks in ((5, 20), (1,), (500,)):
-        scaled({(matches, "SCORED"): 0, (matches, "WALKS"): walks})  # type: ignore[dict-item]
+    for sizes in ((5, 20), (1,), (500,)):
+        scaled({(matches, "SCORE_ALL_MAX"): 0, (matches, "RECENCY_SCAN_SIZES"): sizes})  # type: ignore[dict-item]
         assert paged(crowded, who, "zephyr", sort="-time") == expected
-    scaled({(matches, "FEW"): 10**6})
+    scaled({(matches, "SORT_IN_PYTHON_MAX"): 10**6})
     assert paged(crowded, who, "zephyr", sort="-time") == expected
 
 
 @pytest.mark.parametrize("q", ["quokka", "filler", "zephyr kumquat", "filler -zephyr"])
-def test_a_count_is_exact_up_to_its_bound_and_never_less(
+def test_count_is_exact_up_to_its_bound_and_never_lower(
     crowded: World, scaled: Callable[[dict[Any, int]], None], q: str
 ) -> None:
     known = len(paged(crowded, "bob", q)[0])
     for sampled, in_turn, bound in product((1, 16), (0, 1, 500), (known - 1, known, known + 1)):
-        scaled({(match_counts, "SAMPLED"): sampled, (match_counts, "READ_IN_TURN"): in_turn})
-        scaled({(search, "COUNTED_UP_TO"): bound})
+        scaled(
+            {
+                (match_counts, "SAMPLE_ROWS"): sampled,
+                (match_counts, "SEQUENTIAL_READ_FACTOR"): in_turn,
+            }
+        )
+        scaled({(search, "COUNT_LIMIT"): bound})
         meta = crowded.get("/v1/search", q=q).body["meta"]
         accuracy = "exact" if bound >= known else "lower_bound"
         assert (meta["count"], meta["count_accuracy"]) == (min(known, bound), accuracy)
 
 
-def test_a_large_count_is_not_made_again_until_something_changes(
+def test_large_count_is_cached_until_a_change(
     crowded: World, scaled: Callable[[dict[Any, int]], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[int] = []
+    computed: list[int] = []
 
-    def counted(branches: Any, most: int, *, count: Any = match_counts._counted) -> Any:
-        made.append(most)
-        return count(branches, most)
+    def compute(queries: Any, max_count: int, *, count: Any = match_counts._count) -> Any:
+        computed.append(max_count)
+        return count(queries, max_count)
 
-    monkeypatch.setattr(match_counts, "_counted", counted)
-    monkeypatch.setattr(match_counts, "_known", OrderedDict())
-    scaled({(match_counts, "LARGE"): 1, (matches, "FEW"): 0})
+    monkeypatch.setattr(match_counts, "_count", compute)
+    monkeypatch.setattr(match_counts, "_cache", OrderedDict())
+    scaled({(match_counts, "MIN_CACHED_COUNT"): 1, (matches, "SORT_IN_PYTHON_MAX"): 0})
     since = datetime(2026, 2, 1, tzinfo=UTC)
     late = StreamRequest(name="messages", fields=["id", "subject", "body_text"], since=since)
     crowded.grant("gina", GrantRequest(connection_ids=[PERSONAL, WORK], streams=[late]))
 
     def count(who: str) -> int:
-        told: int = crowded.get("/v1/search", who, q="quokka").body["meta"]["count"]
-        return told
+        number: int = crowded.get("/v1/search", who, q="quokka").body["meta"]["count"]
+        return number
 
     known = count("eve")
     assert count("eve") == known
-    assert len(made) == 1
+    assert len(computed) == 1
     crowded.put((PERSONAL, "messages", {"id": "more", "subject": "quokka", "body_text": "quokka"}))
     assert count("eve") == known + 1
-    assert len(made) == 2
+    assert len(computed) == 2
     assert count("frank") > known + 1
     assert count("gina") < known
-    assert len(made) == 4
+    assert len(computed) == 4

@@ -1,4 +1,4 @@
-"""Search in one stream, cut by the filters of its lists."""
+"""Test search in one stream with list filters."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def keys(world: World, who: str = "dora", **query: Any) -> list[str]:
     return answer.ids
 
 
-def test_only_records_that_meet_the_filter_are_found_and_counted(world: World) -> None:
+def test_only_filtered_records_match_and_count(world: World) -> None:
     query: dict[str, Any] = {"q": "lease", "streams": "messages", "connection_id": PERSONAL}
     assert set(keys(world, **query)) == {"m0", "m1", "m2"}
     answer = world.get(SEARCH, "dora", **query, filter__size_bytes__gte=500)
@@ -25,7 +25,7 @@ def test_only_records_that_meet_the_filter_are_found_and_counted(world: World) -
     assert keys(world, **query, filter__from_name="Nobody") == []
 
 
-def test_filters_join_with_phrases_paging_and_time(world: World) -> None:
+def test_filters_combine_with_phrases_paging_and_time(world: World) -> None:
     query: dict[str, Any] = {"q": "lease", "streams": "messages", "connection_id": PERSONAL}
     first = world.get(SEARCH, "dora", **query, filter__size_bytes__gte=500, limit=1)
     again = world.get(SEARCH, "dora", **query, filter__size_bytes__gte=500, limit=1,
@@ -38,7 +38,7 @@ def test_filters_join_with_phrases_paging_and_time(world: World) -> None:
     ]
 
 
-def test_a_cursor_belongs_to_its_filter(world: World) -> None:
+def test_cursor_is_bound_to_its_filter(world: World) -> None:
     query: dict[str, Any] = {"q": "lease", "streams": "messages", "connection_id": PERSONAL}
     cursor = world.get(SEARCH, "dora", **query, limit=1).body["next_cursor"]
     refused = world.get(SEARCH, "dora", **query, limit=1, cursor=cursor, filter__is_seen="true")
@@ -47,13 +47,13 @@ def test_a_cursor_belongs_to_its_filter(world: World) -> None:
 
 
 @pytest.mark.parametrize("more", [{}, {"streams": "messages,threads"}, {"streams": "messages"}])
-def test_a_filter_needs_one_stream_of_one_source(world: World, more: dict[str, str]) -> None:
+def test_filter_needs_one_stream_of_one_source(world: World, more: dict[str, str]) -> None:
     refused = world.get(SEARCH, "dora", q="lease", filter__is_seen="true", **more)
     assert (refused.status, refused.error["param"]) == (400, "filter")
     assert "streams[]" in refused.error["next_step"]
 
 
-def test_rows_are_chosen_by_granted_fields_only(world: World) -> None:
+def test_filters_use_granted_fields_only(world: World) -> None:
     query = {"q": "lease", "streams": "messages"}
     hidden = world.get(SEARCH, "bob", **query, filter__size_bytes__gte=1)
     assert (hidden.status, hidden.error["code"]) == (403, "field_not_granted")
@@ -62,7 +62,7 @@ def test_rows_are_chosen_by_granted_fields_only(world: World) -> None:
     assert keys(world, "bob", **query, filter__from_name="Eva Lang") == ["m1"]
 
 
-def test_filters_hold_in_every_mode(embedded: World) -> None:
+def test_filters_apply_in_every_mode(embedded: World) -> None:
     query: dict[str, Any] = {"q": "lease deposit", "streams": "messages", "connection_id": PERSONAL}
     for mode in ("semantic", "hybrid"):
         assert "m1" in keys(embedded, **query, mode=mode)

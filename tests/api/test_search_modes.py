@@ -1,4 +1,4 @@
-"""Search by meaning, and by words and meaning together."""
+"""Test semantic and hybrid search."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def put(world: World, **bodies: str) -> None:
     world.embed()
 
 
-def test_a_question_finds_what_has_none_of_its_words(embedded: World) -> None:
+def test_semantic_search_finds_records_without_the_query_words(embedded: World) -> None:
     put(embedded, rent="The monthly rent of the apartment is 900 euros.", cat="A cat sleeps.")
     asked = "how expensive is your dwelling"
     assert keys(embedded, q=asked) == []
@@ -56,7 +56,7 @@ def test_a_question_finds_what_has_none_of_its_words(embedded: World) -> None:
     assert keys(embedded, q=asked, mode="hybrid")[0] == "rent"
 
 
-def test_the_routes_of_the_contract_are_the_same_modes(embedded: World) -> None:
+def test_semantic_and_hybrid_routes_equal_the_modes(embedded: World) -> None:
     for mode in MODES:
         by_route = embedded.get(f"{SEARCH}/{mode}", q=QUESTION).body
         assert by_route["data"] == found(embedded, q=QUESTION, mode=mode)
@@ -65,7 +65,7 @@ def test_the_routes_of_the_contract_are_the_same_modes(embedded: World) -> None:
 
 
 @scenario("B3")
-def test_a_hit_by_meaning_alone_shows_no_evidence_but_where_to_read(embedded: World) -> None:
+def test_semantic_hit_has_no_excerpts_but_a_link_to_read(embedded: World) -> None:
     long = "Nothing of note happened. " * 30 + "The monthly rent of the apartment is 900 euros."
     put(embedded, rent=long)
 
@@ -92,7 +92,7 @@ def test_a_hit_by_meaning_alone_shows_no_evidence_but_where_to_read(embedded: Wo
     assert window.body["window"]["text"] == snippet["text"].removeprefix("…").removesuffix("…")
 
 
-def test_a_hit_by_words_too_shows_their_evidence(embedded: World) -> None:
+def test_lexical_match_in_hybrid_search_has_excerpts(embedded: World) -> None:
     hit = found(embedded, q="deposit transfer", mode="hybrid")[0]
     assert hit["record_key"] == "m2"
     assert hit["retrieval_sources"] == ["lexical", "semantic"]
@@ -101,7 +101,7 @@ def test_a_hit_by_words_too_shows_their_evidence(embedded: World) -> None:
     assert "<mark>deposit</mark>" in hit["snippet"]["text"]
 
 
-def test_words_that_match_come_before_likeness_of_meaning(embedded: World) -> None:
+def test_lexical_matches_rank_before_semantic_ones(embedded: World) -> None:
     put(embedded, rent="The monthly rent of the apartment is 900 euros.")
     assert keys(embedded, q="lease deposit", mode="hybrid")[:2] == keys(embedded, q="lease deposit")
 
@@ -109,7 +109,7 @@ def test_words_that_match_come_before_likeness_of_meaning(embedded: World) -> No
 @pytest.mark.parametrize(
     "q", ['"the lease"', "leas*", "lease OR rent", "lease -rent", "subject:lease"]
 )
-def test_operators_ask_for_exact_words(embedded: World, q: str) -> None:
+def test_operators_require_lexical_search(embedded: World, q: str) -> None:
     assert keys(embedded, q=q, mode="hybrid") == keys(embedded, q=q)
     if q.startswith('"'):
         assert keys(embedded, q=q, mode="semantic") == keys(
@@ -121,13 +121,13 @@ def test_operators_ask_for_exact_words(embedded: World, q: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_newest_first_are_for_lexical_search(embedded: World, mode: str) -> None:
+def test_newest_first_requires_lexical_search(embedded: World, mode: str) -> None:
     refused = embedded.get(SEARCH, q="lease", mode=mode, sort="-time")
     assert (refused.status, refused.error["param"]) == (400, "sort")
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_every_hit_is_reached_by_cursor_once(embedded: World, mode: str) -> None:
+def test_cursors_reach_every_hit_once(embedded: World, mode: str) -> None:
     put(embedded, **{f"k{n}": f"The lease of flat {n} costs {n} euros." for n in range(12)})
     whole = [
         (hit["connection_id"], hit["record_key"])
@@ -138,7 +138,7 @@ def test_every_hit_is_reached_by_cursor_once(embedded: World, mode: str) -> None
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_pages_stay_apart_while_records_come_and_go(embedded: World, mode: str) -> None:
+def test_pages_do_not_overlap_while_records_change(embedded: World, mode: str) -> None:
     put(embedded, **{f"k{n}": f"The lease of flat {n} costs {n} euros." for n in range(9)})
     query: dict[str, Any] = {"q": "lease costs", "mode": mode, "limit": 4}
     whole = every(embedded, **query)
@@ -157,7 +157,7 @@ def test_pages_stay_apart_while_records_come_and_go(embedded: World, mode: str) 
     assert {*whole} <= {*shown, *rest}
 
 
-def test_lexical_matches_beyond_the_fused_ones_follow(embedded: World) -> None:
+def test_lexical_matches_follow_the_fused_ones(embedded: World) -> None:
     put(embedded, **{f"k{n:03}": f"Lease number {n}." for n in range(130)})
     hits = every(embedded, q="lease", mode="hybrid", limit=60)
     assert len(hits) == len(set(hits))
@@ -168,7 +168,7 @@ def test_lexical_matches_beyond_the_fused_ones_follow(embedded: World) -> None:
     assert recall["candidate_window_limit"] == 100
 
 
-def test_recall_is_complete_where_everything_was_ranked(embedded: World) -> None:
+def test_recall_is_complete_if_everything_was_ranked(embedded: World) -> None:
     for mode in MODES:
         meta = embedded.get(SEARCH, q="lease", mode=mode).body["meta"]
         assert meta["recall"] == {
@@ -178,7 +178,7 @@ def test_recall_is_complete_where_everything_was_ranked(embedded: World) -> None
         assert meta["count"] == {"kind": "none"}
 
 
-def test_what_has_no_vector_yet_is_said(embedded: World) -> None:
+def test_streams_without_vectors_are_reported(embedded: World) -> None:
     embedded.put((PERSONAL, "messages", mail("new", DAY, body_text="The rent is due.")))
     meta = embedded.get(SEARCH, q="lease", mode="hybrid").body["meta"]
     assert meta["index_maintenance"]["pending_scopes"] == [
@@ -189,7 +189,7 @@ def test_what_has_no_vector_yet_is_said(embedded: World) -> None:
     assert "index_maintenance" not in embedded.get(SEARCH, q="lease", mode="hybrid").body["meta"]
 
 
-def test_what_is_hidden_waits_unseen(embedded: World) -> None:
+def test_hidden_records_without_vectors_are_not_reported(embedded: World) -> None:
     embedded.put((PERSONAL, "messages", mail("old", "2025-02-01T00:00:00Z", body_text="Rent.")))
     meta = embedded.get(SEARCH, q="lease", mode="semantic").body["meta"]
     assert "index_maintenance" not in meta
@@ -199,7 +199,7 @@ def test_what_is_hidden_waits_unseen(embedded: World) -> None:
     )
 
 
-def test_the_schema_says_which_modes_a_token_has(embedded: World) -> None:
+def test_schema_lists_search_modes(embedded: World) -> None:
     def modes(who: str) -> dict[str, list[str]]:
         body = embedded.get("/v1/schema", who).body
         return {
@@ -220,7 +220,7 @@ def test_the_schema_says_which_modes_a_token_has(embedded: World) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_without_vectors_there_are_no_such_modes(
+def test_streams_without_vectors_lack_semantic_modes(
     world: World, settings: Settings, mode: str
 ) -> None:
     world.embed()
@@ -228,18 +228,18 @@ def test_without_vectors_there_are_no_such_modes(
     refused = world.get(SEARCH, q="lease", mode=mode)
     assert (refused.status, refused.error["code"]) == (400, "invalid_request")
     assert refused.error["param"] == "mode"
-    assert "without mode" in refused.error["next_step"]
+    assert "Omit mode" in refused.error["next_step"]
     assert world.get(f"{SEARCH}/{mode}", q="lease").status == 404
     assert keys(world, q="lease")
     (source,) = world.get("/v1/schema").body["connectors"]
     assert source["streams"][0]["search_modes"] == ["lexical"]
 
 
-def test_a_grant_without_semantic_fields_has_no_such_modes(embedded: World) -> None:
+def test_grant_without_semantic_fields_lacks_semantic_modes(embedded: World) -> None:
     assert embedded.get(SEARCH, "charlie", q="lease", mode="semantic").error["param"] == "mode"
 
 
-def test_the_meaning_of_a_hidden_field_is_hidden(embedded: World) -> None:
+def test_semantic_search_ignores_hidden_fields(embedded: World) -> None:
     request = StreamRequest(name="messages", fields=["id", "subject"])
     embedded.grant("erin", GrantRequest(connection_ids=[PERSONAL], streams=[request]))
     assert embedded.get(SEARCH, "erin", q="lease", mode="semantic").error["param"] == "mode"
@@ -248,9 +248,7 @@ def test_the_meaning_of_a_hidden_field_is_hidden(embedded: World) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_records_outside_the_grant_take_no_place_among_the_nearest(
-    embedded: World, mode: str
-) -> None:
+def test_records_outside_the_grant_do_not_displace_nearest_hits(embedded: World, mode: str) -> None:
     query: dict[str, Any] = {"q": "signed lease deposit", "mode": mode, "limit": 2}
     before = embedded.get(SEARCH, **query).body
     body = "We signed the lease and paid the deposit."
@@ -267,13 +265,13 @@ def test_records_outside_the_grant_take_no_place_among_the_nearest(
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_cursor_belongs_to_its_mode(embedded: World, mode: str) -> None:
+def test_cursor_is_bound_to_its_mode(embedded: World, mode: str) -> None:
     cursor = embedded.get(SEARCH, q="lease deposit", mode=mode, limit=1).body["next_cursor"]
     refused = embedded.get(SEARCH, q="lease deposit", limit=1, cursor=cursor)
     assert refused.error["code"] == "invalid_cursor"
 
 
-def test_it_narrows_to_streams_and_a_connection(embedded: World) -> None:
+def test_search_can_be_restricted_to_streams_and_a_connection(embedded: World) -> None:
     for mode in MODES:
         hits = found(embedded, "dora", q="budget review", mode=mode, connection_id=WORK)
         assert {hit["connection_id"] for hit in hits} == {WORK}
@@ -283,7 +281,7 @@ def test_it_narrows_to_streams_and_a_connection(embedded: World) -> None:
     }
 
 
-def test_semantic_search_asks_four_queries(
+def test_semantic_search_runs_four_queries(
     embedded: World, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     embedded.get(SEARCH, q="signed lease", mode="semantic")
@@ -292,7 +290,7 @@ def test_semantic_search_asks_four_queries(
         assert embedded.get(SEARCH, q="signed lease", mode="semantic").ids
 
 
-def test_hybrid_search_asks_six_queries_where_words_find_all(
+def test_hybrid_search_runs_six_queries_if_all_words_match(
     embedded: World, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     embedded.get(SEARCH, q="signed lease", mode="hybrid")

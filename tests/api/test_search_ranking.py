@@ -1,4 +1,4 @@
-"""The order of hits, compared with the scoring computed in plain Python over the same texts."""
+"""Compare the order of hits with a reference scoring in plain Python."""
 
 from datetime import datetime
 from typing import Any
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
-from evidence.search.analysis.pg_text_search import tier
+from evidence.search.analysis.pg_text_search import impact_tier
 from tests.world import PERSONAL, WORK, World
 
 WORDS = ("quokka", "zephyr", "kumquat", "xylophone")
@@ -48,7 +48,7 @@ def _points(record: dict[str, Any], word: str, field: str) -> int:
     written = record[field].split()
     if word not in written:
         return 0
-    return 4 + tier(written.count(word), length=len(written), weight=WEIGHTS[field])
+    return 4 + impact_tier(written.count(word), length=len(written), weight=WEIGHTS[field])
 
 
 def expected(written: list[tuple[str, dict[str, Any]]], words: list[str]) -> tuple[list[Any], str]:
@@ -88,7 +88,7 @@ def paged(world: World, q: str, *, limit: int) -> tuple[list[tuple[str, str]], l
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 @given(written=records, words=asked, limit=st.sampled_from([2, 3, 25]))
-def test_hits_come_as_plain_scoring_orders_them_on_every_page(
+def test_pages_follow_the_reference_scoring(
     world: World, written: list[tuple[str, dict[str, Any]]], words: list[str], limit: int
 ) -> None:
     with transaction.atomic():
@@ -102,7 +102,7 @@ def test_hits_come_as_plain_scoring_orders_them_on_every_page(
         assert (meta["count_accuracy"], meta["recall"]["complete"]) == ("exact", True)
 
 
-def test_a_record_with_more_of_the_words_comes_before_one_that_says_one_loudly(
+def test_more_matching_words_rank_above_one_frequent_word(
     world: World,
 ) -> None:
     loud = {"id": "loud", "subject": "quokka quokka", "body_text": "quokka " * 20}
@@ -114,7 +114,7 @@ def test_a_record_with_more_of_the_words_comes_before_one_that_says_one_loudly(
     assert answer.body["meta"]["match"] == "any_word"
 
 
-def test_equal_hits_come_newest_first_only_where_their_time_is_shown(world: World) -> None:
+def test_ties_sort_newest_first_only_if_the_time_is_granted(world: World) -> None:
     for key, day in (("a", DAYS[0]), ("b", DAYS[1])):
         world.put((WORK, "messages", {"id": key, "received_at": day, "subject": "quokka"}))
     subjects = StreamRequest(name="messages", fields=("id", "subject"))
@@ -124,36 +124,36 @@ def test_equal_hits_come_newest_first_only_where_their_time_is_shown(world: Worl
 
 
 @pytest.mark.parametrize("q", ["when is the lease", "Wann ist die lease", "lease, with the or of"])
-def test_function_words_neither_exclude_nor_score(world: World, q: str) -> None:
+def test_stop_words_neither_exclude_nor_score(world: World, q: str) -> None:
     plain = world.get("/v1/search", q="lease").body
     asked = world.get("/v1/search", q=q).body
     assert asked["meta"] == plain["meta"]
     assert [hit["score"] for hit in asked["data"]] == [hit["score"] for hit in plain["data"]]
 
 
-def test_function_words_alone_are_looked_for(world: World) -> None:
+def test_query_of_only_stop_words_matches(world: World) -> None:
     answer = world.get("/v1/search", q="by the end of")
     assert answer.ids == ["w2"]
     assert answer.body["meta"]["match"] == "all_words"
 
 
-def test_a_run_without_spaces_is_found_by_its_parts_when_words_are_left_out(world: World) -> None:
+def test_cjk_run_matches_by_its_parts_without_stop_words(world: World) -> None:
     answer = world.get("/v1/search", q="京都でお土産を買いました")
     assert answer.ids == ["m3"]
     assert answer.body["meta"]["match"] == "any_word"
     assert "<mark>京都</mark>" in answer.body["data"][0]["snippet"]["text"]
 
 
-def test_a_mistyped_word_is_looked_for_as_visible_texts_spell_it(world: World) -> None:
+def test_misspelled_word_matches_spellings_in_visible_texts(world: World) -> None:
     world.put((WORK, "messages", {"id": "h", "received_at": DAYS[0], "subject": "Headphones"}))
     answer = world.get("/v1/search", q="headphnes unheardof")
     assert answer.ids == ["h"]
     meta = answer.body["meta"]
     assert (meta["match"], meta["suggestions"]) == ("any_word", {"headphnes": ["headphones"]})
-    assert "'headphnes' (also looked for as 'headphones')" in meta["note"]
+    assert "'headphnes' (also searched as 'headphones')" in meta["note"]
 
 
-def test_one_mistyped_word_finds_nothing_and_is_told_its_spelling(world: World) -> None:
+def test_single_misspelled_word_gets_a_suggestion(world: World) -> None:
     answer = world.get("/v1/search", q="wonderflu")
     assert answer.ids == []
     meta = answer.body["meta"]
@@ -164,7 +164,7 @@ def test_one_mistyped_word_finds_nothing_and_is_told_its_spelling(world: World) 
 
 
 @pytest.mark.parametrize("who", ["bob", "alice"])
-def test_spellings_are_those_of_visible_texts_only(world: World, who: str) -> None:
+def test_suggestions_come_from_visible_texts_only(world: World, who: str) -> None:
     world.put((WORK, "messages", {"id": "s", "received_at": DAYS[0], "subject": "Ordinary",
         "from_email": "quokkafriend@example.org"}))  # fmt: skip
     world.put((WORK, "messages", {"id": "o", "received_at": "2025-01-01T00:00:00Z",
@@ -177,18 +177,18 @@ def test_spellings_are_those_of_visible_texts_only(world: World, who: str) -> No
 
 
 @pytest.mark.parametrize("q", ["bonderful", "ownderful", "wwonderful", "onderful"])
-def test_errors_in_the_first_letters_are_found_too(world: World, q: str) -> None:
+def test_errors_in_the_first_letters_are_corrected(world: World, q: str) -> None:
     meta = world.get("/v1/search", q=q).body["meta"]
     assert meta.get("suggestions") == {q: ["wonderful"]}
 
 
-def test_a_wrong_character_in_a_run_without_spaces_is_told(world: World) -> None:
+def test_wrong_character_in_a_cjk_run_gets_a_suggestion(world: World) -> None:
     meta = world.get("/v1/search", q="京都のお士産").body["meta"]
     assert meta["suggestions"] == {"京都のお士産": ["京都のお土産"]}
     assert "suggestions" not in world.get("/v1/search", "charlie", q="京都のお士産").body["meta"]
 
 
-def test_pages_of_other_spellings_go_on_as_they_began(world: World) -> None:
+def test_pages_of_other_spellings_are_consistent(world: World) -> None:
     for number in range(5):
         world.put((WORK, "messages", {"id": f"h{number}", "received_at": DAYS[number % 2],
             "subject": "Headphones"}))  # fmt: skip

@@ -8,16 +8,9 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from evidence.access.grant_terms import StreamRequest
-from evidence.access.grants import (
-    GrantRequest,
-    mint_owner_token,
-    mint_token,
-    revoke_grant,
-    revoke_package,
-    revoke_token,
-)
+from evidence.access.grants import GrantRequest, revoke_grant, revoke_package
 from evidence.access.scope import TokenKind
-from evidence.access.tokens import authenticate
+from evidence.access.tokens import authenticate, create_owner_token, create_token, revoke_token_id
 from evidence.errors import WrongTokenKind
 from evidence.models.grants import AccessToken, Grant
 from tests.world import BANK, CHAT, NOW, World
@@ -64,15 +57,16 @@ def test_a_token_works_at_its_own_resource_only(world: World) -> None:
 
 
 def test_a_revoked_token_ends_at_once_and_its_siblings_do_not(world: World) -> None:
-    other = mint_token(world.packages["bob"], resource="/v1", now=NOW)
-    assert revoke_token(world.tokens["bob"], now=NOW)
+    other = create_token(world.packages["bob"], resource="/v1", now=NOW)
+    bob = authenticate(world.tokens["bob"], resource="/v1", now=NOW)
+    assert revoke_token_id(bob.token_id, now=NOW)
     assert world.get(LIST).status == 401
     assert world.get(LIST, who=other).status == 200
 
 
 def test_an_expired_token_ends(world: World) -> None:
     before = NOW - timedelta(days=9)
-    token = mint_token(
+    token = create_token(
         world.packages["bob"], resource="/v1", now=before, expires_at=NOW - timedelta(days=1)
     )
     assert world.get(LIST, who=token).status == 401
@@ -145,7 +139,7 @@ def test_the_owner_reads_everything_and_alone_may_write(world: World) -> None:
 
 
 def test_an_owner_token_expires_too(world: World) -> None:
-    token = mint_owner_token(
+    token = create_owner_token(
         owner_id=world.owner_id, now=NOW, expires_at=NOW + timedelta(seconds=1)
     )
     assert world.get("/v1/schema", who=token).status == 401

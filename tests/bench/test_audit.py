@@ -1,13 +1,13 @@
-"""An audit that could ask nobody does not look like a clean one."""
+"""An audit that could check nothing differs from a clean one."""
 
 from typing import Any
 
 import pytest
 
-from bench.audit import UNREACHED, verdict
+from bench.audit import UNREACHABLE, verdict
 
-CLEAN = {"name": "sound", "version": "1.0", "vulns": []}
-WEAK = {
+SOUND = {"name": "sound", "version": "1.0", "vulns": []}
+VULNERABLE = {
     "name": "weak",
     "version": "2.0",
     "vulns": [{"id": "PYSEC-1", "fix_versions": ["2.1"]}, {"id": "PYSEC-2", "fix_versions": []}],
@@ -16,21 +16,23 @@ UNKNOWN = {"name": "unknown", "skip_reason": "Dependency not found on PyPI"}
 
 
 @pytest.mark.parametrize(
-    ("found", "said", "code"),
+    ("packages", "message", "code"),
     [
-        ([], UNREACHED, 0),
-        ([UNKNOWN, UNKNOWN], UNREACHED, 0),
+        ([], UNREACHABLE, 0),
+        ([UNKNOWN, UNKNOWN], UNREACHABLE, 0),
         (
-            [CLEAN, UNKNOWN],
-            "pip-audit knows nothing against 1 of 2 packages; the others it does not know.",
+            [SOUND, UNKNOWN],
+            "pip-audit found no vulnerabilities in 1 of 2 packages; it does not know the others.",
             0,
         ),
         (
-            [CLEAN, WEAK],
-            "pip-audit judged 2 of 2 packages:\nweak 2.0: PYSEC-1, mended in 2.1\nweak 2.0: PYSEC-2",
+            [SOUND, VULNERABLE],
+            "pip-audit checked 2 of 2 packages:\nweak 2.0: PYSEC-1, fixed in 2.1\nweak 2.0: PYSEC-2",
             1,
         ),
     ],
 )
-def test_what_is_said_is_what_was_judged(found: list[dict[str, Any]], said: str, code: int) -> None:
-    assert verdict(found) == (said, code)
+def test_verdict_counts_only_checked_packages(
+    packages: list[dict[str, Any]], message: str, code: int
+) -> None:
+    assert verdict(packages) == (message, code)

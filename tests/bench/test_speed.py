@@ -1,4 +1,4 @@
-"""`make bench` in small: a tiny corpus, each request a few times, and a report without holes."""
+"""`make bench` with a tiny corpus produces a complete report."""
 
 import json
 from pathlib import Path
@@ -24,42 +24,42 @@ VALUES = (
 
 
 @pytest.fixture
-def reported(
+def report_and_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> tuple[dict[str, object], str]:
-    monkeypatch.setattr(agents, "TIMES", 1)
+    monkeypatch.setattr(agents, "STARTS", 1)
     home = tmp_path / "home"
     generator.generate(tmp_path / "corpora" / "tiny", size=400)
-    asked = {"CORPUS": str(tmp_path / "corpora"), "BENCH_HOME": str(home), "SECONDS": "0.03"}
-    status = bench.main(asked)
+    options = {"CORPUS": str(tmp_path / "corpora"), "BENCH_HOME": str(home), "SECONDS": "0.03"}
+    status = bench.main(options)
     printed = capsys.readouterr().out
     assert status == 0, printed
     return json.loads((home / "speed.json").read_text()), printed
 
 
 @pytest.mark.long
-def test_the_report_has_every_row(reported: tuple[dict[str, object], str]) -> None:
-    document, printed = reported
+def test_report_has_every_row(report_and_output: tuple[dict[str, object], str]) -> None:
+    document, printed = report_and_output
     run = document["runs"]["400"]  # type: ignore[index]
     assert run["wrong"] == []
-    named = {each.item for each in targets.TARGETS}
+    named = {target.item for target in targets.TARGETS}
     assert named <= {*run["items"], *run["values"]}
     assert set(VALUES) <= set(run["values"])
     for name, item in run["items"].items():
         assert item["one"]["p99"] >= item["one"]["p50"] > 0, name
         assert name in printed
-    judged = {each["item"] for each in document["targets"]}  # type: ignore[attr-defined]
+    judged = {target["item"] for target in document["targets"]}  # type: ignore[attr-defined]
     assert "list of 25 records" in judged
 
 
-def test_what_could_not_be_measured_is_told_apart_from_what_was_missed() -> None:
+def test_unmeasured_targets_are_not_missed() -> None:
     empty = {"items": {}, "values": {}, "wrong": []}
-    verdicts = list(targets.judged({10_000: empty, 100_000: empty, 1_000_000: empty}))
-    assert {each.met for each in verdicts} == {None}
+    verdicts = list(targets.evaluate({10_000: empty, 100_000: empty, 1_000_000: empty}))
+    assert {verdict.met for verdict in verdicts} == {None}
     assert "MISSED" not in report.table({10_000: empty}, verdicts)
 
 
-def test_a_folder_of_corpora_is_taken_from_the_smallest_on(tmp_path: Path) -> None:
+def test_corpora_of_a_folder_are_sorted_by_size(tmp_path: Path) -> None:
     for size in (40, 20):
         generator.generate(tmp_path / f"of-{size}", size=size)
     assert prepared_under(tmp_path) == [tmp_path / "of-20", tmp_path / "of-40"]

@@ -51,15 +51,15 @@ def main(folder: Path) -> None:
 
 def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
     browser.get(f"{base}/connect")
-    wait_for(browser, "Waiting for an agent")
+    wait_for(browser, "Waiting for a connection")
     shot("connect")
     browser.get(_question(base))
-    wait_for(browser, "asks to read")
+    wait_for(browser, "wants to read")
     shot("consent")
     mailbox = browser.find_element(By.XPATH, "//fieldset[legend[contains(., 'ail')]]//label")
     reach(browser, mailbox)
-    wait_for(browser, "See the newest")
-    tick(browser, "See the newest")
+    wait_for(browser, "Preview the newest")
+    tick(browser, "Preview the newest")
     browser.execute_script("arguments[0].scrollIntoView()", mailbox)
     shot("consent-counted")
     press(browser, "Allow")
@@ -67,7 +67,7 @@ def _all_pages(browser: Chrome, base: str, shot: Shot) -> None:
     wait_for(browser, "Claude Code")
     shot("connected")
     reach(browser, browser.find_element(By.CSS_SELECTOR, "a[href*=narrow]"))
-    wait_for(browser, "Narrow it")
+    wait_for(browser, "Narrow access")
     shot("narrow")
 
 

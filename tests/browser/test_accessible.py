@@ -84,7 +84,7 @@ def hostile(served: World) -> dict[str, str]:
 def test_whoever_is_not_signed_in_finds_no_fault(
     served: World, live_server: Any, browser: Chrome
 ) -> None:
-    link = f"{live_server.url}/set-up/{setup_link.make(timezone.now())}/"
+    link = f"{live_server.url}/set-up/{setup_link.create_link(timezone.now())}/"
     found = []
     for address in (f"{live_server.url}/", f"{live_server.url}/none", link):
         browser.get(address)
@@ -99,7 +99,7 @@ def test_whoever_is_not_signed_in_finds_no_fault(
     fill(browser, "username", "alice")
     fill(browser, "password", "wrong")
     press(browser, "Sign in")
-    wait_for(browser, "do not belong together")
+    wait_for(browser, "Wrong user name or password")
     found += faults(browser)
 
     assert found == []
@@ -110,14 +110,14 @@ def test_the_owner_finds_no_fault_however_long_and_strange_names_are(
 ) -> None:
     browser.get(question(live_server))
     sign_in(browser)
-    wait_for(browser, "Scribe asks")
+    wait_for(browser, "Scribe wants to read")
     for each in browser.find_elements(By.CSS_SELECTOR, ".connections label"):
         browser.execute_script("arguments[0].click()", each)
     wait_for(browser, "It will read")
     found = faults(browser)
     for path in OWNERS:
         browser.get(live_server.url + path.format(**hostile))
-        assert "Nothing is here" not in browser.title, path
+        assert "Page not found" not in browser.title, path
         found += faults(browser)
 
     assert found == []
@@ -128,7 +128,7 @@ def test_the_keyboard_alone_leads_past_the_menu_to_the_answer_and_shows_where_it
 ) -> None:
     browser.get(question(live_server))
     sign_in(browser)
-    wait_for(browser, "Scribe asks")
+    wait_for(browser, "Scribe wants to read")
     seen = []
     for _ in range(40):
         browser.switch_to.active_element.send_keys(Keys.TAB)
@@ -138,5 +138,5 @@ def test_the_keyboard_alone_leads_past_the_menu_to_the_answer_and_shows_where_it
         if at.text == "Allow":
             break
 
-    assert seen[0] == "To the content"
+    assert seen[0] == "Skip to content"
     assert seen[-1] == "Allow"

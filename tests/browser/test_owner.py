@@ -11,7 +11,8 @@ from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
 
 from evidence.access.grant_terms import StreamRequest
-from evidence.access.grants import GrantRequest, issue, mint_token, register_client
+from evidence.access.grants import GrantRequest, issue, register_client
+from evidence.access.tokens import create_token
 from evidence.models.grants import Package
 from tests.browser.chromium import (
     DESKTOP,
@@ -81,17 +82,17 @@ def test_from_the_question_to_the_end_of_the_access(
 ) -> None:
     browser.get(question(live_server))
     sign_in(browser)
-    wait_for(browser, "Scribe asks to read some of your records")
+    wait_for(browser, "Scribe wants to read your records")
     assert "Not verified" in text(browser)
     tick(browser, "Personal mail")
     wait_for(browser, "5 records")
-    tick(browser, "Only some of it")
+    tick(browser, "Share only part")
     tick(browser, "Body text")
     wait_for(browser, "the field Body text")
     press(browser, "Allow")
 
     package = allowed(browser)
-    token = mint_token(package, resource="/v1", now=timezone.now())
+    token = create_token(package, resource="/v1", now=timezone.now())
     listed = served.get(MESSAGES, token)
     assert len(listed.ids) == 5
     assert "body_text" not in listed.body["data"][0]["data"]
@@ -102,7 +103,7 @@ def test_from_the_question_to_the_end_of_the_access(
     press(browser.find_element(By.CSS_SELECTOR, "[aria-label=Scribe]"), "Disconnect")
     wait_for(browser, "Disconnect Scribe?")
     assert served.get(MESSAGES, token).status == 200
-    press(browser, "Disconnect it")
+    press(browser, "Disconnect")
     wait_for(browser, "Scribe is disconnected.")
     assert served.get(MESSAGES, token).error["code"] == "grant_revoked"
 
@@ -113,10 +114,10 @@ def test_an_answer_pressed_before_the_count_is_shown_again_without_scripts(
     with chromium(scripts=False) as browser:
         browser.get(question(live_server))
         sign_in(browser)
-        wait_for(browser, "Scribe asks")
+        wait_for(browser, "Scribe wants to read")
         tick(browser, "Bank account")
         press(browser, "Allow")
-        wait_for(browser, "not what you were shown last")
+        wait_for(browser, "Your changes updated the summary")
         assert "3 records" in text(browser)
         press(browser, "Allow")
         allowed(browser)
@@ -131,7 +132,7 @@ def test_an_app_is_stopped_in_two_presses(
     wait_for(browser, "Connected apps")
     press(browser, deed)  # of Bob, who comes first
     wait_for(browser, f"{deed} Bob?")
-    press(browser, f"{deed} it")
+    press(browser, deed)
     wait_for(browser, "Bob is")
 
     assert served.get(MESSAGES, "bob").status == 403
@@ -143,14 +144,14 @@ def test_the_connect_page_sees_a_sign_in_and_the_first_call_by_itself(
 ) -> None:
     browser.get(f"{live_server.url}/connect")
     sign_in(browser)
-    wait_for(browser, "Waiting for an agent")
+    wait_for(browser, "Waiting for a connection")
     assert f"claude mcp add --transport http pdpp {live_server.url}/mcp" in text(browser)
 
     package = signed_in(served)
-    wait_for(browser, "Waiting for its first call")
-    token = mint_token(package, resource="/v1", now=timezone.now())
+    wait_for(browser, "Waiting for its first request")
+    token = create_token(package, resource="/v1", now=timezone.now())
     served.get("/v1/streams/transactions/records", token)
-    wait_for(browser, "It works.")
+    wait_for(browser, "Connected. First request")
 
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])

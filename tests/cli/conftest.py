@@ -1,4 +1,4 @@
-"""The command line in a test: the project's own REST API behind it, in the test's transaction."""
+"""Fixtures that run `pdpp` commands against the project's REST API or a fake server."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,8 +17,8 @@ URL = "http://testserver"
 
 
 @dataclass(frozen=True)
-class Said:
-    """How a command line ended and what it printed."""
+class CommandResult:
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -36,23 +36,23 @@ class Said:
 
 @dataclass
 class Shell:
-    """Where command lines are typed. `send` answers the requests they make; `asked` keeps them."""
+    """Runs commands. `send` answers their requests, which `requests` records."""
 
     send: Callable[[httpx2.Request], httpx2.Response]
     capsys: pytest.CaptureFixture[str]
-    asked: list[httpx2.Request] = field(default_factory=list)
+    requests: list[httpx2.Request] = field(default_factory=list)
 
-    def __call__(self, *words: str) -> Said:
+    def __call__(self, *words: str) -> CommandResult:
         self.capsys.readouterr()
-        code = app.run(app.built(), words)
+        code = app.run(app.build_app(), words)
         out, err = self.capsys.readouterr()
-        return Said(code, out, err)
+        return CommandResult(code, out, err)
 
     def client(self) -> httpx2.Client:
         return httpx2.Client(transport=httpx2.MockTransport(self._answer))
 
     def _answer(self, request: httpx2.Request) -> httpx2.Response:
-        self.asked.append(request)
+        self.requests.append(request)
         return self.send(request)
 
 
@@ -60,22 +60,22 @@ class Shell:
 def shell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Shell:
-    """An empty working directory, nothing in the environment, and no server that answers."""
+    """Run in an empty directory without environment variables or a reachable server."""
 
-    def silent(request: httpx2.Request) -> httpx2.Response:
+    def refuse(request: httpx2.Request) -> httpx2.Response:
         raise httpx2.ConnectError("connection refused", request=request)
 
-    shell = Shell(silent, capsys)
+    shell = Shell(refuse, capsys)
     monkeypatch.chdir(tmp_path)
     for name in ("PDPP_PROVIDER_URL", "PDPP_CACHE_ROOT", "PDPP_ACCESS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(http_client, "opened", shell.client)
+    monkeypatch.setattr(http_client, "open_client", shell.client)
     return shell
 
 
 @pytest.fixture
 def pdpp(shell: Shell, world: World, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """As Dora, who reads everything, at this project's own server."""
+    """Run commands as Dora, whose grant covers everything, against the project's server."""
     transport = httpx2.WSGITransport(app=WSGIHandler())
     shell.send = transport.handle_request
     monkeypatch.setenv("PDPP_PROVIDER_URL", URL)
@@ -84,11 +84,11 @@ def pdpp(shell: Shell, world: World, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 def answering(answers: Mapping[str, Any]) -> Callable[[httpx2.Request], httpx2.Response]:
-    """A server that knows some paths: a body, or a status and a body."""
+    """Return a server that answers known paths with a body, or with a status and a body."""
 
     def send(request: httpx2.Request) -> httpx2.Response:
-        found = answers.get(request.url.path, (404, {"error": {"code": "not_found"}}))
-        status, body = found if isinstance(found, tuple) else (200, found)
+        response = answers.get(request.url.path, (404, {"error": {"code": "not_found"}}))
+        status, body = response if isinstance(response, tuple) else (200, response)
         return httpx2.Response(status, json=body, request=request)
 
     return send

@@ -1,4 +1,4 @@
-"""`pdpp blob`: the bytes, taken up again where they broke off, and checked."""
+"""`pdpp blob` downloads, resumes and verifies blobs."""
 
 import hashlib
 from pathlib import Path
@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from cli import http_client
-from mcp_adapter import ids
+from evidence import record_ids
 from tests.cli.conftest import Shell
 
 CONTENT = bytes(range(256)) * 400
@@ -16,7 +16,7 @@ TAG = f'"{hashlib.sha256(CONTENT).hexdigest()}"'
 
 @pytest.fixture
 def blobs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """A server with one blob that answers ranges."""
+    """Serve one blob with range requests, without pauses between retries."""
 
     def send(request: httpx2.Request) -> httpx2.Response:
         if request.url.path != "/v1/blobs/blb_1":
@@ -43,11 +43,11 @@ def blobs(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
     return shell
 
 
-def broken(shell: Shell, *, after: int, times: int) -> None:
-    """The connection breaks that often, each time after so many bytes."""
-    working, left = shell.send, [times]
+def break_connections(shell: Shell, *, after: int, times: int) -> None:
+    """Break the next `times` responses after `after` bytes."""
+    working, remaining = shell.send, [times]
 
-    class Torn(httpx2.SyncByteStream):
+    class BrokenStream(httpx2.SyncByteStream):
         def __init__(self, content: bytes) -> None:
             self.content = content
 
@@ -57,23 +57,26 @@ def broken(shell: Shell, *, after: int, times: int) -> None:
 
     def send(request: httpx2.Request) -> httpx2.Response:
         answer = working(request)
-        if left[0] and answer.is_success:
-            left[0] -= 1
+        if remaining[0] and answer.is_success:
+            remaining[0] -= 1
             headers = {
                 name: answer.headers[name] for name in answer.headers if "length" not in name
             }
             return httpx2.Response(
-                answer.status_code, stream=Torn(answer.content), headers=headers, request=request
+                answer.status_code,
+                stream=BrokenStream(answer.content),
+                headers=headers,
+                request=request,
             )
         return answer
 
     shell.send = send
 
 
-def test_a_blob_is_saved_under_its_id(blobs: Shell, tmp_path: Path) -> None:
-    said = blobs("blob", "blb_1")
+def test_blob_is_saved_under_its_id(blobs: Shell, tmp_path: Path) -> None:
+    result = blobs("blob", "blb_1")
 
-    assert said.out == f"{len(CONTENT)} bytes in blb_1\n"
+    assert result.out == f"{len(CONTENT)} bytes in blb_1\n"
     assert (tmp_path / "blb_1").read_bytes() == CONTENT
     assert [path.name for path in tmp_path.iterdir()] == ["blb_1"]
 
@@ -83,39 +86,39 @@ def test_a_blob_is_saved_under_its_id(blobs: Shell, tmp_path: Path) -> None:
     [
         "/v1/blobs/blb_1?connection_id=cin_a",
         "https://rs.example/v1/blobs/blb_1?connection_id=cin_a",
-        ids.blob_uri("blb_1", connection_id="cin_a"),
+        record_ids.blob_uri("blb_1", connection_id="cin_a"),
     ],
 )
-def test_every_name_that_is_shown_for_a_blob_is_taken(blobs: Shell, name: str) -> None:
+def test_blob_accepts_every_form_of_its_id(blobs: Shell, name: str) -> None:
     assert blobs("blob", name, "-o", "out.bin").code == 0
-    assert blobs.asked[-1].url.params["connection_id"] == "cin_a"
+    assert blobs.requests[-1].url.params["connection_id"] == "cin_a"
 
 
-def test_a_torn_connection_is_taken_up_where_it_broke(blobs: Shell, tmp_path: Path) -> None:
-    broken(blobs, after=40_000, times=2)
+def test_blob_download_resumes_after_connection_loss(blobs: Shell, tmp_path: Path) -> None:
+    break_connections(blobs, after=40_000, times=2)
 
-    said = blobs("blob", "blb_1")
+    result = blobs("blob", "blb_1")
 
-    assert said.code == 0
+    assert result.code == 0
     assert (tmp_path / "blb_1").read_bytes() == CONTENT
-    ranges = [asked.headers.get("range") for asked in blobs.asked]
+    ranges = [request.headers.get("range") for request in blobs.requests]
     assert ranges == [None, "bytes=40000-", "bytes=80000-"]
 
 
-def test_an_interrupted_command_is_resumed_by_the_same_one(blobs: Shell, tmp_path: Path) -> None:
+def test_same_command_resumes_interrupted_download(blobs: Shell, tmp_path: Path) -> None:
     working = blobs.send
-    broken(blobs, after=10_000, times=5)
-    cut = blobs("blob", "blb_1")
+    break_connections(blobs, after=10_000, times=5)
+    interrupted = blobs("blob", "blb_1")
     blobs.send = working
 
-    again = blobs("blob", "blb_1")
+    resumed = blobs("blob", "blb_1")
 
-    assert (cut.code, again.code) == (69, 0)
-    assert blobs.asked[-1].headers["range"] == "bytes=50000-"
+    assert (interrupted.code, resumed.code) == (69, 0)
+    assert blobs.requests[-1].headers["range"] == "bytes=50000-"
     assert (tmp_path / "blb_1").read_bytes() == CONTENT
 
 
-def test_bytes_that_are_not_the_blobs_are_not_kept(blobs: Shell, tmp_path: Path) -> None:
+def test_download_with_wrong_sha256_is_deleted(blobs: Shell, tmp_path: Path) -> None:
     working = blobs.send
 
     def send(request: httpx2.Request) -> httpx2.Response:
@@ -126,13 +129,13 @@ def test_bytes_that_are_not_the_blobs_are_not_kept(blobs: Shell, tmp_path: Path)
 
     blobs.send = send
 
-    said = blobs("blob", "blb_1")
+    result = blobs("blob", "blb_1")
 
-    assert said.code == 76
+    assert result.code == 76
     assert not (tmp_path / "blb_1").exists()
 
 
-def test_a_name_is_never_a_way_out_of_the_directory(blobs: Shell, tmp_path: Path) -> None:
+def test_blob_id_cannot_escape_the_working_directory(blobs: Shell, tmp_path: Path) -> None:
     blobs.send = lambda request: httpx2.Response(200, content=b"x", request=request)
 
     blobs("blob", "../../etc/passwd")
@@ -140,6 +143,6 @@ def test_a_name_is_never_a_way_out_of_the_directory(blobs: Shell, tmp_path: Path
     assert [path.name for path in tmp_path.iterdir()] == ["_.._etc_passwd"]
 
 
-def test_a_missing_blob_leaves_no_file(blobs: Shell, tmp_path: Path) -> None:
+def test_missing_blob_leaves_no_file(blobs: Shell, tmp_path: Path) -> None:
     assert blobs("blob", "blb_2").code == 66
     assert list(tmp_path.iterdir()) == []

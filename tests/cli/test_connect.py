@@ -1,4 +1,4 @@
-"""`pdpp connect` and `pdpp disconnect`, against what the public reference sends (contract 1.8)."""
+"""`pdpp connect` and `pdpp disconnect` against a fake of the public reference (contract 1.8)."""
 
 import json
 import stat
@@ -10,39 +10,39 @@ from typing import Any
 import httpx2
 import pytest
 
-from cli.credential_cache import Cache
+from cli.credential_cache import CredentialCache
 from tests.cli.conftest import Shell
-from tests.cli.reference import APPROVED, AS, RS, WAITING, Reference
+from tests.cli.reference_server import APPROVED, AS, RS, WAITING, ReferenceServer
 from tests.scenarios import scenario
 
 FILE = Path(".pdpp/clients/rs.example.json")
 
 
 @pytest.fixture
-def reference(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Reference:
-    """The server, and a clock that moves when somebody waits."""
-    reference = shell.send = Reference()
+def reference(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> ReferenceServer:
+    """Return the fake server, with a clock that advances only during sleep."""
+    reference = shell.send = ReferenceServer()
     now = [0.0]
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     return reference
 
 
-def entry() -> dict[str, Any]:
+def read_entry() -> dict[str, Any]:
     read: dict[str, Any] = json.loads(FILE.read_text())
     return read
 
 
-def test_the_owner_is_sent_to_the_page_and_the_credential_kept(
-    shell: Shell, reference: Reference
+def test_connect_prints_approval_url_and_stores_credential(
+    shell: Shell, reference: ReferenceServer
 ) -> None:
-    said = shell("connect", "rs.example")
+    result = shell("connect", "rs.example")
 
-    assert said.code == 0, said.err
-    assert f"{AS}/consent?x=1" in said.err
-    kept = entry()
-    assert kept.pop("created_at")
-    assert kept == {
+    assert result.code == 0, result.err
+    assert f"{AS}/consent?x=1" in result.err
+    stored = read_entry()
+    assert stored.pop("created_at")
+    assert stored == {
         "provider_url": RS,
         "authorization_server": AS,
         "scope": "pdpp:read",
@@ -59,7 +59,7 @@ def test_the_owner_is_sent_to_the_page_and_the_credential_kept(
         },
         "token_endpoint": f"{AS}/oauth/token",
     }
-    assert "at_x" not in said.out + said.err
+    assert "at_x" not in result.out + result.err
     assert reference.sent[:3] == [
         ("/oauth/register", {"client_name": "PDPP CLI", "token_endpoint_auth_method": "none"}),
         (
@@ -75,9 +75,7 @@ def test_the_owner_is_sent_to_the_page_and_the_credential_kept(
     ]
 
 
-def test_the_cache_is_for_the_owner_of_the_machine_alone(
-    shell: Shell, reference: Reference
-) -> None:
+def test_cache_is_private_and_ignored_by_git(shell: Shell, reference: ReferenceServer) -> None:
     shell("connect", RS)
 
     assert stat.S_IMODE(FILE.stat().st_mode) == 0o600
@@ -86,7 +84,7 @@ def test_the_cache_is_for_the_owner_of_the_machine_alone(
     assert [path.name for path in FILE.parent.iterdir()] == ["rs.example.json"]
 
 
-def test_a_client_that_is_known_is_not_registered_again(shell: Shell, reference: Reference) -> None:
+def test_known_client_is_not_registered_again(shell: Shell, reference: ReferenceServer) -> None:
     shell("connect", RS)
     reference.sent.clear()
     reference.decisions = [APPROVED]
@@ -96,25 +94,23 @@ def test_a_client_that_is_known_is_not_registered_again(shell: Shell, reference:
     assert reference.sent[0][1]["client_id"] == "cli_9"
 
 
-def test_without_a_browser_the_standard_device_flow_shows_a_code(
-    shell: Shell, reference: Reference
-) -> None:
+def test_device_option_prints_a_user_code(shell: Shell, reference: ReferenceServer) -> None:
     reference.decisions = [
         (400, {"error": "authorization_pending"}),
         (400, {"error": "slow_down"}),
         (200, {"access_token": "at_d", "expires_in": 600, "refresh_token": "rt"}),
     ]
 
-    said = shell("connect", RS, "--device", "--json")
+    result = shell("connect", RS, "--device", "--json")
 
-    assert said.code == 0, said.err
-    assert "ABCD-EFGH" in said.err
-    assert said.body["provider_url"] == RS
-    assert "at_d" not in said.out
+    assert result.code == 0, result.err
+    assert "ABCD-EFGH" in result.err
+    assert result.body["provider_url"] == RS
+    assert "at_d" not in result.out
     assert [sent.get("grant_type") for _, sent in reference.sent[-3:]] == [
         "urn:ietf:params:oauth:grant-type:device_code"
     ] * 3
-    assert entry()["credential"]["refresh_token"] == "rt"
+    assert read_entry()["credential"]["refresh_token"] == "rt"
 
 
 @pytest.mark.parametrize(
@@ -129,18 +125,18 @@ def test_without_a_browser_the_standard_device_flow_shows_a_code(
          "/agent-connect"),
     ],
 )  # fmt: skip
-def test_the_start_is_found_wherever_a_server_names_it(
-    shell: Shell, reference: Reference, protected: Any, server: Any, path: str
+def test_agent_connect_endpoint_is_found_in_either_document(
+    shell: Shell, reference: ReferenceServer, protected: Any, server: Any, path: str
 ) -> None:
     reference.protected, reference.server = protected, server
     reference.decisions = [APPROVED]
 
     assert shell("connect", RS).code == 0
-    assert path in [where for where, _ in reference.sent]
+    assert path in [sent_path for sent_path, _ in reference.sent]
 
 
-def test_a_server_that_registers_nobody_may_know_a_public_client(
-    shell: Shell, reference: Reference
+def test_public_client_is_used_without_registration(
+    shell: Shell, reference: ReferenceServer
 ) -> None:
     known = [{"client_id": "public_1", "client_name": "CLI"}]
     reference.server = {
@@ -149,11 +145,11 @@ def test_a_server_that_registers_nobody_may_know_a_public_client(
     }
 
     assert shell("connect", RS).code == 0
-    assert entry()["client"]["client_id"] == "public_1"
+    assert read_entry()["client"]["client_id"] == "public_1"
 
 
 @pytest.mark.parametrize(
-    ("decision", "code", "told"),
+    ("decision", "code", "expected"),
     [
         ((403, {"error": "access_denied"}), 77, "(access_denied)"),
         ((400, {"error": "expired_token"}), 75, "(expired_token)"),
@@ -162,23 +158,23 @@ def test_a_server_that_registers_nobody_may_know_a_public_client(
         ((418, {"error": "odd", "error_description": "Odd."}), 76, "(connect_request_failed)"),
         ((503, {}), 69, "(connect_request_failed)"),
         ((200, {"status": "approved"}), 76, "(connect_request_failed)"),
-        (WAITING, 75, "Nobody has approved in time"),
+        (WAITING, 75, "did not approve the request in time"),
     ],
 )
-def test_every_other_end_is_said_and_nothing_is_kept(
-    shell: Shell, reference: Reference, decision: Any, code: int, told: str
+def test_failed_requests_are_reported_and_store_nothing(
+    shell: Shell, reference: ReferenceServer, decision: Any, code: int, expected: str
 ) -> None:
     reference.decisions = [WAITING, decision]
 
-    said = shell("connect", RS)
+    result = shell("connect", RS)
 
-    assert said.code == code, said.err
-    assert told in said.err
+    assert result.code == code, result.err
+    assert expected in result.err
     assert not FILE.exists()
 
 
 @pytest.mark.parametrize(
-    ("protected", "server", "code", "told"),
+    ("protected", "server", "code", "expected"),
     [
         ({"resource": "https://other.example"}, {}, 76, "pdpp connect https://other.example"),
         ({}, {"issuer": "https://evil.example"}, 76, "discovery_mismatch"),
@@ -186,58 +182,58 @@ def test_every_other_end_is_said_and_nothing_is_kept(
         ({}, {"agent_connect_endpoint": None, "device_authorization_endpoint": None}, 76, "no_way"),
     ],
 )
-def test_documents_that_contradict_each_other_end_it(
-    shell: Shell, reference: Reference, protected: Any, server: Any, code: int, told: str
+def test_contradictory_metadata_is_rejected(
+    shell: Shell, reference: ReferenceServer, protected: Any, server: Any, code: int, expected: str
 ) -> None:
     reference.protected, reference.server = protected, server
 
-    said = shell("connect", RS)
+    result = shell("connect", RS)
 
-    assert said.code == code
-    assert told in said.err
+    assert result.code == code
+    assert expected in result.err
     assert not FILE.exists()
 
 
 @scenario("C6")
-def test_an_owners_token_is_never_taken(shell: Shell, reference: Reference) -> None:
+def test_owner_tokens_are_rejected(shell: Shell, reference: ReferenceServer) -> None:
     reference.protected = {"pdpp_agent_discovery": {"cli": {"no_owner_token": False}}}
     announced = shell("connect", RS)
     reference.protected = {}
     reference.schema = (200, {"bearer": {"token_kind": "owner"}})
-    told = shell("connect", RS)
+    expected = shell("connect", RS)
     reference.decisions = [(200, {"access_token": "pdpp_own_x"})]
     recognised = shell("connect", RS)
 
-    assert (announced.code, told.code, recognised.code) == (77, 77, 77)
+    assert (announced.code, expected.code, recognised.code) == (77, 77, 77)
     assert not FILE.exists()
 
 
-def test_a_token_that_reads_nothing_is_not_kept(shell: Shell, reference: Reference) -> None:
+def test_token_without_read_access_is_not_stored(shell: Shell, reference: ReferenceServer) -> None:
     reference.schema = (403, {"error": {"code": "permission_error", "message": "No."}})
 
-    said = shell("connect", RS)
+    result = shell("connect", RS)
 
-    assert (said.code, "(insufficient_scope)" in said.err) == (77, True)
+    assert (result.code, "(insufficient_scope)" in result.err) == (77, True)
     assert not FILE.exists()
 
 
-def test_without_a_network_it_says_so(shell: Shell) -> None:
+def test_connect_without_network_is_unavailable(shell: Shell) -> None:
     assert shell("connect", RS).code == 69
 
 
-def test_the_cached_credential_is_used_without_naming_the_server(
-    shell: Shell, reference: Reference
+def test_only_cached_credential_needs_no_provider_url(
+    shell: Shell, reference: ReferenceServer
 ) -> None:
     shell("connect", RS)
-    shell.asked.clear()
+    shell.requests.clear()
 
     assert shell("schema").code == 0
-    assert shell.asked[0].headers["authorization"] == "Bearer at_x"
-    assert shell.asked[0].url.host == "rs.example"
+    assert shell.requests[0].headers["authorization"] == "Bearer at_x"
+    assert shell.requests[0].url.host == "rs.example"
 
 
-def keep(**credential: Any) -> None:
-    Cache().write(
+def store_credential(**credential: Any) -> None:
+    CredentialCache().write(
         RS,
         {
             "provider_url": RS,
@@ -249,12 +245,14 @@ def keep(**credential: Any) -> None:
     )
 
 
-def ago(**time: int) -> str:
+def time_ago(**time: int) -> str:
     return (datetime.now(UTC) - timedelta(**time)).isoformat()
 
 
-def test_an_ended_token_is_renewed_once_and_kept(shell: Shell, reference: Reference) -> None:
-    keep(expires_at=ago(minutes=1), refresh_token="rt_1", grant_id="grt_3")
+def test_expired_token_is_refreshed_once_and_stored(
+    shell: Shell, reference: ReferenceServer
+) -> None:
+    store_credential(expires_at=time_ago(minutes=1), refresh_token="rt_1", grant_id="grt_3")
     reference.decisions = [
         (200, {"access_token": "at_new", "expires_in": 600, "refresh_token": "rt_2"})
     ]
@@ -268,8 +266,8 @@ def test_an_ended_token_is_renewed_once_and_kept(shell: Shell, reference: Refere
             {"grant_type": "refresh_token", "refresh_token": "rt_1", "client_id": "cli_9"},
         )
     ]
-    kept = entry()["credential"]
-    assert (kept["access_token"], kept["refresh_token"], kept["grant_id"]) == (
+    stored = read_entry()["credential"]
+    assert (stored["access_token"], stored["refresh_token"], stored["grant_id"]) == (
         "at_new", "rt_2", "grt_3",
     )  # fmt: skip
 
@@ -282,44 +280,42 @@ def test_an_ended_token_is_renewed_once_and_kept(shell: Shell, reference: Refere
         ({"refresh_token": "rt"}, (502, {}), 69),
     ],
 )
-def test_what_cannot_be_renewed_says_to_connect_again(
-    shell: Shell, reference: Reference, credential: Any, decision: Any, code: int
+def test_failed_refresh_suggests_connect(
+    shell: Shell, reference: ReferenceServer, credential: Any, decision: Any, code: int
 ) -> None:
-    keep(expires_at=ago(hours=1), **credential)
+    store_credential(expires_at=time_ago(hours=1), **credential)
     reference.decisions = [decision]
 
-    said = shell("schema")
+    result = shell("schema")
 
-    assert said.code == code
-    assert f"pdpp connect {RS}" in said.err
+    assert result.code == code
+    assert f"pdpp connect {RS}" in result.err
 
 
-def test_disconnect_gives_the_tokens_back_and_forgets_them(
-    shell: Shell, reference: Reference
-) -> None:
+def test_disconnect_revokes_and_deletes_tokens(shell: Shell, reference: ReferenceServer) -> None:
     reference.server = {"revocation_endpoint": f"{AS}/oauth/revoke"}
-    keep(refresh_token="rt_1")
+    store_credential(refresh_token="rt_1")
 
-    said = shell("disconnect", "--json")
+    result = shell("disconnect", "--json")
 
-    assert said.body == {"object": "disconnected", "provider_url": RS, "revoked": True}
+    assert result.body == {"object": "disconnected", "provider_url": RS, "revoked": True}
     assert [sent["token"] for _, sent in reference.sent] == ["rt_1", "at_old"]
     assert not FILE.exists()
     assert shell("disconnect", "--provider-url", RS).code == 78
 
 
-def test_disconnect_where_the_server_takes_nothing_back(shell: Shell, reference: Reference) -> None:
-    keep()
+def test_disconnect_without_revocation_endpoint(shell: Shell, reference: ReferenceServer) -> None:
+    store_credential()
 
-    said = shell("disconnect")
+    result = shell("disconnect")
 
-    assert said.code == 0
-    assert "owner can revoke" in said.err
+    assert result.code == 0
+    assert "owner can revoke" in result.err
     assert not FILE.exists()
 
 
-def test_disconnect_without_a_network_keeps_the_token_unless_told(shell: Shell) -> None:
-    keep()
+def test_disconnect_without_network_keeps_token_unless_local(shell: Shell) -> None:
+    store_credential()
 
     assert shell("disconnect").code == 69
     assert FILE.exists()
@@ -336,45 +332,45 @@ def test_disconnect_without_a_network_keeps_the_token_unless_told(shell: Shell) 
         ("https://records.example/mcp", "records.example.json"),
     ],
 )
-def test_each_host_has_its_own_file(shell: Shell, url: str, name: str) -> None:
-    from cli.http_client import normalized
+def test_each_host_has_its_own_cache_file(shell: Shell, url: str, name: str) -> None:
+    from cli.http_client import normalize_url
 
-    assert Cache().path(normalized(url)).name == name
+    assert CredentialCache().path(normalize_url(url)).name == name
 
 
-def test_a_damaged_cache_is_no_credential(shell: Shell) -> None:
-    keep()
+def test_damaged_cache_is_no_credential(shell: Shell) -> None:
+    store_credential()
     FILE.write_text("{half")
 
     assert shell("schema", "--provider-url", RS).code == 78
 
 
-def test_several_connections_have_to_be_told_apart(shell: Shell) -> None:
-    keep()
-    Cache().write("https://two.example", {"provider_url": "https://two.example"})
+def test_several_cached_providers_require_provider_url(shell: Shell) -> None:
+    store_credential()
+    CredentialCache().write("https://two.example", {"provider_url": "https://two.example"})
 
-    said = shell("schema")
+    result = shell("schema")
 
-    assert said.code == 64
-    assert "2 providers are connected" in said.err
+    assert result.code == 64
+    assert "2 servers are connected" in result.err
 
 
-def test_a_cache_that_cannot_be_written_is_said_before_the_token_is_lost(
-    shell: Shell, reference: Reference, tmp_path: Path
+def test_unwritable_cache_is_reported_before_requesting_access(
+    shell: Shell, reference: ReferenceServer, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
 
-    said = shell("connect", RS, "--cache-root", str(tmp_path / "file"))
+    result = shell("connect", RS, "--cache-root", str(tmp_path / "file"))
 
-    assert said.code == 73
-    assert "--cache-root" in said.err
+    assert result.code == 73
+    assert "--cache-root" in result.err
     assert reference.sent == []
 
 
-def test_the_token_goes_to_nobody_else(shell: Shell, reference: Reference) -> None:
+def test_token_is_sent_only_to_its_server(shell: Shell, reference: ReferenceServer) -> None:
     shell("connect", RS)
 
     def bearers(request: httpx2.Request) -> bool:
         return "authorization" in request.headers
 
-    assert {request.url.host for request in filter(bearers, shell.asked)} == {"rs.example"}
+    assert {request.url.host for request in filter(bearers, shell.requests)} == {"rs.example"}

@@ -1,4 +1,4 @@
-"""`pdpp connect` at this project's own server: the owner answers on the real page."""
+"""`pdpp connect` against the project's server, where the owner decides on the device page."""
 
 import json
 import re
@@ -13,7 +13,7 @@ from django.core.handlers.wsgi import WSGIHandler
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 
-from tests.cli.conftest import Said, Shell
+from tests.cli.conftest import CommandResult, Shell
 from tests.owner.consent.client import ORIGIN, Asking
 from tests.owner.consent.test_device import decide
 from tests.world import World
@@ -26,56 +26,56 @@ def site(shell: Shell, world: World) -> Shell:
     transport = httpx2.WSGITransport(app=WSGIHandler())
 
     def send(request: httpx2.Request) -> httpx2.Response:
-        # Django's own test client, which the owner's browser is, connects it again each time.
-        for moment in (request_started, request_finished):
-            moment.disconnect(close_old_connections)
+        # Django's test client, which acts as the owner's browser, reconnects this handler each time.
+        for signal in (request_started, request_finished):
+            signal.disconnect(close_old_connections)
         return transport.handle_request(request)
 
     shell.send = send
     return shell
 
 
-def connected(
+def connect(
     site: Shell, monkeypatch: pytest.MonkeyPatch, *words: str, allow: bool = True
-) -> Said:
-    """The owner answers while the command waits for the first time; the clock goes on meanwhile."""
+) -> CommandResult:
+    """Run connect while the owner decides during its first wait. Sleep advances the clock."""
     owner = Asking.registered(redirect_uris=[])
     answered: list[str] = []
     with time_machine.travel(datetime.now(UTC), tick=False) as clock:
 
-        def waiting(seconds: float) -> None:
+        def decide_during_sleep(seconds: float) -> None:
             clock.shift(seconds + 1)
             printed = site.capsys.readouterr().err
             for code in re.findall(r"code: (\S+)", printed):
                 decide(owner, code, allow=allow)
                 answered.append(code)
 
-        monkeypatch.setattr(time, "sleep", waiting)
-        said = site("connect", ORIGIN, *words)
+        monkeypatch.setattr(time, "sleep", decide_during_sleep)
+        result = site("connect", ORIGIN, *words)
     assert len(answered) == 1
-    return said
+    return result
 
 
 @pytest.mark.parametrize("words", [[], ["--device"]])
-def test_what_the_owner_allows_can_be_read_and_given_back(
+def test_approved_access_can_search_and_be_revoked(
     site: Shell, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    said = connected(site, monkeypatch, *words)
-    assert said.code == 0, said.err
+    result = connect(site, monkeypatch, *words)
+    assert result.code == 0, result.err
 
-    found = site("search", "deposit", "--json")
+    search = site("search", "deposit", "--json")
     with Path(FILE).open() as file:
         token = json.load(file)["credential"]["access_token"]
     ended = site("disconnect", "--json")
     monkeypatch.setenv("PDPP_ACCESS_TOKEN", token)
 
-    assert {hit["connection_id"] for hit in found.body["data"]} == {"cin_personal"}
+    assert {hit["connection_id"] for hit in search.body["data"]} == {"cin_personal"}
     assert ended.body["revoked"] is True
     assert site("search", "deposit", "--provider-url", ORIGIN).code == 78
 
 
-def test_the_owner_may_refuse(site: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = connected(site, monkeypatch, allow=False)
+def test_denied_request_reports_the_denial(site: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    result = connect(site, monkeypatch, allow=False)
 
-    assert said.code == 77
-    assert "The owner has refused." in said.err
+    assert result.code == 77
+    assert "The owner denied the request." in result.err

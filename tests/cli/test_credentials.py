@@ -1,14 +1,14 @@
-"""Whose credential is used, where it is kept, and that it is never an owner's."""
+"""Owner credentials in the environment are found."""
 
 import pytest
 
-from cli.credentials import owner_credential
+from cli.credentials import find_owner_credential
 from tests.scenarios import scenario
 
 
 @scenario("C6")
 @pytest.mark.parametrize(
-    ("environment", "found"),
+    ("environment", "name"),
     [
         ({"PDPP_ACCESS_TOKEN": "pdpp_own_abc"}, "PDPP_ACCESS_TOKEN"),
         ({"WHATEVER": "Bearer pdpp_own_abc", "PATH": "/bin"}, "WHATEVER"),
@@ -16,7 +16,7 @@ from tests.scenarios import scenario
         ({}, None),
     ],
 )
-def test_an_owner_token_anywhere_in_the_environment_is_noticed(
-    environment: dict[str, str], found: str | None
+def test_owner_token_in_any_variable_is_found(
+    environment: dict[str, str], name: str | None
 ) -> None:
-    assert owner_credential(environment) == found
+    assert find_owner_credential(environment) == name

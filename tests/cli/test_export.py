@@ -1,4 +1,4 @@
-"""`pdpp export`: everything once, complete by paging, resumable after an interruption."""
+"""`pdpp export` saves every record once and resumes after an interruption."""
 
 import json
 from pathlib import Path
@@ -12,15 +12,15 @@ from cli.commands import export
 from tests.cli.conftest import Shell
 from tests.world import World
 
-MANY = 60
+RECORD_COUNT = 60
 
 
 @pytest.fixture
-def long(pdpp: Shell, world: World, monkeypatch: pytest.MonkeyPatch) -> Shell:
-    """Many transactions, pages of 25, and nobody waits between two tries."""
-    rows = [{"id": f"x{n:03}", "date": "2026-04-01", "amount": n} for n in range(MANY)]
+def long_stream(pdpp: Shell, world: World, monkeypatch: pytest.MonkeyPatch) -> Shell:
+    """Serve 63 transactions in pages of 25, without pauses between retries."""
+    rows = [{"id": f"x{n:03}", "date": "2026-04-01", "amount": n} for n in range(RECORD_COUNT)]
     world.put(*(("cin_bank", "transactions", row) for row in rows))
-    monkeypatch.setattr(export, "PAGE", "25")
+    monkeypatch.setattr(export, "PAGE_SIZE", "25")
     monkeypatch.setattr(http_client.time, "sleep", lambda _seconds: None)
     return pdpp
 
@@ -29,13 +29,13 @@ def keys(path: Path) -> list[str]:
     return [json.loads(line)["id"] for line in path.read_text().splitlines()]
 
 
-def whole(shell: Shell, tmp_path: Path) -> bytes:
-    shell("export", "transactions", "-o", "whole.ndjson")
-    return (tmp_path / "whole.ndjson").read_bytes()
+def full_export(shell: Shell, tmp_path: Path) -> bytes:
+    shell("export", "transactions", "-o", "full.ndjson")
+    return (tmp_path / "full.ndjson").read_bytes()
 
 
 def failing_after(shell: Shell, requests: int, answer: httpx2.Response | None = None) -> Any:
-    """The server works that often and then does not."""
+    """Let `requests` record requests succeed, then fail. Returns the working transport."""
     working, left = shell.send, [requests]
 
     def send(request: httpx2.Request) -> httpx2.Response:
@@ -52,119 +52,120 @@ def failing_after(shell: Shell, requests: int, answer: httpx2.Response | None = 
     return working
 
 
-def test_every_record_is_in_the_file_once(long: Shell, tmp_path: Path) -> None:
-    said = long("export", "transactions")
+def test_export_contains_every_record_once(long_stream: Shell, tmp_path: Path) -> None:
+    result = long_stream("export", "transactions")
 
-    found = keys(tmp_path / "transactions.ndjson")
-    assert said.out == f"{MANY + 3} records in transactions.ndjson\n"
-    assert len(found) == len(set(found)) == MANY + 3
+    ids = keys(tmp_path / "transactions.ndjson")
+    assert result.out == f"{RECORD_COUNT + 3} records in transactions.ndjson\n"
+    assert len(ids) == len(set(ids)) == RECORD_COUNT + 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["transactions.ndjson"]
 
 
-def test_a_stream_of_several_connections_and_sources_is_taken_whole(
-    pdpp: Shell, tmp_path: Path
-) -> None:
-    said = pdpp("export", "messages", "--json")
+def test_export_includes_all_connections_and_sources(pdpp: Shell, tmp_path: Path) -> None:
+    result = pdpp("export", "messages", "--json")
 
-    assert said.body["records"] == 9
+    assert result.body["records"] == 9
     lines = [json.loads(line) for line in (tmp_path / "messages.ndjson").read_text().splitlines()]
     assert {line["connection_id"] for line in lines} == {"cin_personal", "cin_work", "cin_chat"}
 
 
-def test_an_interrupted_export_goes_on_where_it_stopped(long: Shell, tmp_path: Path) -> None:
-    expected = whole(long, tmp_path)
-    working = failing_after(long, 2)
+def test_interrupted_export_resumes_after_last_page(long_stream: Shell, tmp_path: Path) -> None:
+    expected = full_export(long_stream, tmp_path)
+    working = failing_after(long_stream, 2)
 
-    cut = long("export", "transactions")
+    interrupted = long_stream("export", "transactions")
     part = (tmp_path / "transactions.ndjson.part").read_bytes()
-    long.send, long.asked[:] = working, []
-    again = long("export", "transactions")
+    long_stream.send, long_stream.requests[:] = working, []
+    resumed = long_stream("export", "transactions")
 
-    assert cut.code == 69
-    assert "Run the same command again" in cut.err
+    assert interrupted.code == 69
+    assert "Run the same command again" in interrupted.err
     assert part
     assert expected.startswith(part)
-    assert again.code == 0
-    assert sum("/records" in str(asked.url) for asked in long.asked) == 1
+    assert resumed.code == 0
+    assert sum("/records" in str(request.url) for request in long_stream.requests) == 1
     assert (tmp_path / "transactions.ndjson").read_bytes() == expected
 
 
-def test_half_a_page_that_reached_the_disk_is_written_again(long: Shell, tmp_path: Path) -> None:
-    expected = whole(long, tmp_path)
-    working = failing_after(long, 1)
-    long("export", "transactions")
+def test_partial_page_on_disk_is_written_again(long_stream: Shell, tmp_path: Path) -> None:
+    expected = full_export(long_stream, tmp_path)
+    working = failing_after(long_stream, 1)
+    long_stream("export", "transactions")
     with (tmp_path / "transactions.ndjson.part").open("ab") as part:
         part.write(b'{"id": "half a li')
-    long.send = working
+    long_stream.send = working
 
-    long("export", "transactions")
+    long_stream("export", "transactions")
 
     assert (tmp_path / "transactions.ndjson").read_bytes() == expected
 
 
-def test_a_passing_fault_is_asked_about_again(long: Shell, tmp_path: Path) -> None:
-    working, faults = long.send, [httpx2.Response(503, json={}), httpx2.Response(429, json={})]
+def test_export_retries_503_and_429(long_stream: Shell, tmp_path: Path) -> None:
+    working, error_responses = (
+        long_stream.send,
+        [httpx2.Response(503, json={}), httpx2.Response(429, json={})],
+    )
 
     def send(request: httpx2.Request) -> httpx2.Response:
-        if faults and "cursor" in request.url.params:
-            answer = faults.pop()
+        if error_responses and "cursor" in request.url.params:
+            answer = error_responses.pop()
             answer.request = request
             return answer
         return working(request)
 
-    long.send = send
+    long_stream.send = send
 
-    assert long("export", "transactions").code == 0
-    assert len(keys(tmp_path / "transactions.ndjson")) == MANY + 3
-
-
-def test_other_parameters_are_another_export(long: Shell, tmp_path: Path) -> None:
-    working = failing_after(long, 1)
-    long("export", "transactions")
-    long.send = working
-
-    said = long("export", "transactions", "--filter", "amount>=410000", "--json")
-
-    assert said.body["records"] == 2
+    assert long_stream("export", "transactions").code == 0
+    assert len(keys(tmp_path / "transactions.ndjson")) == RECORD_COUNT + 3
 
 
-def test_a_cursor_that_is_gone_says_to_begin_anew(long: Shell, tmp_path: Path) -> None:
+def test_other_parameters_start_a_new_export(long_stream: Shell, tmp_path: Path) -> None:
+    working = failing_after(long_stream, 1)
+    long_stream("export", "transactions")
+    long_stream.send = working
+
+    result = long_stream("export", "transactions", "--filter", "amount>=410000", "--json")
+
+    assert result.body["records"] == 2
+
+
+def test_invalid_cursor_suggests_restart(long_stream: Shell, tmp_path: Path) -> None:
     error = {"error": {"code": "invalid_cursor", "message": "The cursor is too old."}}
-    working = failing_after(long, 1, httpx2.Response(400, json=error))
+    working = failing_after(long_stream, 1, httpx2.Response(400, json=error))
 
-    said = long("export", "transactions")
-    long.send = working
-    again = long("export", "transactions", "--restart")
+    result = long_stream("export", "transactions")
+    long_stream.send = working
+    resumed = long_stream("export", "transactions", "--restart")
 
-    assert said.code == 65
-    assert "--restart" in said.err
-    assert again.code == 0
+    assert result.code == 65
+    assert "--restart" in result.err
+    assert resumed.code == 0
 
 
-def test_a_file_is_not_overwritten_unasked(long: Shell, tmp_path: Path) -> None:
+def test_existing_file_requires_replace(long_stream: Shell, tmp_path: Path) -> None:
     (tmp_path / "transactions.ndjson").write_text("mine")
 
-    refused = long("export", "transactions")
-    kept = (tmp_path / "transactions.ndjson").read_text()
-    replaced = long("export", "transactions", "--replace")
+    refused = long_stream("export", "transactions")
+    content = (tmp_path / "transactions.ndjson").read_text()
+    replaced = long_stream("export", "transactions", "--replace")
 
-    assert (refused.code, kept, replaced.code) == (73, "mine", 0)
-
-
-def test_a_place_that_cannot_be_written_is_said(long: Shell) -> None:
-    said = long("export", "transactions", "-o", "no/such/place.ndjson")
-
-    assert said.code == 73
-    assert "cannot be written" in said.err
+    assert (refused.code, content, replaced.code) == (73, "mine", 0)
 
 
-def test_a_pipe_gets_records_alone(long: Shell) -> None:
-    said = long("export", "transactions", "-o", "-", "--fields", "id")
+def test_unwritable_output_is_reported(long_stream: Shell) -> None:
+    result = long_stream("export", "transactions", "-o", "no/such/place.ndjson")
 
-    assert len([json.loads(line) for line in said.out.splitlines()]) == MANY + 3
+    assert result.code == 73
+    assert "cannot be written" in result.err
 
 
-def test_a_server_that_cannot_page_is_not_taken_for_complete(
+def test_export_to_stdout_prints_only_records(long_stream: Shell) -> None:
+    result = long_stream("export", "transactions", "-o", "-", "--fields", "id")
+
+    assert len([json.loads(line) for line in result.out.splitlines()]) == RECORD_COUNT + 3
+
+
+def test_missing_cursor_makes_the_export_incomplete(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PDPP_ACCESS_TOKEN", "at")
@@ -172,14 +173,14 @@ def test_a_server_that_cannot_page_is_not_taken_for_complete(
     body = {"object": "list", "has_more": True, "data": [{"id": "1"}]}
     shell.send = lambda request: httpx2.Response(200, json=body, request=request)
 
-    said = shell("export", "messages")
+    result = shell("export", "messages")
 
-    assert said.code == 73
-    assert "--connection" in said.err
+    assert result.code == 73
+    assert "--connection" in result.err
 
 
-def test_records_that_arrive_meanwhile_are_owned_up_to(long: Shell, world: World) -> None:
-    working = long.send
+def test_records_added_during_export_are_reported(long_stream: Shell, world: World) -> None:
+    working = long_stream.send
 
     def send(request: httpx2.Request) -> httpx2.Response:
         answer = working(request)
@@ -187,9 +188,9 @@ def test_records_that_arrive_meanwhile_are_owned_up_to(long: Shell, world: World
             world.put(("cin_bank", "transactions", {"id": "z", "date": "2026-09-09", "amount": 1}))
         return answer
 
-    long.send = send
+    long_stream.send = send
 
-    said = long("export", "transactions")
+    result = long_stream("export", "transactions")
 
-    assert said.out.startswith(f"{MANY + 4} records")
-    assert f"it had {MANY + 3} records at the beginning" in said.err
+    assert result.out.startswith(f"{RECORD_COUNT + 4} records")
+    assert f"it had {RECORD_COUNT + 3} records at the start" in result.err

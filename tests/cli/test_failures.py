@@ -1,4 +1,4 @@
-"""Whatever goes wrong is said in one typed message with an exit code, never in a traceback."""
+"""Errors are printed as one message with an exit code and without a traceback."""
 
 import errno
 import json
@@ -11,39 +11,39 @@ import httpx2
 import pytest
 
 from cli import errors
-from cli.app import COMMANDS, built, run
+from cli.app import COMMANDS, build_app, run
 from tests.cli.conftest import URL, Shell, answering
 from tests.world import World
 
 
-def test_a_refusal_names_its_code_its_parameter_and_the_next_step(pdpp: Shell) -> None:
-    said = pdpp("records", "transactions", "--sort", "memo")
+def test_error_shows_code_parameter_and_request(pdpp: Shell) -> None:
+    result = pdpp("records", "transactions", "--sort", "memo")
 
-    assert said.code == 65
-    assert said.out == ""
-    assert "(invalid_sort)" in said.err
-    assert "concerns: sort" in said.err
-    assert "request: req_" in said.err
-
-
-def test_an_ambiguous_stream_names_the_connections_as_options(pdpp: Shell) -> None:
-    said = pdpp("records", "messages")
-
-    assert said.code == 65
-    assert "--connection cin_chat  Workspace" in said.err
+    assert result.code == 65
+    assert result.out == ""
+    assert "(invalid_sort)" in result.err
+    assert "parameter: sort" in result.err
+    assert "request: req_" in result.err
 
 
-def test_programs_get_the_error_of_the_server_as_json(pdpp: Shell) -> None:
-    said = pdpp("records", "messages", "--json")
+def test_ambiguous_stream_lists_connection_options(pdpp: Shell) -> None:
+    result = pdpp("records", "messages")
 
-    assert said.out == ""
-    assert said.error["code"] == "ambiguous_connection"
-    assert said.error["retry_with"] == "connection_id"
-    assert said.error["exit_code"] == said.code == 65
+    assert result.code == 65
+    assert "--connection cin_chat  Workspace" in result.err
+
+
+def test_json_mode_prints_server_errors_as_json(pdpp: Shell) -> None:
+    result = pdpp("records", "messages", "--json")
+
+    assert result.out == ""
+    assert result.error["code"] == "ambiguous_connection"
+    assert result.error["retry_with"] == "connection_id"
+    assert result.error["exit_code"] == result.code == 65
 
 
 @pytest.mark.parametrize(
-    ("words", "who", "code", "told"),
+    ("words", "who", "code", "expected"),
     [
         (["fetch", "cin_bank/transactions:nope"], "dora", 66, "not_found"),
         (["records", "threads"], "bob", 77, "grant_stream_not_allowed"),
@@ -51,15 +51,15 @@ def test_programs_get_the_error_of_the_server_as_json(pdpp: Shell) -> None:
         (["streams"], "pdpp_at_unknown", 78, "authentication_error"),
     ],
 )
-def test_the_exit_code_follows_the_refusal(
+def test_exit_code_matches_the_error(
     pdpp: Shell, world: World, monkeypatch: pytest.MonkeyPatch,
-    words: list[str], who: str, code: int, told: str,
+    words: list[str], who: str, code: int, expected: str,
 ) -> None:  # fmt: skip
     monkeypatch.setenv("PDPP_ACCESS_TOKEN", world.tokens.get(who, who))
 
-    said = pdpp(*words)
+    result = pdpp(*words)
 
-    assert (said.code, f"({told})" in said.err) == (code, True), said.err
+    assert (result.code, f"({expected})" in result.err) == (code, True), result.err
 
 
 @pytest.fixture
@@ -70,20 +70,20 @@ def connected(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> Shell:
 
 
 @pytest.mark.parametrize(
-    ("answer", "code", "told"),
+    ("answer", "code", "expected"),
     [
         (httpx2.ConnectError("no route to host"), 69, "no route to host"),
-        (httpx2.ReadTimeout("slow"), 69, "did not answer in time"),
+        (httpx2.ReadTimeout("slow"), 69, "timed out"),
         (httpx2.Response(502, html="<h1>Bad gateway</h1>"), 69, "http_502"),
-        (httpx2.Response(200, html="<h1>Sign in</h1>"), 76, "not with JSON"),
-        (httpx2.Response(301, headers={"location": "https://x.example"}), 76, "final URL"),
+        (httpx2.Response(200, html="<h1>Sign in</h1>"), 76, "not JSON"),
+        (httpx2.Response(301, headers={"location": "https://x.example"}), 76, "final https URL"),
         (httpx2.Response(429, json={"error": {"code": "rate_limit_exceeded"}}), 75, "rate_limit"),
         (httpx2.Response(403, json={"error": {"code": "grant_revoked"}}), 78, "grant_revoked"),
         (httpx2.Response(400, json=["odd"]), 65, "http_400"),
     ],
 )
-def test_whatever_the_network_does_is_said_and_the_token_never_shown(
-    connected: Shell, answer: httpx2.Response | Exception, code: int, told: str
+def test_network_errors_are_reported_without_the_token(
+    connected: Shell, answer: httpx2.Response | Exception, code: int, expected: str
 ) -> None:
     def send(request: httpx2.Request) -> httpx2.Response:
         if isinstance(answer, Exception):
@@ -94,30 +94,30 @@ def test_whatever_the_network_does_is_said_and_the_token_never_shown(
     connected.send = send
 
     for words in (["streams"], ["search", "x", "--json"]):
-        said = connected(*words)
-        assert said.code == code
-        assert told in said.err
-        assert "Traceback" not in said.err
-        assert "at_secret" not in said.out + said.err
+        result = connected(*words)
+        assert result.code == code
+        assert expected in result.err
+        assert "Traceback" not in result.err
+        assert "at_secret" not in result.out + result.err
 
 
-def test_a_fault_of_ours_is_no_traceback_either(connected: Shell) -> None:
+def test_internal_errors_print_no_traceback(connected: Shell) -> None:
     connected.send = answering({"/v1/streams": {"data": "not a list of rows"}})
 
-    said = connected("streams")
+    result = connected("streams")
 
-    assert said.code == 70
-    assert "This should not happen" in said.err
+    assert result.code == 70
+    assert "Internal error" in result.err
 
 
-def test_whoever_reads_no_further_has_found_no_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    def enough() -> None:
-        raise BrokenPipeError(errno.EPIPE, "as of  pdpp enough | head")
+def test_closed_pipe_is_success(monkeypatch: pytest.MonkeyPatch) -> None:
+    def closed_pipe() -> None:
+        raise BrokenPipeError(errno.EPIPE, "as of  pdpp … | head")
 
     for stream in ("stdout", "stderr"):
         monkeypatch.setattr(sys, stream, StringIO())
 
-    assert run(built(enough), ["enough"]) == errors.OK
+    assert run(build_app(closed_pipe), ["closed_pipe"]) == errors.OK
 
 
 @pytest.mark.parametrize(
@@ -134,37 +134,39 @@ def test_whoever_reads_no_further_has_found_no_fault(monkeypatch: pytest.MonkeyP
         ["streams", "--provider-url", "ftp://x"],
     ],
 )
-def test_a_wrong_command_line_is_not_sent(connected: Shell, words: list[str]) -> None:
-    said = connected(*words)
+def test_usage_errors_send_no_request(connected: Shell, words: list[str]) -> None:
+    result = connected(*words)
 
-    assert (said.code, connected.asked) == (64, [])
+    assert (result.code, connected.requests) == (64, [])
     assert json.loads(connected(*words, "--json").err)["error"]["exit_code"] == 64
 
 
-def test_without_a_provider_it_says_how_to_get_one(shell: Shell) -> None:
-    said = shell("streams")
+def test_missing_provider_suggests_connect(shell: Shell) -> None:
+    result = shell("streams")
 
-    assert said.code == 64
-    assert "pdpp connect URL" in said.err
+    assert result.code == 64
+    assert "pdpp connect URL" in result.err
 
 
 def test_help_lists_every_exit_code(shell: Shell) -> None:
-    told = shell("--help").out
+    expected = shell("--help").out
 
-    assert all(f"{code:>3}  {meaning}" in told for code, meaning in errors.MEANINGS.items())
-    assert shell().out == told
-
-
-def test_the_documentation_has_the_same_exit_codes() -> None:
-    told = (Path(__file__).parents[2] / "docs/cli.md").read_text()
-
-    assert [f"| {code} | {meaning} |" in told for code, meaning in errors.MEANINGS.items()] == [
-        True
-    ] * len(errors.MEANINGS)
+    assert all(
+        f"{code:>3}  {meaning}" in expected for code, meaning in errors.EXIT_CODE_MEANINGS.items()
+    )
+    assert shell().out == expected
 
 
-def test_the_documentation_names_every_command_and_no_other() -> None:
-    told = (Path(__file__).parents[2] / "docs/cli.md").read_text()
-    named = set(re.findall(r"pdpp ([a-z]+)\b", told))
+def test_documentation_lists_the_same_exit_codes() -> None:
+    expected = (Path(__file__).parents[2] / "docs/cli.md").read_text()
 
-    assert named == {each.__name__ for each in COMMANDS} | {"mcp"}
+    assert [
+        f"| {code} | {meaning} |" in expected for code, meaning in errors.EXIT_CODE_MEANINGS.items()
+    ] == [True] * len(errors.EXIT_CODE_MEANINGS)
+
+
+def test_documentation_names_exactly_the_commands() -> None:
+    expected = (Path(__file__).parents[2] / "docs/cli.md").read_text()
+    named = set(re.findall(r"pdpp ([a-z]+)\b", expected))
+
+    assert named == {command.__name__ for command in COMMANDS} | {"mcp"}

@@ -1,4 +1,4 @@
-"""``pdpp mcp``: the agents' surface over the REST API of a server elsewhere."""
+"""`pdpp mcp` serves MCP over the REST API of a remote server."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from cli.credential_cache import Cache
+from cli.credential_cache import CredentialCache
 from mcp_adapter.surfaces import TOOLS
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.pdpp_site.installation import ROOT, START_SECONDS, Said
@@ -25,13 +25,13 @@ RECORD = ("cin_work", "messages", "m1", {"body": "we signed the lease"})
 
 
 class Remote(ThreadingHTTPServer):
-    """A resource server over HTTP that takes one bearer; `kind` is what it says the token is."""
+    """A resource server that accepts one bearer; `kind` is the token kind that it reports."""
 
     def __init__(self, bearer: str, *, kind: str = "client") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.rest = FakeRest(records=[RECORD])
         self.bearer, self.kind, self.refusal = bearer, kind, "authentication_error"
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     @property
     def url(self) -> str:
@@ -43,7 +43,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
-        self.server.asked.append(parts.path)
+        self.server.requests.append(parts.path)
         if self.headers["Authorization"] != f"Bearer {self.server.bearer}":
             error = {"code": self.server.refusal, "message": "No."}
             return self._send(401, {"error": error})
@@ -60,11 +60,11 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, *args: Any) -> None:
-        """Nothing: standard error is the test's."""
+        """Keep standard error for the test."""
 
 
 @contextlib.contextmanager
-def serving(remote: Remote) -> Iterator[Remote]:
+def running(remote: Remote) -> Iterator[Remote]:
     thread = threading.Thread(target=remote.serve_forever)
     thread.start()
     try:
@@ -77,7 +77,7 @@ def serving(remote: Remote) -> Iterator[Remote]:
 
 @pytest.fixture
 def remote() -> Iterator[Remote]:
-    with serving(Remote("pdpp_at_agent")) as remote:
+    with running(Remote("pdpp_at_agent")) as remote:
         yield remote
 
 
@@ -107,7 +107,7 @@ def converse(process: "subprocess.Popen[str]", *messages: Any) -> tuple[Said, li
     return Said(process.returncode, out, err), answers
 
 
-HELLO = {
+INITIALIZE = {
     "id": 1,
     "method": "initialize",
     "params": {
@@ -116,38 +116,38 @@ HELLO = {
         "clientInfo": {"name": "test", "version": "1"},
     },
 }
-READY = {"method": "notifications/initialized"}
+INITIALIZED = {"method": "notifications/initialized"}
 
 
-def calling(n: int, tool: str, **arguments: Any) -> dict[str, Any]:
+def tool_call(n: int, tool: str, **arguments: Any) -> dict[str, Any]:
     return {"id": n, "method": "tools/call", "params": {"name": tool, "arguments": arguments}}
 
 
-def ended(cwd: Path, *words: str, **environment: str) -> Said:
+def run_mcp(cwd: Path, *words: str, **environment: str) -> Said:
     process = start(cwd, *words, **environment)
     out, err = process.communicate("", timeout=START_SECONDS)
     return Said(process.returncode, out, err)
 
 
-def keep(root: Path, url: str, **more: Any) -> Cache:
-    cache = Cache(root)
+def store_credential(root: Path, url: str, **more: Any) -> CredentialCache:
+    cache = CredentialCache(root)
     entry = {"provider_url": url, "credential": {"access_token": "pdpp_at_agent"}}
     cache.write(url, entry | more)
     return cache
 
 
 @scenario("C2", "C3")
-def test_the_same_tools_answer_over_the_network(remote: Remote, tmp_path: Path) -> None:
-    said, answers = converse(
+def test_remote_mcp_serves_the_same_tools(remote: Remote, tmp_path: Path) -> None:
+    result, answers = converse(
         start(tmp_path, "--provider-url", remote.url, PDPP_ACCESS_TOKEN="pdpp_at_agent"),
-        HELLO,
-        READY,
+        INITIALIZE,
+        INITIALIZED,
         {"id": 2, "method": "tools/list"},
-        calling(3, "search", q="lease"),
-        calling(4, "fetch", id="cin_work/messages:m1"),
+        tool_call(3, "search", q="lease"),
+        tool_call(4, "fetch", id="cin_work/messages:m1"),
     )
 
-    assert (said.code, said.out, said.err) == (0, "", "")
+    assert (result.code, result.out, result.err) == (0, "", "")
     assert [tool["name"] for tool in answers[1]["result"]["tools"]] == list(TOOLS)
     assert answers[0]["result"]["serverInfo"]["name"] == "pdpp-mcp-server"
     hit = answers[2]["result"]["structuredContent"]["results"][0]
@@ -158,103 +158,97 @@ def test_the_same_tools_answer_over_the_network(remote: Remote, tmp_path: Path) 
 
 
 @scenario("C2")
-def test_the_cached_credential_and_the_environment_are_all_the_setup(
-    remote: Remote, tmp_path: Path
-) -> None:
-    keep(tmp_path / "cache", remote.url)
+def test_mcp_uses_cached_credential_and_environment(remote: Remote, tmp_path: Path) -> None:
+    store_credential(tmp_path / "cache", remote.url)
 
-    said, answers = converse(
+    result, answers = converse(
         start(
             tmp_path,
             PDPP_PROVIDER_URL=remote.url,
             PDPP_CACHE_ROOT=str(tmp_path / "cache"),
             PDPP_MCP_SERVER_NAME="my-records",
         ),
-        HELLO,
-        READY,
-        calling(2, "search", q="lease"),
+        INITIALIZE,
+        INITIALIZED,
+        tool_call(2, "search", q="lease"),
     )
 
-    assert said.code == 0, said.err
+    assert result.code == 0, result.err
     assert answers[0]["result"]["serverInfo"]["name"] == "my-records"
     assert not answers[1]["result"]["isError"]
 
 
 @scenario("C2")
-def test_no_option_or_variable_chooses_a_profile(tmp_path: Path) -> None:
-    told = ended(tmp_path, "--help").out
+def test_mcp_has_no_profile_option(tmp_path: Path) -> None:
+    help_text = run_mcp(tmp_path, "--help").out
 
-    assert "profile" not in told
-    assert "--provider-url" in told
-    assert ended(tmp_path, "--profile", "full").code == 64
+    assert "profile" not in help_text
+    assert "--provider-url" in help_text
+    assert run_mcp(tmp_path, "--profile", "full").code == 64
 
 
-def test_a_grant_that_ends_is_an_error_of_the_call_not_of_the_server(
-    remote: Remote, tmp_path: Path
-) -> None:
+def test_revoked_grant_is_an_error_of_the_call(remote: Remote, tmp_path: Path) -> None:
     remote.bearer, remote.refusal = "another", "grant_revoked"
 
-    said, answers = converse(
+    result, answers = converse(
         start(tmp_path, "--provider-url", remote.url, PDPP_ACCESS_TOKEN="pdpp_at_agent"),
-        HELLO,
-        READY,
-        calling(2, "search", q="lease"),
+        INITIALIZE,
+        INITIALIZED,
+        tool_call(2, "search", q="lease"),
     )
 
-    assert said.code == 0
+    assert result.code == 0
     assert answers[1]["result"]["structuredContent"]["error"]["code"] == "grant_revoked"
 
 
-def test_a_credential_that_is_taken_away_ends_with_the_next_call(
-    remote: Remote, tmp_path: Path
-) -> None:
-    cache = keep(tmp_path / ".pdpp", remote.url)
+def test_deleted_credential_applies_to_the_next_call(remote: Remote, tmp_path: Path) -> None:
+    cache = store_credential(tmp_path / ".pdpp", remote.url)
     process = start(tmp_path, "--provider-url", remote.url)
     assert process.stdin is not None
     assert process.stdout is not None
-    for message in (HELLO, READY):
+    for message in (INITIALIZE, INITIALIZED):
         process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
     process.stdin.flush()
     process.stdout.readline()
-    cache.forget(remote.url)
+    cache.delete(remote.url)
 
-    said, answers = converse(process, calling(2, "search", q="lease"))
+    result, answers = converse(process, tool_call(2, "search", q="lease"))
 
-    assert said.code == 0
+    assert result.code == 0
     error = answers[0]["result"]["structuredContent"]["error"]
     assert error["code"] == "not_connected"
     assert "pdpp connect" in error["next_step"]
-    assert remote.asked == []
+    assert remote.requests == []
 
 
-def test_without_a_network_the_server_starts_and_says_so(tmp_path: Path) -> None:
-    said, answers = converse(
+def test_mcp_starts_without_network_and_reports_it(tmp_path: Path) -> None:
+    result, answers = converse(
         start(tmp_path, "--provider-url", "http://127.0.0.1:1", PDPP_ACCESS_TOKEN="pdpp_at_x"),
-        HELLO,
-        READY,
-        calling(2, "search", q="lease"),
+        INITIALIZE,
+        INITIALIZED,
+        tool_call(2, "search", q="lease"),
     )
 
-    assert said.code == 0
+    assert result.code == 0
     assert answers[1]["result"]["structuredContent"]["error"]["code"] == "service_unavailable"
 
 
 @scenario("C6")
-def test_a_token_that_another_server_calls_the_owners_is_refused_with_every_call(
+def test_owner_token_of_another_server_is_refused_with_every_call(
     tmp_path: Path,
 ) -> None:
-    with serving(Remote("at_7", kind="owner")) as remote:
+    with running(Remote("at_7", kind="owner")) as remote:
         _, answers = converse(
             start(tmp_path, "--provider-url", remote.url, PDPP_ACCESS_TOKEN="at_7"),
-            HELLO,
-            READY,
-            calling(2, "search", q="lease"),
-            calling(3, "schema"),
+            INITIALIZE,
+            INITIALIZED,
+            tool_call(2, "search", q="lease"),
+            tool_call(3, "schema"),
         )
 
     codes = [answer["result"]["structuredContent"]["error"]["code"] for answer in answers[1:]]
     assert codes == ["owner_credential"] * 2
-    assert set(remote.asked) == {"/v1/schema"}
+    assert set(remote.requests) == {"/v1/schema"}
 
 
 @scenario("C6")
@@ -276,29 +270,30 @@ def test_a_token_that_another_server_calls_the_owners_is_refused_with_every_call
         ({}, {"credential": {"access_token": "x", "expires_at": "2020-01-01T00:00:00Z"}}, 78),
     ],
 )
-def test_the_exit_code_says_why_it_does_not_start(
+def test_mcp_exit_code_tells_why_it_does_not_start(
     tmp_path: Path, environment: dict[str, str], entry: dict[str, Any] | None, code: int
 ) -> None:
     url = "https://rs.example"
     if entry is not None:
-        keep(tmp_path / ".pdpp", url, **entry)
+        store_credential(tmp_path / ".pdpp", url, **entry)
         if environment.get("PDPP_PROVIDER_URL") == "":
-            Cache(tmp_path / ".pdpp").forget(url)
+            CredentialCache(tmp_path / ".pdpp").delete(url)
 
-    said = ended(tmp_path, **{"PDPP_PROVIDER_URL": url, **environment})
+    result = run_mcp(tmp_path, **{"PDPP_PROVIDER_URL": url, **environment})
 
-    assert said.code == code, said.err
-    assert said.out == ""
-    assert "next: " in said.err
-    assert "pdpp_own_x" not in said.err
+    assert result.code == code, result.err
+    assert result.out == ""
+    assert "next: " in result.err
+    assert "pdpp_own_x" not in result.err
 
 
-def test_the_first_answer_does_not_wait_for_the_provider(tmp_path: Path) -> None:
+def test_initialize_does_not_wait_for_the_provider(tmp_path: Path) -> None:
     began = time.monotonic()
-    said, answers = converse(
-        start(tmp_path, "--provider-url", "http://192.0.2.1", PDPP_ACCESS_TOKEN="pdpp_at_x"), HELLO
+    result, answers = converse(
+        start(tmp_path, "--provider-url", "http://192.0.2.1", PDPP_ACCESS_TOKEN="pdpp_at_x"),
+        INITIALIZE,
     )
 
-    assert said.code == 0
+    assert result.code == 0
     assert answers[0]["result"]["serverInfo"]["name"]
     assert time.monotonic() - began < START_SECONDS / 10

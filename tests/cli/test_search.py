@@ -1,4 +1,4 @@
-"""`pdpp search` shows evidence and the command that reads on."""
+"""`pdpp search` shows matches and the commands that read more."""
 
 import shlex
 import subprocess
@@ -12,18 +12,18 @@ from tests.world import World
 
 
 def commands(printed: str) -> list[list[str]]:
-    """The command lines in what was printed."""
+    """Return the arguments of the `pdpp` command lines in the output."""
     lines = (line.strip() for line in printed.splitlines())
     return [shlex.split(line)[1:] for line in lines if line.startswith("pdpp ")]
 
 
 @scenario("B10")
-def test_the_line_below_a_hit_reads_the_field_around_the_match(pdpp: Shell) -> None:
-    said = pdpp("search", "deposit", "euros")
+def test_printed_commands_read_the_match_and_the_record(pdpp: Shell) -> None:
+    result = pdpp("search", "deposit", "euros")
 
-    assert said.code == 0
-    assert "«deposit»" in said.out
-    field, fetch = commands(said.out)[:2]
+    assert result.code == 0
+    assert "«deposit»" in result.out
+    field, fetch = commands(result.out)[:2]
     assert field[:3] == ["field", "cin_personal/messages:m1", "body_text"]
     assert "the deposit" in pdpp(*field).out.lower()
     assert fetch == ["fetch", "cin_personal/messages:m1"]
@@ -31,27 +31,25 @@ def test_the_line_below_a_hit_reads_the_field_around_the_match(pdpp: Shell) -> N
 
 
 @scenario("B10")
-def test_programs_get_the_answer_of_the_server_and_the_same_line(pdpp: Shell) -> None:
-    said = pdpp("search", "deposit", "euros", "--json")
+def test_json_search_adds_the_command_to_excerpts(pdpp: Shell) -> None:
+    result = pdpp("search", "deposit", "euros", "--json")
 
-    (hit,) = said.body["data"]
+    (hit,) = result.body["data"]
     (excerpt,) = hit["evidence_excerpts"]
     assert hit["record_key"] == "m1"
     assert "2,340" in pdpp(*shlex.split(excerpt["command"])[1:]).out
-    assert said.err == ""
+    assert result.err == ""
 
 
-def test_a_line_repeats_the_options_that_were_typed(pdpp: Shell) -> None:
-    said = pdpp("search", "budget", "--provider-url", "http://testserver/")
+def test_printed_commands_repeat_the_options(pdpp: Shell) -> None:
+    result = pdpp("search", "budget", "--provider-url", "http://testserver/")
 
     assert all(
-        words[-2:] == ["--provider-url", "http://testserver/"] for words in commands(said.out)
+        words[-2:] == ["--provider-url", "http://testserver/"] for words in commands(result.out)
     )
 
 
-def test_a_key_that_fits_no_plain_id_is_named_by_a_handle_that_works(
-    pdpp: Shell, world: World
-) -> None:
+def test_unusual_key_is_printed_as_a_usable_uri(pdpp: Shell, world: World) -> None:
     world.put(("cin_personal", "messages", {"id": "a/b:..'c", "subject": "Umbrella stand"}))
 
     lines = commands(pdpp("search", "umbrella").out)
@@ -60,7 +58,7 @@ def test_a_key_that_fits_no_plain_id_is_named_by_a_handle_that_works(
     assert all("Umbrella stand" in pdpp(*words).out for words in lines)
 
 
-def test_streams_connections_and_filters_narrow(pdpp: Shell) -> None:
+def test_search_is_narrowed_by_stream_and_connection(pdpp: Shell) -> None:
     everywhere = pdpp("search", "budget", "--json").body["data"]
     one = pdpp("search", "budget", "--connection", "cin_chat", "--json").body["data"]
 
@@ -69,7 +67,7 @@ def test_streams_connections_and_filters_narrow(pdpp: Shell) -> None:
     assert pdpp("search", "budget", "--stream", "transactions", "--json").body["data"] == []
 
 
-def test_pages_follow_one_another(pdpp: Shell) -> None:
+def test_cursor_option_shows_the_next_page(pdpp: Shell) -> None:
     first = pdpp("search", "lease OR budget", "--limit", "1")
     cursor = first.out.split("--cursor ")[1].split()[0]
     second = pdpp("search", "lease OR budget", "--limit", "1", "--cursor", cursor)
@@ -78,15 +76,15 @@ def test_pages_follow_one_another(pdpp: Shell) -> None:
     assert commands(first.out)[-1] != commands(second.out)[-1]
 
 
-def test_no_hit_says_what_to_try(pdpp: Shell) -> None:
-    said = pdpp("search", "xylophone")
+def test_search_without_hits_prints_a_hint(pdpp: Shell) -> None:
+    result = pdpp("search", "xylophone")
 
-    assert said.code == 0
-    assert "0 shown of 0" in said.out
-    assert "Try fewer or other words" in said.out
+    assert result.code == 0
+    assert "0 shown of 0" in result.out
+    assert "Try fewer or other words" in result.out
 
 
-def test_a_server_without_offsets_is_asked_to_find_the_marked_words(
+def test_excerpt_without_offset_uses_find_option(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PDPP_ACCESS_TOKEN", "at_public")
@@ -95,38 +93,33 @@ def test_a_server_without_offsets_is_asked_to_find_the_marked_words(
     hit = {"stream": "messages", "record_key": "m_9", "evidence_excerpts": [excerpt]}
     shell.send = answering({"/v1/search": {"object": "list", "has_more": False, "data": [hit]}})
 
-    said = shell("search", "lease")
+    result = shell("search", "lease")
 
-    assert commands(said.out)[0] == ["field", "messages:m_9", "body", "--find", "lease"]
+    assert commands(result.out)[0] == ["field", "messages:m_9", "body", "--find", "lease"]
 
 
-def test_nothing_that_a_server_sends_steers_the_terminal(
+def test_control_characters_in_tables_are_escaped(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Names and times, too: a server elsewhere may send anything."""
-    Output(as_json=False).body({}, [*table(["KIND\x1b[2J"], []), "from \u202e to"])
+    Output(as_json=False).result({}, [*table(["KIND\x1b[2J"], []), "from \u202e to"])
 
     assert capsys.readouterr().out == "KIND\\u001b[2J\nfrom \\u202e to\n"
 
 
-def test_a_command_for_a_key_that_cannot_be_shown_names_it_all_the_same(
-    pdpp: Shell, world: World
-) -> None:
+def test_printed_command_quotes_invisible_characters_of_a_key(pdpp: Shell, world: World) -> None:
     key = "a\u202e'b \u2066c"
     world.put(("cin_personal", "messages", {"id": key, "subject": "A zebra"}))
 
-    said = pdpp("search", "zebra").out.splitlines()
+    result = pdpp("search", "zebra").out.splitlines()
 
-    command = next(each.strip() for each in said if " fetch " in each)
+    command = next(line.strip() for line in result if " fetch " in line)
     assert command.isprintable()
     split = ["bash", "-c", f"pdpp() {{ printf '%s\\0' \"$@\"; }}; {command}"]
     words = subprocess.run(split, capture_output=True, check=True).stdout.decode().split("\0")
     assert words[:-1] == ["fetch", f"cin_personal/messages:{key}"]
 
 
-def test_control_characters_of_a_record_do_not_reach_the_terminal(
-    pdpp: Shell, world: World
-) -> None:
+def test_control_characters_of_a_record_are_escaped(pdpp: Shell, world: World) -> None:
     world.put(("cin_personal", "messages", {"id": "esc", "subject": "Pwn \x1b[2J zebra\u202e"}))
 
     for words in (

@@ -34,7 +34,7 @@ def rest_token(*flags: str) -> str:
     return bearer
 
 
-def test_a_connection_is_granted_whole_unless_said_otherwise(world: World) -> None:
+def test_whole_connection_is_granted_by_default(world: World) -> None:
     token = rest_token("--connection", PERSONAL)
 
     assert len(world.get(MESSAGES, token).ids) == 5
@@ -42,7 +42,7 @@ def test_a_connection_is_granted_whole_unless_said_otherwise(world: World) -> No
     assert world.get(TRANSACTIONS, token).status == 404
 
 
-def test_streams_fields_times_and_records_narrow_it(world: World) -> None:
+def test_options_restrict_the_grant(world: World) -> None:
     token = rest_token(
         "--connection", PERSONAL, "--connection", WORK,
         "--stream", "messages:subject,received_at",
@@ -60,7 +60,7 @@ def test_streams_fields_times_and_records_narrow_it(world: World) -> None:
     assert world.get("/v1/streams/threads/records", token).status == 403
 
 
-def test_several_sources_make_one_package(world: World) -> None:
+def test_several_sources_form_one_package(world: World) -> None:
     made = granted("--connection", PERSONAL, "--connection", CHAT, "--connection", BANK)
 
     assert [grant["source"] for grant in made["grants"]] == ["account", "mail", "workspace"]
@@ -69,7 +69,7 @@ def test_several_sources_make_one_package(world: World) -> None:
     assert world.get(MESSAGES, rest, connection_id=CHAT).ids == ["c2", "c1"]
 
 
-def test_a_stream_of_one_source_is_named_with_its_source(world: World) -> None:
+def test_stream_can_be_qualified_by_source(world: World) -> None:
     made = granted(
         "--connection", PERSONAL, "--connection", CHAT,
         "--stream", "mail/messages:subject", "--stream", "workspace/messages",
@@ -83,13 +83,13 @@ def test_a_stream_of_one_source_is_named_with_its_source(world: World) -> None:
     assert len(by_source["workspace"]) == 5
 
 
-def test_a_known_client_is_used_again(world: World) -> None:
+def test_existing_client_is_reused(world: World) -> None:
     run("--client", "Bob", "--connection", BANK)
 
     assert Client.unscoped.filter(display_name="Bob").count() == 1
 
 
-def test_it_prints_what_to_paste_and_how_to_end_it(world: World) -> None:
+def test_output_contains_setup_and_revocation_commands(world: World) -> None:
     printed = run("--client", "Codex", "--connection", BANK, "--purpose", "Taxes")
 
     agent, program = dict.fromkeys(re.findall(r"pdpp_at_[A-Za-z0-9_-]+", printed))
@@ -107,7 +107,7 @@ def test_it_prints_what_to_paste_and_how_to_end_it(world: World) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_single_grant_is_ended_by_its_id(world: World, number: int) -> None:
+def test_grant_is_revoked_by_id(world: World, number: int) -> None:
     made = granted("--for", "rest", "--connection", BANK, "--connection", PERSONAL)
     token = made["tokens"][0]["token"]
     paths = [TRANSACTIONS, MESSAGES]
@@ -119,12 +119,12 @@ def test_a_single_grant_is_ended_by_its_id(world: World, number: int) -> None:
 
 
 @pytest.mark.parametrize("named", ["grt_none", "pkg_none", "nonsense", ""])
-def test_ending_what_is_not_there_fails(world: World, named: str) -> None:
+def test_revoking_an_unknown_id_fails(world: World, named: str) -> None:
     with pytest.raises(CommandError, match="--revoke"):
         run("--revoke", named)
 
 
-def test_the_list_says_who_reads_what(world: World) -> None:
+def test_list_shows_clients_and_grants(world: World) -> None:
     bob = world.grants["bob"][0]
     run("--revoke", world.grants["charlie"][0].pk)
 
@@ -137,7 +137,7 @@ def test_the_list_says_who_reads_what(world: World) -> None:
     assert len(listed) == 5
 
 
-def test_an_empty_list_says_so(db: None) -> None:
+def test_empty_list_is_reported(db: None) -> None:
     assert run("--list") == "No grants.\n"
 
 
@@ -177,9 +177,7 @@ def test_an_empty_list_says_so(db: None) -> None:
         (["--list", "--revoke", "x"], "--revoke"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_by_the_name_of_its_flag(
-    world: World, flags: list[str], complaint: str
-) -> None:
+def test_invalid_option_is_refused_by_name(world: World, flags: list[str], complaint: str) -> None:
     before = Grant.unscoped.count(), AccessToken.unscoped.count(), Client.unscoped.count()
 
     with pytest.raises(CommandError, match=complaint):

@@ -1,4 +1,4 @@
-"""``manage.py owner-token``: a bearer for the owner's own programs."""
+"""``manage.py owner-token``: create an owner token."""
 
 import datetime as dt
 from io import StringIO
@@ -12,7 +12,7 @@ from evidence.models.grants import AccessToken
 from tests.world import World
 
 
-def test_it_prints_a_token_that_reads_everything_at_rest(world: World) -> None:
+def test_token_reads_everything_over_rest(world: World) -> None:
     printed, said = StringIO(), StringIO()
     call_command("owner_token", "--days", "7", stdout=printed, stderr=said)
 
@@ -27,7 +27,7 @@ def test_it_prints_a_token_that_reads_everything_at_rest(world: World) -> None:
     assert dt.timedelta(days=6) < ends - timezone.now() <= dt.timedelta(days=7)
 
 
-def test_it_never_lasts_for_ever(world: World) -> None:
+def test_token_always_expires(world: World) -> None:
     for days in ("0", "-1", "x", "99999"):
         with pytest.raises(CommandError, match="--days"):
             call_command("owner_token", "--days", days)

@@ -14,7 +14,7 @@ from evidence.models.events import Bookmark
 from evidence.models.records import Blob, BlobChunk, RecordChange
 from evidence.storing.blobs import put_blob
 from evidence.storing.ingest import ingest_lines
-from evidence.storing.ndjson import Line
+from evidence.storing.ndjson import NdjsonLine
 from tests.world import NOW, PERSONAL, Answer, World, mail
 
 LIST = "/v1/streams/messages/records"
@@ -27,16 +27,18 @@ def prune(*arguments: str) -> str:
 
 
 def put(world: World, data: dict[str, Any]) -> None:
-    """A record of the personal mailbox, stored when the clock says."""
+    """Store a record of the personal mailbox at a given time."""
     line = {"connection_id": PERSONAL, "stream": "messages", "key": data["id"], "data": data}
-    ingest_lines([Line(1, json.dumps(line).encode())], owner_id=world.owner_id, now=timezone.now())
+    ingest_lines(
+        [NdjsonLine(1, json.dumps(line).encode())], owner_id=world.owner_id, now=timezone.now()
+    )
 
 
 def asked(world: World, since: str, who: str = "bob") -> Answer:
     return world.get(LIST, who, changes_since=since)
 
 
-def test_a_bookmark_lives_as_long_as_changes_are_kept(world: World) -> None:
+def test_bookmark_expires_with_its_changes(world: World) -> None:
     with time_machine.travel(NOW):
         old = asked(world, "beginning").body["next_changes_since"]
     with time_machine.travel(NOW + timedelta(days=20)):
@@ -52,15 +54,15 @@ def test_a_bookmark_lives_as_long_as_changes_are_kept(world: World) -> None:
         assert asked(world, "beginning").status == 200
 
 
-def test_old_changes_are_forgotten_and_younger_ones_are_not(world: World) -> None:
+def test_only_old_changes_are_deleted(world: World) -> None:
     with time_machine.travel(NOW + timedelta(days=40)):
         put(world, mail("n1", "2026-05-01T00:00:00Z"))
         prune("--keep-days", "30")
     assert [each.record_key for each in RecordChange.unscoped.all()] == ["n1"]
 
 
-def test_what_was_recorded_late_under_an_early_time_is_not_missed(world: World) -> None:
-    """A long import marks its changes with the time it began; the number gives it away."""
+def test_change_recorded_late_is_not_missed(world: World) -> None:
+    """A long import stamps its changes with its start time."""
     with time_machine.travel(NOW + timedelta(days=5)):
         since = asked(world, "beginning").body["next_changes_since"]
         world.put((PERSONAL, "messages", mail("n1", "2026-05-01T00:00:00Z")))
@@ -69,8 +71,8 @@ def test_what_was_recorded_late_under_an_early_time_is_not_missed(world: World) 
         assert asked(world, since).status == 410
 
 
-def test_bookmarks_expire_alike_whether_anything_hidden_happened(world: World) -> None:
-    """Else a client could tell from an expiry that something did."""
+def test_hidden_changes_do_not_affect_bookmark_expiry(world: World) -> None:
+    """Otherwise an expiry would reveal hidden changes."""
     with time_machine.travel(NOW):
         since = asked(world, "beginning").body["next_changes_since"]
     with time_machine.travel(NOW + timedelta(days=40)):
@@ -78,15 +80,15 @@ def test_bookmarks_expire_alike_whether_anything_hidden_happened(world: World) -
         assert asked(world, since).status == 410
 
 
-def test_it_says_what_it_did_and_doing_it_again_does_nothing(world: World) -> None:
+def test_counts_are_printed_and_second_run_deletes_nothing(world: World) -> None:
     changes = RecordChange.unscoped.count()
     assert changes
     with time_machine.travel(NOW + timedelta(days=100)):
-        assert f"Forgot {changes} changes" in prune()
-        assert "Forgot 0 changes and 0 bookmarks" in prune()
+        assert f"Deleted {changes} changes" in prune()
+        assert "Deleted 0 changes and 0 bookmarks" in prune()
 
 
-def test_stored_bookmarks_go_when_nobody_has_used_them(world: World) -> None:
+def test_unused_bookmarks_are_deleted(world: World) -> None:
     Bookmark.unscoped.create(handle=b"1", owner_id=world.owner_id, content=b"", used_at=NOW)
     with time_machine.travel(NOW + timedelta(days=89)):
         prune()
@@ -96,7 +98,7 @@ def test_stored_bookmarks_go_when_nobody_has_used_them(world: World) -> None:
     assert Bookmark.unscoped.count() == 0
 
 
-def test_blobs_that_no_record_names_go_after_a_day(world: World) -> None:
+def test_unreferenced_blobs_are_deleted_after_a_day(world: World) -> None:
     for key, blob_id in (("f1", "blb_named"), ("f2", "blb_other"), ("f3", "blb_alone")):
         put_blob(
             PERSONAL, stream="messages", record_key=key, media_type="text/plain",
@@ -107,12 +109,12 @@ def test_blobs_that_no_record_names_go_after_a_day(world: World) -> None:
     prune()
     assert Blob.unscoped.count() == 3
     with time_machine.travel(timezone.now() + timedelta(days=2)):
-        assert "2 blobs" in prune()
+        assert "2 unreferenced blobs" in prune()
     assert [each.blob_id for each in Blob.unscoped.all()] == ["blb_named"]
     assert [each.blob_id for each in BlobChunk.unscoped.all()] == ["blb_named"]
 
 
 @pytest.mark.parametrize("days", ["-1", "x", "1.5", "²", "999999"])
-def test_days_that_are_no_number_are_refused(world: World, days: str) -> None:
-    with pytest.raises(CommandError, match="whole number of days"):
+def test_invalid_days_are_refused(world: World, days: str) -> None:
+    with pytest.raises(CommandError, match="number of days"):
         prune(f"--keep-days={days}")

@@ -1,4 +1,4 @@
-"""What a command is given by mistake ends in a line that says so, before anything is done."""
+"""Commands refuse invalid arguments before doing anything."""
 
 from pathlib import Path
 from typing import Any
@@ -12,19 +12,19 @@ from tests.world import World
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (["keep", "--days", "5"], "Of which connection?"),
-        (["keep", "cin_personal", "--stream", "mesages", "--days", "5"], "there are messages"),
-        (["keep", "--for-good"], "Of which connection?"),
-        (["ledger", "show", "owner", "--limit", "-1"], "'-1' is not a number from 1 on"),
-        (["ingest", "-", "--longest", "0"], "'0' is not a number from 1 on"),
-        (["doctor", "http://[bad"], "is no address such as"),
-        (["doctor", "ftp://records.example"], "is no address such as"),
+        (["keep", "--days", "5"], "Name a connection"),
+        (["keep", "cin_personal", "--stream", "mesages", "--days", "5"], "Choose one of: messages"),
+        (["keep", "--for-good"], "Name a connection"),
+        (["ledger", "show", "owner", "--limit", "-1"], "'-1' is not a positive integer"),
+        (["ingest", "-", "--longest", "0"], "'0' is not a positive integer"),
+        (["doctor", "http://[bad"], "is not a URL such as"),
+        (["doctor", "ftp://records.example"], "is not a URL such as"),
         (["import", "--watch", "{}/none"], "is no folder"),
         (["import", "{}", "--report", "{}/none/report"], "--report: .*No such file"),
         (["backup", "{}/file", "--make-key"], "--key-file"),
     ],
 )
-def test_it_is_said_at_once(
+def test_invalid_argument_is_refused_at_once(
     world: World, line: list[str], said: str, tmp_path: Path, settings: Any
 ) -> None:
     settings.PDPP_VAR = tmp_path / "var"
@@ -36,7 +36,7 @@ def test_it_is_said_at_once(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_backup_that_would_replace_a_file_is_not_begun(
+def test_backup_refuses_an_existing_file(
     world: World, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     there = tmp_path / "there"

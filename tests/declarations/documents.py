@@ -1,11 +1,11 @@
-"""Declaration documents to start from: one small source of mail threads and messages."""
+"""Declaration documents of a small source with mail threads and messages."""
 
 from collections.abc import Callable
 from typing import Any
 
 from evidence.declarations.declaration import Field, SourceDeclaration, StreamDeclaration
-from evidence.declarations.parser import parse
-from evidence.declarations.validation import faults
+from evidence.declarations.parser import parse_declaration
+from evidence.declarations.validation import find_errors
 
 Document = dict[str, Any]
 Change = Callable[[Document], object]
@@ -16,7 +16,7 @@ REMOVED: Any = object()
 
 
 def messages() -> Document:
-    """A stream that uses everything a stream can declare."""
+    """Return a stream that uses all members of a stream."""
     return {
         "name": "messages",
         "description": "Mail messages.",
@@ -73,7 +73,7 @@ def messages() -> Document:
 
 
 def threads() -> Document:
-    """The other side of the relations."""
+    """Return the related stream."""
     return {
         "name": "threads",
         "semantics": "mutable_state",
@@ -93,7 +93,7 @@ def threads() -> Document:
 
 
 def declaration() -> Document:
-    """The normative shape."""
+    """Return a declaration in the normative shape."""
     return {
         "protocol_version": "0.1.0",
         "source": {"kind": "connector", "id": "https://registry.example/connectors/mailbox"},
@@ -116,7 +116,7 @@ def declaration() -> Document:
 
 
 def manifest() -> Document:
-    """The same source in the reference's shape, with members that are for its collector."""
+    """Return the source as a manifest of the reference, with members for its collector."""
     return {
         "protocol_version": "0.1.0",
         "connector_id": "https://registry.example/connectors/mailbox",
@@ -128,27 +128,28 @@ def manifest() -> Document:
     }
 
 
-def parsed(change: Change = lambda _: None) -> SourceDeclaration:
-    """The normative declaration after a change."""
+def parse_changed(change: Change = lambda _: None) -> SourceDeclaration:
+    """Parse the normative declaration after a change."""
     document = declaration()
     change(document)
-    return parse(document)
+    return parse_declaration(document)
 
 
 def stream(**members: object) -> StreamDeclaration:
-    """The stream of messages with other members."""
-    return parse({**declaration(), "streams": [{**messages(), **members}]}).streams["messages"]
+    """Parse the stream of messages with other members."""
+    return parse_declaration({**declaration(), "streams": [{**messages(), **members}]}).streams[
+        "messages"
+    ]
 
 
 def field(schema: Document, *, name: str = "f") -> Field:
-    """A field of one schema."""
-    properties = {"id": TEXT, name: schema}
-    bare = {"type": "object", "properties": properties}
-    return stream(schema=bare, query={}, views=[], cursor_field=None).fields[name]
+    """Parse a stream with a field of this schema, and return the field."""
+    object_schema = {"type": "object", "properties": {"id": TEXT, name: schema}}
+    return stream(schema=object_schema, query={}, views=[], cursor_field=None).fields[name]
 
 
-def bare() -> Document:
-    """The least a stream can say."""
+def minimal_stream() -> Document:
+    """Return a stream with the required members only."""
     return {
         "name": "notes",
         "semantics": "mutable_state",
@@ -159,7 +160,7 @@ def bare() -> Document:
 
 
 def changed(document: Document, path: str, value: Any) -> Document:
-    """The document with one value set at a dotted path, or removed there."""
+    """Set or remove the value at a dotted path, and return the document."""
     node: Any = document
     *parents, last = path.split(".")
     for name in parents:
@@ -174,6 +175,6 @@ def changed(document: Document, path: str, value: Any) -> Document:
     return document
 
 
-def found(document: object) -> list[tuple[str, str]]:
-    """The last part of the code, and the path, of every fault."""
-    return [(fault.code.rpartition(".")[2], fault.path) for fault in faults(document)]
+def error_codes(document: object) -> list[tuple[str, str]]:
+    """Return (last part of the code, path) of every error."""
+    return [(error.code.rpartition(".")[2], error.path) for error in find_errors(document)]

@@ -1,4 +1,4 @@
-"""A layout only grows, and says when stored rows lack something."""
+"""A layout only grows, and tells which json_round_trip rows need a reindex."""
 
 import json
 from datetime import UTC, datetime
@@ -12,12 +12,12 @@ from evidence.declarations.declaration import SourceDeclaration
 from evidence.declarations.storage_layout import (
     Layout,
     build_layout,
-    code,
-    columns,
-    links,
+    link_columns,
     needs_reindex,
+    search_code,
+    typed_columns,
 )
-from tests.declarations.documents import MOMENT, TEXT, Change, Document, parsed
+from tests.declarations.documents import MOMENT, TEXT, Change, Document, parse_changed
 
 KINDS: dict[str, Document] = {
     "number": {"type": "integer"},
@@ -27,26 +27,26 @@ KINDS: dict[str, Document] = {
 }
 
 
-def stored(layout: Layout) -> Layout:
-    """As it comes back from a JSON column."""
+def json_round_trip(layout: Layout) -> Layout:
+    """Return the layout as read from a JSON column."""
     return cast("Layout", json.loads(json.dumps(layout)))
 
 
-def grown(*changes: Change) -> list[Layout]:
-    """The layouts of one version after another."""
+def build_layouts(*changes: Change) -> list[Layout]:
+    """Return the layouts of successive versions."""
     layouts: list[Layout] = []
     for change in changes:
-        previous = stored(layouts[-1]) if layouts else None
-        layouts.append(build_layout(parsed(change), previous))
+        previous = json_round_trip(layouts[-1]) if layouts else None
+        layouts.append(build_layout(parse_changed(change), previous))
     return layouts
 
 
-def as_declared(_document: Document) -> None:
-    """The first version."""
+def unchanged(_document: Document) -> None:
+    """Leave the document unchanged."""
 
 
-def test_declared_fields_get_slots_by_kind_and_search_fields_get_letters() -> None:
-    (layout,) = grown(as_declared)
+def test_fields_get_slots_and_search_codes() -> None:
+    (layout,) = build_layouts(unchanged)
 
     assert layout["messages"] == {
         "typed": {
@@ -66,39 +66,39 @@ def test_declared_fields_get_slots_by_kind_and_search_fields_get_letters() -> No
     assert layout["threads"]["sort"] is None
 
 
-def test_the_same_declaration_again_changes_nothing() -> None:
-    first, second = grown(as_declared, as_declared)
+def test_same_declaration_keeps_the_layout() -> None:
+    first, second = build_layouts(unchanged, unchanged)
 
-    assert stored(first) == stored(second)
-    assert needs_reindex(stored(first), second) == frozenset()
+    assert json_round_trip(first) == json_round_trip(second)
+    assert needs_reindex(json_round_trip(first), second) == frozenset()
     assert needs_reindex(None, first) == frozenset()
 
 
-def test_a_field_that_comes_first_in_a_later_version_still_comes_last_in_the_layout() -> None:
+def test_new_fields_are_appended_to_the_layout() -> None:
     def ask_for_subject(document: Document) -> None:
         query = document["streams"][0]["query"]
         query["aggregations"]["group_by"] = ["subject", "seen"]
         query["search"]["lexical_fields"] = ["thread_id", "subject", "body", "labels"]
 
-    first, second = grown(as_declared, ask_for_subject)
+    first, second = build_layouts(unchanged, ask_for_subject)
 
     assert second["messages"]["typed"] == first["messages"]["typed"] | {"subject": ("w", 3)}
     assert second["messages"]["search"]["thread_id"] == "d"
-    assert needs_reindex(stored(first), second) == {"messages"}
+    assert needs_reindex(json_round_trip(first), second) == {"messages"}
 
 
-def test_a_field_that_is_no_longer_asked_for_keeps_its_place() -> None:
-    def forget(document: Document) -> None:
+def test_unused_field_keeps_its_slot() -> None:
+    def remove(document: Document) -> None:
         document["streams"][0]["query"] = {}
 
-    first, second, third = grown(as_declared, forget, as_declared)
+    first, second, third = build_layouts(unchanged, remove, unchanged)
 
-    assert stored(first) == stored(second) == stored(third)
-    assert needs_reindex(stored(first), second) == frozenset()
+    assert json_round_trip(first) == json_round_trip(second) == json_round_trip(third)
+    assert needs_reindex(json_round_trip(first), second) == frozenset()
 
 
-def reached_by(*foreign_keys: str) -> Change:
-    """Threads that reach messages by these keys."""
+def add_foreign_keys(*foreign_keys: str) -> Change:
+    """Return a change that adds these foreign keys from threads to messages."""
 
     def change(document: Document) -> None:
         messages, threads = document["streams"]
@@ -112,44 +112,44 @@ def reached_by(*foreign_keys: str) -> Change:
     return change
 
 
-def test_keys_that_records_are_reached_by_get_columns_that_stay_theirs() -> None:
-    first, second, third = grown(
-        as_declared, reached_by("other", "thread_id"), reached_by("a", "b", "c")
+def test_foreign_keys_get_permanent_columns() -> None:
+    first, second, third = build_layouts(
+        unchanged, add_foreign_keys("other", "thread_id"), add_foreign_keys("a", "b", "c")
     )
 
     assert first["messages"]["links"] == {"thread_id": 1}
     assert second["messages"]["links"] == {"thread_id": 1, "other": 2}
     assert third["messages"]["links"] == {"thread_id": 1, "other": 2, "a": 3}
-    assert needs_reindex(stored(first), second) == {"messages"}
+    assert needs_reindex(json_round_trip(first), second) == {"messages"}
 
 
-def test_a_layout_from_before_there_were_columns_gets_them() -> None:
-    (now,) = grown(as_declared)
-    earlier = stored(now)
+def test_old_layout_without_link_columns_needs_reindex() -> None:
+    (now,) = build_layouts(unchanged)
+    earlier = json_round_trip(now)
     del earlier["messages"]["links"]
     assert needs_reindex(earlier, now) == {"messages"}
 
 
-def test_a_link_is_the_key_that_a_record_could_have() -> None:
-    (layout,) = grown(reached_by("thread_id"))
+def test_link_column_has_valid_record_key_or_null() -> None:
+    (layout,) = build_layouts(add_foreign_keys("thread_id"))
     for value, link in (
         ("t1", "t1"), (7, "7"), (1.5, "1.5"), (True, "true"), ("é" * 100, "é" * 100),
         ("é" * 101, None), ("", None), (None, None), (["t1"], None), ({}, None),
     ):  # fmt: skip
-        assert links(layout["messages"], {"thread_id": value}) == [link, None, None]
-    assert links(layout["threads"], {"thread_id": "t1"}) == [None, None, None]
+        assert link_columns(layout["messages"], {"thread_id": value}) == [link, None, None]
+    assert link_columns(layout["threads"], {"thread_id": "t1"}) == [None, None, None]
 
 
-def test_a_stream_that_is_no_longer_declared_keeps_its_places() -> None:
-    def forget(document: Document) -> None:
+def test_removed_stream_keeps_its_layout() -> None:
+    def remove(document: Document) -> None:
         del document["streams"][0]
 
-    first, second = grown(as_declared, forget)
+    first, second = build_layouts(unchanged, remove)
 
-    assert stored(first) == stored(second)
+    assert json_round_trip(first) == json_round_trip(second)
 
 
-def test_a_field_of_another_kind_moves_and_its_old_slot_is_never_given_again() -> None:
+def test_field_of_changed_kind_gets_a_new_slot() -> None:
     def to_text(document: Document) -> None:
         stream = document["streams"][0]
         stream["schema"]["properties"]["size"] = TEXT
@@ -161,14 +161,14 @@ def test_a_field_of_another_kind_moves_and_its_old_slot_is_never_given_again() -
         stream["schema"]["properties"]["count"] = {"type": "integer"}
         stream["query"]["range_filters"]["count"] = ["lt"]
 
-    first, second, third = grown(as_declared, to_text, count_something)
+    first, second, third = build_layouts(unchanged, to_text, count_something)
 
     assert second["messages"]["typed"]["size"] == ("w", 3)
     assert third["messages"]["typed"]["count"] == ("n", 2)
-    assert needs_reindex(stored(first), second) == {"messages"}
+    assert needs_reindex(json_round_trip(first), second) == {"messages"}
 
 
-def test_another_order_or_another_kind_of_order_needs_new_keys() -> None:
+def test_changed_cursor_field_needs_reindex() -> None:
     def order_by_day(document: Document) -> None:
         document["streams"][0]["cursor_field"] = "day"
 
@@ -176,36 +176,36 @@ def test_another_order_or_another_kind_of_order_needs_new_keys() -> None:
         document["streams"][0]["schema"]["properties"]["sent_at"]["format"] = "date"
 
     for change in (order_by_day, order_by_date):
-        first, second = grown(as_declared, change)
-        assert needs_reindex(stored(first), second) == {"messages"}
+        first, second = build_layouts(unchanged, change)
+        assert needs_reindex(json_round_trip(first), second) == {"messages"}
 
 
-def test_a_record_fills_as_many_positions_as_the_layout_has() -> None:
-    (layout,) = grown(as_declared)
+def test_typed_columns_are_as_wide_as_the_layout() -> None:
+    (layout,) = build_layouts(unchanged)
     data = {"sent_at": "2026-11-21T08:00:00Z", "size": 12, "seen": False, "day": None, "other": 1}
 
-    row = columns(stored(layout)["messages"], data)
+    row = typed_columns(json_round_trip(layout)["messages"], data)
 
     assert row.numbers == [12]
     assert row.times == [datetime(2026, 11, 21, 8, tzinfo=UTC), None]
     assert row.words == [None, "false"]
 
 
-def test_a_value_of_another_type_is_null() -> None:
-    (layout,) = grown(as_declared)
+def test_value_of_another_type_is_null() -> None:
+    (layout,) = build_layouts(unchanged)
     data = {"sent_at": 5, "size": "12", "seen": {}, "day": "soon", "thread_id": ["a"]}
 
-    row = columns(layout["messages"], data)
+    row = typed_columns(layout["messages"], data)
 
     assert row == ([None], [None, None], [None, None])
-    assert columns(layout["messages"], {"size": 0.1}).numbers == [Decimal("0.1")]
+    assert typed_columns(layout["messages"], {"size": 0.1}).numbers == [Decimal("0.1")]
 
 
-def test_letters_count_on_after_z() -> None:
-    assert [code(index) for index in (0, 1, 25, 26, 27, 51, 52, 701, 702)] == (
+def test_search_codes_continue_after_z() -> None:
+    assert [search_code(index) for index in (0, 1, 25, 26, 27, 51, 52, 701, 702)] == (
         ["a", "b", "z", "aa", "ab", "az", "ba", "zz", "aaa"]
     )
-    assert len({code(index) for index in range(2_000)}) == 2_000
+    assert len({search_code(index) for index in range(2_000)}) == 2_000
 
 
 versions = st.lists(
@@ -216,31 +216,31 @@ versions = st.lists(
 
 
 @given(versions)
-def test_no_two_fields_ever_share_a_place(history: list[dict[str, str]]) -> None:
-    held: dict[tuple[object, ...], str] = {}
+def test_fields_never_share_a_slot(history: list[dict[str, str]]) -> None:
+    assigned: dict[tuple[object, ...], str] = {}
     layout: Layout | None = None
     for version in history:
-        layout = build_layout(declared(version), stored(layout) if layout else None)
+        layout = build_layout(parse_version(version), json_round_trip(layout) if layout else None)
         stream = layout["messages"]
         for name, (slot, position) in stream["typed"].items():
-            assert held.setdefault((slot, position), name) == name
+            assert assigned.setdefault((slot, position), name) == name
             assert 1 <= position <= stream["widths"][slot]
         for name, letters in stream["search"].items():
-            assert held.setdefault((letters,), name) == name
+            assert assigned.setdefault((letters,), name) == name
         for name, kind in version.items():
             assert (name in stream["search"]) or kind in {"number", "time"}
             assert (name in stream["typed"]) or kind == "list"
 
 
-def declared(fields: dict[str, str]) -> SourceDeclaration:
-    """A version with these fields, each used in every way that its kind allows."""
+def parse_version(fields: dict[str, str]) -> SourceDeclaration:
+    """Parse a version whose fields are used in every way that their kinds allow."""
 
     def change(document: Document) -> None:
         stream = document["streams"][0]
         schemas = {name: KINDS[kind] for name, kind in fields.items()}
-        searched = [name for name, kind in fields.items() if kind in {"word", "list"}]
-        ranged = {name: ["lt"] for name, kind in fields.items() if kind != "list"}
+        searchable = [name for name, kind in fields.items() if kind in {"word", "list"}]
+        range_filters = {name: ["lt"] for name, kind in fields.items() if kind != "list"}
         stream["schema"]["properties"] |= schemas
-        stream["query"] = {"search": {"lexical_fields": searched}, "range_filters": ranged}
+        stream["query"] = {"search": {"lexical_fields": searchable}, "range_filters": range_filters}
 
-    return parsed(change)
+    return parse_changed(change)

@@ -1,27 +1,34 @@
-"""Both shapes of a document become the same declaration."""
+"""Both shapes of a document are parsed to the same declaration."""
 
 import pytest
 
 from evidence.declarations.declaration import Relation
-from evidence.declarations.parser import is_absolute_uri, last_segment, parse
-from tests.declarations.documents import Document, declaration, field, manifest, messages, parsed
+from evidence.declarations.parser import is_absolute_uri, last_segment, parse_declaration
+from tests.declarations.documents import (
+    Document,
+    declaration,
+    field,
+    manifest,
+    messages,
+    parse_changed,
+)
 
 
-def test_both_shapes_say_the_same_of_a_source() -> None:
-    normative, of_reference = parse(declaration()), parse(manifest())
+def test_both_shapes_are_parsed_alike() -> None:
+    normative, from_manifest = parse_declaration(declaration()), parse_declaration(manifest())
 
-    assert normative.source_id == of_reference.source_id
+    assert normative.source_id == from_manifest.source_id
     assert normative.source_id == "https://registry.example/connectors/mailbox"
-    assert normative.connector_key == of_reference.connector_key == "mailbox"
-    assert normative.display_name == of_reference.display_name == "Mailbox"
-    assert normative.streams == of_reference.streams
-    assert (normative.version, of_reference.version) == ("2026-11-21", "1.0.0")
-    assert (normative.publisher, of_reference.publisher) == ("https://registry.example/", None)
+    assert normative.connector_key == from_manifest.connector_key == "mailbox"
+    assert normative.display_name == from_manifest.display_name == "Mailbox"
+    assert normative.streams == from_manifest.streams
+    assert (normative.version, from_manifest.version) == ("2026-11-21", "1.0.0")
+    assert (normative.publisher, from_manifest.publisher) == ("https://registry.example/", None)
 
 
-def test_a_source_may_be_native_to_its_provider() -> None:
-    assert parsed().source_kind == "connector"
-    assert parsed(lambda d: d["source"].update(kind="provider_native")).source_kind == (
+def test_source_kind_is_parsed() -> None:
+    assert parse_changed().source_kind == "connector"
+    assert parse_changed(lambda d: d["source"].update(kind="provider_native")).source_kind == (
         "provider_native"
     )
 
@@ -40,17 +47,18 @@ def test_a_source_may_be_native_to_its_provider() -> None:
         ),
     ],
 )
-def test_a_manifest_without_a_full_identity_gets_one(
-    members: Document, source_id: str, key: str
-) -> None:
-    bare = {"version": "1", "streams": [], **members}
+def test_source_id_of_a_manifest_has_defaults(members: Document, source_id: str, key: str) -> None:
+    document = {"version": "1", "streams": [], **members}
 
-    assert (parse(bare).source_id, parse(bare).connector_key) == (source_id, key)
-    assert parse(bare).display_name == key
+    assert (parse_declaration(document).source_id, parse_declaration(document).connector_key) == (
+        source_id,
+        key,
+    )
+    assert parse_declaration(document).display_name == key
 
 
-def test_fields_keep_the_order_of_the_schema_and_know_their_capabilities() -> None:
-    stream = parsed().streams["messages"]
+def test_fields_have_schema_order_and_capabilities() -> None:
+    stream = parse_changed().streams["messages"]
 
     assert list(stream.fields) == list(messages()["schema"]["properties"])
     size = stream.fields["size"]
@@ -63,14 +71,14 @@ def test_fields_keep_the_order_of_the_schema_and_know_their_capabilities() -> No
     assert size.range_operators == ("gte", "gt", "lte", "lt")
     assert size.aggregations == {"sum", "min", "max"}
     assert stream.lexical_fields == ("subject", "body", "labels")
-    assert [name for name, each in stream.fields.items() if each.semantic] == ["body"]
+    assert [name for name, field in stream.fields.items() if field.semantic] == ["body"]
     assert stream.count
     assert stream.required == ("id", "sent_at")
     assert stream.schema == messages()["schema"]
 
 
-def test_roles_name_the_title_and_the_time() -> None:
-    streams = parsed().streams
+def test_roles_determine_title_and_event_time() -> None:
+    streams = parse_changed().streams
 
     assert streams["messages"].title_field == "subject"
     assert streams["messages"].event_time_field == "sent_at"
@@ -78,23 +86,23 @@ def test_roles_name_the_title_and_the_time() -> None:
     assert streams["threads"].event_time_field is None
 
 
-def test_the_time_range_dates_a_record_that_has_no_role_for_it() -> None:
-    def forget_roles(document: Document) -> None:
+def test_event_time_defaults_to_consent_time_field() -> None:
+    def remove_roles(document: Document) -> None:
         document["streams"][0]["schema"]["properties"]["sent_at"].pop("x_pdpp_role")
 
-    assert parsed(forget_roles).streams["messages"].event_time_field == "sent_at"
+    assert parse_changed(remove_roles).streams["messages"].event_time_field == "sent_at"
 
 
-def test_views_and_display_are_read() -> None:
-    stream = parsed().streams["messages"]
+def test_views_and_display_are_parsed() -> None:
+    stream = parse_changed().streams["messages"]
 
     assert stream.views["envelope"].fields == ("id", "subject")
     assert (stream.label, stream.detail) == ("Your messages", "Subject, date and text.")
     assert (stream.selection_fields, stream.selection_resources) == (True, True)
 
 
-def test_relations_carry_their_limits_within_ours() -> None:
-    streams = parsed().streams
+def test_relation_limits_are_capped() -> None:
+    streams = parse_changed().streams
 
     assert streams["threads"].relations["messages"] == Relation(
         name="messages",
@@ -105,10 +113,12 @@ def test_relations_carry_their_limits_within_ours() -> None:
         max_limit=20,
         expandable=True,
     )
-    greedy = parsed(lambda d: d["streams"][1]["query"]["expand"][0].update(max_limit=9_000))
-    assert greedy.streams["threads"].relations["messages"].max_limit == 50
-    shy = parsed(lambda d: d["streams"][1]["query"].clear()).streams["threads"]
-    assert not shy.relations["messages"].expandable
+    above_maximum = parse_changed(
+        lambda d: d["streams"][1]["query"]["expand"][0].update(max_limit=9_000)
+    )
+    assert above_maximum.streams["threads"].relations["messages"].max_limit == 50
+    not_expandable = parse_changed(lambda d: d["streams"][1]["query"].clear()).streams["threads"]
+    assert not not_expandable.relations["messages"].expandable
 
 
 @pytest.mark.parametrize(
@@ -137,38 +147,38 @@ def test_relations_carry_their_limits_within_ours() -> None:
         ({"$ref": "#somewhere"}, ("mixed", True)),
     ],
 )
-def test_the_kind_of_a_field_is_read_however_it_is_written(
+def test_field_kind_is_derived_from_schema(
     schema: Document, kind_and_nullable: tuple[str, bool]
 ) -> None:
     assert (field(schema).kind, field(schema).nullable) == kind_and_nullable
 
 
-def test_a_schema_that_is_just_true_has_no_known_type() -> None:
+def test_boolean_schema_has_mixed_kind() -> None:
     def anything(document: Document) -> None:
         document["streams"][0]["schema"]["properties"]["anything"] = True
 
-    anything_goes = parsed(anything).streams["messages"].fields["anything"]
+    anything_goes = parse_changed(anything).streams["messages"].fields["anything"]
     assert (anything_goes.kind, anything_goes.schema) == ("mixed", {})
 
 
-def test_references_go_through_lists_and_escapes_and_carry_annotations() -> None:
+def test_references_are_resolved_with_annotations() -> None:
     def share(document: Document) -> None:
         schema = document["streams"][0]["schema"]
         schema["$defs"] = {"a b/c": [{"type": "integer", "x_pdpp_type": "currency"}]}
         schema["properties"]["amount"] = {"$ref": "#/$defs/a%20b~1c/0"}
 
-    amount = parsed(share).streams["messages"].fields["amount"]
+    amount = parse_changed(share).streams["messages"].fields["amount"]
     assert (amount.kind, amount.pdpp_type) == ("number", "currency")
 
 
-def test_alternatives_of_alternatives_are_read_only_so_far() -> None:
+def test_nested_alternatives_are_limited() -> None:
     def multiply(document: Document) -> None:
         schema = document["streams"][0]["schema"]
         wide = [{"$ref": "#/$defs/wide"}] * 50
         schema["$defs"] = {"wide": {"anyOf": wide}}
         schema["properties"]["wide"] = {"anyOf": wide}
 
-    assert parsed(multiply).streams["messages"].fields["wide"].kind == "mixed"
+    assert parse_changed(multiply).streams["messages"].fields["wide"].kind == "mixed"
 
 
 @pytest.mark.parametrize(
@@ -181,17 +191,17 @@ def test_alternatives_of_alternatives_are_read_only_so_far() -> None:
         ("https://[broken", ""),
     ],
 )
-def test_the_last_segment_of_an_identity_is_its_short_name(uri: str, segment: str) -> None:
+def test_last_segment_of_uri(uri: str, segment: str) -> None:
     assert last_segment(uri) == segment
 
 
 @pytest.mark.parametrize("text", ["https://x.example/a", "urn:a:b", "a+b.c-d:x"])
-def test_absolute_uris_are_told(text: str) -> None:
+def test_absolute_uris_are_recognized(text: str) -> None:
     assert is_absolute_uri(text)
 
 
 @pytest.mark.parametrize(
     "text", ["", "mail", "//x/y", "https://", "a b:c", "https://x/\n", "1a:b", 5]
 )
-def test_anything_else_is_no_absolute_uri(text: object) -> None:
+def test_other_text_is_no_absolute_uri(text: object) -> None:
     assert not is_absolute_uri(text)

@@ -1,4 +1,4 @@
-"""A record is held against its stream, and told off without a word of what it says."""
+"""Records are validated, and errors never contain record content."""
 
 import json
 from typing import Any
@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence.declarations.record_validation import (
-    RecordFault,
+    InvalidRecordError,
     RecordValidator,
+    is_too_deep,
     record_key,
-    too_deep,
 )
 from tests.declarations.documents import MOMENT, TEXT, Document, stream
 
@@ -31,15 +31,16 @@ def nested(levels: int) -> object:
     return value
 
 
-def test_a_record_that_matches_has_no_fault() -> None:
-    assert VALIDATOR.check(record()) is None
+def test_valid_record_has_no_error() -> None:
+    assert VALIDATOR.find_error(record()) is None
     assert (
-        VALIDATOR.check(record(size=None, labels=["a"], day="2026-11-21", other=nested(50))) is None
+        VALIDATOR.find_error(record(size=None, labels=["a"], day="2026-11-21", other=nested(50)))
+        is None
     )
 
 
 @pytest.mark.parametrize(
-    ("data", "fault"),
+    ("data", "error"),
     [
         ({"sent_at": "2026-11-21T08:00:00Z"}, "$.id: required"),
         (record(id=5), "$.id: type"),
@@ -57,11 +58,11 @@ def test_a_record_that_matches_has_no_fault() -> None:
         (None, "$: type"),
     ],
 )
-def test_a_fault_names_the_declared_path_and_the_reason_alone(data: object, fault: str) -> None:
-    assert VALIDATOR.check(data) == fault
+def test_error_contains_declared_path_and_reason_only(data: object, error: str) -> None:
+    assert VALIDATOR.find_error(data) == error
 
 
-def test_the_path_goes_through_references_and_odd_names() -> None:
+def test_error_path_contains_quoted_names_behind_references() -> None:
     schema = {
         "type": "object",
         "$defs": {"part": {"properties": {"of speech": {"enum": ["noun"]}}}},
@@ -69,7 +70,7 @@ def test_the_path_goes_through_references_and_odd_names() -> None:
     }
     validator = RecordValidator(stream(schema=schema, query={}, views=[], cursor_field=None))
 
-    assert validator.check({"parts": [{"of speech": "secret"}]}) == (
+    assert validator.find_error({"parts": [{"of speech": "secret"}]}) == (
         '$.parts[*]["of speech"]: enum'
     )
 
@@ -78,22 +79,22 @@ def test_other_formats_are_annotations() -> None:
     schema = {"type": "object", "properties": {"id": TEXT, "mail": {**TEXT, "format": "email"}}}
     validator = RecordValidator(stream(schema=schema, query={}, views=[], cursor_field=None))
 
-    assert validator.check({"mail": "undisclosed recipients"}) is None
+    assert validator.find_error({"mail": "undisclosed recipients"}) is None
 
 
-def test_half_a_surrogate_pair_is_refused_where_the_schema_looks_at_it() -> None:
+def test_surrogate_in_validated_string_is_an_error() -> None:
     schema = {"type": "object", "properties": {"id": {**TEXT, "pattern": "^m"}}}
     validator = RecordValidator(stream(schema=schema, query={}, views=[], cursor_field=None))
 
-    assert validator.check({"id": "\ud800"}) == "$: encoding"
+    assert validator.find_error({"id": "\ud800"}) == "$: encoding"
 
 
-def test_a_pattern_that_explodes_is_a_refusal_and_not_a_wait() -> None:
+def test_catastrophic_backtracking_is_an_error() -> None:
     schema = {"type": "object", "properties": {"id": {**TEXT, "pattern": "^(?=a)(a+)+$"}}}
     validator = RecordValidator(stream(schema=schema, query={}, views=[], cursor_field=None))
 
-    assert validator.check({"id": "a" * 100}) is None
-    refused = validator.check({"id": "a" * 100 + "b"})
+    assert validator.find_error({"id": "a" * 100}) is None
+    refused = validator.find_error({"id": "a" * 100 + "b"})
     assert refused is not None
     assert refused.startswith("$.id: ")
 
@@ -106,9 +107,9 @@ def test_a_pattern_that_explodes_is_a_refusal_and_not_a_wait() -> None:
         ),
     )
 )
-def test_no_json_makes_it_raise(data: Any) -> None:
-    VALIDATOR.check(data)
-    VALIDATOR.check(record(labels=data, headers=data, body=data, sent_at=data, other=data))
+def test_validation_never_raises(data: Any) -> None:
+    VALIDATOR.find_error(data)
+    VALIDATOR.find_error(record(labels=data, headers=data, body=data, sent_at=data, other=data))
 
 
 @pytest.mark.parametrize(
@@ -119,22 +120,22 @@ def test_no_json_makes_it_raise(data: Any) -> None:
         (None, "m1"),
     ],
 )
-def test_a_simple_key_is_its_string(key: object, canonical: str) -> None:
+def test_simple_key_is_its_string(key: object, canonical: str) -> None:
     assert record_key(MESSAGES, record(), key) == canonical
 
 
 @pytest.mark.parametrize("key", ["a/b", "..", "\\", "a b", "é" * 100, "<script>", "\u202e", "[]"])
-def test_keys_are_what_the_source_says_they_are(key: str) -> None:
+def test_keys_are_not_normalized(key: str) -> None:
     assert record_key(MESSAGES, {}, key) == key
 
 
-def test_a_number_is_a_key_in_its_json_form() -> None:
+def test_number_key_has_json_form() -> None:
     assert record_key(MESSAGES, {"id": 42}, "42") == "42"
     assert record_key(MESSAGES, {"id": 42}, 42) == "42"
     assert record_key(MESSAGES, {"id": True}, None) == "true"
 
 
-def test_a_compound_key_is_the_minified_array_of_its_parts_as_strings() -> None:
+def test_compound_key_is_minified_array_of_strings() -> None:
     data = {"thread_id": 'a"é', "size": 7}
 
     assert record_key(COMPOUND, data, ['a"é', "7"]) == '["a\\"é","7"]'
@@ -143,21 +144,21 @@ def test_a_compound_key_is_the_minified_array_of_its_parts_as_strings() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "at"),
+    ("key", "path"),
     [
         (["a", "7"], "$.data.size"),
         (["b", "8"], "$.data.thread_id"),
         (["8", "a"], "$.data.thread_id"),
     ],
 )
-def test_fields_that_say_another_key_are_refused(key: list[str], at: str) -> None:
-    with pytest.raises(RecordFault) as refused:
+def test_key_that_differs_from_fields_is_refused(key: list[str], path: str) -> None:
+    with pytest.raises(InvalidRecordError) as refused:
         record_key(COMPOUND, {"thread_id": "a", "size": 8}, key)
 
-    assert (refused.value.code, refused.value.at) == ("invalid_record_identity", at)
+    assert (refused.value.code, refused.value.path) == ("invalid_record_identity", path)
 
 
-def test_a_field_that_says_nothing_does_not_disagree() -> None:
+def test_missing_primary_key_field_is_accepted() -> None:
     assert record_key(COMPOUND, {"thread_id": None}, ["a", "b"]) == '["a","b"]'
 
 
@@ -179,20 +180,20 @@ def test_a_field_that_says_nothing_does_not_disagree() -> None:
         None,
     ],
 )
-def test_a_key_that_could_not_be_addressed_is_refused(key: object) -> None:
-    with pytest.raises(RecordFault) as refused:
+def test_unaddressable_key_is_refused(key: object) -> None:
+    with pytest.raises(InvalidRecordError) as refused:
         record_key(MESSAGES, {}, key)
 
-    assert (refused.value.code, refused.value.at) == ("invalid_record_key", "$.key")
+    assert (refused.value.code, refused.value.path) == ("invalid_record_key", "$.key")
 
 
-def test_a_compound_key_counts_as_it_is_written() -> None:
+def test_length_of_compound_key_is_limited() -> None:
     fits = ["x" * 97, "x" * 96]
 
     assert len(record_key(COMPOUND, {}, fits)) == 200
-    with pytest.raises(RecordFault):
+    with pytest.raises(InvalidRecordError):
         record_key(COMPOUND, {}, ["x" * 97, "x" * 97])
-    with pytest.raises(RecordFault):
+    with pytest.raises(InvalidRecordError):
         record_key(COMPOUND, {}, "not an array")
 
 
@@ -203,19 +204,19 @@ def test_a_compound_key_counts_as_it_is_written() -> None:
         max_size=2,
     )
 )
-def test_a_compound_key_reads_back_as_its_parts(parts: list[str]) -> None:
+def test_compound_key_parses_to_its_parts(parts: list[str]) -> None:
     assert json.loads(record_key(COMPOUND, {}, parts)) == parts
 
 
 def test_depth_counts_arrays_and_objects() -> None:
-    assert not too_deep(nested(64))
-    assert too_deep(nested(65))
-    assert not too_deep("text")
+    assert not is_too_deep(nested(64))
+    assert is_too_deep(nested(65))
+    assert not is_too_deep("text")
 
 
-def test_a_format_without_a_type_asserts_nothing() -> None:
+def test_format_without_type_is_not_checked() -> None:
     schema = {"type": "object", "properties": {"id": TEXT, "a": MOMENT, "b": {"format": "date"}}}
     validator = RecordValidator(stream(schema=schema, query={}, views=[], cursor_field=None))
 
-    assert validator.check({"b": "whenever"}) is None
-    assert validator.check({"a": "whenever"}) == "$.a: format"
+    assert validator.find_error({"b": "whenever"}) is None
+    assert validator.find_error({"a": "whenever"}) == "$.a: format"

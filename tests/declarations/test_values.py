@@ -1,4 +1,4 @@
-"""Sort keys, instants and words compare as the values do."""
+"""Sort keys, instants and indexed texts compare as their values."""
 
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from evidence.declarations.declaration import Field
 from evidence.declarations.values import (
-    WORD_BYTES,
-    cut,
+    INDEXED_TEXT_BYTES,
     field_text,
-    instant,
-    number,
+    indexed_text,
+    parse_instant,
     sort_key,
-    word,
+    to_number,
+    truncate_text,
 )
 from tests.declarations.documents import field
 
@@ -28,13 +28,13 @@ MIXED = field({})
 integers = st.integers(-(10**60), 10**60)
 decimals = st.decimals(allow_nan=False, allow_infinity=False, min_value=-(10**30), max_value=10**30)
 floats = st.floats(allow_nan=False, allow_infinity=False)
-moments = st.datetimes(timezones=st.just(UTC))
+instants = st.datetimes(timezones=st.just(UTC))
 
 
 def key(field: Field, value: object) -> bytes:
-    found = sort_key(field, value)
-    assert found is not None
-    return found.encode()
+    text = sort_key(field, value)
+    assert text is not None
+    return text.encode()
 
 
 def in_order(field: Field, values: list[object], ordered: list[object]) -> bool:
@@ -59,7 +59,7 @@ def test_floats_sort_as_floats(one: float, other: float) -> None:
     assert (key(NUMBER, one) == key(NUMBER, other)) == (one == other)
 
 
-def test_the_same_number_has_one_key_however_it_is_written() -> None:
+def test_equal_numbers_have_equal_keys() -> None:
     same = [100, 100.0, Decimal("100.00"), Decimal("1E+2"), Decimal("0100")]
 
     assert len({key(NUMBER, value) for value in same}) == 1
@@ -68,17 +68,15 @@ def test_the_same_number_has_one_key_however_it_is_written() -> None:
     )
 
 
-@given(moments, moments, st.integers(-1439, 1439))
-def test_instants_sort_by_time_whatever_their_offset(
-    one: datetime, other: datetime, minutes: int
-) -> None:
-    elsewhere = timezone(timedelta(minutes=minutes))
+@given(instants, instants, st.integers(-1439, 1439))
+def test_instants_sort_by_time_in_any_offset(one: datetime, other: datetime, minutes: int) -> None:
+    other_zone = timezone(timedelta(minutes=minutes))
     try:
-        shifted = one.astimezone(elsewhere).isoformat()
+        shifted = one.astimezone(other_zone).isoformat()
     except OverflowError:
         shifted = one.isoformat()
 
-    assert instant(shifted) == one
+    assert parse_instant(shifted) == one
     assert (key(TIME, shifted) < key(TIME, other.isoformat())) == (one < other)
     assert key(TIME, shifted) == key(TIME, one)
 
@@ -86,7 +84,7 @@ def test_instants_sort_by_time_whatever_their_offset(
 @given(st.dates(), st.dates())
 def test_dates_sort_as_dates(one: object, other: object) -> None:
     assert (key(DATE, str(one)) < key(DATE, str(other))) == (str(one) < str(other))
-    assert key(DATE, str(one)) == key(DATE, one) == key(DATE, instant(str(one)))
+    assert key(DATE, str(one)) == key(DATE, one) == key(DATE, parse_instant(str(one)))
 
 
 @given(st.text(min_size=1, max_size=60), st.text(min_size=1, max_size=60))
@@ -97,26 +95,26 @@ def test_strings_sort_by_code_point(one: str, other: str) -> None:
 @given(st.text(max_size=400))
 @example("a" * 255 + "é")
 @example("𐀀" * 65)
-def test_a_cut_keeps_whole_code_points_and_as_many_as_fit(text: str) -> None:
-    kept = cut(text)
+def test_truncation_keeps_complete_code_points(text: str) -> None:
+    truncated = truncate_text(text)
 
-    assert text.startswith(kept)
-    assert len(kept.encode()) <= WORD_BYTES
-    if kept != text:
-        assert len(text[: len(kept) + 1].encode()) > WORD_BYTES
+    assert text.startswith(truncated)
+    assert len(truncated.encode()) <= INDEXED_TEXT_BYTES
+    if truncated != text:
+        assert len(text[: len(truncated) + 1].encode()) > INDEXED_TEXT_BYTES
 
 
-def test_no_key_is_longer_than_an_index_row_allows() -> None:
+def test_key_length_is_limited() -> None:
     long: list[tuple[Field, object]] = [
         (STRING, "é" * 10_000),
         (NUMBER, Decimal("-1." + "7" * 5_000)),
         (NUMBER, 10**100_000),
     ]
-    assert all(len(key(field, value)) <= WORD_BYTES + 1 for field, value in long)
+    assert all(len(key(field, value)) <= INDEXED_TEXT_BYTES + 1 for field, value in long)
 
 
 @pytest.mark.parametrize("value", [None, "", [], {}, ["a"], float("nan"), float("inf"), b"a"])
-def test_what_is_missing_or_no_scalar_has_no_key(value: object) -> None:
+def test_missing_and_nonscalar_values_have_no_key(value: object) -> None:
     assert sort_key(MIXED, value) is None
 
 
@@ -126,7 +124,7 @@ def test_values_of_several_types_have_one_order() -> None:
     assert in_order(MIXED, [*reversed(ordered)], ordered)
 
 
-def test_a_time_that_is_none_is_a_string_and_stands_with_strings() -> None:
+def test_invalid_time_sorts_as_string() -> None:
     assert sort_key(TIME, "yesterday") == "syesterday"
     assert sort_key(TIME, "2026-11-21") == "t2026-11-21T00:00:00.000000"
     assert sort_key(DATE, "2026-11-21T08:00:00Z") == "d2026-11-21"
@@ -145,8 +143,8 @@ def test_a_time_that_is_none_is_a_string_and_stands_with_strings() -> None:
         ("2017-01-01T00:59:60.25+01:00", datetime(2017, 1, 1, tzinfo=UTC)),
     ],
 )
-def test_rfc_3339_is_read(text: str, moment: datetime) -> None:
-    assert instant(text) == moment
+def test_rfc_3339_is_parsed(text: str, moment: datetime) -> None:
+    assert parse_instant(text) == moment
 
 
 @pytest.mark.parametrize(
@@ -174,34 +172,34 @@ def test_rfc_3339_is_read(text: str, moment: datetime) -> None:
         None,
     ],
 )
-def test_nothing_else_is_an_instant(text: object) -> None:
-    assert instant(text) is None
+def test_other_values_are_no_instants(text: object) -> None:
+    assert parse_instant(text) is None
 
 
 @pytest.mark.parametrize(
     "value", [True, "5", None, float("nan"), float("-inf"), [], Decimal("nan")]
 )
-def test_what_is_no_number_is_none(value: object) -> None:
-    assert number(value) is None
+def test_other_values_are_no_numbers(value: object) -> None:
+    assert to_number(value) is None
 
 
-def test_numbers_stay_exact_and_within_what_numeric_holds() -> None:
-    assert number(0.1) == Decimal("0.1")
-    assert number(2**63) == 2**63
-    assert number(10**60 + 1) == 10**60 + 1
-    assert number(Decimal("1E+131071")) is not None
-    assert number(Decimal("1E+131072")) is None
-    assert number(Decimal("1E-16384")) is None
-    assert number(Decimal("0E-99999")) == 0
+def test_numbers_are_exact_and_in_range_of_numeric() -> None:
+    assert to_number(0.1) == Decimal("0.1")
+    assert to_number(2**63) == 2**63
+    assert to_number(10**60 + 1) == 10**60 + 1
+    assert to_number(Decimal("1E+131071")) is not None
+    assert to_number(Decimal("1E+131072")) is None
+    assert to_number(Decimal("1E-16384")) is None
+    assert to_number(Decimal("0E-99999")) == 0
 
 
-def test_words_are_strings_and_booleans() -> None:
-    assert [word(value) for value in ("", "a", True, False)] == ["", "a", "true", "false"]
-    assert word(None) is word(5) is word(["a"]) is None
-    assert word("\ud800" * 100) == "?" * 100
+def test_strings_and_booleans_are_indexed() -> None:
+    assert [indexed_text(value) for value in ("", "a", True, False)] == ["", "a", "true", "false"]
+    assert indexed_text(None) is indexed_text(5) is indexed_text(["a"]) is None
+    assert indexed_text("\ud800" * 100) == "?" * 100
 
 
-def test_the_text_of_a_field_is_its_string_or_the_strings_of_its_list() -> None:
+def test_field_text_joins_strings_of_a_list() -> None:
     assert field_text("a") == "a"
     assert field_text(["a", 5, "b"]) == "a\nb"
     assert field_text({"a": "b"}) == field_text(5) == field_text(None) == ""

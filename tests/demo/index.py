@@ -1,11 +1,11 @@
-"""The generated life, once for each test process, and how questions and judgements name records."""
+"""Indexes of the demo records, cached for the test process."""
 
 import operator
 import tomllib
 from functools import cache
 from typing import Any
 
-from demo import cast, life
+from demo import life, people
 
 Key = tuple[str, str, str]
 _COMPARE = {"gte": operator.ge, "gt": operator.gt, "lte": operator.le, "lt": operator.lt}
@@ -13,13 +13,13 @@ _COMPARE = {"gte": operator.ge, "gt": operator.gt, "lte": operator.le, "lt": ope
 
 @cache
 def records() -> dict[Key, dict[str, Any]]:
-    """(connection_id, stream, key) -> the whole line."""
+    """Return the records by connection_id, stream and key."""
     return {(line["connection_id"], line["stream"], line["key"]): line for line in life.records()}
 
 
 @cache
 def streams() -> dict[tuple[str, str], dict[str, Any]]:
-    """(connector_key, stream) -> the stream's declaration."""
+    """Return the stream declarations by connector_key and stream name."""
     return {
         (declaration["connector_key"], stream["name"]): stream
         for declaration in life.declarations()
@@ -29,7 +29,7 @@ def streams() -> dict[tuple[str, str], dict[str, Any]]:
 
 @cache
 def texts() -> dict[Key, str]:
-    """Every record's searchable text, folded for comparing."""
+    """Return the case-folded searchable text of each record."""
     folded = {}
     for key, line in records().items():
         search = streams()[line["connector_key"], line["stream"]]["query"].get("search", {})
@@ -38,28 +38,29 @@ def texts() -> dict[Key, str]:
     return folded
 
 
-def named(reference: dict[str, Any]) -> dict[str, Any]:
-    """The record that a question or a judgement points at."""
+def find_record(reference: dict[str, Any]) -> dict[str, Any]:
+    """Return the record that a question or a judgment refers to."""
     key = reference["connection_id"], reference["stream"], reference["record_key"]
     return records()[key]
 
 
 def toml(name: str) -> dict[str, Any]:
-    return tomllib.loads((cast.HERE / name).read_text(encoding="utf-8"))
+    return tomllib.loads((people.HERE / name).read_text(encoding="utf-8"))
 
 
-def aggregated(wanted: dict[str, Any]) -> int | float:
-    """count, sum, min or max over the records that pass every filter."""
+def compute_aggregate(aggregate: dict[str, Any]) -> int | float:
+    """Return count, sum, min or max of the records that pass every filter."""
     rows = [
         line["data"]
         for line in records().values()
-        if (line["connection_id"], line["stream"]) == (wanted["connection_id"], wanted["stream"])
-        and all(_passes(line["data"].get(name), test) for name, test in wanted["filter"].items())
+        if (line["connection_id"], line["stream"])
+        == (aggregate["connection_id"], aggregate["stream"])
+        and all(_passes(line["data"].get(name), test) for name, test in aggregate["filter"].items())
     ]
-    if wanted["metric"] == "count":
+    if aggregate["metric"] == "count":
         return len(rows)
-    values = [row[wanted["field"]] for row in rows if row.get(wanted["field"]) is not None]
-    result: int | float = {"sum": sum, "min": min, "max": max}[wanted["metric"]](values)
+    values = [row[aggregate["field"]] for row in rows if row.get(aggregate["field"]) is not None]
+    result: int | float = {"sum": sum, "min": min, "max": max}[aggregate["metric"]](values)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Blobs: real pictures and pages, described truly by the records that point at them."""
+"""Blobs are valid files and match the records that refer to them."""
 
 import hashlib
 import struct
@@ -8,9 +8,9 @@ from demo import life
 from tests.demo import index
 
 
-def test_every_blob_is_what_its_record_says() -> None:
+def test_blob_ref_matches_content() -> None:
     for blob in life.blobs():
-        reference = index.named(blob)["data"]["blob_ref"]
+        reference = index.find_record(blob)["data"]["blob_ref"]
         assert reference == {
             "blob_id": blob["blob_id"],
             "media_type": blob["media_type"],
@@ -19,13 +19,13 @@ def test_every_blob_is_what_its_record_says() -> None:
         }
 
 
-def test_every_reference_has_its_blob() -> None:
-    made = {(blob["connection_id"], blob["stream"], blob["record_key"]) for blob in life.blobs()}
+def test_every_blob_ref_has_a_blob() -> None:
+    blobs = {(blob["connection_id"], blob["stream"], blob["record_key"]) for blob in life.blobs()}
     referring = {
         key for key, line in index.records().items() if line["data"].get("blob_ref") is not None
     }
-    assert referring == made
-    assert len(made) >= 10
+    assert referring == blobs
+    assert len(blobs) >= 10
 
 
 def test_pictures_are_valid_png() -> None:
@@ -39,18 +39,18 @@ def test_pictures_are_valid_png() -> None:
 
 
 def _chunks(content: bytes) -> list[tuple[bytes, bytes]]:
-    at, found = 8, []
-    while at < len(content):
-        (size,) = struct.unpack_from(">I", content, at)
-        kind, body = content[at + 4 : at + 8], content[at + 8 : at + 8 + size]
-        (crc,) = struct.unpack_from(">I", content, at + 8 + size)
+    offset, chunks = 8, []
+    while offset < len(content):
+        (size,) = struct.unpack_from(">I", content, offset)
+        kind, body = content[offset + 4 : offset + 8], content[offset + 8 : offset + 8 + size]
+        (crc,) = struct.unpack_from(">I", content, offset + 8 + size)
         assert crc == zlib.crc32(kind + body)
-        found.append((kind, body))
-        at += 12 + size
-    return found
+        chunks.append((kind, body))
+        offset += 12 + size
+    return chunks
 
 
-def test_pages_are_pdf_whose_table_points_at_its_objects() -> None:
+def test_pdf_cross_reference_tables_are_valid() -> None:
     pages = [blob["content"] for blob in life.blobs() if blob["media_type"] == "application/pdf"]
     assert pages
     for content in pages:

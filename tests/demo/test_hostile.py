@@ -1,4 +1,4 @@
-"""The hostile corner: marked as such, storable, and full of what breaks careless readers."""
+"""Hostile records are marked, storable and cover the known attacks."""
 
 import json
 import unicodedata
@@ -27,7 +27,7 @@ def test_every_lookalike_key_is_the_key_of_a_mail() -> None:
         assert ("cin_demo_mail_personal", "messages", key) in index.records()
 
 
-def test_one_body_has_a_million_characters_and_a_needle_at_its_end() -> None:
+def test_large_body_has_a_rare_word_near_its_end() -> None:
     (giant,) = [mail for mail in _quarantined() if mail["id"] == "hostile-giant"]
     assert len(giant["body_text"]) == 1_000_000
     assert giant["body_text"].index("vellichorium") > 990_000
@@ -58,7 +58,7 @@ def test_no_key_holds_a_control_character() -> None:
         assert not any(unicodedata.category(character) == "Cc" for character in key)
 
 
-def test_each_refused_line_has_its_reason_and_none_is_among_the_records() -> None:
+def test_refused_lines_have_distinct_reasons_and_are_not_records() -> None:
     reasons = [reason for reason, _ in hostile.REFUSED_LINES]
     assert len(set(reasons)) == len(reasons) >= 10
     stored = {key for _, _, key in index.records()}

@@ -1,4 +1,4 @@
-"""questions.toml: every answer is proved by the records it names."""
+"""questions.toml: the evidence proves every answer."""
 
 import pytest
 
@@ -14,10 +14,10 @@ def test_there_are_enough_questions_in_enough_languages() -> None:
 
 
 @pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question["id"])
-def test_a_question_is_proved_by_its_evidence(question: dict) -> None:
+def test_evidence_contains_its_quote(question: dict) -> None:
     assert question["evidence"] or "aggregate" in question
     for proof in question["evidence"]:
-        assert proof["quote"] in index.named(proof)["data"][proof["field"]]
+        assert proof["quote"] in index.find_record(proof)["data"][proof["field"]]
 
 
 @pytest.mark.parametrize(
@@ -25,8 +25,10 @@ def test_a_question_is_proved_by_its_evidence(question: dict) -> None:
     [question for question in QUESTIONS if question["evidence"]],
     ids=lambda question: question["id"],
 )
-def test_the_words_of_a_search_stand_in_one_proving_record(question: dict) -> None:
-    texts = [str(index.named(proof)["data"].values()).casefold() for proof in question["evidence"]]
+def test_search_words_occur_in_one_evidence_record(question: dict) -> None:
+    texts = [
+        str(index.find_record(proof)["data"].values()).casefold() for proof in question["evidence"]
+    ]
     for search in question["search"]:
         words = search.casefold().split()
         assert any(all(word in text for word in words) for text in texts)
@@ -37,13 +39,14 @@ def test_the_words_of_a_search_stand_in_one_proving_record(question: dict) -> No
     [question for question in QUESTIONS if "aggregate" in question],
     ids=lambda question: question["id"],
 )
-def test_an_aggregate_is_the_number_that_the_records_give(question: dict) -> None:
-    wanted = question["aggregate"]
+def test_aggregate_equals_the_number_computed_from_records(question: dict) -> None:
+    aggregate = question["aggregate"]
     stream = next(
         stream
         for (_, name), stream in index.streams().items()
-        if name == wanted["stream"] and set(wanted["filter"]) <= set(stream["schema"]["properties"])
+        if name == aggregate["stream"]
+        and set(aggregate["filter"]) <= set(stream["schema"]["properties"])
     )
-    allowed = stream["query"]["aggregations"][wanted["metric"]]
-    assert allowed is True or wanted["field"] in allowed
-    assert index.aggregated(wanted) == wanted["number"]
+    allowed = stream["query"]["aggregations"][aggregate["metric"]]
+    assert allowed is True or aggregate["field"] in allowed
+    assert index.compute_aggregate(aggregate) == aggregate["number"]

@@ -1,4 +1,4 @@
-"""The demo life: the same bytes every time, and every record as its declaration says."""
+"""Demo records are deterministic and valid."""
 
 import hashlib
 import json
@@ -9,10 +9,10 @@ from datetime import datetime
 
 from jsonschema import Draft202012Validator
 
-from demo import cast, life
+from demo import life, people
 from tests.demo import index
 
-# Changes with every change of the life, on purpose: then say so in the commit.
+# Update it with every intended change of the records, and mention that in the commit.
 SHA256 = "984855e5995c6336e8d94fa40cacd299488e081eb1356edc80fb539a7a323684"
 
 
@@ -23,29 +23,29 @@ def _digest() -> str:
     return digest.hexdigest()
 
 
-def test_the_life_is_the_same_bytes_on_every_machine() -> None:
+def test_records_have_the_expected_hash() -> None:
     assert _digest() == SHA256
 
 
-def test_another_process_with_other_hash_seeds_makes_the_same_life() -> None:
+def test_records_do_not_depend_on_hash_seed_or_time_zone() -> None:
     program = "from tests.demo.test_records import _digest; print(_digest())"
-    made = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", program],
         env={"PYTHONHASHSEED": "4242", "TZ": "Pacific/Auckland", "LC_ALL": "C"},
-        cwd=cast.HERE.parent,
+        cwd=people.HERE.parent,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert made.stdout.strip() == SHA256
+    assert process.stdout.strip() == SHA256
 
 
-def test_the_promised_count_is_the_count() -> None:
-    assert sum(1 for _ in life.records()) == life.COUNT
-    assert 18_000 <= life.COUNT <= 22_000
+def test_record_count_is_correct() -> None:
+    assert sum(1 for _ in life.records()) == life.RECORD_COUNT
+    assert 18_000 <= life.RECORD_COUNT <= 22_000
 
 
-def test_every_record_satisfies_its_schema_and_names_no_other_field() -> None:
+def test_every_record_is_valid_and_has_no_undeclared_field() -> None:
     checks = {
         key: (Draft202012Validator(stream["schema"]), set(stream["schema"]["properties"]))
         for key, stream in index.streams().items()
@@ -56,7 +56,7 @@ def test_every_record_satisfies_its_schema_and_names_no_other_field() -> None:
         assert set(line["data"]) <= fields
 
 
-def test_every_time_is_a_time() -> None:
+def test_every_time_parses() -> None:
     for line in life.records():
         datetime.fromisoformat(line["emitted_at"])
         stream = index.streams()[line["connector_key"], line["stream"]]
@@ -65,7 +65,7 @@ def test_every_time_is_a_time() -> None:
                 datetime.fromisoformat(line["data"][name])
 
 
-def test_a_key_names_one_record_and_equals_its_primary_key_field() -> None:
+def test_keys_are_unique_and_equal_the_primary_key_field() -> None:
     seen = Counter()
     for line in life.records():
         (primary,) = index.streams()[line["connector_key"], line["stream"]]["primary_key"]
@@ -75,7 +75,7 @@ def test_a_key_names_one_record_and_equals_its_primary_key_field() -> None:
     assert max(seen.values()) == 1
 
 
-def test_stream_names_collide_across_connections_and_across_declarations() -> None:
+def test_streams_of_two_sources_share_a_name() -> None:
     owners = {
         (line["connector_key"], line["connection_id"])
         for line in life.records()
@@ -89,7 +89,7 @@ def test_stream_names_collide_across_connections_and_across_declarations() -> No
     ]
 
 
-def test_every_relation_leads_to_a_record() -> None:
+def test_every_relation_refers_to_a_record() -> None:
     lines = index.records()
     for connection, stream, _ in lines:
         line = lines[connection, stream, _]["data"]
@@ -112,7 +112,7 @@ def test_every_stream_of_every_connection_has_records() -> None:
     assert filled == declared
 
 
-def test_the_text_of_the_life_can_be_stored() -> None:
+def test_records_contain_no_unstorable_text() -> None:
     for line in life.records():
         text = json.dumps(line, ensure_ascii=False)
         assert "\\u0000" not in text

@@ -96,7 +96,7 @@ class Served:
     def follow(self) -> None:
         for line in self.journal:
             self.lines.append(line)
-            if "PDPP answers" in line:
+            if "PDPP is ready" in line:
                 self.answering.set()
             for words, said in self.watched:
                 if words in line:

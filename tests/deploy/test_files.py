@@ -14,7 +14,7 @@ from uvicorn.middleware.proxy_headers import _TrustedHosts
 
 from evidence import limits
 from pdpp_site import connections
-from pdpp_site.request_bodies import LARGE_ROUTES, MCP_BYTES, SMALL_BYTES
+from pdpp_site.request_bodies import DEFAULT_BYTES, LARGE_ROUTES, MCP_BYTES
 from tests.deploy.shipped import DEPLOY, ROOT, environment_file, parsed, text
 from tests.pdpp_site.test_settings import documented
 
@@ -110,7 +110,7 @@ def test_the_server_believes_the_proxy_and_nobody_outside(compose: dict[str, Any
 
 
 def test_proxies_take_what_the_server_takes_and_wait_as_long_as_hosts_do() -> None:
-    served = {SMALL_BYTES, MCP_BYTES} | {route.most for route in LARGE_ROUTES}
+    served = {DEFAULT_BYTES, MCP_BYTES} | {route.max_bytes for route in LARGE_ROUTES}
     units = {"k": 1024, "m": 1024**2, "KiB": 1024, "MiB": 1024**2}
     for name, pattern in (
         ("nginx/pdpp.conf", r"client_max_body_size (\d+)(\w+)"),
@@ -130,7 +130,7 @@ def test_proxies_name_every_route_that_takes_a_large_body() -> None:
     for route in LARGE_ROUTES:
         large = [each for each in nginx if each.search(f"{route.prefix}x")]
         assert large, route.prefix
-        assert (large[0] is nginx[0]) == (route.most == limits.INGEST_MAX_BYTES)
+        assert (large[0] is nginx[0]) == (route.max_bytes == limits.INGEST_MAX_BYTES)
         assert route.prefix in caddy
 
 

@@ -29,7 +29,7 @@ from tests.world import PERSONAL
 
 CLIENTS, ROUNDS = 6, 12
 DIRECT = "past PgBouncer"
-TURN = "the turn for background work is taken"
+TURN = "this process is now the leader for background work"
 MAIL = "/v1/streams/messages/records"
 CALL = {
     "jsonrpc": "2.0", "id": 1, "method": "tools/call",

@@ -11,7 +11,7 @@ import pytest
 from typing_extensions import override
 
 from operations.postgres import upgrade as postgres_upgrade
-from operations.postgres.installation import major_of_data, programs_of
+from operations.postgres.installation import data_version, find_programs
 from operations.postgres.server import EmbeddedPostgres, url
 from operations.postgres.system_account import EmbeddedPostgresError
 from operations.postgres.upgrade import upgrade
@@ -50,12 +50,15 @@ def var() -> Iterator[Path]:
 @pytest.mark.long
 def test_an_older_database_is_refused_then_upgraded_in_one_command_and_served(var: Path) -> None:
     home = var / "postgres"
-    earlier = Earlier(home, scratch=True, programs=programs_of(OLD))
+    earlier = Earlier(home, scratch=True, programs=find_programs(OLD))
     earlier.start()
     with psycopg.connect(url(home)) as connection:
         connection.execute(FIRST.read_text().encode())
     busy = manage(var, "upgrade-postgres")
-    assert (busy.returncode, busy.stderr) == (1, "CommandError: The server runs; stop it first.\n")
+    assert (busy.returncode, busy.stderr) == (
+        1,
+        "CommandError: The server is running; stop it first.\n",
+    )
     earlier.stop()
 
     refused = manage(var, "run")
@@ -66,9 +69,9 @@ def test_an_older_database_is_refused_then_upgraded_in_one_command_and_served(va
     done = manage(var, "upgrade-postgres")
     assert done.returncode == 0, done.stderr
     assert f"PostgreSQL {OLD} -> {NEW}" in done.stdout
-    assert major_of_data(home / "data") == NEW
-    assert major_of_data(home / f"data.{OLD}") == OLD
-    assert manage(var, "upgrade-postgres").stdout == "There is nothing to upgrade.\n"
+    assert data_version(home / "data") == NEW
+    assert data_version(home / f"data.{OLD}") == OLD
+    assert manage(var, "upgrade-postgres").stdout == "The database is up to date.\n"
 
     port = free_port()
     given = {"PDPP_DEMO": "false", "PDPP_SECRET_KEY": SECRET_KEY}
@@ -98,7 +101,7 @@ def test_a_copy_that_lacks_a_row_takes_no_place(
     with pytest.raises(EmbeddedPostgresError, match="not all rows"):
         upgrade(home)
 
-    assert major_of_data(home / "data") == OLD
+    assert data_version(home / "data") == OLD
     assert not (home / f"data.{OLD}").exists()
 
 
@@ -107,14 +110,14 @@ def test_an_upgrade_that_was_cut_short_between_its_last_steps_is_ended(home: Pat
     (home / "next/data/PG_VERSION").write_text(f"{NEW}\n")
     (home / "next/complete").write_text(str(OLD))
     (home / "data").rename(home / f"data.{OLD}")
-    with pytest.raises(EmbeddedPostgresError, match="cut short"):
+    with pytest.raises(EmbeddedPostgresError, match="interrupted"):
         EmbeddedPostgres(home).start()
 
     done = upgrade(home)
 
     assert done is not None
     assert (done.old, done.new, done.rows, done.kept) == (OLD, NEW, None, home / f"data.{OLD}")
-    assert major_of_data(home / "data") == NEW
+    assert data_version(home / "data") == NEW
     assert not (home / "next").exists()
 
 

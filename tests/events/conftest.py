@@ -1,15 +1,15 @@
-"""A receiver on this machine, which the settings of these tests let events go to."""
+"""Fixture: a local webhook receiver, allowed by the settings."""
 
 from collections.abc import Iterator
 
 import pytest
 from pytest_django import Settings
 
-from tests.events.receiving import Receiver, receiving
+from tests.events.receiving import Receiver, running_receiver
 
 
 @pytest.fixture
 def receiver(settings: Settings) -> Iterator[Receiver]:
     settings.PDPP_LOCAL_RECEIVERS = True
-    with receiving() as listening:
+    with running_receiver() as listening:
         yield listening

@@ -1,4 +1,4 @@
-"""A receiver that listens on this machine, and the server's own work, a round at a time."""
+"""A local webhook receiver, and helpers that run the scheduler and deliveries synchronously."""
 
 import json
 import threading
@@ -14,14 +14,14 @@ from django.test import Client as HttpClient
 from django.utils import timezone
 from standardwebhooks import Webhook
 
-from evidence.events.event_scheduler import announce
-from evidence.events.tasks import attempt
+from evidence.events.event_scheduler import enqueue_events
+from evidence.events.tasks import attempt_delivery
 from tests.world import Answer, World
 
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """One request that has arrived."""
+    """One request that the receiver got."""
 
     path: str
     headers: dict[str, str]
@@ -42,14 +42,13 @@ class Received:
         return data
 
     def verified(self, secret: str) -> Any:
-        """The body as the library of Standard Webhooks lets it through; raises where it does not."""
+        """Return the body after verifying its Standard Webhooks signature."""
         return Webhook(secret).verify(self.content, self.headers)
 
 
 @dataclass
 class Receiver:
-    """Echoes challenges and answers everything else with ``status`` and ``headers``, once it is
-    ``willing``."""
+    """Echoes challenges, and responds to other events with `status` and `headers` once `willing` is set."""
 
     url: str
     received: list[Received] = field(default_factory=list)
@@ -62,12 +61,12 @@ class Receiver:
         self.willing.set()
 
     def of(self, kind: str) -> list[Received]:
-        return [each for each in self.received if each.type == kind]
+        return [request for request in self.received if request.type == kind]
 
     @property
     def changes(self) -> list[dict[str, Any]]:
-        """The data of each event of changes, in the order in which they came."""
-        return [each.data for each in self.of("pdpp.records.changed")]
+        """The data of the change events, in order of arrival."""
+        return [request.data for request in self.of("pdpp.records.changed")]
 
     def answer(self, message: Received) -> tuple[int, bytes]:
         self.received.append(message)
@@ -78,7 +77,7 @@ class Receiver:
 
 
 @contextmanager
-def receiving() -> Iterator[Receiver]:
+def running_receiver() -> Iterator[Receiver]:
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             content = self.rfile.read(int(self.headers["content-length"]))
@@ -88,7 +87,7 @@ def receiving() -> Iterator[Receiver]:
             for name, value in receiver.headers.items():
                 self.send_header(name, value)
             self.send_header("content-length", str(len(body)))
-            # A server that was killed meanwhile does not hear it.
+            # The server under test may have been killed meanwhile.
             with suppress(ConnectionError):
                 self.end_headers()
                 self.wfile.write(body)
@@ -108,30 +107,32 @@ def receiving() -> Iterator[Receiver]:
         server.server_close()
 
 
-def ask(world: World, method: str, path: str, who: str = "bob", **body: Any) -> Answer:
-    """A request with a JSON body."""
+def send_json(world: World, method: str, path: str, who: str = "bob", **body: Any) -> Answer:
+    """Send a request with a JSON body."""
     response = HttpClient(headers={"Authorization": f"Bearer {world.tokens[who]}"}).generic(
         method, path, data=json.dumps(body), content_type="application/json"
     )
-    said = json.loads(response.content) if response.content else None
-    return Answer(response.status_code, said, dict(response.headers))
+    content_json = json.loads(response.content) if response.content else None
+    return Answer(response.status_code, content_json, dict(response.headers))
 
 
 SUBSCRIPTIONS = "/v1/event-subscriptions"
 
 
-def subscribed(world: World, receiver: Receiver, who: str = "bob", **body: Any) -> tuple[str, str]:
-    """An active subscription: its path and its secret."""
-    made = ask(world, "POST", SUBSCRIPTIONS, who, callback_url=receiver.url, **body)
-    assert made.status == 201, made.body
-    work()
-    path = f"{SUBSCRIPTIONS}/{made.body['subscription_id']}"
+def create_active_subscription(
+    world: World, receiver: Receiver, who: str = "bob", **body: Any
+) -> tuple[str, str]:
+    """Create and verify a subscription, and return its path and secret."""
+    created = send_json(world, "POST", SUBSCRIPTIONS, who, callback_url=receiver.url, **body)
+    assert created.status == 201, created.body
+    deliver_round()
+    path = f"{SUBSCRIPTIONS}/{created.body['subscription_id']}"
     assert world.get(path, who).body["status"] == "active"
-    return path, made.body["secret"]
+    return path, created.body["secret"]
 
 
-def enqueued() -> list[str]:
-    """The ids of events that workers have been asked to deliver, and are not any more."""
+def take_enqueued_event_ids() -> list[str]:
+    """Remove the queued jobs, and return the ids of their events."""
     with connection.cursor() as cursor:
         cursor.execute(
             "WITH gone AS (DELETE FROM procrastinate_jobs WHERE status = 'todo' RETURNING id, args)"
@@ -140,15 +141,15 @@ def enqueued() -> list[str]:
         return [event_id for (event_id,) in cursor.fetchall()]
 
 
-def look(now: datetime | None = None) -> list[str]:
-    """One round of finding out what there is to tell; the events that are due."""
+def enqueue_round(now: datetime | None = None) -> list[str]:
+    """Run one scheduler round, and return the ids of the enqueued events."""
     moment = now or timezone.now()
-    list(announce(clock=lambda: moment))
-    return enqueued()
+    list(enqueue_events(clock=lambda: moment))
+    return take_enqueued_event_ids()
 
 
-def work(now: datetime | None = None) -> None:
-    """One round of finding out and delivering."""
+def deliver_round(now: datetime | None = None) -> None:
+    """Run one scheduler round, and deliver the enqueued events."""
     moment = now or timezone.now()
-    for event_id in look(moment):
-        attempt(event_id, clock=lambda: moment)
+    for event_id in enqueue_round(moment):
+        attempt_delivery(event_id, clock=lambda: moment)

@@ -1,4 +1,4 @@
-"""The connection goes to an address, the certificate has to be that of the name."""
+"""Connections use an address, but certificates must match the host name."""
 
 import datetime as dt
 import ssl
@@ -15,11 +15,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from evidence.events import webhook_client
-from evidence.events.webhook_client import Answered, post
+from evidence.events.webhook_client import WebhookResponse, post
 
 
 def certificate(name: str, folder: Path) -> Path:
-    """A key and a certificate for ``name`` that vouches for itself, in one file."""
+    """Return a file with a key and a self-signed certificate for a name."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = dt.datetime.now(dt.UTC)
@@ -56,24 +56,23 @@ class Handler(BaseHTTPRequestHandler):
 
 class Quiet(HTTPServer):
     def handle_error(self, *_: object) -> None:
-        """A handshake that fails is what is tried here."""
+        """Ignore failed handshakes, which the tests provoke."""
 
 
 @pytest.fixture
 def listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quiet]:
-    """A server on this machine that shows the certificate of ``receiver.example``, which is believed;
-    any name leads to it."""
-    shown = certificate("receiver.example", tmp_path)
+    """A local HTTPS server with a trusted certificate for receiver.example; any name resolves to it."""
+    pem = certificate("receiver.example", tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(shown)
+    context.load_cert_chain(pem)
     server = Quiet(("127.0.0.1", 0), Handler)
     server.hosts = []  # type: ignore[attr-defined] # what has arrived
     server.socket = context.wrap_socket(server.socket, server_side=True)
-    believed = ssl.create_default_context(cafile=str(shown))
+    trusted = ssl.create_default_context(cafile=str(pem))
     port = server.server_address[1]
-    monkeypatch.setattr(webhook_client, "trusted", lambda: believed)
+    monkeypatch.setattr(webhook_client, "ssl_context", lambda: trusted)
     monkeypatch.setattr(
-        webhook_client, "addresses", lambda url: (urlsplit(url), port, ["127.0.0.1"])
+        webhook_client, "resolve_callback", lambda url: (urlsplit(url), port, ["127.0.0.1"])
     )
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -83,20 +82,20 @@ def listening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Quiet
     server.server_close()
 
 
-def test_the_certificate_of_the_name_is_believed(listening: Quiet) -> None:
+def test_certificate_of_the_host_name_is_accepted(listening: Quiet) -> None:
     assert post("https://receiver.example/hook", headers={}, body=b"{}").status == 204
     assert listening.hosts == ["receiver.example"]  # type: ignore[attr-defined] # as above
 
 
-def test_that_of_another_name_is_not(listening: Quiet) -> None:
-    assert post("https://elsewhere.example/hook", headers={}, body=b"{}") == Answered(None)
+def test_certificate_of_another_name_is_refused(listening: Quiet) -> None:
+    assert post("https://elsewhere.example/hook", headers={}, body=b"{}") == WebhookResponse(None)
     assert listening.hosts == []  # type: ignore[attr-defined] # as above
 
 
-def test_one_that_nobody_vouches_for_is_not(
+def test_untrusted_certificate_is_refused(
     listening: Quiet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook_client, "trusted", ssl.create_default_context)
+    monkeypatch.setattr(webhook_client, "ssl_context", ssl.create_default_context)
 
-    assert post("https://receiver.example/hook", headers={}, body=b"{}") == Answered(None)
+    assert post("https://receiver.example/hook", headers={}, body=b"{}") == WebhookResponse(None)
     assert listening.hosts == []  # type: ignore[attr-defined] # as above

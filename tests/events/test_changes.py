@@ -1,4 +1,4 @@
-"""What subscribers are told of changes: only what their grant shows, and where to read it."""
+"""Change events cover only what the grant shows, and carry a bookmark to read from."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -7,65 +7,74 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.access.grant_lifecycle import narrow
+from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import pause_client, resume_client, revoke_grant, revoke_package
-from evidence.access.quotas import set_limits
-from evidence.events.tasks import attempt
-from evidence.events.webhook_client import Answered
+from evidence.access.quotas import set_quotas
+from evidence.events.tasks import attempt_delivery
+from evidence.events.webhook_client import WebhookResponse
 from evidence.models.connections import Connection
 from evidence.models.events import Event, Subscription
 from evidence.models.grants import Grant
 from evidence.models.ledger import Disclosure
 from evidence.storing.retention import prune_changes
-from tests.events.receiving import SUBSCRIPTIONS, Receiver, ask, look, subscribed, work
+from tests.events.receiving import (
+    SUBSCRIPTIONS,
+    Receiver,
+    create_active_subscription,
+    deliver_round,
+    enqueue_round,
+    send_json,
+)
 from tests.world import CHAT, PERSONAL, WORK, World, mail
 
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 Change = Callable[[World], object]
 
 
-def new(key: str = "m9", *, at: str = "2026-05-01T00:00:00Z", **more: Any) -> tuple[Any, ...]:
-    return (PERSONAL, "messages", mail(key, at, **more))
+def message_row(
+    key: str = "m9", *, at: str = "2026-05-01T00:00:00Z", **extra: Any
+) -> tuple[Any, ...]:
+    return (PERSONAL, "messages", mail(key, at, **extra))
 
 
-def test_a_change_is_told_with_a_bookmark_to_read_it_from(world: World, receiver: Receiver) -> None:
-    path, secret = subscribed(world, receiver)
+def test_change_event_has_a_bookmark(world: World, receiver: Receiver) -> None:
+    path, secret = create_active_subscription(world, receiver)
 
-    world.put(new(subject="The new lease", body_text="Top secret contents"))
-    work()
+    world.put(message_row(subject="The new lease", body_text="Top secret contents"))
+    deliver_round()
 
-    [told] = receiver.changes
-    assert told == {
+    [change] = receiver.changes
+    assert change == {
         "subscription_id": path.rpartition("/")[2],
         "stream": "messages",
         "connection_id": PERSONAL,
         "change_count_hint": 1,
-        "changes_since": told["changes_since"],
+        "changes_since": change["changes_since"],
     }
     [message] = receiver.of("pdpp.records.changed")
-    assert message.verified(secret)["data"] == told
+    assert message.verified(secret)["data"] == change
     for word in (b"lease", b"secret", b"body_text"):
         assert word not in message.content
     read = world.get(
         "/v1/streams/messages/records",
-        connection_id=told["connection_id"],
-        changes_since=told["changes_since"],
+        connection_id=change["connection_id"],
+        changes_since=change["changes_since"],
     )
     assert read.ids == ["m9"]
 
 
-def test_the_bookmark_is_of_no_use_to_others(world: World, receiver: Receiver) -> None:
-    subscribed(world, receiver)
-    world.put(new())
-    work()
-    [told] = receiver.changes
+def test_bookmark_is_bound_to_its_client(world: World, receiver: Receiver) -> None:
+    create_active_subscription(world, receiver)
+    world.put(message_row())
+    deliver_round()
+    [change] = receiver.changes
 
     read = world.get(
         "/v1/streams/messages/records",
         "dora",
-        connection_id=told["connection_id"],
-        changes_since=told["changes_since"],
+        connection_id=change["connection_id"],
+        changes_since=change["changes_since"],
     )
 
     assert read.error["code"] == "invalid_cursor"
@@ -76,7 +85,7 @@ HIDDEN: dict[str, Change] = {
         (PERSONAL, "messages", dict(m2(), size_bytes=501))
     ),
     "a record before the granted time": lambda world: world.put(
-        new("old", at="2025-01-01T00:00:00Z")
+        message_row("old", at="2025-01-01T00:00:00Z")
     ),
     "a record without a time": lambda world: world.put(
         (PERSONAL, "messages", mail("undated", None))
@@ -98,57 +107,54 @@ def m2() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("what", HIDDEN)
-def test_what_the_grant_hides_wakes_nobody(world: World, receiver: Receiver, what: str) -> None:
-    subscribed(world, receiver)
+def test_hidden_changes_create_no_event(world: World, receiver: Receiver, what: str) -> None:
+    create_active_subscription(world, receiver)
 
     HIDDEN[what](world)
 
-    assert look() == []
+    assert enqueue_round() == []
     assert not Event.unscoped.filter(type=Event.Type.CHANGED).exists()
-    # It is looked at once; after that a visible change is told as ever.
-    world.put(new())
-    work()
-    assert [told["change_count_hint"] for told in receiver.changes] == [1]
+    # The hidden change is checked once; a later visible change is sent as usual.
+    world.put(message_row())
+    deliver_round()
+    assert [change["change_count_hint"] for change in receiver.changes] == [1]
 
 
-def test_hidden_changes_do_not_show_in_what_is_told(world: World, receiver: Receiver) -> None:
-    """The same visible change, with and without hidden ones: the same message but for what is
-    random or sealed."""
-    subscribed(world, receiver)
-    world.put(new("m9"))
-    work()
-    for change in HIDDEN.values():
-        change(world)
-    world.put(new("m10"))
-    work()
+def test_hidden_changes_do_not_alter_the_message(world: World, receiver: Receiver) -> None:
+    """Messages with and without hidden changes differ only in random and encrypted members."""
+    create_active_subscription(world, receiver)
+    world.put(message_row("m9"))
+    deliver_round()
+    for make_hidden_change in HIDDEN.values():
+        make_hidden_change(world)
+    world.put(message_row("m10"))
+    deliver_round()
 
     plain, beside = (
-        dict(told, changes_since=len(told["changes_since"])) for told in receiver.changes
+        dict(change, changes_since=len(change["changes_since"])) for change in receiver.changes
     )
     assert plain == beside
 
 
-def test_what_was_taken_back_before_it_was_told_is_not_told(
-    world: World, receiver: Receiver
-) -> None:
-    subscribed(world, receiver)
+def test_reverted_change_is_not_sent(world: World, receiver: Receiver) -> None:
+    create_active_subscription(world, receiver)
     world.put((PERSONAL, "messages", dict(m2(), subject="Oh")))
     world.put((PERSONAL, "messages", m2()))
 
-    assert look() == []
+    assert enqueue_round() == []
 
 
-def test_changes_of_a_stream_are_told_together(world: World, receiver: Receiver) -> None:
-    subscribed(world, receiver)
+def test_changes_of_one_stream_are_coalesced(world: World, receiver: Receiver) -> None:
+    create_active_subscription(world, receiver)
     for number in range(3):
-        world.put(new(f"n{number}"))
-    look()
-    world.put(new("late"))
-    assert look() == []  # the one on its way has yet to arrive
+        world.put(message_row(f"n{number}"))
+    enqueue_round()
+    world.put(message_row("late"))
+    assert enqueue_round() == []  # the one on its way has yet to arrive
 
     Event.unscoped.update(enqueued=False)
-    work()
-    work()
+    deliver_round()
+    deliver_round()
 
     first, second = receiver.changes
     assert (first["change_count_hint"], second["change_count_hint"]) == (3, 1)
@@ -158,45 +164,43 @@ def test_changes_of_a_stream_are_told_together(world: World, receiver: Receiver)
     assert sorted(everything.ids) == ["late", "n0", "n1", "n2"]
 
 
-def test_each_connection_is_told_of_by_itself(world: World, receiver: Receiver) -> None:
-    subscribed(world, receiver)
+def test_each_connection_has_its_own_event(world: World, receiver: Receiver) -> None:
+    create_active_subscription(world, receiver)
 
-    world.put(new(), (WORK, "messages", mail("w9", "2026-05-01T00:00:00Z")))
-    work()
+    world.put(message_row(), (WORK, "messages", mail("w9", "2026-05-01T00:00:00Z")))
+    deliver_round()
 
-    assert sorted(told["connection_id"] for told in receiver.changes) == [PERSONAL, WORK]
-
-
-def test_only_the_streams_asked_for_are_told_of(world: World, receiver: Receiver) -> None:
-    subscribed(world, receiver, "dora", filters={"streams": ["threads"]})
-
-    world.put(new(), (PERSONAL, "threads", {"id": "t2", "topic": "Other"}))
-    work()
-
-    assert [told["stream"] for told in receiver.changes] == ["threads"]
+    assert sorted(change["connection_id"] for change in receiver.changes) == [PERSONAL, WORK]
 
 
-def test_what_changes_before_the_verification_is_told_after_it(
-    world: World, receiver: Receiver
-) -> None:
-    ask(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
-    world.put(new())
+def test_only_requested_streams_create_events(world: World, receiver: Receiver) -> None:
+    create_active_subscription(world, receiver, "dora", filters={"streams": ["threads"]})
 
-    work()
-    work()
+    world.put(message_row(), (PERSONAL, "threads", {"id": "t2", "topic": "Other"}))
+    deliver_round()
+
+    assert [change["stream"] for change in receiver.changes] == ["threads"]
+
+
+def test_changes_before_verification_are_sent_after_it(world: World, receiver: Receiver) -> None:
+    send_json(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    world.put(message_row())
+
+    deliver_round()
+    deliver_round()
 
     assert [message.type for message in receiver.received] == [
         "pdpp.subscription.verify", "pdpp.records.changed"
     ]  # fmt: skip
 
 
-def test_a_deletion_is_a_change(world: World, receiver: Receiver) -> None:
-    subscribed(world, receiver)
+def test_deletion_creates_an_event(world: World, receiver: Receiver) -> None:
+    create_active_subscription(world, receiver)
     world.send([{"connection_id": PERSONAL, "stream": "messages", "key": "m2", "op": "delete"}])
 
-    work()
+    deliver_round()
 
-    assert [told["change_count_hint"] for told in receiver.changes] == [1]
+    assert [change["change_count_hint"] for change in receiver.changes] == [1]
 
 
 ENDED: dict[str, Change] = {
@@ -208,116 +212,114 @@ ENDED: dict[str, Change] = {
 
 
 @pytest.mark.parametrize("what", ENDED)
-def test_a_revocation_stops_what_is_already_on_its_way(
-    world: World, receiver: Receiver, what: str
-) -> None:
-    subscribed(world, receiver)
-    world.put(new())
-    [event_id] = look()
+def test_revocation_drops_queued_events(world: World, receiver: Receiver, what: str) -> None:
+    create_active_subscription(world, receiver)
+    world.put(message_row())
+    [event_id] = enqueue_round()
 
     ENDED[what](world)
-    attempt(event_id)
+    attempt_delivery(event_id)
 
     assert receiver.changes == []
     assert Subscription.unscoped.get().status == "disabled_revoked"
     assert Event.unscoped.get(pk=event_id).status == "dropped"
-    work()
+    deliver_round()
     assert len(receiver.of("pdpp.grant.revoked")) == 1
 
 
-def test_what_is_paused_waits_until_it_is_resumed(world: World, receiver: Receiver) -> None:
-    subscribed(world, receiver)
-    world.put(new())
-    [event_id] = look()
+def test_events_wait_while_grant_is_paused(world: World, receiver: Receiver) -> None:
+    create_active_subscription(world, receiver)
+    world.put(message_row())
+    [event_id] = enqueue_round()
     client_id = world.packages["bob"].client_id
 
     pause_client(client_id, now=timezone.now())
-    attempt(event_id)
-    work()
+    attempt_delivery(event_id)
+    deliver_round()
     assert receiver.changes == []
     resume_client(client_id)
-    work(timezone.now() + timedelta(seconds=31))
+    deliver_round(timezone.now() + timedelta(seconds=31))
 
     assert len(receiver.changes) == 1
 
 
 @pytest.mark.parametrize("noticed", [False, True])
-def test_what_is_paused_beside_other_grants_waits_as_well(
+def test_events_wait_while_one_grant_of_package_is_paused(
     world: World, receiver: Receiver, noticed: bool
 ) -> None:
-    """The tripwire pauses one grant of a package alone."""
-    subscribed(world, receiver, "dora")
+    """The tripwire pauses only one grant of a package."""
+    create_active_subscription(world, receiver, "dora")
     [paused] = Grant.unscoped.filter(
         package=world.packages["dora"], streams__contains=[{"instance_ids": [PERSONAL]}]
     )
-    world.put(new())
-    late = look() if noticed else []
+    world.put(message_row())
+    late = enqueue_round() if noticed else []
 
     Grant.unscoped.filter(pk=paused.pk).update(paused_at=timezone.now())
     for event_id in late:
-        attempt(event_id)
-    work()
+        attempt_delivery(event_id)
+    deliver_round()
     assert receiver.changes == []
     Grant.unscoped.filter(pk=paused.pk).update(paused_at=None)
-    work(timezone.now() + timedelta(seconds=31))
+    deliver_round(timezone.now() + timedelta(seconds=31))
 
-    [told] = receiver.changes
-    assert (told["connection_id"], told["change_count_hint"]) == (PERSONAL, 1)
+    [change] = receiver.changes
+    assert (change["connection_id"], change["change_count_hint"]) == (PERSONAL, 1)
 
 
-def test_an_ended_connection_is_not_told_of(world: World, receiver: Receiver) -> None:
+def test_ended_connection_creates_no_event(world: World, receiver: Receiver) -> None:
 
-    subscribed(world, receiver)
-    world.put(new())
-    [event_id] = look()
+    create_active_subscription(world, receiver)
+    world.put(message_row())
+    [event_id] = enqueue_round()
 
     Connection.unscoped.filter(pk=PERSONAL).update(status=Connection.Status.REVOKED)
-    attempt(event_id)
+    attempt_delivery(event_id)
 
     assert receiver.changes == []
     assert Event.unscoped.get(pk=event_id).status == "dropped"
 
 
-def test_what_a_narrower_grant_hides_is_not_told_any_more(world: World, receiver: Receiver) -> None:
-    subscribed(world, receiver)
+def test_narrowed_grant_drops_queued_event(world: World, receiver: Receiver) -> None:
+    create_active_subscription(world, receiver)
     world.put((PERSONAL, "messages", dict(m2(), subject="Another")))
-    [event_id] = look()
+    [event_id] = enqueue_round()
 
-    narrow(
+    narrow_grant(
         world.grants["bob"][0].grant_id,
         [StreamRequest(name="messages", fields=("id", "received_at"), since=SINCE)],
         connection_ids=[PERSONAL, WORK],
         expires_at=None,
         now=timezone.now(),
     )
-    attempt(event_id)
+    attempt_delivery(event_id)
 
     assert receiver.changes == []
     assert Event.unscoped.get(pk=event_id).status == "dropped"
-    world.put(new())
-    work()
-    [told] = receiver.changes
+    world.put(message_row())
+    deliver_round()
+    [change] = receiver.changes
     read = world.get(
         "/v1/streams/messages/records",
         connection_id=PERSONAL,
-        changes_since=told["changes_since"],
+        changes_since=change["changes_since"],
     )
     assert read.ids == ["m9"]
 
 
-def test_each_telling_is_in_the_ledger_before_it_goes_out(
+def test_delivery_is_recorded_in_ledger_before_sending(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subscribed(world, receiver)
-    world.put(new())
+    create_active_subscription(world, receiver)
+    world.put(message_row())
     counted: list[int] = []
     rows = Disclosure.unscoped.filter(route="event records changed")
     monkeypatch.setattr(
         "evidence.events.tasks.post",
-        lambda *_, **__: counted.append(rows.count()) or Answered(200),
+        lambda *_, **__: counted.append(rows.count()) or WebhookResponse(200),
     )
 
-    work()
+    deliver_round()
 
     assert counted == [1]
     [row] = rows
@@ -325,54 +327,50 @@ def test_each_telling_is_in_the_ledger_before_it_goes_out(
     assert f'["{PERSONAL}","messages",[]]' in row.covered
 
 
-def test_a_telling_counts_and_waits_where_the_limits_of_the_grant_are_used_up(
-    world: World, receiver: Receiver
-) -> None:
-    subscribed(world, receiver)
+def test_delivery_counts_and_waits_at_the_grant_limit(world: World, receiver: Receiver) -> None:
+    create_active_subscription(world, receiver)
     grant_id = world.grants["bob"][0].grant_id
-    set_limits(grant_id, {("calls", "hour"): 1}, now=timezone.now())
+    set_quotas(grant_id, {("calls", "hour"): 1}, now=timezone.now())
     assert world.get("/v1/streams").status == 200
-    world.put(new())
+    world.put(message_row())
 
-    work()
+    deliver_round()
 
     assert receiver.changes == []
     event = Event.unscoped.get(type=Event.Type.CHANGED)
     assert (event.status, event.enqueued, event.attempts) == ("queued", False, 0)
     assert event.due_at > timezone.now()
-    set_limits(grant_id, {}, now=timezone.now())
-    work(event.due_at)
+    set_quotas(grant_id, {}, now=timezone.now())
+    deliver_round(event.due_at)
     assert len(receiver.changes) == 1
 
 
-def test_what_cannot_be_recorded_is_not_sent(
+def test_event_is_not_sent_if_ledger_fails(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    subscribed(world, receiver)
-    world.put(new())
-    [event_id] = look()
+    create_active_subscription(world, receiver)
+    world.put(message_row())
+    [event_id] = enqueue_round()
 
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr("evidence.events.message_builder.record", fails)
     with pytest.raises(ZeroDivisionError):
-        attempt(event_id)
+        attempt_delivery(event_id)
 
     assert receiver.changes == []
 
 
-def test_a_history_that_is_kept_no_more_is_told_as_a_new_beginning(
-    world: World, receiver: Receiver
-) -> None:
-    subscribed(world, receiver)
-    world.put(new())
+def test_expired_history_sends_beginning_as_bookmark(world: World, receiver: Receiver) -> None:
+    create_active_subscription(world, receiver)
+    world.put(message_row())
     now = timezone.now()
     prune_changes(kept_since=now + timedelta(minutes=1))
 
-    work(now + timedelta(minutes=2))
+    deliver_round(now + timedelta(minutes=2))
 
-    assert [told["changes_since"] for told in receiver.changes] == ["beginning"]
-    world.put(new("m11"))
-    work(now + timedelta(minutes=3))
+    assert [change["changes_since"] for change in receiver.changes] == ["beginning"]
+    world.put(message_row("m11"))
+    deliver_round(now + timedelta(minutes=3))
     assert receiver.changes[1]["changes_since"] != "beginning"

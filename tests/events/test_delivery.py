@@ -1,4 +1,4 @@
-"""Attempts, retries and the way out: as advertised, and to where the guard lets them."""
+"""Delivery attempts, retries, and which addresses may be called."""
 
 import socket
 from datetime import UTC, datetime, timedelta
@@ -11,63 +11,72 @@ from pytest_django import Settings
 
 from evidence import limits
 from evidence.events import webhook_client
-from evidence.events.delivery_outcome import Again, End, verdict
-from evidence.events.tasks import attempt
-from evidence.events.webhook_client import Answered, post
+from evidence.events.delivery_outcome import Outcome, Retry, decide_outcome
+from evidence.events.tasks import attempt_delivery
+from evidence.events.webhook_client import WebhookResponse, post
 from evidence.models.events import Event, Subscription
-from tests.events.receiving import Receiver, ask, look, subscribed, work
-from tests.events.test_changes import new
+from tests.events.receiving import (
+    Receiver,
+    create_active_subscription,
+    deliver_round,
+    enqueue_round,
+    send_json,
+)
+from tests.events.test_changes import message_row
 from tests.world import World
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SCHEDULE = (30, 120, 600, 3600, 21600, 86400)
 
 
-def judged(status: int | None, **more: Any) -> Any:
+def outcome_of(status: int | None, **extra: Any) -> Any:
     facts: dict[str, Any] = {"attempts": 0, "challenge": "", "created_at": NOW, "now": NOW}
-    given = {name: more.pop(name) for name in list(more) if name in facts}
-    return verdict(Answered(status, **more), jitter=lambda _low, _high: 1.0, **(facts | given))
+    given = {name: extra.pop(name) for name in list(extra) if name in facts}
+    return decide_outcome(
+        WebhookResponse(status, **extra), jitter=lambda _low, _high: 1.0, **(facts | given)
+    )
 
 
-def test_retries_wait_as_long_as_is_advertised_and_then_the_receiver_is_switched_off(
+def test_retries_follow_schedule_then_disable_subscription(
     world: World, receiver: Receiver
 ) -> None:
-    path, _ = subscribed(world, receiver)
-    world.put(new())
+    path, _ = create_active_subscription(world, receiver)
+    world.put(message_row())
     receiver.status = 500
     now = timezone.now()
-    work(now)
+    deliver_round(now)
     for number, wait in enumerate(SCHEDULE, start=1):
         event = Event.unscoped.get(type=Event.Type.CHANGED)
         spread = (event.due_at - now).total_seconds() / wait
         assert (event.attempts, event.answered) == (number, 500)
         assert 0.8 <= spread <= 1.2
-        assert look(event.due_at - timedelta(seconds=1)) == []
+        assert enqueue_round(event.due_at - timedelta(seconds=1)) == []
         now = event.due_at
-        work(now)
+        deliver_round(now)
 
     assert len(receiver.changes) == 1 + len(SCHEDULE)
-    assert len({each.envelope["id"] for each in receiver.of("pdpp.records.changed")}) == 1
-    shown = world.get(path).body
-    assert (shown["status"], shown["disabled_reason"]) == ("disabled_failure", "delivery_failed")
-    assert look(now + timedelta(days=30)) == []
+    assert len({entry.envelope["id"] for entry in receiver.of("pdpp.records.changed")}) == 1
+    subscription = world.get(path).body
+    assert (subscription["status"], subscription["disabled_reason"]) == (
+        "disabled_failure",
+        "delivery_failed",
+    )
+    assert enqueue_round(now + timedelta(days=30)) == []
 
 
-def test_what_could_not_be_delivered_is_told_once_the_receiver_is_back(
-    world: World, receiver: Receiver
-) -> None:
-    path, _ = subscribed(world, receiver)
-    world.put(new())
+def test_undelivered_changes_are_sent_after_reenabling(world: World, receiver: Receiver) -> None:
+    path, _ = create_active_subscription(world, receiver)
+    world.put(message_row())
     receiver.status = 410
-    work()
+    deliver_round()
     assert world.get(path).body["disabled_reason"] == "receiver_gone"
-    world.put(new("m10"))
+    world.put(message_row("m10"))
     receiver.status = 200
-    assert look() == []
+    assert enqueue_round() == []
 
-    ask(world, "PATCH", path, enabled=True)
-    work()
-    work()
+    send_json(world, "PATCH", path, enabled=True)
+    deliver_round()
+    deliver_round()
 
     read = world.get(
         "/v1/streams/messages/records",
@@ -77,20 +86,20 @@ def test_what_could_not_be_delivered_is_told_once_the_receiver_is_back(
     assert sorted(read.ids) == ["m10", "m9"]
 
 
-def test_410_switches_off_at_once(world: World, receiver: Receiver) -> None:
-    path, _ = subscribed(world, receiver)
-    ask(world, "POST", f"{path}/test-event")
+def test_410_disables_subscription_at_once(world: World, receiver: Receiver) -> None:
+    path, _ = create_active_subscription(world, receiver)
+    send_json(world, "POST", f"{path}/test-event")
     receiver.status = 410
 
-    work()
-    work(timezone.now() + timedelta(days=2))
+    deliver_round()
+    deliver_round(timezone.now() + timedelta(days=2))
 
     assert world.get(path).body["status"] == "disabled_failure"
     assert len(receiver.of("pdpp.subscription.test")) == 1
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"),
+    ("text", "seconds"),
     [
         (None, 60), ("5", 5), ("0", 1), ("86400", 86400), ("100000000000", 86400), ("soon", 60),
         ("-5", 60), ("", 60), (format_datetime(NOW + timedelta(seconds=90), usegmt=True), 90),
@@ -98,95 +107,97 @@ def test_410_switches_off_at_once(world: World, receiver: Receiver) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("status", [429, 502, 504])
-def test_a_busy_receiver_names_its_own_wait_and_uses_up_no_attempt(
-    status: int, said: str | None, seconds: int
+def test_retry_after_delays_without_counting_an_attempt(
+    status: int, text: str | None, seconds: int
 ) -> None:
-    found = judged(status, retry_after=said, attempts=6)
+    decision = outcome_of(status, retry_after=text, attempts=6)
 
-    assert found == Again(NOW + timedelta(seconds=seconds), counts=False)
+    assert decision == Retry(NOW + timedelta(seconds=seconds), counts=False)
 
 
-def test_a_busy_receiver_is_not_waited_for_for_ever() -> None:
+def test_busy_receiver_is_given_up_eventually() -> None:
     since = NOW - timedelta(seconds=limits.EVENT_DEFERRED_MOST)
 
-    assert judged(429, created_at=since) is End.GIVEN_UP
+    assert outcome_of(429, created_at=since) is Outcome.GIVEN_UP
 
 
 @pytest.mark.parametrize("status", [None, 100, 301, 302, 307, 400, 401, 404, 500, 503])
-def test_everything_else_is_tried_again(status: int | None) -> None:
-    assert judged(status) == Again(NOW + timedelta(seconds=30), counts=True)
-    assert judged(status, attempts=5) == Again(NOW + timedelta(seconds=86400), counts=True)
-    assert judged(status, attempts=6) is End.GIVEN_UP
+def test_other_statuses_are_retried(status: int | None) -> None:
+    assert outcome_of(status) == Retry(NOW + timedelta(seconds=30), counts=True)
+    assert outcome_of(status, attempts=5) == Retry(NOW + timedelta(seconds=86400), counts=True)
+    assert outcome_of(status, attempts=6) is Outcome.GIVEN_UP
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204])
-def test_any_success_is_one(status: int) -> None:
-    assert judged(status) is End.DELIVERED
+def test_any_2xx_is_success(status: int) -> None:
+    assert outcome_of(status) is Outcome.DELIVERED
 
 
-def test_a_receiver_that_never_proves_itself_is_given_up(world: World, receiver: Receiver) -> None:
+def test_unverified_receiver_is_given_up(world: World, receiver: Receiver) -> None:
     receiver.echoes = False
-    made = ask(world, "POST", "/v1/event-subscriptions", callback_url=receiver.url).body
-    work()
+    created = send_json(world, "POST", "/v1/event-subscriptions", callback_url=receiver.url).body
+    deliver_round()
     for _ in SCHEDULE:
-        work(Event.unscoped.get().due_at)
+        deliver_round(Event.unscoped.get().due_at)
 
-    shown = world.get(f"/v1/event-subscriptions/{made['subscription_id']}").body
-    assert shown["disabled_reason"] == "verification_failed"
+    subscription = world.get(f"/v1/event-subscriptions/{created['subscription_id']}").body
+    assert subscription["disabled_reason"] == "verification_failed"
     assert len(receiver.received) == 1 + len(SCHEDULE)
 
 
-def test_of_two_attempts_at_once_the_first_counts(world: World, receiver: Receiver) -> None:
-    """A worker that was taken for dead may come back with its answer."""
-    subscribed(world, receiver)
-    world.put(new())
-    [event_id] = look()
+def test_first_of_two_concurrent_attempts_counts(world: World, receiver: Receiver) -> None:
+    """A worker that counted as dead can still store its outcome."""
+    create_active_subscription(world, receiver)
+    world.put(message_row())
+    [event_id] = enqueue_round()
     receiver.status = 500
 
-    def slow(message: Any) -> Answered:
-        attempt(event_id, send=lambda _message: Answered(200))
-        return Answered(500)
+    def slow(message: Any) -> WebhookResponse:
+        attempt_delivery(event_id, send=lambda _message: WebhookResponse(200))
+        return WebhookResponse(500)
 
-    attempt(event_id, send=slow)
+    attempt_delivery(event_id, send=slow)
 
     event = Event.unscoped.get(pk=event_id)
     assert (event.status, event.attempts) == ("delivered", 0)
 
 
-def test_switched_off_meanwhile_it_stays_off(world: World, receiver: Receiver) -> None:
-    path, _ = subscribed(world, receiver)
-    ask(world, "PATCH", path, enabled=False)
-    ask(world, "PATCH", path, enabled=True)
-    [event_id] = look()
+def test_subscription_disabled_during_attempt_stays_disabled(
+    world: World, receiver: Receiver
+) -> None:
+    path, _ = create_active_subscription(world, receiver)
+    send_json(world, "PATCH", path, enabled=False)
+    send_json(world, "PATCH", path, enabled=True)
+    [event_id] = enqueue_round()
 
-    def send(message: Any) -> Answered:
-        ask(world, "PATCH", path, enabled=False)
+    def send(message: Any) -> WebhookResponse:
+        send_json(world, "PATCH", path, enabled=False)
         return webhook_client.post(message.url, headers=message.headers, body=message.body)
 
-    attempt(event_id, send=send)
+    attempt_delivery(event_id, send=send)
 
     assert world.get(path).body["status"] == "disabled"
 
 
-# --- the way out ---
+# --- addresses ---
 
 
-def known_as(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
-    """Any name has these addresses; the list says which names were looked up."""
-    asked: list[str] = []
+def resolve_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> list[str]:
+    """Resolve every name to these addresses, and return the list of names looked up."""
+    lookups: list[str] = []
 
     def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
-        asked.append(host)
+        lookups.append(host)
         family = {True: socket.AF_INET6, False: socket.AF_INET}
-        return [(family[":" in each], 1, 6, "", (each, port)) for each in addresses]
+        return [(family[":" in entry], 1, 6, "", (entry, port)) for entry in addresses]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
-    return asked
+    return lookups
 
 
 PRIVATE = [
     "127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1",
-    "0.0.0.0", "224.0.0.1",  # noqa: S104 nothing listens, it is looked up
+    "0.0.0.0", "224.0.0.1",  # noqa: S104 an address to resolve, not to bind
     "255.255.255.255", "::", "::1", "fe80::1", "fd00::1", "ff02::1",
     "::ffff:127.0.0.1", "::ffff:10.0.0.1", "64:ff9b::a00:1", "2002:7f00:1::",
     "2001:0:4136:e378:8000:63bf:80ff:fffe",
@@ -195,34 +206,34 @@ PRIVATE = [
 
 @pytest.mark.parametrize("address", PRIVATE)
 @pytest.mark.parametrize("local", [False, True])
-def test_nothing_is_sent_into_the_servers_own_network(
+def test_private_addresses_are_never_called(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, address: str, local: bool
 ) -> None:
-    """One address that is not of the internet refuses the name, whatever others it has."""
+    """One private address refuses the name, even beside public ones."""
     settings.PDPP_LOCAL_RECEIVERS = local
-    known_as(monkeypatch, "8.8.8.8", address)
-    monkeypatch.setattr(webhook_client, "_sent", _never)
+    resolve_to(monkeypatch, "8.8.8.8", address)
+    monkeypatch.setattr(webhook_client, "_post_to", _never)
 
-    answered = post("https://receiver.example/hook", headers={}, body=b"{}")
+    response = post("https://receiver.example/hook", headers={}, body=b"{}")
 
-    assert answered == Answered(None)
+    assert response == WebhookResponse(None)
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_an_address_in_place_of_a_name_is_judged_alike(
+def test_ip_address_in_url_is_checked_like_a_name(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     literal = f"[{address}]" if ":" in address else address
-    monkeypatch.setattr(webhook_client, "_sent", _never)
+    monkeypatch.setattr(webhook_client, "_post_to", _never)
 
-    assert post(f"https://{literal}/hook", headers={}, body=b"{}") == Answered(None)
+    assert post(f"https://{literal}/hook", headers={}, body=b"{}") == WebhookResponse(None)
 
 
-def test_the_connection_goes_to_the_address_that_was_judged(
+def test_connection_uses_the_checked_address(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A name that is another's a moment later (rebinding) is not looked up again."""
-    asked = known_as(monkeypatch, "8.8.8.8")
+    """The name is resolved once, so DNS rebinding has no effect."""
+    lookups = resolve_to(monkeypatch, "8.8.8.8")
     sent: list[Any] = []
 
     async def catch(self: Any, request: Any, **_: Any) -> Any:
@@ -231,80 +242,80 @@ def test_the_connection_goes_to_the_address_that_was_judged(
 
     monkeypatch.setattr(webhook_client.httpx2.AsyncClient, "send", catch)
 
-    assert post("https://receiver.example:8443/a?b=c", headers={}, body=b"{}") == Answered(None)
+    assert post("https://receiver.example:8443/a?b=c", headers={}, body=b"{}") == WebhookResponse(
+        None
+    )
     [request] = sent
-    assert asked == ["receiver.example"]
+    assert lookups == ["receiver.example"]
     assert str(request.url) == "https://8.8.8.8:8443/a?b=c"
     assert request.headers["host"] == "receiver.example:8443"
     assert request.extensions["sni_hostname"] == "receiver.example"
 
 
-def test_this_machine_is_out_of_reach_unless_the_operator_lets_it(
+def test_localhost_is_refused_unless_allowed(
     world: World, receiver: Receiver, settings: Settings
 ) -> None:
-    path, _ = subscribed(world, receiver)
-    ask(world, "POST", f"{path}/test-event")
+    path, _ = create_active_subscription(world, receiver)
+    send_json(world, "POST", f"{path}/test-event")
 
     settings.PDPP_LOCAL_RECEIVERS = False
-    work()
+    deliver_round()
 
     assert receiver.of("pdpp.subscription.test") == []
     assert Event.unscoped.get(type=Event.Type.TEST).answered is None
 
 
-def test_a_local_name_that_leads_elsewhere_is_refused(
+def test_local_name_with_remote_address_is_refused(
     monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     settings.PDPP_LOCAL_RECEIVERS = True
-    known_as(monkeypatch, "127.0.0.1", "10.0.0.1")
-    monkeypatch.setattr(webhook_client, "_sent", _never)
+    resolve_to(monkeypatch, "127.0.0.1", "10.0.0.1")
+    monkeypatch.setattr(webhook_client, "_post_to", _never)
 
-    assert post("http://localhost:9/hook", headers={}, body=b"{}") == Answered(None)
+    assert post("http://localhost:9/hook", headers={}, body=b"{}") == WebhookResponse(None)
 
 
-def test_redirects_lead_nowhere(world: World, receiver: Receiver) -> None:
-    path, _ = subscribed(world, receiver)
+def test_redirects_are_not_followed(world: World, receiver: Receiver) -> None:
+    path, _ = create_active_subscription(world, receiver)
     receiver.status, receiver.headers = 307, {"Location": receiver.url + "/elsewhere"}
-    ask(world, "POST", f"{path}/test-event")
+    send_json(world, "POST", f"{path}/test-event")
 
-    work()
+    deliver_round()
 
-    assert [each.path for each in receiver.received] == ["/hook", "/hook"]
+    assert [entry.path for entry in receiver.received] == ["/hook", "/hook"]
     assert Event.unscoped.get(type=Event.Type.TEST).attempts == 1
 
 
-def test_proxies_of_the_environment_are_not_used(
+def test_proxy_environment_is_ignored(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
 
-    subscribed(world, receiver)
+    create_active_subscription(world, receiver)
 
 
-def test_a_receiver_that_does_not_answer_is_left_after_a_while(
-    monkeypatch: pytest.MonkeyPatch, settings: Settings
-) -> None:
+def test_silent_receiver_times_out(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     settings.PDPP_LOCAL_RECEIVERS = True
     monkeypatch.setattr(limits, "EVENT_TIMEOUT", 0.05)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
 
-        assert post(f"http://127.0.0.1:{port}/", headers={}, body=b"{}") == Answered(None)
+        assert post(f"http://127.0.0.1:{port}/", headers={}, body=b"{}") == WebhookResponse(None)
 
 
-def test_only_the_beginning_of_an_answer_is_read(
+def test_response_body_is_read_up_to_a_limit(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receiver, "answer", lambda _message: (200, b"x" * 5_000_000))
 
-    answered = post(receiver.url, headers={}, body=b"{}")
+    response = post(receiver.url, headers={}, body=b"{}")
 
-    assert len(answered.body) == webhook_client.ANSWER_BYTES
+    assert len(response.body) == webhook_client.MAX_BODY_BYTES
 
 
-def test_the_subscription_of_nobody_is_left_alone(world: World) -> None:
-    attempt("evt_" + "0" * 24)
+def test_unknown_event_is_ignored(world: World) -> None:
+    attempt_delivery("evt_" + "0" * 24)
 
     assert not Subscription.unscoped.exists()
 

@@ -1,4 +1,4 @@
-"""A subscription from the request to its end (contract 6)."""
+"""The life cycle of a subscription, from creation to its end (contract 6)."""
 
 import re
 from datetime import timedelta
@@ -13,105 +13,114 @@ from evidence import limits
 from evidence.access.grants import revoke_package
 from evidence.models.events import Event, Subscription
 from tests.access.test_narrowed_meanwhile import overtake
-from tests.events.receiving import SUBSCRIPTIONS, Receiver, ask, look, subscribed, work
+from tests.events.receiving import (
+    SUBSCRIPTIONS,
+    Receiver,
+    create_active_subscription,
+    deliver_round,
+    enqueue_round,
+    send_json,
+)
 from tests.world import World
 
 HTTPS = "https://receiver.example/hook"
 
 
-def test_a_subscription_waits_until_its_receiver_has_proved_itself(
-    world: World, receiver: Receiver
-) -> None:
-    made = ask(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+def test_subscription_is_pending_until_verified(world: World, receiver: Receiver) -> None:
+    created = send_json(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
 
-    assert made.status == 201
-    assert set(made.body) == {
+    assert created.status == 201
+    assert set(created.body) == {
         "subscription_id", "secret", "status", "callback_url", "created_at"
     }  # fmt: skip
-    assert re.fullmatch("sub_[0-9a-f]{24}", made.body["subscription_id"])
-    assert made.body["secret"].startswith("whsec_")
-    assert made.body["status"] == "pending_verification"
+    assert re.fullmatch("sub_[0-9a-f]{24}", created.body["subscription_id"])
+    assert created.body["secret"].startswith("whsec_")
+    assert created.body["status"] == "pending_verification"
 
-    work()
+    deliver_round()
 
-    [asked] = receiver.received
-    assert asked.verified(made.body["secret"]) == asked.envelope
-    assert asked.headers["content-type"] == "application/cloudevents+json; charset=utf-8"
-    assert re.fullmatch("evt_[0-9a-f]{24}", asked.envelope["id"])
-    assert asked.headers["webhook-id"] == asked.envelope["id"]
-    assert asked.envelope | {"id": "", "time": "", "data": {}} == {
+    [verification] = receiver.received
+    assert verification.verified(created.body["secret"]) == verification.envelope
+    assert verification.headers["content-type"] == "application/cloudevents+json; charset=utf-8"
+    assert re.fullmatch("evt_[0-9a-f]{24}", verification.envelope["id"])
+    assert verification.headers["webhook-id"] == verification.envelope["id"]
+    assert verification.envelope | {"id": "", "time": "", "data": {}} == {
         "specversion": "1.0",
         "pdppversion": "1",
         "id": "",
         "type": "pdpp.subscription.verify",
-        "source": f"{SUBSCRIPTIONS}/{made.body['subscription_id']}",
+        "source": f"{SUBSCRIPTIONS}/{created.body['subscription_id']}",
         "time": "",
         "datacontenttype": "application/json",
         "data": {},
     }
-    shown = world.get(f"{SUBSCRIPTIONS}/{made.body['subscription_id']}").body
-    assert shown["status"] == "active"
-    assert "secret" not in shown
+    subscription = world.get(f"{SUBSCRIPTIONS}/{created.body['subscription_id']}").body
+    assert subscription["status"] == "active"
+    assert "secret" not in subscription
 
 
 @pytest.mark.parametrize("body", [b"{}", b"", b'{"challenge": "another"}', b'{"challenge": 7}'])
-def test_a_success_without_the_challenge_proves_nothing(
+def test_success_without_challenge_does_not_verify(
     world: World, receiver: Receiver, body: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(receiver, "answer", lambda _message: (200, body))
-    ask(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    send_json(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
 
-    work()
+    deliver_round()
 
     [row] = world.get(SUBSCRIPTIONS).body["data"]
     assert row["status"] == "pending_verification"
 
 
-def test_what_others_sent_is_told_from_what_we_sent(world: World, receiver: Receiver) -> None:
-    _, secret = subscribed(world, receiver)
-    [asked] = receiver.received
-    forged = asked.content.replace(b"verify", b"verifY")
+def test_signature_rejects_foreign_messages(world: World, receiver: Receiver) -> None:
+    _, secret = create_active_subscription(world, receiver)
+    [verification] = receiver.received
+    forged = verification.content.replace(b"verify", b"verifY")
 
     with pytest.raises(WebhookVerificationError):
-        type(asked)(asked.path, asked.headers, forged).verified(secret)
+        type(verification)(verification.path, verification.headers, forged).verified(secret)
 
 
-def test_it_is_shown_as_far_as_the_grant_goes(world: World, receiver: Receiver) -> None:
-    path, _ = subscribed(world, receiver)
+def test_subscription_shows_scope_of_its_grant(world: World, receiver: Receiver) -> None:
+    path, _ = create_active_subscription(world, receiver)
 
-    shown = world.get(path).body
+    subscription = world.get(path).body
 
-    assert shown["scope"] == {
+    assert subscription["scope"] == {
         "streams": ["messages"],
         "source": {"kind": "connector", "id": "https://registry.example/connectors/mail"},
     }
-    assert shown["grant_id"] == world.grants["bob"][0].grant_id
-    assert shown["authority_kind"] == "client_grant"
-    assert shown["client_id"] == world.packages["bob"].client_id
-    assert world.get(SUBSCRIPTIONS).body == {"data": [shown]}
+    assert subscription["grant_id"] == world.grants["bob"][0].grant_id
+    assert subscription["authority_kind"] == "client_grant"
+    assert subscription["client_id"] == world.packages["bob"].client_id
+    assert world.get(SUBSCRIPTIONS).body == {"data": [subscription]}
 
 
-def test_a_package_subscribes_to_all_that_it_holds(world: World, receiver: Receiver) -> None:
-    path, _ = subscribed(world, receiver, "dora", filters={"streams": ["threads", "messages"]})
+def test_package_subscription_covers_all_its_grants(world: World, receiver: Receiver) -> None:
+    path, _ = create_active_subscription(
+        world, receiver, "dora", filters={"streams": ["threads", "messages"]}
+    )
 
-    shown = world.get(path, "dora").body
+    subscription = world.get(path, "dora").body
 
-    assert shown["grant_id"] is None
-    assert shown["grant_ids"] == sorted(grant.grant_id for grant in world.grants["dora"])
-    assert shown["scope"] == {
+    assert subscription["grant_id"] is None
+    assert subscription["grant_ids"] == sorted(grant.grant_id for grant in world.grants["dora"])
+    assert subscription["scope"] == {
         "streams": ["messages", "threads"],
         "filters": {"streams": ["messages", "threads"]},
     }
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE", "test"])
-def test_somebody_elses_looks_like_none(world: World, receiver: Receiver, method: str) -> None:
-    path, _ = subscribed(world, receiver)
+def test_subscription_of_another_client_is_not_found(
+    world: World, receiver: Receiver, method: str
+) -> None:
+    path, _ = create_active_subscription(world, receiver)
     absent = f"{SUBSCRIPTIONS}/sub_{'0' * 24}"
     way, end = ("POST", "/test-event") if method == "test" else (method, "")
 
-    theirs = ask(world, way, path + end, "charlie")
-    none = ask(world, way, absent + end, "charlie")
+    theirs = send_json(world, way, path + end, "charlie")
+    none = send_json(world, way, absent + end, "charlie")
 
     assert theirs.status == none.status == 404
     assert theirs.error | {"request_id": ""} == none.error | {"request_id": ""}
@@ -119,8 +128,8 @@ def test_somebody_elses_looks_like_none(world: World, receiver: Receiver, method
     assert world.get(path).status == 200
 
 
-def test_the_owners_token_has_no_grant_to_follow(world: World, receiver: Receiver) -> None:
-    refused = ask(world, "POST", SUBSCRIPTIONS, "alice", callback_url=receiver.url)
+def test_owner_token_cannot_subscribe(world: World, receiver: Receiver) -> None:
+    refused = send_json(world, "POST", SUBSCRIPTIONS, "alice", callback_url=receiver.url)
 
     assert (refused.status, refused.error["code"]) == (403, "grant_invalid")
     assert world.get(SUBSCRIPTIONS, "alice").error["code"] == "grant_invalid"
@@ -136,23 +145,21 @@ URLS: tuple[Any, ...] = (
 )  # fmt: skip
 
 
-def test_an_address_of_another_form_is_refused(world: World) -> None:
+def test_invalid_callback_url_is_refused(world: World) -> None:
     for url in URLS:
-        refused = ask(world, "POST", SUBSCRIPTIONS, callback_url=url)
+        refused = send_json(world, "POST", SUBSCRIPTIONS, callback_url=url)
 
         assert (refused.status, refused.error.get("param")) == (400, "callback_url"), url
     assert not Subscription.unscoped.exists()
 
 
-def test_plain_http_is_for_this_machine_where_the_operator_lets_it(
-    world: World, settings: Settings
-) -> None:
+def test_plain_http_is_allowed_only_for_local_receivers(world: World, settings: Settings) -> None:
     settings.PDPP_LOCAL_RECEIVERS = True
 
     for url in ("http://127.0.0.1:9/", "http://localhost/hook", "http://[::1]:9/"):
-        assert ask(world, "POST", SUBSCRIPTIONS, callback_url=url).status == 201
+        assert send_json(world, "POST", SUBSCRIPTIONS, callback_url=url).status == 201
     for url in ("http://receiver.example/", "http://127.0.0.2/", "http://localhost.example/"):
-        assert ask(world, "POST", SUBSCRIPTIONS, callback_url=url).status == 400
+        assert send_json(world, "POST", SUBSCRIPTIONS, callback_url=url).status == 400
 
 
 FILTERS: tuple[tuple[Any, str], ...] = (
@@ -166,168 +173,173 @@ FILTERS: tuple[tuple[Any, str], ...] = (
 )
 
 
-def test_only_streams_of_the_grant_can_be_asked_for(world: World) -> None:
-    """A stream that the declaration has and one that nothing has are refused alike."""
+def test_stream_outside_the_grant_is_refused(world: World) -> None:
+    """Declared but not granted streams and unknown streams get the same error."""
     for filters, param in FILTERS:
-        refused = ask(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS, filters=filters)
+        refused = send_json(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS, filters=filters)
 
         assert (refused.status, refused.error["param"]) == (400, param), filters
 
 
-def test_unknown_members_are_refused_by_name(world: World) -> None:
-    refused = ask(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS, secret="mine")
+def test_unknown_body_members_are_refused_by_name(world: World) -> None:
+    refused = send_json(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS, secret="mine")
 
     assert (refused.status, refused.error["param"]) == (400, "secret")
 
 
-def test_a_client_holds_a_bounded_number(world: World) -> None:
+def test_subscriptions_per_client_are_limited(world: World) -> None:
     for _ in range(limits.SUBSCRIPTIONS_PER_PACKAGE):
-        assert ask(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS).status == 201
+        assert send_json(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS).status == 201
 
-    assert ask(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS).status == 413
+    assert send_json(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS).status == 413
 
 
-def test_a_client_holds_a_bounded_number_however_many_at_once(
+def test_subscription_limit_holds_under_concurrency(
     committed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "SUBSCRIPTIONS_PER_PACKAGE", 1)
     statuses = list[int]()
 
     def subscribe() -> None:
-        statuses.append(ask(committed, "POST", SUBSCRIPTIONS, callback_url=HTTPS).status)
+        statuses.append(send_json(committed, "POST", SUBSCRIPTIONS, callback_url=HTTPS).status)
 
     overtake(subscribe, subscribe)
     assert statuses == [201, 413]
 
 
-def test_switched_on_again_it_has_to_be_verified_again(world: World, receiver: Receiver) -> None:
-    path, _ = subscribed(world, receiver)
+def test_reenabled_subscription_is_verified_again(world: World, receiver: Receiver) -> None:
+    path, _ = create_active_subscription(world, receiver)
 
-    off = ask(world, "PATCH", path, enabled=False).body["subscription"]
+    off = send_json(world, "PATCH", path, enabled=False).body["subscription"]
     assert (off["status"], off["disabled_reason"]) == ("disabled", "client_request")
-    assert ask(world, "POST", f"{path}/test-event").error["code"] == "invalid_state"
+    assert send_json(world, "POST", f"{path}/test-event").error["code"] == "invalid_state"
 
-    on = ask(world, "PATCH", path, enabled=True).body["subscription"]
+    on = send_json(world, "PATCH", path, enabled=True).body["subscription"]
     assert (on["status"], on["disabled_reason"]) == ("pending_verification", None)
     receiver.echoes, receiver.status = False, 204
-    work()
+    deliver_round()
     assert world.get(path).body["status"] == "pending_verification"
 
     first, second = receiver.of("pdpp.subscription.verify")
     assert first.data["challenge"] != second.data["challenge"]
 
 
-def test_the_answer_to_an_earlier_question_does_not_verify(
-    world: World, receiver: Receiver
-) -> None:
-    path, _ = subscribed(world, receiver)
-    ask(world, "PATCH", path, enabled=False)
-    ask(world, "PATCH", path, enabled=True)
-    ask(world, "PATCH", path, enabled=False)
-    ask(world, "PATCH", path, enabled=True)
+def test_earlier_challenge_does_not_verify(world: World, receiver: Receiver) -> None:
+    path, _ = create_active_subscription(world, receiver)
+    send_json(world, "PATCH", path, enabled=False)
+    send_json(world, "PATCH", path, enabled=True)
+    send_json(world, "PATCH", path, enabled=False)
+    send_json(world, "PATCH", path, enabled=True)
 
-    work()
+    deliver_round()
 
     assert len(receiver.of("pdpp.subscription.verify")) == 2
     assert world.get(path).body["status"] == "active"
 
 
-def test_a_test_event_arrives(world: World, receiver: Receiver) -> None:
-    path, secret = subscribed(world, receiver)
+def test_test_event_is_delivered(world: World, receiver: Receiver) -> None:
+    path, secret = create_active_subscription(world, receiver)
 
-    accepted = ask(world, "POST", f"{path}/test-event")
-    work()
+    accepted = send_json(world, "POST", f"{path}/test-event")
+    deliver_round()
 
     assert accepted.status == 202
     [arrived] = receiver.of("pdpp.subscription.test")
     assert arrived.verified(secret)["id"] == accepted.body["event_id"]
 
 
-def test_a_test_event_waits_for_the_verification(world: World, receiver: Receiver) -> None:
+def test_test_event_waits_for_verification(world: World, receiver: Receiver) -> None:
     receiver.echoes = False
-    made = ask(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
-    accepted = ask(world, "POST", f"{SUBSCRIPTIONS}/{made.body['subscription_id']}/test-event")
+    created = send_json(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    accepted = send_json(
+        world, "POST", f"{SUBSCRIPTIONS}/{created.body['subscription_id']}/test-event"
+    )
 
-    work()
+    deliver_round()
 
     assert accepted.status == 202
     assert receiver.of("pdpp.subscription.test") == []
 
 
-def test_whoever_asks_again_and_again_fills_no_table(world: World, receiver: Receiver) -> None:
-    path, _ = subscribed(world, receiver)
+def test_repeated_requests_queue_one_event(world: World, receiver: Receiver) -> None:
+    path, _ = create_active_subscription(world, receiver)
     for _ in range(3):
-        ask(world, "PATCH", path, enabled=False)
-        ask(world, "PATCH", path, enabled=True)
-    tests = {ask(world, "POST", f"{path}/test-event").body["event_id"] for _ in range(3)}
+        send_json(world, "PATCH", path, enabled=False)
+        send_json(world, "PATCH", path, enabled=True)
+    tests = {send_json(world, "POST", f"{path}/test-event").body["event_id"] for _ in range(3)}
 
     assert len(tests) == 1
     assert Event.unscoped.filter(type=Event.Type.TEST).count() == 1
     assert Event.unscoped.filter(type=Event.Type.VERIFY).count() == 2  # the first is answered
 
 
-def test_a_new_secret_is_shown_once_and_the_old_one_is_good_for_a_day(
+def test_rotated_secret_is_shown_once_and_old_one_signs_for_a_day(
     world: World, receiver: Receiver
 ) -> None:
-    path, old = subscribed(world, receiver)
+    path, old = create_active_subscription(world, receiver)
 
-    new = ask(world, "PATCH", path, rotate_secret=True).body["secret"]
+    new = send_json(world, "PATCH", path, rotate_secret=True).body["secret"]
 
     assert new != old
-    ask(world, "POST", f"{path}/test-event")
-    work()
+    send_json(world, "POST", f"{path}/test-event")
+    deliver_round()
     [arrived] = receiver.of("pdpp.subscription.test")
     assert arrived.verified(old) == arrived.verified(new)
     Subscription.unscoped.update(old_secret_until=timezone.now() - timedelta(seconds=1))
-    ask(world, "POST", f"{path}/test-event")
-    work()
+    send_json(world, "POST", f"{path}/test-event")
+    deliver_round()
     arrived = receiver.of("pdpp.subscription.test")[-1]
     assert arrived.verified(new)
     with pytest.raises(WebhookVerificationError):
         arrived.verified(old)
 
 
-def test_secrets_are_kept_sealed(world: World) -> None:
-    made = ask(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS).body
+def test_secrets_are_stored_encrypted(world: World) -> None:
+    created = send_json(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS).body
 
-    kept = bytes(Subscription.unscoped.get().secret)
+    stored = bytes(Subscription.unscoped.get().secret)
 
-    assert made["secret"].encode() not in kept
-    assert made["secret"].removeprefix("whsec_").encode() not in kept
+    assert created["secret"].encode() not in stored
+    assert created["secret"].removeprefix("whsec_").encode() not in stored
 
 
-def test_a_secret_is_of_no_use_to_another_subscription(world: World, receiver: Receiver) -> None:
-    ask(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS)
-    stolen = Subscription.unscoped.get().secret
-    path, _ = subscribed(world, receiver, "charlie")
-    Subscription.unscoped.filter(pk=path.rpartition("/")[2]).update(secret=stolen)
-    ask(world, "POST", f"{path}/test-event", "charlie")
+def test_secret_of_another_subscription_cannot_be_decrypted(
+    world: World, receiver: Receiver
+) -> None:
+    send_json(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS)
+    foreign_secret = Subscription.unscoped.get().secret
+    path, _ = create_active_subscription(world, receiver, "charlie")
+    Subscription.unscoped.filter(pk=path.rpartition("/")[2]).update(secret=foreign_secret)
+    send_json(world, "POST", f"{path}/test-event", "charlie")
 
-    work()
+    deliver_round()
 
     assert receiver.of("pdpp.subscription.test") == []
-    shown = world.get(path, "charlie").body
-    assert (shown["status"], shown["disabled_reason"]) == ("disabled_failure", "secret_unreadable")
+    subscription = world.get(path, "charlie").body
+    assert (subscription["status"], subscription["disabled_reason"]) == (
+        "disabled_failure",
+        "secret_unreadable",
+    )
 
 
-def test_deleted_it_is_gone_with_all_that_was_on_its_way(world: World, receiver: Receiver) -> None:
-    path, _ = subscribed(world, receiver)
-    ask(world, "POST", f"{path}/test-event")
+def test_deleting_subscription_deletes_its_events(world: World, receiver: Receiver) -> None:
+    path, _ = create_active_subscription(world, receiver)
+    send_json(world, "POST", f"{path}/test-event")
 
-    assert ask(world, "DELETE", path).status == 204
+    assert send_json(world, "DELETE", path).status == 204
 
-    assert ask(world, "DELETE", path).status == 404
-    work()
+    assert send_json(world, "DELETE", path).status == 404
+    deliver_round()
     assert receiver.of("pdpp.subscription.test") == []
     assert not Event.unscoped.exists()
 
 
-def test_with_the_grant_it_ends_and_says_so_once(world: World, receiver: Receiver) -> None:
-    path, secret = subscribed(world, receiver)
+def test_subscription_ends_with_grant_and_notifies_once(world: World, receiver: Receiver) -> None:
+    path, secret = create_active_subscription(world, receiver)
     revoke_package(world.packages["bob"].package_id, now=timezone.now())
 
-    work()
-    work()
+    deliver_round()
+    deliver_round()
 
     [ended] = receiver.of("pdpp.grant.revoked")
     assert ended.verified(secret)["data"] == {
@@ -338,21 +350,19 @@ def test_with_the_grant_it_ends_and_says_so_once(world: World, receiver: Receive
     assert (row.status, row.disabled_reason) == ("disabled_revoked", "grant_revoked")
 
 
-def test_a_receiver_that_was_never_verified_is_not_told_of_the_end(
-    world: World, receiver: Receiver
-) -> None:
+def test_unverified_receiver_is_not_notified_of_the_end(world: World, receiver: Receiver) -> None:
     receiver.echoes = False
-    ask(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
-    work()
+    send_json(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    deliver_round()
     revoke_package(world.packages["bob"].package_id, now=timezone.now())
 
-    work()
+    deliver_round()
 
     assert receiver.of("pdpp.grant.revoked") == []
     assert Subscription.unscoped.get().status == "disabled_revoked"
 
 
-def test_what_is_promised_is_advertised(world: World) -> None:
+def test_capability_document_matches_limits(world: World) -> None:
     metadata = world.get("/.well-known/oauth-protected-resource", None).body
 
     block = metadata["capabilities"]["client_event_subscriptions"]
@@ -367,5 +377,5 @@ def test_what_is_promised_is_advertised(world: World) -> None:
     }  # fmt: skip
 
 
-def test_nothing_is_asked_of_workers_while_nobody_subscribes(world: World) -> None:
-    assert look() == []
+def test_no_job_is_created_without_subscriptions(world: World) -> None:
+    assert enqueue_round() == []

@@ -1,4 +1,4 @@
-"""The advanced surface `/mcp/events`: seven tools, a resource of its own, and nothing of it at `/mcp`."""
+"""The MCP surface `/mcp/events`: seven tools, its own resource indicator, none of them at `/mcp`."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -13,14 +13,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 
 from evidence import limits
-from evidence.access.grants import mint_token
+from evidence.access.tokens import create_token
 from mcp_adapter.inprocess import InProcessRest
-from mcp_adapter.server import Identity
-from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build
-from mcp_adapter.surfaces import EVENT_INSTRUCTIONS, EVENTS
+from mcp_adapter.server import ServerInfo
+from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build_endpoint
+from mcp_adapter.surfaces import EVENT_INSTRUCTIONS, EVENT_SURFACE
 from pdpp_site import mcp_endpoints
-from tests.events.receiving import Receiver, work
-from tests.mcp_adapter.real import LEGACY, MODERN, ORIGIN, in_the_test
+from tests.events.receiving import Receiver, deliver_round
+from tests.mcp_adapter.real import LEGACY, MODERN, ORIGIN, run_in_test_thread
 from tests.mcp_adapter.test_listing import NEVER
 from tests.scenarios import scenario
 from tests.world import NOW, World
@@ -36,19 +36,19 @@ TOOLS = [
     "send_test_event",
 ]
 DETAILS = ("hmac", "webhook-", "signature", "whsec_", "retry", "cloudevents", "at least once")
-"""What only the tool about capabilities may speak of."""
+"""Words that only the capabilities tool may use."""
 
 
 def endpoint() -> McpEndpoint:
-    return build(
+    return build_endpoint(
         InProcessRest(),
         partial(mcp_endpoints.authenticate, resource="/mcp/events"),
         settings=TransportSettings(
-            identity=Identity(public_url=ORIGIN, version="1"),
-            surface=EVENTS,
+            server_info=ServerInfo(public_url=ORIGIN, version="1"),
+            surface=EVENT_SURFACE,
             resource_metadata_url=f"{ORIGIN}/.well-known/oauth-protected-resource/mcp/events",
             allowed_hosts=("records.example",),
-            offload=in_the_test,
+            offload=run_in_test_thread,
         ),
     )
 
@@ -71,44 +71,44 @@ def ask(bearer: str, work_: Callable[[Client], Awaitable[Any]], *, era: str = MO
 
 @pytest.fixture
 def bob(world: World) -> str:
-    return mint_token(world.packages["bob"], resource="/mcp/events", now=NOW)
+    return create_token(world.packages["bob"], resource="/mcp/events", now=NOW)
 
 
 def call(bearer: str, tool: str, **arguments: Any) -> Any:
-    """The structured output; both channels say the same."""
+    """Call a tool, check that both channels are equal, and return the structured output."""
     result = ask(bearer, lambda client: client.call_tool(tool, arguments))
     assert json.loads(result.content[0].text) == result.structured_content
     return result
 
 
-def listed(bearer: str, era: str = MODERN) -> list[dict[str, Any]]:
+def list_tools(bearer: str, era: str = MODERN) -> list[dict[str, Any]]:
     result = ask(bearer, lambda client: client.list_tools(), era=era)
     return [tool.model_dump(by_alias=True, exclude_none=True) for tool in result.tools]
 
 
 @pytest.mark.parametrize("era", [MODERN, LEGACY])
-def test_the_tools_are_exactly_the_seven(bob: str, era: str) -> None:
-    assert [tool["name"] for tool in listed(bob, era)] == TOOLS
+def test_tools_are_exactly_the_seven_event_tools(bob: str, era: str) -> None:
+    assert [tool["name"] for tool in list_tools(bob, era)] == TOOLS
 
 
-def test_none_of_them_is_at_the_normal_endpoint() -> None:
+def test_event_tools_are_not_served_at_mcp() -> None:
     assert set(TOOLS) <= NEVER
 
 
 @scenario("D2")
-def test_signing_and_delivery_are_explained_by_one_tool_alone(bob: str) -> None:
-    for tool in listed(bob):
+def test_only_one_tool_explains_signing_and_delivery(bob: str) -> None:
+    for tool in list_tools(bob):
         text = json.dumps(tool).lower()
-        found = [word for word in DETAILS if word in text]
+        matches = [word for word in DETAILS if word in text]
         if tool["name"] == "discover_event_subscription_capabilities":
             assert "webhook-signature" in text
         else:
-            assert found == [], tool["name"]
+            assert matches == [], tool["name"]
     assert [word for word in DETAILS if word in EVENT_INSTRUCTIONS.lower()] == []
 
 
-def test_each_says_what_it_does_whether_it_changes_anything_and_where(bob: str) -> None:
-    for tool in listed(bob):
+def test_each_description_states_purpose_effect_and_route(bob: str) -> None:
+    for tool in list_tools(bob):
         description, hints = tool["description"], tool["annotations"]
         reads = "(read-only; " in description
         assert reads or "(mutating; " in description
@@ -116,10 +116,10 @@ def test_each_says_what_it_does_whether_it_changes_anything_and_where(bob: str) 
         assert "/v1/event-subscriptions" in description or "oauth-protected-resource" in description
         assert len(description) <= limits.DESCRIPTION_CHARS
         assert tool["inputSchema"]["additionalProperties"] is False
-    assert len(json.dumps({"tools": listed(bob)}).encode()) <= limits.TOOLS_LIST_BYTES
+    assert len(json.dumps({"tools": list_tools(bob)}).encode()) <= limits.TOOLS_LIST_BYTES
 
 
-def test_the_instructions_name_the_posture_and_the_preflight_at_once() -> None:
+def test_instructions_lead_with_scope_and_first_call() -> None:
     lead = EVENT_INSTRUCTIONS[: limits.INSTRUCTIONS_LEAD_CHARS]
 
     for word in ("grant", "schema", "connection_id", "filters", "bounded", TOOLS[0]):
@@ -127,48 +127,52 @@ def test_the_instructions_name_the_posture_and_the_preflight_at_once() -> None:
     assert len(EVENT_INSTRUCTIONS) <= limits.INSTRUCTIONS_CHARS
 
 
-def test_a_subscription_lives_through_the_tools(world: World, bob: str, receiver: Receiver) -> None:
-    made = call(bob, "create_event_subscription", callback_url=receiver.url, streams=["messages"])
-    one = {"subscription_id": made.structured_content["subscription_id"]}
-    work()
+def test_subscription_life_cycle_through_the_tools(
+    world: World, bob: str, receiver: Receiver
+) -> None:
+    created = call(
+        bob, "create_event_subscription", callback_url=receiver.url, streams=["messages"]
+    )
+    one = {"subscription_id": created.structured_content["subscription_id"]}
+    deliver_round()
 
     assert call(bob, "get_event_subscription", **one).structured_content["status"] == "active"
     rows = call(bob, "list_event_subscriptions").structured_content["data"]
     assert [row["subscription_id"] for row in rows] == [one["subscription_id"]]
     assert call(bob, "send_test_event", **one).structured_content["event_id"].startswith("evt_")
-    work()
+    deliver_round()
     [arrived] = receiver.of("pdpp.subscription.test")
-    assert arrived.verified(made.structured_content["secret"])
+    assert arrived.verified(created.structured_content["secret"])
     changed = call(bob, "update_event_subscription", enabled=False, rotate_secret=True, **one)
     assert changed.structured_content["subscription"]["status"] == "disabled"
     assert changed.structured_content["secret"].startswith("whsec_")
     assert call(bob, "delete_event_subscription", **one).structured_content == {"done": True}
-    gone = call(bob, "get_event_subscription", **one)
-    assert gone.is_error
-    assert gone.structured_content["error"]["code"] == "not_found"
-    assert "list_event_subscriptions" in gone.structured_content["next_step"]
+    deleted = call(bob, "get_event_subscription", **one)
+    assert deleted.is_error
+    assert deleted.structured_content["error"]["code"] == "not_found"
+    assert "list_event_subscriptions" in deleted.structured_content["next_step"]
 
 
-def test_the_capabilities_are_those_of_rest(world: World, bob: str) -> None:
-    told = call(bob, "discover_event_subscription_capabilities").structured_content
+def test_capabilities_equal_the_rest_document(world: World, bob: str) -> None:
+    error = call(bob, "discover_event_subscription_capabilities").structured_content
 
     metadata = world.get("/.well-known/oauth-protected-resource", None).body
-    assert told["capabilities"] == metadata["capabilities"]["client_event_subscriptions"]
-    assert "webhook-signature" in told["guidance"]
+    assert error["capabilities"] == metadata["capabilities"]["client_event_subscriptions"]
+    assert "webhook-signature" in error["guidance"]
 
 
-def test_what_was_made_at_one_resource_is_the_clients_at_the_others(
+def test_subscription_is_shared_between_resources_of_a_client(
     world: World, bob: str, receiver: Receiver
 ) -> None:
-    made = call(bob, "create_event_subscription", callback_url=receiver.url).structured_content
+    created = call(bob, "create_event_subscription", callback_url=receiver.url).structured_content
 
-    seen = world.get(f"/v1/event-subscriptions/{made['subscription_id']}")
+    seen = world.get(f"/v1/event-subscriptions/{created['subscription_id']}")
 
-    assert seen.body["subscription_id"] == made["subscription_id"]
+    assert seen.body["subscription_id"] == created["subscription_id"]
 
 
 @pytest.mark.parametrize("tool", ["schema", "search", "query_records"])
-def test_nothing_is_read_here(bob: str, tool: str) -> None:
+def test_read_tools_are_not_served_at_events(bob: str, tool: str) -> None:
     async def refused(client: Client) -> None:
         with pytest.raises(MCPError, match="Unknown tool"):
             await client.call_tool(tool, {})
@@ -176,7 +180,7 @@ def test_nothing_is_read_here(bob: str, tool: str) -> None:
     ask(bob, refused)
 
 
-def test_no_resource_is_read_here(bob: str) -> None:
+def test_resources_are_not_served_at_events(bob: str) -> None:
     async def refused(client: Client) -> None:
         with pytest.raises(MCPError, match="No resources"):
             await client.read_resource("pdpp://stream/messages")
@@ -187,22 +191,20 @@ def test_no_resource_is_read_here(bob: str) -> None:
 
 
 @pytest.mark.parametrize("who", ["bob", "bob@mcp", "alice"])
-def test_tokens_for_other_resources_open_nothing(world: World, who: str) -> None:
+def test_token_of_another_resource_is_refused(world: World, who: str) -> None:
     answer = _post(world.tokens[who])
 
     assert answer.status_code in {401, 403}
     assert answer.json()["error"]["code"] in {"authentication_error", "permission_error"}
 
 
-def test_a_token_for_events_opens_neither_rest_nor_the_normal_endpoint(
-    world: World, bob: str
-) -> None:
+def test_event_token_is_refused_by_rest_and_mcp(world: World, bob: str) -> None:
     assert world.get("/v1/schema", bob).status == 401
-    with pytest.raises(mcp_endpoints.Refused):
+    with pytest.raises(mcp_endpoints.TokenRejected):
         mcp_endpoints.authenticate(bob)
 
 
-def test_without_a_token_one_is_told_where_to_get_one(world: World) -> None:
+def test_request_without_token_names_metadata_url(world: World) -> None:
     answer = _post(None)
 
     assert answer.status_code == 401
@@ -210,7 +212,7 @@ def test_without_a_token_one_is_told_where_to_get_one(world: World) -> None:
     assert named in answer.headers["www-authenticate"]
 
 
-def test_unknown_and_wrong_arguments_are_refused_by_name(bob: str) -> None:
+def test_unknown_and_invalid_arguments_are_refused_by_name(bob: str) -> None:
     for arguments, param in (
         ({"url": "https://a.example"}, "url"),
         ({}, "callback_url"),

@@ -1,4 +1,4 @@
-"""Real workers on committed rows: what two of them, or one that is killed, make of an event."""
+"""Real workers on committed rows: two concurrent workers, and workers that are killed."""
 
 import contextlib
 import time
@@ -12,12 +12,12 @@ from django.db.models import QuerySet
 from django.utils import timezone
 from procrastinate.contrib.django import app
 
-from evidence.events.event_scheduler import announce
-from evidence.events.tasks import deliver, forget_lost
+from evidence.events.event_scheduler import enqueue_events
+from evidence.events.tasks import deliver, recover_lost_deliveries
 from evidence.models.events import Event
 from operations import event_worker
-from tests.events.receiving import SUBSCRIPTIONS, Receiver, ask
-from tests.events.test_changes import new
+from tests.events.receiving import SUBSCRIPTIONS, Receiver, send_json
+from tests.events.test_changes import message_row
 from tests.world import World
 
 PATIENCE = 20.0
@@ -27,36 +27,36 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture
 def committed(committed: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     monkeypatch.setattr(event_worker, "POLL_SECONDS", 0.02)
-    monkeypatch.setattr(event_worker, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(event_worker, "ENQUEUE_SECONDS", 0.02)
     yield committed
     with connection.cursor() as cursor:
         cursor.execute("TRUNCATE procrastinate_jobs, procrastinate_workers CASCADE")
 
 
-def until(true: Callable[[], object], *, seconds: float = PATIENCE) -> None:
-    """Waits for what another thread does, and no longer than that takes."""
+def wait_until(condition: Callable[[], object], *, seconds: float = PATIENCE) -> None:
+    """Wait until a condition set by another thread is true."""
     ends = time.monotonic() + seconds
-    while not true():
+    while not condition():
         assert time.monotonic() < ends, "it did not happen"
         time.sleep(0.02)
 
 
-def test_an_event_is_delivered_once_however_many_work(committed: World, receiver: Receiver) -> None:
-    """Two workers, each ready for several events at a time, and two that find out what is due."""
-    ask(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
-    ask(committed, "POST", SUBSCRIPTIONS, "dora", callback_url=receiver.url)
+def test_concurrent_workers_deliver_an_event_once(committed: World, receiver: Receiver) -> None:
+    """Two workers with several slots each, and two schedulers, deliver one event."""
+    send_json(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    send_json(committed, "POST", SUBSCRIPTIONS, "dora", callback_url=receiver.url)
 
-    with event_worker.at_work(), event_worker.at_work():
-        until(lambda: all(row["status"] == "active" for row in shown(committed)))
+    with event_worker.deliver_events(), event_worker.deliver_events():
+        wait_until(lambda: all(row["status"] == "active" for row in subscription_bodies(committed)))
         for number in range(5):
-            committed.put(new(f"n{number}"))
-        until(lambda: Event.unscoped.filter(type=Event.Type.CHANGED).exists())
-        until(lambda: queued().count() == jobs() == 0)
+            committed.put(message_row(f"n{number}"))
+        wait_until(lambda: Event.unscoped.filter(type=Event.Type.CHANGED).exists())
+        wait_until(lambda: queued().count() == jobs() == 0)
 
     ids = [each.envelope["id"] for each in receiver.received]
     assert len(ids) == len(set(ids))
-    assert {told["connection_id"] for told in receiver.changes} == {"cin_personal"}
-    # Something may have been found due while the workers stopped.
+    assert {change["connection_id"] for change in receiver.changes} == {"cin_personal"}
+    # A scheduler may have enqueued an event while the workers stopped.
     assert jobs() == queued().filter(enqueued=True).count()
 
 
@@ -71,11 +71,11 @@ def jobs() -> int:
     return int(count)
 
 
-def shown(world: World) -> list[dict[str, object]]:
+def subscription_bodies(world: World) -> list[dict[str, object]]:
     return [row for who in ("bob", "dora") for row in world.get(SUBSCRIPTIONS, who).body["data"]]
 
 
-def test_one_receiver_gets_one_message_at_a_time(
+def test_receiver_gets_one_message_at_a_time(
     committed: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     under_way, most = [0], [0]
@@ -90,43 +90,43 @@ def test_one_receiver_gets_one_message_at_a_time(
 
     monkeypatch.setattr(receiver, "answer", slow)
     for _ in range(4):
-        ask(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+        send_json(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
 
-    with event_worker.at_work():
-        until(lambda: len(receiver.received) == 4)
-        until(lambda: not Event.unscoped.filter(status=Event.Status.QUEUED).exists())
+    with event_worker.deliver_events():
+        wait_until(lambda: len(receiver.received) == 4)
+        wait_until(lambda: not Event.unscoped.filter(status=Event.Status.QUEUED).exists())
 
     assert most == [1]
 
 
-def test_what_a_killed_worker_had_begun_is_sent_again(committed: World, receiver: Receiver) -> None:
-    ask(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
-    list(announce())
+def test_attempt_of_killed_worker_is_repeated(committed: World, receiver: Receiver) -> None:
+    send_json(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    list(enqueue_events())
     with connection.cursor() as cursor:
         cursor.execute("UPDATE procrastinate_jobs SET status = 'doing'")
-    list(announce())
+    list(enqueue_events())
     assert Event.unscoped.get().enqueued
 
-    assert forget_lost() == 1
-    list(announce())
+    assert recover_lost_deliveries() == 1
+    list(enqueue_events())
 
-    with event_worker.delivering():
-        until(lambda: receiver.received)
-        until(lambda: not Event.unscoped.filter(status=Event.Status.QUEUED).exists())
+    with event_worker.run_worker():
+        wait_until(lambda: receiver.received)
+        wait_until(lambda: not Event.unscoped.filter(status=Event.Status.QUEUED).exists())
     assert len(receiver.received) == 1
 
 
-def test_an_attempt_that_fails_here_does_not_lose_the_event(
+def test_internal_error_requeues_the_event(
     committed: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
-    list(announce())
+    send_json(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    list(enqueue_events())
     event = Event.unscoped.get()
 
     def fails(_event_id: str) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("evidence.events.tasks.attempt", fails)
+    monkeypatch.setattr("evidence.events.tasks.attempt_delivery", fails)
     with pytest.raises(ZeroDivisionError):
         deliver(event.event_id)
 
@@ -135,50 +135,50 @@ def test_an_attempt_that_fails_here_does_not_lose_the_event(
     assert event.due_at > timezone.now()
 
 
-def test_an_event_without_a_job_is_queued_anew(committed: World, receiver: Receiver) -> None:
-    """So it is after a restored backup, which has no queue."""
-    ask(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
-    list(announce())
-    assert forget_lost() == 0
+def test_event_without_job_is_requeued(committed: World, receiver: Receiver) -> None:
+    """Jobs are missing after a backup was restored."""
+    send_json(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    list(enqueue_events())
+    assert recover_lost_deliveries() == 0
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM procrastinate_jobs")
 
-    assert forget_lost() == 1
-    list(announce())
+    assert recover_lost_deliveries() == 1
+    list(enqueue_events())
 
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM procrastinate_jobs")
         assert cursor.fetchone() == (1,)
 
 
-def test_an_event_and_the_job_for_it_are_committed_together(
+def test_event_and_job_are_committed_together(
     committed: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    send_json(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
 
     def fails(**_: object) -> None:
         raise ZeroDivisionError
 
     with monkeypatch.context() as broken:
-        broken.setattr("evidence.events.event_scheduler.target", lambda _url: fails())
+        broken.setattr("evidence.events.event_scheduler.receiver_key", lambda _url: fails())
         with pytest.raises(ZeroDivisionError):
-            list(announce())
+            list(enqueue_events())
 
     assert not Event.unscoped.get().enqueued
-    list(announce())
+    list(enqueue_events())
     assert Event.unscoped.get().enqueued
     jobs = list(async_to_sync(app.job_manager.list_jobs_async)(task=deliver.name))
     assert [job.lock for job in jobs] == [receiver.url.split("/")[2]]
 
 
-def test_the_command_works_until_it_is_stopped(
+def test_worker_command_runs_until_stopped(
     committed: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ask(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    send_json(committed, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
 
     class Stopped:
         def wait(self) -> None:
-            until(lambda: receiver.received)
+            wait_until(lambda: receiver.received)
             raise KeyboardInterrupt
 
     monkeypatch.setattr("operations.management.commands.worker.Event", Stopped)

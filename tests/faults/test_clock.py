@@ -25,7 +25,7 @@ def test_the_ledger_stays_whole_and_in_the_order_of_events(world: World, clock: 
 
     rows = list(Disclosure.unscoped.order_by("seq").values_list("at", flat=True))
     assert [(at - NOW) // timedelta(hours=1) for at in rows] == [0, 3, -2, 24 * 365, 0]
-    assert verify(world.owner_id).faults == []
+    assert verify(world.owner_id).problems == []
 
 
 def test_a_page_that_was_begun_goes_on_whatever_the_clock_says(

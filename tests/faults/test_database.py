@@ -27,7 +27,7 @@ def postgres(installation: Installation) -> EmbeddedPostgres:
     from operations.postgres import system_account
 
     server = EmbeddedPostgres(installation.var / "postgres")
-    server.account = system_account.account_for(server.data)
+    server.account = system_account.server_account(server.data)
     return server
 
 

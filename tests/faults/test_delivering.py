@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from tests.events.receiving import SUBSCRIPTIONS, Received, Receiver, receiving
-from tests.events.test_workers import until
+from tests.events.receiving import SUBSCRIPTIONS, Received, Receiver, running_receiver
+from tests.events.test_workers import wait_until
 from tests.faults.load import WHERE, hold_to_account
 from tests.pdpp_site.installation import Installation, installed, running
 from tests.pdpp_site.living import Cast, cast_in
@@ -23,7 +23,7 @@ LONG = 60.0
 
 
 def test_what_was_on_its_way_is_sent_again_and_is_in_the_ledger_each_time() -> None:
-    with receiving() as one, receiving() as other, installed() as installation:
+    with running_receiver() as one, running_receiver() as other, installed() as installation:
         try:
             with running(installation, **HERE) as server:
                 cast = cast_in(installation)
@@ -31,23 +31,23 @@ def test_what_was_on_its_way_is_sent_again_and_is_in_the_ledger_each_time() -> N
                 one.willing.clear()
                 other.status, other.headers["retry-after"] = 429, "1"
                 put(cast, "n1")
-                until(lambda: one.of(CHANGED) and 429 in answers(cast), seconds=LONG)
+                wait_until(lambda: one.of(CHANGED) and 429 in answers(cast), seconds=LONG)
                 put(cast, "n2")
                 server.process.kill()
                 server.process.wait()
             other.willing.clear()
             put_off = len(other.of(CHANGED))
             with working(installation):
-                until(lambda: len(other.of(CHANGED)) > put_off, seconds=LONG)
+                wait_until(lambda: len(other.of(CHANGED)) > put_off, seconds=LONG)
         finally:
             one.willing.set()
             other.willing.set()
         other.status = 200
         sent = [len(one.of(CHANGED)), len(other.of(CHANGED))]
         with running(installation, **HERE):
-            until(lambda: len(one.of(CHANGED)) > sent[0], seconds=LONG)
-            until(lambda: len(other.of(CHANGED)) > sent[1], seconds=LONG)
-            until(lambda: set(answers(cast)) == {200}, seconds=LONG)
+            wait_until(lambda: len(one.of(CHANGED)) > sent[0], seconds=LONG)
+            wait_until(lambda: len(other.of(CHANGED)) > sent[1], seconds=LONG)
+            wait_until(lambda: set(answers(cast)) == {200}, seconds=LONG)
             for receiver, secret in zip((one, other), secrets, strict=True):
                 messages = receiver.of(CHANGED)
                 assert all(message.verified(secret) for message in messages)
@@ -65,7 +65,7 @@ def subscribed(cast: Cast, receiver: Receiver) -> str:
         made = http.post(SUBSCRIPTIONS, json=wanted)
         assert made.status_code == 201, made.text
         path = f"{SUBSCRIPTIONS}/{made.json()['subscription_id']}"
-        until(lambda: http.get(path).json()["status"] == "active", seconds=LONG)
+        wait_until(lambda: http.get(path).json()["status"] == "active", seconds=LONG)
         return str(made.json()["secret"])
 
 

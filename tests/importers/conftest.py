@@ -1,4 +1,4 @@
-"""A place for what imports keep beside the database."""
+"""A workspace folder for each test."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Exports put through the command, and what is in the store afterwards."""
+"""Helpers that run imports and read the stored results."""
 
 from io import StringIO
 from pathlib import Path
@@ -11,56 +11,56 @@ from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.models.records import Blob, BlobChunk, Record
 from importers.core.export_files import open_export
 from importers.core.importer import ChoiceNeeded, Options
-from importers.registry import KINDS
-from importers.runs.record_feed import Feed, Spool
+from importers.registry import IMPORTERS
+from importers.runs.record_feed import AttachmentSpool, RecordFeed
 from importers.runs.seen_keys import KeySet
 
 TORTURE = Path(__file__).parent / "torture"
 
 
 def run(*paths: Path, **options: Any) -> str:
-    """What the command says. Raises ``CommandError`` as it does."""
+    """Return the output of the command. Raises ``CommandError``."""
     out = StringIO()
     call_command("import", *paths, stdout=out, stderr=out, **options)
     return out.getvalue()
 
 
 def read_all(path: Path) -> int:
-    """Reads an export with every kind that wants it; how many rows came of it."""
-    left, rows = list(open_export(path).entries), 0
-    for kind in KINDS:
-        claimed = kind.claim(left)
-        left = [entry for entry in left if entry not in claimed]
+    """Parse an export with every importer that claims files, and return the number of records."""
+    unclaimed, count = list(open_export(path).files), 0
+    for importer in IMPORTERS:
+        files = importer.claim(unclaimed)
+        unclaimed = [file for file in unclaimed if file not in files]
         try:
-            options = kind.prepare(claimed, Options()) if claimed else Options()
+            options = importer.prepare(files, Options()) if files else Options()
         except ChoiceNeeded:
             continue
-        spool = Spool()
-        pieces = kind.read(claimed, options) if claimed else iter(())
-        feed = Feed(pieces, connection_id="cin_x", skip=0, seen=KeySet(), spool=spool)
-        rows += sum(1 for _ in feed.lines())
+        spool = AttachmentSpool()
+        items = importer.read(files, options) if files else iter(())
+        feed = RecordFeed(items, connection_id="cin_x", skip=0, seen=KeySet(), spool=spool)
+        count += sum(1 for _ in feed.lines())
         spool.close()
-    return rows
+    return count
 
 
 def records(stream: str) -> list[dict[str, Any]]:
-    """The data of a stream's records of all connections, in the order of their keys."""
+    """Return the data of all records of a stream, ordered by key."""
     rows = Record.unscoped.filter(stream=stream).order_by("record_key")
     return [row.data for row in rows]
 
 
-def one(stream: str, **wanted: Any) -> dict[str, Any]:
-    """The record with these values."""
-    (found,) = [
-        each
-        for each in records(stream)
-        if all(each[name] == value for name, value in wanted.items())
+def one(stream: str, **values: Any) -> dict[str, Any]:
+    """Return the only record with these values."""
+    (match,) = [
+        record
+        for record in records(stream)
+        if all(record[name] == value for name, value in values.items())
     ]
-    return found
+    return match
 
 
 def receipts() -> set[tuple[str, str]]:
-    """(code, where) of everything that was said, of every run."""
+    """Return (code, location) of the receipts of all runs."""
     rows = ImportReceipt.unscoped.all()
     return {(row.code, row.place.partition(",")[0] or row.file) for row in rows}
 
@@ -74,7 +74,7 @@ def connection(name: str) -> Connection:
 
 
 def content(blob_ref: dict[str, Any]) -> bytes:
-    """The bytes that a record's ``blob_ref`` names."""
+    """Return the bytes of a blob."""
     blob = Blob.unscoped.get(blob_id=blob_ref["blob_id"])
     rows = BlobChunk.unscoped.filter(blob_id=blob.blob_id).order_by("position")
     return b"".join(bytes(row.content) for row in rows)

@@ -1,4 +1,4 @@
-"""Bank statements: amounts, days and columns as every bank writes them."""
+"""Bank statements in OFX, QIF and CSV."""
 
 from decimal import Decimal
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 from django.core.management.base import CommandError
 
-from importers.bank.records import amount_of
+from importers.bank.records import parse_amount
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 
 pytestmark = pytest.mark.django_db
 
 
-def test_ofx_with_open_tags_is_read_booking_by_booking() -> None:
+def test_sgml_ofx_is_imported() -> None:
     run(TORTURE / "bank.ofx")
 
     plumber = one("transactions", counterparty="Müller & Sohn")
@@ -20,15 +20,15 @@ def test_ofx_with_open_tags_is_read_booking_by_booking() -> None:
     account = one("accounts", bank="Elbe Bank")
     assert plumber["account_id"] == account["id"]
     assert (account["balance"], account["balance_on"]) == (5009.5, "2026-01-31")
-    # The bank gave the same id to two bookings.
-    assert len([each for each in records("transactions") if each["reference"] == "1"]) == 2
+    # The bank used the same id for two transactions.
+    assert len([record for record in records("transactions") if record["reference"] == "1"]) == 2
     assert receipts() == {("bad_date", "line 13"), ("bad_amount", "line 14")}
 
 
-def test_qif_keeps_equal_bookings_of_one_day() -> None:
+def test_qif_keeps_equal_transactions_of_one_day() -> None:
     run(TORTURE / "bank.qif")
 
-    assert [each["counterparty"] for each in records("transactions")].count("Café") == 2
+    assert [record["counterparty"] for record in records("transactions")].count("Café") == 2
     rent = one("transactions", counterparty="Landlord")
     assert (rent["date"], rent["amount"], rent["category"]) == (
         "2026-01-13",
@@ -41,7 +41,7 @@ def test_qif_keeps_equal_bookings_of_one_day() -> None:
     assert latest().created == 0
 
 
-def test_csv_columns_with_names_that_are_known_need_no_word() -> None:
+def test_known_csv_columns_are_mapped_automatically() -> None:
     run(TORTURE / "bank.csv")
 
     plumber = one("transactions", counterparty="Müller & Sohn")
@@ -51,7 +51,7 @@ def test_csv_columns_with_names_that_are_known_need_no_word() -> None:
     assert receipts() == {("bad_date", "line 6"), ("bad_amount", "line 7")}
 
 
-def test_csv_columns_with_other_names_are_asked_for_once(tmp_path: Path) -> None:
+def test_unknown_csv_columns_must_be_chosen_once(tmp_path: Path) -> None:
     path = tmp_path / "statement.csv"
     path.write_text("Quando,Quanto,Chi\n2026-01-05,-10.00,Bar\n2026-01-06,20.00,Zia\n")
 
@@ -66,7 +66,7 @@ def test_csv_columns_with_other_names_are_asked_for_once(tmp_path: Path) -> None
     assert one("transactions", counterparty="Nonna")["date"] == "2026-01-07"
 
 
-def test_csv_with_a_column_for_each_direction(tmp_path: Path) -> None:
+def test_csv_with_debit_and_credit_columns(tmp_path: Path) -> None:
     path = tmp_path / "statement.csv"
     path.write_text(
         "Date\tDescription\tMoney out\tMoney in\n"
@@ -79,7 +79,7 @@ def test_csv_with_a_column_for_each_direction(tmp_path: Path) -> None:
     assert one("transactions", counterparty="Salary")["amount"] == 2000
 
 
-def test_days_that_could_be_months_are_asked_for(tmp_path: Path) -> None:
+def test_ambiguous_csv_dates_require_date_order(tmp_path: Path) -> None:
     path = tmp_path / "statement.csv"
     path.write_text("Date,Name,Amount\n03/04/2026,Shop,-1.00\n05/06/2026,Shop,-2.00\n")
 
@@ -91,7 +91,7 @@ def test_days_that_could_be_months_are_asked_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "amount"),
+    ("text", "amount"),
     [
         ("1.234,56", "1234.56"), ("1,234.56", "1234.56"), ("-12,50 €", "-12.50"),
         ("12,50-", "-12.50"), ("(12.00)", "-12.00"), ("\u221212.00", "-12.00"), ("+7", "7"),
@@ -99,5 +99,5 @@ def test_days_that_could_be_months_are_asked_for(tmp_path: Path) -> None:
         ("", None), ("viel", None), ("--", None), ("1.2.3,4,5", None),
     ],
 )  # fmt: skip
-def test_amounts_are_read_as_they_are_meant(written: str, amount: str | None) -> None:
-    assert amount_of(written) == (None if amount is None else Decimal(amount))
+def test_amounts_are_parsed(text: str, amount: str | None) -> None:
+    assert parse_amount(text) == (None if amount is None else Decimal(amount))

@@ -1,4 +1,4 @@
-"""Calendars and address books: repeating events, zones, and entries that are not as they should be."""
+"""Calendars and contacts: recurring events, time zones and malformed entries."""
 
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -12,23 +12,23 @@ from hypothesis import strategies as st
 from icalendar import Calendar, Event
 
 from evidence.models.imports import ImportReceipt
-from importers.calendar import icalendar as calendar_events
+from importers.calendar import icalendar
 from importers.calendar.icalendar import ICALENDAR
 from importers.core.export_files import open_export
 from importers.core.importer import Options
-from importers.core.results import Item
+from importers.core.results import ParsedItem
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 
 pytestmark = pytest.mark.django_db
 
 
-def test_a_repeating_event_is_there_each_time_it_takes_place() -> None:
+def test_recurring_event_has_a_record_per_occurrence() -> None:
     run(TORTURE / "calendar.ics")
 
     first = one("events", starts_at="2026-03-18T19:00:00+01:00")
-    choir = [each for each in records("events") if each["series_id"] == first["series_id"]]
-    # The clocks change on 29 March; 25 March is left out, and 1 April is moved to the day after.
-    assert [(each["starts_at"], each["title"]) for each in choir] == [
+    choir = [record for record in records("events") if record["series_id"] == first["series_id"]]
+    # Daylight saving begins on 29 March; 25 March is excluded, and 1 April is moved to 2 April.
+    assert [(record["starts_at"], record["title"]) for record in choir] == [
         ("2026-03-18T19:00:00+01:00", "Choir, second voice"),
         ("2026-04-02T18:30:00+02:00", "Choir in the church"),
         ("2026-04-08T19:00:00+02:00", "Choir, second voice"),
@@ -49,13 +49,13 @@ def test_a_repeating_event_is_there_each_time_it_takes_place() -> None:
         ("After one that never ends", "2026-06-04T12:00:00+00:00"),
     ],
 )
-def test_times_are_those_of_their_zone(title: str, starts_at: str) -> None:
+def test_event_times_use_their_time_zone(title: str, starts_at: str) -> None:
     run(TORTURE / "calendar.ics")
 
     assert one("events", title=title)["starts_at"] == starts_at
 
 
-def test_what_cannot_take_place_leaves_a_receipt_and_no_occurrences() -> None:
+def test_impossible_events_get_receipts() -> None:
     run(TORTURE / "calendar.ics")
 
     assert one("events", title="Day that does not exist")["starts_at"] is None
@@ -68,7 +68,7 @@ def test_what_cannot_take_place_leaves_a_receipt_and_no_occurrences() -> None:
     }
 
 
-def test_a_whole_day_ends_on_its_last_day() -> None:
+def test_all_day_event_ends_on_its_last_day() -> None:
     run(TORTURE / "calendar.ics")
 
     holidays = one("events", title="Holidays")
@@ -76,7 +76,7 @@ def test_a_whole_day_ends_on_its_last_day() -> None:
     assert holidays["is_all_day"] is True
 
 
-def test_what_cannot_be_read_is_not_quoted_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_content_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     run(TORTURE / "contacts.vcf")
     run(TORTURE / "mail.mbox")
 
@@ -84,7 +84,7 @@ def test_what_cannot_be_read_is_not_quoted_in_the_log(caplog: pytest.LogCaptureF
     assert "tnef" not in caplog.text
 
 
-def test_contacts_of_every_version_are_read() -> None:
+def test_contacts_of_all_vcard_versions_are_imported() -> None:
     run(TORTURE / "contacts.vcf")
 
     eva = one("contacts", name="Eva Lang")
@@ -94,7 +94,11 @@ def test_contacts_of_every_version_are_read() -> None:
     assert eva["categories"] == ["Friends", "Home"]
     assert one("contacts", name="Jürgen Müller")["phones"] == ["0171 7654321"]
     assert one("contacts", name="Acme GmbH, Sales")["emails"] == ["sales@acme.example"]
-    assert {each["name"] for each in records("contacts")} > {"Broken", "Never ended", "Last of all"}
+    assert {record["name"] for record in records("contacts")} > {
+        "Broken",
+        "Never ended",
+        "Last of all",
+    }
     assert receipts() == {("no_identity", "line 26")}
     run(TORTURE / "contacts.vcf")
     assert latest().unchanged == 6
@@ -102,15 +106,16 @@ def test_contacts_of_every_version_are_read() -> None:
 
 def write_calendar(path: Path, *events: str) -> Path:
     """Write a calendar whose events have the UIDs and titles s0, s1, and so on."""
-    written = "".join(
+    components = "".join(
         f"BEGIN:VEVENT\nUID:s{number}\nSUMMARY:s{number}\n{event}\nEND:VEVENT\n"
         for number, event in enumerate(events)
     )
-    path.write_text(f"BEGIN:VCALENDAR\n{written}END:VCALENDAR\n")
+    path.write_text(f"BEGIN:VCALENDAR\n{components}END:VCALENDAR\n")
     return path
 
 
 def details(code: str) -> list[str]:
+    """Return the details of the receipts with this code, oldest first."""
     rows = ImportReceipt.unscoped.filter(code=code).order_by("pk")
     return list(rows.values_list("detail", flat=True))
 
@@ -124,9 +129,12 @@ def test_a_series_is_expanded_from_ten_years_ago_until_two_years_ahead(tmp_path:
         "DTSTART;VALUE=DATE:20260105\nRRULE:FREQ=MONTHLY;COUNT=2",
     )
 
-    said = run(path)
+    output = run(path)
 
-    days = {n: [e["start_day"] for e in records("events") if e["title"] == n] for n in ("s0", "s1")}
+    days = {
+        title: [record["start_day"] for record in records("events") if record["title"] == title]
+        for title in ("s0", "s1")
+    }
     assert days["s0"][:2] == ["2014-01-05", "2016-01-03"]
     assert days["s0"][-1] == "2028-12-31"
     assert "2026-11-22" in days["s0"]
@@ -136,7 +144,7 @@ def test_a_series_is_expanded_from_ten_years_ago_until_two_years_ahead(tmp_path:
         "103 from 2014-01-12 to 2015-12-27, all after 2028-12-31",
         "1 from 2015-01-05 to 2015-01-05",
     ]
-    assert "repeating events from 2016 to 2028" in said
+    assert "repeating events from 2016 to 2028" in output
 
 
 @time_machine.travel("2026-11-22T12:00:00Z", tick=True)
@@ -154,7 +162,7 @@ def test_a_series_that_ended_long_ago_remains_one_record(tmp_path: Path) -> None
 def test_single_events_outside_the_window_are_imported(tmp_path: Path) -> None:
     run(write_calendar(tmp_path / "a.ics", "DTSTART:19700101T000000Z", "DTSTART:20700101T000000Z"))
 
-    assert {each["start_day"] for each in records("events")} == {"1970-01-01", "2070-01-01"}
+    assert {record["start_day"] for record in records("events")} == {"1970-01-01", "2070-01-01"}
     assert receipts() == set()
 
 
@@ -162,14 +170,14 @@ def test_a_later_import_adds_occurrences_and_keeps_the_old_ones(tmp_path: Path) 
     path = write_calendar(tmp_path / "a.ics", "DTSTART:20140105T120000Z\nRRULE:FREQ=WEEKLY")
     with time_machine.travel("2026-11-22T12:00:00Z", tick=True):
         run(path)
-        before = {each["id"] for each in records("events")}
+        before = {record["id"] for record in records("events")}
         run(path)
-        again = latest()
+        second = latest()
     with time_machine.travel("2027-01-02T12:00:00Z", tick=True):
         run(path)
 
-    after = {each["id"]: each["start_day"] for each in records("events")}
-    assert (again.created, again.updated) == (0, 0)
+    after = {record["id"]: record["start_day"] for record in records("events")}
+    assert (second.created, second.updated) == (0, 0)
     assert before < after.keys()
     assert {day[:4] for key, day in after.items() if key not in before} == {"2029"}
     assert (latest().created, latest().updated) == (52, 0)
@@ -177,65 +185,71 @@ def test_a_later_import_adds_occurrences_and_keeps_the_old_ones(tmp_path: Path) 
 
 @time_machine.travel("2026-11-22T12:00:00Z", tick=True)
 def test_a_long_invitation_that_repeats_daily_stays_small(tmp_path: Path) -> None:
-    guests = "\n".join(f"ATTENDEE:mailto:guest{n}@example.org" for n in range(100))
-    event = f"DTSTART:20100101T120000Z\nRRULE:FREQ=DAILY\n{guests}\nDESCRIPTION:{'x' * 6_000}"
+    attendees = "\n".join(f"ATTENDEE:mailto:guest{n}@example.org" for n in range(100))
+    event = f"DTSTART:20100101T120000Z\nRRULE:FREQ=DAILY\n{attendees}\nDESCRIPTION:{'x' * 6_000}"
     path = write_calendar(tmp_path / "a.ics", event)
     assert path.stat().st_size < 10_300
 
     run(path)
 
-    found = sorted(records("events"), key=lambda each: each["starts_at"])
-    assert len(found) == 1 + 4_749
-    assert sum(len(orjson.dumps(each)) for each in found) < 4 * 1024 * 1024
-    assert len(found[0]["description"]) == 6_000
-    assert not any(each["description"] or each["attendees"] for each in found[1:])
+    first, *others = sorted(records("events"), key=lambda record: record["starts_at"])
+    assert len(others) == 4_749
+    assert sum(len(orjson.dumps(record)) for record in [first, *others]) < 4 * 1024 * 1024
+    assert len(first["description"]) == 6_000
+    assert not any(record["description"] or record["attendees"] for record in others)
     assert {code for code, _ in receipts()} == {"outside_window", "text_once"}
 
 
-def made(path: Path) -> list[Item]:
-    entries = open_export(path).entries
-    return [piece.make() for piece in ICALENDAR.read(entries, Options(horizon_year=2028))]
+def parse(path: Path) -> list[ParsedItem]:
+    files = open_export(path).files
+    return [item.parse() for item in ICALENDAR.read(files, Options(horizon_year=2028))]
+
+
+def issue_codes(item: ParsedItem) -> list[str]:
+    return [issue.code for issue in item.issues]
 
 
 def test_a_file_of_many_series_has_a_limit_in_total(tmp_path: Path) -> None:
     daily = [f"DTSTART:20100101T{hour:02}0000Z\nRRULE:FREQ=DAILY" for hour in range(14)]
 
-    items = made(write_calendar(tmp_path / "a.ics", *daily))
+    items = parse(write_calendar(tmp_path / "a.ics", *daily))
 
-    assert all(item.rows[0].data["start_day"] == "2010-01-01" for item in items)
-    assert 49_000 < sum(len(item.rows) for item in items) <= 50_000 + len(items)
-    assert sum(len(orjson.dumps(r.data)) for i in items for r in i.rows) < 33 * 1024 * 1024
-    cut = next(item for item in items if "too_many_occurrences" in [r.code for r in item.remarks])
-    assert cut.rows[-1].data["start_day"] > "2026-07-01" > cut.rows[1].data["start_day"]
+    all_data = [record.data for item in items for record in item.records]
+    assert all(item.records[0].data["start_day"] == "2010-01-01" for item in items)
+    assert 49_000 < len(all_data) <= 50_000 + len(items)
+    assert sum(len(orjson.dumps(data)) for data in all_data) < 33 * 1024 * 1024
+    limited = next(item for item in items if "too_many_occurrences" in issue_codes(item))
+    assert limited.records[-1].data["start_day"] > "2026-07-01"
+    assert limited.records[1].data["start_day"] < "2026-07-01"
 
 
 def test_a_run_of_many_files_has_a_limit_in_total(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    totals = calendar_events.totals_of_run()
-    totals.occurrences = 6_000
-    monkeypatch.setattr(calendar_events, "totals_of_run", lambda: totals)
+    limits = icalendar.limits_per_run()
+    limits.occurrences = 6_000
+    monkeypatch.setattr(icalendar, "limits_per_run", lambda: limits)
     (tmp_path / "many").mkdir()
     for number in range(4):
         event = "DTSTART:20100101T120000Z\nRRULE:FREQ=DAILY"
         write_calendar(tmp_path / "many" / f"{number}.ics", event)
 
-    assert [len(item.rows) for item in made(tmp_path / "many")] == [4_750, 1_250, 1, 1]
+    assert [len(item.records) for item in parse(tmp_path / "many")] == [4_750, 1_250, 1, 1]
 
 
 @pytest.mark.parametrize("rule", ["FREQ=DAILY", "FREQ=DAILY;BYMONTH=1;BYMONTHDAY=1"])
 def test_computing_the_series_of_a_file_has_a_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rule: str
 ) -> None:
-    totals = calendar_events.totals_of_run()
-    totals.steps = 100_000
-    monkeypatch.setattr(calendar_events, "totals_of_run", lambda: totals)
+    limits = icalendar.limits_per_run()
+    limits.steps = 100_000
+    monkeypatch.setattr(icalendar, "limits_per_run", lambda: limits)
     events = [f"DTSTART:19000102T120000Z\nRRULE:{rule}"] * 5
 
-    items = made(write_calendar(tmp_path / "a.ics", *events))
+    items = parse(write_calendar(tmp_path / "a.ics", *events))
 
-    assert [len(item.rows) for item in items[3:]] == [1, 1]
-    assert "too_many_occurrences" in [remark.code for remark in items[-1].remarks]
+    assert [len(item.records) for item in items[3:]] == [1, 1]
+    assert "too_many_occurrences" in issue_codes(items[-1])
 
 
 ZONES = st.sampled_from(["Europe/Berlin", "America/New_York", "Asia/Tokyo", "UTC"])
@@ -244,7 +258,7 @@ TITLES = st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_s
 
 @st.composite
 def events(draw: st.DrawFn) -> tuple[Event, list[str]]:
-    """An event, and the starts of its occurrences by another reckoning than ours."""
+    """Return an event, and the starts of its occurrences computed without its rule."""
     zone = ZoneInfo(draw(ZONES))
     start = datetime.combine(
         draw(st.dates(date(2020, 1, 1), date(2027, 12, 31))),
@@ -258,23 +272,24 @@ def events(draw: st.DrawFn) -> tuple[Event, list[str]]:
     event.add("RRULE", {"FREQ": "DAILY" if days == 1 else "WEEKLY", "COUNT": count})
     horizon = datetime(2030, 12, 31, 23, 59, 59, tzinfo=UTC)
     starts = [(start + timedelta(days=days * n)).replace(tzinfo=zone) for n in range(count)]
-    return event, [each.isoformat() for each in starts if each <= horizon]
+    return event, [start.isoformat() for start in starts if start <= horizon]
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
-@given(made=st.lists(events(), min_size=1, max_size=5))
-def test_whatever_calendar_is_written_is_what_is_read(
-    tmp_path: Path, made: list[tuple[Event, list[str]]]
+@given(written=st.lists(events(), min_size=1, max_size=5))
+def test_written_calendars_are_parsed_unchanged(
+    tmp_path: Path, written: list[tuple[Event, list[str]]]
 ) -> None:
     calendar = Calendar()
-    for event, _ in made:
+    for event, _ in written:
         calendar.add_component(event)
     (tmp_path / "made.ics").write_bytes(calendar.to_ical())
-    entries = open_export(tmp_path / "made.ics").entries
+    files = open_export(tmp_path / "made.ics").files
 
-    read = [piece.make() for piece in ICALENDAR.read(entries, Options())]
+    items = [item.parse() for item in ICALENDAR.read(files, Options())]
 
-    assert [sorted(row.data["starts_at"] for row in item.rows) for item in read] == [
-        sorted(starts) for _, starts in made
+    starts = [[record.data["starts_at"] for record in item.records] for item in items]
+    assert list(map(sorted, starts)) == [sorted(expected) for _, expected in written]
+    assert [item.records[0].data["title"] for item in items] == [
+        str(event["SUMMARY"]) for event, _ in written
     ]
-    assert [item.rows[0].data["title"] for item in read] == [str(e["SUMMARY"]) for e, _ in made]

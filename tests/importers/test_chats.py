@@ -1,4 +1,4 @@
-"""Chats of three services, and the dates of one of them."""
+"""Slack, Telegram and WhatsApp exports."""
 
 from pathlib import Path
 
@@ -16,16 +16,16 @@ def whatsapp(path: Path, *lines: str) -> Path:
     return path
 
 
-def test_whatsapp_keeps_every_message_as_it_was_said() -> None:
-    said = run(TORTURE / "whatsapp", timezone="Europe/Berlin")
+def test_whatsapp_messages_and_media_are_imported() -> None:
+    output = run(TORTURE / "whatsapp", timezone="Europe/Berlin")
 
-    assert "times without a zone in Europe/Berlin" in said
+    assert "local times in Europe/Berlin" in output
     assert len(records("messages")) == 9
     many = one("messages", sent_at="2026-01-13T12:05:00+01:00")
     assert many["author"] == "Ida"
     assert many["text"].startswith("Yes: he did.\nHe says:\n1. the pipe is old")
     assert one("conversations", name="Eva Lang")["service"] == "whatsapp"
-    assert [each["text"] for each in records("messages")].count("ok") == 2
+    assert [record["text"] for record in records("messages")].count("ok") == 2
     invoice = one("attachments", filename="DOC-20260114-WA0001.txt")
     assert content(invoice["blob_ref"]) == b"The invoice of the plumber: 90 euros.\n"
     assert receipts() == {("bad_date", "line 10"), ("file_missing", "line 11")}
@@ -43,12 +43,12 @@ def test_whatsapp_keeps_every_message_as_it_was_said() -> None:
         (["2026-01-05 08:30 - Jonas: hi", "2026-01-06 08:30 - Jonas: ho"], "2026-01-05"),
         (["2026. 1. 5. 오후 8:30 - Jonas: hi", "2026. 1. 6. 오전 8:30 - Jonas: ho"],
          "2026-01-05"),
-        # Only in this order does time go on: 1 February, 1 March, 2 January of the year after.
+        # Both orders ascend in time.
         (["01/02/26, 08:30 - Jonas: hi", "01/03/26, 08:30 - Jonas: ho",
           "02/01/27, 08:30 - Jonas: ho"], None),
     ],
 )  # fmt: skip
-def test_dates_of_every_language_are_read(
+def test_whatsapp_date_formats_are_parsed(
     tmp_path: Path, lines: list[str], day: str | None
 ) -> None:
     path = whatsapp(tmp_path, *lines)
@@ -59,10 +59,10 @@ def test_dates_of_every_language_are_read(
 
     run(path)
 
-    assert min(each["sent_at"] for each in records("messages"))[:10] == day
+    assert min(record["sent_at"] for record in records("messages"))[:10] == day
 
 
-def test_an_order_that_time_itself_gives_is_taken(tmp_path: Path) -> None:
+def test_date_order_is_detected_from_message_order(tmp_path: Path) -> None:
     lines = [f"{n:02}/02/26, 08:30 - Jonas: {n}" for n in range(1, 13)]
 
     run(whatsapp(tmp_path, *lines, "01/03/26, 08:30 - Jonas: spring"))
@@ -70,23 +70,23 @@ def test_an_order_that_time_itself_gives_is_taken(tmp_path: Path) -> None:
     assert one("messages", text="spring")["sent_at"].startswith("2026-03-01")
 
 
-def test_dates_that_leave_it_open_are_refused_until_the_owner_says(tmp_path: Path) -> None:
+def test_ambiguous_dates_require_date_order(tmp_path: Path) -> None:
     path = whatsapp(tmp_path, "03/04/26, 08:30 - Jonas: hi", "05/06/26, 08:30 - Jonas: ho")
 
     with pytest.raises(CommandError, match="Not everything could be imported"):
         run(path)
     assert records("messages") == []
-    said = run(path, date_order="dmy")
+    output = run(path, date_order="dmy")
     assert one("messages", text="hi")["sent_at"] == "2026-04-03T08:30:00+00:00"
-    assert "2 new" not in said
+    assert "2 new" not in output
 
-    # Remembered for the connection.
+    # The order is saved for the connection.
     path.write_text(path.read_text() + "07/08/26, 08:30 - Jonas: hey\n")
     run(path)
     assert one("messages", text="hey")["sent_at"] == "2026-08-07T08:30:00+00:00"
 
 
-def test_slack_names_people_and_joins_threads() -> None:
+def test_slack_resolves_users_and_threads() -> None:
     run(TORTURE / "slack")
 
     first = one("messages", author="Mara")
@@ -108,7 +108,7 @@ def test_slack_names_people_and_joins_threads() -> None:
     }
 
 
-def test_telegram_reads_every_chat_with_its_files() -> None:
+def test_telegram_chats_and_files_are_imported() -> None:
     run(TORTURE / "telegram")
 
     link = one("messages", text="See https://x.example and the list")
@@ -121,11 +121,11 @@ def test_telegram_reads_every_chat_with_its_files() -> None:
     assert {code for code, _ in receipts()} == {"bad_date", "file_missing", "no_identity"}
 
 
-def test_what_is_cut_off_gives_what_it_has(tmp_path: Path) -> None:
+def test_truncated_export_keeps_complete_messages(tmp_path: Path) -> None:
     whole = (TORTURE / "telegram/result.json").read_text()
     (tmp_path / "result.json").write_text(whole[: whole.index('"no such day"')])
 
     run(tmp_path)
 
-    assert {each["id"] for each in records("messages")} == {"t_4001.1", "t_4001.2"}
+    assert {record["id"] for record in records("messages")} == {"t_4001.1", "t_4001.2"}
     assert ("damaged", "result.json") in receipts()

@@ -1,4 +1,4 @@
-"""From a torture mailbox to a quotation: imported, granted, found and read over REST."""
+"""Imported mail can be granted, searched and quoted over REST."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ FIELDS = ("id", "subject", "from_name", "received_at", "body_text")
 
 @pytest.fixture
 def reader(world: "World") -> str:
-    """A client that may read the text of imported mail, and no attachments."""
+    """A client with a grant for the text of imported mail, without attachments."""
     run(TORTURE / "mail.mbox", language=["en", "de"])
     request = GrantRequest(
         connection_ids=[connection("Mail").connection_id],
@@ -26,20 +26,19 @@ def reader(world: "World") -> str:
     return "reader"
 
 
-def test_an_imported_mail_is_found_and_quoted(world: "World", reader: str) -> None:
-    found = world.get("/v1/search", reader, q="plumber Thursday")
+def test_imported_message_is_found_and_quoted(world: "World", reader: str) -> None:
+    (hit,) = world.get("/v1/search", reader, q="plumber Thursday").body["data"]
 
-    (hit,) = found.body["data"]
     excerpt = hit["evidence_excerpts"][0]
     record = world.get(f"/v1/streams/messages/records/{hit['record_key']}", reader)
     text = record.body["data"][excerpt["field_path"]]
-    quoted = text[excerpt["match_start_chars"] : excerpt["match_end_chars"]]
-    assert quoted.lower() in ("plumber", "thursday")
+    quote = text[excerpt["match_start_chars"] : excerpt["match_end_chars"]]
+    assert quote.lower() in ("plumber", "thursday")
     assert "The plumber comes on Thursday." in text
     assert set(record.body["data"]) <= set(FIELDS)
 
 
-def test_what_was_not_granted_is_not_found(world: "World", reader: str) -> None:
-    # The words of an attachment, and of a field that is left out.
+def test_ungranted_records_are_not_found(world: "World", reader: str) -> None:
+    # This text occurs in attachments only.
     assert world.get("/v1/search", reader, q="2340").body["data"] == []
     assert world.get("/v1/streams/attachments/records", reader).status == 403

@@ -1,4 +1,4 @@
-"""Apple Health: what was measured, and what was measured twice."""
+"""Apple Health measurements, workouts and duplicates."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.django_db
 EXPORT = TORTURE / "apple_health_export"
 
 
-def test_measurements_have_their_value_unit_and_time() -> None:
+def test_measurements_have_value_unit_and_time() -> None:
     run(EXPORT)
 
     pulse = one("measurements", kind="HeartRate")
@@ -20,17 +20,17 @@ def test_measurements_have_their_value_unit_and_time() -> None:
     assert one("measurements", source="Ida’s Apple Watch")["device"] == "Apple Watch"  # noqa: RUF001
 
 
-def test_steps_that_the_watch_has_counted_too_are_marked() -> None:
+def test_steps_also_counted_by_watch_are_marked_as_duplicates() -> None:
     run(EXPORT)
 
-    steps = {each["value"]: each["is_double"] for each in records("measurements")
-             if each["kind"] == "StepCount"}  # fmt: skip
+    steps = {record["value"]: record["is_double"] for record in records("measurements")
+             if record["kind"] == "StepCount"}  # fmt: skip
     assert steps == {900.0: True, 100.0: False, 950.0: False}
-    # The watch's own are listed twice in the export.
+    # The export contains the record of the watch twice.
     assert latest().doubles == 1
 
 
-def test_workouts_have_totals_of_the_old_and_the_new_kind() -> None:
+def test_workout_totals_are_read_from_attributes_and_statistics() -> None:
     run(EXPORT)
 
     running, cycling = one("workouts", sport="Running"), one("workouts", sport="Cycling")
@@ -38,14 +38,14 @@ def test_workouts_have_totals_of_the_old_and_the_new_kind() -> None:
     assert (cycling["distance"], cycling["duration_minutes"]) == (20, 60)
 
 
-def test_what_is_wrong_leaves_a_receipt_with_its_line() -> None:
+def test_invalid_records_get_receipts_with_line_numbers() -> None:
     run(EXPORT)
 
     assert one("measurements", kind="BodyMass")["started_at"] is None
     assert receipts() == {("bad_date", "line 20"), ("no_identity", "line 21")}
 
 
-def test_entities_are_not_followed_and_what_came_before_is_there(tmp_path: Path) -> None:
+def test_xml_entities_are_not_expanded(tmp_path: Path) -> None:
     record = '<Record type="HKQuantityTypeIdentifierHeight" value="1.7"/>'
     (tmp_path / "export.xml").write_text(
         '<!DOCTYPE HealthData [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">]>\n'
@@ -54,5 +54,5 @@ def test_entities_are_not_followed_and_what_came_before_is_there(tmp_path: Path)
 
     run(tmp_path)
 
-    assert [each["value"] for each in records("measurements")] == [1.7]
+    assert [record["value"] for record in records("measurements")] == [1.7]
     assert ("damaged", "export.xml") in receipts()

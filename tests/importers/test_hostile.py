@@ -1,4 +1,4 @@
-"""Whatever an export holds, reading it ends, and ends well."""
+"""Importers parse arbitrary content without errors."""
 
 import io
 import mailbox
@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from importers.core.export_files import open_export
 from importers.core.importer import Options
-from importers.core.results import MEANINGS, Code
-from importers.core.text import decoded, of_html
-from importers.mail.headers import unencoded
-from importers.mail.mailboxes import MBOX, split
-from importers.mail.records import Envelope, read_mail
+from importers.core.results import RECEIPT_TEXTS, ReceiptCode
+from importers.core.text import decode, html_to_text
+from importers.mail.headers import decode_encoded_words
+from importers.mail.mailboxes import MBOX, iter_mbox
+from importers.mail.records import MailboxMetadata, parse_message
 from importers.runs.seen_keys import KeySet
 from tests.importers.imports import TORTURE, read_all
 
@@ -27,7 +27,9 @@ quick = settings(suppress_health_check=list(HealthCheck), max_examples=10)
 @quick
 @given(data=st.data())
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
-def test_a_damaged_file_is_read_to_its_end(tmp_path: Path, path: Path, data: st.DataObject) -> None:
+def test_damaged_files_are_parsed_to_the_end(
+    tmp_path: Path, path: Path, data: st.DataObject
+) -> None:
     content = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 6))):
         at = data.draw(st.integers(0, len(content) - 1))
@@ -49,12 +51,12 @@ def test_a_damaged_file_is_read_to_its_end(tmp_path: Path, path: Path, data: st.
 @example(b"Content-Type: multipart/mixed; boundary==?x?=\n\n--=?x?=\n\n")
 @example(b"From: =?utf-8?B?=?= <@>\nDate: Mon, 99 Xyz 99999 99:99:99 +9999\n\n")
 @example(b"Content-Type: text/plain; charset*=utf-8''%ff; charset*0*=x''\n\nx")
-def test_any_bytes_at_all_are_a_mail(raw: bytes) -> None:
-    item = read_mail(raw, Envelope())
+def test_arbitrary_bytes_parse_as_message(raw: bytes) -> None:
+    item = parse_message(raw, MailboxMetadata())
 
-    assert item.rows[0].stream == "messages"
-    for row in item.rows:
-        for value in row.data.values():
+    assert item.records[0].stream == "messages"
+    for record in item.records:
+        for value in record.data.values():
             if isinstance(value, str):
                 value.encode()
                 assert "\0" not in value
@@ -64,9 +66,9 @@ def test_any_bytes_at_all_are_a_mail(raw: bytes) -> None:
 @given(
     st.binary(), st.sampled_from([None, "utf-8", "latin-1", "utf-16", "utf-7", "x", "hz", "idna"])
 )
-def test_any_bytes_at_all_are_text(content: bytes, charset: str | None) -> None:
-    of_html(decoded(content, charset)).encode()
-    unencoded(content.decode("latin-1")).encode()
+def test_arbitrary_bytes_decode_to_text(content: bytes, charset: str | None) -> None:
+    html_to_text(decode(content, charset)).encode()
+    decode_encoded_words(content.decode("latin-1")).encode()
 
 
 TEXT = st.text(st.characters(exclude_categories=["C"], exclude_characters="\x85\u2028\u2029"))
@@ -88,9 +90,7 @@ def mails(draw: st.DrawFn) -> EmailMessage:
 
 @quick
 @given(st.lists(mails(), min_size=1, max_size=5))
-def test_whatever_mail_is_written_is_what_is_read(
-    tmp_path: Path, written: list[EmailMessage]
-) -> None:
+def test_written_messages_are_parsed_unchanged(tmp_path: Path, written: list[EmailMessage]) -> None:
     path = tmp_path / "box.mbox"
     path.unlink(missing_ok=True)
     box = mailbox.mbox(path)
@@ -98,31 +98,31 @@ def test_whatever_mail_is_written_is_what_is_read(
         box.add(mail.as_bytes(policy=SMTP.clone(linesep="\n")))
     box.close()
 
-    pieces = MBOX.read(open_export(path).entries, Options())
-    read = [piece.make().rows for piece in pieces]
+    items = MBOX.read(open_export(path).files, Options())
+    parsed = [item.parse().records for item in items]
 
-    assert [rows[0].data["subject"] or "" for rows in read] == [
+    assert [records[0].data["subject"] or "" for records in parsed] == [
         " ".join(str(mail["Subject"]).split()) for mail in written
     ]
-    for mail, rows in zip(written, read, strict=True):
+    for mail, records in zip(written, parsed, strict=True):
         (body, *attached) = [part.get_content() for part in mail.walk() if not part.is_multipart()]
-        assert (rows[0].data["body_text"] or "").strip() == body.strip()
-        assert [(row.data["text"] or "").strip() for row in rows[1:]] == [
+        assert (records[0].data["body_text"] or "").strip() == body.strip()
+        assert [(record.data["text"] or "").strip() for record in records[1:]] == [
             text.strip() for text in attached
         ]
 
 
-def test_a_mail_that_is_too_long_does_not_take_the_next_with_it(
+def test_message_after_oversized_message_is_parsed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("importers.mail.mailboxes.MAIL_BYTES", 300_000)
+    monkeypatch.setattr("importers.mail.mailboxes.MESSAGE_MAX_BYTES", 300_000)
     monkeypatch.setattr("importers.mail.mailboxes.BLOCK_BYTES", 1_000)
     line = b"From a@example.org Mon Jan  5 08:30:00 2026\n"
     content = (
         line + b"Subject: long\n\n" + b"x" * 900_000 + b"\n\n" + line + b"Subject: short\n\ny\n"
     )
 
-    long, short = split(io.BytesIO(content))
+    long, short = iter_mbox(io.BytesIO(content))
 
     assert long.raw is None
     assert short.raw == b"Subject: short\n\ny\n"
@@ -130,14 +130,14 @@ def test_a_mail_that_is_too_long_does_not_take_the_next_with_it(
     assert long.size + short.size == len(content)
 
 
-def test_keys_are_known_again_however_many_there_are() -> None:
+def test_key_set_contains_all_added_hashes() -> None:
     seen = KeySet()
 
-    assert all(seen.add(number) for number in range(1, 5_000))
-    assert not any(seen.add(number) for number in range(1, 5_000))
+    assert all(seen.add(hashed) for hashed in range(1, 5_000))
+    assert not any(seen.add(hashed) for hashed in range(1, 5_000))
 
 
-def test_every_code_says_what_it_means_and_what_to_do() -> None:
-    assert MEANINGS.keys() == set(Code)
-    assert all(meaning.sentence.endswith(".") for meaning in MEANINGS.values())
-    assert all(meaning.next_step.endswith(".") for meaning in MEANINGS.values())
+def test_every_receipt_code_has_texts() -> None:
+    assert RECEIPT_TEXTS.keys() == set(ReceiptCode)
+    assert all(text.problem.endswith(".") for text in RECEIPT_TEXTS.values())
+    assert all(text.next_step.endswith(".") for text in RECEIPT_TEXTS.values())

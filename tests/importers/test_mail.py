@@ -1,4 +1,4 @@
-"""Mail as it comes: every mail of a torture file is there, read as a person would read it."""
+"""All messages of a torture mailbox are imported as a mail program would display them."""
 
 from pathlib import Path
 
@@ -10,16 +10,16 @@ pytestmark = pytest.mark.django_db
 MBOX = TORTURE / "mail.mbox"
 
 
-def test_every_mail_is_there_once() -> None:
-    said = run(MBOX)
+def test_duplicate_messages_are_imported_once() -> None:
+    output = run(MBOX)
 
-    assert "mail from a mailbox file" in said
+    assert "mail from a mailbox file" in output
     assert len(records("messages")) == 14
     assert latest().doubles == 1
     assert latest().items_done == 15
 
 
-def test_headers_are_decoded_also_where_words_break_in_the_middle() -> None:
+def test_headers_with_split_encoded_words_are_decoded() -> None:
     run(MBOX)
 
     mail = one("messages", internet_message_id="plain@example.org")
@@ -32,7 +32,7 @@ def test_headers_are_decoded_also_where_words_break_in_the_middle() -> None:
     assert mail["is_read"] is False
 
 
-def test_lines_that_begin_with_from_are_text_again() -> None:
+def test_quoted_from_lines_are_unquoted() -> None:
     run(MBOX)
 
     mail = one("messages", internet_message_id="plain@example.org")
@@ -42,7 +42,7 @@ def test_lines_that_begin_with_from_are_text_again() -> None:
     )
 
 
-def test_mail_that_is_only_html_has_the_text_that_is_seen() -> None:
+def test_html_message_has_its_visible_text() -> None:
     run(MBOX)
 
     mail = one("messages", internet_message_id="html@example.org")
@@ -50,7 +50,7 @@ def test_mail_that_is_only_html_has_the_text_that_is_seen() -> None:
     assert mail["body_text"] == "The plumber comes on Thursday.\n\nPrice 90€"
 
 
-def test_threads_are_joined_by_their_first_mail() -> None:
+def test_messages_of_a_thread_share_an_id() -> None:
     run(MBOX)
 
     first = one("messages", internet_message_id="plain@example.org")
@@ -69,28 +69,28 @@ def test_threads_are_joined_by_their_first_mail() -> None:
         ("broken@example.org", "Unfairly cut off he"),
     ],
 )
-def test_what_is_badly_written_is_read_as_well_as_can_be(message_id: str, words: str) -> None:
+def test_malformed_message_keeps_readable_body(message_id: str, words: str) -> None:
     run(MBOX)
 
     assert words in one("messages", internet_message_id=message_id)["body_text"]
 
 
-def test_a_day_that_does_not_exist_leaves_a_receipt_and_the_day_of_arrival() -> None:
+def test_invalid_date_is_replaced_by_date_of_arrival() -> None:
     run(MBOX)
 
     mail = one("messages", internet_message_id="feb30@example.org")
     assert mail["received_at"] == "2026-03-02T11:00:00Z"
-    assert ("bad_date", "mail 5") in receipts()
+    assert ("bad_date", "message 5") in receipts()
 
 
-def test_nesting_without_end_is_left_at_its_depth() -> None:
+def test_nesting_depth_is_limited() -> None:
     run(MBOX)
 
     assert one("messages", internet_message_id="deep@example.org")["body_text"] is None
-    assert ("nested_too_deeply", "mail 8") in receipts()
+    assert ("nested_too_deeply", "message 8") in receipts()
 
 
-def test_files_are_kept_and_their_text_is_read() -> None:
+def test_attachments_are_stored_with_their_text() -> None:
     run(MBOX)
 
     mail = one("messages", internet_message_id="contract@example.org")
@@ -103,7 +103,7 @@ def test_files_are_kept_and_their_text_is_read() -> None:
     assert "1900 euros" in one("attachments", filename="the old contract")["text"]
 
 
-def test_what_outlook_wraps_up_is_unwrapped() -> None:
+def test_winmail_dat_attachments_are_extracted() -> None:
     run(MBOX)
 
     minutes = one("attachments", filename="minutes.txt")
@@ -111,18 +111,18 @@ def test_what_outlook_wraps_up_is_unwrapped() -> None:
     assert content(minutes["blob_ref"]).startswith(b"Minutes")
 
 
-def test_a_mail_cannot_be_replaced_by_another_with_its_id() -> None:
+def test_messages_with_same_message_id_are_both_kept() -> None:
     run(MBOX)
 
     bodies = {
-        each["body_text"]
-        for each in records("messages")
-        if each["internet_message_id"] == "twice@example.org"
+        record["body_text"]
+        for record in records("messages")
+        if record["internet_message_id"] == "twice@example.org"
     }
     assert bodies == {"The same mail twice.", "Another mail under the same id."}
 
 
-def test_maildir_says_folder_and_what_was_read(tmp_path: Path) -> None:
+def test_maildir_messages_have_folder_and_read_flag(tmp_path: Path) -> None:
     mail = b"From: a@example.org\nMessage-ID: <%d>\nSubject: x\n\nbody %d\n"
     for number, where in enumerate(["cur/1:2,S", "new/2", ".Archive.2024/cur/3:2,"]):
         path = tmp_path / "box" / where
@@ -131,15 +131,15 @@ def test_maildir_says_folder_and_what_was_read(tmp_path: Path) -> None:
 
     run(tmp_path / "box")
 
-    found = {(each["folder"], each["is_read"]) for each in records("messages")}
+    found = {(record["folder"], record["is_read"]) for record in records("messages")}
     assert found == {("inbox", True), ("inbox", False), ("Archive/2024", False)}
 
 
-def test_a_single_mail_is_read_and_what_is_none_is_said_to_be_none(tmp_path: Path) -> None:
+def test_eml_file_is_imported_and_other_content_refused(tmp_path: Path) -> None:
     (tmp_path / "one.eml").write_bytes(b"From: a@example.org\r\nSubject: One\r\n\r\nalone\r\n")
     (tmp_path / "two.eml").write_bytes(b"\x89PNG\r\n\x1a\n")
 
     run(tmp_path)
 
-    assert [each["subject"] for each in records("messages")] == ["One"]
+    assert [record["subject"] for record in records("messages")] == ["One"]
     assert receipts() == {("malformed", "two.eml")}

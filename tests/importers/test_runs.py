@@ -1,4 +1,4 @@
-"""Runs: said first, resumed, repeated, brought up to date, and never ended by what they read."""
+"""Runs can be resumed and repeated, and survive errors of single items."""
 
 import os
 import zipfile
@@ -13,13 +13,15 @@ from django.db import connection as db
 from django.utils import timezone
 
 from evidence.errors import InvalidRequest
-from evidence.models.accounts import the_owner
+from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportReceipt, ImportRun
-from evidence.storing.record_erasure import erase
+from evidence.storing.record_erasure import delete_record
+from importers.core.importer import ImportRequest
 from importers.mail import mailboxes
 from importers.runs import runner
-from importers.runs.preview import Wish, survey
-from importers.runs.runner import Stopped, import_part
+from importers.runs.preview import ExportPart, preview_export
+from importers.runs.record_feed import RecordFeed
+from importers.runs.runner import ImportStopped, import_part
 from tests.importers.imports import TORTURE, connection, latest, one, receipts, records, run
 from tests.storing import stored
 
@@ -28,7 +30,7 @@ MBOX = TORTURE / "mail.mbox"
 
 
 def mbox(path: Path, *numbers: int) -> Path:
-    """A mailbox with a mail for each number."""
+    """Write a mailbox with a message for each number."""
     path.write_bytes(
         b"".join(
             b"From a@example.org Mon Jan  5 08:30:00 2026\nFrom: a@example.org\n"
@@ -40,17 +42,17 @@ def mbox(path: Path, *numbers: int) -> Path:
     return path
 
 
-def test_the_same_export_again_writes_nothing() -> None:
+def test_importing_an_export_twice_writes_nothing() -> None:
     run(MBOX)
     before = stored.everything()
 
-    said = run(MBOX)
+    output = run(MBOX)
 
     assert stored.everything() == before
-    assert "0 new, 0 changed" in said
+    assert "0 new, 0 changed" in output
 
 
-def test_a_newer_export_adds_what_is_new(tmp_path: Path) -> None:
+def test_newer_export_adds_new_records_only(tmp_path: Path) -> None:
     run(mbox(tmp_path / "old.mbox", 1, 2))
 
     run(mbox(tmp_path / "new.mbox", 1, 2, 3))
@@ -60,75 +62,75 @@ def test_a_newer_export_adds_what_is_new(tmp_path: Path) -> None:
     assert len(records("messages")) == 3
 
 
-def test_a_dry_run_says_what_is_there_and_writes_nothing() -> None:
-    said = run(MBOX, dry_run=True)
+def test_dry_run_reports_counts_and_writes_nothing() -> None:
+    output = run(MBOX, dry_run=True)
 
-    assert "a new connection" in said
-    assert "14 messages" in said
-    assert "mail 5" in said
+    assert "a new connection" in output
+    assert "14 messages" in output
+    assert "message 5" in output
     assert not ImportRun.unscoped.exists()
 
 
-def test_a_run_that_was_interrupted_goes_on_where_it_stopped(
+def test_interrupted_run_resumes_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = mbox(tmp_path / "many.mbox", *range(2_500), 7)
-    now, owner_id = timezone.now(), the_owner(timezone.now()).owner_id
+    now, owner_id = timezone.now(), get_or_create_owner(timezone.now()).owner_id
 
-    def part() -> runner.Part:
-        return survey(path, wish=Wish(), owner_id=owner_id, now=now).parts[0]
+    def part() -> ExportPart:
+        return preview_export(path, request=ImportRequest(), owner_id=owner_id, now=now).parts[0]
 
-    def stop(so_far: ImportRun) -> None:
-        if so_far.items_done:
-            raise Stopped
+    def stop(run: ImportRun) -> None:
+        if run.items_done:
+            raise ImportStopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(ImportStopped):
         import_part(part(), label="x", workspace=tmp_path, now=now, on_progress=stop)
     stopped = latest()
     assert stopped.status == ImportRun.Status.STOPPED
     assert stopped.items_done == 1_000
-    read = []
-    make = runner.Feed._of_piece
+    parsed = []
+    item_lines = RecordFeed._item_lines
 
     def counted(*args: object) -> object:
-        read.append(args)
-        return make(*args)  # type: ignore[arg-type]
+        parsed.append(args)
+        return item_lines(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(runner.Feed, "_of_piece", counted)
+    monkeypatch.setattr(RecordFeed, "_item_lines", counted)
     finished = import_part(part(), label="x", workspace=tmp_path, now=now)
 
     assert finished.run_id == stopped.run_id
     assert finished.status == ImportRun.Status.FINISHED
-    assert len(read) == 1_501
+    assert len(parsed) == 1_501
     assert (finished.created, finished.doubles) == (2_500, 1)
     assert finished.bytes_done == finished.bytes_total == path.stat().st_size
 
 
-def test_without_its_log_a_run_starts_over_and_finds_nothing_new(tmp_path: Path) -> None:
+def test_run_without_key_log_restarts_and_finds_records_unchanged(tmp_path: Path) -> None:
     path = mbox(tmp_path / "many.mbox", *range(1_200))
-    now, owner_id = timezone.now(), the_owner(timezone.now()).owner_id
-    part = survey(path, wish=Wish(), owner_id=owner_id, now=now).parts[0]
+    now, owner_id = timezone.now(), get_or_create_owner(timezone.now()).owner_id
+    part = preview_export(path, request=ImportRequest(), owner_id=owner_id, now=now).parts[0]
 
-    def stop(so_far: ImportRun) -> None:
-        raise Stopped
+    def stop(run: ImportRun) -> None:
+        raise ImportStopped
 
-    with pytest.raises(Stopped):
+    with pytest.raises(ImportStopped):
         import_part(part, label="x", workspace=tmp_path, now=now, on_progress=stop)
     for log in tmp_path.glob("*.keys"):
         log.unlink()
-    part = survey(path, wish=Wish(), owner_id=owner_id, now=now).parts[0]
+    part = preview_export(path, request=ImportRequest(), owner_id=owner_id, now=now).parts[0]
 
     assert import_part(part, label="x", workspace=tmp_path, now=now).unchanged == 1_000
     assert len(records("messages")) == 1_200
 
 
-def test_a_run_that_starts_over_says_everything_once(
+def test_restarted_run_stores_each_receipt_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "export"
     folder.mkdir()
     (folder / "a.mbox").write_bytes(MBOX.read_bytes())
-    (folder / "what.raw").write_bytes(b"nothing anybody knows")
+    (folder / "what.raw").write_bytes(b"no known format")
     with monkeypatch.context() as full:
         full.setattr(runner.KeyLog, "append", Mock(side_effect=OSError(28, "No space left")))
         with pytest.raises(CommandError, match=r"No space left\. What was stored stays"):
@@ -143,19 +145,19 @@ def test_a_run_that_starts_over_says_everything_once(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_database_that_goes_away_is_said_and_the_same_command_goes_on(
+def test_run_resumes_after_database_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = mbox(tmp_path / "many.mbox", *range(1_200))
-    keep = runner._Importing._keep_files
+    store_files = runner._PartImport._store_files
 
     def cut_off(self: Any, *args: Any) -> None:
-        keep(self, *args)
+        store_files(self, *args)
         with psycopg.connect(os.environ["DATABASE_URL"], dbname=db.settings_dict["NAME"]) as other:
             other.execute("SELECT pg_terminate_backend(%s)", [db.connection.info.backend_pid])
 
     with monkeypatch.context() as gone:
-        gone.setattr(runner._Importing, "_keep_files", cut_off)
+        gone.setattr(runner._PartImport, "_store_files", cut_off)
         with pytest.raises(CommandError, match=r"The database failed\. What was stored stays"):
             run(path)
     db.close()
@@ -166,19 +168,19 @@ def test_a_database_that_goes_away_is_said_and_the_same_command_goes_on(
     assert len(records("messages")) == 1_200
 
 
-def test_of_two_that_import_the_same_at_once_one_is_told_so(tmp_path: Path) -> None:
-    now, owner_id = timezone.now(), the_owner(timezone.now()).owner_id
+def test_concurrent_import_of_same_export_is_refused(tmp_path: Path) -> None:
+    now, owner_id = timezone.now(), get_or_create_owner(timezone.now()).owner_id
     refused = []
 
-    def part() -> runner.Part:
-        return survey(MBOX, wish=Wish(), owner_id=owner_id, now=now).parts[0]
+    def part() -> ExportPart:
+        return preview_export(MBOX, request=ImportRequest(), owner_id=owner_id, now=now).parts[0]
 
-    def again(so_far: ImportRun) -> None:
-        with pytest.raises(InvalidRequest, match="being imported already"):
+    def import_again(run: ImportRun) -> None:
+        with pytest.raises(InvalidRequest, match="Another process is importing"):
             import_part(part(), label="x", workspace=tmp_path, now=now)
-        refused.append(so_far)
+        refused.append(run)
 
-    done = import_part(part(), label="x", workspace=tmp_path, now=now, on_progress=again)
+    done = import_part(part(), label="x", workspace=tmp_path, now=now, on_progress=import_again)
 
     assert refused
     assert done.status == ImportRun.Status.FINISHED
@@ -186,7 +188,7 @@ def test_of_two_that_import_the_same_at_once_one_is_told_so(tmp_path: Path) -> N
     import_part(part(), label="x", workspace=tmp_path, now=now)
 
 
-def test_records_go_to_the_connection_that_is_named(tmp_path: Path) -> None:
+def test_records_go_to_the_named_connection(tmp_path: Path) -> None:
     run(mbox(tmp_path / "a.mbox", 1), connection="Private", language=["de"])
     run(mbox(tmp_path / "b.mbox", 2), connection="Work")
     run(mbox(tmp_path / "c.mbox", 3), connection="Private")
@@ -199,49 +201,51 @@ def test_records_go_to_the_connection_that_is_named(tmp_path: Path) -> None:
     }
 
 
-def test_what_was_erased_stays_erased_and_is_said() -> None:
+def test_erased_record_is_not_imported_again() -> None:
     run(MBOX)
     mail = one("messages", internet_message_id="plain@example.org")
     where = connection("Mail").connection_id
-    assert not connection("Mail").labelled_by_owner, "nobody named it"
-    erase(where, stream="messages", record_key=mail["id"], suppress=True, now=timezone.now())
+    assert not connection("Mail").labelled_by_owner, "the owner named no connection"
+    delete_record(
+        where, stream="messages", record_key=mail["id"], suppress=True, now=timezone.now()
+    )
 
     run(MBOX)
 
-    assert ("erased", "mail 1") in receipts()
+    assert ("erased", "message 1") in receipts()
     assert not stored.record(where, mail["id"])
 
 
-def test_a_reader_that_fails_in_one_piece_goes_on_with_the_next(
+def test_error_in_one_item_does_not_stop_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    read = mailboxes.read_mail
+    parse = mailboxes.parse_message
 
-    def fail_on_html(raw: bytes, envelope: object) -> object:
+    def fail_on_html(raw: bytes, metadata: object) -> object:
         if b"<html@example.org>" in raw:
             raise MemoryError
-        return read(raw, envelope)  # type: ignore[arg-type]
+        return parse(raw, metadata)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(mailboxes, "read_mail", fail_on_html)
+    monkeypatch.setattr(mailboxes, "parse_message", fail_on_html)
     run(MBOX)
 
-    assert ("unreadable", "mail 2") in receipts()
+    assert ("unreadable", "message 2") in receipts()
     assert len(records("messages")) == 13
 
 
-def test_a_report_says_where_why_and_what_to_do(tmp_path: Path) -> None:
+def test_report_contains_location_problem_and_next_step(tmp_path: Path) -> None:
     run(MBOX, report=tmp_path / "report.txt")
 
     line = next(
-        line for line in (tmp_path / "report.txt").read_text().splitlines() if "mail 5" in line
+        line for line in (tmp_path / "report.txt").read_text().splitlines() if "message 5" in line
     )
-    assert line.startswith("- mail.mbox, mail 5, at byte ")
-    assert "Its date does not exist" in line
+    assert line.startswith("- mail.mbox, message 5, at byte ")
+    assert "The date is invalid" in line
     assert "Mon, 30 Feb 2026" in line
-    assert "Search finds it by its words" in line
+    assert "Text search finds the record" in line
 
 
-def test_a_zip_is_read_without_being_unpacked_and_its_traps_are_named(tmp_path: Path) -> None:
+def test_unsafe_zip_members_are_skipped_with_receipts(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "takeout.zip", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.write(MBOX, "Takeout/Mail/All mail Including Spam and Trash.mbox")
         archive.writestr("../../etc/passwd", "root")
@@ -253,10 +257,10 @@ def test_a_zip_is_read_without_being_unpacked_and_its_traps_are_named(tmp_path: 
     content = content[: central + 8] + b"\x01\x00" + content[central + 10 :]
     (tmp_path / "takeout.zip").write_bytes(content)
 
-    said = run(tmp_path / "takeout.zip")
+    output = run(tmp_path / "takeout.zip")
 
     assert len(records("messages")) == 14
-    assert "leads out of the archive" in said
+    assert "points outside the archive" in output
     assert {
         ("unsafe_name", "../../etc/passwd"),
         ("zip_bomb", "Takeout/bomb.mbox"),
@@ -264,7 +268,7 @@ def test_a_zip_is_read_without_being_unpacked_and_its_traps_are_named(tmp_path: 
     } <= receipts()
 
 
-def test_an_archive_that_is_cut_off_gives_what_it_has(tmp_path: Path) -> None:
+def test_damaged_archive_keeps_records_before_the_damage(tmp_path: Path) -> None:
     path = tmp_path / "takeout.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(mbox(tmp_path / "a.mbox", *range(3_000)), "a.mbox")
@@ -279,40 +283,38 @@ def test_an_archive_that_is_cut_off_gives_what_it_has(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04 not a zip at all", b"PK\x05\x06"])
-def test_what_only_looks_like_an_archive_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_invalid_archive_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.zip").write_bytes(content)
 
     with pytest.raises(CommandError, match="damaged"):
         run(tmp_path / "x.zip")
 
 
-def test_what_nobody_knows_is_said_and_fails(tmp_path: Path) -> None:
+def test_unknown_files_and_formats_are_refused(tmp_path: Path) -> None:
     (tmp_path / "photo.raw").write_bytes(b"\0\1\2")
 
     with pytest.raises(CommandError, match="Not everything could be imported"):
         run(tmp_path / "photo.raw")
-    with pytest.raises(CommandError, match="No kind is called 'sheep'"):
+    with pytest.raises(CommandError, match="got 'sheep'"):
         run(tmp_path / "photo.raw", kind="sheep")
     for name in ("nothing.mbox", "longer than any name " * 20):
         with pytest.raises(CommandError, match="cannot be opened"):
             run(tmp_path / name)
 
 
-def test_folders_that_are_closed_to_the_server_are_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unreadable_folders_get_receipts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     closed = tmp_path / "export" / "closed"
     closed.mkdir(parents=True)
     (closed.parent / "a.mbox").write_bytes((TORTURE / "mail.mbox").read_bytes())
-    looked = os.scandir
+    scandir = os.scandir
 
-    # Tests run as root, to whom nothing is closed.
-    def scandir(path: str) -> Any:
+    # Tests run as root, who can read every folder.
+    def restricted(path: str) -> Any:
         if str(path).endswith("closed"):
             raise PermissionError(13, "Permission denied", str(path))
-        return looked(path)
+        return scandir(path)
 
-    monkeypatch.setattr(os, "scandir", scandir)
+    monkeypatch.setattr(os, "scandir", restricted)
     run(closed.parent)
 
     assert ("cannot_open", "closed") in receipts()

@@ -14,13 +14,14 @@ from django.db import connection
 from django.utils import timezone
 
 from evidence.errors import InvalidRequest
-from evidence.models.accounts import the_owner
+from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from evidence.storing.uploads import Upload
+from importers.core.importer import ImportRequest
 from importers.runs import background, store
-from importers.runs.background import Imports
-from importers.runs.preview import Wish, survey
+from importers.runs.background import ImportWorker
+from importers.runs.preview import ExportPart, preview_export
 from importers.runs.runner import import_part
 from tests.importers.imports import TORTURE
 
@@ -32,21 +33,23 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path / "imports"
 
 
-def wanted_upload(workspace: Path) -> Upload:
-    upload = uploads.begin(workspace / "uploads", name="mail.mbox", size=MBOX.stat().st_size)
+def queue_upload(workspace: Path) -> Upload:
+    upload = uploads.create_upload(
+        workspace / "uploads", name="mail.mbox", size=MBOX.stat().st_size
+    )
     shutil.copy(MBOX, upload.path)
     upload.save(phase="wanted")
     return upload
 
 
 def work(workspace: Path, *, stop_early: bool = False) -> list[object]:
-    imports = Imports(workspace, watch=None, seconds=0)
+    worker = ImportWorker(workspace, watch=None, seconds=0)
     if stop_early:
-        imports.close()
-    return list(imports.job())
+        worker.close()
+    return list(worker.job())
 
 
-def in_another_thread(call: Callable[[], object]) -> None:
+def run_in_thread(call: Callable[[], object]) -> None:
     def run() -> None:
         try:
             call()
@@ -58,25 +61,26 @@ def in_another_thread(call: Callable[[], object]) -> None:
     thread.join()
 
 
-def parts() -> Any:
+def mbox_part() -> ExportPart:
     now = timezone.now()
-    return survey(MBOX, wish=Wish(), owner_id=the_owner(now).owner_id, now=now).parts[0]
+    owner_id = get_or_create_owner(now).owner_id
+    return preview_export(MBOX, request=ImportRequest(), owner_id=owner_id, now=now).parts[0]
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_slow_import_keeps_its_upload_from_another_process(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    upload, done = wanted_upload(workspace), list[object]()
+    upload, done = queue_upload(workspace), list[object]()
 
     def slow(*args: Any, **kwargs: Any) -> Any:
         if not done:
             done.append(None)
             with time_machine.travel(timezone.now() + timedelta(hours=1)):
-                in_another_thread(lambda: done.extend(work(workspace)))
-        return survey(*args, **kwargs)
+                run_in_thread(lambda: done.extend(work(workspace)))
+        return preview_export(*args, **kwargs)
 
-    monkeypatch.setattr(background, "survey", slow)
+    monkeypatch.setattr(background, "preview_export", slow)
     work(workspace)
 
     assert done == [None]
@@ -88,10 +92,10 @@ def test_a_slow_import_keeps_its_upload_from_another_process(
 def test_an_upload_that_another_process_has_finished_stays_done(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    upload = wanted_upload(workspace)
-    listed = uploads.wanted(workspace / "uploads")
+    upload = queue_upload(workspace)
+    queued = uploads.list_queued(workspace / "uploads")
     work(workspace)
-    monkeypatch.setattr(uploads, "wanted", lambda root: listed)
+    monkeypatch.setattr(uploads, "list_queued", lambda root: queued)
 
     assert work(workspace) == []
 
@@ -103,7 +107,7 @@ def test_an_upload_that_another_process_has_finished_stays_done(
 def test_an_upload_waits_while_the_same_export_is_being_imported(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    upload = wanted_upload(workspace)
+    upload = queue_upload(workspace)
     monkeypatch.setattr(background, "BUSY_SECONDS", 0)
     phases = []
 
@@ -111,7 +115,9 @@ def test_an_upload_waits_while_the_same_export_is_being_imported(
         work(workspace)
         phases.append(upload.state.phase)
 
-    import_part(parts(), label="x", workspace=workspace, now=timezone.now(), on_progress=meanwhile)
+    import_part(
+        mbox_part(), label="x", workspace=workspace, now=timezone.now(), on_progress=meanwhile
+    )
     work(workspace)
 
     assert set(phases) == {"wanted"}
@@ -122,18 +128,18 @@ def test_an_upload_waits_while_the_same_export_is_being_imported(
 def test_two_that_begin_the_same_export_at_once_make_one_run(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin = store.begin
+    start_or_resume = store.start_or_resume
 
     def again() -> None:
-        import_part(parts(), label="x", workspace=workspace, now=timezone.now())
+        import_part(mbox_part(), label="x", workspace=workspace, now=timezone.now())
 
     def overtaken(*args: Any, **kwargs: Any) -> ImportRun:
-        monkeypatch.setattr(store, "begin", begin)
-        with pytest.raises(InvalidRequest, match="being imported already"):
+        monkeypatch.setattr(store, "start_or_resume", start_or_resume)
+        with pytest.raises(InvalidRequest, match="is importing this export"):
             again()
-        return begin(*args, **kwargs)
+        return start_or_resume(*args, **kwargs)
 
-    monkeypatch.setattr(store, "begin", overtaken)
+    monkeypatch.setattr(store, "start_or_resume", overtaken)
     again()
 
     assert ImportRun.unscoped.get().status == ImportRun.Status.FINISHED
@@ -141,15 +147,15 @@ def test_two_that_begin_the_same_export_at_once_make_one_run(
 
 @pytest.mark.django_db(transaction=True)
 def test_health_knows_when_an_import_last_made_progress(workspace: Path) -> None:
-    upload = wanted_upload(workspace)
+    upload = queue_upload(workspace)
     root = workspace / "uploads"
     os.utime(upload.folder / "state.json", (1_000, 1_000))
-    assert uploads.at_rest_since(root) == 1_000
+    assert uploads.last_activity(root) == 1_000
 
     work(workspace, stop_early=True)
 
-    since = uploads.at_rest_since(root)
+    since = uploads.last_activity(root)
     assert since is not None
     assert since > 1_000
     upload.save(phase="done")
-    assert uploads.at_rest_since(root) is None
+    assert uploads.last_activity(root) is None

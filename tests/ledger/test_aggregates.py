@@ -5,8 +5,13 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.access.quotas import set_limits
-from evidence.ledger.disclosures import Disclosed, named, read, to_client
+from evidence.access.quotas import set_quotas
+from evidence.ledger.disclosures import (
+    DisclosureEntry,
+    disclosures_to_clients,
+    read_disclosures,
+    resolve_pseudonyms,
+)
 from evidence.ledger.verification import verify
 from evidence.models.grants import Grant
 from tests.world import BANK, PERSONAL, WORK, World, mail
@@ -38,12 +43,15 @@ def busy(world: World) -> World:
     return world
 
 
-def last_row(world: World, who: str = "bob") -> Disclosed:
-    return next(iter(read(to_client(world.packages[who].client_id))))
+def last_row(world: World, who: str = "bob") -> DisclosureEntry:
+    return next(iter(read_disclosures(disclosures_to_clients(world.packages[who].client_id))))
 
 
-def keys(row: Disclosed) -> list[tuple[str, str]]:
-    return sorted((each.connection_id, each.record_key) for each in named(row.pseudonyms).values())
+def keys(row: DisclosureEntry) -> list[tuple[str, str]]:
+    return sorted(
+        (each.connection_id, each.record_key)
+        for each in resolve_pseudonyms(row.pseudonyms).values()
+    )
 
 
 def ask(world: World, who: str = "bob", path: str = AGGREGATE, **query: Any) -> Any:
@@ -131,7 +139,7 @@ def test_nothing_is_named_where_nothing_matches(busy: World) -> None:
 
 def test_groups_use_up_the_limit_of_records(busy: World) -> None:
     most = {("records", "day"): SENDERS + 4}
-    set_limits(busy.grants["bob"][0].pk, most, now=timezone.now())
+    set_quotas(busy.grants["bob"][0].pk, most, now=timezone.now())
 
     refused = busy.get(AGGREGATE, metric="count", group_by="from_name", limit=100)
 
@@ -147,7 +155,7 @@ def test_single_records_behind_groups_trip_the_wire(busy: World, settings: Any) 
     ask(busy, **query)
 
     assert Grant.unscoped.get(pk=busy.grants["bob"][0].pk).paused_at is not None
-    assert verify(busy.owner_id).faults == []
+    assert verify(busy.owner_id).problems == []
 
 
 def test_records_of_each_grant_are_on_its_own_chain(world: World) -> None:

@@ -3,7 +3,13 @@
 import pytest
 from django.test import Client
 
-from evidence.ledger.disclosures import Disclosed, named, read, to_client, to_owner
+from evidence.ledger.disclosures import (
+    DisclosureEntry,
+    disclosures_to_clients,
+    disclosures_to_owner,
+    read_disclosures,
+    resolve_pseudonyms,
+)
 from evidence.storing.blobs import put_blob
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World
 
@@ -11,17 +17,17 @@ LIST = "/v1/streams/messages/records"
 PAID = "/v1/streams/transactions"
 
 
-def rows_of(world: World, who: str = "bob") -> list[Disclosed]:
+def rows_of(world: World, who: str = "bob") -> list[DisclosureEntry]:
     if who == "alice":
-        return list(read(to_owner(world.owner_id)))
-    return list(read(to_client(world.packages[who].client_id)))
+        return list(read_disclosures(disclosures_to_owner(world.owner_id)))
+    return list(read_disclosures(disclosures_to_clients(world.packages[who].client_id)))
 
 
-def keys(row: Disclosed) -> list[str]:
-    return sorted(each.record_key for each in named(row.pseudonyms).values())
+def keys(row: DisclosureEntry) -> list[str]:
+    return sorted(each.record_key for each in resolve_pseudonyms(row.pseudonyms).values())
 
 
-def covered(row: Disclosed) -> list[tuple[str, str, tuple[str, ...]]]:
+def covered(row: DisclosureEntry) -> list[tuple[str, str, tuple[str, ...]]]:
     return sorted((each.connection_id, each.stream, tuple(each.fields)) for each in row.covered)
 
 

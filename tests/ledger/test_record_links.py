@@ -1,4 +1,4 @@
-"""Nobody can change which record a pseudonym leads to unnoticed, or confirm an erased one."""
+"""Verification detects changed links of pseudonyms, and nobody can confirm an erased record."""
 
 import hashlib
 import hmac
@@ -13,30 +13,31 @@ from django.core.management import CommandError, call_command
 from django.db import connection, transaction
 from time_machine import Traveller
 
-from evidence.access.crypto import ROTATED, keys_for
-from evidence.ledger.checkpoints import checkpoint
-from evidence.ledger.entries import GENESIS, Head, seal
-from evidence.ledger.verification import entry_of, lines, verify
+from evidence.access.crypto import ROTATION_GROUPS, keys_for
+from evidence.ledger.checkpoints import create_checkpoint
+from evidence.ledger.entries import GENESIS, ChainHead, seal
+from evidence.ledger.verification import entry_from_row, export_lines, verify
 from evidence.models.ledger import Disclosure, Pseudonym
-from evidence.storing.record_erasure import erase
+from evidence.storing.record_erasure import delete_record
 from tests.ledger.test_whole_or_not import tamper
 from tests.world import NOW, PERSONAL, World
 
 LIST = "/v1/streams/messages/records"
-CHANGED = "The pseudonym of a record leads to another record than the one disclosed."
-UNUSED = "1 pseudonyms of records are in no row: they were changed or added."
+CHANGED = "A pseudonym in this row links to a different record than the one disclosed."
+UNUSED = "No row names 1 pseudonyms of records: they were changed or added."
+ROW_CHANGED = "The content of this row was changed."
 
 
 @pytest.fixture
 def read(world: World) -> World:
-    """Two records were read twice, others once."""
+    """Return a world in which two records were read twice, and others once."""
     assert world.get(LIST, connection_id=PERSONAL, limit=2).status == 200
     assert world.get(LIST).status == 200
     return world
 
 
 def messages(world: World) -> list[str]:
-    return [fault.message for fault in verify(world.owner_id).faults]
+    return [problem.message for problem in verify(world.owner_id).problems]
 
 
 def pseudonyms() -> list[Pseudonym]:
@@ -54,8 +55,8 @@ def test_a_changed_link_is_a_fault_of_the_row_that_disclosed_the_record(
     first = Disclosure.unscoped.order_by("seq").first()
     assert first is not None
     tamper(f"UPDATE evidence_pseudonym SET {change} WHERE pseudonym = %s", first.pseudonyms[0])  # noqa: S608 - from above
-    [fault] = verify(read.owner_id).faults
-    assert (fault.chain, fault.seq, fault.message) == (first.chain, 1, CHANGED)
+    [problem] = verify(read.owner_id).problems
+    assert (problem.chain, problem.seq, problem.message) == (first.chain, 1, CHANGED)
 
 
 def test_a_pseudonym_that_no_row_names_is_a_fault(read: World) -> None:
@@ -86,34 +87,34 @@ def test_a_second_record_under_a_pseudonym_is_a_fault(read: World) -> None:
                                      "array_cat(record_digests[2:], record_digests[1:1])"])  # fmt: skip
 def test_removed_or_exchanged_digests_are_a_fault(read: World, digests: str) -> None:
     tamper(f"UPDATE evidence_disclosure SET record_digests = {digests} WHERE seq = 1")  # noqa: S608 - from above
-    assert messages(read) == ["Its content is not what was written."]
+    assert messages(read) == [ROW_CHANGED]
 
 
 def test_a_pseudonym_in_the_place_of_a_digest_is_a_fault(world: World) -> None:
-    """The hash of a row without digests must not fit the same bytes moved to the other column."""
+    """The hash of a row without digests must differ when its bytes move to the other column."""
     world.get(LIST, connection_id=PERSONAL, limit=2)
-    as_of_an_earlier_release()
+    convert_ledger_to_earlier_release()
     tamper("UPDATE evidence_disclosure SET pseudonyms = pseudonyms[:1],"
            " record_digests = ARRAY[uuid_send(pseudonyms[2])]")  # fmt: skip
-    assert "Its content is not what was written." in messages(world)
+    assert ROW_CHANGED in messages(world)
 
 
 def test_an_erased_record_leaves_the_ledger_whole(read: World) -> None:
     one = pseudonyms()[0]
-    erase(PERSONAL, stream="messages", record_key=one.record_key, suppress=True, now=NOW)
+    delete_record(PERSONAL, stream="messages", record_key=one.record_key, suppress=True, now=NOW)
     assert messages(read) == []
 
 
 def test_a_link_added_for_an_erased_record_is_a_fault(read: World) -> None:
     one = pseudonyms()[0]
-    erase(PERSONAL, stream="messages", record_key=one.record_key, suppress=True, now=NOW)
+    delete_record(PERSONAL, stream="messages", record_key=one.record_key, suppress=True, now=NOW)
     tamper("INSERT INTO evidence_pseudonym (connection_id, stream, record_key, pseudonym)"
            " VALUES (%s, 'messages', %s, %s)", PERSONAL, one.record_key, one.pseudonym)  # fmt: skip
     assert messages(read) == [CHANGED]
 
 
 def columns_with(value: bytes) -> Iterator[str]:
-    """Name the columns of the whole database that contain some bytes, as text or in hex."""
+    """Yield the columns of the database that contain these bytes, as text or in hex."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT table_name, column_name FROM information_schema.columns"
                        " WHERE table_schema = 'public'")  # fmt: skip
@@ -136,19 +137,19 @@ def test_a_guess_cannot_be_confirmed_after_an_erasure_even_with_the_keys_of_the_
     assert list(columns_with(one.nonce.bytes)) == ["evidence_pseudonym.nonce"]
     assert digest_of(one.nonce.bytes, *key) == digest
 
-    erase(PERSONAL, stream="messages", record_key=one.record_key, suppress=True, now=NOW)
+    delete_record(PERSONAL, stream="messages", record_key=one.record_key, suppress=True, now=NOW)
 
     assert list(columns_with(one.nonce.bytes)) == []
     known = [b"", bytes(16), one.pseudonym.bytes, bytes(row.previous), bytes(row.digest)]
-    for purpose in ("ledger", *ROTATED):
+    for purpose in ("ledger", *ROTATION_GROUPS):
         known += keys_for(purpose)
-    assert digest not in {digest_of(each, *key) for each in known}
+    assert digest not in {digest_of(nonce, *key) for nonce in known}
 
 
 def test_a_record_that_comes_again_has_another_digest(read: World) -> None:
     one = pseudonyms()[0]
-    before = {bytes(each) for row in Disclosure.unscoped.all() for each in row.record_digests}
-    erase(PERSONAL, stream="messages", record_key=one.record_key, suppress=False, now=NOW)
+    before = {bytes(digest) for row in Disclosure.unscoped.all() for digest in row.record_digests}
+    delete_record(PERSONAL, stream="messages", record_key=one.record_key, suppress=False, now=NOW)
     read.put((PERSONAL, "messages", {"id": one.record_key, "received_at": "2026-09-01T00:00:00Z"}))
     assert read.get(f"{LIST}/{one.record_key}", connection_id=PERSONAL).status == 200
     last = Disclosure.unscoped.order_by("seq").last()
@@ -159,39 +160,40 @@ def test_a_record_that_comes_again_has_another_digest(read: World) -> None:
 
 
 def digest_of(nonce: bytes, *key: str) -> bytes:
-    told = b"".join(b"%d:%s" % (len(part.encode()), part.encode()) for part in key)
-    return hmac.digest(nonce, told, hashlib.sha256)
+    message = b"".join(b"%d:%s" % (len(part.encode()), part.encode()) for part in key)
+    return hmac.digest(nonce, message, hashlib.sha256)
 
 
 def hash_of(line: dict[str, Any]) -> str:
-    """Follow the export's own description."""
+    """Return the hash of an exported row, as the header of the export describes it."""
     time = datetime.fromisoformat(line["at"]).timestamp()
     parts = [bytes.fromhex(line["previous"]), line["chain"], line["seq"], round(time * 1_000_000)]
     parts += [line[name] for name in ("client_id", "token_id", "request_id", "route", "covered",
                                       "record_count", "size_bytes")]  # fmt: skip
-    parts += [UUID(each).bytes for each in line["pseudonyms"]]
+    parts += [UUID(pseudonym).bytes for pseudonym in line["pseudonyms"]]
     if line["record_digests"] is not None:
         parts += ["record digests", *map(bytes.fromhex, line["record_digests"])]
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for part in parts:
         encoded = part if isinstance(part, bytes) else str(part).encode()
-        told.update(b"%d:%s" % (len(encoded), encoded))
-    return told.hexdigest()
+        digest.update(b"%d:%s" % (len(encoded), encoded))
+    return digest.hexdigest()
 
 
-def as_of_an_earlier_release() -> None:
-    """Give every row of the ledger the form that it had before records had digests, unsigned."""
+def convert_ledger_to_earlier_release() -> None:
+    """Rewrite the ledger as a release without record digests wrote it, without checkpoints."""
     with transaction.atomic():
         tamper("UPDATE evidence_disclosure SET record_digests = NULL")
-        ends: dict[str, Head] = {}
+        heads: dict[str, ChainHead] = {}
         for row in Disclosure.unscoped.order_by("chain", "seq"):
-            previous = ends[row.chain].digest if row.chain in ends else GENESIS
-            ends[row.chain] = Head(row.chain, row.seq, entry_of(row).digest(previous))
+            previous = heads[row.chain].digest if row.chain in heads else GENESIS
+            digest = entry_from_row(row).digest(previous)
+            heads[row.chain] = ChainHead(row.chain, row.seq, digest)
             tamper("UPDATE evidence_disclosure SET previous = %s, digest = %s WHERE chain = %s AND seq = %s",
-                   previous, ends[row.chain].digest, row.chain, row.seq)  # fmt: skip
-        for end in ends.values():
+                   previous, digest, row.chain, row.seq)  # fmt: skip
+        for head in heads.values():
             tamper("UPDATE evidence_chain SET digest = %s, seal = %s WHERE chain = %s",
-                   end.digest, seal(end), end.chain)  # fmt: skip
+                   head.digest, seal(head), head.chain)  # fmt: skip
         tamper("DELETE FROM evidence_checkpoint")
         for table in ("evidence_disclosure", "evidence_checkpoint"):
             connection.cursor().execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
@@ -199,26 +201,26 @@ def as_of_an_earlier_release() -> None:
 
 def test_rows_of_an_earlier_release_verify_and_are_counted(world: World) -> None:
     world.get(LIST)
-    as_of_an_earlier_release()
+    convert_ledger_to_earlier_release()
     world.get(LIST)
     out = StringIO()
     call_command("ledger", "verify", stdout=out)
     assert out.getvalue() == (
         "The ledger is whole: 2 rows in 1 chains, 0 checkpoints.\n"
-        "1 rows were written by an earlier release: which records they disclosed is stored, but"
-        " cannot be proven.\n"
+        "1 rows were written by an earlier release, without digests that prove which records they"
+        " disclosed.\n"
     )
 
 
 def test_an_export_verifies_elsewhere_and_has_no_nonce(world: World) -> None:
     world.get(LIST)
-    as_of_an_earlier_release()
+    convert_ledger_to_earlier_release()
     world.get(LIST)
-    told = list(lines(world.owner_id))
-    rows = [line for line in told if line["object"] == "disclosure"]
+    lines = list(export_lines(world.owner_id))
+    rows = [line for line in lines if line["object"] == "disclosure"]
     assert [hash_of(row) for row in rows] == [row["digest"] for row in rows]
     assert [row["record_digests"] is None for row in rows] == [True, False]
-    assert not [each for each in pseudonyms() if str(each.nonce) in str(told)]
+    assert not [row for row in pseudonyms() if str(row.nonce) in str(lines)]
 
 
 @pytest.fixture
@@ -228,7 +230,7 @@ def clock(time_machine: Traveller) -> Traveller:
 
 
 def test_rows_that_nobody_signed_for_an_hour_are_a_warning(world: World, clock: Traveller) -> None:
-    """The server was stopped, or is new."""
+    """A server that was stopped, or is new, has not signed."""
     world.get(LIST)
     clock.shift(timedelta(minutes=59))
     assert verify(world.owner_id).warnings == []
@@ -246,7 +248,7 @@ def test_rows_that_a_running_server_did_not_sign_are_a_fault(
     world: World, clock: Traveller
 ) -> None:
     world.get(LIST)
-    checkpoint(world.owner_id, now=NOW)
+    create_checkpoint(world.owner_id, now=NOW)
     for _ in range(3):
         clock.shift(timedelta(minutes=35))
         world.get(LIST)
@@ -255,10 +257,10 @@ def test_rows_that_a_running_server_did_not_sign_are_a_fault(
     with pytest.raises(CommandError, match="not whole"):
         call_command("ledger", "verify", stderr=err)
     assert err.getvalue().endswith(
-        " row 2: Rows 2 to 4 are older than an hour, and no checkpoint covers them, though the"
-        " server ran on: checkpoints were deleted, or background work fails.\n"
+        " row 2: Rows 2 to 4 are older than an hour, and no checkpoint covers them, although"
+        " the server was running: checkpoints were deleted, or background jobs fail.\n"
     )
-    checkpoint(world.owner_id, now=NOW)
+    create_checkpoint(world.owner_id, now=NOW)
     assert (messages(world), verify(world.owner_id).warnings) == ([], [])
 
 

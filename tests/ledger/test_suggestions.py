@@ -5,9 +5,14 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.access.quotas import set_limits
-from evidence.ledger.disclosures import Disclosed, named, read, to_client
-from evidence.storing.record_erasure import erase
+from evidence.access.quotas import set_quotas
+from evidence.ledger.disclosures import (
+    DisclosureEntry,
+    disclosures_to_clients,
+    read_disclosures,
+    resolve_pseudonyms,
+)
+from evidence.storing.record_erasure import delete_record
 from tests.world import NOW, PERSONAL, World, mail
 
 
@@ -27,12 +32,12 @@ def told(world: World, holders: int, **more: Any) -> World:
     return world
 
 
-def last_row(world: World, who: str = "bob") -> Disclosed:
-    return next(iter(read(to_client(world.packages[who].client_id))))
+def last_row(world: World, who: str = "bob") -> DisclosureEntry:
+    return next(iter(read_disclosures(disclosures_to_clients(world.packages[who].client_id))))
 
 
-def keys(row: Disclosed) -> list[str]:
-    return sorted(each.record_key for each in named(row.pseudonyms).values())
+def keys(row: DisclosureEntry) -> list[str]:
+    return sorted(each.record_key for each in resolve_pseudonyms(row.pseudonyms).values())
 
 
 @pytest.mark.parametrize("mode", ["lexical", "hybrid"])
@@ -89,14 +94,14 @@ def test_a_word_is_no_longer_suggested_once_no_record_has_it(world: World) -> No
     query = {"q": "leukaemiaa zebra", "limit": 2}
     first = world.get("/v1/search", **query)
     assert first.body["meta"]["suggestions"] == {"leukaemiaa": ["leukaemia"]}
-    erase(PERSONAL, stream="messages", record_key="ill0", suppress=False, now=NOW)
+    delete_record(PERSONAL, stream="messages", record_key="ill0", suppress=False, now=NOW)
     second = world.get("/v1/search", **query, cursor=first.body["next_cursor"])
     assert "suggestions" not in second.body["meta"]
 
 
 def test_no_word_is_suggested_once_the_limit_of_records_is_used_up(world: World) -> None:
     told(world, 1)
-    set_limits(world.grants["bob"][0].pk, {("records", "day"): 1}, now=timezone.now())
+    set_quotas(world.grants["bob"][0].pk, {("records", "day"): 1}, now=timezone.now())
     assert len(world.get("/v1/streams/messages/records", limit=1).ids) == 1
 
     refused = world.get("/v1/search", q="leukaemiaa")

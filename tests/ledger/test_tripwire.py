@@ -9,10 +9,10 @@ from django.core import mail as post
 from django.db import connection
 from django.utils import timezone
 
-from evidence.access.grant_lifecycle import narrow
+from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grants import StreamRequest, resume_client
-from evidence.access.owner_notices import acknowledge, standing_alerts
-from evidence.access.quotas import set_share
+from evidence.access.owner_notices import mark_alert_seen, open_alerts
+from evidence.access.quotas import set_tripwire_share
 from evidence.ledger.verification import verify
 from evidence.models.grants import Grant
 from evidence.models.ledger import Disclosure
@@ -72,9 +72,9 @@ def test_half_of_what_it_may_read_pauses_it_and_hidden_records_do_not_count(
 
     refused = watched.get(LIST)
     assert (refused.status, refused.error["code"]) == (403, "grant_paused")
-    (told,) = standing_alerts(watched.owner_id)
+    (told,) = open_alerts(watched.owner_id)
     assert told.sentence == (
-        "What Bob reads of Mail was paused automatically: within 24 hours it has read 20 of the 40"
+        "Access of Bob to Mail was paused automatically: within 24 hours it read 20 of the 40"
         " records of Your messages that it may see."
     )
 
@@ -105,10 +105,10 @@ def test_a_small_stream_is_not_watched(watched: World, settings: Any) -> None:
 def test_the_share_of_a_grant_is_its_owners(watched: World) -> None:
     grant_id = watched.grants["bob"][0].pk
     read(watched, 6)
-    set_share(grant_id, 10)
+    set_tripwire_share(grant_id, 10)
     assert read(watched, 1, 1) == [200, 403], "what was read before counts"
     resume_client(watched.packages["bob"].client_id)
-    set_share(grant_id, 0)
+    set_tripwire_share(grant_id, 0)
 
     assert read(watched, 40, 40) == [200, 200]
 
@@ -131,11 +131,11 @@ def test_once_resumed_as_much_again_is_read_before_it_pauses_again(watched: Worl
 
 def test_a_successor_keeps_the_share_of_its_owner(watched: World) -> None:
     grant_id = watched.grants["bob"][0].pk
-    set_share(grant_id, 5)
+    set_tripwire_share(grant_id, 5)
     wanted = StreamRequest(
         name="messages", fields=("id", "subject"), since=datetime(2026, 1, 1, tzinfo=UTC)
     )
-    narrow(grant_id, [wanted], connection_ids=[PERSONAL], expires_at=None, now=timezone.now())
+    narrow_grant(grant_id, [wanted], connection_ids=[PERSONAL], expires_at=None, now=timezone.now())
 
     assert read(watched, 3, 3) == [200, 403]
 
@@ -160,7 +160,7 @@ def test_the_owner_is_told_by_mail_once(
 
     (sent,) = mailoutbox
     assert (sent.to, sent.from_email) == (["alice@home.example"], "alice@home.example")
-    assert "What Bob reads of Mail was paused automatically" in str(sent.body)
+    assert "Access of Bob to Mail was paused automatically" in str(sent.body)
     assert f"{settings.PDPP_PUBLIC_URL}/connected" in str(sent.body)
     assert "Lease" not in str(sent.body)
 
@@ -185,9 +185,9 @@ def test_a_mail_that_cannot_be_sent_is_sent_later(
 
 def test_an_alert_of_somebody_else_is_not_acknowledged(watched: World) -> None:
     read(watched, 30)
-    (told,) = standing_alerts(watched.owner_id)
-    assert not acknowledge(told.alert_id, owner_id="mallory", now=timezone.now())
-    assert len(standing_alerts(watched.owner_id)) == 1
+    (told,) = open_alerts(watched.owner_id)
+    assert not mark_alert_seen(told.alert_id, owner_id="mallory", now=timezone.now())
+    assert len(open_alerts(watched.owner_id)) == 1
 
 
 def test_two_at_once_are_counted_together_and_told_of_once(committed: World, settings: Any) -> None:
@@ -209,4 +209,4 @@ def test_two_at_once_are_counted_together_and_told_of_once(committed: World, set
     assert TOTAL // 2 <= given <= TOTAL // 2 + 2, "and at most what was on its way"
     assert Disclosure.unscoped.filter(chain=world.grants["bob"][0].pk).count() == given
     assert Alert.unscoped.count() == 1
-    assert verify(world.owner_id).faults == []
+    assert verify(world.owner_id).problems == []

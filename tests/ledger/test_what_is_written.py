@@ -8,27 +8,34 @@ from django.db import InterfaceError, OperationalError, connection
 
 from evidence.access.scope import TokenKind
 from evidence.api.base_views import GrantedView
-from evidence.api.disclosed_records import UnknownBody
-from evidence.ledger.disclosures import Disclosed, named, of_record, read, to_client, to_owner
+from evidence.api.disclosed_records import UnknownResponseType
+from evidence.ledger.disclosures import (
+    DisclosureEntry,
+    disclosures_of_record,
+    disclosures_to_clients,
+    disclosures_to_owner,
+    read_disclosures,
+    resolve_pseudonyms,
+)
 from evidence.storing.blobs import put_blob
-from evidence.storing.record_erasure import erase
+from evidence.storing.record_erasure import delete_record
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World
 
 LIST = "/v1/streams/messages/records"
 PAID = "/v1/streams/transactions"
 
 
-def rows_of(world: World, who: str = "bob") -> list[Disclosed]:
+def rows_of(world: World, who: str = "bob") -> list[DisclosureEntry]:
     """What the client was shown, latest first."""
     if who == "alice":
-        return list(read(to_owner(world.owner_id)))
-    return list(read(to_client(world.packages[who].client_id)))
+        return list(read_disclosures(disclosures_to_owner(world.owner_id)))
+    return list(read_disclosures(disclosures_to_clients(world.packages[who].client_id)))
 
 
-def keys_in(row: Disclosed) -> list[tuple[str, str, str]]:
+def keys_in(row: DisclosureEntry) -> list[tuple[str, str, str]]:
     return sorted(
         (each.connection_id, each.stream, each.record_key)
-        for each in named(row.pseudonyms).values()
+        for each in resolve_pseudonyms(row.pseudonyms).values()
     )
 
 
@@ -185,11 +192,11 @@ def test_one_can_ask_who_saw_a_record_until_it_is_erased(world: World) -> None:
     world.get("/v1/search", "dora", q="signed", connection_id=PERSONAL)
     place = (PERSONAL, "messages", "m1")
     clients = [world.packages[who].client_id for who in ("dora", "bob")]
-    assert [each.client_id for each in read(of_record(*place))] == clients
+    assert [each.client_id for each in read_disclosures(disclosures_of_record(*place))] == clients
     [row] = rows_of(world)
-    erase(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
-    assert list(read(of_record(*place))) == []
-    assert named(row.pseudonyms) == {}
+    delete_record(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
+    assert list(read_disclosures(disclosures_of_record(*place))) == []
+    assert resolve_pseudonyms(row.pseudonyms) == {}
     assert rows_of(world) == [row]
 
 
@@ -225,7 +232,7 @@ def test_kinds_of_tokens_are_all_covered() -> None:
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (UnknownBody("hologram"), 500, "internal_error"),
+        (UnknownResponseType("hologram"), 500, "internal_error"),
         (KeyError("object"), 500, "internal_error"),
         (OperationalError("gone"), 503, "service_unavailable"),
         (InterfaceError("closed"), 503, "service_unavailable"),
@@ -237,7 +244,7 @@ def test_what_cannot_be_written_down_is_withheld_and_said_in_the_usual_form(
     def fail(*args: object, **more: object) -> None:
         raise error
 
-    monkeypatch.setattr("evidence.api.base_views.shown", fail)
+    monkeypatch.setattr("evidence.api.base_views.disclosed_items", fail)
 
     answer = world.get("/v1/streams/messages/records")
 
@@ -261,7 +268,7 @@ def test_a_withheld_answer_is_rendered_without_running_the_request_again(
         raise OperationalError("gone")
 
     monkeypatch.setattr(GrantedView, "initialize_request", counted)
-    monkeypatch.setattr("evidence.api.base_views.shown", fail)
+    monkeypatch.setattr("evidence.api.base_views.disclosed_items", fail)
 
     answer = world.get(LIST)
 
@@ -276,7 +283,7 @@ def test_an_answer_is_withheld_where_no_transaction_begins(
     def fail(*args: object, **more: object) -> None:
         raise OperationalError("gone")
 
-    monkeypatch.setattr("evidence.api.base_views.in_one_transaction", fail)
+    monkeypatch.setattr("evidence.api.base_views.read_and_record", fail)
 
     answer = world.get(LIST)
 

@@ -10,8 +10,8 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import DatabaseError, connection, transaction
 
-from evidence.ledger.checkpoints import checkpoint
-from evidence.ledger.verification import lines, verify
+from evidence.ledger.checkpoints import create_checkpoint
+from evidence.ledger.verification import export_lines, verify
 from tests.world import NOW, World
 
 LIST = "/v1/streams/messages/records"
@@ -22,7 +22,7 @@ def kept(world: World) -> World:
     """Five answers to Bob, and a signature over the first three."""
     for _ in range(3):
         world.get(LIST)
-    assert checkpoint(world.owner_id, now=NOW) is not None
+    assert create_checkpoint(world.owner_id, now=NOW) is not None
     for _ in range(2):
         world.get(LIST)
     return world
@@ -38,18 +38,18 @@ def tamper(statement: str, *values: Any) -> None:
 
 
 def faults(world: World) -> list[tuple[int | None, str]]:
-    return [(fault.seq, fault.message) for fault in verify(world.owner_id).faults]
+    return [(fault.seq, fault.message) for fault in verify(world.owner_id).problems]
 
 
 def rehashed(world: World, first: int) -> None:
     """Writes the chain anew from a row on, every hash fitting, as far as no key is needed."""
-    from evidence.ledger.verification import entry_of
+    from evidence.ledger.verification import entry_from_row
     from evidence.models.ledger import Disclosure
 
     rows = list(Disclosure.unscoped.order_by("seq"))
     previous = bytes(rows[first - 2].digest)
     for row in rows[first - 1 :]:
-        digest = entry_of(row).digest(previous)
+        digest = entry_from_row(row).digest(previous)
         tamper(
             "UPDATE evidence_disclosure SET previous = %s, digest = %s WHERE chain = %s AND seq = %s",
             previous, digest, row.chain, row.seq,
@@ -60,7 +60,7 @@ def rehashed(world: World, first: int) -> None:
 
 def test_a_whole_ledger_is_found_whole(kept: World) -> None:
     verdict = verify(kept.owner_id)
-    assert (verdict.rows, verdict.chains, verdict.checkpoints, verdict.faults) == (5, 1, 1, [])
+    assert (verdict.rows, verdict.chains, verdict.checkpoints, verdict.problems) == (5, 1, 1, [])
     out = StringIO()
     call_command("ledger", "verify", stdout=out)
     assert out.getvalue() == "The ledger is whole: 5 rows in 1 chains, 1 checkpoints.\n"
@@ -87,7 +87,7 @@ def test_rows_cannot_be_changed_where_the_trigger_stands(kept: World) -> None:
 )  # fmt: skip
 def test_a_changed_byte_is_named_with_its_row(kept: World, change: str) -> None:
     tamper(f"UPDATE evidence_disclosure SET {change} WHERE seq = 2")  # noqa: S608 - from above
-    assert faults(kept) == [(2, "Its content is not what was written.")]
+    assert faults(kept) == [(2, "The content of this row was changed.")]
 
 
 def test_a_row_taken_out_of_the_middle_is_missed(kept: World) -> None:
@@ -106,7 +106,7 @@ def test_the_last_row_is_missed_even_if_the_end_moves_back(kept: World) -> None:
         "UPDATE evidence_chain SET seq = 4,"
         " digest = (SELECT digest FROM evidence_disclosure WHERE seq = 4)"
     )
-    assert faults(kept) == [(4, "The end of the chain was not sealed here.")]
+    assert faults(kept) == [(4, "The chain head was not sealed by this installation.")]
 
 
 def take_back(world: World) -> None:
@@ -116,7 +116,7 @@ def take_back(world: World) -> None:
         cursor.execute("SELECT seq, digest, seal FROM evidence_chain")
         old = cursor.fetchone()
     world.get(LIST)
-    checkpoint(world.owner_id, now=NOW)
+    create_checkpoint(world.owner_id, now=NOW)
     tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
     tamper("UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s", *old)
 
@@ -124,7 +124,7 @@ def take_back(world: World) -> None:
 def test_rows_that_a_signature_covers_are_missed_even_under_an_old_seal(world: World) -> None:
     """Putting back an old copy of everything but the checkpoints."""
     take_back(world)
-    assert faults(world) == [(2, "Rows 2 to 2 are missing: a signed checkpoint saw them.")]
+    assert faults(world) == [(2, "Rows 2 to 2 are missing: a signed checkpoint counts them.")]
 
 
 def test_what_is_taken_back_with_its_signature_contradicts_an_export_that_was_kept(
@@ -135,13 +135,13 @@ def test_what_is_taken_back_with_its_signature_contradicts_an_export_that_was_ke
         cursor.execute("SELECT seq, digest, seal FROM evidence_chain")
         old = cursor.fetchone()
     world.get(LIST)
-    checkpoint(world.owner_id, now=NOW)
-    *_, kept = lines(world.owner_id)
+    create_checkpoint(world.owner_id, now=NOW)
+    *_, kept = export_lines(world.owner_id)
     tamper("DELETE FROM evidence_disclosure WHERE seq = 2")
     tamper("DELETE FROM evidence_checkpoint")
     tamper("UPDATE evidence_chain SET seq = %s, digest = %s, seal = %s", *old)
     assert faults(world) == []
-    rows = [[each["chain"], each["seq"], each["digest"]] for each in lines(world.owner_id)
+    rows = [[each["chain"], each["seq"], each["digest"]] for each in export_lines(world.owner_id)
             if each["object"] == "disclosure"]  # fmt: skip
     assert len(rows) == 1
     assert not [end for end in kept["heads"] if end in rows]
@@ -150,25 +150,25 @@ def test_what_is_taken_back_with_its_signature_contradicts_an_export_that_was_ke
 def test_a_chain_that_is_gone_is_missed(kept: World) -> None:
     tamper("DELETE FROM evidence_disclosure")
     tamper("DELETE FROM evidence_chain")
-    assert faults(kept)[0] == (3, "A checkpoint names this chain, and it is gone.")
+    assert faults(kept)[0] == (3, "A checkpoint names this chain, but the chain is missing.")
 
 
 def test_a_chain_written_anew_has_no_seal(kept: World) -> None:
     tamper("UPDATE evidence_disclosure SET record_count = 0 WHERE seq = 5")
     rehashed(kept, 5)
-    assert faults(kept) == [(5, "The end of the chain was not sealed here.")]
+    assert faults(kept) == [(5, "The chain head was not sealed by this installation.")]
 
 
 def test_a_chain_written_anew_differs_from_what_was_signed(kept: World) -> None:
     tamper("UPDATE evidence_disclosure SET record_count = 0 WHERE seq = 3")
     rehashed(kept, 3)
-    message = "A signed checkpoint saw another row here: the chain was written anew."
+    message = "A signed checkpoint names another digest here: the chain was rewritten."
     assert faults(kept) == [(3, message)]
 
 
 def test_a_fork_is_named(kept: World) -> None:
     tamper("UPDATE evidence_disclosure SET previous = digest WHERE seq = 4")
-    assert faults(kept) == [(4, "It does not follow the row before it: the chain forks.")]
+    assert faults(kept) == [(4, "This row does not follow the row before it: the chain forks.")]
 
 
 def test_rows_smuggled_in_at_the_end_are_not_counted(kept: World) -> None:
@@ -177,15 +177,15 @@ def test_rows_smuggled_in_at_the_end_are_not_counted(kept: World) -> None:
         " route, covered, record_count, size_bytes, pseudonyms, digest, digest"
         " FROM evidence_disclosure WHERE seq = 5"
     )
-    assert faults(kept) == [(6, "The end of the chain does not count this row.")]
+    assert faults(kept) == [(6, "The chain head does not count this row.")]
 
 
 def test_of_two_signatures_that_contradict_each_other_both_hold(world: World) -> None:
     """Taken back under an old seal, and grown again to the same number before the next signature."""
     take_back(world)
     world.get(LIST)
-    checkpoint(world.owner_id, now=NOW)
-    message = "A signed checkpoint saw another row here: the chain was written anew."
+    create_checkpoint(world.owner_id, now=NOW)
+    message = "A signed checkpoint names another digest here: the chain was rewritten."
     assert faults(world) == [(2, message)]
 
 
@@ -210,12 +210,12 @@ def test_what_is_read_and_signed_meanwhile_is_no_fault_and_not_half_exported(
 ) -> None:
     def meanwhile() -> None:
         kept.get(LIST)
-        checkpoint(kept.owner_id, now=NOW)
+        create_checkpoint(kept.owner_id, now=NOW)
 
     with after_statement(number, meanwhile):
         assert faults(kept) == []
     with after_statement(number, meanwhile):
-        told = list(lines(kept.owner_id))
+        told = list(export_lines(kept.owner_id))
     rows = {(row["chain"], row["seq"]) for row in told if row["object"] == "disclosure"}
     signed = {(chain, seq) for each in told if each["object"] == "checkpoint"
               for chain, seq, _ in each["heads"]}  # fmt: skip
@@ -227,7 +227,10 @@ def test_what_is_read_and_signed_meanwhile_is_no_fault_and_not_half_exported(
 def test_a_forged_checkpoint_is_named(kept: World, change: str) -> None:
     tamper(f"UPDATE evidence_checkpoint SET {change}")  # noqa: S608 - from above
     [(_, message)] = faults(kept)
-    assert message == f"The checkpoint of {NOW:%Y-%m-%d %H:%M} UTC was not signed here."
+    assert (
+        message
+        == f"The checkpoint of {NOW:%Y-%m-%d %H:%M} UTC was not signed by this installation."
+    )
 
 
 def test_verify_ends_with_a_failure_that_a_schedule_notices(kept: World) -> None:
@@ -248,4 +251,4 @@ def test_two_at_once_make_one_chain(committed: World) -> None:
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(ask, range(24))) == {200}
     verdict = verify(committed.owner_id)
-    assert (verdict.rows, verdict.chains, verdict.faults) == (24, 1, [])
+    assert (verdict.rows, verdict.chains, verdict.problems) == (24, 1, [])

@@ -1,7 +1,6 @@
-"""A small resource server in memory: the port that unit tests of the tools plug in.
+"""A fake REST API in memory for unit tests of the tools.
 
-It answers by the REST facts that the adapter relies on, byte bounds included, and remembers every
-call. The end-to-end tests put the real API in its place.
+It follows the REST rules that the adapter relies on, including byte limits, and records every call.
 """
 
 import json
@@ -14,8 +13,8 @@ from urllib.parse import quote, unquote
 import orjson
 
 from evidence.api import size_budget
-from mcp_adapter.json_text import size
-from mcp_adapter.rest import NO_HEADERS, Params, RestAnswer
+from mcp_adapter.json_text import json_size
+from mcp_adapter.rest import NO_HEADERS, Params, RestResponse
 
 WORK = ("cin_work", "Work mail", "mailbox")
 HOME = ("cin_home", "Home mail", "mailbox")
@@ -31,7 +30,7 @@ class FakeRest:
     records: list[tuple[str, str, str, dict[str, Any]]] = field(default_factory=list)
     expand: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     fields: dict[str, dict[str, str]] = field(default_factory=dict)
-    answers: dict[str, RestAnswer] = field(default_factory=dict)
+    answers: dict[str, RestResponse] = field(default_factory=dict)
     blobs: dict[str, tuple[str, bytes]] = field(default_factory=dict)
     calls: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     authorities: list[object] = field(default_factory=list)
@@ -43,8 +42,8 @@ class FakeRest:
         authority: object,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
-    ) -> RestAnswer:
-        """Answer a GET; a test reads `calls` to see what was asked."""
+    ) -> RestResponse:
+        """Respond to a GET, and record it in `calls`."""
         given = dict(params)
         self.calls.append((path, given))
         self.authorities.append(authority)
@@ -59,7 +58,7 @@ class FakeRest:
             case ["blobs", blob_id]:
                 return self._blob(blob_id, headers)
             case ["streams", name]:
-                return RestAnswer(200, {"object": "stream_metadata", "name": name})
+                return RestResponse(200, {"object": "stream_metadata", "name": name})
             case ["streams", name, "records"]:
                 return self._list(name, given)
             case ["streams", name, "aggregate"]:
@@ -68,16 +67,16 @@ class FakeRest:
                 return self._detail(name, key, given)
             case ["streams", name, "records", key, "field-window"]:
                 return self._window(name, key, given)
-        return error(404, "not_found")
+        return error_response(404, "not_found")
 
     def paths(self) -> list[str]:
-        """The paths asked for, in order."""
+        """Return the requested paths, in order."""
         return [path for path, _ in self.calls]
 
     # schema
 
-    def _schema(self, given: dict[str, str]) -> RestAnswer:
-        wanted, only = given.get("stream"), given.get("connection_id")
+    def _schema(self, given: dict[str, str]) -> RestResponse:
+        stream_name, only = given.get("stream"), given.get("connection_id")
         connectors = []
         for key in dict.fromkeys(connector for _, _, connector in self.connections):
             mine = [
@@ -85,11 +84,11 @@ class FakeRest:
                 for cid, label, connector in self.connections
                 if connector == key and only in (None, cid)
             ]
-            names = [name for name in self._streams(key) if wanted in (None, name) and mine]
+            names = [name for name in self._streams(key) if stream_name in (None, name) and mine]
             if names:
                 connectors.append(self._connector(key, mine, names, given))
         detail = given.get("detail") or given.get("view") or "compact"
-        return RestAnswer(
+        return RestResponse(
             200,
             {
                 "object": "schema",
@@ -104,11 +103,11 @@ class FakeRest:
 
     def _streams(self, connector: str) -> list[str]:
         mine = {cid for cid, _, key in self.connections if key == connector}
-        held = [stream for cid, stream, _, _ in self.records if cid in mine]
+        stored = [stream for cid, stream, _, _ in self.records if cid in mine]
         declared = [
             name.partition("/")[2] for name in self.fields if name.startswith(f"{connector}/")
         ]
-        return list(dict.fromkeys([*held, *declared]))
+        return list(dict.fromkeys([*stored, *declared]))
 
     def _connector(
         self, key: str, mine: list[dict[str, str]], names: list[str], given: dict[str, str]
@@ -160,9 +159,9 @@ class FakeRest:
         self, row: tuple[str, str, str, dict[str, Any]], fields: list[str] | None
     ) -> dict[str, Any]:
         cid, stream, key, data = row
-        shown = data if fields is None else {k: v for k, v in data.items() if k in fields}
+        page = data if fields is None else {k: v for k, v in data.items() if k in fields}
         return {"object": "record", "id": key, "stream": stream, **self._labels(cid),
-                "emitted_at": "2026-08-01T10:00:00Z", "version": "v1", "data": shown}  # fmt: skip
+                "emitted_at": "2026-08-01T10:00:00Z", "version": "v1", "data": page}  # fmt: skip
 
     def _labels(self, cid: str) -> dict[str, str]:
         label, connector = next(
@@ -175,49 +174,49 @@ class FakeRest:
             "display_name": label,
         }
 
-    def _list(self, stream: str, given: dict[str, str]) -> RestAnswer:
-        found = self._visible(stream, given)
-        if not found and stream not in {row[1] for row in self.records}:
-            return error(404, "not_found")
-        return self._page(found, given, f"/v1/streams/{stream}/records")
+    def _list(self, stream: str, given: dict[str, str]) -> RestResponse:
+        matches = self._visible(stream, given)
+        if not matches and stream not in {row[1] for row in self.records}:
+            return error_response(404, "not_found")
+        return self._page(matches, given, f"/v1/streams/{stream}/records")
 
-    def _page(self, found: list[Any], given: dict[str, str], url: str) -> RestAnswer:
+    def _page(self, matches: list[Any], given: dict[str, str], url: str) -> RestResponse:
         start = int(given.get("cursor", "c0")[1:])
-        end = min(start + int(given.get("limit", "25")), len(found))
-        items = [each() if callable(each) else each for each in found[start:end]]
-        frame = size_budget.Frame(
-            size_budget.EMPTY_BYTES + 2 * len(url) + size(META), size(META) + 60, 20
+        end = min(start + int(given.get("limit", "25")), len(matches))
+        items = [item() if callable(item) else item for item in matches[start:end]]
+        frame = size_budget.EnvelopeSize(
+            size_budget.EMPTY_BYTES + 2 * len(url) + json_size(META), json_size(META) + 60, 20
         )
-        shown = (
+        page = (
             items
-            if unwritable(items)
-            else size_budget.fitted(
+            if is_unserializable(items)
+            else size_budget.fit_page(
                 items,
-                bounds_of(given),
+                byte_bounds(given),
                 frame,
-                more=end < len(found),
-                cut=size_budget.fewer_excerpts if url == "/v1/search" else None,
+                more=end < len(matches),
+                shrink=size_budget.drop_excerpts if url == "/v1/search" else None,
             )
         )
         body: dict[str, Any] = {
             "object": "list",
             "url": url,
-            "has_more": start + len(shown) < len(found),
-            "data": shown,
+            "has_more": start + len(page) < len(matches),
+            "data": page,
             "links": {"self": url, "next": None},
             "meta": {"count": {"kind": "none"}, "warnings": []},
         }
         if given.get("count") == "exact":
-            body["meta"]["count"] = {"kind": "exact", "value": len(found)}
+            body["meta"]["count"] = {"kind": "exact", "value": len(matches)}
         if body["has_more"]:
-            body["next_cursor"] = f"c{start + len(shown)}"
+            body["next_cursor"] = f"c{start + len(page)}"
         if "changes_since" in given:
-            body["next_changes_since"] = f"b{start + len(shown)}"
-        return RestAnswer(200, body)
+            body["next_changes_since"] = f"b{start + len(page)}"
+        return RestResponse(200, body)
 
     def _one(self, stream: str, key: str, given: dict[str, str]) -> Any:
-        found = [record for record in self._visible(stream, given) if record["id"] == key]
-        if len(found) > 1:
+        matches = [record for record in self._visible(stream, given) if record["id"] == key]
+        if len(matches) > 1:
             candidates = [
                 {
                     "connection_id": record["connection_id"],
@@ -225,9 +224,9 @@ class FakeRest:
                     "connector_key": record["connector_key"],
                     "grant_id": "grt_1",
                 }
-                for record in found
+                for record in matches
             ]
-            return error(
+            return error_response(
                 409,
                 "ambiguous_connection",
                 param="connection_id",
@@ -237,28 +236,30 @@ class FakeRest:
                 available_connections_truncated=False,
                 available_connections_omitted=0,
             )
-        return found[0] if found else error(404, "not_found")
+        return matches[0] if matches else error_response(404, "not_found")
 
-    def _detail(self, stream: str, key: str, given: dict[str, str]) -> RestAnswer:
+    def _detail(self, stream: str, key: str, given: dict[str, str]) -> RestResponse:
         record = self._one(stream, key, given)
-        if isinstance(record, RestAnswer):
+        if isinstance(record, RestResponse):
             return record
-        bounds = bounds_of(given)
-        whole = unwritable(record)
-        return RestAnswer(200, record if whole else size_budget.fitted_alone(record, bounds))
+        bounds = byte_bounds(given)
+        unserializable = is_unserializable(record)
+        return RestResponse(
+            200, record if unserializable else size_budget.fit_record(record, bounds)
+        )
 
-    def _window(self, stream: str, key: str, given: dict[str, str]) -> RestAnswer:
+    def _window(self, stream: str, key: str, given: dict[str, str]) -> RestResponse:
         record = self._one(stream, key, {k: v for k, v in given.items() if k == "connection_id"})
-        if isinstance(record, RestAnswer):
+        if isinstance(record, RestResponse):
             return record
         value = value_at(record["data"], given["field"])
         if value is None:
-            return error(404, "field_not_found", param="field")
+            return error_response(404, "field_not_found", param="field")
         text = value if isinstance(value, str) else json.dumps(value)
-        window = window_of(text, given)
+        window = build_window(text, given)
         if window is None:
-            return error(404, "query_not_found", param="q")
-        return RestAnswer(
+            return error_response(404, "query_not_found", param="q")
+        return RestResponse(
             200,
             {
                 "object": "field_window",
@@ -266,14 +267,14 @@ class FakeRest:
                 "record_id": key,
                 "connection_id": record["connection_id"],
                 "connector_key": record["connector_key"],
-                "field": {"path": given["field"], **about(value)},
+                "field": {"path": given["field"], **field_metadata(value)},
                 "window": window,
             },
         )
 
     # the rest
 
-    def _search(self, given: dict[str, str]) -> RestAnswer:
+    def _search(self, given: dict[str, str]) -> RestResponse:
         word, only = given["q"].lower(), given.get("connection_id")
         hits: list[Any] = []
         for cid, stream, key, data in self.records:
@@ -323,8 +324,8 @@ class FakeRest:
             hit["evidence_excerpts"] = [excerpt(data[match[0]], match[0], match[1], length)]
         return hit
 
-    def _aggregate(self, stream: str, given: dict[str, str]) -> RestAnswer:
-        found = self._visible(stream, {k: v for k, v in given.items() if k == "connection_id"})
+    def _aggregate(self, stream: str, given: dict[str, str]) -> RestResponse:
+        matches = self._visible(stream, {k: v for k, v in given.items() if k == "connection_id"})
         body: dict[str, Any] = {
             "object": "aggregation",
             "stream": stream,
@@ -332,17 +333,17 @@ class FakeRest:
             "meta": {"count": {"kind": "none"}, "warnings": []},
         }
         if "group_by" not in given:
-            return RestAnswer(200, {**body, "value": len(found)})
-        keys = [str(record["data"].get(given["group_by"])) for record in found]
+            return RestResponse(200, {**body, "value": len(matches)})
+        keys = [str(record["data"].get(given["group_by"])) for record in matches]
         groups = [{"key": key, "count": keys.count(key)} for key in dict.fromkeys(keys)]
         limit = int(given.get("limit", "10"))
         other = sum(group["count"] for group in groups[limit:])
         body |= {"group_by": given["group_by"], "groups": groups[:limit], "other_count": other}
-        return RestAnswer(200, body)
+        return RestResponse(200, body)
 
-    def _blob(self, blob_id: str, headers: Mapping[str, str]) -> RestAnswer:
+    def _blob(self, blob_id: str, headers: Mapping[str, str]) -> RestResponse:
         if blob_id not in self.blobs:
-            return error(404, "blob_not_found")
+            return error_response(404, "blob_not_found")
         media_type, content = self.blobs[blob_id]
         first, _, last = headers.get("Range", "bytes=0-").removeprefix("bytes=").partition("-")
         end = int(last) + 1 if last else len(content)
@@ -351,17 +352,17 @@ class FakeRest:
             "Content-Type": media_type,
             "Content-Range": f"bytes {first}-{int(first) + len(part) - 1}/{len(content)}",
         }
-        return RestAnswer(206, part, about)
+        return RestResponse(206, part, about)
 
 
-def error(status: int, code: str, **members: Any) -> RestAnswer:
-    """An error as REST words it."""
+def error_response(status: int, code: str, **members: Any) -> RestResponse:
+    """Return an error response in the shape of REST."""
     body = {"type": "api_error", "code": code, "message": "Refused.", "request_id": "req_1"}
-    return RestAnswer(status, {"error": {**body, **members}})
+    return RestResponse(status, {"error": {**body, **members}})
 
 
-def unwritable(value: object) -> bool:
-    """Whether it holds half a character, which the real one cannot store."""
+def is_unserializable(value: object) -> bool:
+    """Return whether the value has a lone surrogate, which the real API cannot store."""
     try:
         orjson.dumps(value)
     except TypeError:
@@ -369,14 +370,16 @@ def unwritable(value: object) -> bool:
     return False
 
 
-def bounds_of(given: Mapping[str, str]) -> size_budget.Bounds:
-    """As the real server cuts, by its own rules."""
-    most, lines = given.get("max_bytes"), given.get("max_line_bytes")
-    return size_budget.Bounds(int(most) if most else None, int(lines) if lines else None)
+def byte_bounds(given: Mapping[str, str]) -> size_budget.ByteLimits:
+    """Return the byte limits of a request for the real page-cutting code."""
+    max_bytes, lines = given.get("max_bytes"), given.get("max_line_bytes")
+    return size_budget.ByteLimits(
+        int(max_bytes) if max_bytes else None, int(lines) if lines else None
+    )
 
 
 def value_at(data: Mapping[str, Any], path: str) -> Any:
-    """What a field or JSON Pointer leads to, or None."""
+    """Return the value at a field name or JSON Pointer, or None."""
     value: Any = data
     tokens = path[1:].split("/") if path.startswith("/") else [path]
     for token in tokens:
@@ -388,8 +391,8 @@ def value_at(data: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def about(value: Any) -> dict[str, Any]:
-    """What a window says of the value it is cut from."""
+def field_metadata(value: Any) -> dict[str, Any]:
+    """Return the metadata of the field that a window belongs to."""
     if isinstance(value, str):
         return {"type": "string", "size_bytes": len(value.encode())}
     kind = {list: "array", dict: "object", bool: "boolean"}.get(type(value), "number")
@@ -399,8 +402,8 @@ def about(value: Any) -> dict[str, Any]:
     return body
 
 
-def window_of(text: str, given: Mapping[str, str]) -> dict[str, Any] | None:
-    """The window that the parameters describe, or None where `q` does not occur."""
+def build_window(text: str, given: Mapping[str, str]) -> dict[str, Any] | None:
+    """Return the requested window, or None if `q` does not occur."""
     limit = int(given.get("limit_chars", "4096"))
     start, match = int(given.get("offset_chars", "0")), {}
     if "q" in given:
@@ -429,7 +432,7 @@ def window_of(text: str, given: Mapping[str, str]) -> dict[str, Any] | None:
 
 
 def excerpt(text: str, name: str, at: int, length: int) -> dict[str, Any]:
-    """An evidence descriptor with up to 60 characters on either side of the match."""
+    """Return an evidence excerpt with up to 60 characters on each side of the match."""
     start, end = max(0, at - 60), min(len(text), at + length + 60)
     lead, trail = "…" if start else "", "…" if end < len(text) else ""
     plain = f"{lead}{text[start:end]}{trail}"

@@ -1,4 +1,4 @@
-"""MCP hosts for tests: the official client in both eras, and what each kind of host can see."""
+"""MCP hosts for tests: the official client in both eras, and the channels that hosts show."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -10,29 +10,29 @@ from mcp import Client
 from mcp.server.lowlevel import Server
 
 from mcp_adapter.rest import Rest
-from mcp_adapter.server import Identity, build_server
+from mcp_adapter.server import ServerInfo, build_server
 
 ERAS = ("2026-07-28", "legacy")
 PUBLIC_URL = "https://records.example"
 AUTHORITY = object()
 
 
-async def inline(work: Callable[[], Any]) -> Any:
-    """Run blocking work where it stands: nothing else waits in a test."""
+async def run_inline(work: Callable[[], Any]) -> Any:
+    """Run blocking work on the event loop, where nothing else waits in a test."""
     return work()
 
 
 def server(rest: Rest) -> Server[Any]:
-    """The real server over any resource server."""
+    """Return the real MCP server over a REST API."""
     return build_server(
         rest,
         authority_of=lambda _ctx: AUTHORITY,
-        offload=inline,
-        identity=Identity(public_url=PUBLIC_URL, version="1"),
+        offload=run_inline,
+        server_info=ServerInfo(public_url=PUBLIC_URL, version="1"),
     )
 
 
-def ask(rest: Rest, work: Callable[[Client], Awaitable[Any]], *, era: str = ERAS[0]) -> Any:
+def with_client(rest: Rest, work: Callable[[Client], Awaitable[Any]], *, era: str = ERAS[0]) -> Any:
     """Run `work` with a connected official client."""
 
     async def main() -> Any:
@@ -44,35 +44,35 @@ def ask(rest: Rest, work: Callable[[Client], Awaitable[Any]], *, era: str = ERAS
 
 def call(rest: Rest, tool: str, *, era: str = ERAS[0], **arguments: Any) -> types.CallToolResult:
     """Call one tool."""
-    result = ask(rest, lambda client: client.call_tool(tool, arguments), era=era)
+    result = with_client(rest, lambda client: client.call_tool(tool, arguments), era=era)
     assert isinstance(result, types.CallToolResult)
     return result
 
 
 def text_of(result: types.CallToolResult) -> str:
-    """The one text block, which is all that some hosts see."""
+    """Return the only text block, which some hosts show alone."""
     (block,) = result.content
     assert isinstance(block, types.TextContent)
     return block.text
 
 
-def seen(result: types.CallToolResult) -> dict[str, Any]:
-    """The text block as the JSON object it has to be."""
+def parsed_text(result: types.CallToolResult) -> dict[str, Any]:
+    """Return the text block parsed as a JSON object."""
     value = json.loads(text_of(result))
     assert isinstance(value, dict)
     return value
 
 
 def structured(result: types.CallToolResult) -> dict[str, Any]:
-    """The structured output, which is all that other hosts see."""
+    """Return the structured output, which other hosts show alone."""
     assert isinstance(result.structured_content, dict)
     return result.structured_content
 
 
-def refusal(result: types.CallToolResult) -> dict[str, Any]:
-    """The error of a failed call, which has to be the same in both channels."""
+def error_of(result: types.CallToolResult) -> dict[str, Any]:
+    """Return the error of a failed call, asserting that both channels are equal."""
     assert result.is_error
-    assert seen(result) == structured(result)
+    assert parsed_text(result) == structured(result)
     error = structured(result)["error"]
     assert isinstance(error, dict)
     return error

@@ -1,4 +1,4 @@
-"""The endpoint over bare HTTP, as hosts that are not the official client speak it."""
+"""Call the endpoint over plain HTTP, without the official client."""
 
 import json
 from collections.abc import Mapping
@@ -7,11 +7,11 @@ from typing import Any
 
 import anyio
 
-from mcp_adapter.rest import Refused, Rest
-from mcp_adapter.server import Identity, Offload
-from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build
+from mcp_adapter.rest import Rest, TokenRejected
+from mcp_adapter.server import Offload, ServerInfo
+from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build_endpoint
 from tests.mcp_adapter.fake_rest import FakeRest
-from tests.mcp_adapter.hosts import AUTHORITY, PUBLIC_URL, inline
+from tests.mcp_adapter.hosts import AUTHORITY, PUBLIC_URL, run_inline
 
 TOKEN = "pdpp_at_good"
 METADATA = f"{PUBLIC_URL}/.well-known/oauth-protected-resource/mcp"
@@ -24,7 +24,7 @@ META = {
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back."""
+    """An HTTP response."""
 
     status: int
     headers: Mapping[str, str]
@@ -36,28 +36,28 @@ class Reply:
 
 
 def authenticate(bearer: str | None) -> object:
-    """One good token; the others are refused as the site refuses them."""
+    """Accept one token, and reject others with the errors of the site."""
     if bearer == TOKEN:
         return AUTHORITY
     if bearer == "pdpp_own_owner":
-        raise Refused(403, {"type": "permission_error", "code": "permission_error",
+        raise TokenRejected(403, {"type": "permission_error", "code": "permission_error",
                             "message": "Owner tokens are not accepted here."})  # fmt: skip
     if bearer in {"revoked", "expired", "consumed"}:
-        raise Refused(
+        raise TokenRejected(
             403, {"type": "permission_error", "code": f"grant_{bearer}", "message": "Over."}
         )
     if bearer == "broken":
         raise ZeroDivisionError("pdpp_at_secret")
-    raise Refused(401, {"type": "authentication_error", "code": "authentication_error",
+    raise TokenRejected(401, {"type": "authentication_error", "code": "authentication_error",
                         "message": "Bearer token required."})  # fmt: skip
 
 
-def endpoint(rest: Rest | None = None, *, offload: Offload = inline) -> McpEndpoint:
-    return build(
+def endpoint(rest: Rest | None = None, *, offload: Offload = run_inline) -> McpEndpoint:
+    return build_endpoint(
         rest or FakeRest(records=[("cin_work", "messages", "m1", {"body": "日本語 lease"})]),
         authenticate,
         settings=TransportSettings(
-            identity=Identity(public_url=PUBLIC_URL, version="1"),
+            server_info=ServerInfo(public_url=PUBLIC_URL, version="1"),
             resource_metadata_url=METADATA,
             allowed_hosts=("records.example", ".trusted.example", "[::1]"),
             allowed_origins=("https://inspector.example",),
@@ -74,10 +74,10 @@ def send(
     path: str = "/mcp",
     token: str | None = TOKEN,
     rest: Rest | None = None,
-    offload: Offload = inline,
+    offload: Offload = run_inline,
     **headers: str | None,
 ) -> Reply:
-    """One request; a header given as None is left out, `_` in a name is `-`."""
+    """Send one request. A header of None is omitted; `_` in a name becomes `-`."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent: dict[str, str | None] = {
         "host": "records.example",
@@ -128,8 +128,8 @@ async def _exchange(
     )
 
 
-def modern(method: str, params: dict[str, Any] | None = None, **more: Any) -> Reply:
-    """A request of 2026-07-28 with the headers it requires."""
+def modern(method: str, params: dict[str, Any] | None = None, **options: Any) -> Reply:
+    """Send a request of protocol 2026-07-28 with the headers that it requires."""
     params = params or {}
     name = params.get("name", params.get("uri"))
     headers = {
@@ -137,15 +137,15 @@ def modern(method: str, params: dict[str, Any] | None = None, **more: Any) -> Re
         "mcp_method": method,
         **({"mcp_name": name} if name else {}),
     }
-    return send(rpc(method, {**params, "_meta": META}), **{**headers, **more})
+    return send(rpc(method, {**params, "_meta": META}), **{**headers, **options})
 
 
 def rpc(method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A JSON-RPC request."""
+    """Return a JSON-RPC request."""
     return {"jsonrpc": "2.0", "id": 1, "method": method, **({"params": params} if params else {})}
 
 
 def initialize(version: str) -> dict[str, Any]:
-    """The handshake of the older revisions."""
+    """Return the initialize request of older protocol versions."""
     about = {"name": "host", "version": "1"}
     return rpc("initialize", {"protocolVersion": version, "capabilities": {}, "clientInfo": about})

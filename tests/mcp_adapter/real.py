@@ -1,6 +1,6 @@
-"""The real surface in a test: HTTP and stdio, both eras, the project's own REST API behind.
+"""The real surface over HTTP and stdio, in both eras, with the real REST API.
 
-Blocking work goes to the thread that called `async_to_sync`, where the test's transaction is.
+Blocking work runs on the thread that called `async_to_sync`, which has the test's transaction.
 """
 
 import json
@@ -16,32 +16,32 @@ from mcp.client._memory import InMemoryTransport
 from mcp.client.streamable_http import streamable_http_client
 
 from mcp_adapter.inprocess import InProcessRest
-from mcp_adapter.server import Identity, build_server
-from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build
+from mcp_adapter.server import ServerInfo, build_server
+from mcp_adapter.streamable_http import McpEndpoint, TransportSettings, build_endpoint
 from pdpp_site import mcp_endpoints
 
 ORIGIN = "https://records.example"
 URL = f"{ORIGIN}/mcp"
 MODERN, LEGACY = "2026-07-28", "legacy"
 SURFACES = tuple((way, era) for way in ("http", "stdio") for era in (MODERN, LEGACY))
-_DIFFERS = frozenset({"request_id", "next_cursor", "next_changes_since", "links", "_meta"})
+_VOLATILE = frozenset({"request_id", "next_cursor", "next_changes_since", "links", "_meta"})
 
 
-async def in_the_test(work: Callable[[], Any]) -> Any:
+async def run_in_test_thread(work: Callable[[], Any]) -> Any:
     """Run blocking work on the thread of the test."""
     return await sync_to_async(work, thread_sensitive=True)()
 
 
 def endpoint() -> McpEndpoint:
-    """The endpoint as the site wires it, on the test's thread."""
-    return build(
+    """Build the endpoint as the site does, with tools on the test's thread."""
+    return build_endpoint(
         InProcessRest(),
         mcp_endpoints.authenticate,
         settings=TransportSettings(
-            identity=Identity(public_url=ORIGIN, version="1"),
+            server_info=ServerInfo(public_url=ORIGIN, version="1"),
             resource_metadata_url=f"{ORIGIN}/.well-known/oauth-protected-resource/mcp",
             allowed_hosts=("records.example",),
-            offload=in_the_test,
+            offload=run_in_test_thread,
         ),
     )
 
@@ -62,12 +62,12 @@ async def _http(bearer: str, era: str) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def _stdio(bearer: str, era: str) -> AsyncIterator[Client]:
-    """The loop that stdio runs, over streams in memory instead of pipes."""
+    """Run the stdio server over streams in memory."""
     server = build_server(
         InProcessRest(),
         authority_of=lambda _ctx: mcp_endpoints.authenticate(bearer),
-        offload=in_the_test,
-        identity=Identity(public_url=ORIGIN, version="1"),
+        offload=run_in_test_thread,
+        server_info=ServerInfo(public_url=ORIGIN, version="1"),
     )
     async with Client(InMemoryTransport(server), mode=era) as client:
         yield client
@@ -78,7 +78,7 @@ def _connected(bearer: str, *, way: str, era: str) -> AbstractAsyncContextManage
 
 
 def post(bearer: str) -> httpx2.Response:
-    """One bare request with that bearer, for what the client's own errors do not show."""
+    """Send one plain request, to see the HTTP response that the client hides."""
 
     async def main() -> httpx2.Response:
         served = endpoint()
@@ -100,7 +100,7 @@ def ask(
     way: str = "http",
     era: str = MODERN,
 ) -> Any:
-    """Run `work` with an official client connected in that way and era."""
+    """Run `work` with a connected official client."""
 
     async def main() -> Any:
         async with _connected(bearer, way=way, era=era) as client:
@@ -110,14 +110,14 @@ def ask(
 
 
 def call(bearer: str, tool: str, **arguments: Any) -> types.CallToolResult:
-    """Call one tool on every surface: they all answer the same."""
+    """Call one tool on every surface, asserting equal results."""
 
     async def everywhere() -> list[types.CallToolResult]:
-        found = []
+        call_results = []
         for way, era in SURFACES:
             async with _connected(bearer, way=way, era=era) as client:
-                found.append(await client.call_tool(tool, arguments))
-        return found
+                call_results.append(await client.call_tool(tool, arguments))
+        return call_results
 
     results = async_to_sync(everywhere)()
     first = results[0]
@@ -128,17 +128,20 @@ def call(bearer: str, tool: str, **arguments: Any) -> types.CallToolResult:
 
 
 def comparable(result: types.CallToolResult) -> Any:
-    """Both channels without what differs from one request to the next."""
+    """Return both channels without members that differ between requests."""
     (block,) = result.content
     assert isinstance(block, types.TextContent)
     return (
         result.is_error,
-        _steady(json.loads(block.text)),
-        _steady(result.structured_content),
+        _without_volatile(json.loads(block.text)),
+        _without_volatile(result.structured_content),
     )
 
 
-def _steady(value: Any) -> Any:
+def _without_volatile(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: None if name in _DIFFERS else _steady(inner) for name, inner in value.items()}
-    return [_steady(inner) for inner in value] if isinstance(value, list) else value
+        return {
+            name: None if name in _VOLATILE else _without_volatile(member)
+            for name, member in value.items()
+        }
+    return [_without_volatile(member) for member in value] if isinstance(value, list) else value

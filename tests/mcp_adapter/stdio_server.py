@@ -1,6 +1,6 @@
-"""A stdio server over a resource server in memory, as a process of its own.
+"""A stdio server process over a fake REST API.
 
-It prints where it should not: what handlers print has to stay out of the protocol.
+Its handler prints, to test that such output stays out of the protocol.
 """
 
 import os
@@ -14,32 +14,32 @@ django.setup()  # what the resource server in memory borrows from the real one n
 
 # ruff: noqa: E402
 from mcp_adapter import stdio
-from mcp_adapter.rest import Refused
-from mcp_adapter.server import Identity
+from mcp_adapter.rest import TokenRejected
+from mcp_adapter.server import ServerInfo
 from tests.mcp_adapter.fake_rest import FakeRest
 
 
 class _Talkative(FakeRest):
-    def get(self, *args, **more):  # type: ignore[no-untyped-def,override]
-        """Answer, and talk about it."""
+    def get(self, *args, **options):  # type: ignore[no-untyped-def,override]
+        """Print, then respond."""
         print("a handler printed this")  # noqa: T201 - the point of it
-        return super().get(*args, **more)
+        return super().get(*args, **options)
 
 
 def main() -> None:
-    """Serve; the second call finds the grant revoked where the first argument says so."""
+    """Serve. With `revoked-after-one`, the second call is rejected."""
     calls = 0
 
     def authenticate() -> object:
         nonlocal calls
         calls += 1
         if calls > 1 and "revoked-after-one" in sys.argv:
-            raise Refused(403, {"type": "permission_error", "code": "grant_revoked",
+            raise TokenRejected(403, {"type": "permission_error", "code": "grant_revoked",
                                 "message": "The grant has been revoked."})  # fmt: skip
         return object()
 
     fake = _Talkative(records=[("cin_work", "messages", "m1", {"body": "a lease"})])
-    stdio.serve(fake, authenticate, identity=Identity(public_url="https://records.example"))
+    stdio.serve(fake, authenticate, server_info=ServerInfo(public_url="https://records.example"))
 
 
 if __name__ == "__main__":

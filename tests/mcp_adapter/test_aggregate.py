@@ -1,9 +1,9 @@
-"""aggregate, against a resource server in memory."""
+"""aggregate against a fake REST API."""
 
 from evidence import limits
-from mcp_adapter.json_text import size, wire_size
+from mcp_adapter.json_text import json_size, wire_size
 from tests.mcp_adapter.fake_rest import FakeRest
-from tests.mcp_adapter.hosts import call, seen, structured, text_of
+from tests.mcp_adapter.hosts import call, parsed_text, structured, text_of
 
 
 def people(count: int, name: str = "person {n}") -> FakeRest:
@@ -14,39 +14,39 @@ def people(count: int, name: str = "person {n}") -> FakeRest:
     )
 
 
-def test_one_number_takes_few_bytes() -> None:
+def test_single_value_fits_the_aggregate_budget() -> None:
     result = call(people(7), "aggregate", stream="messages", metric="count")
 
-    assert seen(result)["value"] == 7
+    assert parsed_text(result)["value"] == 7
     assert wire_size(text_of(result)) <= limits.AGGREGATE_TEXT_BYTES
 
 
-def test_the_data_is_the_body_of_the_resource_server() -> None:
+def test_structured_data_is_the_rest_body() -> None:
     fake = people(3)
 
     result = call(fake, "aggregate", stream="messages", metric="count", group_by="from")
 
     body = fake._aggregate("messages", {"metric": "count", "group_by": "from"}).body
     assert structured(result)["data"] == body
-    assert seen(result)["groups"] == [["person 0", 1], ["person 1", 1], ["person 2", 1]]
+    assert parsed_text(result)["groups"] == [["person 0", 1], ["person 1", 1], ["person 2", 1]]
 
 
-def test_groups_beyond_the_budget_are_counted_and_not_forgotten() -> None:
+def test_groups_beyond_the_budget_are_counted() -> None:
     fake = people(100, name="{n} " + "日" * 400)
 
     result = call(fake, "aggregate", stream="messages", metric="count", group_by="from", limit=100)
 
-    shown, data = seen(result), structured(result)["data"]
+    output, data = parsed_text(result), structured(result)["data"]
     assert wire_size(text_of(result)) <= limits.TEXT_BYTES
-    assert size(structured(result)) <= limits.STRUCTURED_BYTES
+    assert json_size(structured(result)) <= limits.STRUCTURED_BYTES
     assert len(data["groups"]) + data["groups_left_out"] == 100
-    assert shown["groups_left_out"] > 0
-    assert "limit" in shown["next"]
+    assert output["groups_left_out"] > 0
+    assert "limit" in output["next"]
 
 
-def test_other_count_is_shown() -> None:
-    shown = seen(
+def test_text_shows_other_count() -> None:
+    output = parsed_text(
         call(people(30), "aggregate", stream="messages", metric="count", group_by="from", limit=5)
     )
 
-    assert (len(shown["groups"]), shown["other_count"]) == (5, 25)
+    assert (len(output["groups"]), output["other_count"]) == (5, 25)

@@ -1,11 +1,11 @@
-"""Strict arguments: what is wrong is named, in our own words."""
+"""Argument errors name the argument and the expected value."""
 
 from typing import Any
 
 import pytest
 
 from tests.mcp_adapter.fake_rest import FakeRest
-from tests.mcp_adapter.hosts import call, refusal
+from tests.mcp_adapter.hosts import call, error_of
 
 
 def rest() -> FakeRest:
@@ -23,12 +23,12 @@ def rest() -> FakeRest:
         ("schema", {"zzz": 1}, "zzz", None),
     ],
 )
-def test_an_unknown_argument_is_refused_with_the_nearest_valid_one(
+def test_unknown_argument_is_refused_with_nearest_name(
     tool: str, arguments: dict[str, Any], param: str | None, nearest: str | None
 ) -> None:
     fake = rest()
 
-    error = refusal(call(fake, tool, **arguments))
+    error = error_of(call(fake, tool, **arguments))
 
     assert error["code"] == "unknown_argument"
     assert param is None or error["param"] == param
@@ -59,12 +59,12 @@ def test_an_unknown_argument_is_refused_with_the_nearest_valid_one(
         ("aggregate", {"stream": "messages", "metric": "median"}, "metric"),
     ],
 )
-def test_a_wrong_value_is_refused_with_what_it_must_be(
+def test_invalid_value_is_refused_with_expected_value(
     tool: str, arguments: dict[str, Any], param: str
 ) -> None:
     fake = rest()
 
-    error = refusal(call(fake, tool, **arguments))
+    error = error_of(call(fake, tool, **arguments))
 
     assert error["param"] == param
     assert error["type"] == "adapter_error"
@@ -85,12 +85,12 @@ def test_a_wrong_value_is_refused_with_what_it_must_be(
         ("read_record_field", {"field_path": "body", "stream": "messages"}, "id"),
     ],
 )
-def test_a_missing_argument_is_named(tool: str, arguments: dict[str, Any], param: str) -> None:
-    assert refusal(call(rest(), tool, **arguments))["param"] == param
+def test_missing_argument_is_named(tool: str, arguments: dict[str, Any], param: str) -> None:
+    assert error_of(call(rest(), tool, **arguments))["param"] == param
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "requested",
     [
         "subject=Lease",
         {},
@@ -102,23 +102,23 @@ def test_a_missing_argument_is_named(tool: str, arguments: dict[str, Any], param
         {"size": {"gte": [1]}},
     ],
 )
-def test_an_untyped_filter_is_refused_before_anything_is_read(wanted: Any) -> None:
+def test_untyped_filter_is_refused_before_reading(requested: Any) -> None:
     fake = rest()
 
-    error = refusal(call(fake, "query_records", stream="messages", filter=wanted))
+    error = error_of(call(fake, "query_records", stream="messages", filter=requested))
 
     assert error["code"] == "invalid_filter"
     assert fake.calls == []
 
 
-def test_a_null_is_an_argument_that_was_not_given() -> None:
+def test_null_counts_as_not_given() -> None:
     fake = rest()
 
     assert not call(fake, "search", q="lease", limit=None, connection_id=None).is_error
     assert "connection_id" not in fake.calls[0][1]
 
 
-def test_a_whole_number_may_come_as_a_float() -> None:
+def test_integral_float_is_accepted_as_integer() -> None:
     fake = rest()
 
     assert not call(fake, "search", q="lease", limit=3.0).is_error

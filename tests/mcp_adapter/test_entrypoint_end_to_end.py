@@ -1,4 +1,4 @@
-"""Section C through the real endpoint: one way in for agents."""
+"""Section C through the real endpoint: how agents start."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.mcp_adapter import real
-from tests.mcp_adapter.hosts import refusal, seen, structured, text_of
+from tests.mcp_adapter.hosts import error_of, parsed_text, structured, text_of
 from tests.scenarios import scenario
 from tests.world import CHAT, PERSONAL, WORK, World
 
@@ -19,7 +19,7 @@ def bearer(world: World) -> str:
 
 
 @scenario("C2", "C3")
-def test_stdio_serves_the_very_tools_of_the_hosted_endpoint(bearer: str) -> None:
+def test_stdio_and_http_serve_the_same_tools(bearer: str) -> None:
     lists = [
         real.ask(bearer, lambda client: client.list_tools(), way=way, era=era).tools
         for way, era in real.SURFACES
@@ -32,29 +32,29 @@ def test_stdio_serves_the_very_tools_of_the_hosted_endpoint(bearer: str) -> None
 
 
 @scenario("C5")
-def test_a_grant_is_never_broadened(world: World) -> None:
+def test_tools_never_exceed_the_grant(world: World) -> None:
     charlie, bob = world.tokens["charlie@mcp"], world.tokens["bob@mcp"]
 
-    assert seen(real.call(charlie, "search", q="lease"))["results"] == []
-    assert refusal(real.call(charlie, "fetch", id=f"{PERSONAL}/messages:m1"))["code"] in {
+    assert parsed_text(real.call(charlie, "search", q="lease"))["results"] == []
+    assert error_of(real.call(charlie, "fetch", id=f"{PERSONAL}/messages:m1"))["code"] in {
         "not_found",
         "connection_not_found",
     }
-    before_the_grant = refusal(real.call(bob, "fetch", id=f"{PERSONAL}/messages:m0"))
-    missing = refusal(real.call(bob, "fetch", id=f"{PERSONAL}/messages:nothing"))
+    before_the_grant = error_of(real.call(bob, "fetch", id=f"{PERSONAL}/messages:m0"))
+    missing = error_of(real.call(bob, "fetch", id=f"{PERSONAL}/messages:nothing"))
     assert {**before_the_grant, "request_id": 0} == {**missing, "request_id": 0}
 
 
 @scenario("C8")
-def test_schema_alone_is_an_index_of_every_stream_by_connector(bearer: str) -> None:
+def test_schema_without_arguments_is_an_index(bearer: str) -> None:
     result = real.call(bearer, "schema")
 
-    assert seen(result)["streams"] == {
+    assert parsed_text(result)["streams"] == {
         "account": "transactions",
         "mail": "messages threads",
         "workspace": "messages",
     }
-    assert seen(result)["connections"]["mail"] == {
+    assert parsed_text(result)["connections"]["mail"] == {
         PERSONAL: "Personal mail",
         WORK: "Work mail",
     }
@@ -62,19 +62,19 @@ def test_schema_alone_is_an_index_of_every_stream_by_connector(bearer: str) -> N
 
 
 @scenario("C9", "C11")
-def test_schema_of_a_shared_stream_summarises_every_match(bearer: str) -> None:
-    shown = seen(real.call(bearer, "schema", stream="messages"))
+def test_schema_of_shared_stream_lists_every_source(bearer: str) -> None:
+    output = parsed_text(real.call(bearer, "schema", stream="messages"))
 
-    assert {row["connector_key"] for row in shown["streams"]} == {"mail", "workspace"}
-    mail = next(row for row in shown["streams"] if row["connector_key"] == "mail")
+    assert {row["connector_key"] for row in output["streams"]} == {"mail", "workspace"}
+    mail = next(row for row in output["streams"] if row["connector_key"] == "mail")
     assert mail["connections"] == {PERSONAL: "Personal mail", WORK: "Work mail"}
     assert mail["fields"]["size_bytes"].split(",")[1:] == ["eq", "r=gte|lt", "a=sum|min|max"]
-    assert {"t", "eq", "r", "lex", "a"} <= set(shown["legend"])
+    assert {"t", "eq", "r", "lex", "a"} <= set(output["legend"])
 
 
 @scenario("C9")
-def test_the_summary_is_enough_to_write_valid_calls(bearer: str) -> None:
-    rows = seen(real.call(bearer, "schema", stream="messages"))["streams"]
+def test_compact_schema_suffices_for_valid_calls(bearer: str) -> None:
+    rows = parsed_text(real.call(bearer, "schema", stream="messages"))["streams"]
     mail = next(row for row in rows if row["connector_key"] == "mail")
     connection = min(mail["connections"])
 
@@ -92,31 +92,33 @@ def test_the_summary_is_enough_to_write_valid_calls(bearer: str) -> None:
         group_by="from_name",
     )  # fmt: skip
 
-    assert [each["data"] for each in seen(queried)["records"]] == [
+    assert [item["data"] for item in parsed_text(queried)["records"]] == [
         {"id": "m3", "subject": "Dinner on Friday?", "size_bytes": 700},
         {"id": "m1", "subject": "Lease signed", "size_bytes": 2000},
     ]
-    assert seen(queried)["count"] == {"kind": "exact", "value": 2}
-    assert seen(counted)["value"] == 3310
-    assert ["Alice", 2] in seen(grouped)["groups"]
+    assert parsed_text(queried)["count"] == {"kind": "exact", "value": 2}
+    assert parsed_text(counted)["value"] == 3310
+    assert ["Alice", 2] in parsed_text(grouped)["groups"]
 
 
 @scenario("C9")
-def test_each_group_shows_what_was_asked_of_it(bearer: str) -> None:
+def test_each_group_shows_the_requested_metric(bearer: str) -> None:
     result = real.call(
         bearer, "aggregate", stream="transactions", metric="sum", field="amount", group_by="name"
     )
 
     groups = structured(result)["data"]["groups"]
-    assert seen(result)["groups"] == [[each["key"], each["value"]] for each in groups]
-    assert all(each["value"] != each["count"] for each in groups)
+    assert parsed_text(result)["groups"] == [[item["key"], item["value"]] for item in groups]
+    assert all(item["value"] != item["count"] for item in groups)
 
 
 @scenario("C10")
-def test_schema_of_a_stream_and_a_connection_has_all_that_the_next_read_needs(
+def test_schema_of_stream_and_connection_suffices_for_next_read(
     bearer: str,
 ) -> None:
-    (row,) = seen(real.call(bearer, "schema", stream="messages", connection_id=WORK))["streams"]
+    (row,) = parsed_text(real.call(bearer, "schema", stream="messages", connection_id=WORK))[
+        "streams"
+    ]
 
     assert row["connections"] == {WORK: "Work mail"}
     assert (row["connector_key"], row["stream"], row["label"]) == (
@@ -133,25 +135,25 @@ def test_schema_of_a_stream_and_a_connection_has_all_that_the_next_read_needs(
 
 
 @scenario("C12")
-def test_the_full_schema_of_everything_is_refused_before_it_is_read(
+def test_full_schema_without_stream_is_refused_before_reading(
     bearer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from mcp_adapter.inprocess import InProcessRest
 
     monkeypatch.delattr(InProcessRest, "get")
 
-    error = refusal(real.call(bearer, "schema", detail="full"))
+    error = error_of(real.call(bearer, "schema", detail="full"))
 
     assert "schema(stream, connection_id, detail='full')" in error["next_step"]
 
 
 @scenario("C13", "C20")
-def test_the_full_schema_asks_which_source_where_there_are_several(bearer: str) -> None:
-    error = refusal(real.call(bearer, "schema", stream="messages", detail="full"))
+def test_full_schema_of_shared_stream_needs_connection_id(bearer: str) -> None:
+    error = error_of(real.call(bearer, "schema", stream="messages", detail="full"))
 
     assert error["code"] == "ambiguous_schema_detail"
     assert error["retry_with"] == "connection_id"
-    assert {each["connection_id"] for each in error["available_connections"]} == {
+    assert {item["connection_id"] for item in error["available_connections"]} == {
         PERSONAL,
         WORK,
         CHAT,
@@ -159,7 +161,7 @@ def test_the_full_schema_asks_which_source_where_there_are_several(bearer: str) 
 
 
 @scenario("C13")
-def test_the_full_schema_lies_directly_under_data_without_a_row_twice(bearer: str) -> None:
+def test_full_schema_has_no_duplicate_rows(bearer: str) -> None:
     result = real.call(bearer, "schema", stream="messages", connection_id=PERSONAL, detail="full")
 
     document = structured(result)["data"]
@@ -173,35 +175,35 @@ def test_the_full_schema_lies_directly_under_data_without_a_row_twice(bearer: st
 
 
 @scenario("C14")
-def test_cursors_bookmarks_and_counts_are_in_the_text(world: World, bearer: str) -> None:
+def test_text_shows_cursor_bookmark_and_count(world: World, bearer: str) -> None:
     listed = real.call(bearer, "query_records", stream="transactions", limit=1, count="exact")
     searched = real.call(bearer, "search", q="lease", limit=1)
 
     for result in (listed, searched):
-        assert seen(result)["next_cursor"] == structured(result)["data"]["next_cursor"]
-    assert seen(listed)["count"] == {"kind": "exact", "value": 3}
-    assert seen(searched)["count"]["value"] == 3
+        assert parsed_text(result)["next_cursor"] == structured(result)["data"]["next_cursor"]
+    assert parsed_text(listed)["count"] == {"kind": "exact", "value": 3}
+    assert parsed_text(searched)["count"]["value"] == 3
 
 
 @scenario("C15")
-def test_a_search_over_everything_is_merged_limited_and_labelled(bearer: str) -> None:
+def test_search_merges_limits_and_labels_all_sources(bearer: str) -> None:
     result = real.call(bearer, "search", q="budget OR lease OR canal OR salary", limit=3)
 
     results = structured(result)["results"]
     assert len(results) == 3
-    for each in results:
+    for item in results:
         assert {"connection_id", "connector_key", "stream", "record_key", "display_name"} <= set(
-            each
+            item
         )
-        assert each["snippet"].count("<mark>") == each["snippet"].count("</mark>")
-        assert each["title"] != each["snippet"]
+        assert item["snippet"].count("<mark>") == item["snippet"].count("</mark>")
+        assert item["title"] != item["snippet"]
 
 
 @scenario("C15")
-def test_the_text_has_a_source_mix_where_several_connections_answered(bearer: str) -> None:
-    shown = seen(real.call(bearer, "search", q="budget OR canal", max_bytes=20_000))
+def test_text_counts_hits_by_source(bearer: str) -> None:
+    output = parsed_text(real.call(bearer, "search", q="budget OR canal", max_bytes=20_000))
 
-    assert {each["source"]: each["hits"] for each in shown["sources"]} == {
+    assert {item["source"]: item["hits"] for item in output["sources"]} == {
         "Personal mail (mail)": 1,
         "Work mail (mail)": 1,
         "Workspace (workspace)": 2,
@@ -209,27 +211,25 @@ def test_the_text_has_a_source_mix_where_several_connections_answered(bearer: st
 
 
 @scenario("C15")
-def test_a_title_made_here_names_source_stream_and_time_of_writing(
-    world: World, bearer: str
-) -> None:
+def test_generated_title_names_source_stream_and_time(world: World, bearer: str) -> None:
     world.put((WORK, "messages", {"id": "n1", "subject": None, "body_text": "a numbat",
                                   "received_at": "2026-04-01T00:00:00Z"}))  # fmt: skip
 
-    (hit,) = seen(real.call(bearer, "search", q="numbat"))["results"]
+    (hit,) = parsed_text(real.call(bearer, "search", q="numbat"))["results"]
 
     assert hit["title"] == "Work mail / messages / 2026-04-01T00:00:00Z"
 
 
 @scenario("C16")
-def test_a_search_of_one_connection_stays_there(bearer: str) -> None:
+def test_search_of_one_connection_returns_no_other(bearer: str) -> None:
     result = real.call(bearer, "search", q="canal OR budget", connection_id=CHAT, limit=1)
 
-    assert [each["connection_id"] for each in structured(result)["results"]] == [CHAT]
+    assert [item["connection_id"] for item in structured(result)["results"]] == [CHAT]
     assert structured(result)["data"]["meta"]["count"] == 2
 
 
 @scenario("C17")
-def test_a_document_has_five_members_and_the_text_is_the_same(bearer: str) -> None:
+def test_document_has_five_members_in_both_channels(bearer: str) -> None:
     result = real.call(bearer, "fetch", id=f"{PERSONAL}/messages:m1")
 
     document = structured(result)
@@ -243,7 +243,7 @@ def test_a_document_has_five_members_and_the_text_is_the_same(bearer: str) -> No
 
 
 @scenario("C18")
-def test_a_projected_document_shows_nothing_else_of_the_record(bearer: str) -> None:
+def test_projected_document_shows_only_those_fields(bearer: str) -> None:
     result = real.call(
         bearer, "fetch", id=f"{PERSONAL}/messages:m1", fields=["from_name", "size_bytes"]
     )
@@ -260,7 +260,7 @@ def test_a_projected_document_shows_nothing_else_of_the_record(bearer: str) -> N
 
 
 @scenario("C19")
-def test_a_projected_query_returns_those_fields_and_identity_alone(bearer: str) -> None:
+def test_projected_query_returns_only_fields_and_identity(bearer: str) -> None:
     result = real.call(
         bearer, "query_records", stream="messages", connection_id=WORK, fields=["subject"]
     )
@@ -272,7 +272,7 @@ def test_a_projected_query_returns_those_fields_and_identity_alone(bearer: str) 
 
 
 @scenario("C20")
-def test_a_read_that_must_know_the_source_offers_candidates_to_pass_on(bearer: str) -> None:
+def test_ambiguous_read_lists_connections_to_choose(bearer: str) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("query_records", {"stream": "messages"}),
         ("aggregate", {"stream": "messages", "metric": "count"}),
@@ -282,18 +282,18 @@ def test_a_read_that_must_know_the_source_offers_candidates_to_pass_on(bearer: s
     for tool, arguments in calls:
         result = real.call(bearer, tool, **arguments)
 
-        error = refusal(result)
+        error = error_of(result)
         assert error["code"] == "ambiguous_connection"
         assert error["retry_with"] == "connection_id"
-        for each in error["available_connections"]:
-            assert {"grant_id", "connector_key", "connection_id"} <= set(each)
+        for item in error["available_connections"]:
+            assert {"grant_id", "connector_key", "connection_id"} <= set(item)
         assert "schema" in structured(result)["next_step"]
         chosen = error["available_connections"][0]["connection_id"]
         assert not real.call(bearer, tool, **arguments, connection_id=chosen).is_error
 
 
 @scenario("C20")
-def test_many_candidates_are_capped_and_counted(world: World) -> None:
+def test_many_candidates_are_limited_and_counted(world: World) -> None:
     from evidence.access.grant_terms import StreamRequest
     from evidence.access.grants import GrantRequest
 
@@ -308,7 +308,7 @@ def test_many_candidates_are_capped_and_counted(world: World) -> None:
 
     result = real.call(world.tokens["eric@mcp"], "query_records", stream="messages")
 
-    error = refusal(result)
+    error = error_of(result)
     assert len(error["available_connections"]) == 12
     assert error["available_connection_count"] == 21
     assert error["available_connections_truncated"] is True

@@ -6,23 +6,23 @@ from typing import Any
 
 import pytest
 
-from mcp_adapter.rest import NO_HEADERS, Params, RestAnswer
-from tests.mcp_adapter.fake_rest import FakeRest, error
-from tests.mcp_adapter.hosts import ERAS, call, refusal, seen, structured
+from mcp_adapter.rest import NO_HEADERS, Params, RestResponse
+from tests.mcp_adapter.fake_rest import FakeRest, error_response
+from tests.mcp_adapter.hosts import ERAS, call, error_of, parsed_text, structured
 
 LIST = "/v1/streams/messages/records"
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_refusal_of_the_resource_server_passes_unchanged_in_both_channels(era: str) -> None:
-    answer = error(404, "not_found", param="stream", request_id="req_9", something_new=[1])
+def test_rest_error_passes_unchanged_in_both_channels(era: str) -> None:
+    answer = error_response(404, "not_found", param="stream", request_id="req_9", something_new=[1])
     assert isinstance(answer.body, dict)
 
-    shown = refusal(
+    error = error_of(
         call(FakeRest(answers={LIST: answer}), "query_records", era=era, stream="messages")
     )
 
-    assert shown == answer.body["error"]
+    assert error == answer.body["error"]
 
 
 @pytest.mark.parametrize(
@@ -38,24 +38,26 @@ def test_a_refusal_of_the_resource_server_passes_unchanged_in_both_channels(era:
         (500, "internal_error"),
     ],
 )
-def test_every_refusal_says_what_to_call_next(status: int, code: str) -> None:
-    result = call(FakeRest(answers={LIST: error(status, code)}), "query_records", stream="messages")
+def test_every_error_has_a_next_step(status: int, code: str) -> None:
+    result = call(
+        FakeRest(answers={LIST: error_response(status, code)}), "query_records", stream="messages"
+    )
 
-    assert refusal(result)["code"] == code
+    assert error_of(result)["code"] == code
     assert structured(result)["next_step"]
 
 
 @pytest.mark.parametrize("body", [b"<html>Bad gateway</html>", {"detail": "no"}, {"error": "no"}])
-def test_an_answer_that_is_no_error_of_ours_becomes_one(body: Any) -> None:
-    answers = {LIST: RestAnswer(502, body)}
+def test_unreadable_error_response_becomes_tool_error(body: Any) -> None:
+    answers = {LIST: RestResponse(502, body)}
 
-    shown = refusal(call(FakeRest(answers=answers), "query_records", stream="messages"))
+    error = error_of(call(FakeRest(answers=answers), "query_records", stream="messages"))
 
-    assert (shown["type"], shown["code"]) == ("rs_error", "http_502")
+    assert (error["type"], error["code"]) == ("rs_error", "http_502")
 
 
 class _Broken:
-    """A resource server with a fault in it."""
+    """A REST API that raises an unexpected exception."""
 
     def get(
         self,
@@ -64,25 +66,25 @@ class _Broken:
         authority: object,
         *,
         headers: Mapping[str, str] = NO_HEADERS,
-    ) -> RestAnswer:
-        """Fail, with something in the message that nobody else may see."""
+    ) -> RestResponse:
+        """Raise an exception whose message must stay hidden."""
         raise ZeroDivisionError("at_secret_token in /srv/private/path.py")
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_a_fault_in_the_server_shows_neither_stack_nor_secret(
+def test_internal_error_shows_neither_stack_nor_secret(
     era: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.CRITICAL, logger="mcp_adapter.server"):
         result = call(_Broken(), "search", era=era, q="lease")
 
-    assert refusal(result)["code"] == "tool_handler_error"
-    assert "secret" not in str(seen(result))
-    assert "Zero" not in str(seen(result))
+    assert error_of(result)["code"] == "tool_handler_error"
+    assert "secret" not in str(parsed_text(result))
+    assert "Zero" not in str(parsed_text(result))
 
 
-def test_a_next_step_that_only_the_resource_server_knows_is_enough() -> None:
-    answer = error(400, "some_code_of_tomorrow", next_step="Its own advice.")
+def test_next_step_of_rest_is_kept_if_none_is_known() -> None:
+    answer = error_response(400, "some_code_of_tomorrow", next_step="Its own advice.")
 
     result = call(FakeRest(answers={LIST: answer}), "query_records", stream="messages")
 
@@ -96,12 +98,10 @@ def test_a_next_step_that_only_the_resource_server_knows_is_enough() -> None:
         ("read_record_field", {"id": "pdpp://stream/messages", "field_path": "body"}),
     ],
 )
-def test_a_uri_that_names_no_record_is_refused_where_one_is_needed(
-    tool: str, arguments: dict[str, str]
-) -> None:
+def test_uri_without_record_is_refused(tool: str, arguments: dict[str, str]) -> None:
     fake = FakeRest()
 
-    assert refusal(call(fake, tool, **arguments))["code"] == "invalid_id"
+    assert error_of(call(fake, tool, **arguments))["code"] == "invalid_id"
     assert fake.calls == []
 
 
@@ -116,22 +116,22 @@ def test_a_uri_that_names_no_record_is_refused_where_one_is_needed(
         ("query_records", {"stream": "messages", "fields": ["body"]}),
     ],
 )
-def test_what_cannot_be_made_to_fit_is_refused_with_advice(
+def test_result_that_cannot_fit_is_refused_with_next_step(
     tool: str, arguments: dict[str, Any]
 ) -> None:
     records = [("cin_work", "messages", "k" * 3_000, {"body": "words and words " * 90})]
 
     result = call(FakeRest(records=records), tool, **arguments, max_bytes=4_000)
 
-    assert refusal(result)["code"] == "result_too_large"
-    assert "max_bytes" in refusal(result)["next_step"]
+    assert error_of(result)["code"] == "result_too_large"
+    assert "max_bytes" in error_of(result)["next_step"]
 
 
-def test_a_number_that_comes_with_too_many_words_is_refused_with_advice() -> None:
+def test_aggregate_with_too_long_labels_is_refused_with_next_step() -> None:
     body = {"metric": "count", "stream": "messages", "value": 1,
             "meta": {"warnings": [{"code": "partial_results", "message": "m" * 900}]}}  # fmt: skip
-    fake = FakeRest(answers={"/v1/streams/messages/aggregate": RestAnswer(200, body)})
+    fake = FakeRest(answers={"/v1/streams/messages/aggregate": RestResponse(200, body)})
 
     result = call(fake, "aggregate", stream="messages", metric="count")
 
-    assert refusal(result)["code"] == "result_too_large"
+    assert error_of(result)["code"] == "result_too_large"

@@ -1,4 +1,4 @@
-"""Section B through the real endpoint: from a hint to the evidence and on to the whole."""
+"""Section B through the real endpoint: from a hit to its evidence and the complete text."""
 
 import json
 import re
@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mcp_adapter.ids import RecordRef, field_window_uri
+from evidence.record_ids import RecordRef, field_window_uri
 from tests.mcp_adapter import real
-from tests.mcp_adapter.hosts import refusal, seen, structured, text_of
+from tests.mcp_adapter.hosts import error_of, parsed_text, structured, text_of
 from tests.scenarios import scenario
 from tests.world import BANK, CHAT, PERSONAL, WORK, World
 
@@ -23,8 +23,8 @@ def bearer(world: World) -> str:
 
 
 @scenario("B1", "B2")
-def test_the_text_shows_the_match_among_its_words_and_how_to_read_around_it(bearer: str) -> None:
-    (hit,) = seen(real.call(bearer, "search", q="euros"))["results"]
+def test_text_shows_match_in_context_and_how_to_read_around_it(bearer: str) -> None:
+    (hit,) = parsed_text(real.call(bearer, "search", q="euros"))["results"]
 
     before, after = re.split("<mark>euros</mark>", hit["match"])
     window = structured(
@@ -39,31 +39,29 @@ def test_the_text_shows_the_match_among_its_words_and_how_to_read_around_it(bear
 
 @scenario("B1", "B2")
 @pytest.mark.parametrize("after", ["", " and so on" * 60])
-def test_what_is_marked_far_inside_a_field_is_the_match(
-    world: World, bearer: str, after: str
-) -> None:
+def test_excerpt_offsets_match_deep_in_field(world: World, bearer: str, after: str) -> None:
     text = f"{'Once upon a time ' * 60}there sat a quokka by the lake{after}"
     world.put((CHAT, "messages", {"id": "c9", "text": text, "sent_at": "2026-03-01T00:00:00Z"}))
 
     result = real.call(bearer, "search", q="quokka")
 
-    (hit,) = seen(result)["results"]
-    for shown in (hit["match"], structured(result)["results"][0]["snippet"]):
-        assert "sat a <mark>quokka</mark> by the lake" in shown
-        assert shown.replace("<mark>", "").replace("</mark>", "").strip("…") in text
+    (hit,) = parsed_text(result)["results"]
+    for excerpt in (hit["match"], structured(result)["results"][0]["snippet"]):
+        assert "sat a <mark>quokka</mark> by the lake" in excerpt
+        assert excerpt.replace("<mark>", "").replace("</mark>", "").strip("…") in text
 
 
 @scenario("B2")
-def test_a_field_that_is_nothing_but_the_match_is_shown_as_it_is(world: World, bearer: str) -> None:
+def test_field_equal_to_the_match_is_shown_unchanged(world: World, bearer: str) -> None:
     world.put((CHAT, "messages", {"id": "c9", "text": "Quokka", "sent_at": "2026-03-01T00:00:00Z"}))
 
-    (hit,) = seen(real.call(bearer, "search", q="quokka"))["results"]
+    (hit,) = parsed_text(real.call(bearer, "search", q="quokka"))["results"]
 
     assert hit["match"] == "<mark>Quokka</mark>"
 
 
 @scenario("B5")
-def test_a_field_window_uri_is_readable_and_accepted(bearer: str) -> None:
+def test_field_window_uri_is_accepted_by_tool_and_resource(bearer: str) -> None:
     uri = field_window_uri(
         RecordRef(PERSONAL, "messages", "m1"),
         window={"field_path": "body_text", "offset_chars": 5, "limit_chars": 6},
@@ -76,11 +74,11 @@ def test_a_field_window_uri_is_readable_and_accepted(bearer: str) -> None:
     ]
 
     assert window["window"]["text"] == "Alice,"
-    assert [(each.text, each.mime_type) for (each,) in contents] == [("Alice,", "text/plain")] * 4
+    assert [(item.text, item.mime_type) for (item,) in contents] == [("Alice,", "text/plain")] * 4
 
 
 @scenario("B6")
-def test_an_ordinary_window_reads_on_by_arguments_and_shows_no_uri(bearer: str) -> None:
+def test_window_continues_by_arguments_without_uri(bearer: str) -> None:
     first = real.call(
         bearer,
         "read_record_field",
@@ -89,24 +87,24 @@ def test_an_ordinary_window_reads_on_by_arguments_and_shows_no_uri(bearer: str) 
         offset_chars=10,
         limit_chars=20,
     )
-    shown = seen(first)
+    output = parsed_text(first)
 
-    onward = seen(real.call(bearer, shown["next"]["tool"], **shown["next"]["args"]))
-    back = seen(real.call(bearer, shown["previous"]["tool"], **shown["previous"]["args"]))
+    onward = parsed_text(real.call(bearer, output["next"]["tool"], **output["next"]["args"]))
+    back = parsed_text(real.call(bearer, output["previous"]["tool"], **output["previous"]["args"]))
 
     assert (
-        back["window"]["text"] + shown["window"]["text"] + onward["window"]["text"]
+        back["window"]["text"] + output["window"]["text"] + onward["window"]["text"]
         == ("Dear Alice, we signed the lease for Lindenstraße 12"[: onward["window"]["end_chars"]])
     )
-    assert shown["window"]["start_chars"] == 10
-    assert shown["window"]["has_more"]
+    assert output["window"]["start_chars"] == 10
+    assert output["window"]["has_more"]
     assert "pdpp://" not in text_of(first)
     assert "pdpp://" not in json.dumps(structured(first))
 
 
 @scenario("B6")
-def test_a_match_is_told_with_its_offsets_in_the_field(bearer: str) -> None:
-    window = seen(
+def test_match_has_offsets_in_the_field(bearer: str) -> None:
+    window = parsed_text(
         real.call(bearer, "read_record_field", id=LEASE, field_path="body_text", q="lease",
                   before_chars=8, after_chars=4)
     )["window"]  # fmt: skip
@@ -117,10 +115,10 @@ def test_a_match_is_told_with_its_offsets_in_the_field(bearer: str) -> None:
 
 
 @scenario("B7")
-def test_a_small_field_comes_whole_and_inline(bearer: str) -> None:
+def test_small_field_is_complete_and_inline(bearer: str) -> None:
     result = real.call(bearer, "read_record_field", id=LEASE, field_path="subject")
 
-    window = seen(result)["window"]
+    window = parsed_text(result)["window"]
     assert window["text"] == "Lease signed"
     assert (window["start_chars"], window["end_chars"], window["total_chars"]) == (0, 12, 12)
     assert window["complete"] is True
@@ -129,9 +127,7 @@ def test_a_small_field_comes_whole_and_inline(bearer: str) -> None:
 
 
 @scenario("B8", "B11")
-def test_a_large_field_is_read_to_its_end_by_what_each_result_says(
-    world: World, bearer: str
-) -> None:
+def test_large_field_is_readable_to_its_end(world: World, bearer: str) -> None:
     world.put((WORK, "messages", {"id": "long", "subject": "Long", "body_text": LONG}))
     document = structured(real.call(bearer, "fetch", id=f"{WORK}/messages:long"))
     assert document["metadata"]["complete"] is False
@@ -152,9 +148,9 @@ def _calling(step: dict[str, Any]) -> Any:
 
 
 @scenario("B8")
-def test_a_field_that_is_no_text_is_read_as_its_json(bearer: str) -> None:
+def test_non_text_field_is_read_as_json(bearer: str) -> None:
     result = structured(real.call(bearer, "read_record_field", id=LEASE, field_path="labels"))
-    inner = structured(real.call(bearer, "read_record_field", id=LEASE, field_path="/labels/0"))
+    member = structured(real.call(bearer, "read_record_field", id=LEASE, field_path="/labels/0"))
 
     assert result["field"] == {
         "path": "labels",
@@ -164,17 +160,17 @@ def test_a_field_that_is_no_text_is_read_as_its_json(bearer: str) -> None:
         "size_bytes": 8,
     }
     assert json.loads(result["window"]["text"]) == ["home"]
-    assert inner["window"]["text"] == "home"
+    assert member["window"]["text"] == "home"
 
 
 @scenario("B8")
-def test_records_too_large_for_a_page_are_cut_by_name(world: World, bearer: str) -> None:
+def test_cut_fields_of_large_records_are_named(world: World, bearer: str) -> None:
     world.put((WORK, "messages", {"id": "long", "received_at": "2026-05-01T00:00:00Z",
                                   "subject": "Long", "body_text": LONG}))  # fmt: skip
 
     result = real.call(bearer, "query_records", stream="messages", connection_id=WORK)
 
-    (record, *_) = seen(result)["records"]
+    (record, *_) = parsed_text(result)["records"]
     (full, *_) = structured(result)["data"]["data"]
     assert record["cut"] == ["body_text"]
     assert full["data"]["body_text"]["truncated"] is True
@@ -183,7 +179,7 @@ def test_records_too_large_for_a_page_are_cut_by_name(world: World, bearer: str)
 
 
 @scenario("B9")
-def test_a_proven_hit_of_the_rest_search_carries_its_evidence(world: World) -> None:
+def test_rest_search_hit_has_evidence(world: World) -> None:
     (hit,) = world.get("/v1/search", who="dora", q="euros").body["data"]
 
     (evidence, *_) = hit["evidence_excerpts"]
@@ -194,31 +190,31 @@ def test_a_proven_hit_of_the_rest_search_carries_its_evidence(world: World) -> N
 
 
 @scenario("B11")
-def test_a_page_and_an_export_are_named_where_there_is_more(bearer: str) -> None:
-    shown = seen(
+def test_further_pages_and_export_are_named(bearer: str) -> None:
+    output = parsed_text(
         real.call(bearer, "query_records", stream="transactions", connection_id=BANK, limit=2,
                   fields=["id", "name"])
     )  # fmt: skip
 
-    assert shown["export"] == f"pdpp export transactions --connection {BANK} --fields id,name"
-    rest = seen(
+    assert output["export"] == f"pdpp export transactions --connection {BANK} --fields id,name"
+    rest = parsed_text(
         real.ask(
             bearer,
             lambda client: client.call_tool(
                 "query_records",
                 {"stream": "transactions", "connection_id": BANK, "limit": 2,
-                 "fields": ["id", "name"], "cursor": shown["next_cursor"]},
+                 "fields": ["id", "name"], "cursor": output["next_cursor"]},
             ),
         )
     )  # fmt: skip
-    assert [each["id"] for each in shown["records"] + rest["records"]] == [
+    assert [item["id"] for item in output["records"] + rest["records"]] == [
         f"{BANK}/transactions:{key}" for key in ("b3", "b2", "b1")
     ]
     assert rest["has_more"] is False
 
 
-def test_a_field_outside_the_grant_stays_outside(world: World) -> None:
-    error = refusal(
+def test_field_not_granted_is_refused(world: World) -> None:
+    error = error_of(
         real.call(world.tokens["bob@mcp"], "read_record_field", id=LEASE, field_path="from_email")
     )
 

@@ -1,19 +1,19 @@
-"""fetch, against a resource server in memory."""
+"""fetch against a fake REST API."""
 
 import json
 
 import pytest
 
 from evidence import limits
-from mcp_adapter.json_text import size, wire_size
+from mcp_adapter.json_text import json_size, wire_size
 from tests.mcp_adapter.fake_rest import FakeRest
-from tests.mcp_adapter.hosts import ERAS, call, seen, structured, text_of
+from tests.mcp_adapter.hosts import ERAS, call, parsed_text, structured, text_of
 from tests.scenarios import scenario
 
 ID = "cin_work/messages:m1"
 
 
-def holding(**data: object) -> FakeRest:
+def rest_with(**data: object) -> FakeRest:
     return FakeRest(records=[("cin_work", "messages", "m1", {"id": "m1", **data})])
 
 
@@ -31,22 +31,22 @@ def holding(**data: object) -> FakeRest:
         {"deep": [[[[[[1] * 500] * 5]]]]},
     ],
 )
-def test_a_document_is_the_same_in_both_channels_and_within_its_budget(
+def test_document_is_equal_in_both_channels_and_fits_the_budget(
     era: str, data: dict[str, object]
 ) -> None:
-    result = call(holding(**data), "fetch", era=era, id=ID)
+    result = call(rest_with(**data), "fetch", era=era, id=ID)
 
     document = structured(result)
     assert set(document) == {"id", "title", "text", "url", "metadata"}
-    assert seen(result) == document
+    assert parsed_text(result) == document
     assert wire_size(text_of(result)) <= limits.READ_BYTES
-    assert size(document) <= limits.READ_BYTES
+    assert json_size(document) <= limits.READ_BYTES
     assert document["text"]
 
 
-def test_a_long_text_starts_at_its_beginning_and_says_where_it_goes_on() -> None:
+def test_long_text_starts_at_beginning_with_next_call() -> None:
     body = "".join(f"line {n}\n" for n in range(5_000))
-    fake = holding(subject="S", body=body)
+    fake = rest_with(subject="S", body=body)
 
     document = structured(call(fake, "fetch", id=ID))
     metadata = document["metadata"]
@@ -58,8 +58,8 @@ def test_a_long_text_starts_at_its_beginning_and_says_where_it_goes_on() -> None
     assert body.startswith(document["text"] + onward["window"]["text"])
 
 
-def test_a_large_field_beside_the_text_is_named_with_the_call_that_reads_it() -> None:
-    fake = holding(body="short", transcript="t" * 50_000)
+def test_large_field_beside_text_is_named_with_next_call() -> None:
+    fake = rest_with(body="short", transcript="t" * 50_000)
 
     document = structured(call(fake, "fetch", id=ID))
 
@@ -70,20 +70,20 @@ def test_a_large_field_beside_the_text_is_named_with_the_call_that_reads_it() ->
     assert window["text"].startswith("t")
 
 
-def test_max_bytes_shows_more_and_less() -> None:
-    fake = holding(body="word " * 10_000)
+def test_max_bytes_changes_the_size_of_the_document() -> None:
+    fake = rest_with(body="word " * 10_000)
 
     sizes = [
-        len(text_of(call(fake, "fetch", id=ID, **more)))
-        for more in ({"max_bytes": 4_000}, {}, {"max_bytes": 50_000})
+        len(text_of(call(fake, "fetch", id=ID, **extra)))
+        for extra in ({"max_bytes": 4_000}, {}, {"max_bytes": 50_000})
     ]
 
     assert sizes[0] <= 2_000 < sizes[1] <= 8_000 < sizes[2] <= 25_000
 
 
 @scenario("C18")
-def test_without_a_text_field_the_text_is_the_projected_record_as_json() -> None:
-    fake = holding(subject="S", body="hidden words", price=7)
+def test_document_without_text_field_shows_record_as_json() -> None:
+    fake = rest_with(subject="S", body="hidden words", price=7)
 
     result = call(fake, "fetch", id=ID, fields=["subject", "price"])
 
@@ -92,17 +92,17 @@ def test_without_a_text_field_the_text_is_the_projected_record_as_json() -> None
     assert fake.calls[0][1]["fields"] == "subject,price"
 
 
-def test_the_document_url_is_absolute_and_encoded() -> None:
+def test_document_url_is_absolute_and_encoded() -> None:
     fake = FakeRest(records=[("cin_work", "messages", "a/b c", {"body": "x"})])
-    (hit,) = seen(call(fake, "search", q="x"))["results"]
+    (hit,) = parsed_text(call(fake, "search", q="x"))["results"]
 
     document = structured(call(fake, "fetch", id=hit["id"]))
 
     assert document["url"] == "https://records.example/records/cin_work/messages/a%2Fb%20c"
 
 
-def test_expanded_children_are_shown_by_their_handles() -> None:
-    fake = holding(body="x")
+def test_expanded_records_show_their_handles() -> None:
+    fake = rest_with(body="x")
     fake.expand["messages"] = [{"name": "files"}]
     detail = fake._detail("messages", "m1", {})
     assert isinstance(detail.body, dict)

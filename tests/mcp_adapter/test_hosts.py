@@ -1,4 +1,4 @@
-"""Hosts that see only a part of a result can go on to the next step, whatever the tool."""
+"""Hosts that show only part of a result still lead to the next step, for every tool."""
 
 import json
 import re
@@ -17,28 +17,28 @@ ID = re.compile(r'(cin_\w+/\w+:[^"\\ ]+)')
 CURSOR = re.compile(r'\\?"next_cursor\\?":\s?\\?"([^"\\]+)')
 
 
-def content_alone(result: types.CallToolResult) -> str:
-    """What a host shows that drops structuredContent."""
+def text_only(result: types.CallToolResult) -> str:
+    """Return the view of a host that drops structuredContent."""
     return text_of(result)
 
 
-def structured_alone(result: types.CallToolResult) -> str:
-    """What a host shows that drops the text."""
+def structured_only(result: types.CallToolResult) -> str:
+    """Return the view of a host that drops the text."""
     return json.dumps(structured(result), ensure_ascii=False, separators=(",", ":"))
 
 
-def clipped(result: types.CallToolResult) -> str:
-    """What a host shows that takes the middle out of anything long."""
-    whole = structured_alone(result)
-    if len(whole) <= CLIP:
-        return whole
-    return f"{whole[: CLIP // 2]}…{whole[-CLIP // 2 :]}"
+def truncated(result: types.CallToolResult) -> str:
+    """Return the view of a host that cuts the middle out of long results."""
+    text = structured_only(result)
+    if len(text) <= CLIP:
+        return text
+    return f"{text[: CLIP // 2]}…{text[-CLIP // 2 :]}"
 
 
-HOSTS = [content_alone, structured_alone, clipped]
+HOSTS = [text_only, structured_only, truncated]
 Host = Callable[[types.CallToolResult], str]
 on_every_host = pytest.mark.parametrize("host", HOSTS, ids=lambda host: host.__name__)
-sizes = pytest.mark.parametrize("most", [{}, {"max_bytes": 50_000}], ids=["default", "widest"])
+sizes = pytest.mark.parametrize("size", [{}, {"max_bytes": 50_000}], ids=["default", "widest"])
 
 
 def rest() -> FakeRest:
@@ -54,22 +54,20 @@ def rest() -> FakeRest:
 
 @on_every_host
 @sizes
-def test_search_leads_to_fetch_and_on_to_the_end_of_the_text(
-    host: Host, most: dict[str, Any]
-) -> None:
+def test_search_leads_to_fetch_and_the_end_of_the_text(host: Host, size: dict[str, Any]) -> None:
     fake = rest()
-    found = host(call(fake, "search", q="lease", limit=50, **most))
-    shown = ID.findall(found)
+    hits = host(call(fake, "search", q="lease", limit=50, **size))
+    hit_ids = ID.findall(hits)
 
-    document = host(call(fake, "fetch", id=shown[0], **most))
-    far = host(call(fake, "fetch", id=shown[-1], **most))
+    document = host(call(fake, "fetch", id=hit_ids[0], **size))
+    far = host(call(fake, "fetch", id=hit_ids[-1], **size))
 
     assert SENTENCE.strip()[:20] in document
     assert re.search(r"read_record_field|complete\\?\":\s?true", far)
 
 
 @on_every_host
-def test_fetch_leads_on_by_its_ready_made_arguments(host: Host) -> None:
+def test_fetch_offers_next_arguments(host: Host) -> None:
     fake = rest()
     view = host(call(fake, "fetch", id="cin_home/messages:m79"))
     offset = int(re.findall(r'offset_chars\\?":\s?(\d+)', view)[0])
@@ -85,29 +83,27 @@ def test_fetch_leads_on_by_its_ready_made_arguments(host: Host) -> None:
 
 @on_every_host
 @sizes
-def test_query_records_leads_to_the_next_page_and_to_each_record(
-    host: Host, most: dict[str, Any]
-) -> None:
+def test_query_records_leads_to_next_page_and_records(host: Host, size: dict[str, Any]) -> None:
     fake = rest()
-    met: list[str] = []
-    more: dict[str, str] = {}
+    record_ids: list[str] = []
+    extra: dict[str, str] = {}
     for _ in range(3):
         view = host(
             call(fake, "query_records", stream="messages", fields=["subject"], limit=100,
-                 **most, **more)
+                 **size, **extra)
         )  # fmt: skip
-        met += dict.fromkeys(ID.findall(view))
+        record_ids += dict.fromkeys(ID.findall(view))
         if not (cursor := CURSOR.findall(view)):
             break
-        more = {"cursor": cursor[-1]}
+        extra = {"cursor": cursor[-1]}
 
-    assert len(met) == len(set(met)) > 40
-    for shown in (met[0], met[-1]):
-        assert not call(fake, "fetch", id=shown).is_error
+    assert len(record_ids) == len(set(record_ids)) > 40
+    for record_id in (record_ids[0], record_ids[-1]):
+        assert not call(fake, "fetch", id=record_id).is_error
 
 
 @on_every_host
-def test_schema_leads_to_a_stream_and_to_a_valid_query(host: Host) -> None:
+def test_schema_leads_to_stream_and_valid_query(host: Host) -> None:
     fake = rest()
     index = host(call(fake, "schema"))
     assert "transactions" in index
@@ -124,14 +120,14 @@ def test_schema_leads_to_a_stream_and_to_a_valid_query(host: Host) -> None:
 
 
 @on_every_host
-def test_aggregate_shows_its_number_and_what_lists_the_records(host: Host) -> None:
+def test_aggregate_shows_value_and_next_step(host: Host) -> None:
     view = host(call(rest(), "aggregate", stream="messages", metric="count"))
 
     assert '"value":80' in view
 
 
 @on_every_host
-def test_a_refusal_says_what_to_call_next(host: Host) -> None:
+def test_error_names_next_call(host: Host) -> None:
     fake = FakeRest(
         records=[("cin_work", "messages", "m1", {"a": 1}), ("cin_home", "messages", "m1", {"a": 1})]
     )
@@ -144,7 +140,7 @@ def test_a_refusal_says_what_to_call_next(host: Host) -> None:
 
 
 @on_every_host
-def test_a_window_leads_back_and_on(host: Host) -> None:
+def test_window_offers_next_and_previous_arguments(host: Host) -> None:
     fake = rest()
     view = host(
         call(fake, "read_record_field", id="cin_work/messages:m2", field_path="body",

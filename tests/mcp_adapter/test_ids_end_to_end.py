@@ -1,13 +1,13 @@
-"""Section A through the real endpoint: ids that are complete in themselves."""
+"""Section A through the real endpoint: self-contained ids."""
 
 import re
 
 import pytest
 
-from mcp_adapter.ids import RecordRef, record_uri
+from evidence.record_ids import RecordRef, record_uri
 from mcp_adapter.inprocess import InProcessRest
 from tests.mcp_adapter import real
-from tests.mcp_adapter.hosts import refusal, seen, structured, text_of
+from tests.mcp_adapter.hosts import error_of, parsed_text, structured, text_of
 from tests.scenarios import scenario
 from tests.world import CHAT, PERSONAL, WORK, World
 
@@ -15,73 +15,73 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
-    """What reaches the resource server, noted on the way."""
+def rest_calls(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, str]]]:
+    """Record the REST calls."""
     calls: list[tuple[str, dict[str, str]]] = []
     get = InProcessRest.get
 
-    def noting(self, path, params, authority, **more):  # type: ignore[no-untyped-def]
+    def noting(self, path, params, authority, **extra):  # type: ignore[no-untyped-def]
         calls.append((path, dict(params)))
-        return get(self, path, params, authority, **more)
+        return get(self, path, params, authority, **extra)
 
     monkeypatch.setattr(InProcessRest, "get", noting)
     return calls
 
 
 @scenario("A1")
-def test_hits_of_several_connections_are_named_whole_in_both_channels(world: World) -> None:
+def test_both_channels_show_complete_ids_of_several_connections(world: World) -> None:
     result = real.call(world.tokens["dora@mcp"], "search", q="budget OR canal", max_bytes=20_000)
 
     results = structured(result)["results"]
-    assert {each["connection_id"] for each in results} == {PERSONAL, WORK, CHAT}
-    for each in results:
-        assert each["id"] == f"{each['connection_id']}/{each['stream']}:{each['record_key']}"
-        assert f'"{each["id"]}"' in text_of(result)
+    assert {item["connection_id"] for item in results} == {PERSONAL, WORK, CHAT}
+    for item in results:
+        assert item["id"] == f"{item['connection_id']}/{item['stream']}:{item['record_key']}"
+        assert f'"{item["id"]}"' in text_of(result)
 
 
 @scenario("A2")
-def test_an_id_read_off_the_text_alone_opens_where_the_bare_record_is_ambiguous(
-    world: World, asked: list[tuple[str, dict[str, str]]]
+def test_id_from_text_opens_otherwise_ambiguous_record(
+    world: World, rest_calls: list[tuple[str, dict[str, str]]]
 ) -> None:
     bearer = world.tokens["dora@mcp"]
     text = text_of(real.call(bearer, "search", q="lease signed", connection_id=PERSONAL))
-    (shown, *_) = re.findall(r'"id":"([^"]+:m1)"', text)
-    asked.clear()
+    (record_id, *_) = re.findall(r'"id":"([^"]+:m1)"', text)
+    rest_calls.clear()
 
-    document = structured(real.call(bearer, "fetch", id=shown))
+    document = structured(real.call(bearer, "fetch", id=record_id))
 
-    assert document["id"] == shown == f"{PERSONAL}/messages:m1"
+    assert document["id"] == record_id == f"{PERSONAL}/messages:m1"
     assert "deposit is 2,340 euros" in document["text"]
-    assert {query["connection_id"] for _, query in asked} == {PERSONAL}
+    assert {query["connection_id"] for _, query in rest_calls} == {PERSONAL}
 
 
 @scenario("A2", "C5")
-def test_no_connection_id_is_invented_or_rewritten_on_the_way(
-    world: World, asked: list[tuple[str, dict[str, str]]]
+def test_connection_id_is_neither_added_nor_changed(
+    world: World, rest_calls: list[tuple[str, dict[str, str]]]
 ) -> None:
     bearer = world.tokens["dora@mcp"]
     real.call(bearer, "search", q="lease")
     real.call(bearer, "fetch", id="messages:m1")
     real.call(bearer, "query_records", stream="transactions")
     real.call(bearer, "aggregate", stream="threads", metric="count")
-    assert not any("connection_id" in query for _, query in asked)
-    asked.clear()
+    assert not any("connection_id" in query for _, query in rest_calls)
+    rest_calls.clear()
 
     real.call(bearer, "fetch", id="cin_unheard_of/messages:m1")
 
-    assert {query["connection_id"] for _, query in asked} == {"cin_unheard_of"}
+    assert {query["connection_id"] for _, query in rest_calls} == {"cin_unheard_of"}
 
 
 @scenario("A3")
-def test_a_legacy_id_is_scoped_by_the_argument_and_ambiguous_without(world: World) -> None:
+def test_legacy_id_needs_connection_id_if_ambiguous(world: World) -> None:
     bearer = world.tokens["bob@mcp"]
 
-    ambiguous = refusal(real.call(bearer, "fetch", id="messages:m1"))
+    ambiguous = error_of(real.call(bearer, "fetch", id="messages:m1"))
     scoped = structured(real.call(bearer, "fetch", id="messages:m1", connection_id=WORK))
 
     assert ambiguous["code"] == "ambiguous_connection"
     assert ambiguous["retry_with"] == "connection_id"
-    assert {each["connection_id"] for each in ambiguous["available_connections"]} == {
+    assert {item["connection_id"] for item in ambiguous["available_connections"]} == {
         PERSONAL,
         WORK,
     }
@@ -90,7 +90,7 @@ def test_a_legacy_id_is_scoped_by_the_argument_and_ambiguous_without(world: Worl
 
 
 @scenario("A3")
-def test_a_legacy_id_of_one_connection_alone_needs_nothing_beside_it(world: World) -> None:
+def test_unambiguous_legacy_id_needs_no_connection_id(world: World) -> None:
     document = structured(real.call(world.tokens["bob@mcp"], "fetch", id="messages:m3"))
 
     assert document["metadata"]["connection_id"] == PERSONAL
@@ -98,36 +98,42 @@ def test_a_legacy_id_of_one_connection_alone_needs_nothing_beside_it(world: Worl
 
 
 @scenario("A4")
-def test_two_connections_for_one_record_are_refused_before_anything_is_read(
-    world: World, asked: list[tuple[str, dict[str, str]]]
+def test_conflicting_connections_are_refused_before_reading(
+    world: World, rest_calls: list[tuple[str, dict[str, str]]]
 ) -> None:
     bearer = world.tokens["dora@mcp"]
-    shown = f"{PERSONAL}/messages:m1"
+    record_id = f"{PERSONAL}/messages:m1"
 
-    error = refusal(real.call(bearer, "fetch", id=shown, connection_id=WORK))
+    error = error_of(real.call(bearer, "fetch", id=record_id, connection_id=WORK))
 
     assert error["code"] == "conflicting_connection_id"
-    assert asked == []
-    assert not real.call(bearer, "fetch", id=shown, connection_id=PERSONAL).is_error
+    assert rest_calls == []
+    assert not real.call(bearer, "fetch", id=record_id, connection_id=PERSONAL).is_error
 
 
 @scenario("A5")
-def test_a_malformed_id_is_refused_before_anything_is_read(
-    world: World, asked: list[tuple[str, dict[str, str]]]
+def test_malformed_id_is_refused_before_reading(
+    world: World, rest_calls: list[tuple[str, dict[str, str]]]
 ) -> None:
     bearer = world.tokens["dora@mcp"]
 
-    for shown in ("/messages:m1", "cin_a/:m1", "cin_a/messages:", "cin_a/b/messages:m1", "a/..:b"):
-        for tool, more in (("fetch", {}), ("read_record_field", {"field_path": "body_text"})):
-            assert refusal(real.call(bearer, tool, id=shown, **more))["code"] == "invalid_id"
-    assert asked == []
+    for record_id in (
+        "/messages:m1",
+        "cin_a/:m1",
+        "cin_a/messages:",
+        "cin_a/b/messages:m1",
+        "a/..:b",
+    ):
+        for tool, extra in (("fetch", {}), ("read_record_field", {"field_path": "body_text"})):
+            assert error_of(real.call(bearer, tool, id=record_id, **extra))["code"] == "invalid_id"
+    assert rest_calls == []
 
 
 @scenario("A6")
-def test_the_text_shows_what_is_known_of_each_hit_and_how_to_open_it(world: World) -> None:
-    text = seen(real.call(world.tokens["dora@mcp"], "search", q="deposit"))
+def test_text_shows_each_hit_and_how_to_open_it(world: World) -> None:
+    text = parsed_text(real.call(world.tokens["dora@mcp"], "search", q="deposit"))
 
-    (hit, *_) = [each for each in text["results"] if each["id"].endswith("messages:m1")]
+    (hit, *_) = [item for item in text["results"] if item["id"].endswith("messages:m1")]
     assert hit["id"] == f"{PERSONAL}/messages:m1"
     assert hit["title"] == "Lease signed"
     assert hit["source"] == "Personal mail (mail)"
@@ -139,7 +145,7 @@ def test_the_text_shows_what_is_known_of_each_hit_and_how_to_open_it(world: Worl
 
 
 @scenario("A7")
-def test_the_structured_data_is_the_envelope_of_the_resource_server(world: World) -> None:
+def test_structured_data_is_the_rest_envelope(world: World) -> None:
     result = real.call(world.tokens["dora@mcp"], "search", q="lease", limit=2)
 
     envelope = structured(result)["data"]
@@ -151,12 +157,12 @@ def test_the_structured_data_is_the_envelope_of_the_resource_server(world: World
 
 
 @scenario("A8", "B4", "B11")
-def test_a_key_of_any_shape_is_found_and_opened_by_what_is_shown(world: World) -> None:
+def test_record_with_unusual_key_opens_by_its_shown_id(world: World) -> None:
     keys = ["2026/0042", "a\\b", "x..y@mail.example", "..", "ünï:☃"]
     texts = {f"hear xylophone {n}": key for n, key in enumerate(keys)}
     world.put(*((WORK, "messages", {"id": key, "body_text": text}) for text, key in texts.items()))
     bearer = world.tokens["dora@mcp"]
-    hits = seen(real.call(bearer, "search", q="xylophone", max_bytes=30_000))["results"]
+    hits = parsed_text(real.call(bearer, "search", q="xylophone", max_bytes=30_000))["results"]
 
     assert len(hits) == len(keys)
     for hit in hits:
@@ -170,18 +176,18 @@ def test_a_key_of_any_shape_is_found_and_opened_by_what_is_shown(world: World) -
 
 
 @scenario("A9")
-def test_the_connection_is_not_repeated_beside_an_id_that_holds_it(world: World) -> None:
+def test_connection_is_not_repeated_beside_complete_id(world: World) -> None:
     long = "k" * 199
     world.put((WORK, "messages", {"id": long, "subject": "Zither", "body_text": "a zither"}))
 
-    (hit,) = seen(real.call(world.tokens["dora@mcp"], "search", q="zither"))["results"]
+    (hit,) = parsed_text(real.call(world.tokens["dora@mcp"], "search", q="zither"))["results"]
 
     assert "connection_id" not in hit
     assert hit["id"] == f"{WORK}/messages:{long}"
 
 
 @scenario("B4")
-def test_a_record_uri_is_accepted_wherever_an_id_is(world: World) -> None:
+def test_record_uri_is_accepted_instead_of_id(world: World) -> None:
     bearer = world.tokens["dora@mcp"]
     uri = record_uri(RecordRef(PERSONAL, "messages", "m1"))
 

@@ -1,4 +1,4 @@
-"""JSON as models see it: nothing invisible, nothing changed."""
+"""JSON text has no invisible characters, and its values are unchanged."""
 
 import json
 import sys
@@ -12,7 +12,7 @@ from mcp_adapter import json_text
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    lambda member: st.lists(member, max_size=4) | st.dictionaries(st.text(), member, max_size=4),
     max_leaves=20,
 )
 SOFT = "\u00ad"
@@ -20,11 +20,11 @@ DRAWS_NOTHING = {0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0}
 
 
 @given(JSON)
-def test_the_text_parses_to_the_very_same_value(value: object) -> None:
+def test_text_parses_to_the_same_value(value: object) -> None:
     assert json.loads(json_text.dumps(value)) == value
 
 
-def test_no_character_that_draws_nothing_survives_in_the_text() -> None:
+def test_invisible_characters_are_escaped() -> None:
     survivors = [
         f"{code:x}"
         for code in range(0x7F, sys.maxunicode + 1)
@@ -36,7 +36,7 @@ def test_no_character_that_draws_nothing_survives_in_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hidden", "shown"),
+    ("hidden", "output"),
     [
         ("a\u202eb", '"a\\u202eb"'),
         ("\u200b", '"\\u200b"'),
@@ -47,16 +47,16 @@ def test_no_character_that_draws_nothing_survives_in_the_text() -> None:
         (SOFT, '"\\u00ad"'),
     ],
 )
-def test_bidi_tag_and_invisible_characters_are_escaped(hidden: str, shown: str) -> None:
-    assert json_text.dumps(hidden) == shown
+def test_bidi_tag_and_invisible_characters_are_escaped(hidden: str, output: str) -> None:
+    assert json_text.dumps(hidden) == output
 
 
 @pytest.mark.parametrize("text", ["Lindenstraße", "京都", "😀", "שלום", "e\u0301", "a b"])
-def test_what_can_be_seen_stays_as_it_is(text: str) -> None:
+def test_visible_characters_are_unchanged(text: str) -> None:
     assert json_text.dumps(text) == f'"{text}"'
 
 
-def test_a_lone_surrogate_and_a_huge_integer_do_not_break_it() -> None:
+def test_lone_surrogates_and_huge_integers_are_serialized() -> None:
     value = {"a": "\ud800x", "b": 2**200}
 
     text = json_text.dumps(value)
@@ -65,6 +65,6 @@ def test_a_lone_surrogate_and_a_huge_integer_do_not_break_it() -> None:
     assert text.encode()
 
 
-def test_sizes_count_utf8_bytes_and_the_quotes_of_the_wire() -> None:
-    assert json_text.size({"a": "日"}) == len('{"a":"日"}'.encode())
+def test_sizes_count_utf8_bytes_and_quotes() -> None:
+    assert json_text.json_size({"a": "日"}) == len('{"a":"日"}'.encode())
     assert json_text.wire_size('{"a":1}') == len(r'"{\"a\":1}"')

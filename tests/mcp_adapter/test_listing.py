@@ -1,4 +1,4 @@
-"""What a client is told before it calls anything: tools, instructions, and how little that takes."""
+"""The tools list and the instructions, and their size."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from mcp import Client
 from evidence import limits
 from mcp_adapter.surfaces import INSTRUCTIONS
 from tests.mcp_adapter.fake_rest import FakeRest
-from tests.mcp_adapter.hosts import ERAS, ask
+from tests.mcp_adapter.hosts import ERAS, with_client
 from tests.scenarios import scenario
 
 TOOLS = ["schema", "query_records", "aggregate", "search", "fetch", "read_record_field"]
@@ -36,15 +36,15 @@ ENDPOINTS = {
 }
 
 
-def listed(era: str) -> list[dict[str, Any]]:
-    result = ask(FakeRest(), lambda client: client.list_tools(), era=era)
+def list_tools(era: str) -> list[dict[str, Any]]:
+    result = with_client(FakeRest(), lambda client: client.list_tools(), era=era)
     return [tool.model_dump(by_alias=True, exclude_none=True) for tool in result.tools]
 
 
 @scenario("C3")
 @pytest.mark.parametrize("era", ERAS)
-def test_the_tools_are_exactly_the_six_read_tools(era: str) -> None:
-    names = [tool["name"] for tool in listed(era)]
+def test_tools_are_exactly_the_six_read_tools(era: str) -> None:
+    names = [tool["name"] for tool in list_tools(era)]
 
     assert names == TOOLS
     assert not NEVER & set(names)
@@ -52,27 +52,27 @@ def test_the_tools_are_exactly_the_six_read_tools(era: str) -> None:
 
 @scenario("C7", "D4")
 @pytest.mark.parametrize("era", ERAS)
-def test_the_list_stays_within_its_budget_of_bytes(era: str) -> None:
-    payload = json.dumps({"tools": listed(era)}, ensure_ascii=False).encode()
+def test_tools_list_fits_its_byte_budget(era: str) -> None:
+    payload = json.dumps({"tools": list_tools(era)}, ensure_ascii=False).encode()
 
     assert len(payload) <= limits.TOOLS_LIST_BYTES
 
 
-def test_the_list_is_the_same_in_both_eras() -> None:
-    assert listed("2026-07-28") == listed("legacy")
+def test_tools_list_is_equal_in_both_eras() -> None:
+    assert list_tools("2026-07-28") == list_tools("legacy")
 
 
 @scenario("C4")
-def test_every_tool_takes_an_optional_connection_id_and_none_the_deprecated_alias() -> None:
-    for tool in listed(ERAS[0]):
+def test_every_tool_takes_connection_id_but_not_its_deprecated_alias() -> None:
+    for tool in list_tools(ERAS[0]):
         schema = tool["inputSchema"]
         assert "connection_id" in schema["properties"], tool["name"]
         assert "connection_id" not in schema.get("required", []), tool["name"]
         assert "connector_instance_id" not in json.dumps(tool), tool["name"]
 
 
-def test_every_tool_is_marked_as_read_only_and_titled() -> None:
-    for tool in listed(ERAS[0]):
+def test_every_tool_has_a_title_and_read_only_annotations() -> None:
+    for tool in list_tools(ERAS[0]):
         assert tool["title"]
         assert tool["annotations"] == {
             "readOnlyHint": True,
@@ -83,28 +83,28 @@ def test_every_tool_is_marked_as_read_only_and_titled() -> None:
         assert "outputSchema" not in tool
 
 
-def test_schemas_are_closed_and_have_no_combinators_at_the_root() -> None:
-    for tool in listed(ERAS[0]):
+def test_schemas_are_closed_without_root_combinators() -> None:
+    for tool in list_tools(ERAS[0]):
         schema = tool["inputSchema"]
         assert schema["additionalProperties"] is False
         assert not {"anyOf", "oneOf", "allOf", "not"} & set(schema)
 
 
-def test_search_advertises_both_names_of_its_words_and_requires_neither() -> None:
-    (search,) = [tool for tool in listed(ERAS[0]) if tool["name"] == "search"]
+def test_search_takes_q_or_query_and_requires_neither() -> None:
+    (search,) = [tool for tool in list_tools(ERAS[0]) if tool["name"] == "search"]
 
     assert {"q", "query"} <= set(search["inputSchema"]["properties"])
     assert "required" not in search["inputSchema"]
 
 
 @scenario("D3")
-def test_each_description_says_what_it_does_that_it_reads_and_what_is_behind_it() -> None:
-    for tool in listed(ERAS[0]):
-        said = tool["description"]
-        assert len(said) <= limits.DESCRIPTION_CHARS
-        assert "read-only" in said
-        assert f"GET {ENDPOINTS[tool['name']]}" in " ".join(said.split())
-    pointing = [tool for tool in listed(ERAS[0]) if "schema" in tool["description"].lower()]
+def test_each_description_states_purpose_read_only_and_route() -> None:
+    for tool in list_tools(ERAS[0]):
+        description = tool["description"]
+        assert len(description) <= limits.DESCRIPTION_CHARS
+        assert "read-only" in description
+        assert f"GET {ENDPOINTS[tool['name']]}" in " ".join(description.split())
+    pointing = [tool for tool in list_tools(ERAS[0]) if "schema" in tool["description"].lower()]
     assert len(pointing) >= 3
 
 
@@ -114,42 +114,44 @@ def descriptions(tool: dict[str, Any]) -> list[str]:
 
 
 @scenario("D2", "D4")
-def test_no_sentence_of_guidance_is_repeated_from_tool_to_tool() -> None:
+def test_tools_do_not_repeat_sentences() -> None:
     sentences = Counter(
         sentence.strip()
-        for tool in listed(ERAS[0])
-        for said in (tool["description"], *descriptions(tool))
-        for sentence in re.split(r"(?<=[.;:])\s", said)
+        for tool in list_tools(ERAS[0])
+        for description in (tool["description"], *descriptions(tool))
+        for sentence in re.split(r"(?<=[.;:])\s", description)
         if len(sentence) > 40 and "structured output" not in sentence
     )
 
     assert [sentence for sentence, count in sentences.items() if count > 1] == []
-    assert "event" not in json.dumps(listed(ERAS[0])).lower()
-    assert "available_connections" not in json.dumps(listed(ERAS[0]))
+    assert "event" not in json.dumps(list_tools(ERAS[0])).lower()
+    assert "available_connections" not in json.dumps(list_tools(ERAS[0]))
 
 
 @scenario("D5")
-def test_descriptions_call_the_structured_output_visible_and_advise_to_narrow() -> None:
-    said = {tool["name"]: tool["description"] for tool in listed(ERAS[0])}
+def test_descriptions_mention_structured_output_and_narrowing() -> None:
+    description = {tool["name"]: tool["description"] for tool in list_tools(ERAS[0])}
 
-    assert not any("hidden" in text for text in said.values())
+    assert not any("hidden" in text for text in description.values())
     for name in ("query_records", "search", "aggregate"):
-        assert "structured output" in said[name]
-        assert re.search(r"[Pp]age with cursor|[Nn]arrow", said[name])
-    assert "aggregate" in said["query_records"]
+        assert "structured output" in description[name]
+        assert re.search(r"[Pp]age with cursor|[Nn]arrow", description[name])
+    assert "aggregate" in description["query_records"]
 
 
 @scenario("D6")
-def test_every_tool_but_schema_lets_the_caller_choose_the_size_of_its_result() -> None:
+def test_every_tool_but_schema_takes_max_bytes() -> None:
     offering = [
-        tool["name"] for tool in listed(ERAS[0]) if "max_bytes" in tool["inputSchema"]["properties"]
+        tool["name"]
+        for tool in list_tools(ERAS[0])
+        if "max_bytes" in tool["inputSchema"]["properties"]
     ]
 
     assert offering == [name for name in TOOLS if name != "schema"]
 
 
-def test_bounds_are_said_in_words() -> None:
-    for tool in listed(ERAS[0]):
+def test_descriptions_state_bounds_in_words() -> None:
+    for tool in list_tools(ERAS[0]):
         for name, argument in tool["inputSchema"]["properties"].items():
             if argument["type"] == "integer":
                 assert re.search(r"\d", argument["description"]), (tool["name"], name)
@@ -157,34 +159,41 @@ def test_bounds_are_said_in_words() -> None:
 
 @scenario("D1")
 @pytest.mark.parametrize("era", ERAS)
-def test_the_server_introduces_itself_with_its_instructions(era: str) -> None:
-    async def told(client: Client) -> str | None:
+def test_server_sends_its_instructions(era: str) -> None:
+    async def initialized(client: Client) -> str | None:
         return client.instructions
 
-    assert ask(FakeRest(), told, era="auto" if era != "legacy" else era) == INSTRUCTIONS
+    assert (
+        with_client(FakeRest(), initialized, era="auto" if era != "legacy" else era) == INSTRUCTIONS
+    )
 
 
 @scenario("D1")
-def test_the_first_512_characters_stand_alone() -> None:
+def test_first_512_characters_of_instructions_stand_alone() -> None:
     lead = INSTRUCTIONS[: limits.INSTRUCTIONS_LEAD_CHARS]
 
     assert len(INSTRUCTIONS) <= limits.INSTRUCTIONS_CHARS
-    for wanted in ("this grant allows", "Start with schema", "connection_id", "Filters are typed"):
-        assert wanted in lead
-    for wanted in ("limit", "cursor", "narrow"):
-        assert wanted in lead
+    for requested in (
+        "this grant allows",
+        "Start with schema",
+        "connection_id",
+        "Filters are typed",
+    ):
+        assert requested in lead
+    for requested in ("limit", "cursor", "narrow"):
+        assert requested in lead
     assert "owner token" not in INSTRUCTIONS.lower()
     assert "event" not in INSTRUCTIONS.lower()
 
 
-def test_nothing_is_advertised_that_is_not_served() -> None:
+def test_only_served_features_are_advertised() -> None:
     async def capabilities(client: Client) -> dict[str, Any]:
         return client.server_capabilities.model_dump(by_alias=True, exclude_none=True)
 
     for era in ("auto", "legacy"):
-        told = ask(FakeRest(), capabilities, era=era)
-        assert not told["tools"].get("listChanged")
-        assert not told["resources"].get("listChanged")
-        assert not told["resources"].get("subscribe")
-        assert "logging" not in told
-        assert "completions" not in told
+        initialized = with_client(FakeRest(), capabilities, era=era)
+        assert not initialized["tools"].get("listChanged")
+        assert not initialized["resources"].get("listChanged")
+        assert not initialized["resources"].get("subscribe")
+        assert "logging" not in initialized
+        assert "completions" not in initialized

@@ -1,4 +1,4 @@
-"""A tool call asks the resource server once: what it shows is what was read, counted and charged."""
+"""Each tool call makes one REST call, so limits and ledger count what is shown."""
 
 from typing import Any
 
@@ -8,9 +8,9 @@ from evidence import limits
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from mcp_adapter.inprocess import InProcessRest
-from mcp_adapter.json_text import size, wire_size
+from mcp_adapter.json_text import json_size, wire_size
 from tests.mcp_adapter import real
-from tests.mcp_adapter.hosts import seen, structured, text_of
+from tests.mcp_adapter.hosts import parsed_text, structured, text_of
 from tests.world import World
 
 pytestmark = pytest.mark.django_db
@@ -45,36 +45,36 @@ def bearer(world: World) -> str:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The paths that reach the resource server."""
+def rest_calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Record the paths of REST calls."""
     paths: list[str] = []
     get = InProcessRest.get
 
-    def noting(self: InProcessRest, path: str, *rest: Any, **more: Any) -> Any:
+    def noting(self: InProcessRest, path: str, *rest: Any, **extra: Any) -> Any:
         paths.append(path)
-        return get(self, path, *rest, **more)
+        return get(self, path, *rest, **extra)
 
     monkeypatch.setattr(InProcessRest, "get", noting)
     return paths
 
 
-def called(bearer: str, asked: list[str], tool: str, **arguments: Any) -> Any:
-    """The result of one call, after making sure that it was one and kept its budget."""
-    asked.clear()
+def call_once(bearer: str, rest_calls: list[str], tool: str, **arguments: Any) -> Any:
+    """Return the result of a tool call, asserting one REST call and the budget."""
+    rest_calls.clear()
     result = real.ask(bearer, lambda client: client.call_tool(tool, arguments))
     assert not result.is_error, text_of(result)
-    assert len(asked) == 1, asked
-    text, data = wire_size(text_of(result)), size(structured(result))
-    most = arguments.get("max_bytes")
-    if most is not None:
-        assert text + data <= most
+    assert len(rest_calls) == 1, rest_calls
+    text, data = wire_size(text_of(result)), json_size(structured(result))
+    max_bytes = arguments.get("max_bytes")
+    if max_bytes is not None:
+        assert text + data <= max_bytes
     else:
         assert data <= limits.STRUCTURED_BYTES
         assert text <= limits.READ_BYTES
     return result
 
 
-@pytest.mark.parametrize("most", [None, 7_000, limits.MAX_BYTES_MOST])
+@pytest.mark.parametrize("max_bytes", [None, 7_000, limits.MAX_BYTES_MOST])
 @pytest.mark.parametrize(
     ("tool", "arguments"),
     [
@@ -84,50 +84,58 @@ def called(bearer: str, asked: list[str], tool: str, **arguments: Any) -> Any:
         ("search", {"q": "lease", "limit": 100}),
     ],
 )
-def test_every_page_to_the_end(
-    bearer: str, asked: list[str], tool: str, arguments: dict[str, Any], most: int | None
+def test_each_page_is_one_rest_call(
+    bearer: str, rest_calls: list[str], tool: str, arguments: dict[str, Any], max_bytes: int | None
 ) -> None:
-    bounded = {**arguments, **({} if most is None else {"max_bytes": most})}
-    met: list[str] = []
-    more: dict[str, str] = {}
+    bounded = {**arguments, **({} if max_bytes is None else {"max_bytes": max_bytes})}
+    ids: list[str] = []
+    extra: dict[str, str] = {}
     while True:
-        result = called(bearer, asked, tool, **bounded, **more)
-        shown = seen(result)
-        items = shown.get("records", shown.get("results"))
+        result = call_once(bearer, rest_calls, tool, **bounded, **extra)
+        output = parsed_text(result)
+        items = output.get("records", output.get("results"))
         assert items
-        met += [item["id"] for item in items]
-        if not shown["has_more"]:
+        ids += [item["id"] for item in items]
+        if not output["has_more"]:
             break
         name = "changes_since" if "changes_since" in arguments else "cursor"
-        more = {name: shown[f"next_{name}"]}
-        bounded = {key: value for key, value in bounded.items() if key not in more}
+        extra = {name: output[f"next_{name}"]}
+        bounded = {key: value for key, value in bounded.items() if key not in extra}
 
-    assert len(met) == len(set(met)) == len(HOSTILE)
+    assert len(ids) == len(set(ids)) == len(HOSTILE)
 
 
-@pytest.mark.parametrize("most", [None, limits.MAX_BYTES_LEAST])
-def test_every_document_and_every_window(bearer: str, asked: list[str], most: int | None) -> None:
-    bounded: dict[str, Any] = {} if most is None else {"max_bytes": most}
-    page = called(bearer, asked, "query_records", stream="messages", limit=100, max_bytes=50_000)
+@pytest.mark.parametrize("max_bytes", [None, limits.MAX_BYTES_LEAST])
+def test_each_document_and_window_is_one_rest_call(
+    bearer: str, rest_calls: list[str], max_bytes: int | None
+) -> None:
+    bounded: dict[str, Any] = {} if max_bytes is None else {"max_bytes": max_bytes}
+    page = call_once(
+        bearer, rest_calls, "query_records", stream="messages", limit=100, max_bytes=50_000
+    )
     bodies = {subject: body for _, subject, body in HOSTILE}
-    for name in [each["id"] for each in seen(page)["records"]]:
-        document = structured(called(bearer, asked, "fetch", id=name, **bounded))
-        body = bodies[called_subject(bearer, name)]
+    for name in [entry["id"] for entry in parsed_text(page)["records"]]:
+        document = structured(call_once(bearer, rest_calls, "fetch", id=name, **bounded))
+        body = bodies[subject_record(bearer, name)]
         assert body.startswith(document["text"])
         assert document["text"]
         if not document["metadata"]["complete"] and document["text"] != body:
             step = document["metadata"]["next"]
-            window = structured(called(bearer, asked, step["tool"], **step["args"], **bounded))
+            window = structured(
+                call_once(bearer, rest_calls, step["tool"], **step["args"], **bounded)
+            )
             start, end = window["window"]["start_chars"], window["window"]["end_chars"]
             assert start == len(document["text"]) < end
             assert window["window"]["text"] == body[start:end]
         around = {"id": name, "field_path": "body_text", "q": "lease"}
-        found = structured(called(bearer, asked, "read_record_field", **around, **bounded))
-        assert "lease" in found["window"]["text"]
+        matches = structured(
+            call_once(bearer, rest_calls, "read_record_field", **around, **bounded)
+        )
+        assert "lease" in matches["window"]["text"]
 
 
-def called_subject(bearer: str, name: str) -> str:
-    """The subject of a record, whatever it takes."""
+def subject_record(bearer: str, name: str) -> str:
+    """Return the complete subject of a record."""
     arguments = {"id": name, "field_path": "subject", "max_bytes": 50_000}
     result = real.ask(bearer, lambda client: client.call_tool("read_record_field", arguments))
     subject: str = structured(result)["window"]["text"]

@@ -1,28 +1,28 @@
-"""query_records, against a resource server in memory."""
+"""query_records against a fake REST API."""
 
 import pytest
 
 from evidence import limits
-from mcp_adapter.json_text import size, wire_size
-from mcp_adapter.rest import RestAnswer
-from tests.mcp_adapter.fake_rest import FakeRest, error
-from tests.mcp_adapter.hosts import call, refusal, seen, structured, text_of
+from mcp_adapter.json_text import json_size, wire_size
+from mcp_adapter.rest import RestResponse
+from tests.mcp_adapter.fake_rest import FakeRest, error_response
+from tests.mcp_adapter.hosts import call, error_of, parsed_text, structured, text_of
 from tests.scenarios import scenario
 
 LIST = "/v1/streams/messages/records"
 
 
-def mails(count: int = 3, **more: object) -> FakeRest:
+def rest_with_mails(count: int = 3, **extra: object) -> FakeRest:
     return FakeRest(
         records=[
-            ("cin_work", "messages", f"m{n}", {"id": f"m{n}", "subject": f"Mail {n}", **more})
+            ("cin_work", "messages", f"m{n}", {"id": f"m{n}", "subject": f"Mail {n}", **extra})
             for n in range(count)
         ]
     )
 
 
-def test_typed_arguments_become_the_parameters_of_the_rest_read() -> None:
-    fake = mails()
+def test_typed_arguments_become_rest_parameters() -> None:
+    fake = rest_with_mails()
 
     call(
         fake, "query_records", stream="messages", connection_id="cin_work",
@@ -51,23 +51,23 @@ def test_typed_arguments_become_the_parameters_of_the_rest_read() -> None:
     }
 
 
-def test_paging_by_the_shown_cursor_meets_every_record_once() -> None:
-    fake = mails(60, body="word " * 100)
-    met: list[str] = []
-    more: dict[str, str] = {}
+def test_paging_returns_every_record_once() -> None:
+    fake = rest_with_mails(60, body="word " * 100)
+    ids: list[str] = []
+    extra: dict[str, str] = {}
     while True:
-        shown = seen(call(fake, "query_records", stream="messages", **more))
-        met += [each["id"] for each in shown["records"]]
-        if not shown["has_more"]:
+        output = parsed_text(call(fake, "query_records", stream="messages", **extra))
+        ids += [item["id"] for item in output["records"]]
+        if not output["has_more"]:
             break
-        more = {"cursor": shown["next_cursor"]}
+        extra = {"cursor": output["next_cursor"]}
 
-    assert met == [f"cin_work/messages:m{n}" for n in range(60)]
+    assert ids == [f"cin_work/messages:m{n}" for n in range(60)]
 
 
 @scenario("C14")
-def test_a_page_of_changes_shows_its_bookmark_and_what_was_deleted() -> None:
-    fake = mails(2)
+def test_changes_page_shows_bookmark_and_deletions() -> None:
+    fake = rest_with_mails(2)
     answer = fake._list("messages", {"changes_since": "beginning"})
     assert isinstance(answer.body, dict)
     answer.body["data"].append(
@@ -76,10 +76,10 @@ def test_a_page_of_changes_shows_its_bookmark_and_what_was_deleted() -> None:
     )  # fmt: skip
     fake.answers[LIST] = answer
 
-    shown = seen(call(fake, "query_records", stream="messages", changes_since="beginning"))
+    output = parsed_text(call(fake, "query_records", stream="messages", changes_since="beginning"))
 
-    assert shown["next_changes_since"] == "b2"
-    assert shown["records"][-1] == {
+    assert output["next_changes_since"] == "b2"
+    assert output["records"][-1] == {
         "id": "cin_work/messages:gone",
         "deleted": True,
         "deleted_at": "2026-09-01T00:00:00Z",
@@ -87,16 +87,16 @@ def test_a_page_of_changes_shows_its_bookmark_and_what_was_deleted() -> None:
 
 
 @scenario("D6")
-def test_the_size_is_the_callers_choice_and_small_by_default() -> None:
-    fake = mails(100, body="word " * 60)
+def test_max_bytes_sets_size_and_default_is_small() -> None:
+    fake = rest_with_mails(100, body="word " * 60)
 
     results = [
-        call(fake, "query_records", stream="messages", limit=100, **more)
-        for more in ({"max_bytes": 4_000}, {}, {"max_bytes": 50_000})
+        call(fake, "query_records", stream="messages", limit=100, **extra)
+        for extra in ({"max_bytes": 4_000}, {}, {"max_bytes": 50_000})
     ]
 
-    counts = [len(seen(result)["records"]) for result in results]
-    totals = [size(structured(each)) + wire_size(text_of(each)) for each in results]
+    counts = [len(parsed_text(result)["records"]) for result in results]
+    totals = [json_size(structured(item)) + wire_size(text_of(item)) for item in results]
     assert 1 <= counts[0] < counts[1] < counts[2]
     assert totals[0] <= 4_000
     assert totals[1] <= limits.STRUCTURED_BYTES + limits.TEXT_BYTES
@@ -104,8 +104,8 @@ def test_the_size_is_the_callers_choice_and_small_by_default() -> None:
 
 
 @scenario("D7")
-def test_expand_where_it_is_advertised_is_passed_on_and_comes_through_unchanged() -> None:
-    fake = mails(1)
+def test_advertised_expand_is_passed_and_returned_unchanged() -> None:
+    fake = rest_with_mails(1)
     fake.expand["messages"] = [{"name": "files", "usable": True}]
     answer = fake._list("messages", {})
     assert isinstance(answer.body, dict)
@@ -133,25 +133,25 @@ def test_expand_where_it_is_advertised_is_passed_on_and_comes_through_unchanged(
     ],
 )
 @pytest.mark.parametrize("advertised", [None, []])
-def test_expand_where_none_is_advertised_is_refused_before_the_records_are_read(
+def test_expand_without_relations_is_refused_before_reading(
     tool: str, arguments: dict[str, object], param: str, advertised: list[dict[str, object]] | None
 ) -> None:
-    fake = mails()
+    fake = rest_with_mails()
     if advertised is not None:
         fake.expand["messages"] = advertised
 
-    shown = refusal(call(fake, tool, **arguments))
+    error = error_of(call(fake, tool, **arguments))
 
-    assert shown["code"] == "invalid_expand"
-    assert shown["param"] == param
-    assert "messages" in shown["message"]
-    assert "GET /v1/schema" in shown["message"]
+    assert error["code"] == "invalid_expand"
+    assert error["param"] == param
+    assert "messages" in error["message"]
+    assert "GET /v1/schema" in error["message"]
     assert fake.paths() == ["/v1/schema"]
 
 
 @scenario("D9")
-def test_a_changed_schema_holds_on_the_next_call() -> None:
-    fake = mails()
+def test_changed_schema_applies_to_the_next_call() -> None:
+    fake = rest_with_mails()
     expanding = {"stream": "messages", "expand": ["files"], "connection_id": "cin_work"}
     assert call(fake, "query_records", **expanding).is_error
 
@@ -168,60 +168,60 @@ def test_a_changed_schema_holds_on_the_next_call() -> None:
 @scenario("D9")
 @pytest.mark.parametrize(
     "schema",
-    [error(500, "internal_error"), error(404, "not_found"), RestAnswer(200, b"no json"),
-     RestAnswer(200, {"connectors": []}), RestAnswer(200, {})],
+    [error_response(500, "internal_error"), error_response(404, "not_found"), RestResponse(200, b"no json"),
+     RestResponse(200, {"connectors": []}), RestResponse(200, {})],
 )  # fmt: skip
-def test_where_the_schema_cannot_be_read_the_resource_server_decides(schema: RestAnswer) -> None:
-    fake = mails()
+def test_unreadable_schema_leaves_expand_to_rest(schema: RestResponse) -> None:
+    fake = rest_with_mails()
     fake.answers["/v1/schema"] = schema
-    fake.answers[LIST] = error(400, "invalid_expand", message="Its own words.")
+    fake.answers[LIST] = error_response(400, "invalid_expand", message="Its own words.")
 
-    shown = refusal(call(fake, "query_records", stream="messages", expand=["files"]))
+    error = error_of(call(fake, "query_records", stream="messages", expand=["files"]))
 
-    assert shown["message"] == "Its own words."
+    assert error["message"] == "Its own words."
 
 
-def test_a_stream_uri_names_the_stream() -> None:
-    fake = mails()
+def test_stream_uri_is_accepted_as_stream() -> None:
+    fake = rest_with_mails()
 
     assert not call(fake, "query_records", stream="pdpp://stream/messages").is_error
     assert fake.paths() == [LIST]
 
 
-def test_an_export_line_is_safe_to_paste() -> None:
-    fake = mails(3)
+def test_export_command_is_shell_safe() -> None:
+    fake = rest_with_mails(3)
 
-    shown = seen(
+    output = parsed_text(
         call(fake, "query_records", stream="messages", limit=1, filter={"subject": "x'; rm -rf ~"})
     )
 
-    assert shown["export"] == ("pdpp export messages --param 'filter[subject]=x'\"'\"'; rm -rf ~'")
+    assert output["export"] == ("pdpp export messages --param 'filter[subject]=x'\"'\"'; rm -rf ~'")
 
 
-def test_a_connection_that_no_id_can_carry_is_shown_beside_it() -> None:
+def test_connection_that_fits_no_handle_is_shown_beside_it() -> None:
     fake = FakeRest(
         connections=[("cin/odd", "Odd", "mailbox")],
         records=[("cin/odd", "messages", "m1", {"id": "m1"})],
     )
 
-    (record,) = seen(call(fake, "query_records", stream="messages"))["records"]
+    (record,) = parsed_text(call(fake, "query_records", stream="messages"))["records"]
 
     assert (record["id"], record["connection_id"]) == ("messages:m1", "cin/odd")
     assert not call(fake, "fetch", id=record["id"], connection_id=record["connection_id"]).is_error
 
 
-def test_warnings_and_sources_are_in_the_text() -> None:
-    fake = mails(2)
+def test_text_shows_warnings_and_sources() -> None:
+    fake = rest_with_mails(2)
     fake.records.append(("cin_home", "messages", "h1", {"id": "h1"}))
     answer = fake._list("messages", {})
     assert isinstance(answer.body, dict)
     answer.body["meta"]["warnings"] = [{"code": "limit_clamped", "message": "Lowered."}]
     fake.answers[LIST] = answer
 
-    shown = seen(call(fake, "query_records", stream="messages"))
+    output = parsed_text(call(fake, "query_records", stream="messages"))
 
-    assert shown["warnings"] == [{"code": "limit_clamped", "message": "Lowered."}]
-    assert shown["sources"] == [
+    assert output["warnings"] == [{"code": "limit_clamped", "message": "Lowered."}]
+    assert output["sources"] == [
         {"connection_id": "cin_work", "source": "Work mail (mailbox)", "records": 2},
         {"connection_id": "cin_home", "source": "Home mail (mailbox)", "records": 1},
     ]

@@ -10,7 +10,7 @@ from evidence.access.grants import GrantRequest
 from mcp_adapter.inprocess import InProcessRest
 from tests.api.test_blobs import CONTENT, FILES, ONE, keep
 from tests.mcp_adapter import real
-from tests.mcp_adapter.hosts import refusal, seen, structured
+from tests.mcp_adapter.hosts import error_of, parsed_text, structured
 from tests.scenarios import scenario
 from tests.world import BANK, PERSONAL, WORK, World
 
@@ -23,7 +23,7 @@ def bearer(world: World) -> str:
 
 
 @scenario("D7")
-def test_expand_is_passed_on_and_comes_through_unchanged(world: World, bearer: str) -> None:
+def test_expand_is_passed_and_returned_unchanged(world: World, bearer: str) -> None:
     result = real.call(
         bearer, "query_records", stream="threads", expand=["messages"], expand_limit={"messages": 1}
     )
@@ -31,14 +31,14 @@ def test_expand_is_passed_on_and_comes_through_unchanged(world: World, bearer: s
     own = world.get("/v1/streams/threads/records", who="dora", expand="messages",
                     expand_limit__messages=1).body  # fmt: skip
     assert structured(result)["data"]["data"] == own["data"]
-    (record,) = seen(result)["records"]
+    (record,) = parsed_text(result)["records"]
     assert record["expanded"]["messages"]["has_more"] is True
     (child,) = record["expanded"]["messages"]["records"]
     assert not real.call(bearer, "fetch", id=child["id"]).is_error
 
 
 @scenario("D7")
-def test_a_document_shows_what_it_was_expanded_by(bearer: str) -> None:
+def test_document_shows_expanded_records(bearer: str) -> None:
     document = structured(
         real.call(bearer, "fetch", id=f"{PERSONAL}/messages:m1", expand=["thread"])
     )
@@ -49,15 +49,15 @@ def test_a_document_shows_what_it_was_expanded_by(bearer: str) -> None:
 
 
 @scenario("D8")
-def test_expand_without_a_relation_is_refused_before_the_records_are_read(
+def test_expand_without_relation_is_refused_before_reading(
     bearer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    rest_calls: list[str] = []
     get = InProcessRest.get
 
-    def noting(self: InProcessRest, path: str, *rest: Any, **more: Any) -> Any:
-        asked.append(path)
-        return get(self, path, *rest, **more)
+    def noting(self: InProcessRest, path: str, *rest: Any, **extra: Any) -> Any:
+        rest_calls.append(path)
+        return get(self, path, *rest, **extra)
 
     monkeypatch.setattr(InProcessRest, "get", noting)
 
@@ -66,23 +66,23 @@ def test_expand_without_a_relation_is_refused_before_the_records_are_read(
         ("query_records", {"stream": "transactions", "expand_limit": {"payee": 1}}),
         ("fetch", {"id": f"{BANK}/transactions:b1", "expand": ["payee"]}),
     ):
-        error = refusal(real.call(bearer, tool, **arguments))
+        error = error_of(real.call(bearer, tool, **arguments))
         assert error["code"] == "invalid_expand"
         assert "transactions" in error["message"]
-    assert set(asked) == {"/v1/schema"}
+    assert set(rest_calls) == {"/v1/schema"}
 
 
 @scenario("D9")
-def test_an_unknown_stream_is_left_to_the_resource_server(bearer: str) -> None:
-    error = refusal(real.call(bearer, "query_records", stream="nothing", expand=["payee"]))
+def test_unknown_stream_is_refused_by_rest(bearer: str) -> None:
+    error = error_of(real.call(bearer, "query_records", stream="nothing", expand=["payee"]))
 
     assert error["type"] != "adapter_error"
 
 
 @scenario("C14", "B11")
-def test_changes_are_read_on_from_their_bookmark(world: World, bearer: str) -> None:
+def test_changes_continue_from_their_bookmark(world: World, bearer: str) -> None:
     def changes(since: str) -> Any:
-        return seen(
+        return parsed_text(
             real.ask(
                 bearer,
                 lambda client: client.call_tool(
@@ -96,15 +96,15 @@ def test_changes_are_read_on_from_their_bookmark(world: World, bearer: str) -> N
     world.put((WORK, "messages", {"id": "w9", "subject": "New", "body_text": "A new message."}))
     second = changes(first["next_changes_since"])
 
-    assert [each["id"] for each in first["records"]] == [
+    assert [item["id"] for item in first["records"]] == [
         f"{WORK}/messages:m1",
         f"{WORK}/messages:w2",
     ]
-    assert [each["id"] for each in second["records"]] == [f"{WORK}/messages:w9"]
+    assert [item["id"] for item in second["records"]] == [f"{WORK}/messages:w9"]
 
 
 @scenario("B8", "B11")
-def test_binary_content_is_described_and_read_whole_as_a_resource(world: World) -> None:
+def test_blob_is_described_and_readable_as_resource(world: World) -> None:
     world.declare(FILES)
     world.connect(ONE, "files", "Files")
     keep(world, ONE, "a1", "blb_1", CONTENT, media_type="application/pdf")
@@ -113,12 +113,12 @@ def test_binary_content_is_described_and_read_whole_as_a_resource(world: World) 
     )
     bearer = world.tokens["ruth@mcp"]
 
-    shown = seen(
+    output = parsed_text(
         real.call(bearer, "read_record_field", id=f"{ONE}/attachments:a1", field_path="blob_ref")
     )
-    uri = shown["blob"]["uri"]
-    (whole,) = real.ask(bearer, lambda client: client.read_resource(uri)).contents
+    uri = output["blob"]["uri"]
+    (complete,) = real.ask(bearer, lambda client: client.read_resource(uri)).contents
 
-    assert shown["blob"]["total_bytes"] == len(CONTENT)
-    assert shown["blob"]["media_type"] == "application/pdf"
-    assert base64.b64decode(whole.blob) == CONTENT
+    assert output["blob"]["total_bytes"] == len(CONTENT)
+    assert output["blob"]["media_type"] == "application/pdf"
+    assert base64.b64decode(complete.blob) == CONTENT

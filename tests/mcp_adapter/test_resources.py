@@ -1,4 +1,4 @@
-"""Resource templates, and every URI that is shown."""
+"""Resource templates and pdpp:// URIs."""
 
 import base64
 from typing import Any
@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from mcp import Client, MCPError
 
-from mcp_adapter import ids
+from evidence import record_ids
 from tests.mcp_adapter.fake_rest import FakeRest
-from tests.mcp_adapter.hosts import ERAS, ask
+from tests.mcp_adapter.hosts import ERAS, with_client
 from tests.scenarios import scenario
 
-REF = ids.RecordRef("cin_work", "messages", "a/b")
+REF = record_ids.RecordRef("cin_work", "messages", "a/b")
 
 
 def rest() -> FakeRest:
@@ -22,34 +22,34 @@ def rest() -> FakeRest:
 
 
 def read(uri: str, era: str) -> Any:
-    (content,) = ask(rest(), lambda client: client.read_resource(uri), era=era).contents
+    (content,) = with_client(rest(), lambda client: client.read_resource(uri), era=era).contents
     return content
 
 
-def refused(fake: FakeRest, uri: str, *, era: str = ERAS[0]) -> MCPError:
+def read_error(fake: FakeRest, uri: str, *, era: str = ERAS[0]) -> MCPError:
     async def reading(client: Client) -> MCPError:
         with pytest.raises(MCPError) as refusal:
             await client.read_resource(uri)
         return refusal.value
 
-    error = ask(fake, reading, era=era)
+    error = with_client(fake, reading, era=era)
     assert isinstance(error, MCPError)
     return error
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_four_templates_are_listed_and_no_resources_or_prompts(era: str) -> None:
+def test_only_the_four_templates_are_listed(era: str) -> None:
     async def lists(client: Client) -> tuple[list[str], int, int]:
         templates = await client.list_resource_templates()
         resources = await client.list_resources()
         prompts = await client.list_prompts()
         return (
-            [each.uri_template for each in templates.resource_templates],
+            [item.uri_template for item in templates.resource_templates],
             len(resources.resources),
             len(prompts.prompts),
         )
 
-    assert ask(rest(), lists, era=era) == (
+    assert with_client(rest(), lists, era=era) == (
         [
             "pdpp://stream/{name}",
             "pdpp://record/{handle}",
@@ -63,13 +63,13 @@ def test_the_four_templates_are_listed_and_no_resources_or_prompts(era: str) -> 
 
 @scenario("B4", "B5", "B11")
 @pytest.mark.parametrize("era", ERAS)
-def test_every_uri_that_can_be_made_can_be_read(era: str) -> None:
+def test_every_kind_of_uri_can_be_read(era: str) -> None:
     window = {"field_path": "body", "q": "world", "before_chars": 2, "after_chars": 0}
 
-    assert '"hello world"' in read(ids.record_uri(REF), era).text
-    assert "world" in read(ids.field_window_uri(REF, window=window), era).text
-    assert '"name":"messages"' in read(ids.stream_uri("messages"), era).text
-    blob = read(ids.blob_uri("b1", connection_id="cin_work"), era)
+    assert '"hello world"' in read(record_ids.record_uri(REF), era).text
+    assert "world" in read(record_ids.field_window_uri(REF, window=window), era).text
+    assert '"name":"messages"' in read("pdpp://stream/messages", era).text
+    blob = read(record_ids.blob_uri("b1", connection_id="cin_work"), era)
     assert (base64.b64decode(blob.blob), blob.mime_type) == (b"\x89PNG", "image/png")
 
 
@@ -78,35 +78,33 @@ def test_every_uri_that_can_be_made_can_be_read(era: str) -> None:
     "uri",
     [
         "pdpp://record/nonsense",
-        ids.record_uri(ids.RecordRef("cin_work", "messages", "missing")),
-        ids.blob_uri("missing", connection_id=None),
+        record_ids.record_uri(record_ids.RecordRef("cin_work", "messages", "missing")),
+        record_ids.blob_uri("missing", connection_id=None),
         "https://elsewhere.example/x",
     ],
 )
-def test_a_resource_that_is_not_there_is_an_error_with_the_next_step(
-    era: str, code: int, uri: str
-) -> None:
-    error = refused(rest(), uri, era=era).error
+def test_missing_resource_returns_error_with_next_step(era: str, code: int, uri: str) -> None:
+    error = read_error(rest(), uri, era=era).error
 
     assert error.code == code
     body = error.data
     assert body["error"].get("next_step") or body["next_step"]
 
 
-def test_a_blob_too_large_for_one_resource_says_how_to_take_it() -> None:
+def test_too_large_blob_resource_names_download_command() -> None:
     fake = FakeRest(blobs={"b1": ("image/png", b"x" * 2_000_000)})
-    uri = ids.blob_uri("b1", connection_id=None)
+    uri = record_ids.blob_uri("b1", connection_id=None)
 
-    error = refused(fake, uri).error
+    error = read_error(fake, uri).error
 
     assert "pdpp blob" in error.data["error"]["next_step"]
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_no_prompt_can_be_got(era: str) -> None:
+def test_get_prompt_is_refused(era: str) -> None:
     async def getting(client: Client) -> int:
         with pytest.raises(MCPError) as refusal:
             await client.get_prompt("anything")
         return refusal.value.error.code
 
-    assert ask(rest(), getting, era=era) == -32602
+    assert with_client(rest(), getting, era=era) == -32602

@@ -1,4 +1,4 @@
-"""What a tool shows is what REST answers to the same grant: one implementation, two doors."""
+"""Tools return the same data as REST under the same grant."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from mcp import Client
 
 from evidence.access import grants
 from tests.mcp_adapter import real
-from tests.mcp_adapter.hosts import refusal, structured
+from tests.mcp_adapter.hosts import error_of, structured
 from tests.scenarios import scenario
 from tests.world import PERSONAL, WORK, World
 
@@ -19,11 +19,13 @@ _DIFFERS = frozenset(
 )
 
 
-def steady(value: Any) -> Any:
-    """Without what differs from one request to the next."""
+def without_volatile(value: Any) -> Any:
+    """Return the value without members that differ between requests."""
     if isinstance(value, dict):
-        return {name: steady(inner) for name, inner in value.items() if name not in _DIFFERS}
-    return [steady(inner) for inner in value] if isinstance(value, list) else value
+        return {
+            name: without_volatile(member) for name, member in value.items() if name not in _DIFFERS
+        }
+    return [without_volatile(member) for member in value] if isinstance(value, list) else value
 
 
 READS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
@@ -47,19 +49,19 @@ READS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
 
 @scenario("C5", "A7")
 @pytest.mark.parametrize("who", ["bob", "charlie", "dora"])
-def test_the_data_of_a_tool_is_the_body_of_its_route(world: World, who: str) -> None:
+def test_structured_data_equals_rest_body(world: World, who: str) -> None:
     for tool, arguments, path, query in READS:
         answer = world.get(path, who=who, **query)
 
         result = real.call(world.tokens[f"{who}@mcp"], tool, **arguments)
 
         if answer.status == 200:
-            assert steady(structured(result)["data"]) == steady(answer.body)
+            assert without_volatile(structured(result)["data"]) == without_volatile(answer.body)
         else:
-            assert steady(refusal(result)) == steady(answer.error)
+            assert without_volatile(error_of(result)) == without_volatile(answer.error)
 
 
-def test_a_window_is_the_window_of_its_route(world: World) -> None:
+def test_window_equals_rest_window(world: World) -> None:
     where = {"connection_id": PERSONAL, "q": "deposit", "before_chars": 5, "after_chars": 5}
     answer = world.get(
         "/v1/streams/messages/records/m1/field-window", who="bob", field="body_text", **where
@@ -74,32 +76,32 @@ def test_a_window_is_the_window_of_its_route(world: World) -> None:
 
 
 @scenario("C6")
-def test_an_owner_token_is_refused_at_the_endpoint(world: World) -> None:
+def test_owner_token_is_refused(world: World) -> None:
     answer = real.post(world.tokens["alice"])
 
     assert answer.status_code == 403
     assert answer.json()["error"]["code"] == "permission_error"
 
 
-def test_a_token_for_rest_is_no_token_for_mcp_and_the_reverse(world: World) -> None:
+def test_rest_and_mcp_tokens_are_not_interchangeable(world: World) -> None:
     assert world.get("/v1/schema", who="dora@mcp").status == 401
     assert real.post(world.tokens["dora"]).status_code == 401
     assert real.post(world.tokens["dora@mcp"]).status_code == 200
 
 
-def test_a_revoked_grant_ends_with_the_very_next_call(world: World) -> None:
+def test_revoked_grant_fails_on_the_next_call(world: World) -> None:
     bearer = world.tokens["bob@mcp"]
 
     async def work(client: Client) -> tuple[types.CallToolResult, types.CallToolResult]:
         before = await client.call_tool("search", {"q": "lease"})
-        await real.in_the_test(lambda: revoke(world, "bob"))
+        await real.run_in_test_thread(lambda: revoke(world, "bob"))
         return before, await client.call_tool("search", {"q": "lease"})
 
     before, after = real.ask(bearer, work, way="stdio")
     over_http = real.post(bearer)
 
     assert not before.is_error
-    assert refusal(after)["code"] == "grant_revoked"
+    assert error_of(after)["code"] == "grant_revoked"
     assert over_http.status_code == 401
     assert over_http.json()["error"]["code"] == "grant_revoked"
     assert 'error="invalid_token"' in over_http.headers["www-authenticate"]

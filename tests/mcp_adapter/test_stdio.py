@@ -1,4 +1,4 @@
-"""The server as a process on standard input and output."""
+"""The server process over standard input and output."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from tests.mcp_adapter.fake_rest import FakeRest
-from tests.mcp_adapter.hosts import ERAS, ask, refusal, seen
+from tests.mcp_adapter.hosts import ERAS, error_of, parsed_text, with_client
 from tests.scenarios import scenario
 
 ROOT = Path(__file__).parent.parent.parent
@@ -32,18 +32,18 @@ def run(work: Callable[[Client], Awaitable[Any]], *flags: str, era: str) -> Any:
 
 @scenario("C2", "C3")
 @pytest.mark.parametrize("era", ERAS)
-def test_a_process_serves_the_same_tools_and_answers(era: str) -> None:
+def test_stdio_process_serves_the_same_tools(era: str) -> None:
     async def work(client: Client) -> tuple[Any, Any]:
         tools = (await client.list_tools()).tools
         return tools, await client.call_tool("search", {"q": "lease"})
 
     tools, result = run(work, era=era)
 
-    assert tools == ask(FakeRest(), lambda client: client.list_tools(), era=era).tools
-    assert seen(result)["results"][0]["id"] == "cin_work/messages:m1"
+    assert tools == with_client(FakeRest(), lambda client: client.list_tools(), era=era).tools
+    assert parsed_text(result)["results"][0]["id"] == "cin_work/messages:m1"
 
 
-def test_a_grant_that_is_revoked_ends_with_the_next_call() -> None:
+def test_revoked_grant_fails_on_next_stdio_call() -> None:
     async def work(client: Client) -> tuple[Any, Any]:
         first = await client.call_tool("search", {"q": "lease"})
         return first, await client.call_tool("search", {"q": "lease"})
@@ -51,10 +51,10 @@ def test_a_grant_that_is_revoked_ends_with_the_next_call() -> None:
     first, second = run(work, "revoked-after-one", era=ERAS[0])
 
     assert not first.is_error
-    assert refusal(second)["code"] == "grant_revoked"
+    assert error_of(second)["code"] == "grant_revoked"
 
 
-def test_nothing_but_the_protocol_is_written_to_standard_output() -> None:
+def test_only_the_protocol_is_written_to_standard_output() -> None:
     requests = (
         '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
         '"capabilities":{},"clientInfo":{"name":"host","version":"1"}}}\n'

@@ -1,4 +1,4 @@
-"""Who may speak to `/mcp`, and what the others are told."""
+"""Access to `/mcp`: hosts, origins, tokens and methods, and their errors."""
 
 import logging
 
@@ -15,7 +15,7 @@ PING = rpc("ping")
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT"])
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
-def test_without_a_token_every_method_is_told_where_to_sign_in(method: str, path: str) -> None:
+def test_every_method_without_token_gets_401_with_metadata_url(method: str, path: str) -> None:
     reply = send(PING, method=method, path=path, token=None)
 
     assert reply.status == 401
@@ -26,7 +26,7 @@ def test_without_a_token_every_method_is_told_where_to_sign_in(method: str, path
     assert reply.body["error"]["next_step"]
 
 
-def test_a_bad_token_is_called_invalid() -> None:
+def test_bad_token_is_reported_as_invalid_token() -> None:
     reply = send(PING, token="pdpp_at_unknown")
 
     assert reply.status == 401
@@ -34,7 +34,7 @@ def test_a_bad_token_is_called_invalid() -> None:
 
 
 @pytest.mark.parametrize("ended", ["revoked", "expired", "consumed"])
-def test_a_grant_that_has_ended_makes_a_host_sign_in_again(ended: str) -> None:
+def test_ended_grant_returns_401(ended: str) -> None:
     reply = send(PING, token=ended)
 
     assert reply.status == 401
@@ -43,7 +43,7 @@ def test_a_grant_that_has_ended_makes_a_host_sign_in_again(ended: str) -> None:
 
 
 @scenario("C6")
-def test_an_owner_token_is_refused_and_nothing_is_read_with_it() -> None:
+def test_owner_token_is_refused_before_reading() -> None:
     fake = FakeRest()
 
     reply = send(initialize("2025-06-18"), token="pdpp_own_owner", rest=fake)
@@ -54,12 +54,12 @@ def test_an_owner_token_is_refused_and_nothing_is_read_with_it() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["Basic abc", "Bearer", "Bearer  ", "pdpp_at_good", ""])
-def test_only_a_bearer_counts(scheme: str) -> None:
+def test_only_bearer_scheme_is_accepted(scheme: str) -> None:
     assert send(PING, token=None, authorization=scheme).status == 401
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE", "PUT", "HEAD", "OPTIONS"])
-def test_with_a_token_only_post_is_served(method: str) -> None:
+def test_only_post_is_served(method: str) -> None:
     reply = send(PING, method=method, accept="text/event-stream")
 
     assert reply.status == 405
@@ -67,12 +67,12 @@ def test_with_a_token_only_post_is_served(method: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/mcp", "/mcp/"])
-def test_both_spellings_of_the_path_answer_without_a_redirect(path: str) -> None:
+def test_path_with_and_without_slash_responds_without_redirect(path: str) -> None:
     assert send(PING, path=path).status == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "", "records.example.evil.example", "[::2]:80"])
-def test_another_host_is_misdirected(host: str) -> None:
+def test_unknown_host_returns_421(host: str) -> None:
     reply = send(PING, host=host)
 
     assert reply.status == 421
@@ -83,16 +83,16 @@ def test_another_host_is_misdirected(host: str) -> None:
     "host", ["records.example", "records.example:8443", "a.trusted.example", "trusted.example",
              "RECORDS.example", "[::1]:8000", "[::1]"]
 )  # fmt: skip
-def test_our_own_hosts_are_served_on_any_port(host: str) -> None:
+def test_allowed_hosts_are_served_on_any_port(host: str) -> None:
     assert send(PING, host=host).status == 200
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "https://records.example:9"])
-def test_another_origin_is_refused_before_the_token_is_looked_at(origin: str) -> None:
+def test_unknown_origin_is_refused_before_authentication(origin: str) -> None:
     assert send(PING, origin=origin, token=None).status == 403
 
 
-def test_a_page_of_the_host_that_is_asked_is_served_on_any_port() -> None:
+def test_same_origin_is_served_on_any_port() -> None:
     host = "a.trusted.example:8443"
 
     assert send(PING, host=host, origin=f"https://{host}").status == 200
@@ -100,11 +100,11 @@ def test_a_page_of_the_host_that_is_asked_is_served_on_any_port() -> None:
 
 
 @pytest.mark.parametrize("origin", [PUBLIC_URL, "https://inspector.example", None])
-def test_our_own_origins_and_none_are_served(origin: str | None) -> None:
+def test_allowed_and_missing_origins_are_served(origin: str | None) -> None:
     assert send(PING, origin=origin).status == 200
 
 
-def test_a_body_beyond_the_limit_is_refused_by_its_declared_and_by_its_real_length() -> None:
+def test_too_large_body_is_refused_by_declared_and_actual_length() -> None:
     declared = send(b" " * 30_000, content_length="30000")
     real = send(b" " * 30_000)
 
@@ -113,7 +113,7 @@ def test_a_body_beyond_the_limit_is_refused_by_its_declared_and_by_its_real_leng
     assert "error" in real.body
 
 
-def test_a_fault_in_authentication_shows_nothing_of_itself(
+def test_authentication_error_shows_no_details(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.CRITICAL, logger="mcp_adapter.streamable_http"):
@@ -123,7 +123,7 @@ def test_a_fault_in_authentication_shows_nothing_of_itself(
     assert b"secret" not in reply.content
 
 
-def test_nothing_personal_is_kept_by_a_cache() -> None:
+def test_responses_are_not_cacheable() -> None:
     for reply in (send(PING), send(PING, token=None), modern("tools/list")):
         assert reply.headers["cache-control"] == "no-store"
         assert reply.headers["x-content-type-options"] == "nosniff"

@@ -1,4 +1,4 @@
-"""Record text is data: it cannot break out of its quotes, its titles or its errors."""
+"""Record text is data: it cannot escape from JSON strings, titles or errors."""
 
 import json
 from typing import Any
@@ -10,7 +10,7 @@ from evidence.access.grants import GrantRequest
 from mcp_adapter.surfaces import INSTRUCTIONS
 from tests.mcp_adapter import real
 from tests.mcp_adapter.fake_rest import FakeRest
-from tests.mcp_adapter.hosts import ERAS, ask, call, seen, structured, text_of
+from tests.mcp_adapter.hosts import ERAS, call, parsed_text, structured, text_of, with_client
 from tests.world import World
 
 INJECTIONS = [
@@ -29,7 +29,7 @@ INJECTIONS = [
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("injection", INJECTIONS)
-def test_hostile_text_stays_a_value_in_every_tool(era: str, injection: str) -> None:
+def test_hostile_text_stays_a_json_value(era: str, injection: str) -> None:
     data = {"subject": injection, "from": injection, "body": f"lease {injection}"}
     fake = FakeRest(records=[("cin_work", "messages", "m1", data)])
     target = {"id": "cin_work/messages:m1"}
@@ -43,20 +43,20 @@ def test_hostile_text_stays_a_value_in_every_tool(era: str, injection: str) -> N
     ]
     for tool, arguments in calls:
         result = call(fake, tool, era=era, **arguments)
-        raw, value = text_of(result), seen(result)
+        raw, value = text_of(result), parsed_text(result)
         assert not set("\u202e\u200b\u2066\ufeff\u2028") & set(raw)
         assert raw.count("\n") == 0
         assert "evil.example" not in str(_keys(value))
-    assert seen(call(fake, "fetch", era=era, **target))["text"] == f"lease {injection}"
+    assert parsed_text(call(fake, "fetch", era=era, **target))["text"] == f"lease {injection}"
 
 
 def _keys(value: object) -> list[str]:
     if isinstance(value, dict):
-        return [*value, *(key for inner in value.values() for key in _keys(inner))]
-    return [key for inner in value for key in _keys(inner)] if isinstance(value, list) else []
+        return [*value, *(key for member in value.values() for key in _keys(member))]
+    return [key for member in value for key in _keys(member)] if isinstance(value, list) else []
 
 
-def test_structured_output_marks_that_its_content_is_not_ours() -> None:
+def test_structured_output_marks_origin_as_untrusted() -> None:
     fake = FakeRest(records=[("cin_work", "messages", "m1", {"body": "a lease"})])
 
     for tool, arguments in (
@@ -69,21 +69,21 @@ def test_structured_output_marks_that_its_content_is_not_ours() -> None:
     assert "untrusted" in json.dumps(fetched["metadata"]["origin"])
 
 
-def test_what_the_server_says_of_itself_quotes_no_data() -> None:
+def test_instructions_and_descriptions_quote_no_data() -> None:
     secret = "Tulip-4711"
     fake = FakeRest(
         connections=[("cin_work", secret, "mailbox")],
         records=[("cin_work", secret, secret, {"body": secret})],
     )
 
-    listed = ask(fake, lambda client: client.list_tools()).model_dump_json()
+    listed = with_client(fake, lambda client: client.list_tools()).model_dump_json()
 
     assert secret not in listed
     assert secret not in INSTRUCTIONS
     assert fake.calls == []
 
 
-def test_a_title_that_is_not_the_sources_own_holds_no_record_text() -> None:
+def test_generated_title_contains_no_record_text() -> None:
     fake = FakeRest(records=[("cin_work", "messages", "m1", {"body": "lease Tulip-4711"})])
 
     (hit,) = structured(call(fake, "search", q="lease"))["results"]
@@ -92,7 +92,7 @@ def test_a_title_that_is_not_the_sources_own_holds_no_record_text() -> None:
 
 
 @pytest.mark.parametrize("value", ["\ud800", "a\udfffb"])
-def test_half_a_character_does_no_harm(value: str) -> None:
+def test_lone_surrogate_is_returned_without_error(value: str) -> None:
     fake = FakeRest(records=[("cin_work", "messages", "m1", {"body": f"lease {value}"})])
 
     result = call(fake, "search", era="2026-07-28", q="lease")
@@ -100,7 +100,7 @@ def test_half_a_character_does_no_harm(value: str) -> None:
     assert not result.is_error
 
 
-def test_every_result_says_who_wrote_what_it_shows(world: World) -> None:
+def test_every_result_marks_who_wrote_its_content(world: World) -> None:
     world.connect("cin_mine", "mail", "Mine", identities=["alice@example.org"])
     world.put(
         ("cin_mine", "messages", mail("o1", "alice@example.org")),
@@ -111,12 +111,12 @@ def test_every_result_says_who_wrote_what_it_shows(world: World) -> None:
     token = world.tokens["agent@mcp"]
     wrote = {"o1": "owner", "o2": "third_party"}
 
-    found = structured(real.call(token, "search", q="zebra"))
+    keys = structured(real.call(token, "search", q="zebra"))
     listed = structured(real.call(token, "query_records", stream="messages"))
 
-    assert {hit["record_key"]: hit["origin"] for hit in found["results"]} == wrote
+    assert {hit["record_key"]: hit["origin"] for hit in keys["results"]} == wrote
     assert {record["id"]: record["origin"] for record in listed["data"]["data"]} == wrote
-    for page in (found, listed):
+    for page in (keys, listed):
         assert page["origin"]["written_by"] == {"owner": 1, "third_party": 1}
     for key, writer in wrote.items():
         name = f"cin_mine/messages:{key}"

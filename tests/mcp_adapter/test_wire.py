@@ -1,4 +1,4 @@
-"""The dialects of the protocol on one URL."""
+"""All supported protocol versions on one URL."""
 
 import json
 import threading
@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from evidence import limits
-from mcp_adapter.rest import RestAnswer
-from mcp_adapter.streamable_http import threads as default_threads
+from mcp_adapter.rest import RestResponse
+from mcp_adapter.streamable_http import thread_offload as default_threads
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.http import META, MODERN, initialize, modern, rpc, send
 from tests.scenarios import scenario
@@ -17,7 +17,7 @@ SEARCH = {"name": "search", "arguments": {"q": "lease"}}
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26"])
-def test_the_older_revisions_shake_hands_and_get_what_they_asked(version: str) -> None:
+def test_older_protocol_versions_initialize(version: str) -> None:
     reply = send(initialize(version))
 
     assert reply.status == 200
@@ -27,7 +27,7 @@ def test_the_older_revisions_shake_hands_and_get_what_they_asked(version: str) -
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", "2025-03-26", None])
-def test_an_older_call_needs_no_version_header(version: str | None) -> None:
+def test_older_call_needs_no_version_header(version: str | None) -> None:
     reply = send(rpc("tools/call", SEARCH), mcp_protocol_version=version)
 
     assert reply.status == 200
@@ -36,13 +36,13 @@ def test_an_older_call_needs_no_version_header(version: str | None) -> None:
     assert "resultType" not in result
 
 
-def test_an_unknown_revision_in_a_handshake_gets_the_newest_that_shakes_hands() -> None:
+def test_unknown_version_initializes_newest_stateful_version() -> None:
     assert send(initialize("1999-01-01")).body["result"]["protocolVersion"] == "2025-11-25"
 
 
 @pytest.mark.parametrize("method", ["notifications/initialized", "notifications/cancelled"])
 @pytest.mark.parametrize("version", ["2025-06-18", MODERN, None])
-def test_a_notification_is_accepted(method: str, version: str | None) -> None:
+def test_notification_is_accepted(method: str, version: str | None) -> None:
     params = {"requestId": 1} if method.endswith("cancelled") else {}
     body = {"jsonrpc": "2.0", "method": method, "params": params}
 
@@ -52,7 +52,7 @@ def test_a_notification_is_accepted(method: str, version: str | None) -> None:
 
 
 @scenario("D1")
-def test_server_discover_tells_versions_capabilities_and_instructions() -> None:
+def test_server_discover_returns_versions_capabilities_and_instructions() -> None:
     result = modern("server/discover").body["result"]
 
     assert result["supportedVersions"] == [MODERN]
@@ -64,7 +64,7 @@ def test_server_discover_tells_versions_capabilities_and_instructions() -> None:
 @pytest.mark.parametrize(
     "method", ["tools/list", "prompts/list", "resources/list", "resources/templates/list"]
 )
-def test_lists_of_the_modern_revision_carry_private_cache_hints(method: str) -> None:
+def test_modern_lists_have_private_cache_hints(method: str) -> None:
     result = modern(method).body["result"]
 
     assert result["resultType"] == "complete"
@@ -74,7 +74,7 @@ def test_lists_of_the_modern_revision_carry_private_cache_hints(method: str) -> 
     assert "nextCursor" not in result
 
 
-def test_a_modern_call_is_complete_and_signed() -> None:
+def test_modern_call_has_result_type_and_server_info() -> None:
     result = modern("tools/call", SEARCH).body["result"]
 
     assert result["resultType"] == "complete"
@@ -82,7 +82,7 @@ def test_a_modern_call_is_complete_and_signed() -> None:
     assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["version"] == "1"
 
 
-def test_tools_list_has_the_same_bytes_in_every_dialect() -> None:
+def test_tools_list_is_identical_in_every_protocol_version() -> None:
     lists = [
         json.dumps(reply.body["result"]["tools"])
         for reply in (
@@ -99,13 +99,13 @@ def test_tools_list_has_the_same_bytes_in_every_dialect() -> None:
 
 
 @scenario("C7")
-def test_the_whole_body_of_tools_list_stays_within_the_budget() -> None:
+def test_tools_list_response_fits_the_budget() -> None:
     for reply in (modern("tools/list"), send(rpc("tools/list"))):
         assert len(reply.content) <= limits.TOOLS_LIST_BYTES
 
 
 @pytest.mark.parametrize(
-    ("params", "more", "status", "code"),
+    ("params", "options", "status", "code"),
     [
         ({}, {"mcp_protocol_version": "2027-01-01"}, 400, -32020),
         ({}, {"mcp_method": "prompts/list"}, 400, -32020),
@@ -113,19 +113,19 @@ def test_the_whole_body_of_tools_list_stays_within_the_budget() -> None:
         ({"cursor": "5"}, {}, 400, -32602),
     ],
 )
-def test_modern_headers_have_to_match_the_body(
-    params: dict[str, Any], more: dict[str, Any], status: int, code: int
+def test_modern_headers_must_match_the_body(
+    params: dict[str, Any], options: dict[str, Any], status: int, code: int
 ) -> None:
-    reply = modern("tools/list", params, **more)
+    reply = modern("tools/list", params, **options)
 
     assert (reply.status, reply.body["error"]["code"]) == (status, code)
 
 
-def test_white_space_around_a_header_value_does_not_count() -> None:
+def test_white_space_around_header_value_is_ignored() -> None:
     assert modern("tools/call", SEARCH, mcp_name="  search\t ").status == 200
 
 
-def test_an_unsupported_version_is_told_which_are() -> None:
+def test_unsupported_version_error_lists_supported_versions() -> None:
     meta = {**META, "io.modelcontextprotocol/protocolVersion": "2027-01-01"}
 
     reply = send(
@@ -138,13 +138,13 @@ def test_an_unsupported_version_is_told_which_are() -> None:
     assert MODERN in reply.body["error"]["data"]["supported"]
 
 
-def test_the_name_header_has_to_name_the_tool() -> None:
+def test_name_header_must_match_the_tool() -> None:
     reply = modern("tools/call", SEARCH, mcp_name="fetch")
 
     assert (reply.status, reply.body["error"]["code"]) == (400, -32020)
 
 
-def test_a_modern_request_without_its_envelope_is_refused() -> None:
+def test_modern_request_without_meta_is_refused() -> None:
     reply = send(rpc("tools/list"), mcp_protocol_version=MODERN, mcp_method="tools/list")
 
     assert (reply.status, reply.body["error"]["code"]) == (400, -32602)
@@ -153,7 +153,7 @@ def test_a_modern_request_without_its_envelope_is_refused() -> None:
 @pytest.mark.parametrize(
     "method", ["resources/subscribe", "subscriptions/listen", "logging/setLevel", "nothing/such"]
 )
-def test_a_method_that_is_not_served_is_not_found(method: str) -> None:
+def test_unsupported_method_is_not_found(method: str) -> None:
     params = {"uri": "pdpp://stream/x"} if method == "resources/subscribe" else {}
     reply = modern(method, params, accept="application/json, text/event-stream")
 
@@ -162,7 +162,7 @@ def test_a_method_that_is_not_served_is_not_found(method: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["list_streams", "create_event_subscription", "nothing"])
-def test_an_unknown_tool_is_a_protocol_error_that_names_the_tools(name: str) -> None:
+def test_unknown_tool_error_names_the_tools(name: str) -> None:
     for reply in (
         modern("tools/call", {"name": name, "arguments": {}}),
         send(rpc("tools/call", {"name": name, "arguments": {}})),
@@ -175,7 +175,7 @@ def test_an_unknown_tool_is_a_protocol_error_that_names_the_tools(name: str) -> 
     "body", [b"not json", b"[]", b'"x"', b'{"jsonrpc":"2.0"}', b"\xff\xfe", b"[" * 5_000]
 )
 @pytest.mark.parametrize("version", [MODERN, "2025-06-18"])
-def test_what_is_no_request_is_refused_as_json(body: bytes, version: str) -> None:
+def test_invalid_request_returns_json_error(body: bytes, version: str) -> None:
     reply = send(body, mcp_protocol_version=version)
 
     assert reply.status == 400
@@ -189,7 +189,7 @@ def test_what_is_no_request_is_refused_as_json(body: bytes, version: str) -> Non
     [{}, {"name": 7}, {"name": "search", "arguments": "q=x"}, {"name": "search", "arguments": [1]}],
 )
 @pytest.mark.parametrize("version", [MODERN, None])
-def test_a_malformed_call_is_refused_without_the_words_of_a_library(
+def test_malformed_call_error_hides_validator_message(
     params: dict[str, Any], version: str | None
 ) -> None:
     reply = (
@@ -204,7 +204,7 @@ def test_a_malformed_call_is_refused_without_the_words_of_a_library(
 
 
 @pytest.mark.parametrize("content_type", ["text/plain", "application/x-www-form-urlencoded", None])
-def test_another_content_type_is_refused_as_json(content_type: str | None) -> None:
+def test_wrong_content_type_returns_json_error(content_type: str | None) -> None:
     reply = send(rpc("ping"), content_type=content_type)
 
     assert reply.status in {400, 415}
@@ -212,7 +212,7 @@ def test_another_content_type_is_refused_as_json(content_type: str | None) -> No
 
 
 @pytest.mark.parametrize("version", [MODERN, None])
-def test_text_travels_as_utf8_and_not_as_escapes(version: str | None) -> None:
+def test_text_is_sent_as_utf8_without_escapes(version: str | None) -> None:
     reply = modern("tools/call", SEARCH) if version else send(rpc("tools/call", SEARCH))
 
     assert "日本語".encode() in reply.content
@@ -220,7 +220,7 @@ def test_text_travels_as_utf8_and_not_as_escapes(version: str | None) -> None:
 
 
 @pytest.mark.parametrize("version", [MODERN, None])
-def test_what_is_invisible_travels_escaped_and_arrives_unchanged(version: str | None) -> None:
+def test_invisible_characters_are_escaped_and_parse_unchanged(version: str | None) -> None:
     hidden = "a\u202eb\U000e0041c\u200b lease"
     rest = FakeRest(records=[("cin_work", "messages", "m1", {"subject": "s", "body": hidden})])
 
@@ -238,7 +238,7 @@ def test_what_is_invisible_travels_escaped_and_arrives_unchanged(version: str | 
     assert json.loads(result["content"][0]["text"])["results"][0]["match"].startswith("a\u202eb")
 
 
-def test_half_a_character_travels_as_its_escape() -> None:
+def test_lone_surrogate_is_sent_as_escape() -> None:
     rest = FakeRest(
         records=[("cin_work", "messages", "m1", {"subject": "s", "body": "lease \ud800é"})]
     )
@@ -249,14 +249,14 @@ def test_half_a_character_travels_as_its_escape() -> None:
     assert reply.body["result"]["structuredContent"]["results"]
 
 
-def test_the_endpoint_works_off_the_event_loop_by_default() -> None:
+def test_endpoint_runs_tools_in_threads_by_default() -> None:
     threads: set[str] = set()
 
     class Noting(FakeRest):
-        def get(self, *args: Any, **more: Any) -> RestAnswer:
+        def get(self, *args: Any, **options: Any) -> RestResponse:
             """Answer, and note where."""
             threads.add(threading.current_thread().name)
-            return super().get(*args, **more)
+            return super().get(*args, **options)
 
     rest = Noting(records=[("cin_work", "messages", "m1", {"body": "lease"})])
 
@@ -268,7 +268,7 @@ def test_the_endpoint_works_off_the_event_loop_by_default() -> None:
 
 
 @pytest.mark.parametrize("version", [MODERN, None])
-def test_no_request_id_can_be_taken_for_a_result(version: str | None) -> None:
+def test_request_id_cannot_replace_the_result(version: str | None) -> None:
     body = {**rpc("tools/call", {**SEARCH, "_meta": META}), "id": '{"raw":"0000000000000000"}'}
     headers = {"mcp_protocol_version": MODERN, "mcp_method": "tools/call", "mcp_name": "search"}
 

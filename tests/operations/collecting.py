@@ -1,4 +1,4 @@
-"""A collector of OpenTelemetry that keeps what it is told, as it came over the wire."""
+"""An OpenTelemetry collector that stores received requests."""
 
 import contextlib
 import http.server
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Collected:
-    """Where it listens, and the paths and bodies of what it was sent."""
+    """The collector's URL, and paths and bodies of received requests."""
 
     address: str = ""
     paths: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""A small reverse proxy over real sockets, and what its owner may have done wrong with it."""
+"""A small reverse proxy over real sockets that can be misconfigured."""
 
 import contextlib
 import datetime
@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """As the proxy got it; header names in lower case."""
+    """A request to the proxy, with header names in lower case."""
 
     method: str
     path: str
@@ -30,7 +30,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """As the proxy sends it."""
+    """A response of the proxy."""
 
     status: int
     headers: dict[str, str]
@@ -45,7 +45,7 @@ class Reply:
 
 Forward: TypeAlias = Callable[[Request], Reply]
 Fault: TypeAlias = Callable[[Request, Forward], Reply]
-"""What happens to one request, given how to pass it on."""
+"""Answers a request; the second argument forwards it to the server."""
 
 
 def page(status: int, text: str) -> Reply:
@@ -59,7 +59,7 @@ def redirect(status: int, to: str) -> Reply:
 
 
 class Proxy(ThreadingHTTPServer):
-    """Passes everything to a port of this machine, but for its fault."""
+    """Forwards all requests to a local port, changed by a fault."""
 
     daemon_threads = True
     upstream = 0
@@ -84,7 +84,7 @@ class Proxy(ThreadingHTTPServer):
             return Reply(answer.status, kept, answer.read())
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Nothing: a client that hangs up is part of some tests."""
+        """Ignore errors, because clients disconnect in some tests."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def log_message(self, *args: Any) -> None:
-        """Nothing: standard error is the test's."""
+        """Keep standard error for the test."""
 
 
 @contextlib.contextmanager
@@ -126,7 +126,7 @@ def running(proxy: Proxy) -> Iterator[Proxy]:
 
 
 def self_signed() -> bytes:
-    """A key and its certificate for 127.0.0.1, as PEM."""
+    """Return a key and a certificate for 127.0.0.1 as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = datetime.datetime.now(datetime.UTC)
@@ -153,7 +153,7 @@ def self_signed() -> bytes:
 
 @contextlib.contextmanager
 def certificate() -> Iterator[tuple[ssl.SSLContext, ssl.SSLContext]]:
-    """A self-signed one for 127.0.0.1: the context of the server, and of a client that trusts it."""
+    """Yield the TLS contexts of a server with a self-signed certificate and of a client that trusts it."""
     with tempfile.TemporaryDirectory() as directory:
         file = Path(directory) / "both.pem"
         file.write_bytes(self_signed())

@@ -1,4 +1,4 @@
-"""The log of requests tells routes, never records."""
+"""The access log contains route names, never record data."""
 
 import logging
 
@@ -34,11 +34,11 @@ from tests.pdpp_site.web import served
         ("/" + "x" * 500, "/…"),
     ],
 )
-def test_a_path_becomes_the_name_of_its_route(path: str, route: str) -> None:
-    assert route_names.route(path) == route
+def test_path_is_mapped_to_its_route_name(path: str, route: str) -> None:
+    assert route_names.route_name(path) == route
 
 
-def test_a_line_has_neither_query_nor_token(caplog: pytest.LogCaptureFixture) -> None:
+def test_line_contains_no_query_and_no_token(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pdpp.access")
 
     with served(site()) as web:

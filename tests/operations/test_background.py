@@ -1,4 +1,4 @@
-"""Work that goes on beside requests."""
+"""Background jobs and their threads."""
 
 import threading
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from operations import background_jobs
 from tests.world import PERSONAL, World, mail
 
 
-def test_a_job_is_done_again_until_it_is_stopped() -> None:
+def test_job_repeats_until_stopped() -> None:
     done: list[int] = []
     often = threading.Event()
 
@@ -24,14 +24,14 @@ def test_a_job_is_done_again_until_it_is_stopped() -> None:
             often.set()
         yield 1
 
-    with background_jobs.going_on(job, pause=0):
+    with background_jobs.run_repeatedly(job, pause=0):
         assert often.wait(10)
     before = len(done)
     assert not [thread for thread in threading.enumerate() if thread.name == "background"]
     assert len(done) == before
 
 
-def test_a_database_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+def test_job_runs_again_after_a_database_error(caplog: pytest.LogCaptureFixture) -> None:
     again = threading.Event()
     tried: list[int] = []
 
@@ -42,13 +42,13 @@ def test_a_database_that_fails_is_tried_again(caplog: pytest.LogCaptureFixture) 
         raise DatabaseError("it quotes a secret record")
         yield 1
 
-    with background_jobs.going_on(job, pause=0):
+    with background_jobs.run_repeatedly(job, pause=0):
         assert again.wait(10)
-    assert "background work failed" in caplog.text
+    assert "background job job failed" in caplog.text
     assert "secret" not in caplog.text
 
 
-def test_a_long_job_stops_between_two_pieces() -> None:
+def test_long_job_stops_between_steps() -> None:
     begun = threading.Event()
 
     def job() -> Iterator[int]:
@@ -56,17 +56,17 @@ def test_a_long_job_stops_between_two_pieces() -> None:
             begun.set()
             yield 1
 
-    with background_jobs.going_on(job, pause=0):
+    with background_jobs.run_repeatedly(job, pause=0):
         assert begun.wait(10)
 
 
-def test_vectors_are_made_for_whatever_has_none(embedded: World) -> None:
+def test_vectors_job_embeds_missing_texts(embedded: World) -> None:
     EmbeddedStream.unscoped.all().delete()
     assert sum(background_jobs.vectors()) == 0
     assert EmbeddedStream.unscoped.count() > 0
 
 
-def test_upkeep_forgets_what_is_past_its_keeping_and_signs_the_ledger(world: World) -> None:
+def test_upkeep_prunes_and_signs_the_ledger(world: World) -> None:
     kept = {
         connection_id: world.get("/v1/streams/messages/records", connection_id=connection_id,
                                  changes_since="beginning").body["next_changes_since"]

@@ -1,4 +1,4 @@
-"""A backup is one sealed file of one moment; restoring it gives everything back, and reads nothing."""
+"""Backups are encrypted snapshots; a restore brings back every row and pauses all grants."""
 
 import json
 import os
@@ -19,18 +19,18 @@ from django.utils import timezone
 from evidence.access.grants import resume_client
 from evidence.storing import table_copy
 from evidence.storing.blobs import put_blob
-from evidence.storing.table_copy import Table, kept_tables
+from evidence.storing.table_copy import Table, backup_tables
 from operations import schema_version
 from operations.backup import dump
 from operations.backup.archive import Secret
-from operations.backup.errors import BackupFault, NewerFormat, OtherMigrations
-from operations.backup.restore import Backup
-from tests.ledger.test_record_links import as_of_an_earlier_release
+from operations.backup.errors import BackupError, MigrationsDifferError, NewerFormatError
+from operations.backup.restore import BackupReader
+from tests.ledger.test_record_links import convert_ledger_to_earlier_release
 from tests.storing import processes
 from tests.world import NOW, PERSONAL, World, mail
 
 LIST = "/v1/streams/messages/records"
-NASTY = "tab\t line\nback\\slash \\N \\. \u2028 \U0001f600 'quote' \"q\" {curly} NULL \r end"
+UNUSUAL_TEXT = "tab\t line\nback\\slash \\N \\. \u2028 \U0001f600 'quote' \"q\" {curly} NULL \r end"
 OLDER = ("evidence", "0015_quotas")
 SUSPENDED = {"evidence_grant", "evidence_accesstoken"}
 
@@ -44,9 +44,15 @@ def key_file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def filled(committed: World) -> World:
-    """The cast, some reads on the ledger, a file, vectors where there can be any, and nasty texts."""
+    """Return a world with ledger entries, a blob, embeddings if available, and unusual texts."""
     world = committed
-    world.put((PERSONAL, "messages", mail(NASTY[:12].replace("\t", "/"), None, body_text=NASTY)))
+    world.put(
+        (
+            PERSONAL,
+            "messages",
+            mail(UNUSUAL_TEXT[:12].replace("\t", "/"), None, body_text=UNUSUAL_TEXT),
+        )
+    )
     world.embed()
     put_blob(PERSONAL, stream="messages", record_key="m1", media_type="image/png",
              chunks=[os.urandom(300_000), b"", b"\\x\n\t"], now=NOW)  # fmt: skip
@@ -57,50 +63,50 @@ def filled(committed: World) -> World:
 
 
 def back_up(path: Path, key_file: Path | None, **options: Any) -> str:
-    said = StringIO()
-    call_command("backup", path, key_file=key_file, stdout=said, stderr=StringIO(), **options)
-    return said.getvalue()
+    output = StringIO()
+    call_command("backup", path, key_file=key_file, stdout=output, stderr=StringIO(), **options)
+    return output.getvalue()
 
 
 def restore(path: Path, key_file: Path, **options: Any) -> str:
-    said = StringIO()
-    call_command("restore", path, key_file=key_file, stdout=said, stderr=StringIO(), **options)
-    return said.getvalue()
+    output = StringIO()
+    call_command("restore", path, key_file=key_file, stdout=output, stderr=StringIO(), **options)
+    return output.getvalue()
 
 
-def lose_everything() -> None:
+def delete_everything() -> None:
     with transaction.atomic():
-        table_copy.make_room()
-    assert table_copy.occupied() == []
+        table_copy.truncate_tables()
+    assert table_copy.non_empty_tables() == []
 
 
 def contents() -> dict[str, list[str]]:
-    """Every row of every table that is kept, as text."""
-    found = {}
+    """Return the rows of every table in a backup as text."""
+    rows_by_table = {}
     with connection.cursor() as cursor:
-        for table in kept_tables():
+        for table in backup_tables():
             columns = ", ".join(f'"{name}"' for name in table.columns)
             cursor.execute(f'SELECT ROW({columns})::text FROM "{table.name}"')  # noqa: S608
-            found[table.name] = sorted(row for (row,) in cursor)
-    return found
+            rows_by_table[table.name] = sorted(row for (row,) in cursor)
+    return rows_by_table
 
 
-def counts(found: dict[str, list[str]]) -> dict[str, int]:
-    return {name: len(rows) for name, rows in found.items()}
+def counts(rows_by_table: dict[str, list[str]]) -> dict[str, int]:
+    return {name: len(rows) for name, rows in rows_by_table.items()}
 
 
-def test_what_is_restored_is_what_was_there_and_reads_nothing(
+def test_restore_brings_back_every_row_and_pauses_all_grants(
     filled: World, tmp_path: Path, key_file: Path
 ) -> None:
     file = tmp_path / "all.backup"
-    assert "The server's secret key is not inside" in back_up(file, key_file)
+    assert "The backup does not contain the secret key" in back_up(file, key_file)
     before = contents()
-    lose_everything()
-    said = restore(file, key_file)
-    assert "as many in every table" in said
-    assert re.search(r"Answers: (\d\d) of \1 as they were then", said)
-    assert "no fault" in said
-    assert "5 grants are paused and 1 owner tokens have ended" in said
+    delete_everything()
+    output = restore(file, key_file)
+    assert "every table has as many" in output
+    assert re.search(r"Answers: (\d\d) of \1 equal those at backup time", output)
+    assert "no errors" in output
+    assert "5 grants were paused and 1 owner tokens revoked" in output
     after = contents()
     assert counts(after) == counts(before)
     assert {name: rows for name, rows in after.items() if name not in SUSPENDED} == {
@@ -116,7 +122,7 @@ def test_what_is_restored_is_what_was_there_and_reads_nothing(
     call_command("ledger", "verify", stdout=StringIO())
 
 
-def test_the_file_says_nothing_without_its_key(
+def test_backup_file_is_encrypted_and_private(
     filled: World, tmp_path: Path, key_file: Path
 ) -> None:
     file = tmp_path / "all.backup"
@@ -127,24 +133,24 @@ def test_the_file_says_nothing_without_its_key(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.backup", "key"]
 
 
-def test_a_backup_is_of_one_moment_while_others_write(
+def test_backup_is_a_consistent_snapshot_during_writes(
     filled: World, tmp_path: Path, key_file: Path
 ) -> None:
     before = counts(contents())
     writer = threading.Thread(target=_write, args=(filled,))
 
-    def begin(name: str, rows: int) -> None:
+    def write_once(name: str, rows: int) -> None:
         if writer.ident is None:
             writer.start()
             writer.join()
 
     secret = Secret("file", key_file.read_bytes())
-    made = dump.back_up(tmp_path / "one", secret, migrations=schema_version.applied(),
-        with_keys=False, now=NOW, on_table=begin)  # fmt: skip
-    assert made.counts == before
+    summary = dump.back_up(tmp_path / "one", secret, migrations=schema_version.applied_migrations(),
+        with_keys=False, now=NOW, on_table=write_once)  # fmt: skip
+    assert summary.counts == before
     assert counts(contents()) != before
-    lose_everything()
-    assert "no fault" in restore(tmp_path / "one", key_file)
+    delete_everything()
+    assert "no errors" in restore(tmp_path / "one", key_file)
     assert counts(contents()) == before
 
 
@@ -155,16 +161,16 @@ def _write(world: World) -> None:
         connection.close()
 
 
-def test_what_is_not_whole_or_not_ours_restores_nothing(
+def test_damaged_or_foreign_backup_is_rejected(
     filled: World, tmp_path: Path, key_file: Path
 ) -> None:
     file, bad = tmp_path / "all.backup", tmp_path / "bad.backup"
     back_up(file, key_file)
     content = file.read_bytes()
-    with pytest.raises(CommandError, match=r"this one holds something.*PDPP_VAR"):
+    with pytest.raises(CommandError, match=r"is not empty.*PDPP_VAR"):
         restore(file, key_file)
     assert filled.get(LIST, "bob").status == 200
-    lose_everything()
+    delete_everything()
     middle = len(content) // 2
     edited = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
     for wrong, message in {
@@ -173,58 +179,58 @@ def test_what_is_not_whole_or_not_ours_restores_nothing(
         edited: "changed, damaged",
         content + b"x": "changed, damaged",
         b"pdpp backup 2" + content[13:]: "newer version",
-        b"GIF89a": "no backup",
+        b"GIF89a": "not a PDPP backup",
         content.replace(b'"log_n":16', b'"log_n":15', 1): "does not open",
     }.items():
         bad.write_bytes(wrong)
         with pytest.raises(CommandError, match=message):
             restore(bad, key_file)
-        assert table_copy.occupied() == []
+        assert table_copy.non_empty_tables() == []
     key_file.write_bytes(b"j" * 40)
     with pytest.raises(CommandError, match="does not open"):
         restore(file, key_file)
-    assert table_copy.occupied() == []
+    assert table_copy.non_empty_tables() == []
 
 
 @pytest.mark.parametrize(
     ("change", "fault"),
-    [(lambda ours: {*ours, ("evidence", "9999_later")}, NewerFormat),
-     (lambda ours: {each for each in ours if each[0] != "sessions"}, OtherMigrations)],
+    [(lambda applied: {*applied, ("evidence", "9999_later")}, NewerFormatError),
+     (lambda applied: {migration for migration in applied if migration[0] != "sessions"}, MigrationsDifferError)],
 )  # fmt: skip
-def test_tables_of_another_version_are_not_filled(
-    filled: World, tmp_path: Path, key_file: Path, change: Any, fault: type[BackupFault]
+def test_other_migrations_are_rejected(
+    filled: World, tmp_path: Path, key_file: Path, change: Any, fault: type[BackupError]
 ) -> None:
-    ours, secret = schema_version.applied(), Secret("file", key_file.read_bytes())
+    ours, secret = schema_version.applied_migrations(), Secret("file", key_file.read_bytes())
     file = tmp_path / "other"
     dump.back_up(file, secret, migrations=change(ours), with_keys=False, now=NOW)
     with file.open("rb") as opened:
-        backup = Backup(opened, secret)
+        backup = BackupReader(opened, secret)
         with pytest.raises(fault):
-            backup.require_restorable(known=schema_version.known(), applied=ours)
-        if fault is OtherMigrations:
-            backup.require_restorable(known=schema_version.known(), applied=())
+            backup.require_restorable(known=schema_version.known_migrations(), applied=ours)
+        if fault is MigrationsDifferError:
+            backup.require_restorable(known=schema_version.known_migrations(), applied=())
 
 
-def test_a_restore_that_was_killed_while_it_made_the_tables_goes_on(
+def test_restore_continues_after_interrupted_migration(
     filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file, went = tmp_path / "all.backup", Mock()
+    file, migrate = tmp_path / "all.backup", Mock()
     back_up(file, key_file)
-    ours = schema_version.applied()
-    latest = max(each for each in ours if each[0] == "evidence")
-    monkeypatch.setattr(schema_version, "applied", lambda: ours - {latest})
-    monkeypatch.setattr(schema_version, "migrate_to", went)
+    ours = schema_version.applied_migrations()
+    latest = max(migration for migration in ours if migration[0] == "evidence")
+    monkeypatch.setattr(schema_version, "applied_migrations", lambda: ours - {latest})
+    monkeypatch.setattr(schema_version, "migrate_to", migrate)
 
-    with pytest.raises(CommandError, match="this one holds something"):
+    with pytest.raises(CommandError, match="is not empty"):
         restore(file, key_file)
-    went.assert_not_called()
-    lose_everything()
+    migrate.assert_not_called()
+    delete_everything()
 
-    assert "no fault" in restore(file, key_file)
-    went.assert_called_once_with(ours)
+    assert "no errors" in restore(file, key_file)
+    migrate.assert_called_once_with(ours)
 
 
-def test_a_disk_without_second_names_takes_a_backup_too(
+def test_backup_works_without_hard_links(
     filled: World, tmp_path: Path, key_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "link", Mock(side_effect=PermissionError(1, "Not permitted")))
@@ -240,35 +246,35 @@ def test_a_disk_without_second_names_takes_a_backup_too(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.backup", "key"]
 
 
-def test_another_secret_is_noticed_before_anything_is_written(
+def test_other_secret_key_is_detected_before_restoring(
     filled: World, tmp_path: Path, key_file: Path, settings: Any
 ) -> None:
     plain, keyed, ours = tmp_path / "plain", tmp_path / "keyed", settings.SECRET_KEY
     settings.PDPP_VAR = tmp_path / "var"
     rotated = settings.PDPP_ROTATED_KEYS = {"cursors": ["a-key-of-its-own", ""]}
     back_up(plain, key_file)
-    assert "whoever opens this file can make tokens" in back_up(keyed, key_file, with_keys=True)
-    lose_everything()
-    settings.SECRET_KEY = "another-secret-key-that-nothing-was-made-under"
+    assert "anyone who opens it can create tokens" in back_up(keyed, key_file, with_keys=True)
+    delete_everything()
+    settings.SECRET_KEY = "another-secret-key-than-that-of-the-backup"
     settings.PDPP_ROTATED_KEYS = {}
     for file in (plain, keyed):
         with pytest.raises(CommandError, match="another PDPP_SECRET_KEY"):
             restore(file, key_file)
-    with pytest.raises(CommandError, match="without the server's secret key"):
+    with pytest.raises(CommandError, match="not contain the server's secret key"):
         restore(plain, key_file, with_keys=True)
-    assert table_copy.occupied() == []
-    said = restore(plain, key_file, without_the_key=True)
-    assert re.search(r"Ledger: 3 rows, \d+ faults", said)
+    assert table_copy.non_empty_tables() == []
+    output = restore(plain, key_file, without_the_key=True)
+    assert re.search(r"Ledger: 3 rows, \d+ errors", output)
     assert filled.get(LIST, "bob").status == 401
-    lose_everything()
-    assert "no fault" in restore(keyed, key_file, with_keys=True)
+    delete_everything()
+    assert "no errors" in restore(keyed, key_file, with_keys=True)
     assert json.loads((tmp_path / "var" / "keys.json").read_text()) == {
         "secret_key": ours,
         "rotated": rotated,
     }
 
 
-def test_a_backup_never_replaces_a_file_and_leaves_none_when_interrupted(
+def test_backup_never_replaces_a_file_or_leaves_a_partial_one(
     filled: World, tmp_path: Path, key_file: Path
 ) -> None:
     file = tmp_path / "all.backup"
@@ -277,31 +283,29 @@ def test_a_backup_never_replaces_a_file_and_leaves_none_when_interrupted(
         back_up(file, key_file)
     assert file.read_text() == "precious"
 
-    def interrupted(name: str, rows: int) -> None:
+    def interrupt(name: str, rows: int) -> None:
         raise KeyboardInterrupt
 
     secret = Secret("file", key_file.read_bytes())
     with pytest.raises(KeyboardInterrupt):
         dump.back_up(tmp_path / "two", secret, migrations=(), with_keys=False, now=NOW,
-                       on_table=interrupted)  # fmt: skip
+                       on_table=interrupt)  # fmt: skip
     assert sorted(path.name for path in tmp_path.iterdir()) == ["all.backup", "key"]
 
 
-def test_of_two_restores_at_once_one_is_refused(
-    filled: World, tmp_path: Path, key_file: Path
-) -> None:
+def test_concurrent_restore_is_refused(filled: World, tmp_path: Path, key_file: Path) -> None:
     file = tmp_path / "all.backup"
     back_up(file, key_file)
-    lose_everything()
+    delete_everything()
     with psycopg.connect(processes._database_url()) as other:
-        other.execute("SELECT pg_advisory_xact_lock(%s)", [table_copy.LOADING])
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [table_copy.RESTORE_LOCK])
         with pytest.raises(CommandError, match="Another restore"):
             restore(file, key_file)
-    assert table_copy.occupied() == []
-    assert "no fault" in restore(file, key_file)
+    assert table_copy.non_empty_tables() == []
+    assert "no errors" in restore(file, key_file)
 
 
-def test_keys_that_are_too_short_are_refused(
+def test_short_passphrases_and_key_files_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", StringIO("short\n"))
@@ -315,47 +319,50 @@ def test_keys_that_are_too_short_are_refused(
         call_command("backup", tmp_path / "x", key_file=key, make_key=True, stdout=StringIO())
 
 
-def of_an_older_version() -> list[Table]:
-    """The tables and columns that are kept, as far as OLDER had them."""
+def older_backup_tables() -> list[Table]:
+    """Return the tables and columns of a backup that existed at migration OLDER."""
     state = MigrationLoader(connection).project_state([OLDER]).apps
-    had = {model._meta.db_table: {field.column for field in model._meta.local_concrete_fields}
+    columns = {model._meta.db_table: {field.column for field in model._meta.local_concrete_fields}
            for model in state.get_models(include_auto_created=True)}  # fmt: skip
     return [
-        Table(table.name, tuple(name for name in table.columns if name in had[table.name]))
-        for table in kept_tables()
-        if table.name in had
+        Table(table.name, tuple(name for name in table.columns if name in columns[table.name]))
+        for table in backup_tables()
+        if table.name in columns
     ]
 
 
-def test_a_drill_proves_an_older_backup_in_a_database_of_its_own_and_leaves_nothing(
+def test_drill_verifies_an_older_backup_and_drops_its_database(
     filled: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Never migrated at first: to where the backup was, filled, then on to this version."""
-    file, said, words = tmp_path / "older", StringIO(), "correct horse battery"
-    as_of_an_earlier_release()
-    older = {each for each in schema_version.applied() if each[0] != OLDER[0] or each <= OLDER}
-    with monkeypatch.context() as then:
-        then.setattr(dump, "kept_tables", of_an_older_version)
-        dump.back_up(file, Secret("passphrase", words.encode()), migrations=older,
+    # The drill migrates to OLDER, loads the rows, then migrates to the current version.
+    file, output, passphrase = tmp_path / "older", StringIO(), "correct horse battery"
+    convert_ledger_to_earlier_release()
+    older = {
+        migration
+        for migration in schema_version.applied_migrations()
+        if migration[0] != OLDER[0] or migration <= OLDER
+    }
+    with monkeypatch.context() as patch:
+        patch.setattr(dump, "backup_tables", older_backup_tables)
+        dump.back_up(file, Secret("passphrase", passphrase.encode()), migrations=older,
                        with_keys=False, now=NOW)  # fmt: skip
-    monkeypatch.setattr("sys.stdin", StringIO(f"{words}\n"))
-    call_command("drill", file, stdout=said)
-    assert "The backup holds." in said.getvalue()
-    assert re.search(r"Answers: (\d\d) of \1 as they were then", said.getvalue())
+    monkeypatch.setattr("sys.stdin", StringIO(f"{passphrase}\n"))
+    call_command("drill", file, stdout=output)
+    assert "The backup is valid." in output.getvalue()
+    assert re.search(r"Answers: (\d\d) of \1 equal those at backup time", output.getvalue())
     monkeypatch.setattr("sys.stdin", StringIO("another horse battery\n"))
     with pytest.raises(CommandError, match="does not open this backup"):
-        call_command("drill", file, stdout=said)
+        call_command("drill", file, stdout=output)
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM pg_database WHERE datname LIKE 'pdpp\\_drill%'")
         assert cursor.fetchone() == (0,)
     assert filled.get(LIST, "bob").status == 200
 
 
-BIG = """
+MEMORY_SCRIPT = """
 import os, re, pathlib
 from operations.backup.dump import back_up
-from operations.backup.archive import Secret, Opener
-from operations.backup.archive import frames
+from operations.backup.archive import EncryptedReader, Secret, read_frames
 def memory(name):
     return int(re.search(name + r":\\s+(\\d+) kB", pathlib.Path("/proc/self/status").read_text())[1]) // 1024
 secret, path = Secret("file", b"k" * 32), pathlib.Path(sys.argv[1])
@@ -364,16 +371,16 @@ connection.ensure_connection()
 before = memory("VmRSS")
 back_up(path, secret, migrations=(), with_keys=False, now=timezone.now())
 with path.open("rb") as file:
-    total = sum(len(each.content) for each in frames(Opener(file, secret)))
+    total = sum(len(frame.content) for frame in read_frames(EncryptedReader(file, secret)))
 print(total // 2**20, memory("VmHWM") - before)
 """
 
 
-def test_memory_stays_within_bounds_whatever_a_file_holds(filled: World, tmp_path: Path) -> None:
+def test_backup_and_reading_use_bounded_memory(filled: World, tmp_path: Path) -> None:
     megabyte = os.urandom(2**20)
     put_blob(PERSONAL, stream="messages", record_key="m2", media_type="video/mp4",
              chunks=(megabyte for _ in range(32)), now=timezone.now())  # fmt: skip
-    with processes.python(BIG, str(tmp_path / "big")) as process:
+    with processes.python(MEMORY_SCRIPT, str(tmp_path / "big")) as process:
         out, _ = process.communicate()
     total, grown = map(int, out.split())
     assert total >= 64  # bytes are written as two digits each

@@ -1,4 +1,4 @@
-"""The demo life comes on the first start, goes for good, and its tokens open nothing else."""
+"""Loading and removing demo data, and the scope of demo tokens."""
 
 import datetime as dt
 from collections.abc import Iterator
@@ -15,9 +15,9 @@ from demo import life
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue
 from evidence.models.accounts import Client as AgentClient
-from evidence.models.accounts import the_owner
+from evidence.models.accounts import get_or_create_owner
 from evidence.models.connections import Connection
-from evidence.storing.connections import connect
+from evidence.storing.connections import create_connection
 from operations import demo_data
 
 pytestmark = pytest.mark.django_db
@@ -30,7 +30,7 @@ def _own_directory(settings: Any, tmp_path: Path) -> None:
 
 @pytest.fixture
 def short_life(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every source and connection, and few records of each."""
+    """Limit the demo data to a few records per connection."""
     taken: dict[tuple[str, str], list[Any]] = {}
     for record in life.records():
         some = taken.setdefault((record["connection_id"], record["stream"]), [])
@@ -58,8 +58,8 @@ def connection_ids(answer: Any) -> set[str]:
 
 
 @pytest.mark.usefixtures("short_life")
-def test_it_is_loaded_once_and_a_second_load_changes_nothing() -> None:
-    assert demo_data.was_loaded()
+def test_second_load_changes_nothing() -> None:
+    assert demo_data.is_demo_loaded()
     said = StringIO()
     before = Connection.unscoped.filter(demo=True).count()
 
@@ -70,11 +70,13 @@ def test_it_is_loaded_once_and_a_second_load_changes_nothing() -> None:
 
 
 @pytest.mark.usefixtures("short_life")
-def test_its_tokens_open_the_demo_connections_at_one_resource_each() -> None:
-    owner = the_owner(timezone.now())
-    connect("mailbox", display_name="Real mail", owner_id=owner.owner_id, now=timezone.now())
+def test_each_token_reads_demo_connections_at_one_resource() -> None:
+    owner = get_or_create_owner(timezone.now())
+    create_connection(
+        "mailbox", display_name="Real mail", owner_id=owner.owner_id, now=timezone.now()
+    )
 
-    tokens = demo_data.tokens(timezone.now())
+    tokens = demo_data.create_demo_tokens(timezone.now())
 
     assert tokens is not None
     answer = schema(tokens.rest)
@@ -84,18 +86,21 @@ def test_its_tokens_open_the_demo_connections_at_one_resource_each() -> None:
 
 
 @pytest.mark.usefixtures("short_life")
-def test_its_tokens_end_after_a_day() -> None:
+def test_tokens_expire_after_a_day() -> None:
     yesterday = timezone.now() - dt.timedelta(hours=24, seconds=1)
 
-    tokens = demo_data.tokens(yesterday)
+    tokens = demo_data.create_demo_tokens(yesterday)
 
     assert tokens is not None
     assert schema(tokens.rest).status_code == 401
 
 
 @pytest.mark.usefixtures("short_life")
-def test_every_start_has_new_tokens_over_the_same_grants() -> None:
-    one, other = demo_data.tokens(timezone.now()), demo_data.tokens(timezone.now())
+def test_each_start_creates_tokens_for_the_same_grants() -> None:
+    one, other = (
+        demo_data.create_demo_tokens(timezone.now()),
+        demo_data.create_demo_tokens(timezone.now()),
+    )
 
     assert one is not None
     assert other is not None
@@ -105,26 +110,26 @@ def test_every_start_has_new_tokens_over_the_same_grants() -> None:
 
 
 @pytest.mark.usefixtures("short_life")
-def test_what_the_owner_gave_the_demo_client_besides_is_not_in_its_tokens() -> None:
+def test_demo_tokens_exclude_other_grants_of_the_client() -> None:
     now = timezone.now()
-    demo_data.tokens(now)
+    demo_data.create_demo_tokens(now)
     client = AgentClient.unscoped.get()
-    real = connect("bank", display_name="Real bank", owner_id=client.owner_id, now=now)
+    real = create_connection("bank", display_name="Real bank", owner_id=client.owner_id, now=now)
     streams = [StreamRequest(name="transactions")]
     issue([GrantRequest(connection_ids=[real], streams=streams)], client=client, now=now)
 
-    tokens = demo_data.tokens(now)
+    tokens = demo_data.create_demo_tokens(now)
 
     assert tokens is not None
     assert real not in connection_ids(schema(tokens.rest))
 
 
 @pytest.mark.usefixtures("short_life")
-def test_taking_it_away_takes_records_grants_and_tokens_and_keeps_it_away() -> None:
+def test_removed_demo_stays_removed() -> None:
     now = timezone.now()
-    tokens = demo_data.tokens(now)
-    owner_id = the_owner(now).owner_id
-    real = connect("bank", display_name="Real bank", owner_id=owner_id, now=now)
+    tokens = demo_data.create_demo_tokens(now)
+    owner_id = get_or_create_owner(now).owner_id
+    real = create_connection("bank", display_name="Real bank", owner_id=owner_id, now=now)
     said = StringIO()
 
     call_command("demo", "remove", stdout=said)
@@ -133,5 +138,5 @@ def test_taking_it_away_takes_records_grants_and_tokens_and_keeps_it_away() -> N
     assert list(Connection.unscoped.values_list("connection_id", flat=True)) == [real]
     assert tokens is not None
     assert schema(tokens.rest).status_code == 403
-    assert demo_data.was_loaded()
-    assert demo_data.tokens(now) is None
+    assert demo_data.is_demo_loaded()
+    assert demo_data.create_demo_tokens(now) is None

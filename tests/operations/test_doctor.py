@@ -1,4 +1,4 @@
-"""The doctor names what is wrong between a host and the server: the real site behind real proxies."""
+"""The doctor diagnoses faults between a host and the server, with the site behind real proxies."""
 
 import dataclasses
 import gzip
@@ -17,7 +17,7 @@ from django.db import connections
 
 from operations.doctor import HOSTS, Finding, Outcome, Side, diagnose
 from pdpp_site import mcp_endpoints
-from pdpp_site.asgi_app import Site
+from pdpp_site.asgi_app import AsgiApp
 from tests.operations.proxy import (
     Fault,
     Forward,
@@ -32,15 +32,15 @@ from tests.operations.proxy import running as proxied
 from tests.pdpp_site.web import served
 from tests.world import World
 
-Walk: TypeAlias = Callable[..., list[Finding]]
+Diagnose: TypeAlias = Callable[..., list[Finding]]
 
 
-def honest(request: Request, forward: Forward) -> Reply:
+def pass_through(request: Request, forward: Forward) -> Reply:
     return forward(request)
 
 
 def django(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """The threads of the server give their connections back: the test keeps no others alive."""
+    """Serve Django and close the connections of the server's threads, which the test counts."""
     try:
         response = WSGIHandler()(environ, start_response)
         return [b"".join(response)]
@@ -49,11 +49,11 @@ def django(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
 
 
 @pytest.fixture
-def walk(transactional_db: None, settings: Any) -> Walk:
-    """Walk to the site through a proxy with a fault, `public` being what it takes for its address."""
+def run_doctor(transactional_db: None, settings: Any) -> Diagnose:
+    """Diagnose the site through a proxy with a fault. `public` is PDPP_PUBLIC_URL, else the proxy."""
 
-    def walk(
-        fault: Fault = honest, *, public: str = "", asked: str = "", **more: Any
+    def run(
+        fault: Fault = pass_through, *, public: str = "", url: str = "", **more: Any
     ) -> list[Finding]:
         proxy = Proxy(fault, tls=more.pop("tls", None))
         public = public or proxy.url
@@ -62,55 +62,60 @@ def walk(transactional_db: None, settings: Any) -> Walk:
         )
         verify = more.pop("verify", True)
         with (
-            served(Site(application=django, endpoint=mcp_endpoints.endpoint())) as web,
+            served(AsgiApp(application=django, endpoint=mcp_endpoints.endpoint())) as web,
             proxied(proxy),
             httpx2.Client(timeout=2, verify=verify) as client,
         ):
             proxy.upstream = web.port
-            return diagnose(asked.format(proxy.url) if asked else proxy.url, client, **more)
+            return diagnose(url.format(proxy.url) if url else proxy.url, client, **more)
 
-    return walk
-
-
-def failed(findings: list[Finding]) -> Finding:
-    """The first step that does not work."""
-    return next(each for each in findings if each.outcome in {Outcome.FAILS, Outcome.WARNS})
+    return run
 
 
-def test_a_sound_installation_passes_every_step_that_needs_no_token(walk: Walk) -> None:
-    findings = walk()
+def first_problem(findings: list[Finding]) -> Finding:
+    """Return the first finding that fails or warns."""
+    return next(
+        finding for finding in findings if finding.outcome in {Outcome.FAILS, Outcome.WARNS}
+    )
 
-    assert [each.step for each in findings if each.outcome is Outcome.WORKS] == [
+
+def test_sound_installation_passes_every_step_without_token(run_doctor: Diagnose) -> None:
+    findings = run_doctor()
+
+    assert [finding.step for finding in findings if finding.outcome is Outcome.WORKS] == [
         "challenge", "bearer", "get", "bodies", "answers", "metadata", "server", "address",
         "registration", "consent", "token", "beside",
     ]  # fmt: skip
-    skipped = [each for each in findings if each.outcome is Outcome.SKIPPED]
-    assert [each.step for each in skipped] == ["tools", "search", "fetch"]
+    skipped = [finding for finding in findings if finding.outcome is Outcome.SKIPPED]
+    assert [finding.step for finding in skipped] == ["tools", "search", "fetch"]
     assert "token" in skipped[0].seen
 
 
-def test_with_a_token_it_reads_and_shows_nothing_of_what_it_read(walk: Walk) -> None:
+def test_steps_with_token_show_no_records(run_doctor: Diagnose) -> None:
     token = World.build().tokens["dora@mcp"]
 
-    findings = walk(bearer=token)
+    findings = run_doctor(bearer=token)
 
-    assert {each.outcome for each in findings} == {Outcome.WORKS}
+    assert {finding.outcome for finding in findings} == {Outcome.WORKS}
     assert len(findings) == 15
-    told = json.dumps([dataclasses.asdict(each) for each in findings])
-    assert token not in told
-    assert "cin_" not in told
+    output = json.dumps([dataclasses.asdict(finding) for finding in findings])
+    assert token not in output
+    assert "cin_" not in output
 
 
 @pytest.mark.parametrize("host", ["codex", "gemini"])
-def test_each_host_of_this_machine_is_walked_as(walk: Walk, host: str) -> None:
-    assert {each.outcome for each in walk(host=host)} == {Outcome.WORKS, Outcome.SKIPPED}
+def test_local_hosts_pass_every_step(run_doctor: Diagnose, host: str) -> None:
+    assert {finding.outcome for finding in run_doctor(host=host)} == {
+        Outcome.WORKS,
+        Outcome.SKIPPED,
+    }
 
 
 @pytest.mark.parametrize("host", ["claude", "chatgpt"])
-def test_hosts_in_the_cloud_need_a_public_address(walk: Walk, host: str) -> None:
-    found = failed(walk(host=host))
+def test_cloud_hosts_need_a_public_address(run_doctor: Diagnose, host: str) -> None:
+    problem = first_problem(run_doctor(host=host))
 
-    assert (found.code, found.side) == ("not_public", Side.CLIENT)
+    assert (problem.code, problem.side) == ("not_public", Side.CLIENT)
 
 
 def stripped_authorization(request: Request, forward: Forward) -> Reply:
@@ -208,8 +213,8 @@ def wrong_issuer(request: Request, forward: Forward) -> Reply:
     reply = forward(request)
     if not request.path.endswith("oauth-authorization-server"):
         return reply
-    found = json.loads(reply.body)
-    return dataclasses.replace(reply, body=json.dumps({**found, "issuer": "x:"}).encode())
+    document = json.loads(reply.body)
+    return dataclasses.replace(reply, body=json.dumps({**document, "issuer": "x:"}).encode())
 
 
 def token_blocked(request: Request, forward: Forward) -> Reply:
@@ -217,32 +222,32 @@ def token_blocked(request: Request, forward: Forward) -> Reply:
 
 
 class Cache:
-    """Keeps the first answer for each address, as a careless CDN does."""
+    """Caches the first response for each path, like a misconfigured CDN."""
 
     def __init__(self, *, sign: str | None) -> None:
-        self.kept: dict[str, Reply] = {}
+        self.cached: dict[str, Reply] = {}
         self.sign = sign
 
     def __call__(self, request: Request, forward: Forward) -> Reply:
         key = request.path
-        if key in self.kept:
-            kept = self.kept[key]
-            return kept if self.sign is None else kept.with_header("x-cache", self.sign)
-        self.kept[key] = forward(request)
-        return self.kept[key]
+        if key in self.cached:
+            cached = self.cached[key]
+            return cached if self.sign is None else cached.with_header("x-cache", self.sign)
+        self.cached[key] = forward(request)
+        return self.cached[key]
 
 
 BROKEN: dict[str, tuple[Fault, str, str, Side]] = {
-    # name: the fault, the step that tells, the diagnosis, whose side it is on
+    # name: fault, failing step, diagnosis, side
     "stripped Authorization": (
         stripped_authorization, "bearer", "authorization_stripped", Side.PROXY),
     "redirecting slash": (redirecting_slash, "challenge", "redirecting_slash", Side.PROXY),
-    "http where https is wanted": (to_https, "challenge", "http_to_https", Side.CLIENT),
+    "http instead of https": (to_https, "challenge", "http_to_https", Side.CLIENT),
     "redirect to a sign-in": (login_redirect, "challenge", "login_in_front", Side.PROXY),
     "sign-in page in front": (login_page, "challenge", "login_in_front", Side.PROXY),
     "password in front": (password, "challenge", "login_in_front", Side.PROXY),
     "firewall": (firewall, "challenge", "page_in_front", Side.PROXY),
-    "well-known kept back": (no_well_known, "metadata", "not_forwarded", Side.PROXY),
+    "well-known not forwarded": (no_well_known, "metadata", "not_forwarded", Side.PROXY),
     "one well-known missing": (one_well_known, "metadata", "missing_document", Side.PROXY),
     "stripped challenge": (stripped_challenge, "challenge", "challenge_stripped", Side.PROXY),
     "error pages of its own": (error_pages, "challenge", "page_in_front", Side.PROXY),
@@ -262,112 +267,115 @@ BROKEN: dict[str, tuple[Fault, str, str, Side]] = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_each_fault_of_the_way_is_named_with_its_step_and_side(walk: Walk, name: str) -> None:
+def test_each_proxy_fault_is_diagnosed_with_step_and_side(run_doctor: Diagnose, name: str) -> None:
     fault, step, code, side = BROKEN[name]
 
-    found = failed(walk(fault))
+    problem = first_problem(run_doctor(fault))
 
-    assert (found.step, found.code, found.side) == (step, code, side), found
-    assert found.seen
-    assert found.change
+    assert (problem.step, problem.code, problem.side) == (step, code, side), problem
+    assert problem.seen
+    assert problem.change
 
 
 @pytest.mark.parametrize(
-    ("public", "asked", "step", "code"),
+    ("public", "url", "step", "code"),
     [
         ("https://elsewhere.example", "", "challenge", "wrong_public_url"),
         ("http://127.0.0.1:1", "", "challenge", "wrong_public_url"),
         ("", "{}/mcp/", None, None),
     ],
 )
-def test_a_wrong_public_address_is_told_from_a_right_one(
-    walk: Walk, public: str, asked: str, step: str | None, code: str | None
+def test_wrong_public_url_is_diagnosed(
+    run_doctor: Diagnose, public: str, url: str, step: str | None, code: str | None
 ) -> None:
-    findings = walk(public=public, asked=asked)
+    findings = run_doctor(public=public, url=url)
 
     if step is None:
-        assert Outcome.FAILS not in {each.outcome for each in findings}
+        assert Outcome.FAILS not in {finding.outcome for finding in findings}
     else:
-        assert (failed(findings).step, failed(findings).code) == (step, code)
+        assert (first_problem(findings).step, first_problem(findings).code) == (step, code)
 
 
-def test_http_behind_https_is_the_servers_setting(walk: Walk) -> None:
+def test_http_public_url_behind_https_is_diagnosed(run_doctor: Diagnose) -> None:
     with certificate() as (server, trusting):
-        findings = walk(tls=server, verify=trusting, plain=True)
+        findings = run_doctor(tls=server, verify=trusting, plain=True)
 
-    assert (failed(findings).code, failed(findings).side) == ("http_behind_https", Side.SERVER)
+    assert (first_problem(findings).code, first_problem(findings).side) == (
+        "http_behind_https",
+        Side.SERVER,
+    )
 
 
-def test_a_certificate_that_nobody_trusts_is_said(walk: Walk) -> None:
+def test_untrusted_certificate_is_diagnosed(run_doctor: Diagnose) -> None:
     with certificate() as (server, _):
-        found = failed(walk(tls=server))
+        problem = first_problem(run_doctor(tls=server))
 
-    assert (found.step, found.code, found.side) == ("challenge", "tls", Side.PROXY)
+    assert (problem.step, problem.code, problem.side) == ("challenge", "tls", Side.PROXY)
 
 
-def test_nothing_at_the_address_is_said() -> None:
+def test_unreachable_address_is_diagnosed() -> None:
     with httpx2.Client(timeout=2) as client:
         findings = diagnose("http://127.0.0.1:1", client)
 
     assert (findings[0].code, findings[0].side) == ("unreachable", Side.NETWORK)
-    assert {each.outcome for each in findings[1:]} <= {Outcome.SKIPPED, Outcome.WORKS}
+    assert {finding.outcome for finding in findings[1:]} <= {Outcome.SKIPPED, Outcome.WORKS}
 
 
-def test_headers_for_browsers_are_no_matter(walk: Walk) -> None:
-    """Hosts are no web pages: whatever a proxy says about origins neither helps nor hurts."""
-
+def test_cors_headers_do_not_matter(run_doctor: Diagnose) -> None:
     def cors(request: Request, forward: Forward) -> Reply:
         return forward(request).with_header("access-control-allow-origin", "https://x.example")
 
-    assert Outcome.FAILS not in {each.outcome for each in walk(cors)}
+    assert Outcome.FAILS not in {finding.outcome for finding in run_doctor(cors)}
 
 
-def test_work_that_nobody_does_is_said_with_what_to_do(walk: Walk, settings: Any) -> None:
+def test_missing_background_worker_is_a_warning(run_doctor: Diagnose, settings: Any) -> None:
     settings.PDPP_BACKGROUND = False
 
-    found = failed(walk())
+    problem = first_problem(run_doctor())
 
-    assert (found.code, found.outcome) == ("work_waits", Outcome.WARNS)
-    assert "no other does it" in found.seen
-    assert "manage.py run" in found.change
+    assert (problem.code, problem.outcome) == ("work_waits", Outcome.WARNS)
+    assert "No server is running background jobs" in problem.seen
+    assert "manage.py run" in problem.change
 
 
-def test_a_server_whose_own_word_is_kept_back_is_not_blamed_for_it(walk: Walk) -> None:
-    def kept_back(request: Request, forward: Forward) -> Reply:
+def test_hidden_readyz_skips_the_step(run_doctor: Diagnose) -> None:
+    def hide_readyz(request: Request, forward: Forward) -> Reply:
         return page(404, "nginx") if request.path == "/readyz" else forward(request)
 
-    beside = next(each for each in walk(kept_back) if each.step == "beside")
+    beside = next(finding for finding in run_doctor(hide_readyz) if finding.step == "beside")
 
     assert beside.outcome is Outcome.SKIPPED
     assert "/readyz" in beside.seen
 
 
-def test_every_host_has_a_walk_of_its_own() -> None:
+def test_hosts_are_the_documented_ones() -> None:
     assert set(HOSTS) == {"claude", "chatgpt", "codex", "gemini"}
 
 
-def test_the_command_prints_the_diagnosis_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
+def test_command_prints_the_diagnosis_and_fails(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_error:
         call_command("doctor", "http://127.0.0.1:1", host="codex")
 
-    told = capsys.readouterr().out
-    assert ended.value.code == 1
-    assert "FAIL  Ask /mcp without a token: Nothing can be reached" in told
-    assert "side: network" in told
-    assert "change: " in told
+    output = capsys.readouterr().out
+    assert exit_error.value.code == 1
+    assert "FAIL  Request /mcp without a token: 127.0.0.1:1 cannot be reached" in output
+    assert "side: network" in output
+    assert "change: " in output
 
 
-def test_programs_get_the_findings_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_option_prints_findings(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         call_command("doctor", "http://127.0.0.1:1", json=True)
 
     assert json.loads(capsys.readouterr().out)[0]["code"] == "unreachable"
 
 
-def test_every_diagnosis_is_documented_and_every_documented_one_can_be_made() -> None:
+def test_documentation_lists_exactly_the_diagnoses() -> None:
     root = Path(__file__).parents[2]
     sources = "".join(path.read_text() for path in (root / "operations/doctor").glob("*.py"))
-    made = set(re.findall(r'(?:wrong|doubtful)\(\s*"(\w+)"', sources))
-    told = set(re.findall(r"`(\w+)`", (root / "docs/doctor.md").read_text().partition("|---|")[2]))
+    codes = set(re.findall(r'(?:failure|warning)\(\s*"(\w+)"', sources))
+    documented = set(
+        re.findall(r"`(\w+)`", (root / "docs/doctor.md").read_text().partition("|---|")[2])
+    )
 
-    assert told == made
+    assert documented == codes

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL on real directories: shared, killed, moved and found again."""
+"""The embedded PostgreSQL on real directories: sharing, crashes and recovery."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ TMP = Path("/tmp")  # noqa: S108 - where a socket goes whose path would be too l
 
 @pytest.fixture(scope="module")
 def stopped() -> Iterator[Path]:
-    """A directory that was in use once; making one takes longer than all else here."""
+    """Create a used data directory once, because that is slow."""
     with tempfile.TemporaryDirectory(prefix="pdpp-") as directory:
         with embedded_postgres.running(Path(directory), scratch=True):
             pass
@@ -33,7 +33,7 @@ def stopped() -> Iterator[Path]:
 
 @pytest.fixture
 def fresh() -> Iterator[Path]:
-    """A directory yet to be made, whose server is gone afterwards, however the test ended."""
+    """Return a new directory; stop its server after the test."""
     # Shorter than tmp_path, whose socket would go to /tmp; that is a test of its own.
     with tempfile.TemporaryDirectory(prefix="pdpp-") as directory:
         home = Path(directory) / "postgres"
@@ -45,7 +45,7 @@ def fresh() -> Iterator[Path]:
 
 @pytest.fixture
 def home(stopped: Path, fresh: Path) -> Path:
-    """A directory of its own that was in use before."""
+    """Return a copy of a used data directory."""
     return copied(stopped, fresh)
 
 
@@ -60,7 +60,7 @@ def postgres_processes(home: Path) -> list[psutil.Process]:
 
 
 def none_is_left(home: Path) -> bool:
-    """The first process ends last, but a busy machine may take its time to clear away the others."""
+    """Wait until no server process is left."""
     deadline = time.monotonic() + 10
     while postgres_processes(home) and time.monotonic() < deadline:
         time.sleep(0.01)
@@ -82,7 +82,7 @@ def postmaster(home: Path) -> psutil.Process:
     return psutil.Process(int((home / "data/postmaster.pid").read_text().split()[0]))
 
 
-def test_it_keeps_its_data_from_one_start_to_the_next(home: Path) -> None:
+def test_data_survives_a_restart(home: Path) -> None:
     with embedded_postgres.running(home, scratch=True):
         tell(home, "CREATE TABLE kept AS SELECT 7 AS value")
 
@@ -92,7 +92,7 @@ def test_it_keeps_its_data_from_one_start_to_the_next(home: Path) -> None:
     assert none_is_left(home)
 
 
-def test_it_serves_one_private_socket_and_no_port_and_is_no_superuser(home: Path) -> None:
+def test_server_has_a_private_socket_no_port_and_no_superuser(home: Path) -> None:
     with embedded_postgres.running(home):
         assert ask(home, "SHOW listen_addresses") == ""
         assert ask(home, "SELECT rolsuper FROM pg_roles WHERE rolname = current_user") is False
@@ -104,7 +104,7 @@ def test_it_serves_one_private_socket_and_no_port_and_is_no_superuser(home: Path
         assert stat.S_IMODE((home / "data").stat().st_mode) == 0o700
 
 
-def test_neither_statements_nor_values_reach_its_log(home: Path) -> None:
+def test_log_contains_no_statements_and_no_values(home: Path) -> None:
     with embedded_postgres.running(home, scratch=True):
         tell(home, "CREATE TABLE t (value text PRIMARY KEY)")
         tell(home, "INSERT INTO t VALUES ('a secret of hers')")
@@ -116,7 +116,7 @@ def test_neither_statements_nor_values_reach_its_log(home: Path) -> None:
     assert "secret" not in log
 
 
-def test_the_last_of_several_users_stops_it(home: Path) -> None:
+def test_last_process_stops_the_server(home: Path) -> None:
     one, other = EmbeddedPostgres(home, scratch=True), EmbeddedPostgres(home, scratch=True)
 
     one.start()
@@ -128,7 +128,7 @@ def test_the_last_of_several_users_stops_it(home: Path) -> None:
     assert none_is_left(home)
 
 
-def test_a_server_that_was_left_behind_is_taken_over_and_stopped(home: Path) -> None:
+def test_orphaned_server_is_reused_and_stopped(home: Path) -> None:
     program = (
         "import sys, os, pathlib; sys.path.insert(0, sys.argv[1])\n"
         "from operations.postgres import server as e\n"
@@ -147,7 +147,7 @@ def test_a_server_that_was_left_behind_is_taken_over_and_stopped(home: Path) -> 
     assert none_is_left(home)
 
 
-def test_it_recovers_when_the_server_itself_was_killed(home: Path) -> None:
+def test_killed_server_recovers(home: Path) -> None:
     with embedded_postgres.running(home):
         tell(home, "CREATE TABLE kept AS SELECT 7 AS value")
         postmaster(home).kill()
@@ -156,7 +156,7 @@ def test_it_recovers_when_the_server_itself_was_killed(home: Path) -> None:
         assert ask(home, "SELECT value FROM kept") == 7
 
 
-def test_a_lock_file_with_the_number_of_another_process_is_stale(home: Path) -> None:
+def test_lock_file_with_a_foreign_pid_is_stale(home: Path) -> None:
     with embedded_postgres.running(home, scratch=True):
         lock = (home / "data/postmaster.pid").read_text()
         owner = (home / "data/postmaster.pid").stat()
@@ -173,7 +173,7 @@ def test_a_lock_file_with_the_number_of_another_process_is_stale(home: Path) -> 
         other.communicate()
 
 
-def test_half_a_cluster_of_a_killed_first_start_is_made_anew(fresh: Path) -> None:
+def test_partial_cluster_is_created_again(fresh: Path) -> None:
     (fresh / "data.unfinished").mkdir(parents=True)
     (fresh / "data.unfinished/PG_VERSION").write_text("18\n")
 
@@ -181,9 +181,7 @@ def test_half_a_cluster_of_a_killed_first_start_is_made_anew(fresh: Path) -> Non
         assert ask(fresh, "SELECT 1") == 1
 
 
-def test_a_path_too_long_for_a_socket_has_it_elsewhere_but_as_private(
-    stopped: Path, fresh: Path
-) -> None:
+def test_long_path_uses_a_private_socket_in_tmp(stopped: Path, fresh: Path) -> None:
     deep = copied(stopped, fresh / ("deep" * 30))
     with embedded_postgres.running(deep, scratch=True):
         elsewhere = embedded_postgres.socket_directory(deep)
@@ -194,20 +192,20 @@ def test_a_path_too_long_for_a_socket_has_it_elsewhere_but_as_private(
 
 
 @pytest.mark.parametrize("odd", ["it's", "a,b", 'q"q', "back\\slash"])
-def test_a_path_that_would_need_quoting_has_its_socket_elsewhere(odd: str, tmp_path: Path) -> None:
+def test_path_that_needs_quoting_uses_a_socket_in_tmp(odd: str, tmp_path: Path) -> None:
     assert embedded_postgres.socket_directory(tmp_path / odd).parent == TMP
 
     short = TMP / "with space and ü"
     assert embedded_postgres.socket_directory(short) == short / "socket"
 
 
-def test_a_path_with_spaces_and_letters_works(stopped: Path, fresh: Path) -> None:
+def test_path_with_spaces_and_unicode_works(stopped: Path, fresh: Path) -> None:
     odd = copied(stopped, fresh / "my data ü")
     with embedded_postgres.running(odd, scratch=True):
         assert ask(odd, "SELECT 1") == 1
 
 
-def test_somebody_elses_directory_in_tmp_is_not_used(stopped: Path, fresh: Path) -> None:
+def test_foreign_directory_in_tmp_is_refused(stopped: Path, fresh: Path) -> None:
     deep = copied(stopped, fresh / ("deep" * 30))
     elsewhere = embedded_postgres.socket_directory(deep)
     elsewhere.symlink_to(TMP)
@@ -218,9 +216,7 @@ def test_somebody_elses_directory_in_tmp_is_not_used(stopped: Path, fresh: Path)
         elsewhere.unlink()
 
 
-def test_what_a_link_in_tmp_points_at_keeps_its_owner(
-    stopped: Path, fresh: Path, tmp_path: Path
-) -> None:
+def test_symlink_target_in_tmp_keeps_its_owner(stopped: Path, fresh: Path, tmp_path: Path) -> None:
     deep = copied(stopped, fresh / ("deep" * 30))
     elsewhere = embedded_postgres.socket_directory(deep)
     (tmp_path / "victim").mkdir()
@@ -234,17 +230,15 @@ def test_what_a_link_in_tmp_points_at_keeps_its_owner(
     assert (tmp_path / "victim").stat().st_uid == os.geteuid()
 
 
-def test_a_server_that_runs_but_does_not_answer_is_named(
-    home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unresponsive_server_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(embedded_postgres, "STOP_SECONDS", 0)
-    monkeypatch.setattr(embedded_postgres, "ANSWER_SECONDS", 2)
+    monkeypatch.setattr(embedded_postgres, "CONNECT_TIMEOUT_SECONDS", 2)
     server = EmbeddedPostgres(home, scratch=True)
     server.start()
     hanging = postmaster(home)
     hanging.suspend()
     try:
-        with pytest.raises(EmbeddedPostgresError, match="runs but does not answer"):
+        with pytest.raises(EmbeddedPostgresError, match="runs but does not respond"):
             EmbeddedPostgres(home, scratch=True).start()
     finally:
         hanging.resume()
@@ -252,7 +246,7 @@ def test_a_server_that_runs_but_does_not_answer_is_named(
     server.stop()
 
 
-def test_a_failed_start_says_what_the_server_said(home: Path) -> None:
+def test_failed_start_shows_the_server_log(home: Path) -> None:
     with embedded_postgres.running(home, scratch=True):
         pass
     (home / "data/global/pg_control").unlink()
@@ -261,13 +255,13 @@ def test_a_failed_start_says_what_the_server_said(home: Path) -> None:
         EmbeddedPostgres(home, scratch=True).start()
 
 
-def test_root_runs_it_as_somebody_else_and_everybody_else_as_themselves(fresh: Path) -> None:
+def test_root_switches_account_and_others_do_not(fresh: Path) -> None:
     with embedded_postgres.running(fresh, scratch=True):
         runs_as = postmaster(fresh).uids().effective
 
     if os.geteuid() == 0:
         assert runs_as != 0
-        assert system_account.account_for(fresh / "data").pw_uid == runs_as  # type: ignore[union-attr]
+        assert system_account.server_account(fresh / "data").pw_uid == runs_as  # type: ignore[union-attr]
     else:
         assert runs_as == os.geteuid()
-        assert system_account.account_for(fresh / "data") is None
+        assert system_account.server_account(fresh / "data") is None

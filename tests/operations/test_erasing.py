@@ -1,4 +1,4 @@
-"""What the owner erases is in no table any more, and the receipt says so without saying what."""
+"""Erased data is in no table, and receipts contain none of it."""
 
 import json
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from django.db import connection
 from django.utils import timezone
 
 from evidence import erasure as erasing
-from evidence.erasure import go_on, go_on_with_all, retain
+from evidence.erasure import apply_retention, run_erasure, run_pending_erasures
 from evidence.ledger.verification import verify
 from evidence.models.connections import Connection
 from evidence.models.erasures import Erasure
@@ -24,8 +24,8 @@ from evidence.models.ledger import Disclosure
 from evidence.storing import uploads
 from evidence.storing.blobs import put_blob
 from evidence.storing.connections import put_state
-from evidence.storing.erasure_orders import Of, order
-from evidence.storing.retention import keep_for
+from evidence.storing.erasure_orders import ErasureScope, create_erasure
+from evidence.storing.retention import set_retention
 from tests.storing import stored
 from tests.world import BANK, CHAT, NOW, PERSONAL, WORK, World, mail
 
@@ -36,7 +36,7 @@ LIST = "/v1/streams/messages/records"
 
 @pytest.fixture
 def marked(world: World, settings: Any, tmp_path: Any) -> World:
-    """A record that says MARK wherever a record can, and has said it before."""
+    """Store a record with MARK in all its fields, now and before."""
     settings.PDPP_VAR = tmp_path
     data = mail(KEY, "2026-02-02T08:00:00Z", subject=f"{MARK} one", body_text=f"{MARK} in a text",
                 thread_id=f"{MARK}-thread", from_name=MARK, labels=[MARK])  # fmt: skip
@@ -55,7 +55,7 @@ def marked(world: World, settings: Any, tmp_path: Any) -> World:
 
 
 def places_of(mark: str) -> list[str]:
-    """Every table and column of the database that says it, as text or as bytes."""
+    """Return every table and column that contains the marker."""
     found = []
     wanted = [f"%{mark}%", f"%{mark.encode().hex()}%"]
     with connection.cursor() as cursor:
@@ -80,7 +80,7 @@ def run(*arguments: str) -> str:
     return said.getvalue()
 
 
-def test_the_marker_is_where_a_record_leaves_traces(marked: World) -> None:
+def test_marker_is_in_every_table_with_traces(marked: World) -> None:
     marked.get(f"{LIST}/{KEY}", "dora", connection_id=PERSONAL)
     tables = {place.partition(".")[0].partition("_p")[0] for place in places_of(MARK)}
     assert tables >= {
@@ -89,7 +89,7 @@ def test_the_marker_is_where_a_record_leaves_traces(marked: World) -> None:
     }  # fmt: skip
 
 
-def test_a_record_nobody_was_shown_is_in_no_table_any_more(marked: World) -> None:
+def test_undisclosed_record_leaves_no_trace(marked: World) -> None:
     said = run("record", PERSONAL, "messages", KEY, "--yes")
     assert places_of(MARK) == []
     assert "1 record, 1 file, 1 search text" in said
@@ -100,7 +100,7 @@ def test_a_record_nobody_was_shown_is_in_no_table_any_more(marked: World) -> Non
     assert stored.record(PERSONAL, "m1") is not None
 
 
-def test_a_record_that_was_shown_leaves_its_key_for_those_who_saw_it(marked: World) -> None:
+def test_disclosed_record_leaves_a_tombstone(marked: World) -> None:
     since = marked.get(LIST, "dora", changes_since="beginning", connection_id=PERSONAL).body
     run("record", PERSONAL, "messages", KEY, "--yes")
     assert {place.rpartition(".")[2] for place in places_of(MARK)} == {"record_key"}
@@ -111,27 +111,25 @@ def test_a_record_that_was_shown_leaves_its_key_for_those_who_saw_it(marked: Wor
     assert [place for place in places_of(MARK) if "pseudonym" in place] == []
 
 
-def test_without_tombstones_not_even_the_key_stays(marked: World) -> None:
+def test_no_key_stays_without_tombstones(marked: World) -> None:
     marked.get(f"{LIST}/{KEY}", "dora", connection_id=PERSONAL)
     run("record", PERSONAL, "messages", KEY, "--yes", "--no-tombstones")
     assert places_of(MARK) == []
-    assert verify(marked.owner_id).faults == []
+    assert verify(marked.owner_id).problems == []
 
 
-def test_a_stream_goes_with_whatever_named_its_records(
-    marked: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evidence.storing.erasure_orders.RECORDS_AT_ONCE", 2)
+def test_erased_stream_leaves_no_trace(marked: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evidence.storing.erasure_orders.BATCH_SIZE", 2)
     marked.get(f"{LIST}/{KEY}", "dora", connection_id=PERSONAL)
     said = run("stream", PERSONAL, "messages", "--yes", "--no-tombstones")
     assert places_of(MARK) == []
     assert "6 records" in said
     assert stored.record(PERSONAL, "t1", "threads") is not None
     assert stored.record(WORK, "m1") is not None
-    assert verify(marked.owner_id).faults == []
+    assert verify(marked.owner_id).problems == []
 
 
-def test_a_stream_goes_with_records_that_went_before(marked: World) -> None:
+def test_erased_stream_includes_deleted_records(marked: World) -> None:
     marked.send([{"op": "delete", "connection_id": PERSONAL, "stream": "messages", "key": KEY,
                   "emitted_at": "2026-10-02T00:00:00Z"}])  # fmt: skip
     assert places_of(MARK)
@@ -139,8 +137,10 @@ def test_a_stream_goes_with_records_that_went_before(marked: World) -> None:
     assert places_of(MARK) == []
 
 
-def test_a_connection_goes_with_exports_and_ends_what_only_it_was_for(marked: World) -> None:
-    upload = uploads.begin(erasing.settings.PDPP_VAR / "imports" / "uploads", name="x", size=1)
+def test_erased_connection_removes_exports_and_ends_its_grants(marked: World) -> None:
+    upload = uploads.create_upload(
+        erasing.settings.PDPP_VAR / "imports" / "uploads", name="x", size=1
+    )
     upload.save(runs=["imp_1"], phase="wanted")
     dora, bob = (marked.get(LIST, who, connection_id=PERSONAL) for who in ("dora", "bob"))
     assert dora.status == bob.status == 200
@@ -155,11 +155,11 @@ def test_a_connection_goes_with_exports_and_ends_what_only_it_was_for(marked: Wo
     assert marked.get(LIST, "dora", connection_id=WORK).status == 200
     run("connection", BANK, "--yes")
     assert marked.get("/v1/schema", "charlie").error["code"] == "grant_revoked"
-    assert verify(marked.owner_id).faults == []
+    assert verify(marked.owner_id).problems == []
 
 
 def followed(package: Package) -> None:
-    """A client that is told of changes of PERSONAL."""
+    """Subscribe a client to changes of PERSONAL."""
     subscription = Subscription.unscoped.create(subscription_id="sub_1", package=package,
         callback_url="https://example.org/", secret=b"", created_at=NOW, updated_at=NOW)  # fmt: skip
     where = {"subscription": subscription, "stream": "messages", "connection_id": PERSONAL}
@@ -168,7 +168,7 @@ def followed(package: Package) -> None:
                           due_at=NOW)  # fmt: skip
 
 
-def test_everything_goes_but_the_ledger_and_the_receipts(marked: World) -> None:
+def test_erasing_everything_keeps_ledger_and_receipts(marked: World) -> None:
     owner = User.objects.create_superuser("alice", email=f"{MARK}@example.org")
     from evidence.models.accounts import Owner
 
@@ -182,7 +182,7 @@ def test_everything_goes_but_the_ledger_and_the_receipts(marked: World) -> None:
     assert places_of(MARK) == ["evidence_disclosure.covered"]
     assert f'"{MARK}_other"' in Disclosure.unscoped.get(client_id="").covered
     verdict = verify(marked.owner_id)
-    assert (verdict.rows, verdict.faults) == (rows, [])
+    assert (verdict.rows, verdict.problems) == (rows, [])
     assert "4 connections" in said
     assert marked.get(LIST, "alice").status == marked.get(LIST, "dora").status == 401
     assert not Connection.unscoped.exists()
@@ -201,53 +201,55 @@ def tables_with_rows() -> set[str]:
     return found
 
 
-def test_a_dry_run_counts_and_erases_nothing(marked: World) -> None:
+def test_dry_run_erases_nothing(marked: World) -> None:
     before = places_of(MARK)
     said = run("connection", PERSONAL, "--dry-run")
     assert "To be erased: 7 records, 1 file" in said
-    assert "The ledger stays" in said
+    assert "The ledger of disclosures stays" in said
     assert places_of(MARK) == before
     assert not Erasure.unscoped.exists()
 
 
 @pytest.mark.parametrize("what", [("owner",), ("connection", PERSONAL)])
-def test_nobody_erases_without_a_word(marked: World, what: tuple[str, ...]) -> None:
-    with pytest.raises(CommandError, match="say --yes"):
+def test_erasure_needs_confirmation(marked: World, what: tuple[str, ...]) -> None:
+    with pytest.raises(CommandError, match="pass --yes"):
         run(*what)
     with pytest.raises(CommandError, match="No connection of that id"):
         run("connection", "cin_nowhere", "--yes")
     assert Connection.unscoped.count() == 4
 
 
-@pytest.mark.parametrize("of", [Of.STREAM, Of.CONNECTION, Of.OWNER])
-def test_what_was_interrupted_is_completed_and_counted_once(
-    marked: World, monkeypatch: pytest.MonkeyPatch, of: Of
+@pytest.mark.parametrize("of", [ErasureScope.STREAM, ErasureScope.CONNECTION, ErasureScope.OWNER])
+def test_interrupted_erasure_is_completed_and_counted_once(
+    marked: World, monkeypatch: pytest.MonkeyPatch, of: ErasureScope
 ) -> None:
-    monkeypatch.setattr("evidence.storing.erasure_orders.RECORDS_AT_ONCE", 1)
-    monkeypatch.setattr("evidence.storing.connection_erasure.ROWS_AT_ONCE", 2)
-    held = sum(stored.true_counts().values()) if of == Of.OWNER else 7 - (of == Of.STREAM)
-    where = {"connection_id": "" if of == Of.OWNER else PERSONAL,
-             "stream": "messages" if of == Of.STREAM else ""}  # fmt: skip
-    made = order(of, owner_id=marked.owner_id, by="a test", now=NOW, **where)
+    monkeypatch.setattr("evidence.storing.erasure_orders.BATCH_SIZE", 1)
+    monkeypatch.setattr("evidence.storing.connection_erasure.DELETE_BATCH_SIZE", 2)
+    held = (
+        sum(stored.true_counts().values())
+        if of == ErasureScope.OWNER
+        else 7 - (of == ErasureScope.STREAM)
+    )
+    where = {"connection_id": "" if of == ErasureScope.OWNER else PERSONAL,
+             "stream": "messages" if of == ErasureScope.STREAM else ""}  # fmt: skip
+    made = create_erasure(of, owner_id=marked.owner_id, by="a test", now=NOW, **where)
     for steps in (1, 3):
         for _, so_far in zip(range(steps), cut_short(made), strict=False):
             assert so_far.finished_at is None
-    again = order(of, owner_id=marked.owner_id, by="somebody else", now=NOW, **where)
+    again = create_erasure(of, owner_id=marked.owner_id, by="somebody else", now=NOW, **where)
     assert again.erasure_id == made.erasure_id
-    *_, done = go_on_with_all(now=NOW)
+    *_, done = run_pending_erasures(now=NOW)
     assert done.removed["records"] == held
     assert done.finished_at == NOW
-    assert list(go_on_with_all(now=NOW)) == []
+    assert list(run_pending_erasures(now=NOW)) == []
     assert json.dumps(done.removed).count(MARK) == 0
 
 
-def test_two_runs_of_one_erasure_share_the_work_and_count_it_once(
-    marked: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evidence.storing.erasure_orders.RECORDS_AT_ONCE", 1)
-    made = order(Of.STREAM, owner_id=marked.owner_id, by="a test", now=NOW,
+def test_concurrent_runs_count_rows_once(marked: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evidence.storing.erasure_orders.BATCH_SIZE", 1)
+    made = create_erasure(ErasureScope.STREAM, owner_id=marked.owner_id, by="a test", now=NOW,
                  connection_id=PERSONAL, stream="messages")  # fmt: skip
-    seen = [each.removed["records"] for pair in zip_longest(go_on(made, now=NOW), go_on(made, now=NOW))
+    seen = [each.removed["records"] for pair in zip_longest(run_erasure(made, now=NOW), run_erasure(made, now=NOW))
             for each in pair if each is not None]  # fmt: skip
     assert seen[:6] == [1, 2, 3, 4, 5, 6]
     assert set(seen[6:]) == {6}
@@ -255,29 +257,29 @@ def test_two_runs_of_one_erasure_share_the_work_and_count_it_once(
 
 
 def cut_short(made: Erasure) -> Iterator[Erasure]:
-    yield from go_on(made, now=NOW)
+    yield from run_erasure(made, now=NOW)
 
 
-def test_what_is_older_than_it_is_kept_goes_by_itself(marked: World) -> None:
+def test_records_past_retention_are_erased(marked: World) -> None:
     now = timezone.now()
     days = (now - timezone.datetime(2026, 2, 1, 12, tzinfo=NOW.tzinfo)).days
     said = StringIO()
     call_command("keep", WORK, "--stream", "messages", "--days", str(days), stdout=said)
     assert said.getvalue() == f"{WORK}: messages {days} days\n"
-    *_, done = retain(now=now)
+    *_, done = apply_retention(now=now)
     assert (done.by, done.removed["records"]) == ("retention", 1)
     assert stored.record(WORK, "m1") is None
     assert stored.record(WORK, "w2") is not None
-    assert list(retain(now=now)) == []
+    assert list(apply_retention(now=now)) == []
     assert marked.put((WORK, "messages", mail("m1", "2026-02-01T07:00:00Z"))).created == 0
 
 
-def test_a_stream_has_a_period_of_its_own_before_that_of_the_connection(world: World) -> None:
+def test_stream_retention_overrides_connection_retention(world: World) -> None:
     now = timezone.now()
-    keep_for(PERSONAL, days=1, now=now)
-    keep_for(PERSONAL, days=36_500, stream="messages", now=now)
-    assert {erasure.stream for erasure in retain(now=now)} == {"threads"}
-    keep_for(PERSONAL, days=None, stream="messages", now=now)
-    assert {erasure.stream for erasure in retain(now=now)} == {"messages"}
+    set_retention(PERSONAL, days=1, now=now)
+    set_retention(PERSONAL, days=36_500, stream="messages", now=now)
+    assert {erasure.stream for erasure in apply_retention(now=now)} == {"threads"}
+    set_retention(PERSONAL, days=None, stream="messages", now=now)
+    assert {erasure.stream for erasure in apply_retention(now=now)} == {"messages"}
     assert not stored.true_counts().keys() & {(PERSONAL, "messages"), (PERSONAL, "threads")}
     assert stored.record(CHAT, "c1") is not None

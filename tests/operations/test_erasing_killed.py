@@ -1,6 +1,6 @@
-"""An erasure that is killed is completed by the next process, and counted once."""
+"""Another process completes a killed erasure and counts rows once."""
 
-from evidence.erasure import go_on_with_all
+from evidence.erasure import run_pending_erasures
 from evidence.models.erasures import Erasure
 from evidence.models.records import Record
 from tests.storing import processes, stored
@@ -9,18 +9,18 @@ from tests.world import NOW, PERSONAL, World
 
 RECORDS = 600
 PROGRAM = """
-from evidence.erasure import go_on
+from evidence.erasure import run_erasure
 from evidence.storing import erasure_orders
-from evidence.storing.erasure_orders import Of, order
-erasure_orders.RECORDS_AT_ONCE = 20
-made = order(Of.STREAM, owner_id=sys.argv[1], by="a test", now=timezone.now(),
+from evidence.storing.erasure_orders import ErasureScope, create_erasure
+erasure_orders.BATCH_SIZE = 20
+order = create_erasure(ErasureScope.STREAM, owner_id=sys.argv[1], by="a test", now=timezone.now(),
              connection_id="cin_personal", stream="messages")
-for so_far in go_on(made, now=timezone.now()):
+for so_far in run_erasure(order, now=timezone.now()):
     print(so_far.removed.get("records", 0), flush=True)
 """
 
 
-def test_a_killed_erasure_is_completed_and_counted_once(committed: World) -> None:
+def test_killed_erasure_is_completed_and_counted_once(committed: World) -> None:
     data = [{"id": f"k{number}", "subject": f"Number {number}"} for number in range(RECORDS)]
     committed.put(*[(PERSONAL, "messages", each) for each in data])
     with processes.python(PROGRAM, committed.owner_id) as process:
@@ -35,7 +35,7 @@ def test_a_killed_erasure_is_completed_and_counted_once(committed: World) -> Non
     erased = Erasure.unscoped.get().removed["records"]
     assert 60 <= erased < RECORDS, "it was over before it was killed"
     assert Record.unscoped.count() == RECORDS - erased
-    *_, done = go_on_with_all(now=NOW)
+    *_, done = run_pending_erasures(now=NOW)
     assert done.removed["records"] == RECORDS
     assert done.finished_at == NOW
     assert stored.true_counts() == {}

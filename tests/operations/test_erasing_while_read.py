@@ -1,4 +1,4 @@
-"""A record that is erased while somebody reads it: it is not shown, or the erasure finds its name."""
+"""Erasing a record during a read: it is not shown, or its pseudonym is erased."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,10 +8,10 @@ import pytest
 from django.db import OperationalError, connection
 
 from evidence.api import base_views
-from evidence.erasure import erase_record, go_on
+from evidence.erasure import erase_record, run_erasure
 from evidence.ledger.verification import verify
-from evidence.ledger.writer import record
-from evidence.storing.erasure_orders import Of, order
+from evidence.ledger.writer import record_disclosure
+from evidence.storing.erasure_orders import ErasureScope, create_erasure
 from tests.operations.test_erasing import places_of
 from tests.world import NOW, PERSONAL, World, mail
 
@@ -32,10 +32,14 @@ def erase(world: World) -> None:
 
 
 def erase_connection(world: World) -> None:
-    made = order(
-        Of.CONNECTION, owner_id=world.owner_id, by="a test", now=NOW, connection_id=PERSONAL
+    made = create_erasure(
+        ErasureScope.CONNECTION,
+        owner_id=world.owner_id,
+        by="a test",
+        now=NOW,
+        connection_id=PERSONAL,
     )
-    list(go_on(made, now=NOW))
+    list(run_erasure(made, now=NOW))
 
 
 WAYS = (erase, erase_connection)
@@ -55,18 +59,18 @@ def over_another_connection(work: Callable[[], object]) -> None:
 def interrupt(
     monkeypatch: pytest.MonkeyPatch, *, before: Callable[[], object], after: Callable[[], object]
 ) -> None:
-    """What happens elsewhere around the writing down of the next answer, once."""
+    """Run code once around the next write to the ledger."""
     left = [True]
 
     def interrupted(*args: Any, **kwargs: Any) -> None:
         first, left[:] = bool(left), []
         if first:
             over_another_connection(before)
-        record(*args, **kwargs)
+        record_disclosure(*args, **kwargs)
         if first:
             over_another_connection(after)
 
-    monkeypatch.setattr(base_views, "record", interrupted)
+    monkeypatch.setattr(base_views, "record_disclosure", interrupted)
 
 
 def nothing() -> None:
@@ -74,17 +78,17 @@ def nothing() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_what_was_erased_after_it_was_read_is_not_shown_and_not_named(
+def test_record_erased_after_reading_is_not_disclosed(
     marked: World, monkeypatch: pytest.MonkeyPatch, way: Callable[[World], None]
 ) -> None:
     interrupt(monkeypatch, before=lambda: way(marked), after=nothing)
     assert marked.get(ONE, "dora", connection_id=PERSONAL).status == 404
     assert places_of(KEY) == []
-    assert verify(marked.owner_id).faults == []
+    assert verify(marked.owner_id).problems == []
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_erasure_waits_for_what_is_being_written_down(
+def test_erasure_waits_for_ledger_entries(
     marked: World, monkeypatch: pytest.MonkeyPatch, way: Callable[[World], None]
 ) -> None:
     def impatiently() -> None:
@@ -98,4 +102,4 @@ def test_an_erasure_waits_for_what_is_being_written_down(
     assert [place for place in places_of(KEY) if "pseudonym" in place]
     way(marked)
     assert places_of(KEY) == []
-    assert verify(marked.owner_id).faults == []
+    assert verify(marked.owner_id).problems == []

@@ -1,4 +1,4 @@
-"""The installation's secret is made once, is private, and is never built in."""
+"""The installation's secret is created once and is private."""
 
 import stat
 from pathlib import Path
@@ -9,7 +9,7 @@ from django.core.exceptions import ImproperlyConfigured
 from operations import key_file
 
 
-def test_the_first_start_makes_a_private_key_and_later_ones_reuse_it(tmp_path: Path) -> None:
+def test_key_is_created_once_with_private_mode(tmp_path: Path) -> None:
     made = key_file.installation_key(tmp_path, embedded=True)
 
     assert len(made) >= 50
@@ -18,14 +18,14 @@ def test_the_first_start_makes_a_private_key_and_later_ones_reuse_it(tmp_path: P
     assert [path.name for path in tmp_path.iterdir()] == ["keys.json"]
 
 
-def test_two_installations_do_not_share_a_key(tmp_path: Path) -> None:
+def test_installations_have_different_keys(tmp_path: Path) -> None:
     one = key_file.installation_key(tmp_path / "one", embedded=True)
     other = key_file.installation_key(tmp_path / "other", embedded=True)
 
     assert one != other
 
 
-def test_keys_that_were_rotated_beside_a_secret_elsewhere_do_not_get_another(
+def test_key_file_without_secret_gets_none(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "keys.json").write_text('{"rotated": {}}')
@@ -34,7 +34,7 @@ def test_keys_that_were_rotated_beside_a_secret_elsewhere_do_not_get_another(
         key_file.installation_key(tmp_path, embedded=True)
 
 
-def test_whoever_brings_a_database_must_bring_the_key(tmp_path: Path) -> None:
+def test_database_url_requires_a_secret_key(tmp_path: Path) -> None:
     with pytest.raises(ImproperlyConfigured, match="PDPP_SECRET_KEY"):
         key_file.installation_key(tmp_path, embedded=False)
 

@@ -1,4 +1,4 @@
-"""One process at a time, over a database that all of them share."""
+"""Leader election over a shared database."""
 
 import threading
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from evidence import advisory_locks
 from operations import background_jobs, health, leader_lock
-from operations.leader_lock import Turn
+from operations.leader_lock import LeaderLock
 
 pytestmark = pytest.mark.django_db
 
@@ -24,26 +24,26 @@ WHERE l.locktype = 'advisory' AND l.granted AND a.datname = current_database() A
 
 @pytest.fixture(autouse=True)
 def _always_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leader_lock, "ASK_SECONDS", 0.01)
+    monkeypatch.setattr(leader_lock, "RETRY_SECONDS", 0.01)
 
 
 @pytest.fixture
-def one() -> Iterator[Turn]:
-    turn = Turn(NAME)
+def one() -> Iterator[LeaderLock]:
+    turn = LeaderLock(NAME)
     yield turn
     turn.close()
 
 
 @pytest.fixture
-def other() -> Iterator[Turn]:
-    turn = Turn(NAME)
+def other() -> Iterator[LeaderLock]:
+    turn = LeaderLock(NAME)
     yield turn
     turn.close()
 
 
-def asked_now(turn: Turn) -> bool:
-    turn._asked_at = float("-inf")
-    return turn.is_ours()
+def asked_now(turn: LeaderLock) -> bool:
+    turn._checked_at = float("-inf")
+    return turn.is_leader()
 
 
 def holders() -> list[tuple[object, ...]]:
@@ -52,9 +52,9 @@ def holders() -> list[tuple[object, ...]]:
         return list(cursor.fetchall())
 
 
-def test_it_is_the_turn_of_one_until_that_one_ends(one: Turn, other: Turn) -> None:
-    assert one.is_ours()
-    assert not other.is_ours()
+def test_one_process_leads_until_it_closes(one: LeaderLock, other: LeaderLock) -> None:
+    assert one.is_leader()
+    assert not other.is_leader()
     assert asked_now(one)
 
     one.close()
@@ -63,51 +63,49 @@ def test_it_is_the_turn_of_one_until_that_one_ends(one: Turn, other: Turn) -> No
     assert not asked_now(one)
 
 
-def test_different_turns_do_not_meet(one: Turn) -> None:
-    assert one.is_ours()
-    another = Turn("another test")
-    assert another.is_ours()
+def test_different_names_have_different_leaders(one: LeaderLock) -> None:
+    assert one.is_leader()
+    another = LeaderLock("another test")
+    assert another.is_leader()
     another.close()
 
 
 @pytest.mark.django_db(transaction=True)
-def test_whoever_leaves_the_work_to_others_knows_whether_one_does_it(settings: Any) -> None:
+def test_missing_leader_is_reported(settings: Any) -> None:
     settings.PDPP_BACKGROUND = False
-    another, worker = Turn("another test"), Turn(leader_lock.BACKGROUND)
-    assert another.is_ours()
-    assert health.idle(timezone.now()) == health.NOBODY
-    assert worker.is_ours()
-    assert health.idle(timezone.now()) is None
+    another, worker = LeaderLock("another test"), LeaderLock(leader_lock.BACKGROUND_JOBS)
+    assert another.is_leader()
+    assert health.background_warning(timezone.now()) == health.NO_LEADER
+    assert worker.is_leader()
+    assert health.background_warning(timezone.now()) is None
     worker.close()
-    assert health.idle(timezone.now()) == health.NOBODY
+    assert health.background_warning(timezone.now()) == health.NO_LEADER
     settings.PDPP_BACKGROUND = True
-    assert health.idle(timezone.now()) is None
+    assert health.background_warning(timezone.now()) is None
     another.close()
 
 
-def test_a_turn_keeps_nobody_waiting_and_no_old_rows(one: Turn) -> None:
-    assert one.is_ours()
+def test_lock_blocks_nobody_and_delays_no_vacuum(one: LeaderLock) -> None:
+    assert one.is_leader()
 
     [(_, state, xmin, xid)] = holders()
 
     assert (state, xmin, xid) == ("idle in transaction", None, None)
 
 
-def test_a_turn_takes_no_connection_from_requests(
-    one: Turn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lock_uses_no_pooled_connection(one: LeaderLock, monkeypatch: pytest.MonkeyPatch) -> None:
     options = connections.settings["default"]["OPTIONS"]
     monkeypatch.setitem(options, "pool", {"min_size": 1, "max_size": 1})
 
-    assert one.is_ours()
+    assert one.is_leader()
 
-    held: Any = one._held
+    held: Any = one._lock
     assert held._own.pool is None
     assert holders()
 
 
-def test_a_turn_whose_connection_is_lost_goes_to_another(one: Turn, other: Turn) -> None:
-    assert one.is_ours()
+def test_lost_connection_lets_another_process_lead(one: LeaderLock, other: LeaderLock) -> None:
+    assert one.is_leader()
     [(pid, *_)] = holders()
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_terminate_backend(%s, 10000)", [pid])
@@ -116,8 +114,8 @@ def test_a_turn_whose_connection_is_lost_goes_to_another(one: Turn, other: Turn)
     assert not asked_now(one)
 
 
-def test_whoever_must_be_alone_waits(one: Turn) -> None:
-    assert one.is_ours()
+def test_exclusive_waits(one: LeaderLock) -> None:
+    assert one.is_leader()
     entered = threading.Event()
 
     def wait() -> None:
@@ -132,7 +130,7 @@ def test_whoever_must_be_alone_waits(one: Turn) -> None:
     waiting.join()
 
 
-def test_work_is_done_in_ones_turn_and_stops_with_it() -> None:
+def test_job_runs_only_on_the_leader() -> None:
     ours, done = threading.Event(), threading.Event()
     pieces: list[int] = []
 
@@ -144,7 +142,7 @@ def test_work_is_done_in_ones_turn_and_stops_with_it() -> None:
             done.set()
             yield 1
 
-    with background_jobs.going_on(job, pause=0, may=ours.is_set):
+    with background_jobs.run_repeatedly(job, pause=0, may_run=ours.is_set):
         assert not done.wait(0.1)
         assert pieces == []
         ours.set()

@@ -1,4 +1,4 @@
-"""Failures are logged with their place and kind, never with what they were about."""
+"""Failures are logged with place and type, without personal data."""
 
 import io
 import logging
@@ -8,17 +8,17 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from operations.log_config import Discreet, RouteOnly
+from operations.log_config import PrivateFormatter, RouteNameFilter
 from owner.accounts import setup_link
 
 
 @pytest.fixture
 def log() -> Iterator[io.StringIO]:
-    """What the handler of the settings writes, with a buffer for standard error."""
+    """Return a buffer with the output of the configured log handler."""
     written = io.StringIO()
     handler = logging.StreamHandler(written)
-    handler.setFormatter(Discreet("{levelname} {name}: {message}", style="{"))
-    handler.addFilter(RouteOnly())
+    handler.setFormatter(PrivateFormatter("{levelname} {name}: {message}", style="{"))
+    handler.addFilter(RouteNameFilter())
     loggers = [logging.getLogger(), logging.getLogger("django")]
     for logger in loggers:
         logger.addHandler(handler)
@@ -27,19 +27,19 @@ def log() -> Iterator[io.StringIO]:
         logger.removeHandler(handler)
 
 
-def test_the_settings_put_both_on_every_line() -> None:
+def test_settings_configure_every_line() -> None:
     handlers = [*logging.getLogger("django").handlers, *logging.getLogger().handlers]
     ours = [each for each in handlers if type(each) is logging.StreamHandler]
 
     assert ours
     for handler in ours:
-        assert isinstance(handler.formatter, Discreet)
-        assert any(isinstance(each, RouteOnly) for each in handler.filters)
+        assert isinstance(handler.formatter, PrivateFormatter)
+        assert any(isinstance(each, RouteNameFilter) for each in handler.filters)
 
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("token", ["the-token", "the-tökén", "the-\\token", "the-\x01token"])
-def test_a_failure_is_logged_without_the_link_and_without_the_words_of_the_error(
+def test_failure_is_logged_without_link_and_message(
     log: io.StringIO, monkeypatch: pytest.MonkeyPatch, token: str
 ) -> None:
     def fail(token: str, *, now: object) -> None:
@@ -48,7 +48,7 @@ def test_a_failure_is_logged_without_the_link_and_without_the_words_of_the_error
         except ValueError as error:
             raise RuntimeError(f"again, {token}") from error
 
-    monkeypatch.setattr(setup_link, "is_open", fail)
+    monkeypatch.setattr(setup_link, "is_valid", fail)
     client = Client(raise_request_exception=False)
 
     assert client.get(reverse("set-up", args=[token])).status_code == 500
@@ -60,14 +60,14 @@ def test_a_failure_is_logged_without_the_link_and_without_the_words_of_the_error
 
 
 @pytest.mark.django_db
-def test_a_refusal_is_not_logged_a_second_time(log: io.StringIO) -> None:
+def test_refusal_is_logged_once(log: io.StringIO) -> None:
     answer = Client().get(reverse("set-up", args=["the-token"]))
 
     assert answer.status_code == 410
     assert "the-token" not in log.getvalue()
 
 
-def test_a_forgery_is_logged_by_its_route(log: io.StringIO) -> None:
+def test_csrf_failure_is_logged_by_route(log: io.StringIO) -> None:
     strict = Client(enforce_csrf_checks=True)
 
     assert strict.post(reverse("set-up", args=["the-token"])).status_code == 403

@@ -1,4 +1,4 @@
-"""Metrics tell how much goes on, to programs on this machine, and name nobody."""
+"""Metrics are served to local programs and contain no personal data."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ import pytest
 from django.db import OperationalError
 from django.test import Client
 
-from evidence.ledger.writer import ROWS
+from evidence.ledger.writer import LEDGER_ROWS
 from operations import background_jobs, metrics
 from tests.pdpp_site.test_site import site
 from tests.pdpp_site.web import served
@@ -41,7 +41,7 @@ def test_requests_are_counted_by_route_and_timed() -> None:
     assert "process_resident_memory_bytes" in text
 
 
-def test_what_a_stranger_types_becomes_no_label() -> None:
+def test_labels_contain_no_client_values() -> None:
     with served(site()) as web:
         web.get("/one-of-many-names")
         web.get("/v1/streams/one-of-many-names/records/one-of-many-names")
@@ -63,7 +63,7 @@ def test_what_a_stranger_types_becomes_no_label() -> None:
         {"Host": "pdpp.example"},
     ],
 )
-def test_what_came_through_a_proxy_gets_none(settings: Any, headers: dict[str, str]) -> None:
+def test_proxied_request_gets_no_metrics(settings: Any, headers: dict[str, str]) -> None:
     settings.ALLOWED_HOSTS = ["pdpp.example", "127.0.0.1"]
 
     with served(site()) as web:
@@ -73,9 +73,9 @@ def test_what_came_through_a_proxy_gets_none(settings: Any, headers: dict[str, s
     assert b"PDPP_METRICS_TOKEN" in answer.content
 
 
-def test_only_an_address_of_this_machine_counts_as_one() -> None:
+def test_only_loopback_addresses_are_local() -> None:
     def asked_from(address: str) -> bool:
-        return metrics.may_ask({"client": (address, 1), "headers": [(b"host", b"localhost")]})
+        return metrics.may_scrape({"client": (address, 1), "headers": [(b"host", b"localhost")]})
 
     assert asked_from("127.0.0.1")
     assert asked_from("::1")
@@ -86,7 +86,7 @@ def test_only_an_address_of_this_machine_counts_as_one() -> None:
 @pytest.mark.parametrize(
     ("bearer", "status"), [("Bearer right", 200), ("Bearer wrong", 403), ("right", 403), ("", 403)]
 )
-def test_with_a_token_everybody_has_to_show_it(settings: Any, bearer: str, status: int) -> None:
+def test_configured_token_is_required(settings: Any, bearer: str, status: int) -> None:
     settings.PDPP_METRICS_TOKEN = "right"
 
     with served(site()) as web:
@@ -95,18 +95,18 @@ def test_with_a_token_everybody_has_to_show_it(settings: Any, bearer: str, statu
     assert answer.status == status
 
 
-def test_rows_of_the_ledger_are_counted_once_they_are_kept(
+def test_ledger_rows_are_counted_after_commit(
     world: World, django_capture_on_commit_callbacks: Django
 ) -> None:
-    before = ROWS._value.get()
+    before = LEDGER_ROWS._value.get()
 
     with django_capture_on_commit_callbacks(execute=True):
         world.get("/v1/streams/messages/records")
 
-    assert ROWS._value.get() == before + 1
+    assert LEDGER_ROWS._value.get() == before + 1
 
 
-def test_background_work_is_counted_and_no_failure_ends_it() -> None:
+def test_background_runs_and_failures_are_counted() -> None:
     rounds = threading.Semaphore(0)
     failures: Iterator[Exception | None] = iter([OperationalError(), KeyError(), None])
 
@@ -116,7 +116,7 @@ def test_background_work_is_counted_and_no_failure_ends_it() -> None:
         if (error := next(failures, None)) is not None:
             raise error
 
-    with background_jobs.going_on(tried, pause=0):
+    with background_jobs.run_repeatedly(tried, pause=0):
         for _ in range(4):
             assert rounds.acquire(timeout=10)
 
@@ -125,5 +125,5 @@ def test_background_work_is_counted_and_no_failure_ends_it() -> None:
     assert value("pdpp_background_success_seconds", job="tried") > 1e9
 
 
-def test_django_alone_has_no_metrics(client: Client) -> None:
+def test_django_without_the_site_has_no_metrics(client: Client) -> None:
     assert client.get("/metrics").status_code == 404

@@ -1,5 +1,4 @@
-"""A whole run at the most talkative level, with a mark in everything that anybody sent: the log has
-none of them."""
+"""Nothing personal reaches the log: a run at DEBUG level with markers in all client input."""
 
 import base64
 import contextlib
@@ -29,7 +28,7 @@ VERIFIER = "kept-verifier-of-more-than-forty-three-characters-0123456789"
 
 @dataclass
 class Marks:
-    """What must not be found again."""
+    """Markers that must not appear in any output."""
 
     made: list[str] = field(default_factory=list)
 
@@ -50,7 +49,7 @@ class Run:
 
 @pytest.fixture(scope="module")
 def run() -> Iterator[Run]:
-    """A server that has answered everything below and has stopped again."""
+    """Run a server through all requests below, and stop it."""
     with installed() as installation, collecting() as spans:
         chosen = {"PDPP_LOG_LEVEL": "DEBUG", "PDPP_LOG_FORMAT": "json"}
         with living(installation, PDPP_TELEMETRY=spans.address, **chosen) as (server, cast):
@@ -177,7 +176,7 @@ def _consented(run: Run, http: httpx2.Client) -> None:
 
 
 def _malformed(run: Run) -> None:
-    """What never becomes a request."""
+    """Send malformed requests."""
     for raw in (
         f"{run.marks.new('verb')} / HTTP/1.1\r\nHost: localhost\r\n\r\n",
         f"GET / HTTP/1.1\r\n{run.marks.new('bad header')}\r\n\r\n",
@@ -190,7 +189,7 @@ def _malformed(run: Run) -> None:
 
 
 def _failures(run: Run) -> None:
-    """The ledger cannot be written, then a table of records cannot be read."""
+    """Make writing the ledger fail, then reading records."""
     new = run.marks.new
     for table in ("evidence_disclosure", "evidence_searchtext"):
         with psycopg.connect(run.cast.database, autocommit=True) as database:
@@ -204,7 +203,7 @@ def _failures(run: Run) -> None:
             database.execute(f"ALTER TABLE away RENAME TO {table}")  # type: ignore[call-overload]
 
 
-def test_no_line_has_anything_that_anybody_sent_or_was_given(run: Run) -> None:
+def test_log_contains_no_personal_data(run: Run) -> None:
     printed = run.server.printed.replace(run.link, "")
     secrets = [*run.marks.made, *run.cast.tokens.values(), PASSWORD, VERIFIER]
     secrets += [run.link.rstrip("/").rpartition("/")[2], "Lease signed", "Lindenstra"]
@@ -213,7 +212,7 @@ def test_no_line_has_anything_that_anybody_sent_or_was_given(run: Run) -> None:
     assert [each for each in secrets if each in printed] == []
 
 
-def test_metrics_have_nothing_of_it_either(run: Run) -> None:
+def test_metrics_contain_no_personal_data(run: Run) -> None:
     [metrics] = run.metrics
     secrets = [*run.marks.made, *run.cast.tokens.values(), "messages", "cin_personal", "alice"]
 
@@ -227,7 +226,7 @@ def test_metrics_have_nothing_of_it_either(run: Run) -> None:
     assert re.search(r"^pdpp_answers_withheld_total [1-9]", metrics, re.MULTILINE)
 
 
-def test_spans_have_nothing_of_it_either(run: Run) -> None:
+def test_spans_contain_no_personal_data(run: Run) -> None:
     secrets = [*run.marks.made, *run.cast.tokens.values(), "messages", "cin_personal", "alice"]
 
     assert [each for each in secrets if each.encode() in run.spans.told] == []
@@ -241,13 +240,13 @@ def test_spans_have_nothing_of_it_either(run: Run) -> None:
         assert f"tools/call {tool}".encode() in run.spans.told
 
 
-def test_the_log_of_the_database_has_nothing_either(run: Run) -> None:
+def test_database_log_contains_no_personal_data(run: Run) -> None:
     written = (run.cast.installation.var / "postgres/data/server.log").read_text(errors="replace")
 
     assert [each for each in run.marks.made if each in written] == []
 
 
-def test_every_line_of_the_log_is_one_json_object(run: Run) -> None:
+def test_every_log_line_is_a_json_object(run: Run) -> None:
     lines = [json.loads(line) for line in run.server.lines if line.startswith("{")]
     requests = [line for line in lines if line["logger"] == "pdpp.access"]
 
@@ -263,7 +262,7 @@ def test_every_line_of_the_log_is_one_json_object(run: Run) -> None:
     assert len("".join(others)) < 1_000, others
 
 
-def test_a_failure_says_where_but_not_with_which_words(run: Run) -> None:
+def test_failure_is_logged_without_its_message(run: Run) -> None:
     lines = [json.loads(line) for line in run.server.lines if line.startswith("{")]
     failures = [line for line in lines if "exception" in line]
 

@@ -20,7 +20,7 @@ def list_records(scope: Scope) -> object:
 
 
 def call_tool(name: str, **arguments: object) -> Callable[[Scope], object]:
-    return lambda scope: surfaces.READ.tools[name](
+    return lambda scope: surfaces.READ_SURFACE.tools[name](
         arguments, rest=InProcessRest(), authority=scope, public_url="http://127.0.0.1:8000"
     )
 

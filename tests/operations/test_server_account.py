@@ -1,4 +1,4 @@
-"""How the database's own account gets to the data, and what it is not given on the way."""
+"""File access of the database's system account."""
 
 import os
 import pwd
@@ -17,22 +17,22 @@ def mode(path: Path) -> int:
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_closed_directory_on_the_way_can_be_passed_but_not_listed(tmp_path: Path) -> None:
+def test_closed_parent_directory_gets_only_the_search_bit(tmp_path: Path) -> None:
     closed, data = tmp_path / "closed", tmp_path / "closed/inner/data"
     data.mkdir(parents=True)
     for path in (data, data.parent, closed):
         path.chmod(0o700)
 
-    system_account.let_in(SOMEBODY, to=data)
+    system_account.allow_path(SOMEBODY, to=data)
 
     assert (mode(closed), mode(data.parent), mode(data)) == (0o701, 0o701, 0o700)
 
 
-def test_a_directory_that_can_be_passed_is_left_as_it_is(tmp_path: Path) -> None:
+def test_searchable_directory_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "open/data").mkdir(parents=True)
     (tmp_path / "open").chmod(0o755)
 
-    system_account.let_in(SOMEBODY, to=tmp_path / "open/data")
+    system_account.allow_path(SOMEBODY, to=tmp_path / "open/data")
 
     assert mode(tmp_path / "open") == 0o755
 
@@ -41,7 +41,7 @@ def test_a_directory_that_can_be_passed_is_left_as_it_is(tmp_path: Path) -> None
     ("uid", "gid", "after"),
     [(os.geteuid(), 54_321, 0o700), (54_321, os.getegid(), 0o610), (54_321, 54_321, 0o601)],
 )
-def test_the_bit_is_that_of_the_closest_class(
+def test_search_bit_is_set_for_the_matching_class(
     uid: int, gid: int, after: int, tmp_path: Path
 ) -> None:
     account = pwd.struct_passwd(("somebody", "x", uid, gid, "", "/", "/bin/false"))
@@ -49,12 +49,12 @@ def test_the_bit_is_that_of_the_closest_class(
     directory.mkdir()
     directory.chmod(0o600)
 
-    system_account.let_in(account, to=directory / "data")
+    system_account.allow_path(account, to=directory / "data")
 
     assert mode(directory) == after
 
 
-def test_binaries_installed_under_a_strict_umask_can_be_run(tmp_path: Path) -> None:
+def test_programs_installed_with_a_strict_umask_can_run(tmp_path: Path) -> None:
     binaries, share = tmp_path / "pginstall/bin", tmp_path / "pginstall/share"
     for directory in (binaries, share):
         directory.mkdir(parents=True)
@@ -63,27 +63,25 @@ def test_binaries_installed_under_a_strict_umask_can_be_run(tmp_path: Path) -> N
         path.chmod(given)
     share.chmod(0o700)
 
-    system_account.let_run(SOMEBODY, binaries=binaries)
+    system_account.allow_programs(SOMEBODY, binaries=binaries)
 
     assert mode(binaries / "postgres") == 0o705
     assert mode(share) == 0o705
     assert mode(share / "words") == 0o604
 
 
-def test_data_of_another_user_is_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_data_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_account.os, "geteuid", lambda: os.getuid() + 1)
 
     with pytest.raises(system_account.EmbeddedPostgresError, match="belongs to another user"):
-        system_account.account_for(tmp_path)
+        system_account.server_account(tmp_path)
 
 
-def test_root_takes_the_owner_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_uses_the_owner_of_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system_account.os, "geteuid", lambda: 0)
     owned = tmp_path.stat().st_uid
 
-    account = system_account.account_for(tmp_path)
+    account = system_account.server_account(tmp_path)
 
     assert account is not None
     # Data of root itself cannot be: the server refuses to run as root.

@@ -16,7 +16,7 @@ from operations import background_jobs
 from owner import second_factor
 from owner.accounts import setup_link
 from tests.events.conftest import receiver
-from tests.events.receiving import SUBSCRIPTIONS, Receiver, ask
+from tests.events.receiving import SUBSCRIPTIONS, Receiver, send_json
 from tests.operations.test_erasing import places_of
 from tests.owner.consent.client import Asking
 from tests.owner.consent.test_device import start
@@ -46,10 +46,10 @@ def alice(world: World) -> User:
 
 
 def second_factor_of(user: User) -> list[str]:
-    second_factor.begin(user)
-    device = second_factor.begun(user)
+    second_factor.start_enrolment(user)
+    device = second_factor.pending_device(user)
     assert device is not None
-    return [*second_factor.renew_recovery(user), second_factor.shown(device).key]
+    return [*second_factor.renew_recovery_codes(user), second_factor.decrypted(device).key]
 
 
 def questions(program: Client) -> list[str]:
@@ -74,7 +74,7 @@ def test_no_secret_that_works_is_in_any_column_of_any_table(
     session_key = sign_in(browser)
     tokens = asking.tokens()
     confidential = asking.register(token_endpoint_auth_method="client_secret_basic").json()
-    subscription: Any = ask(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
+    subscription: Any = send_json(world, "POST", SUBSCRIPTIONS, callback_url=receiver.url)
     live = {
         "bearers": [*world.tokens.values(), tokens["access_token"]],
         "refresh token": [tokens["refresh_token"]],
@@ -84,7 +84,7 @@ def test_no_secret_that_works_is_in_any_column_of_any_table(
         "client secret": [confidential["client_secret"]],
         "pushed request": [push(asking).json()["request_uri"].rpartition(":")[2]],
         "codes of questions": questions(asking.program),
-        "set-up link": [setup_link.make(timezone.now())],
+        "set-up link": [setup_link.create_link(timezone.now())],
         "second factor": second_factor_of(user),
         "signing secret": [subscription.body["secret"].removeprefix("whsec_")],
         "password": [PASSWORD],

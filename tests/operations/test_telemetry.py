@@ -1,4 +1,4 @@
-"""Spans of requests and tools: named as in the log, continued, and with nothing that anybody sent."""
+"""Spans of requests and tools, without client data."""
 
 import contextlib
 import json
@@ -18,10 +18,10 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from operations import otel_tracing, tracing_setup
-from operations.otel_tracing import Told
-from operations.tracing import NONE
+from operations.otel_tracing import OtelTracer
+from operations.tracing import NULL_TRACER
 from pdpp_site import mcp_endpoints
-from pdpp_site.asgi_app import Site
+from pdpp_site.asgi_app import AsgiApp
 from tests.operations.collecting import collecting
 from tests.pdpp_site.living import MCP_HEADERS
 from tests.pdpp_site.test_site import django as answering
@@ -34,7 +34,7 @@ MARK = "kept-mark"
 
 
 def django(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-    """The threads of the server give their connections back: the test keeps no others alive."""
+    """Close database connections of server threads."""
     try:
         return [b"".join(WSGIHandler()(environ, start_response))]
     finally:
@@ -43,8 +43,8 @@ def django(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
 
 @contextlib.contextmanager
 def traced(exporter: SpanExporter, application: Any = django) -> Iterator[Web]:
-    told = Told(exporter)
-    site = Site(application=application, endpoint=mcp_endpoints.endpoint(spans=told), spans=told)
+    told = OtelTracer(exporter)
+    site = AsgiApp(application=application, endpoint=mcp_endpoints.endpoint(spans=told), spans=told)
     with served(site) as web:
         yield web
 
@@ -62,11 +62,11 @@ def called(web: Web, bearer: str, tool: str, *, meta: Any = None, **arguments: A
 
 
 def by_name(exporter: InMemorySpanExporter) -> dict[str, ReadableSpan]:
-    """What was told; that it is there once the server has stopped shows that nothing is left behind."""
+    """Return received spans by name, after the server has stopped."""
     return {span.name: span for span in exporter.get_finished_spans()}
 
 
-def test_requests_are_spans_named_by_route_with_method_and_status() -> None:
+def test_request_span_has_route_method_and_status() -> None:
     exporter = InMemorySpanExporter()
 
     with traced(exporter, answering) as web:
@@ -86,7 +86,7 @@ def test_requests_are_spans_named_by_route_with_method_and_status() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_calls_of_tools_are_spans_inside_those_of_their_requests() -> None:
+def test_tool_span_is_a_child_of_its_request() -> None:
     bearer = World.build().tokens["dora@mcp"]
     exporter = InMemorySpanExporter()
 
@@ -113,7 +113,7 @@ def test_calls_of_tools_are_spans_inside_those_of_their_requests() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_trace_goes_on_by_its_ids_and_nothing_that_was_sent_is_told() -> None:
+def test_trace_ids_are_continued_without_client_values() -> None:
     bearer = World.build().tokens["dora@mcp"]
     exporter = InMemorySpanExporter()
     told_by_agent = {
@@ -143,13 +143,13 @@ def test_a_trace_goes_on_by_its_ids_and_nothing_that_was_sent_is_told() -> None:
         assert not span.events
 
 
-def test_what_fails_is_marked_without_its_words() -> None:
+def test_failure_is_marked_without_its_message() -> None:
     def failing(environ: Any, start_response: Any) -> Any:
         raise RuntimeError(MARK)
 
     exporter = InMemorySpanExporter()
-    told = Told(exporter)
-    with served(Site(application=failing, endpoint=mcp_endpoints.endpoint(), spans=told)) as web:
+    told = OtelTracer(exporter)
+    with served(AsgiApp(application=failing, endpoint=mcp_endpoints.endpoint(), spans=told)) as web:
         assert web.get("/v1/schema").status == 500
 
     [span] = exporter.get_finished_spans()
@@ -157,12 +157,12 @@ def test_what_fails_is_marked_without_its_words() -> None:
     assert MARK not in span.to_json()
 
 
-def test_a_collector_that_is_away_harms_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreachable_collector_does_not_affect_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(otel_tracing, "CLOSE_SECONDS", 0.2)
     nowhere = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{free_port()}/v1/traces")
-    told = Told(nowhere)
+    told = OtelTracer(nowhere)
 
-    with served(Site(application=answering, endpoint=mcp_endpoints.endpoint(), spans=told)) as web:
+    with served(AsgiApp(application=answering, endpoint=mcp_endpoints.endpoint(), spans=told)) as web:
         assert web.get("/healthz").status == 200
         flushing = threading.Thread(target=told._provider.force_flush)
         flushing.start()
@@ -172,12 +172,12 @@ def test_a_collector_that_is_away_harms_no_request(monkeypatch: pytest.MonkeyPat
     assert not flushing.is_alive()
 
 
-def test_a_collector_gets_them_at_its_address(settings: Any) -> None:
+def test_spans_are_sent_to_the_collector(settings: Any) -> None:
     with collecting() as collected:
         settings.PDPP_TELEMETRY = f"{collected.address}/"
-        told = tracing_setup.spans()
+        told = tracing_setup.create_tracer()
         with served(
-            Site(application=answering, endpoint=mcp_endpoints.endpoint(), spans=told)
+            AsgiApp(application=answering, endpoint=mcp_endpoints.endpoint(), spans=told)
         ) as web:
             web.get(f"/v1/search?q={MARK}")
 
@@ -186,21 +186,21 @@ def test_a_collector_gets_them_at_its_address(settings: Any) -> None:
     assert MARK.encode() not in collected.told
 
 
-def test_without_the_setting_nothing_is_made(settings: Any) -> None:
+def test_no_spans_without_the_setting(settings: Any) -> None:
     settings.PDPP_TELEMETRY = ""
 
-    assert tracing_setup.spans() is NONE
+    assert tracing_setup.create_tracer() is NULL_TRACER
 
 
 @pytest.mark.parametrize(
     ("address", "missing", "said"),
     [
         ("http://127.0.0.1:4318", True, "make telemetry"),
-        ("yes", False, "address of a collector"),
-        ("grpc://127.0.0.1:4317", False, "address of a collector"),
+        ("yes", False, "URL of a collector"),
+        ("grpc://127.0.0.1:4317", False, "URL of a collector"),
     ],
 )
-def test_what_cannot_be_is_said_at_the_start(
+def test_invalid_setting_is_reported_at_startup(
     settings: Any, monkeypatch: pytest.MonkeyPatch, address: str, missing: bool, said: str
 ) -> None:
     settings.PDPP_TELEMETRY = address
@@ -209,6 +209,6 @@ def test_what_cannot_be_is_said_at_the_start(
         monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
 
     with pytest.raises(ImproperlyConfigured, match=said):
-        tracing_setup.spans()
+        tracing_setup.create_tracer()
     with pytest.raises(CommandError, match=said):
         call_command("run")

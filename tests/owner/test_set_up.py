@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from evidence.models.accounts import SetupLink, the_owner
+from evidence.models.accounts import SetupLink, get_or_create_owner
 from owner.accounts import setup_link
 
 pytestmark = pytest.mark.django_db
@@ -28,21 +28,21 @@ def page(token: str) -> str:
     return reverse("set-up", args=[token])
 
 
-def test_the_link_makes_the_account_and_signs_the_owner_in(client: Client) -> None:
-    token = setup_link.make(timezone.now())
+def test_link_creates_the_account_and_signs_in(client: Client) -> None:
+    token = setup_link.create_link(timezone.now())
 
     answer = client.post(page(token), GOOD)
 
     assert answer.status_code == 302
     assert answer["Location"] == reverse("admin:index")
     assert client.get(answer["Location"]).status_code == 200
-    user = the_owner(timezone.now()).user
+    user = get_or_create_owner(timezone.now()).user
     assert user is not None
     assert user.check_password(GOOD["password"])
 
 
-def test_a_used_link_has_ended(client: Client) -> None:
-    token = setup_link.make(timezone.now())
+def test_used_link_is_invalid(client: Client) -> None:
+    token = setup_link.create_link(timezone.now())
     client.post(page(token), GOOD)
 
     for answer in (client.get(page(token)), client.post(page(token), GOOD | {"username": "eve"})):
@@ -52,23 +52,23 @@ def test_a_used_link_has_ended(client: Client) -> None:
 
 def test_a_link_ends_after_its_lifetime(client: Client) -> None:
     past = timezone.now() - setup_link.LIFETIME - dt.timedelta(seconds=1)
-    token = setup_link.make(past)
+    token = setup_link.create_link(past)
 
     assert client.get(page(token)).status_code == 410
     assert client.post(page(token), GOOD).status_code == 410
     assert not get_user_model().objects.exists()
 
 
-def test_a_new_link_ends_the_one_before(client: Client) -> None:
-    earlier = setup_link.make(timezone.now())
-    later = setup_link.make(timezone.now())
+def test_new_link_invalidates_the_previous_one(client: Client) -> None:
+    earlier = setup_link.create_link(timezone.now())
+    later = setup_link.create_link(timezone.now())
 
     assert client.get(page(earlier)).status_code == 410
     assert client.get(page(later)).status_code == 200
 
 
-def test_a_link_that_never_was_looks_like_one_that_has_ended(client: Client) -> None:
-    token = setup_link.make(timezone.now())
+def test_unknown_link_looks_like_an_expired_one(client: Client) -> None:
+    token = setup_link.create_link(timezone.now())
     client.post(page(token), GOOD)
     client.logout()
 
@@ -76,7 +76,7 @@ def test_a_link_that_never_was_looks_like_one_that_has_ended(client: Client) -> 
 
 
 def test_only_a_hash_of_the_token_is_kept() -> None:
-    token = setup_link.make(timezone.now())
+    token = setup_link.create_link(timezone.now())
 
     (link,) = SetupLink.unscoped.all()
     assert token.encode() not in bytes(link.digest)
@@ -84,9 +84,9 @@ def test_only_a_hash_of_the_token_is_kept() -> None:
 
 
 def test_a_lost_password_is_replaced_and_every_session_ends(client: Client) -> None:
-    client.post(page(setup_link.make(timezone.now())), GOOD)
+    client.post(page(setup_link.create_link(timezone.now())), GOOD)
     elsewhere = Client()
-    token = setup_link.make(timezone.now())
+    token = setup_link.create_link(timezone.now())
 
     shown = elsewhere.get(page(token))
     new = {"password": "another long phrase", "again": "another long phrase"}
@@ -101,17 +101,17 @@ def test_a_lost_password_is_replaced_and_every_session_ends(client: Client) -> N
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        ({"again": "something else entirely"}, "The two passwords differ."),
+        ({"again": "something else entirely"}, "The passwords do not match."),
         ({"password": "12345678", "again": "12345678"}, "entirely numeric"),
         ({"password": "short", "again": "short"}, "too short"),
         ({"username": "alice and bob"}, "Enter a valid username"),
         ({"username": ""}, "This field is required."),
     ],
 )
-def test_a_refused_form_leaves_the_link_open(
+def test_invalid_form_keeps_the_link_valid(
     client: Client, change: dict[str, str], complaint: str
 ) -> None:
-    token = setup_link.make(timezone.now())
+    token = setup_link.create_link(timezone.now())
 
     answer = client.post(page(token), GOOD | change)
 
@@ -122,7 +122,7 @@ def test_a_refused_form_leaves_the_link_open(
 
 def test_the_form_needs_the_token_of_its_own_page() -> None:
     strict = Client(enforce_csrf_checks=True)
-    token = setup_link.make(timezone.now())
+    token = setup_link.create_link(timezone.now())
 
     assert strict.post(page(token), GOOD).status_code == 403
     strict.get(page(token))
@@ -131,7 +131,7 @@ def test_the_form_needs_the_token_of_its_own_page() -> None:
 
 
 def test_the_page_loads_nothing_from_elsewhere_and_is_kept_nowhere(client: Client) -> None:
-    answer = client.get(page(setup_link.make(timezone.now())))
+    answer = client.get(page(setup_link.create_link(timezone.now())))
 
     assert answer["Referrer-Policy"] == "strict-origin"
     assert "default-src 'none'" in answer["Content-Security-Policy"]
@@ -151,7 +151,7 @@ def test_the_command_prints_a_link_that_works(client: Client) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_many_set_up_forms_at_once_are_all_answered() -> None:
-    token = setup_link.make(timezone.now())
+    token = setup_link.create_link(timezone.now())
 
     def post(_: int) -> int:
         try:

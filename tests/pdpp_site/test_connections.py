@@ -14,8 +14,8 @@ from django.conf import settings as django_settings
 
 from mcp_adapter.streamable_http import McpEndpoint
 from pdpp_site import connections, server
-from pdpp_site.asgi_app import Site
-from pdpp_site.connections import HEADER_BYTES, PIPELINED_REQUESTS, client_of
+from pdpp_site.asgi_app import AsgiApp
+from pdpp_site.connections import HEADER_BYTES, MAX_PIPELINED_REQUESTS, client_key
 from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.test_site import Endpoint, django
 from tests.pdpp_site.web import Web, served
@@ -30,7 +30,7 @@ GET = b"GET /v1/schema HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    with served(Site(application=django, endpoint=cast("McpEndpoint", Endpoint()))) as web:
+    with served(AsgiApp(application=django, endpoint=cast("McpEndpoint", Endpoint()))) as web:
         yield web
 
 
@@ -131,7 +131,7 @@ def test_very_many_pipelined_requests_end_the_connection(web: Web) -> None:
             line.sendall(GET * 5000)
         said = until_closed(line)
 
-    assert said.count(b"HTTP/1.1 200 ") <= PIPELINED_REQUESTS + 1
+    assert said.count(b"HTTP/1.1 200 ") <= MAX_PIPELINED_REQUESTS + 1
 
 
 def test_the_rest_of_a_refused_body_does_not_keep_the_connection_open(
@@ -179,14 +179,14 @@ def test_a_client_that_reads_no_answer_is_closed(
         return Endless()
 
     endpoint = cast("McpEndpoint", Endpoint())
-    with served(Site(application=application, endpoint=endpoint)) as web, dial(web) as line:
+    with served(AsgiApp(application=application, endpoint=endpoint)) as web, dial(web) as line:
         line.sendall(GET)
         assert closed.wait(10)
 
 
-def limited(settings: Any, *, client: int = 5, total: int = 1000) -> Site:
+def limited(settings: Any, *, client: int = 5, total: int = 1000) -> AsgiApp:
     settings.PDPP_CLIENT_CONNECTIONS, settings.PDPP_CONNECTIONS = client, total
-    return Site(application=django, endpoint=cast("McpEndpoint", Endpoint()))
+    return AsgiApp(application=django, endpoint=cast("McpEndpoint", Endpoint()))
 
 
 def test_a_client_at_its_limit_loses_its_idlest_connection(settings: Any) -> None:
@@ -232,7 +232,7 @@ def test_a_proxy_has_no_limit_and_the_clients_it_names_have(settings: Any) -> No
         return [b"done"]
 
     settings.PDPP_CLIENT_CONNECTIONS = 2
-    built = Site(application=application, endpoint=cast("McpEndpoint", Endpoint()))
+    built = AsgiApp(application=application, endpoint=cast("McpEndpoint", Endpoint()))
 
     def ask(line: socket.socket, path: str, client: str) -> None:
         forwarded = f"X-Forwarded-For: {client}\r\n" if client else ""
@@ -257,7 +257,7 @@ def test_connections_take_at_most_half_of_the_files_that_may_be_open(settings: A
     table = server.connection_table()
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
 
-    assert table._most <= soft // 2
+    assert table._max_connections <= soft // 2
     assert django_settings.PDPP_TRUSTED_PROXIES == ["127.0.0.1", "::1"]
 
 
@@ -272,4 +272,4 @@ def test_connections_take_at_most_half_of_the_files_that_may_be_open(settings: A
     ],
 )
 def test_a_client_is_an_ipv4_address_or_an_ipv6_network(address: str, client: str) -> None:
-    assert client_of(address) == client
+    assert client_key(address) == client

@@ -1,4 +1,4 @@
-"""What the environment cannot mean is said in one line that names the variable, and nothing starts."""
+"""Invalid environment variables stop the start with one line that names the variable."""
 
 import runpy
 import subprocess
@@ -13,79 +13,83 @@ from psycopg.errors import UndefinedTable
 
 from operations import key_file
 from pdpp_site import command_errors
-from pdpp_site.env import Environment, database, mail_server
+from pdpp_site.env import Environment, database_settings, mail_settings
 
 ROOT = Path(__file__).resolve().parents[2]
-NAME = "PDPP_TRIED"
+NAME = "PDPP_TESTED"
 
 
 @pytest.mark.parametrize(
-    ("reader", "said", "more"),
+    ("reader", "value", "options"),
     [
-        ("whole", "abc", {"default": 1}),
-        ("whole", "-1", {"default": 1}),
-        ("whole", "0", {"default": 1, "least": 1}),
-        ("whole", "65536", {"default": 1, "most": 65_535}),
-        ("whole", "²", {"default": 1}),
-        ("switch", "maybe", {"default": True}),
-        ("one_of", "LOUD", {"of": ("DEBUG", "INFO"), "default": "INFO"}),
-        ("address", "records.example", {"default": ""}),
-        ("address", "ftp://records.example", {"default": ""}),
-        ("address", "http://[bad", {"default": ""}),
-        ("address", "https://", {"default": ""}),
+        ("integer", "abc", {"default": 1}),
+        ("integer", "-1", {"default": 1}),
+        ("integer", "0", {"default": 1, "min_value": 1}),
+        ("integer", "65536", {"default": 1, "max_value": 65_535}),
+        ("integer", "²", {"default": 1}),
+        ("boolean", "maybe", {"default": True}),
+        ("choice", "LOUD", {"choices": ("DEBUG", "INFO"), "default": "INFO"}),
+        ("url", "records.example", {"default": ""}),
+        ("url", "ftp://records.example", {"default": ""}),
+        ("url", "http://[bad", {"default": ""}),
+        ("url", "https://", {"default": ""}),
         ("networks", "127.0.0.1,proxy", {"default": []}),
     ],
 )
-def test_a_value_that_cannot_be_meant_is_named(
-    reader: str, said: str, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+def test_invalid_value_is_rejected_by_name(
+    reader: str, value: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(NAME, said)
+    monkeypatch.setenv(NAME, value)
 
-    with pytest.raises(ImproperlyConfigured, match=rf"^{NAME} is .+; it takes .+\.$"):
-        getattr(Environment(), reader)(NAME, **more)
+    with pytest.raises(ImproperlyConfigured, match=rf"^{NAME} takes .+; got .+\.$"):
+        getattr(Environment(), reader)(NAME, **options)
 
 
 @pytest.mark.parametrize(
-    ("reader", "said", "more", "meant"),
+    ("reader", "value", "options", "parsed"),
     [
-        ("text", "", {"default": "a"}, "a"),
-        ("text", "$HOME", {}, "$HOME"),
-        ("whole", " 7 ", {"default": 1, "most": 7}, 7),
-        ("whole", "", {"default": 1}, 1),
-        ("switch", "No", {"default": True}, False),
-        ("switch", "", {"default": True}, True),
-        ("one_of", "debug", {"of": ("DEBUG",), "default": ""}, "DEBUG"),
-        ("address", "https://records.example/", {"default": ""}, "https://records.example"),
+        ("string", "", {"default": "a"}, "a"),
+        ("string", "$HOME", {}, "$HOME"),
+        ("integer", " 7 ", {"default": 1, "max_value": 7}, 7),
+        ("integer", "", {"default": 1}, 1),
+        ("boolean", "No", {"default": True}, False),
+        ("boolean", "", {"default": True}, True),
+        ("choice", "debug", {"choices": ("DEBUG",), "default": ""}, "DEBUG"),
+        ("url", "https://records.example/", {"default": ""}, "https://records.example"),
         ("networks", "::1, 10.0.0.0/8", {"default": []}, ["::1", "10.0.0.0/8"]),
         ("networks", "", {"default": ["::1"]}, ["::1"]),
         ("networks", "*", {"default": []}, ["*"]),
     ],
 )
-def test_what_is_empty_is_not_set_and_the_rest_is_taken_as_it_is_meant(
-    reader: str, said: str, more: dict[str, Any], meant: object, monkeypatch: pytest.MonkeyPatch
+def test_empty_value_is_unset_and_other_values_are_parsed(
+    reader: str,
+    value: str,
+    options: dict[str, Any],
+    parsed: object,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv(NAME, said)
+    monkeypatch.setenv(NAME, value)
 
-    assert getattr(Environment(), reader)(NAME, **more) == meant
+    assert getattr(Environment(), reader)(NAME, **options) == parsed
 
 
 @pytest.mark.parametrize(
-    "read", [lambda: database("mysql://me:hush@db/pdpp"), lambda: database("hush"), lambda: database("postgresql://me:hush@db"), lambda: mail_server("hush")]
+    "read", [lambda: database_settings("mysql://me:hush@db/pdpp"), lambda: database_settings("hush"), lambda: database_settings("postgresql://me:hush@db"), lambda: mail_settings("hush")]
 )  # fmt: skip
-def test_an_address_that_is_none_is_named_and_not_repeated(read: Any) -> None:
-    with pytest.raises(ImproperlyConfigured, match="is no address such as") as refused:
+def test_invalid_url_error_names_variable_without_password(read: Any) -> None:
+    with pytest.raises(ImproperlyConfigured, match="takes a URL such as") as refused:
         read()
 
     assert "hush" not in str(refused.value)
 
 
-def test_a_place_where_no_key_can_be_kept_is_named(tmp_path: Path) -> None:
+def test_unwritable_key_folder_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(ImproperlyConfigured, match="Set PDPP_VAR to a folder"):
         key_file.installation_key(tmp_path / "file", embedded=True)
 
 
-def test_damaged_keys_are_never_replaced(tmp_path: Path) -> None:
+def test_damaged_key_file_is_kept(tmp_path: Path) -> None:
     (tmp_path / key_file.KEYS_FILE).write_text("{")
 
     with pytest.raises(ImproperlyConfigured, match="Put a copy of it back"):
@@ -93,7 +97,7 @@ def test_damaged_keys_are_never_replaced(tmp_path: Path) -> None:
     assert (tmp_path / key_file.KEYS_FILE).read_text() == "{"
 
 
-def test_a_command_that_cannot_begin_says_why_in_one_line(tmp_path: Path) -> None:
+def test_command_with_invalid_settings_prints_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "manage.py", "check"],
         cwd=ROOT,
@@ -105,24 +109,25 @@ def test_a_command_that_cannot_begin_says_why_in_one_line(tmp_path: Path) -> Non
 
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
-        "The settings do not hold. PDPP_PORT is 'abc'; it takes a whole number from 1 to 65535.\n"
+        "Invalid settings: PDPP_PORT takes a whole number from 1 to 65535; got 'abc'.\n"
     )
 
 
-def test_a_database_that_is_away_or_empty_is_said_with_what_to_do() -> None:
+def test_database_errors_are_described_with_next_step() -> None:
     empty = ProgrammingError("relation does not exist")
     empty.__cause__ = UndefinedTable()
 
-    assert command_errors.in_words(empty) == command_errors.MISSING
-    assert command_errors.in_words(OperationalError("refused\nDETAIL: (alice)")) == (
-        "The database does not answer: refused. See that it runs, and what DATABASE_URL says."
+    assert command_errors.describe(empty) == command_errors.NO_TABLES
+    assert command_errors.describe(OperationalError("refused\nDETAIL: (alice)")) == (
+        "Cannot connect to the database: refused."
+        " Check that it is running and that DATABASE_URL is correct."
     )
-    assert "says nothing" in str(command_errors.in_words(InterfaceError()))
-    assert command_errors.in_words(ProgrammingError("a fault of ours")) is None
-    assert command_errors.in_words(ValueError()) is None
+    assert "no reason given" in str(command_errors.describe(InterfaceError()))
+    assert command_errors.describe(ProgrammingError("a fault of ours")) is None
+    assert command_errors.describe(ValueError()) is None
 
 
-def test_a_command_that_is_interrupted_says_how_it_goes_on(
+def test_interrupted_command_says_how_to_continue(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(arguments: list[str]) -> None:
@@ -136,4 +141,6 @@ def test_a_command_that_is_interrupted_says_how_it_goes_on(
         runpy.run_path(str(ROOT / "manage.py"), run_name="__main__")
 
     assert ended.value.code == 130
-    assert capsys.readouterr().err == "Stopped. The same command goes on, or begins anew.\n"
+    assert (
+        capsys.readouterr().err == "Stopped. Run the same command again to continue or restart.\n"
+    )

@@ -10,7 +10,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from evidence.access import sign_in_throttle
-from pdpp_site.security_headers import FENCE
+from pdpp_site.security_headers import SECURITY_HEADERS
 from tests.pdpp_site.test_site import site
 from tests.pdpp_site.web import served
 from tests.world import World
@@ -42,7 +42,7 @@ def check(answer: Any, address: str) -> None:
     for needed in ("frame-ancestors 'none'", "base-uri 'none'"):
         assert needed in policy or "sandbox" in policy, (address, policy)
     for name in ("X-Content-Type-Options", "X-Frame-Options", "Cross-Origin-Opener-Policy"):
-        assert headers[name.lower()] == FENCE[name], address
+        assert headers[name.lower()] == SECURITY_HEADERS[name], address
     assert headers["referrer-policy"] in {"same-origin", "strict-origin", "no-referrer"}, address
 
 
@@ -102,7 +102,7 @@ def test_a_failure_is_typed_for_programs_and_a_page_for_people(
     def fail(*args: object, **more: object) -> None:
         raise error
 
-    monkeypatch.setattr(sign_in_throttle, "begin", fail)
+    monkeypatch.setattr(sign_in_throttle, "record_attempt", fail)
     client = Client(raise_request_exception=False)
 
     answer = client.get("/set-up/x/", headers={"Accept": accept})
@@ -120,7 +120,7 @@ def test_a_failure_is_typed_for_programs_and_a_page_for_people(
 
 def test_an_address_that_is_not_there_is_told_in_the_form_that_was_asked_for() -> None:
     assert Client().get("/nothing").json()["error"]["code"] == "not_found"
-    assert "Nothing is here" in Client().get("/nothing", headers=PERSON).content.decode()
+    assert "Page not found" in Client().get("/nothing", headers=PERSON).content.decode()
 
 
 def test_a_forged_form_is_told_so() -> None:
@@ -129,5 +129,5 @@ def test_a_forged_form_is_told_so() -> None:
     answer = strict.post("/login", headers=PERSON)
 
     assert answer.status_code == 403
-    assert "Open it again" in answer.content.decode()
+    assert "Reload the page" in answer.content.decode()
     assert strict.post("/login").json()["error"]["code"] == "permission_error"

@@ -12,7 +12,7 @@ from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from evidence.access import sign_in_throttle
-from owner.oauth.server import GRANTS
+from owner.oauth.server import GRANT_TYPES
 from tests.owner.consent.client import CALLBACK, CHALLENGE
 from tests.world import PERSONAL, World
 
@@ -112,7 +112,7 @@ def failed(client: Client, method: str, address: str, **sent: Any) -> list[str]:
     answer: Any = client.generic(method, address, **sent)
     if answer.streaming:
         b"".join(answer)
-    sign_in_throttle.release()
+    sign_in_throttle.reset_throttle()
     return [f"{method} {address[:200]} {str(sent)[:200]}"] if answer.status_code >= 500 else []
 
 
@@ -175,7 +175,7 @@ def test_a_parameter_named_like_state_of_the_library_is_ignored(
         "code_challenge": CHALLENGE.decode(), "code_challenge_method": "S256", name: "x",
     }  # fmt: skip
     secrets = dict.fromkeys(("code", "refresh_token", "device_code", "token"), "x")
-    forms = [asked, *(asked | secrets | {"grant_type": each} for each in GRANTS)]
+    forms = [asked, *(asked | secrets | {"grant_type": each} for each in GRANT_TYPES)]
     found = failed(owner, "GET", "/oauth/authorize", QUERY_STRING=urlencode(asked))
     for sent in forms:
         for address in ("par", "token", "revoke", "device_authorization"):

@@ -17,8 +17,8 @@ from django.test import Client
 from evidence import limits
 from mcp_adapter.streamable_http import McpEndpoint
 from pdpp_site import mcp_endpoints, request_bodies
-from pdpp_site.asgi_app import Site
-from pdpp_site.request_bodies import IN_MEMORY_BYTES, MCP_BYTES, SMALL_BYTES, LargeRoute
+from pdpp_site.asgi_app import AsgiApp
+from pdpp_site.request_bodies import DEFAULT_BYTES, IN_MEMORY_BYTES, MCP_BYTES, LargeRoute
 from pdpp_site.wsgi import application
 from pdpp_site.wsgi_bridge import StartResponse, WsgiApplication
 from tests.pdpp_site.test_site import Endpoint
@@ -40,7 +40,7 @@ def _connections_end_with_each_request(settings: Any) -> None:
 
 @contextlib.contextmanager
 def site() -> Iterator[Web]:
-    with served(Site(application=application, endpoint=mcp_endpoints.endpoint())) as web:
+    with served(AsgiApp(application=application, endpoint=mcp_endpoints.endpoint())) as web:
         yield web
 
 
@@ -71,7 +71,7 @@ class ReadingEndpoint(Endpoint):
 def taken(ran: threading.Event | None = None, *, threads: int = 2) -> Iterator[Web]:
     """A site that takes LIMIT bytes at /large from everybody, and runs no Django."""
     endpoint = cast("McpEndpoint", ReadingEndpoint())
-    built = Site(application=taking(ran or threading.Event()), endpoint=endpoint)
+    built = AsgiApp(application=taking(ran or threading.Event()), endpoint=endpoint)
     built._bodies._routes = [LargeRoute("/large", LIMIT, lambda scope: None)]
     with served(built) as web:
         yield web
@@ -96,12 +96,12 @@ def test_a_form_over_64_kib_is_refused_whatever_its_headers_claim(
     path: str, sent: list[str]
 ) -> None:
     with taken() as web, web.dial() as line:
-        line.sendall(head(path, *sent, length=SMALL_BYTES + 1))
+        line.sendall(head(path, *sent, length=DEFAULT_BYTES + 1))
         status, body = answered(line)
 
     assert status == 413
     assert body["error"]["code"] == "resource_limit"
-    assert str(SMALL_BYTES) in body["error"]["message"]
+    assert str(DEFAULT_BYTES) in body["error"]["message"]
 
 
 def test_a_client_that_sends_on_reads_why_its_body_was_refused() -> None:
@@ -112,8 +112,8 @@ def test_a_client_that_sends_on_reads_why_its_body_was_refused() -> None:
 
 def test_a_form_of_64_kib_is_read() -> None:
     with taken() as web, web.dial() as line:
-        line.sendall(head("/oauth/token", length=SMALL_BYTES))
-        line.sendall(b"x" * SMALL_BYTES)
+        line.sendall(head("/oauth/token", length=DEFAULT_BYTES))
+        line.sendall(b"x" * DEFAULT_BYTES)
         assert line.recv(1024).startswith(b"HTTP/1.1 200 ")
 
 
@@ -130,7 +130,7 @@ def test_a_large_body_is_not_read_before_the_owners_token_is_checked(
     token = committed.tokens.get(who or "", "unknown")
     sent = [f"Authorization: Bearer {token}"] if who else []
     with site() as web, web.dial() as line:
-        line.sendall(head(path, *sent, "Expect: 100-continue", length=SMALL_BYTES + 1))
+        line.sendall(head(path, *sent, "Expect: 100-continue", length=DEFAULT_BYTES + 1))
         answer = answered(line)
 
     assert answer[0] == status
@@ -140,7 +140,7 @@ def test_a_large_body_is_not_read_before_the_owners_token_is_checked(
 @pytest.mark.django_db(transaction=True)
 def test_a_bad_token_on_a_large_body_says_where_to_get_a_good_one(committed: World) -> None:
     with site() as web, web.dial() as line:
-        line.sendall(head(INGEST, "Authorization: Bearer x", length=SMALL_BYTES + 1))
+        line.sendall(head(INGEST, "Authorization: Bearer x", length=DEFAULT_BYTES + 1))
         said = b"".join(iter(lambda: line.recv(65_536), b"")).decode()
 
     assert 'www-authenticate: Bearer resource_metadata="http' in said
@@ -150,7 +150,7 @@ def test_a_bad_token_on_a_large_body_says_where_to_get_a_good_one(committed: Wor
 @pytest.mark.parametrize("chunked", [False, True])
 @pytest.mark.django_db(transaction=True)
 def test_a_large_body_with_the_owners_token_is_read(committed: World, chunked: bool) -> None:
-    text = "x" * SMALL_BYTES
+    text = "x" * DEFAULT_BYTES
     line = {"key": "large", "data": {"id": "large", "body_text": text},
             "emitted_at": "2026-11-01T00:00:00Z"}  # fmt: skip
     content = json.dumps(line).encode()
@@ -171,7 +171,7 @@ def test_a_large_form_is_not_read_before_the_owners_session_is_checked(
 ) -> None:
     sent = [f"Cookie: pdpp-session={cookie}"] if cookie else []
     with site() as web, web.dial() as line:
-        line.sendall(head(path, *sent, length=SMALL_BYTES + 1))
+        line.sendall(head(path, *sent, length=DEFAULT_BYTES + 1))
         status, body = answered(line)
 
     assert (status, body["error"]["code"]) == (403, "permission_error")
@@ -182,7 +182,7 @@ def test_a_large_slice_with_the_owners_session_is_read(
     committed: World, settings: Any, tmp_path: Any
 ) -> None:
     settings.PDPP_VAR = tmp_path
-    content = b"x" * (SMALL_BYTES + 1)
+    content = b"x" * (DEFAULT_BYTES + 1)
     browser = Client()
     browser.force_login(User.objects.create_superuser("alice"))
     browser.get("/admin/evidence/importrun/")
@@ -213,7 +213,7 @@ def test_a_body_over_the_limit_of_its_route_never_reaches_the_application(chunke
 
 def test_a_body_is_read_in_full_whatever_its_size() -> None:
     with taken() as web, contextlib.closing(web.connect()) as connection:
-        for size in (3, SMALL_BYTES, SMALL_BYTES + 1, IN_MEMORY_BYTES + 7, LIMIT):
+        for size in (3, DEFAULT_BYTES, DEFAULT_BYTES + 1, IN_MEMORY_BYTES + 7, LIMIT):
             connection.request("POST", "/large", body=b"x" * (size - 3) + b"end")
             assert connection.getresponse().read().decode() == f"{size} False b'end'"
 
@@ -228,7 +228,7 @@ def test_a_slow_upload_holds_neither_a_thread_nor_a_place(
     monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     settings.PDPP_THREADS = 1
-    monkeypatch.setattr("pdpp_site.wsgi_bridge.WAITING_REQUESTS", 0)
+    monkeypatch.setattr("pdpp_site.wsgi_bridge.MAX_WAITING_REQUESTS", 0)
     with taken() as web, web.dial() as slow, web.dial() as slower:
         for line in (slow, slower):
             line.sendall(head("/", length=10) + b"half")
@@ -286,9 +286,9 @@ def test_a_client_that_leaves_is_no_error_in_the_log(
 
 
 def test_the_limits_are_those_of_the_documentation(settings: Any) -> None:
-    most = {route.prefix: route.most for route in request_bodies.LARGE_ROUTES}
+    most = {route.prefix: route.max_bytes for route in request_bodies.LARGE_ROUTES}
 
-    assert SMALL_BYTES == 64 * 1024
+    assert DEFAULT_BYTES == 64 * 1024
     assert MCP_BYTES == 1024 * 1024
     large = {prefix for prefix, size in most.items() if size > 2 * MCP_BYTES}
     assert large == {"/v1/ingest/", "/v1/blobs", "/admin/evidence/importrun/"}

@@ -24,7 +24,7 @@ def test_it_serves_at_once_and_stops_cleanly() -> None:
 
             busy = installation.say("run")
             assert busy.code == 1
-            assert f"Port {installation.port} on 127.0.0.1 is busy." in busy.err
+            assert f"Port {installation.port} on 127.0.0.1 is in use." in busy.err
             assert installation.get("/readyz")[0] == 200
 
         assert server.process.returncode == 0
@@ -44,7 +44,7 @@ def test_a_request_that_has_begun_is_finished_also_where_the_server_does_nothing
             contextlib.closing(installation.connect()) as line,
         ):
             status, ready = installation.get("/readyz")
-            assert (status, json.loads(ready)["warning"]) == (200, health.NOBODY)
+            assert (status, json.loads(ready)["warning"]) == (200, health.NO_LEADER)
             line.putrequest("POST", "/v1/schema")
             line.putheader("Content-Length", str(len(body)))
             line.endheaders(body[:5])

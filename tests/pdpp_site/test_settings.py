@@ -53,7 +53,7 @@ def _sources(path: Path) -> list[Path]:
 
 
 def documented() -> set[str]:
-    """The first column of the table in docs/settings.md."""
+    """Return the variables in the table of docs/settings.md."""
     return set(
         re.findall(r"^\| `([A-Z_]+)` \|", (ROOT / "docs/settings.md").read_text(), re.MULTILINE)
     )

@@ -14,7 +14,7 @@ from django.db.migrations.recorder import MigrationRecorder
 
 from mcp_adapter.streamable_http import McpEndpoint
 from operations import health
-from pdpp_site.asgi_app import Site
+from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.web import served
 
@@ -42,8 +42,8 @@ class Endpoint:
         self.life.append("ended")
 
 
-def site() -> Site:
-    return Site(application=django, endpoint=cast("McpEndpoint", Endpoint()))
+def site() -> AsgiApp:
+    return AsgiApp(application=django, endpoint=cast("McpEndpoint", Endpoint()))
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_only_the_mcp_path_goes_to_mcp(path: str, answer: bytes) -> None:
 def test_the_transport_lives_as_long_as_the_server() -> None:
     endpoint = Endpoint()
 
-    with served(Site(application=django, endpoint=cast("McpEndpoint", endpoint))):
+    with served(AsgiApp(application=django, endpoint=cast("McpEndpoint", endpoint))):
         assert endpoint.life == ["began"]
     assert endpoint.life == ["began", "ended"]
 
@@ -101,13 +101,13 @@ def test_readiness_tells_why_not(
 
 def test_readiness_warns_of_work_that_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(health, "unready", lambda: None)
-    monkeypatch.setattr(health, "idle", lambda now: health.NOBODY)
+    monkeypatch.setattr(health, "idle", lambda now: health.NO_LEADER)
 
     with served(site()) as web:
         answer = web.get("/readyz")
 
     assert (answer.status, json.loads(answer.content)) == (
-        200, {"status": "ready", "warning": health.NOBODY}
+        200, {"status": "ready", "warning": health.NO_LEADER}
     )  # fmt: skip
 
 
@@ -124,14 +124,14 @@ def test_a_database_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.django_db
 def test_migrated_tables_are_ready() -> None:
-    assert health.unready() is None
+    assert health.not_ready_reason() is None
 
 
 @pytest.mark.django_db
 def test_a_missing_migration_is_not_ready() -> None:
     MigrationRecorder.Migration.objects.filter(app="evidence").latest("id").delete()
 
-    assert health.unready() == "1 migrations have not been applied."
+    assert health.not_ready_reason() == "1 migrations have not been applied."
 
 
 def test_a_database_that_refuses_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_a_database_that_refuses_is_not_ready(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(health, "MigrationExecutor", refuse)
 
-    assert health.unready() == "The database does not answer."
+    assert health.not_ready_reason() == "The database does not answer."
 
 
 def test_a_transport_that_cannot_start_keeps_the_server_from_starting() -> None:
@@ -150,7 +150,7 @@ def test_a_transport_that_cannot_start_keeps_the_server_from_starting() -> None:
             raise ZeroDivisionError
             yield
 
-    broken = Site(application=django, endpoint=cast("McpEndpoint", Broken()))
+    broken = AsgiApp(application=django, endpoint=cast("McpEndpoint", Broken()))
     said: list[Any] = []
 
     async def live() -> None:

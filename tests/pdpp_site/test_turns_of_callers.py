@@ -9,10 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from evidence.api.authentication import ACCEPTED
+from evidence.api.authentication import ON_ACCEPTED_KEY
 from mcp_adapter.streamable_http import McpEndpoint
 from pdpp_site import asgi_app as site_module
-from pdpp_site.asgi_app import Site
+from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.fair_queue import FairQueue
 from pdpp_site.wsgi_bridge import StartResponse
 from tests.pdpp_site.test_site import Endpoint
@@ -32,7 +32,7 @@ class Application:
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         who = environ.get("HTTP_AUTHORIZATION", "nobody").removeprefix("Bearer ")
         if who != "wrong":
-            environ[ACCEPTED]()
+            environ[ON_ACCEPTED_KEY]()
         if "now" not in environ["PATH_INFO"]:
             with self._changed:
                 self.running.append(who)
@@ -48,7 +48,7 @@ class Application:
 
 @contextmanager
 def sending(application: Application) -> Iterator[tuple[Web, ThreadPoolExecutor]]:
-    site = Site(application=application, endpoint=cast("McpEndpoint", Endpoint()))
+    site = AsgiApp(application=application, endpoint=cast("McpEndpoint", Endpoint()))
     with served(site) as web, ThreadPoolExecutor(32) as clients:
         try:
             yield web, clients

@@ -17,9 +17,9 @@ from evidence.access.grants import pause_client, revoke_package
 from evidence.models.grants import Package
 from evidence.models.ledger import Disclosure
 from pdpp_site import mcp_endpoints
-from pdpp_site.asgi_app import Site
+from pdpp_site.asgi_app import AsgiApp
 from pdpp_site.wsgi import application
-from tests.events.test_changes import HIDDEN, new
+from tests.events.test_changes import HIDDEN, message_row
 from tests.pdpp_site.web import Web, served
 from tests.world import World
 
@@ -45,7 +45,7 @@ class Waited:
 
 
 class Served:
-    def __init__(self, world: World, web: Web, site: Site, threads: ThreadPoolExecutor) -> None:
+    def __init__(self, world: World, web: Web, site: AsgiApp, threads: ThreadPoolExecutor) -> None:
         self.world, self.web, self.site, self._threads = world, web, site, threads
 
     def now(self, who: str = "bob") -> str:
@@ -73,7 +73,7 @@ class Served:
 
     @property
     def waiting(self) -> frozenset[int]:
-        return frozenset(id(each) for each in self.site._waits._waiting.values())
+        return frozenset(id(each) for each in self.site._long_polls._waiting.values())
 
 
 def until(true: Callable[[], object]) -> None:
@@ -85,9 +85,9 @@ def until(true: Callable[[], object]) -> None:
 
 @contextmanager
 def serving(world: World, **options: Any) -> Iterator[Served]:
-    site = Site(application=application, endpoint=mcp_endpoints.endpoint())
+    site = AsgiApp(application=application, endpoint=mcp_endpoints.endpoint())
     for name, value in options.items():
-        setattr(site._waits, name, value)
+        setattr(site._long_polls, name, value)
     with ThreadPoolExecutor(4) as threads, served(site, ending=site.stop_waiting) as web:
         yield Served(world, web, site, threads)
 
@@ -97,7 +97,7 @@ def test_a_change_is_told_as_soon_as_it_is_there(committed: World) -> None:
         waited = site.ask(site.now())
         assert not waited.is_answered
 
-        committed.put(new())
+        committed.put(message_row())
 
         assert [row["id"] for row in waited.body()["data"]] == ["m9"]
 
@@ -113,7 +113,7 @@ def test_what_the_grant_hides_wakes_nobody(committed: World, what: str) -> None:
 
         until(lambda: site.waiting != before)  # it was looked at, and goes on waiting
         assert not waited.is_answered
-        committed.put(new())
+        committed.put(message_row())
         assert [row["id"] for row in waited.body()["data"]] == ["m9"]
 
 
@@ -134,7 +134,7 @@ def test_only_what_is_answered_is_in_the_ledger(committed: World) -> None:
         HIDDEN["a field outside the grant"](committed)
         assert Disclosure.unscoped.count() == rows
 
-        committed.put(new())
+        committed.put(message_row())
         waited.body()
 
         assert Disclosure.unscoped.count() == rows + 1
@@ -167,7 +167,7 @@ def test_of_one_token_the_later_request_waits(committed: World) -> None:
 
         assert earlier.body()["data"] == []
         assert not later.is_answered
-        committed.put(new())
+        committed.put(message_row())
         assert len(later.body()["data"]) == 1
 
 
@@ -178,12 +178,12 @@ def test_waiting_takes_no_thread(committed: World, settings: Settings) -> None:
 
         assert json.loads(site.web.get("/v1/openapi.json").content)["openapi"]
         assert not waited.is_answered
-        committed.put(new())
+        committed.put(message_row())
         waited.body()
 
 
 def test_without_room_it_is_answered_at_once_and_says_so(committed: World) -> None:
-    with serving(committed, _most=0) as site:
+    with serving(committed, _max_waiting=0) as site:
         body = site.ask(site.now()).body()
 
     assert body["data"] == []
@@ -209,13 +209,13 @@ def test_a_client_that_goes_is_forgotten(committed: World) -> None:
             )
             until(lambda: site.waiting)
         until(lambda: not site.waiting)
-        until(lambda: site.site._waits._running == 0)
+        until(lambda: site.site._long_polls._running == 0)
 
 
 def test_what_there_is_already_is_told_at_once(committed: World) -> None:
     with serving(committed) as site:
         since = site.now()
-        committed.put(new())
+        committed.put(message_row())
 
         assert [row["id"] for row in site.ask(since).body()["data"]] == ["m9"]
 

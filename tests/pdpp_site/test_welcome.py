@@ -13,7 +13,9 @@ URL = "http://127.0.0.1:8000"
 def shown(
     capsys: pytest.CaptureFixture[str], *, set_up: str | None, tokens: DemoTokens | None
 ) -> str:
-    startup_banner.show(startup_banner.Welcome(url=URL, set_up=set_up, tokens=tokens), seconds=1.23)
+    startup_banner.show(
+        startup_banner.StartupInfo(url=URL, set_up=set_up, tokens=tokens), seconds=1.23
+    )
     return capsys.readouterr().out
 
 

@@ -187,7 +187,7 @@ def test_a_client_that_leaves_while_it_waits_is_not_served() -> None:
 def test_beyond_a_full_queue_clients_are_told_to_come_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(wsgi_bridge, "WAITING_REQUESTS", 0)
+    monkeypatch.setattr(wsgi_bridge, "MAX_WAITING_REQUESTS", 0)
     begun, go_on = threading.Event(), threading.Event()
 
     def application(environ: Environ, start_response: StartResponse) -> Iterable[bytes]:

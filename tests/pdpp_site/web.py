@@ -48,7 +48,7 @@ def served(
     """The application as production serves it, until the block ends; 0 is any free port."""
     bound = serving.bind("127.0.0.1", port)
     ready = threading.Event()
-    server = serving.Server(serving.configured(application), ready=ready.set, ending=ending)
+    server = serving.Server(serving.uvicorn_config(application), ready=ready.set, ending=ending)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:

@@ -1,4 +1,4 @@
-"""The model, and how another takes its place."""
+"""Test the embedding model and how to replace it."""
 
 import math
 import socket
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import pytest
 from pytest_django.fixtures import Settings
 
-from evidence.search.embedding import Vector, WordLlama, chosen
+from evidence.search.embedding import Vector, WordLlama, configured_embedder
 
 
 class Letters:
-    """A model of 26 dimensions: how often each letter stands in a text."""
+    """A model of 26 dimensions: the frequency of each letter."""
 
     needs = ()
     dimension = 26
@@ -28,27 +28,27 @@ class Unknown(Letters):
     needs = ("no_such_package_anywhere",)
 
 
-def test_the_model_is_named_by_the_settings(settings: Settings) -> None:
+def test_setting_names_the_embedder_class(settings: Settings) -> None:
     settings.PDPP_EMBEDDER = f"{__name__}.Letters"
-    assert isinstance(chosen(), Letters)
+    assert isinstance(configured_embedder(), Letters)
 
 
 def test_earlier_path_of_the_default_class_still_works(settings: Settings) -> None:
     settings.PDPP_EMBEDDER = "evidence.embedding.wordllama.WordLlama"
-    assert isinstance(chosen(), WordLlama)
+    assert isinstance(configured_embedder(), WordLlama)
 
 
-def test_no_model_is_wanted(settings: Settings) -> None:
+def test_none_disables_the_embedder(settings: Settings) -> None:
     settings.PDPP_EMBEDDER = "none"
-    assert chosen() is None
+    assert configured_embedder() is None
 
 
-def test_without_its_packages_there_is_no_model(settings: Settings) -> None:
+def test_embedder_without_its_packages_is_disabled(settings: Settings) -> None:
     settings.PDPP_EMBEDDER = f"{__name__}.Unknown"
-    assert chosen() is None
+    assert configured_embedder() is None
 
 
-def test_vectors_have_length_one_and_do_not_hang_on_their_company() -> None:
+def test_vectors_are_normalized_and_independent_of_the_batch() -> None:
     model = WordLlama()
     texts = ["The lease is signed.", "", "京都のお土産", "A much longer text, " * 50]
 
@@ -59,7 +59,7 @@ def test_vectors_have_length_one_and_do_not_hang_on_their_company() -> None:
     assert [model.embed([text])[0] for text in texts] == together
 
 
-def test_what_means_the_same_is_near() -> None:
+def test_similar_meanings_have_near_vectors() -> None:
     model = WordLlama()
     asked, near, far = model.embed(
         [
@@ -75,7 +75,7 @@ def test_what_means_the_same_is_near() -> None:
     assert product(asked, near) > model.floor > product(asked, far)
 
 
-def test_the_model_never_reaches_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_embedder_never_uses_the_network(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(*_: object) -> None:
         raise AssertionError("a socket was opened")
 

@@ -1,9 +1,9 @@
 # ruff: noqa: RUF001 - letters that look like others are what is tested here
-"""Known items: a question in one's own words finds its one text, in every language we name."""
+"""Known-item search: a question in free words finds its text, in every named language."""
 
 import pytest
 
-from evidence.search.analysis.highlighter import passages
+from evidence.search.analysis.highlighter import best_passages
 from evidence.search.analysis.matcher import verify
 from evidence.search.analysis.query_parser import parse
 
@@ -64,10 +64,10 @@ MAILS = {
         ("🎉", "mixed"),
     ],
 )
-def test_a_known_item_is_found_alone_and_with_proof(q: str, item: str) -> None:
+def test_known_item_is_the_only_hit_and_has_an_excerpt(q: str, item: str) -> None:
     query = parse(q)
     found = [
         name for name, mail in MAILS.items() if verify({"body": mail}, query, languages=LANGUAGES)
     ]
     assert found == [item]
-    assert passages(MAILS[item], query, languages=LANGUAGES, field="body")
+    assert best_passages(MAILS[item], query, languages=LANGUAGES, field="body")

@@ -1,9 +1,10 @@
-"""Lexemes: field, tier and term, within what a tsvector can hold."""
+"""Test lexemes: field, tier and term, within the size of a tsvector."""
 
-from evidence.search.analysis.pg_text_search import IndexedField, lexemes, tier, tsvector_text
+from evidence.search.analysis.pg_text_search import IndexedField, impact_tier
+from tests.search.texts import lexemes
 
 
-def test_a_lexeme_is_field_code_tier_and_term() -> None:
+def test_lexeme_is_field_code_tier_and_term() -> None:
     found = lexemes(
         [IndexedField("a", "Lease", 2.0), IndexedField("b", "lease " * 3 + "word " * 400, 1.0)],
         languages=(),
@@ -11,15 +12,15 @@ def test_a_lexeme_is_field_code_tier_and_term() -> None:
     assert set(found) == {"a3lease", "b1lease", "b2word"}
 
 
-def test_impact_grows_with_frequency_and_weight_and_falls_with_length() -> None:
-    assert tier(1, length=2_000, weight=1.0) == 0
-    assert tier(1, length=200, weight=1.0) == 1
-    assert tier(4, length=200, weight=1.0) == 2
-    assert tier(1, length=10, weight=1.0) == 2
-    assert tier(1, length=10, weight=2.0) == 3
+def test_impact_rises_with_frequency_and_weight_and_falls_with_length() -> None:
+    assert impact_tier(1, length=2_000, weight=1.0) == 0
+    assert impact_tier(1, length=200, weight=1.0) == 1
+    assert impact_tier(4, length=200, weight=1.0) == 2
+    assert impact_tier(1, length=10, weight=1.0) == 2
+    assert impact_tier(1, length=10, weight=2.0) == 3
 
 
-def test_the_impact_of_a_text_does_not_depend_on_other_fields() -> None:
+def test_impact_of_a_field_does_not_depend_on_other_fields() -> None:
     alone = lexemes([IndexedField("b", "the lease", 1.0)], languages=("en",))
     beside = lexemes(
         [IndexedField("a", "something else", 2.0), IndexedField("b", "the lease", 1.0)],
@@ -28,12 +29,12 @@ def test_the_impact_of_a_text_does_not_depend_on_other_fields() -> None:
     assert [name for name in beside if name.startswith("b")] == alone
 
 
-def test_two_texts_of_one_field_keep_the_higher_tier_of_a_term() -> None:
+def test_fields_with_the_same_code_keep_the_higher_tier() -> None:
     texts = [IndexedField("b", "lease " + "word " * 900, 1.0), IndexedField("b", "lease", 1.0)]
     assert [name for name in lexemes(texts, languages=()) if "lease" in name] == ["b2lease"]
 
 
-def test_a_monster_loses_its_least_telling_words_and_still_fits() -> None:
+def test_huge_field_loses_low_impact_terms_and_fits_a_tsvector() -> None:
     words = " ".join(f"word{number}" for number in range(150_000))
     monster = IndexedField("b", f"{'telling ' * 500}{words}", 1.0)
     found = lexemes([monster, IndexedField("a", "Title", 2.0)], languages=())
@@ -42,7 +43,7 @@ def test_a_monster_loses_its_least_telling_words_and_still_fits() -> None:
     assert any(name.endswith("telling") for name in found)
 
 
-def test_a_huge_field_takes_no_words_from_another() -> None:
+def test_huge_field_does_not_displace_lexemes_of_another_field() -> None:
     words = " ".join(f"word{number}" for number in range(150_000))
     long = " ".join(f"plain{number}" for number in range(60_000))
     shown = IndexedField("b", long, 1.0)
@@ -53,8 +54,3 @@ def test_a_huge_field_takes_no_words_from_another() -> None:
         assert [name for name in beside if name.startswith("b")] == alone
         assert len([name for name in beside if name.startswith(code)]) > 10_000
         assert sum(len(name.encode()) for name in beside) <= 1_000_000
-
-
-def test_a_tsvector_text_quotes_what_could_end_it() -> None:
-    assert tsvector_text(["b1a", "b1it's", "b1c\\d"]) == r"'b1a' 'b1it''s' 'b1c\\d'"
-    assert tsvector_text([]) == ""

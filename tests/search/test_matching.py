@@ -1,9 +1,9 @@
-"""Phrases on the text itself, and finding a quotation."""
+"""Test phrase verification and finding a quote in a text."""
 
 import pytest
 
-from evidence.search.analysis.highlighter import find
-from evidence.search.analysis.matcher import needs_verification, phrase_matches, verify
+from evidence.search.analysis.highlighter import find_occurrence
+from evidence.search.analysis.matcher import needs_verification, verify
 from evidence.search.analysis.query_parser import parse
 
 TEXT = "We signed the lease by e-mail on 2024-03-05. 東京出張の資料。 Häuser, l'hôtel de ville."
@@ -33,17 +33,17 @@ TEXT = "We signed the lease by e-mail on 2024-03-05. 東京出張の資料。 H�
         ("lease -mail-by", True),
     ],
 )
-def test_a_phrase_is_its_words_in_order(q: str, matches: bool) -> None:
-    assert phrase_matches(TEXT, parse(q), languages=("en", "de")) is matches
+def test_phrase_matches_words_in_order(q: str, matches: bool) -> None:
+    assert verify({"body": TEXT}, parse(q), languages=("en", "de")) is matches
 
 
-def test_words_may_be_in_different_fields_and_a_phrase_in_one() -> None:
+def test_words_match_across_fields_and_phrases_within_one() -> None:
     texts = {"subject": "signed", "body": "the lease"}
     assert verify(texts, parse("signed lease"), languages=())
     assert not verify(texts, parse('"signed the lease"'), languages=())
 
 
-def test_a_word_for_one_field_is_not_looked_for_in_another() -> None:
+def test_field_restriction_excludes_other_fields() -> None:
     texts = {"subject": "signed", "body": "the lease"}
     fields = {"subject", "body"}
     assert verify(texts, parse("subject:signed", fields=fields), languages=())
@@ -62,7 +62,7 @@ def test_a_word_for_one_field_is_not_looked_for_in_another() -> None:
         ("lease -日本語", True),
     ],
 )
-def test_only_order_needs_the_text(q: str, needed: bool) -> None:
+def test_only_word_order_needs_verification(q: str, needed: bool) -> None:
     assert needs_verification(parse(q), languages=()) is needed
 
 
@@ -84,26 +84,28 @@ def test_only_order_needs_the_text(q: str, needed: bool) -> None:
         ('"lease"', "lease"),
     ],
 )
-def test_a_quotation_is_found_in_any_case_accent_and_inflection(quoted: str, found: str) -> None:
-    match = find(TEXT, quoted, languages=("en", "de"))
+def test_quote_matches_any_case_accent_and_inflection(quoted: str, found: str) -> None:
+    match = find_occurrence(TEXT, quoted, languages=("en", "de"))
     assert match is not None
     assert TEXT[slice(*match)] == found
 
 
 def test_occurrences_are_counted_from_one() -> None:
     text = "lease, Leases; leased"
-    starts = [find(text, "lease", languages=("en",), occurrence=n) for n in (1, 2, 3, 4, 0)]
+    starts = [
+        find_occurrence(text, "lease", languages=("en",), occurrence=n) for n in (1, 2, 3, 4, 0)
+    ]
     assert starts == [(0, 5), (7, 13), (15, 21), None, None]
 
 
-def test_parts_of_words_have_occurrences_too() -> None:
-    assert find("abcabc", "BC", languages=(), occurrence=2) == (4, 6)
+def test_parts_of_words_match_as_characters() -> None:
+    assert find_occurrence("abcabc", "BC", languages=(), occurrence=2) == (4, 6)
 
 
 @pytest.mark.parametrize("quoted", ["rocket", "", "   ", "lease the signed"])
-def test_what_is_not_there_is_not_found(quoted: str) -> None:
-    assert find(TEXT, quoted, languages=("en",)) is None
+def test_missing_text_has_no_occurrence(quoted: str) -> None:
+    assert find_occurrence(TEXT, quoted, languages=("en",)) is None
 
 
 def test_overlapping_occurrences_count_once() -> None:
-    assert find("ha ha ha", "ha ha", languages=(), occurrence=2) is None
+    assert find_occurrence("ha ha ha", "ha ha", languages=(), occurrence=2) is None

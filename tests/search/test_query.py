@@ -1,11 +1,11 @@
-"""The query language, and what it refuses."""
+"""Test the search syntax and its errors."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.query_relaxation import relax
+from evidence.search.analysis.query_relaxation import match_any_word
 from evidence.search.analysis.query_tree import And, Leaf, Node, Not, Or, Query, QueryError
 from tests.search.texts import MIXED
 
@@ -56,7 +56,7 @@ def shown(node: Node) -> str:
         ("👍", "👍"),
     ],
 )
-def test_operators_mean_what_people_expect(q: str, tree: str) -> None:
+def test_operators_parse_to_the_expected_tree(q: str, tree: str) -> None:
     assert shown(parse(q, fields={"subject"}).root) == tree
 
 
@@ -84,7 +84,7 @@ def test_operators_mean_what_people_expect(q: str, tree: str) -> None:
         ("lease or rent", "[lease or rent]"),
     ],
 )
-def test_what_is_no_operator_is_text(q: str, tree: str) -> None:
+def test_invalid_syntax_is_text(q: str, tree: str) -> None:
     assert shown(parse(q, fields={"subject"}).root) == tree
 
 
@@ -105,41 +105,39 @@ def test_what_is_no_operator_is_text(q: str, tree: str) -> None:
         ("(" * 20 + "lease" + ")" * 20, "too_deep", 16),
     ],
 )
-def test_a_query_without_an_answer_is_refused_at_the_character(
-    q: str, code: str, position: int
-) -> None:
+def test_invalid_query_error_has_a_position(q: str, code: str, position: int) -> None:
     with pytest.raises(QueryError) as refused:
         parse(q)
     assert (refused.value.code, refused.value.position) == (code, position)
     assert refused.value.message
 
 
-def test_a_long_question_without_spaces_is_no_refusal() -> None:
+def test_long_cjk_query_is_valid() -> None:
     question = "先日の会議でご説明いただいた資料はどこにありますか教えてください"
     assert shown(parse(question).root) == question
 
 
 @given(st.one_of(MIXED, st.text(alphabet='ab "()-:*|ORANDT語', max_size=60)))
-def test_any_text_is_a_query_or_a_typed_refusal(q: str) -> None:
+def test_any_text_parses_or_raises_query_error(q: str) -> None:
     query = outcome(q)
     if isinstance(query, QueryError):
         assert 0 <= query.position <= len(q)
         return
-    for leaf in (*query.wanted(), *query.excluded()):
+    for leaf in (*query.positive_leaves(), *query.negative_leaves()):
         assert q[leaf.position :].startswith(leaf.text)
-    assert list(query.wanted())
+    assert list(query.positive_leaves())
 
 
-def test_relaxing_asks_for_any_word_and_still_excludes() -> None:
+def test_relaxed_query_matches_any_word_and_keeps_exclusions() -> None:
     query = parse('"signed the lease" inv* -draft (paris OR lyon)')
-    assert shown(relax(query).root) == "[(signed | lease | inv* | paris | lyon) -draft]"
+    assert shown(match_any_word(query).root) == "[(signed | lease | inv* | paris | lyon) -draft]"
 
 
-def test_relaxing_one_word_changes_nothing() -> None:
-    assert relax(parse("lease")).root == parse("lease").root
+def test_relaxing_one_word_has_no_effect() -> None:
+    assert match_any_word(parse("lease")).root == parse("lease").root
 
 
 @pytest.mark.parametrize("q", ["-", "-. -. ", "-("])
-def test_a_dangling_minus_is_no_query(q: str) -> None:
-    with pytest.raises(QueryError, match="no word to look for"):
+def test_minus_without_a_word_is_an_empty_query(q: str) -> None:
+    with pytest.raises(QueryError, match="contains no word"):
         parse(q)

@@ -1,11 +1,11 @@
-"""What a query can do without: its function words first, then any of its words."""
+"""Test query relaxation: stop words, then any word."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.query_relaxation import essential, relax
+from evidence.search.analysis.query_relaxation import match_any_word, without_stop_words
 from evidence.search.analysis.query_tree import QueryError
 from tests.search.texts import MIXED
 
@@ -13,12 +13,14 @@ LANGUAGES = ("en", "de", "fr", "es", "zh", "ja")
 
 
 def content(q: str) -> list[str]:
-    return [leaf.text for leaf in essential(parse(q), languages=LANGUAGES).wanted()]
+    return [
+        leaf.text for leaf in without_stop_words(parse(q), languages=LANGUAGES).positive_leaves()
+    ]
 
 
 def any_of(q: str) -> list[str]:
-    query = essential(parse(q), languages=LANGUAGES)
-    return [leaf.text for leaf in relax(query, languages=LANGUAGES).wanted()]
+    query = without_stop_words(parse(q), languages=LANGUAGES)
+    return [leaf.text for leaf in match_any_word(query, languages=LANGUAGES).positive_leaves()]
 
 
 @pytest.mark.parametrize(
@@ -31,31 +33,36 @@ def any_of(q: str) -> list[str]:
         ("somebody's coffee", ["somebody", "coffee"]),
     ],
 )
-def test_function_words_are_not_asked_for(q: str, words: list[str]) -> None:
+def test_stop_words_are_removed(q: str, words: list[str]) -> None:
     assert content(q) == words
 
 
 @pytest.mark.parametrize(
     "q", ["the who", "was war das", '"the lease"', "the*", "lease OR the", "war museum", "e-mail"]
 )
-def test_what_stands_alone_is_quoted_or_may_mean_something_stays(q: str) -> None:
-    assert essential(parse(q), languages=LANGUAGES) == parse(q)
+def test_quoted_single_and_meaningful_words_are_not_removed(q: str) -> None:
+    assert without_stop_words(parse(q), languages=LANGUAGES) == parse(q)
 
 
-def test_a_doubtful_word_goes_with_a_function_word_of_its_language() -> None:
+def test_doubtful_word_is_removed_beside_a_stop_word_of_its_language() -> None:
     assert content("war das die Miete") == ["Miete"]
     assert content("die hard") == ["die", "hard"]
 
 
-def test_only_the_languages_of_the_reader_and_english_are_known() -> None:
+def test_stop_words_are_of_the_given_languages_and_english() -> None:
     query = parse("quando the lease")
-    assert [leaf.text for leaf in essential(query, languages=["pt"]).wanted()] == ["lease"]
-    assert [leaf.text for leaf in essential(query, languages=[]).wanted()] == ["quando", "lease"]
+    assert [
+        leaf.text for leaf in without_stop_words(query, languages=["pt"]).positive_leaves()
+    ] == ["lease"]
+    assert [leaf.text for leaf in without_stop_words(query, languages=[]).positive_leaves()] == [
+        "quando",
+        "lease",
+    ]
 
 
-def test_an_exclusion_stays_and_is_not_all_that_is_left() -> None:
+def test_exclusion_remains_beside_a_positive_word() -> None:
     assert content("the -draft") == ["the"]
-    assert list(essential(parse("the lease -the"), languages=["en"]).excluded())
+    assert list(without_stop_words(parse("the lease -the"), languages=["en"]).negative_leaves())
 
 
 @pytest.mark.parametrize(
@@ -68,22 +75,25 @@ def test_an_exclusion_stays_and_is_not_all_that_is_left() -> None:
         ("むぎ", ["むぎ"]),
     ],
 )
-def test_any_neighbours_of_a_run_without_spaces_will_do(q: str, pairs: list[str]) -> None:
+def test_relaxed_cjk_run_matches_any_bigram(q: str, pairs: list[str]) -> None:
     assert any_of(q) == pairs
 
 
-def test_other_spellings_will_do_too() -> None:
-    query = relax(parse("leese paris"), spellings={"leese": ["lease", "geese"]})
-    assert [leaf.text for leaf in query.wanted()] == ["leese", "lease", "geese", "paris"]
+def test_relaxed_query_matches_other_spellings() -> None:
+    query = match_any_word(parse("leese paris"), spellings={"leese": ["lease", "geese"]})
+    assert [leaf.text for leaf in query.positive_leaves()] == ["leese", "lease", "geese", "paris"]
 
 
 @given(st.one_of(MIXED, st.text(alphabet='the of lease "()-:*|OR語の日本', max_size=40)))
-def test_something_is_always_left_and_stands_in_the_query(q: str) -> None:
+def test_relaxed_query_keeps_positive_leaves_of_the_query(q: str) -> None:
     try:
         query = parse(q)
     except QueryError:
         return
-    for each in (essential(query, languages=LANGUAGES), relax(query, languages=LANGUAGES)):
-        assert list(each.wanted())
-        assert all(q[leaf.position :].startswith(leaf.text) for leaf in each.wanted())
-        assert list(each.excluded()) == list(query.excluded())
+    for each in (
+        without_stop_words(query, languages=LANGUAGES),
+        match_any_word(query, languages=LANGUAGES),
+    ):
+        assert list(each.positive_leaves())
+        assert all(q[leaf.position :].startswith(leaf.text) for leaf in each.positive_leaves())
+        assert list(each.negative_leaves()) == list(query.negative_leaves())

@@ -1,4 +1,4 @@
-"""Tokens and the fast count: where terms stand, and that both ways to them agree."""
+"""Test tokens, and that the fast term count agrees with them."""
 
 from collections import Counter
 
@@ -6,39 +6,41 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence.search.analysis.segmentation import is_dense
-from evidence.search.analysis.tokenizer import occurrences, term_frequencies, tokens
-from evidence.search.analysis.tokens import Wanted
+from evidence.search.analysis.segmentation import is_cjk
+from evidence.search.analysis.tokenizer import find_tokens, term_frequencies, tokenize
+from evidence.search.analysis.tokens import TermFilter
 from evidence.search.analysis.work_limit import WorkLimit
 from tests.search.texts import LANGUAGES, MIXED
 
 
-def test_offsets_count_code_points_of_the_text_as_it_was_written() -> None:
+def test_offsets_count_code_points_of_the_original_text() -> None:
     text = "Zwei 👍🏽 ﬁne Straße\u200b, ﾃﾞｰﾀ!"
-    found = {text[t.start : t.end]: t.terms for t in tokens(text, languages=("de",))}
+    found = {text[t.start : t.end]: t.terms for t in tokenize(text, languages=("de",))}
     assert found["ﬁne"] == ("fine", "fin")
     assert found["Straße"] == ("strasse", "strass")
     assert found["ﾃﾞｰ"] == ("デー",)
     assert found["ｰﾀ"] == ("ータ",)
 
 
-def test_a_letter_taken_apart_by_something_invisible_is_shown_with_all_that_surrounds_it() -> None:
+def test_letter_split_by_invisible_characters_maps_to_the_whole_range() -> None:
     text = "so: na\u200b\u0301me!"
-    (token,) = (t for t in tokens(text, languages=()) if t.terms == ("name",))
+    (token,) = (t for t in tokenize(text, languages=()) if t.terms == ("name",))
     assert text[token.start : token.end] == "na\u200b\u0301me!"
 
 
 @pytest.mark.parametrize("joint", ["-", ".", "/", "@", "'"])
-def test_a_long_row_of_joined_words_is_counted_as_its_words(joint: str) -> None:
+def test_long_joined_run_is_tokenized_as_words(joint: str) -> None:
     row = joint.join(["running"] * 200)
     counted, length = term_frequencies(row, languages=("en",))
     assert counted == {"running": 200, "run": 200}
     assert length == 200
-    assert counted == Counter(term for t in tokens(row, languages=("en",)) for term in t.terms)
+    assert counted == Counter(term for t in tokenize(row, languages=("en",)) for term in t.terms)
 
 
-def test_parts_of_a_name_take_the_positions_that_the_whole_spans() -> None:
-    found = [(t.terms[0], t.position, t.width) for t in tokens("the e-mail address", languages=())]
+def test_parts_of_a_compound_share_the_positions_of_the_whole() -> None:
+    found = [
+        (t.terms[0], t.position, t.width) for t in tokenize("the e-mail address", languages=())
+    ]
     assert found == [
         ("the", 0, 1),
         ("email", 1, 2),
@@ -49,23 +51,23 @@ def test_parts_of_a_name_take_the_positions_that_the_whole_spans() -> None:
 
 
 @given(MIXED)
-def test_the_fast_count_is_the_count_of_the_tokens(text: str) -> None:
+def test_term_frequencies_equal_token_counts(text: str) -> None:
     counted, _ = term_frequencies(text, languages=LANGUAGES)
-    listed = Counter(term for t in tokens(text, languages=LANGUAGES) for term in t.terms)
+    listed = Counter(term for t in tokenize(text, languages=LANGUAGES) for term in t.terms)
     assert counted == listed
 
 
 @settings(deadline=None)
 @given(MIXED, st.integers(min_value=1, max_value=200))
-def test_the_fast_count_of_a_long_stretch_is_the_count_of_its_tokens(text: str, times: int) -> None:
+def test_term_frequencies_of_a_long_chunk_equal_token_counts(text: str, times: int) -> None:
     stretch = "".join(text.split()) * times
     counted, _ = term_frequencies(stretch, languages=())
-    assert counted == Counter(term for t in tokens(stretch, languages=()) for term in t.terms)
+    assert counted == Counter(term for t in tokenize(stretch, languages=()) for term in t.terms)
 
 
 @given(MIXED)
-def test_tokens_come_in_order_and_lie_inside_the_text(text: str) -> None:
-    found = list(tokens(text, languages=LANGUAGES))
+def test_tokens_are_ordered_and_inside_the_text(text: str) -> None:
+    found = list(tokenize(text, languages=LANGUAGES))
     assert all(0 <= t.start < t.end <= len(text) for t in found)
     assert [t.start for t in found] == sorted(t.start for t in found)
     assert [t.position for t in found] == sorted(t.position for t in found)
@@ -74,45 +76,47 @@ def test_tokens_come_in_order_and_lie_inside_the_text(text: str) -> None:
 
 
 def terms(text: str) -> set[str]:
-    return {term for t in tokens(text, languages=LANGUAGES) for term in t.terms}
+    return {term for t in tokenize(text, languages=LANGUAGES) for term in t.terms}
 
 
 @given(MIXED)
-def test_what_a_token_points_at_is_found_by_its_terms(text: str) -> None:
-    for token in tokens(text, languages=LANGUAGES):
+def test_text_of_a_token_has_the_terms_of_the_token(text: str) -> None:
+    for token in tokenize(text, languages=LANGUAGES):
         # A name torn from its surroundings may be another kind of name, as a URL without its scheme.
         if token.kind != "whole":
             assert set(token.terms) <= terms(text[token.start : token.end])
 
 
 @given(MIXED)
-def test_a_text_matches_itself_in_any_case(text: str) -> None:
-    for token in tokens(text, languages=LANGUAGES):
+def test_text_matches_itself_in_any_case(text: str) -> None:
+    for token in tokenize(text, languages=LANGUAGES):
         if token.kind != "whole":
             assert set(token.terms) & terms(text[token.start : token.end].lower())
 
 
 @given(MIXED, st.data())
-def test_occurrences_are_the_tokens_that_have_a_wanted_term(text: str, data: st.DataObject) -> None:
-    found = list(tokens(text, languages=LANGUAGES))
+def test_find_tokens_returns_the_tokens_that_the_filter_accepts(
+    text: str, data: st.DataObject
+) -> None:
+    found = list(tokenize(text, languages=LANGUAGES))
     known = sorted({term for t in found for term in t.terms}) or ["none"]
-    prefixes = [term[:2] for term in known if not is_dense(term)] or ["no"]
-    wanted = Wanted(
+    prefixes = [term[:2] for term in known if not is_cjk(term)] or ["no"]
+    wanted = TermFilter(
         frozenset(data.draw(st.lists(st.sampled_from(known), max_size=4))),
         tuple(data.draw(st.lists(st.sampled_from(prefixes), max_size=2))),
     )
-    expected = [t for t in found if wanted.has(t.terms)]
+    expected = [t for t in found if wanted.accepts(t.terms)]
     work = WorkLimit()
-    assert list(occurrences(text, languages=LANGUAGES, wanted=wanted, work=work)) == expected
+    assert list(find_tokens(text, languages=LANGUAGES, term_filter=wanted, work=work)) == expected
 
 
-def test_the_length_counts_words_and_two_dense_characters_as_one() -> None:
+def test_length_counts_two_cjk_characters_as_one_word() -> None:
     assert term_frequencies("three e-mail words", languages=())[1] == 4
     assert term_frequencies("日本語のテキスト", languages=())[1] == 4
     assert term_frequencies("!!! ...", languages=())[1] == 0
 
 
-def test_white_space_less_megabytes_are_counted_like_any_text() -> None:
+def test_megabytes_without_white_space_are_counted() -> None:
     counted, length = term_frequencies("日本語" * 100_000, languages=())
     assert counted["日"] == counted["本"] == counted["語"] == 100_000
     # Such a stretch is cut every 65,536 code points, and a pair across a cut is not one.

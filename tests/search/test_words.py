@@ -1,16 +1,16 @@
 # ruff: noqa: RUF001 - letters that look like others are what is tested here
-"""What counts as the same word, language by language."""
+"""Test which words share a term, per language."""
 
 import pytest
 import regex
 
 from evidence.search.analysis.folding import fold
-from evidence.search.analysis.segmentation import is_dense
-from evidence.search.analysis.tokenizer import tokens
+from evidence.search.analysis.segmentation import is_cjk
+from evidence.search.analysis.tokenizer import tokenize
 
 
 def terms(text: str, *languages: str) -> set[str]:
-    return {term for token in tokens(text, languages=languages) for term in token.terms}
+    return {term for token in tokenize(text, languages=languages) for term in token.terms}
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_inflections_and_spellings_of_a_word_share_a_term(
         ("👍🏽", "👍"),
     ],
 )
-def test_ways_of_writing_the_same_share_a_term_in_any_language(one: str, other: str) -> None:
+def test_spelling_variants_share_a_term_in_any_language(one: str, other: str) -> None:
     assert terms(one) & terms(other)
 
 
@@ -84,7 +84,7 @@ def test_different_words_share_no_term(language: str, one: str, other: str) -> N
     assert not terms(one, language) & terms(other, language)
 
 
-def test_an_unknown_language_leaves_words_as_they_are_written() -> None:
+def test_unknown_language_has_no_stemming() -> None:
     assert terms("Running", "xx") == {"running"}
 
 
@@ -103,22 +103,20 @@ def test_each_configured_language_adds_its_stem() -> None:
         ("ไทย", {"ไท", "ทย"}),
     ],
 )
-def test_scripts_without_spaces_give_neighbours_and_single_characters(
-    text: str, pairs: set[str]
-) -> None:
+def test_cjk_text_becomes_unigrams_and_bigrams(text: str, pairs: set[str]) -> None:
     assert terms(text) == pairs | set(text)
 
 
-def test_every_letter_of_the_scripts_without_spaces_counts_as_one() -> None:
+def test_every_cjk_letter_is_one_unigram() -> None:
     letter = regex.compile(
         r"(?V1)[[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]&&\p{L}]"
     )
     letters = filter(letter.match, map(chr, range(0x0E00, 0x10000)))
     folded = [(each, fold(each)) for each in letters]
-    assert [each for each, form in folded if form and not any(map(is_dense, form))] == []
+    assert [each for each, form in folded if form and not any(map(is_cjk, form))] == []
 
 
-def test_scripts_meet_without_a_space() -> None:
+def test_adjacent_scripts_are_separate_words() -> None:
     assert {"tokyo", "2024", "年", "3", "月"} <= terms("Tokyo2024年3月") | terms("Tokyo 2024年3月")
     assert {"iphone", "を買", "買っ"} <= terms("iPhoneを買った")
 
@@ -142,7 +140,7 @@ def test_scripts_meet_without_a_space() -> None:
         ("1,234.56", "56"),
     ],
 )
-def test_numbers_are_found_whatever_their_separators(text: str, expected: str) -> None:
+def test_numbers_match_with_any_separators(text: str, expected: str) -> None:
     assert expected in terms(text)
 
 
@@ -175,15 +173,15 @@ def test_numeric_dates_share_one_term(text: str) -> None:
         ("a-" * 200 + "b", {"a", "b"}),
     ],
 )  # fmt: skip
-def test_names_with_parts_are_found_whole_and_by_part(text: str, expected: set[str]) -> None:
+def test_compounds_match_as_a_whole_and_by_part(text: str, expected: set[str]) -> None:
     assert expected <= terms(text)
 
 
-def test_a_url_in_text_without_spaces_ends_where_the_text_goes_on() -> None:
+def test_url_ends_where_cjk_text_starts() -> None:
     assert {"example.com/a1", "です"} <= terms("サイトはhttps://example.com/a1です。")
 
 
-def test_a_very_long_word_has_a_short_term_of_its_own() -> None:
+def test_very_long_word_has_a_short_unique_term() -> None:
     one, other = (terms("x" * 5_000 + end) for end in "ab")
     assert one != other
     assert all(len(term) <= 64 for term in one | other)
@@ -192,16 +190,14 @@ def test_a_very_long_word_has_a_short_term_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"), [("2½", {"2", "1/2"}), ("№5", {"no", "5"}), ("word¼", {"word", "1/4"})]
 )
-def test_a_sign_that_stands_for_a_word_does_not_grow_onto_its_neighbour(
-    text: str, expected: set[str]
-) -> None:
+def test_sign_that_is_a_word_does_not_join_its_neighbor(text: str, expected: set[str]) -> None:
     assert expected <= terms(text)
 
 
 @pytest.mark.parametrize("text", ["http://", "www.,", "https:///?", "@", "-.-"])
-def test_an_empty_name_is_nothing_to_look_for(text: str) -> None:
+def test_empty_compound_has_no_tokens(text: str) -> None:
     assert terms(text) <= {"http", "https", "www"}
 
 
-def test_punctuation_alone_is_nothing_to_look_for() -> None:
+def test_punctuation_has_no_tokens() -> None:
     assert not terms("!!! -- … () $ \x00 \u200b \ud800 ©")

@@ -1,17 +1,17 @@
-"""Searching hostile texts and queries takes bounded work."""
+"""Test that hostile texts and queries take bounded work."""
 
 import time
 
 import pytest
 
-from evidence.search.analysis.highlighter import find, passages
+from evidence.search.analysis.highlighter import best_passages, find_occurrence
 from evidence.search.analysis.matcher import verify
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_tree import Query
-from evidence.search.analysis.spelling import written_like, written_with
-from evidence.search.analysis.tokenizer import occurrences
-from evidence.search.analysis.tokens import Wanted
-from evidence.search.analysis.work_limit import ONE_TEXT, WorkLimit
+from evidence.search.analysis.spelling import similar_runs, words_with_prefix
+from evidence.search.analysis.tokenizer import find_tokens
+from evidence.search.analysis.tokens import TermFilter
+from evidence.search.analysis.work_limit import UNITS_PER_TEXT, WorkLimit
 
 LANGUAGES = ("en", "de", "fr")
 ONE_CHUNK = 65_536 * 18 * 2
@@ -45,25 +45,25 @@ def hostile(kind: str) -> str:
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_the_work_on_a_hostile_text_is_bounded(kind: str) -> None:
+def test_work_on_a_hostile_text_is_bounded(kind: str) -> None:
     work = WorkLimit()
-    terms = Wanted(frozenset({"zzqq", "a", "\u65e5"}))
+    terms = TermFilter(frozenset({"zzqq", "a", "\u65e5"}))
     started = time.thread_time()
-    for _ in occurrences(hostile(kind), languages=LANGUAGES, wanted=terms, work=work):
+    for _ in find_tokens(hostile(kind), languages=LANGUAGES, term_filter=terms, work=work):
         pass
     assert work.left > -ONE_CHUNK
     assert time.thread_time() - started < SECONDS
 
 
 @pytest.mark.parametrize("kind", ["elisions", "a letter that folds into eighteen", "fractions"])
-def test_every_search_of_a_hostile_text_is_bounded(kind: str) -> None:
+def test_search_of_a_hostile_text_is_bounded(kind: str) -> None:
     text = hostile(kind)
     started = time.thread_time()
-    find(text, "zz qq", languages=LANGUAGES)
+    find_occurrence(text, "zz qq", languages=LANGUAGES)
     verify({"body": text}, parse('"l a zz"'), languages=LANGUAGES)
-    passages(text, parse("l zz " + "qq " * 20), languages=LANGUAGES, field="body")
-    list(written_with(text, ("zzz",), languages=LANGUAGES, work=WorkLimit()))
-    list(written_like(text, "\u65e5\u672c\u8a9e", work=WorkLimit()))
+    best_passages(text, parse("l zz " + "qq " * 20), languages=LANGUAGES, field="body")
+    list(words_with_prefix(text, ("zzz",), languages=LANGUAGES, work=WorkLimit()))
+    list(similar_runs(text, "\u65e5\u672c\u8a9e", work=WorkLimit()))
     assert time.thread_time() - started < SECONDS
 
 
@@ -76,43 +76,43 @@ def test_every_search_of_a_hostile_text_is_bounded(kind: str) -> None:
         ("\u65e5a" * 4_000, "\u65e5a" * (SIZE // 2)),
     ],
 )
-def test_a_long_query_is_found_in_linear_time(query: str, text: str) -> None:
+def test_long_query_takes_linear_time(query: str, text: str) -> None:
     started = time.thread_time()
-    find(text, query, languages=LANGUAGES, occurrence=SIZE)
+    find_occurrence(text, query, languages=LANGUAGES, occurrence=SIZE)
     assert time.thread_time() - started < SECONDS
 
 
-def test_prose_of_three_million_characters_is_searched_to_its_end() -> None:
+def test_three_million_characters_of_prose_fit_the_work_limit() -> None:
     words = "The lease of the flat, and what we paid for it in March, lies here. "
     text = words * (3_000_000 // len(words)) + "crackel"
-    found = find(text, "crackel", languages=LANGUAGES)
+    found = find_occurrence(text, "crackel", languages=LANGUAGES)
     assert found == (len(text) - 7, len(text))
-    [passage] = passages(text, parse("crackel"), languages=LANGUAGES, field="body")
+    [passage] = best_passages(text, parse("crackel"), languages=LANGUAGES, field="body")
     assert passage.end == len(text)
 
 
-def test_beyond_the_limit_the_very_characters_are_still_found() -> None:
-    text = "1.5-2/3 " * (ONE_TEXT // 4) + "Crackel"
-    assert find(text, "crackel", languages=LANGUAGES) == (len(text) - 7, len(text))
-    assert find(text, "crackels", languages=LANGUAGES) is None
+def test_exact_characters_are_found_beyond_the_work_limit() -> None:
+    text = "1.5-2/3 " * (UNITS_PER_TEXT // 4) + "Crackel"
+    assert find_occurrence(text, "crackel", languages=LANGUAGES) == (len(text) - 7, len(text))
+    assert find_occurrence(text, "crackels", languages=LANGUAGES) is None
 
 
-def test_half_of_a_letter_that_folds_into_two_is_not_found() -> None:
-    assert find("-\u00df-s-", "s-", languages=()) == (3, 4)
-    assert find("\u00df" * 3_000 + " xSSy", "x\u00df", languages=()) == (3_001, 3_004)
+def test_half_of_a_letter_that_folds_into_two_does_not_match() -> None:
+    assert find_occurrence("-\u00df-s-", "s-", languages=()) == (3, 4)
+    assert find_occurrence("\u00df" * 3_000 + " xSSy", "x\u00df", languages=()) == (3_001, 3_004)
 
 
-def test_a_text_that_cannot_be_read_to_its_end_is_not_verified() -> None:
+def test_text_beyond_the_work_limit_is_not_verified() -> None:
     query: Query = parse('lease -"not this"')
-    text = "lease " + "1.5-2/3 " * ONE_TEXT
+    text = "lease " + "1.5-2/3 " * UNITS_PER_TEXT
     assert verify({"body": text}, query, languages=LANGUAGES) is False
 
 
-def test_a_part_of_a_limit_leaves_the_others_what_they_need() -> None:
+def test_shared_work_limit_leaves_units_for_other_texts() -> None:
     work = WorkLimit(100)
-    with work.share(most=60) as hungry:
+    with work.share(max_units=60) as hungry:
         hungry.spend(80)
-    with work.share(most=60, least=30) as modest:
+    with work.share(max_units=60, min_units=30) as modest:
         assert modest.left == 30
     assert work.left == 20
     assert hungry.exhausted

@@ -1,7 +1,11 @@
 # ruff: noqa: RUF001 - letters that look like others are what is tested here
 """Texts for properties: every script we promise something for, and everything that breaks things."""
 
+from collections.abc import Sequence
+
 from hypothesis import strategies as st
+
+from evidence.search.analysis.pg_text_search import LEXEME_END, IndexedField, encode_lexemes
 
 LANGUAGES = ("en", "de")
 
@@ -21,3 +25,9 @@ MIXED = st.lists(
     max_size=40,
 ).map("".join)
 """Text of many scripts, with signs where they matter, and arbitrary code points between."""
+
+
+def lexemes(
+    fields: Sequence[IndexedField], *, languages: tuple[str, ...], codes: int = 1
+) -> list[str]:
+    return encode_lexemes(fields, languages=languages, codes=codes).text.split(LEXEME_END)[:-1]

@@ -1,4 +1,4 @@
-"""Imports as processes of their own, on the database of the test."""
+"""Run imports in separate processes on the test's database."""
 
 import os
 import subprocess
@@ -14,12 +14,12 @@ import django
 django.setup()
 from django.utils import timezone
 from evidence.storing.ingest import ingest_lines
-from evidence.storing.ndjson import Line, read_lines
+from evidence.storing.ndjson import NdjsonLine, read_lines
 """
 
 
 def python(program: str, *arguments: str) -> "subprocess.Popen[str]":
-    """``program`` after START; it must be over before the test is."""
+    """Start ``program`` in a process, which must end before the test."""
     environment = os.environ | {
         "DJANGO_SETTINGS_MODULE": "pdpp_site.settings",
         "DATABASE_URL": _database_url(),

@@ -1,4 +1,4 @@
-"""What the tables hold, read back without any of the code under test."""
+"""Read the stored tables without the code under test."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def changes(connection_id: str, key: str | None = None) -> list[RecordChange]:
 
 
 def kinds(connection_id: str, key: str | None = None) -> str:
-    """Such as "cud": created, updated, deleted."""
+    """Return kinds of changes, such as "cud": created, updated, deleted."""
     return "".join(change.kind for change in changes(connection_id, key))
 
 
@@ -37,7 +37,7 @@ def change_seq(connection_id: str) -> int:
 
 
 def terms(connection_id: str, key: str, stream: str = "messages") -> set[str]:
-    """The words of a record's search text, without field and tier."""
+    """Return the terms of a record's search text, without field and tier."""
     row = SearchText.unscoped.filter(
         connection_id=connection_id, stream=stream, record_key=key
     ).first()
@@ -53,13 +53,13 @@ def terms(connection_id: str, key: str, stream: str = "messages") -> set[str]:
 
 
 def counts() -> dict[tuple[str, str], int]:
-    """As kept; streams without records are left out."""
+    """Return stored record counts of streams with records."""
     rows = StreamState.unscoped.exclude(record_count=0)
     return {(each.connection_id, each.stream): each.record_count for each in rows}
 
 
 def true_counts() -> dict[tuple[str, str], int]:
-    """As counted."""
+    """Count the records of each stream."""
     found: dict[tuple[str, str], int] = {}
     for connection_id, stream in Record.unscoped.values_list("connection_id", "stream"):
         found[connection_id, stream] = found.get((connection_id, stream), 0) + 1
@@ -67,7 +67,7 @@ def true_counts() -> dict[tuple[str, str], int]:
 
 
 def everything() -> str:
-    """All rows that an import writes, as text; equal when nothing was written in between."""
+    """Return all rows that imports write, as text, to detect writes."""
     found = {}
     with connection.cursor() as cursor:
         for table in (

@@ -1,4 +1,4 @@
-"""Any run of upserts and deletes, in any batches, leaves what a dictionary would."""
+"""Test upserts and deletes in batches of any size against a dictionary model."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from evidence.models.digests import value_digest
 from evidence.models.records import Record, RecordChange, SearchText
 from evidence.storing import batches
 from evidence.storing.ingest import ingest_lines
-from evidence.storing.ndjson import Line
+from evidence.storing.ndjson import NdjsonLine
 from tests.storing import stored
 from tests.world import NOW, PERSONAL, WORK, World
 
@@ -33,7 +33,7 @@ Operation = tuple[str, str, dict[str, Any] | None]
 Name = tuple[str, str]
 
 
-def lines(operations: Sequence[Operation]) -> list[Line]:
+def lines(operations: Sequence[Operation]) -> list[NdjsonLine]:
     made = []
     for number, (connection_id, key, fields) in enumerate(operations, 1):
         members: dict[str, Any] = {
@@ -43,12 +43,12 @@ def lines(operations: Sequence[Operation]) -> list[Line]:
             "emitted_at": (START + timedelta(minutes=number)).isoformat(),
         }
         members |= {"op": "delete"} if fields is None else {"data": {"id": key} | fields}
-        made.append(Line(number, json.dumps(members).encode()))
+        made.append(NdjsonLine(number, json.dumps(members).encode()))
     return made
 
 
 def expected(operations: Sequence[Operation]) -> tuple[dict[Name, Any], dict[Name, list[Any]]]:
-    """The records at the end, and every state that each of them had, None for absent."""
+    """Return the final records and all their versions; None means absent."""
     now: dict[Name, Any] = {}
     past: dict[Name, list[Any]] = {}
     for connection_id, key, fields in operations:
@@ -87,12 +87,12 @@ def hashes_before(past: Any, after: Any) -> dict[str, str | None] | None:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(operations=st.lists(OPERATION, max_size=14), batch_size=st.integers(1, 6))
-def test_any_run_of_operations_leaves_what_a_dictionary_would(
+def test_operations_match_a_dictionary_model(
     world: World, operations: list[Operation], batch_size: int
 ) -> None:
     empty()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "RECORDS_AT_ONCE", batch_size)
+        patch.setattr(batches, "BATCH_LINES", batch_size)
         ingest_lines(lines(operations), owner_id=world.owner_id, now=NOW)
     current, past = expected(operations)
     kept = {(each.connection_id, each.record_key): each.data for each in Record.unscoped.all()}

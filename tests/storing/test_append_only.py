@@ -1,19 +1,19 @@
-"""Streams that only append keep what they have, unless the owner says otherwise."""
+"""Append-only streams reject changes unless the owner allows them."""
 
 from typing import Any
 
-from evidence.storing.ingest import Outcome, ingest_lines
-from evidence.storing.ndjson import Line
-from evidence.storing.receipts import Code
+from evidence.storing.ingest import IngestResult, ingest_lines
+from evidence.storing.ndjson import NdjsonLine
+from evidence.storing.receipts import ReceiptCode
 from tests.storing import stored
 from tests.world import BANK, NOW, World
 
 
-def send(world: World, *members: dict[str, Any], replace: bool = False) -> Outcome:
+def send(world: World, *members: dict[str, Any], replace: bool = False) -> IngestResult:
     import json
 
     lines = [
-        Line(n, json.dumps({"connection_id": BANK, "stream": "transactions"} | each).encode())
+        NdjsonLine(n, json.dumps({"connection_id": BANK, "stream": "transactions"} | each).encode())
         for n, each in enumerate(members, 1)
     ]
     return ingest_lines(lines, owner_id=world.owner_id, now=NOW, replace=replace)
@@ -23,38 +23,44 @@ def payment(amount: int, **more: Any) -> dict[str, Any]:
     return {"data": {"id": "p", "date": "2026-05-01", "amount": amount}} | more
 
 
-def test_the_same_payment_again_is_no_matter_whatever_its_time(world: World) -> None:
+def test_equal_record_is_unchanged_at_any_time(world: World) -> None:
     send(world, payment(5, emitted_at="2026-05-02T00:00:00Z"))
     before = stored.everything()
     assert send(world, payment(5, emitted_at="2026-05-09T00:00:00Z")).unchanged == 1
     assert stored.everything() == before
 
 
-def test_another_payment_of_the_same_key_is_refused(world: World) -> None:
+def test_different_record_with_the_same_key_is_rejected(world: World) -> None:
     send(world, payment(5))
     outcome = send(world, payment(6), payment(5))
-    assert [(each.line, each.code) for each in outcome.receipts] == [(1, Code.APPEND_ONLY_CONFLICT)]
+    assert [(each.line, each.code) for each in outcome.receipts] == [
+        (1, ReceiptCode.APPEND_ONLY_CONFLICT)
+    ]
     assert stored.data(BANK, "p", "transactions")["amount"] == 5
     assert stored.kinds(BANK, "p") == "c"
 
 
-def test_two_different_payments_of_one_key_in_one_import_conflict(world: World) -> None:
+def test_two_records_with_one_key_in_one_import_conflict(world: World) -> None:
     outcome = send(world, payment(5), payment(6), payment(5))
-    assert (outcome.created, outcome.unchanged, outcome.refused) == (1, 1, 1)
-    assert [(each.line, each.code) for each in outcome.receipts] == [(2, Code.APPEND_ONLY_CONFLICT)]
+    assert (outcome.created, outcome.unchanged, outcome.rejected) == (1, 1, 1)
+    assert [(each.line, each.code) for each in outcome.receipts] == [
+        (2, ReceiptCode.APPEND_ONLY_CONFLICT)
+    ]
 
 
-def test_a_payment_is_not_deleted(world: World) -> None:
+def test_deletion_is_rejected(world: World) -> None:
     send(world, payment(5))
-    assert send(world, {"key": "p", "op": "delete"}).by_code == {Code.APPEND_ONLY_CONFLICT: 1}
+    assert send(world, {"key": "p", "op": "delete"}).by_code == {
+        ReceiptCode.APPEND_ONLY_CONFLICT: 1
+    }
     assert stored.data(BANK, "p", "transactions")["amount"] == 5
 
 
-def test_deleting_what_is_not_there_is_no_matter(world: World) -> None:
+def test_deleting_a_missing_record_changes_nothing(world: World) -> None:
     assert send(world, {"key": "nothing", "op": "delete"}).unchanged == 1
 
 
-def test_the_owner_may_replace_and_delete(world: World) -> None:
+def test_replace_option_allows_replacing_and_deleting(world: World) -> None:
     send(world, payment(5))
     assert send(world, payment(6), replace=True).updated == 1
     assert stored.data(BANK, "p", "transactions")["amount"] == 6

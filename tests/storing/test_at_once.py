@@ -1,12 +1,12 @@
-"""The same thing done twice at once: once is enough, and neither breaks the other."""
+"""Concurrent equal operations succeed and have one effect."""
 
 from copy import deepcopy
 from typing import Any
 
 from evidence.models.connections import Connection
-from evidence.storing.declaration_store import declaration
-from importers.registry import KINDS
-from importers.runs.store import made, target
+from evidence.storing.declaration_store import current_declaration
+from importers.registry import IMPORTERS
+from importers.runs.store import ensure_connection, find_target
 from tests.access.test_narrowed_meanwhile import overtake
 from tests.world import MAIL, NOW, World
 
@@ -17,24 +17,24 @@ def described(text: str) -> dict[str, Any]:
     return document
 
 
-def test_a_source_that_is_declared_twice_at_once_has_the_later_declaration(
+def test_concurrent_declarations_leave_the_later_one(
     committed: World,
 ) -> None:
     first, second = described("First."), described("Second.")
     overtake(lambda: committed.declare(first), lambda: committed.declare(second))
-    assert declaration("mail", owner_id=committed.owner_id) == second
+    assert current_declaration("mail", owner_id=committed.owner_id) == second
 
 
-def test_a_source_that_is_new_to_two_at_once_is_one(committed: World) -> None:
+def test_concurrent_new_declarations_create_one_source(committed: World) -> None:
     document = described("New.") | {
         "connector_id": "https://registry.example/new",
         "connector_key": "new",
     }
     overtake(lambda: committed.declare(document), lambda: committed.declare(document))
-    assert declaration("new", owner_id=committed.owner_id) == document
+    assert current_declaration("new", owner_id=committed.owner_id) == document
 
 
-def test_two_imports_that_begin_at_once_make_one_connection(committed: World) -> None:
-    wanted = target(KINDS[0], name="Everything", owner_id=committed.owner_id)
-    overtake(lambda: made(wanted, now=NOW), lambda: made(wanted, now=NOW))
+def test_concurrent_imports_create_one_connection(committed: World) -> None:
+    wanted = find_target(IMPORTERS[0], name="Everything", owner_id=committed.owner_id)
+    overtake(lambda: ensure_connection(wanted, now=NOW), lambda: ensure_connection(wanted, now=NOW))
     assert Connection.unscoped.filter(display_name="Everything").count() == 1

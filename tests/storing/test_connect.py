@@ -1,4 +1,4 @@
-"""Connections: an id that survives every grammar, a label a person can read."""
+"""Creating connections with valid ids, labels and languages."""
 
 from typing import Any
 
@@ -6,22 +6,24 @@ import pytest
 
 from evidence.errors import InvalidRequest, NotFound
 from evidence.models.connections import Connection
-from evidence.storing.connections import connect
+from evidence.storing.connections import create_connection
 from tests.world import NOW, PERSONAL, World
 
 
 def make(world: World, key: str = "mail", **more: Any) -> str:
-    return connect(key, owner_id=world.owner_id, now=NOW, **{"display_name": "Mail"} | more)
+    return create_connection(
+        key, owner_id=world.owner_id, now=NOW, **{"display_name": "Mail"} | more
+    )
 
 
-def test_a_connection_has_an_id_of_its_own(world: World) -> None:
+def test_connection_gets_an_id(world: World) -> None:
     one, other = make(world), make(world)
     assert one != other
     assert one.startswith("cin_")
     assert len(one) == len("cin_") + 24
 
 
-def test_it_belongs_to_its_source_and_knows_its_languages(world: World) -> None:
+def test_connection_has_source_and_languages(world: World) -> None:
     made = make(world, languages=["EN", "de", "en"], display_name="  Mail, private ", demo=True)
     row = Connection.unscoped.select_related("source").get(connection_id=made)
     assert (row.source.connector_key, row.display_name) == ("mail", "Mail, private")
@@ -40,7 +42,7 @@ def test_it_belongs_to_its_source_and_knows_its_languages(world: World) -> None:
         ({"connection_id": PERSONAL}, "connection_id"),
     ],
 )
-def test_what_will_not_do_is_refused_by_name(
+def test_invalid_argument_is_refused_by_name(
     world: World, wrong: dict[str, Any], param: str
 ) -> None:
     before = Connection.unscoped.count()
@@ -50,6 +52,6 @@ def test_what_will_not_do_is_refused_by_name(
     assert Connection.unscoped.count() == before
 
 
-def test_a_source_must_be_declared_first(world: World) -> None:
+def test_undeclared_source_is_refused(world: World) -> None:
     with pytest.raises(NotFound):
         make(world, "nothing")

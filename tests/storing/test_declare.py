@@ -1,4 +1,4 @@
-"""Declaring a source: faults by path, exact snapshots, records that follow a new version."""
+"""Publishing declarations: errors, snapshots and migration of records."""
 
 import copy
 import json
@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 
 from evidence.errors import ConnectorInvalid, IngestStorageError
-from evidence.models.sources import Source, SourceDeclaration, declared
+from evidence.models.sources import Source, SourceDeclaration, load_declarations
 from evidence.storing import targets
-from evidence.storing.batches import Preparer
-from evidence.storing.declaration_store import Accepted, declare
-from evidence.storing.ndjson import Line
-from evidence.storing.writer import Run, write
+from evidence.storing.batches import BatchPreparer
+from evidence.storing.declaration_store import PublishedDeclaration, declare
+from evidence.storing.ndjson import NdjsonLine
+from evidence.storing.writer import IngestRun, write_batch
 from tests.storing import stored
 from tests.world import MAIL, NOW, PERSONAL, RECORDS, World
 
 
-def take(world: World, document: Any, **more: Any) -> Accepted:
+def take(world: World, document: Any, **more: Any) -> PublishedDeclaration:
     return declare(json.dumps(document), owner_id=world.owner_id, now=NOW, **more)
 
 
 def changed(**stream_members: Any) -> dict[str, Any]:
-    """MAIL at a later version, with other members in its messages stream."""
+    """Return MAIL as a later version with a changed messages stream."""
     document = copy.deepcopy(MAIL) | {"version": "2.0.0"}
     document["streams"][0] |= stream_members
     return document
@@ -32,7 +32,7 @@ def query(**members: Any) -> dict[str, Any]:
     return {"query": copy.deepcopy(MAIL["streams"][0]["query"]) | members}
 
 
-def test_the_same_document_again_changes_nothing(world: World) -> None:
+def test_publishing_again_changes_nothing(world: World) -> None:
     before = SourceDeclaration.unscoped.count()
     reordered = dict(reversed(MAIL.items()))
     for document in (MAIL, reordered):
@@ -42,13 +42,13 @@ def test_the_same_document_again_changes_nothing(world: World) -> None:
     assert SourceDeclaration.unscoped.count() == before
 
 
-def test_the_snapshot_is_kept_byte_for_byte(world: World) -> None:
+def test_snapshot_is_stored_byte_for_byte(world: World) -> None:
     text = "\n " + json.dumps(changed(), indent=3) + "\n"
     accepted = declare(text.encode(), owner_id=world.owner_id, now=NOW)
     assert SourceDeclaration.unscoped.get(pk=accepted.declaration_id).snapshot == text
 
 
-def test_a_new_version_is_a_new_revision_and_the_old_one_stays(world: World) -> None:
+def test_new_version_adds_a_revision(world: World) -> None:
     accepted = take(world, changed(description="More mail."))
     assert (accepted.revision, accepted.version, accepted.changed) == (2, "2.0.0", True)
     source = Source.unscoped.get(connector_key="mail")
@@ -57,7 +57,7 @@ def test_a_new_version_is_a_new_revision_and_the_old_one_stays(world: World) -> 
     assert [each.revision for each in kept] == [1, 2]
 
 
-def test_every_fault_is_named_with_its_path_and_nothing_is_kept(world: World) -> None:
+def test_invalid_declaration_lists_errors_and_stores_nothing(world: World) -> None:
     bad = changed(primary_key=["nope"], cursor_field="never")
     with pytest.raises(ConnectorInvalid) as refused:
         take(world, bad)
@@ -71,13 +71,13 @@ def test_every_fault_is_named_with_its_path_and_nothing_is_kept(world: World) ->
 
 
 @pytest.mark.parametrize("document", ["", "{", '{"a": \ud800}', b"\xff\xfe", "[1]", "null"])
-def test_what_is_no_json_object_is_refused_as_such(world: World, document: str | bytes) -> None:
+def test_document_must_be_a_json_object(world: World, document: str | bytes) -> None:
     with pytest.raises(ConnectorInvalid) as refused:
         declare(document, owner_id=world.owner_id, now=NOW)
     assert refused.value.extra["faults"]
 
 
-def test_a_short_name_is_not_taken_from_another_source(world: World) -> None:
+def test_connector_key_of_another_source_is_refused(world: World) -> None:
     other = MAIL | {"connector_id": "https://elsewhere.example/connectors/mail"}
     with pytest.raises(ConnectorInvalid) as refused:
         take(world, other)
@@ -85,7 +85,7 @@ def test_a_short_name_is_not_taken_from_another_source(world: World) -> None:
     assert [fault["path"] for fault in faults] == ["$.connector_key"]
 
 
-def test_records_follow_a_new_searched_field(world: World) -> None:
+def test_new_search_field_is_indexed(world: World) -> None:
     search = {"lexical_fields": ["subject", "from_name", "from_email", "body_text", "thread_id"]}
     assert "t1" not in stored.terms(PERSONAL, "m1")
     take(world, changed(**query(search=search)))
@@ -93,11 +93,13 @@ def test_records_follow_a_new_searched_field(world: World) -> None:
     assert "lease" in stored.terms(PERSONAL, "m1")
 
 
-def test_records_follow_a_new_typed_field_and_leave_no_change_entries(world: World) -> None:
+def test_new_typed_field_is_stored_without_change_entries(world: World) -> None:
     history = stored.kinds(PERSONAL)
     aggregations = {"count": True, "group_by": ["from_name", "is_seen", "thread_id"]}
     accepted = take(world, changed(**query(aggregations=aggregations)))
-    layout = declared([accepted.declaration_id])[accepted.declaration_id].layout["messages"]
+    layout = load_declarations([accepted.declaration_id])[accepted.declaration_id].layout[
+        "messages"
+    ]
     slot, position = layout["typed"]["thread_id"]
     assert slot == "w"
     record = stored.record(PERSONAL, "m1")
@@ -107,7 +109,7 @@ def test_records_follow_a_new_typed_field_and_leave_no_change_entries(world: Wor
     assert stored.kinds(PERSONAL) == history
 
 
-def test_records_follow_a_new_order_and_a_new_time(world: World) -> None:
+def test_new_cursor_and_consent_time_fields_are_stored(world: World) -> None:
     document = changed(cursor_field="subject")
     del document["streams"][0]["consent_time_field"]
     take(world, document)
@@ -121,7 +123,7 @@ def test_records_follow_a_new_order_and_a_new_time(world: World) -> None:
     assert record.sort_key == "t2026-01-10T09:00:00.000000"
 
 
-def test_deriving_anew_tells_how_far_it_is_and_keeps_the_times_of_fields(world: World) -> None:
+def test_recomputation_reports_progress_and_keeps_field_times(world: World) -> None:
     world.put(
         (PERSONAL, "messages", {"id": "m1", "subject": "Lease signed"}),
         emitted_at="2026-10-05T00:00:00Z",
@@ -137,14 +139,14 @@ def test_deriving_anew_tells_how_far_it_is_and_keeps_the_times_of_fields(world: 
     assert (after.field_emitted, after.change_seq) == (before.field_emitted, before.change_seq)
 
 
-def test_a_batch_that_was_prepared_under_the_old_declaration_is_not_written(
+def test_batch_of_the_previous_declaration_is_not_written(
     world: World,
 ) -> None:
     late = {"connection_id": PERSONAL, "stream": "messages", "data": {"id": "late"}}
-    preparer = Preparer(targets.all_of(world.owner_id), None, NOW)
-    (batch,) = preparer.batches([Line(1, json.dumps(late).encode())])
+    preparer = BatchPreparer(targets.load_all_targets(world.owner_id), None, NOW)
+    (batch,) = preparer.batches([NdjsonLine(1, json.dumps(late).encode())])
     take(world, changed(description="In between."))
     with pytest.raises(IngestStorageError, match="changed during the import"):
-        write(batch.records, run=Run(NOW))
+        write_batch(batch.records, run=IngestRun(NOW))
     assert stored.record(PERSONAL, "late") is None
     assert world.send([late]).created == 1

@@ -1,10 +1,10 @@
-"""Deletions leave tombstones; lines about one record apply in their order."""
+"""Deletions leave tombstones; lines of one record apply in order."""
 
 from typing import Any
 
 from evidence.models.digests import value_digest
 from evidence.models.records import SearchText
-from evidence.storing.receipts import Code
+from evidence.storing.receipts import ReceiptCode
 from tests.storing import stored
 from tests.world import CHAT, PERSONAL, WORK, World
 
@@ -16,7 +16,7 @@ def line(key: str, *, op: str = "upsert", to: str = PERSONAL, **data: Any) -> di
     return members
 
 
-def test_a_deletion_takes_record_and_search_text_and_leaves_a_tombstone(world: World) -> None:
+def test_deletion_removes_record_and_search_text(world: World) -> None:
     world.send([line("r", subject="Gone soon")])
     outcome = world.send([line("r", op="delete")])
     assert outcome.deleted == 1
@@ -27,38 +27,38 @@ def test_a_deletion_takes_record_and_search_text_and_leaves_a_tombstone(world: W
     assert tombstone.before == {"id": value_digest("r"), "subject": value_digest("Gone soon")}
 
 
-def test_a_deleted_record_may_come_back(world: World) -> None:
+def test_deleted_record_can_be_created_again(world: World) -> None:
     world.send([line("r", subject="One"), line("r", op="delete"), line("r", subject="One")])
     assert stored.kinds(PERSONAL, "r") == "cdc"
     assert "one" in stored.terms(PERSONAL, "r")
 
 
-def test_deleting_twice_leaves_one_tombstone(world: World) -> None:
+def test_second_deletion_adds_no_tombstone(world: World) -> None:
     world.send([line("r"), line("r", op="delete"), line("r", op="delete")])
     assert stored.kinds(PERSONAL, "r") == "cd"
 
 
-def test_the_last_line_of_a_record_wins_and_the_replacement_is_remarked(world: World) -> None:
+def test_last_line_of_a_key_wins_with_a_receipt(world: World) -> None:
     outcome = world.send([line("r", subject="One"), line("r", subject="Two")])
     assert stored.data(PERSONAL, "r")["subject"] == "Two"
     assert stored.kinds(PERSONAL, "r") == "cu"
     assert outcome.duplicates == 1
-    assert [(each.line, each.code) for each in outcome.notices] == [(2, Code.DUPLICATE_KEY)]
+    assert [(each.line, each.code) for each in outcome.notices] == [(2, ReceiptCode.DUPLICATE_KEY)]
     assert not outcome.receipts
-    assert not outcome.refused
+    assert not outcome.rejected
 
 
-def test_a_line_that_repeats_another_exactly_is_not_remarked(world: World) -> None:
+def test_equal_line_gets_no_receipt(world: World) -> None:
     outcome = world.send([line("r", subject="One"), line("r", subject="One")])
     assert (outcome.created, outcome.unchanged, outcome.duplicates) == (1, 1, 0)
 
 
-def test_replacing_what_an_earlier_import_left_is_not_remarked(world: World) -> None:
+def test_replacing_a_record_of_an_earlier_import_gets_no_receipt(world: World) -> None:
     world.send([line("r", subject="One")])
     assert world.send([line("r", subject="Two")]).duplicates == 0
 
 
-def test_the_same_key_in_other_connections_and_streams_is_another_record(world: World) -> None:
+def test_key_is_separate_per_connection_and_stream(world: World) -> None:
     outcome = world.send(
         [
             line("same", subject="Personal"),
@@ -71,7 +71,7 @@ def test_the_same_key_in_other_connections_and_streams_is_another_record(world: 
     assert stored.data(WORK, "same")["subject"] == "Work"
 
 
-def test_updating_an_old_record_twice_in_one_import_keeps_both_steps(world: World) -> None:
+def test_two_updates_in_one_import_have_two_change_entries(world: World) -> None:
     world.send([line("r", subject="One", is_seen=False)])
     world.send([line("r", subject="Two", is_seen=False), line("r", subject="Two", is_seen=True)])
     assert stored.kinds(PERSONAL, "r") == "cuu"

@@ -1,4 +1,4 @@
-"""Vectors follow the records: those that no longer hold go at once, new ones come with the next pass."""
+"""Outdated vectors are deleted at once; the backfill adds missing ones."""
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -14,7 +14,7 @@ DAY = "2026-01-10T09:00:00Z"
 
 
 def passages(key: str, connection_id: str = PERSONAL) -> dict[str, list[tuple[int, int]]]:
-    """By field, where its passages start and end."""
+    """Return the start and end of passages by field."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT field, start_chars, end_chars FROM evidence_passage"
@@ -35,12 +35,12 @@ def body(key: str) -> str:
     return text
 
 
-def test_every_semantic_text_gets_its_passages(embedded: World) -> None:
+def test_semantic_texts_get_passages(embedded: World) -> None:
     assert passages("m1") == {"body_text": [(0, len(body("m1")))]}
     assert set(passages("w2", WORK)) == {"body_text"}
 
 
-def test_a_long_text_has_a_vector_for_each_passage(embedded: World) -> None:
+def test_long_text_has_one_vector_per_passage(embedded: World) -> None:
     text = "A sentence about the garden. " * 60
     embedded.put((PERSONAL, "messages", mail("long", DAY, body_text=text)))
     embedded.embed()
@@ -52,33 +52,33 @@ def test_a_long_text_has_a_vector_for_each_passage(embedded: World) -> None:
     assert found[-1][1] == len(text.rstrip())
 
 
-def test_a_changed_text_loses_its_vectors_at_once_and_gets_new_ones(embedded: World) -> None:
+def test_changed_text_gets_new_vectors(embedded: World) -> None:
     embedded.put((PERSONAL, "messages", mail("m1", DAY, body_text="Short.")))
     assert passages("m1") == {}
     embedded.embed()
     assert passages("m1") == {"body_text": [(0, 6)]}
 
 
-def test_vectors_of_fields_that_did_not_change_stay(embedded: World) -> None:
+def test_vectors_of_unchanged_fields_stay(embedded: World) -> None:
     before = passages("m1")
     changed = mail("m1", DAY, subject="Another subject", body_text=body("m1"))
     embedded.put((PERSONAL, "messages", changed))
     assert passages("m1") == before
 
 
-def test_a_deleted_record_leaves_none(embedded: World) -> None:
+def test_deleted_record_leaves_no_vectors(embedded: World) -> None:
     embedded.send([{"connection_id": PERSONAL, "stream": "messages", "key": "m1", "op": "delete"}])
     assert passages("m1") == {}
 
 
-def test_an_erased_connection_leaves_none(embedded: World) -> None:
+def test_erased_connection_leaves_no_vectors(embedded: World) -> None:
     erase_connection(PERSONAL)
     assert passages("m1") == {}
     assert passages("w2", WORK)
     assert not EmbeddedStream.unscoped.filter(connection_id=PERSONAL).exists()
 
 
-def test_a_moved_record_takes_its_vectors_along(embedded: World) -> None:
+def test_changed_consent_time_updates_vectors(embedded: World) -> None:
     embedded.put((PERSONAL, "messages", mail("m1", "2024-05-05T00:00:00Z", body_text=body("m1"))))
     with connection.cursor() as cursor:
         cursor.execute("SELECT authored_at FROM evidence_passage WHERE record_key = 'm1'"
@@ -87,7 +87,7 @@ def test_a_moved_record_takes_its_vectors_along(embedded: World) -> None:
     assert at.isoformat() == "2024-05-05T00:00:00+00:00"
 
 
-def test_a_newly_declared_field_gets_vectors(embedded: World) -> None:
+def test_newly_declared_field_gets_vectors(embedded: World) -> None:
     first, *others = MAIL["streams"]
     search = {**first["query"]["search"], "semantic_fields": ["subject", "body_text"]}
     stream = {**first, "query": {**first["query"], "search": search}}
@@ -96,7 +96,7 @@ def test_a_newly_declared_field_gets_vectors(embedded: World) -> None:
     assert set(passages("m1")) == {"subject", "body_text"}
 
 
-def test_after_the_stream_was_derived_anew_all_is_there_again(embedded: World) -> None:
+def test_recomputed_stream_gets_its_vectors_again(embedded: World) -> None:
     first, *others = MAIL["streams"]
     changed = {name: each for name, each in first.items() if name != "consent_time_field"}
     embedded.declare({**MAIL, "version": "1.1.0", "streams": [changed, *others]})
@@ -105,7 +105,7 @@ def test_after_the_stream_was_derived_anew_all_is_there_again(embedded: World) -
     assert passages("m1")
 
 
-def test_a_text_that_says_nothing_is_looked_at_once(embedded: World) -> None:
+def test_text_without_vector_is_tried_once(embedded: World) -> None:
     embedded.put((PERSONAL, "messages", mail("blank", DAY, body_text="   \n")))
     embedded.embed()
     assert passages("blank") == {}
@@ -114,7 +114,7 @@ def test_a_text_that_says_nothing_is_looked_at_once(embedded: World) -> None:
         assert cursor.fetchone() == (1,)
 
 
-def test_another_model_makes_the_table_anew(embedded: World, settings: Settings) -> None:
+def test_another_model_recreates_the_table(embedded: World, settings: Settings) -> None:
     settings.PDPP_EMBEDDER = "tests.search.test_embedder.Letters"
     embedded.embed()
     with connection.cursor() as cursor:
@@ -123,30 +123,32 @@ def test_another_model_makes_the_table_anew(embedded: World, settings: Settings)
     assert set(EmbeddedStream.unscoped.values_list("model", flat=True)) == {"letters"}
 
 
-def test_the_command_says_what_it_did(embedded: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_reports_the_number_of_texts(
+    embedded: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     embedded.put((PERSONAL, "messages", mail("new", DAY, body_text="New.")))
     call_command("embed")
-    assert capsys.readouterr().out.startswith("1 texts got their vectors from wordllama")
+    assert capsys.readouterr().out.startswith("Embedded 1 texts with wordllama")
 
 
-def test_the_command_refuses_without_a_model(world: World, settings: Settings) -> None:
+def test_command_fails_without_a_model(world: World, settings: Settings) -> None:
     settings.PDPP_EMBEDDER = "none"
     with pytest.raises(CommandError, match="make semantic"):
         call_command("embed")
 
 
-def test_without_the_extension_everything_else_works(
+def test_everything_else_works_without_pgvector(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("evidence.storing.vector_table.AVAILABLE", "SELECT false")
     assert world.embed() is False
-    with pytest.raises(CommandError, match="no pgvector"):
+    with pytest.raises(CommandError, match="needs pgvector"):
         call_command("embed")
     world.send([{"connection_id": PERSONAL, "stream": "messages", "key": "m1", "op": "delete"}])
     assert not exists()
 
 
-def test_what_a_source_takes_along_is_not_embedded_twice(embedded: World) -> None:
+def test_embedding_skips_texts_that_have_vectors(embedded: World) -> None:
     known = EmbeddedStream.unscoped.get(connection_id=PERSONAL, stream="messages")
     embedded.put((PERSONAL, "messages", mail("new", DAY, body_text="New.")))
     embedded.embed()

@@ -1,4 +1,4 @@
-"""What the owner erases is gone, stays gone if so wished, and leaves the counters right."""
+"""Erasure removes records, can suppress them, and updates counters."""
 
 import pytest
 from django.db import connection
@@ -7,14 +7,14 @@ from evidence.errors import ConnectionNotFound
 from evidence.models.connections import Connection
 from evidence.models.records import Blob, BlobChunk, Record, RecordChange, SearchText, Suppression
 from evidence.storing.blobs import put_blob
-from evidence.storing.receipts import Code
-from evidence.storing.record_erasure import erase, erase_connection, erase_stream
+from evidence.storing.receipts import ReceiptCode
+from evidence.storing.record_erasure import delete_record, delete_stream, erase_connection
 from tests.storing import stored
 from tests.world import BANK, NOW, PERSONAL, RECORDS, WORK, World
 
 
 def erase_m1(*, suppress: bool) -> bool:
-    return erase(PERSONAL, stream="messages", record_key="m1", suppress=suppress, now=NOW)
+    return delete_record(PERSONAL, stream="messages", record_key="m1", suppress=suppress, now=NOW)
 
 
 def attach(key: str = "m1") -> None:
@@ -28,7 +28,7 @@ def attach(key: str = "m1") -> None:
     )
 
 
-def test_an_erased_record_leaves_a_tombstone_and_nothing_else(world: World) -> None:
+def test_erased_record_leaves_only_a_tombstone(world: World) -> None:
     attach()
     attach("m2")
     assert erase_m1(suppress=False)
@@ -40,23 +40,23 @@ def test_an_erased_record_leaves_a_tombstone_and_nothing_else(world: World) -> N
     assert BlobChunk.unscoped.count() == 2
 
 
-def test_the_record_of_that_key_in_another_connection_stays(world: World) -> None:
+def test_same_key_in_another_connection_stays(world: World) -> None:
     erase_m1(suppress=True)
     assert stored.record(WORK, "m1") is not None
 
 
-def test_an_erased_record_may_come_back_unless_it_is_suppressed(world: World) -> None:
+def test_only_suppressed_records_cannot_be_imported_again(world: World) -> None:
     erase_m1(suppress=False)
     assert world.put(RECORDS[1]).created == 1
     erase_m1(suppress=True)
     outcome = world.put(*RECORDS[1:3])
     assert (outcome.created, outcome.unchanged) == (0, 1)
-    assert outcome.by_code == {Code.SUPPRESSED: 1}
-    assert not outcome.refused
+    assert outcome.by_code == {ReceiptCode.SUPPRESSED: 1}
+    assert not outcome.rejected
     assert stored.record(PERSONAL, "m1") is None
 
 
-def test_the_suppression_list_does_not_say_what_was_erased(world: World) -> None:
+def test_suppression_list_contains_no_keys(world: World) -> None:
     erase_m1(suppress=True)
     with connection.cursor() as cursor:
         cursor.execute("SELECT s::text FROM evidence_suppression s")
@@ -65,7 +65,7 @@ def test_the_suppression_list_does_not_say_what_was_erased(world: World) -> None
     assert Suppression.unscoped.count() == 1
 
 
-def test_suppression_forgets_what_changes_said_of_the_values(world: World) -> None:
+def test_suppression_clears_value_hashes_of_changes(world: World) -> None:
     world.put((PERSONAL, "messages", {"id": "m1", "subject": "New", "added": 1}))
     erase_m1(suppress=True)
     created, updated, deleted = stored.changes(PERSONAL, "m1")
@@ -77,25 +77,25 @@ def test_suppression_forgets_what_changes_said_of_the_values(world: World) -> No
     assert deleted.before == {"id": "", "subject": ""}
 
 
-def test_erasing_what_is_not_there_says_so(world: World) -> None:
+def test_erasing_a_missing_record_returns_false(world: World) -> None:
     before = stored.kinds(PERSONAL)
-    assert not erase(PERSONAL, stream="messages", record_key="no", suppress=False, now=NOW)
+    assert not delete_record(PERSONAL, stream="messages", record_key="no", suppress=False, now=NOW)
     assert stored.kinds(PERSONAL) == before
 
 
-def test_a_stream_is_erased_with_a_tombstone_each(
+def test_erased_stream_leaves_one_tombstone_per_record(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evidence.storing.record_erasure.RECORDS_AT_ONCE", 2)
+    monkeypatch.setattr("evidence.storing.record_erasure.BATCH_SIZE", 2)
     threads = Record.unscoped.filter(connection_id=PERSONAL, stream="threads").count()
-    assert erase_stream(PERSONAL, stream="messages", now=NOW) == 5
+    assert delete_stream(PERSONAL, stream="messages", now=NOW) == 5
     assert not Record.unscoped.filter(connection_id=PERSONAL, stream="messages").exists()
     assert Record.unscoped.filter(connection_id=PERSONAL, stream="threads").count() == threads
     assert RecordChange.unscoped.filter(connection_id=PERSONAL, kind="d").count() == 5
     assert stored.counts() == stored.true_counts()
 
 
-def test_a_connection_goes_with_everything_it_holds_and_no_other(world: World) -> None:
+def test_erasing_a_connection_removes_its_rows_only(world: World) -> None:
     attach()
     erase_m1(suppress=True)
     others = Record.unscoped.exclude(connection_id=PERSONAL).count()
@@ -113,8 +113,8 @@ def test_a_connection_goes_with_everything_it_holds_and_no_other(world: World) -
     assert Connection.unscoped.filter(connection_id=BANK).exists()
 
 
-def test_a_connection_that_is_not_there_is_refused(world: World) -> None:
+def test_erasing_an_unknown_connection_is_refused(world: World) -> None:
     with pytest.raises(ConnectionNotFound):
-        erase("cin_nowhere", stream="messages", record_key="x", suppress=False, now=NOW)
+        delete_record("cin_nowhere", stream="messages", record_key="x", suppress=False, now=NOW)
     with pytest.raises(ConnectionNotFound):
         erase_connection("cin_nowhere")

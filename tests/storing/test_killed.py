@@ -1,4 +1,4 @@
-"""An import that is killed has kept what it acknowledged, and another completes it."""
+"""A killed import keeps its reported batches and can be completed."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.world import MAIL, NOW, PERSONAL, World
 LINES = 6_000
 PROGRAM = """
 from evidence.storing import batches
-batches.RECORDS_AT_ONCE = 200
+batches.BATCH_LINES = 200
 with open(sys.argv[1], "rb") as file:
     ingest_lines(
         read_lines(file),
@@ -28,15 +28,15 @@ with open(sys.argv[1], "rb") as file:
 @pytest.fixture
 def committed(transactional_db: None) -> World:
     """Alice's mail connector and one connection of it, visible to other processes."""
-    from evidence.models.accounts import the_owner
+    from evidence.models.accounts import get_or_create_owner
 
-    world = World(owner_id=the_owner(NOW).owner_id)
+    world = World(owner_id=get_or_create_owner(NOW).owner_id)
     world.declare(MAIL)
     world.connect(PERSONAL, "mail", "Personal mail")
     return world
 
 
-def test_a_killed_import_keeps_what_it_acknowledged_and_another_completes_it(
+def test_killed_import_keeps_reported_lines_and_can_be_completed(
     committed: World, tmp_path: Path
 ) -> None:
     file = written(tmp_path, lines=LINES)
@@ -60,7 +60,7 @@ def test_a_killed_import_keeps_what_it_acknowledged_and_another_completes_it(
     assert_everything_agrees(LINES)
 
 
-def test_two_imports_of_one_file_at_once_store_each_line_once(
+def test_concurrent_imports_of_a_file_store_each_line_once(
     committed: World, tmp_path: Path
 ) -> None:
     file = written(tmp_path, lines=1_500)

@@ -1,4 +1,4 @@
-"""Memory does not grow with what is imported."""
+"""The memory of an import does not depend on its size."""
 
 from tests.storing import processes
 from tests.storing.test_killed import committed as committed
@@ -15,13 +15,13 @@ def lines():
     # Lines of the longest kind that the command reads, then very many bad ones.
     for number in range(1, 7):
         data = {"id": f"k{number}", "topic": "e" * 15_900_000}
-        yield Line(number, json.dumps(
+        yield NdjsonLine(number, json.dumps(
             {"connection_id": "cin_personal", "stream": "threads", "data": data}
         ).encode())
     for number in range(number + 1, 100_000):
-        yield Line(number, b"{")
+        yield NdjsonLine(number, b"{")
     data = {"id": "late", "topic": "x"}
-    yield Line(number + 1, json.dumps(
+    yield NdjsonLine(number + 1, json.dumps(
         {"connection_id": "cin_personal", "stream": "threads", "data": data}
     ).encode())
 
@@ -33,7 +33,7 @@ print(int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) // 1024)
 """
 
 
-def test_memory_stays_within_bounds_whatever_the_file(committed: World) -> None:
+def test_import_memory_is_bounded(committed: World) -> None:
     with processes.python(PROGRAM, committed.owner_id) as process:
         out, _ = process.communicate()
     created, refused, receipts, mib = map(int, out.split())

@@ -1,4 +1,4 @@
-"""What migrations do to tables that are large by the time they come.
+"""Migrations do not block or rewrite large tables unexpectedly.
 
 A server migrates before it serves, so a lock keeps nobody waiting but other servers of the same
 database that still run; a statement that reads or writes every record keeps them all waiting long.
@@ -56,7 +56,7 @@ def statements() -> Iterator[tuple[str, str]]:
                 yield migration.name, statement
 
 
-def test_large_tables_are_changed_at_once_only_where_somebody_has_thought_about_it() -> None:
+def test_migrations_rewrite_large_tables_only_if_listed() -> None:
     slow = {name for name, statement in statements() if SLOW.search(statement)}
 
     assert slow == REVIEWED.keys()
@@ -77,5 +77,5 @@ def test_large_tables_are_changed_at_once_only_where_somebody_has_thought_about_
         ('ALTER TABLE "evidence_disclosure" ADD CONSTRAINT x CHECK (a > 0) NOT VALID', False),
     ],
 )
-def test_what_reads_or_writes_every_row_is_recognised(statement: str, *, is_slow: bool) -> None:
+def test_operations_over_all_rows_are_detected(statement: str, *, is_slow: bool) -> None:
     assert bool(SLOW.search(statement)) is is_slow

@@ -1,4 +1,4 @@
-"""Lines for one stream of one connection, as REST sends them."""
+"""Importing lines of one stream, as the REST API does."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,18 +15,18 @@ from evidence.errors import (
     StreamNotDeclared,
 )
 from evidence.models.connections import Connection
-from evidence.storing.ingest import Outcome, ingest_stream
-from evidence.storing.ndjson import Line
-from evidence.storing.receipts import Code
+from evidence.storing.ingest import IngestResult, ingest_stream
+from evidence.storing.ndjson import NdjsonLine
+from evidence.storing.receipts import ReceiptCode
 from tests.storing import stored
 from tests.world import NOW, PERSONAL, RECORDS, World
 
 
 def send(
     world: World, *lines: dict[str, Any], to: str = PERSONAL, stream: str = "messages"
-) -> Outcome:
+) -> IngestResult:
     return ingest_stream(
-        [Line(number, orjson.dumps(line)) for number, line in enumerate(lines, 1)],
+        [NdjsonLine(number, orjson.dumps(line)) for number, line in enumerate(lines, 1)],
         connection_id=to,
         stream=stream,
         owner_id=world.owner_id,
@@ -38,13 +38,13 @@ def status(value: str) -> None:
     Connection.unscoped.filter(connection_id=PERSONAL).update(status=value)
 
 
-def test_lines_need_not_say_where_they_belong(world: World) -> None:
+def test_lines_may_omit_connection_and_stream(world: World) -> None:
     outcome = send(world, {"key": "a", "data": {"id": "a"}}, {"key": "m1", "op": "delete"})
     assert (outcome.created, outcome.deleted) == (1, 1)
     assert stored.kinds(PERSONAL, "m1") == "cd"
 
 
-def test_a_line_that_belongs_elsewhere_is_refused(world: World) -> None:
+def test_line_of_another_stream_is_rejected(world: World) -> None:
     outcome = send(
         world,
         {"data": {"id": "a"}, "stream": "threads"},
@@ -52,13 +52,13 @@ def test_a_line_that_belongs_elsewhere_is_refused(world: World) -> None:
         {"data": {"id": "c"}, "connection_id": PERSONAL, "stream": "messages"},
     )
     assert [(each.line, each.code, each.path) for each in outcome.receipts] == [
-        (1, Code.INVALID_ENVELOPE, "$.stream"),
-        (2, Code.INVALID_ENVELOPE, "$.connection_id"),
+        (1, ReceiptCode.INVALID_ENVELOPE, "$.stream"),
+        (2, ReceiptCode.INVALID_ENVELOPE, "$.connection_id"),
     ]
     assert outcome.created == 1
 
 
-def test_where_they_are_to_go_is_checked_before_a_line_is_read(world: World) -> None:
+def test_target_is_checked_before_reading(world: World) -> None:
     with pytest.raises(ConnectionNotFound):
         send(world, to="cin_nowhere")
     with pytest.raises(StreamNotDeclared):
@@ -69,7 +69,7 @@ def test_where_they_are_to_go_is_checked_before_a_line_is_read(world: World) -> 
 
 
 @pytest.mark.parametrize(("before", "after"), [("draft", "active"), ("paused", "paused")])
-def test_the_first_record_makes_a_draft_active(world: World, before: str, after: str) -> None:
+def test_first_record_activates_a_draft_connection(world: World, before: str, after: str) -> None:
     status(before)
     send(world, {"data": {"subject": "no id"}})
     assert Connection.unscoped.get(connection_id=PERSONAL).status == before
@@ -77,21 +77,21 @@ def test_the_first_record_makes_a_draft_active(world: World, before: str, after:
     assert Connection.unscoped.get(connection_id=PERSONAL).status == after
 
 
-def test_no_lines_are_no_matter(world: World) -> None:
+def test_empty_input_is_accepted(world: World) -> None:
     before = stored.everything()
     assert send(world).lines == 0
     assert stored.everything() == before
 
 
-def test_a_source_that_breaks_off_leaves_what_came_before(
+def test_interrupted_input_keeps_earlier_batches(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lines() -> Iterator[Line]:
-        yield Line(1, orjson.dumps({"data": {"id": "a"}}))
-        yield Line(2, orjson.dumps({"data": {"id": "b"}}))
+    def lines() -> Iterator[NdjsonLine]:
+        yield NdjsonLine(1, orjson.dumps({"data": {"id": "a"}}))
+        yield NdjsonLine(2, orjson.dumps({"data": {"id": "b"}}))
         raise ConnectionResetError
 
-    monkeypatch.setattr("evidence.storing.batches.RECORDS_AT_ONCE", 1)
+    monkeypatch.setattr("evidence.storing.batches.BATCH_LINES", 1)
     with pytest.raises(ConnectionResetError):
         ingest_stream(
             lines(),
@@ -105,12 +105,12 @@ def test_a_source_that_breaks_off_leaves_what_came_before(
     assert stored.counts() == stored.true_counts()
 
 
-def test_a_large_import_merges_its_search_text_on_the_way(
+def test_large_import_flushes_the_pending_list(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evidence.storing.batches.RECORDS_AT_ONCE", 3)
-    monkeypatch.setattr("evidence.storing.reindex.PENDING_RECORDS", 5)
-    monkeypatch.setattr("evidence.storing.reindex.MANY_RECORDS", 10)
+    monkeypatch.setattr("evidence.storing.batches.BATCH_LINES", 3)
+    monkeypatch.setattr("evidence.storing.reindex.FLUSH_AFTER_RECORDS", 5)
+    monkeypatch.setattr("evidence.storing.reindex.ANALYZE_AFTER_RECORDS", 10)
     outcome = send(world, *({"data": {"id": f"r{number}"}} for number in range(20)))
     assert outcome.created == 20
     with connection.cursor() as cursor:
@@ -118,7 +118,7 @@ def test_a_large_import_merges_its_search_text_on_the_way(
         assert cursor.fetchone() == (20 + len(RECORDS),)
 
 
-def test_a_failure_of_the_database_is_told_without_what_it_quotes(
+def test_database_error_is_logged_without_its_message(
     world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def fail(*_: object, **__: object) -> None:

@@ -1,6 +1,6 @@
-"""The rules by which the tables could be spread over many machines and owners (docs/scale.md).
+"""Schema rules that allow distributing tables over machines and owners (docs/scale.md).
 
-They are read from the database itself: what a migration does to it by hand counts as well.
+They check the database itself, including SQL of migrations.
 """
 
 from collections.abc import Iterator
@@ -83,31 +83,31 @@ def keys() -> list[Key]:
     return [Key(*row) for row in asked(UNIQUE)]
 
 
-def test_personal_tables_are_told_apart_by_connection_first() -> None:
+def test_keys_of_personal_tables_start_with_the_connection() -> None:
     personal = [key for key in keys() if key.table in PERSONAL]
 
     assert {key.table for key in personal if key.is_primary} == PERSONAL
     assert [key for key in personal if key.columns[0] != "connection_id"] == []
 
 
-def test_nothing_refers_to_a_personal_row_and_they_refer_to_nothing() -> None:
+def test_personal_tables_have_no_foreign_keys() -> None:
     assert [pair for pair in asked(REFERENCES) if PERSONAL & {str(name) for name in pair}] == []
 
 
-def test_no_personal_row_has_a_number_from_a_sequence() -> None:
+def test_personal_tables_use_no_sequence() -> None:
     numbered = {str(table) for (table,) in asked(NUMBERED)}
 
     assert numbered & PERSONAL == set()
     assert numbered == SMALL_NUMBERS
 
 
-def test_a_number_from_a_sequence_is_never_part_of_a_key_with_a_meaning() -> None:
+def test_natural_keys_contain_no_sequence_number() -> None:
     for key in keys():
         if "id" in key.columns:
             assert (key.is_primary, key.columns) == (True, ["id"]), key
 
 
-def test_large_tables_are_spread_alike_so_that_joins_stay_in_place() -> None:
+def test_large_tables_are_partitioned_alike() -> None:
     found = {str(name): (how, parts) for name, how, parts in asked(PARTITIONED)}
 
     assert found.keys() >= SPREAD_ALREADY
@@ -115,7 +115,7 @@ def test_large_tables_are_spread_alike_so_that_joins_stay_in_place() -> None:
     [_] = {tuple(parts) for _, parts in found.values()}
 
 
-def test_every_row_belongs_to_an_owner_by_itself_or_by_what_it_hangs_on() -> None:
+def test_every_table_leads_to_an_owner() -> None:
     columns = {str(table): set(names) for table, names in asked(COLUMNS)}
     owned = {table for table, names in columns.items() if names & {"owner_id", "connection_id"}}
     references = list(asked(REFERENCES))

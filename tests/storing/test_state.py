@@ -1,4 +1,4 @@
-"""What a collector is told to remember, and gets back."""
+"""Storing and returning collector state."""
 
 from typing import Any
 
@@ -17,12 +17,12 @@ def get(world: World, key: str = "mail", **more: Any) -> Any:
     return get_state(key, owner_id=world.owner_id, **more)
 
 
-def test_before_the_first_run_there_is_nothing(world: World) -> None:
+def test_initial_state_is_empty(world: World) -> None:
     empty = get(world)
     assert (empty.state, empty.updated_at) == ({}, None)
 
 
-def test_streams_are_remembered_one_by_one(world: World) -> None:
+def test_state_is_stored_per_stream(world: World) -> None:
     put(world, {"messages": {"cursor": "x"}})
     put(world, {"threads": {"page": 2}})
     put(world, {"messages": {"cursor": "y"}})
@@ -31,7 +31,7 @@ def test_streams_are_remembered_one_by_one(world: World) -> None:
     assert kept.updated_at == NOW
 
 
-def test_each_grant_and_each_source_has_a_state_of_its_own(world: World) -> None:
+def test_state_is_separate_per_grant_and_source(world: World) -> None:
     put(world, {"messages": 1})
     put(world, {"messages": 2}, grant_id="grt_1")
     assert get(world).state == {"messages": 1}
@@ -39,12 +39,12 @@ def test_each_grant_and_each_source_has_a_state_of_its_own(world: World) -> None
     assert get(world, "workspace").state == {}
 
 
-def test_a_stream_must_be_declared(world: World) -> None:
+def test_undeclared_stream_is_refused(world: World) -> None:
     with pytest.raises(StreamNotDeclared):
         put(world, {"nothing": 1})
 
 
-def test_a_source_must_be_declared(world: World) -> None:
+def test_undeclared_source_is_refused(world: World) -> None:
     with pytest.raises(NotFound):
         put(world, {}, "nothing")
     with pytest.raises(NotFound):
@@ -52,6 +52,6 @@ def test_a_source_must_be_declared(world: World) -> None:
 
 
 @pytest.mark.parametrize("state", [["messages"], {"messages": "a\0b"}])
-def test_what_cannot_be_kept_is_refused(world: World, state: Any) -> None:
+def test_invalid_state_is_refused(world: World, state: Any) -> None:
     with pytest.raises(InvalidRequest):
         put(world, state)

@@ -1,4 +1,4 @@
-"""What an upsert leaves: the record, one change entry, its search text, its times."""
+"""Upserts write the record, a change entry, search text and times."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -19,7 +19,7 @@ def at(day: int) -> str:
     return f"2026-10-{day:02}T00:00:00Z"
 
 
-def test_a_new_record_has_a_change_entry_without_values(world: World) -> None:
+def test_new_record_has_a_change_entry_without_values(world: World) -> None:
     put(world, subject="Hello", received_at="2026-09-01T10:00:00+02:00")
     record, (change,) = stored.record(PERSONAL, "r"), stored.changes(PERSONAL, "r")
     assert record is not None
@@ -30,7 +30,7 @@ def test_a_new_record_has_a_change_entry_without_values(world: World) -> None:
     assert record.change_seq == stored.change_seq(PERSONAL)
 
 
-def test_the_same_again_writes_nothing_whatever_its_time(world: World) -> None:
+def test_equal_record_writes_nothing_at_any_time(world: World) -> None:
     put(world, subject="Hello", labels=["a", "b"], size_bytes=3)
     before = stored.everything()
     outcome = world.put(
@@ -45,7 +45,7 @@ def test_the_same_again_writes_nothing_whatever_its_time(world: World) -> None:
     assert stored.everything() == before
 
 
-def test_the_whole_cast_again_writes_nothing(world: World) -> None:
+def test_importing_all_test_data_again_writes_nothing(world: World) -> None:
     from tests.world import RECORDS
 
     before = stored.everything()
@@ -53,7 +53,7 @@ def test_the_whole_cast_again_writes_nothing(world: World) -> None:
     assert stored.everything() == before
 
 
-def test_a_change_entry_names_what_changed_and_only_hashes_what_it_was(world: World) -> None:
+def test_change_entry_contains_changed_fields_and_hashes(world: World) -> None:
     put(world, subject="Before", thread_id="t", size_bytes=1)
     put(world, subject="After", size_bytes=1, from_name="New")
     *_, change = stored.changes(PERSONAL, "r")
@@ -66,7 +66,7 @@ def test_a_change_entry_names_what_changed_and_only_hashes_what_it_was(world: Wo
     assert "Before" not in str(change.before)
 
 
-def test_there_and_back_leaves_two_entries_and_the_first_hash_is_that_of_today(
+def test_reverted_value_has_the_hash_of_the_first_entry(
     world: World,
 ) -> None:
     put(world, subject="Home", is_seen=False)
@@ -78,7 +78,7 @@ def test_there_and_back_leaves_two_entries_and_the_first_hash_is_that_of_today(
     assert stored.data(PERSONAL, "r")["subject"] == "Home"
 
 
-def test_the_consent_time_before_a_change_is_kept(world: World) -> None:
+def test_change_entry_contains_the_previous_consent_time(world: World) -> None:
     put(world, received_at="2026-09-01T00:00:00Z")
     put(world, received_at="2026-09-05T00:00:00Z")
     put(world, received_at=None)
@@ -108,7 +108,7 @@ DIFFERENT: Iterable[tuple[Any, Any]] = [
 
 
 @pytest.mark.parametrize(("one", "other"), EQUAL)
-def test_values_that_jsonb_calls_equal_are_no_change(world: World, one: Any, other: Any) -> None:
+def test_values_equal_in_jsonb_are_unchanged(world: World, one: Any, other: Any) -> None:
     put(world, extra=one)
     put(world, extra=other)
     assert stored.kinds(PERSONAL, "r") == "c"
@@ -116,14 +116,14 @@ def test_values_that_jsonb_calls_equal_are_no_change(world: World, one: Any, oth
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
-def test_values_that_jsonb_tells_apart_are_a_change(world: World, one: Any, other: Any) -> None:
+def test_values_different_in_jsonb_are_changed(world: World, one: Any, other: Any) -> None:
     put(world, extra=one)
     put(world, extra=other)
     assert stored.kinds(PERSONAL, "r") == "cu"
     assert value_digest(one) != value_digest(other)
 
 
-def test_a_field_that_did_not_change_keeps_its_time(world: World) -> None:
+def test_unchanged_field_keeps_its_time(world: World) -> None:
     put(world, at(1), subject="One", is_seen=False)
     put(world, at(2), subject="One", is_seen=True)
     put(world, at(3), subject="One", is_seen=True, size_bytes=1)
@@ -137,7 +137,7 @@ def test_a_field_that_did_not_change_keeps_its_time(world: World) -> None:
     }
 
 
-def test_a_line_that_arrives_late_wins_but_does_not_make_the_record_older(world: World) -> None:
+def test_late_line_wins_without_lowering_the_emitted_time(world: World) -> None:
     put(world, at(5), subject="Newer", is_seen=False)
     put(world, at(1), subject="Late", is_seen=False)
     record = stored.record(PERSONAL, "r")
@@ -147,7 +147,7 @@ def test_a_line_that_arrives_late_wins_but_does_not_make_the_record_older(world:
     assert record.field_emitted == {"subject": "2026-10-01T00:00:00+00:00"}
 
 
-def test_a_field_that_went_moves_the_time_of_the_record_and_of_no_other_field(
+def test_removed_field_changes_only_the_record_time(
     world: World,
 ) -> None:
     put(world, at(1), subject="One")
@@ -158,7 +158,7 @@ def test_a_field_that_went_moves_the_time_of_the_record_and_of_no_other_field(
     assert record.field_emitted == {"id": "2026-10-01T00:00:00+00:00"}
 
 
-def test_a_record_whose_fields_all_have_one_time_names_none(world: World) -> None:
+def test_equal_field_times_are_not_stored(world: World) -> None:
     put(world, at(2), subject="One")
     put(world, at(1), subject="One", is_seen=True)
     world.put((PERSONAL, "messages", {"id": "r", "subject": "One"}), emitted_at=at(1))
@@ -168,7 +168,7 @@ def test_a_record_whose_fields_all_have_one_time_names_none(world: World) -> Non
     assert record.field_emitted is None
 
 
-def test_search_text_follows_the_record(world: World) -> None:
+def test_search_text_is_updated_with_the_record(world: World) -> None:
     put(world, subject="Aubergine harvest")
     assert "aubergine" in stored.terms(PERSONAL, "r")
     put(world, subject="Rhubarb harvest")
@@ -176,7 +176,7 @@ def test_search_text_follows_the_record(world: World) -> None:
     assert "aubergine" not in stored.terms(PERSONAL, "r")
 
 
-def test_a_new_time_moves_the_search_text_too(world: World) -> None:
+def test_new_consent_time_updates_search_text(world: World) -> None:
     from evidence.models.records import SearchText
 
     put(world, subject="x", received_at="2026-09-01T00:00:00Z")
@@ -185,14 +185,14 @@ def test_a_new_time_moves_the_search_text_too(world: World) -> None:
     assert row.authored_at == datetime(2026, 9, 5, tzinfo=UTC)
 
 
-def test_without_an_emitted_time_a_record_is_emitted_now(world: World) -> None:
+def test_emitted_time_defaults_to_now(world: World) -> None:
     world.send([{"connection_id": PERSONAL, "stream": "messages", "data": {"id": "now"}}])
     record = stored.record(PERSONAL, "now")
     assert record is not None
     assert record.emitted_at == NOW
 
 
-def test_the_stream_remembers_how_fresh_it_is(world: World) -> None:
+def test_stream_stores_its_latest_emitted_time(world: World) -> None:
     from evidence.models.connections import StreamState
 
     put(world, at(7), subject="x")

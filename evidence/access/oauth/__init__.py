@@ -1,4 +1,4 @@
-"""Signing in, as rows: who registered, which questions wait, which codes and refresh tokens live.
+"""Rows of OAuth clients, authorization requests, codes and refresh tokens.
 
-Nothing here knows a protocol; ``owner.oauth`` does.
+The protocol is in ``owner.oauth``.
 """

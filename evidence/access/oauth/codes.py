@@ -1,12 +1,12 @@
-"""Refresh tokens: each is good once, and whoever comes with a used one ends the whole family."""
+"""Redeem authorization codes and rotate refresh tokens; revoke everything on replay."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from evidence import limits
 from evidence.access.crypto import bearer_digests, digest_for, digests_for, new_id
-from evidence.access.grant_states import may_go_on
-from evidence.access.grants import keep_token, revoke_token_id
+from evidence.access.grant_states import is_refreshable
+from evidence.access.tokens import revoke_token_id, store_token
 from evidence.models.grants import AccessToken, Grant, Package
 from evidence.models.oauth import (
     AuthorizationCode,
@@ -18,31 +18,31 @@ from evidence.models.oauth import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """A family that may go on, held until the transaction ends."""
+class RefreshSession:
+    """A valid refresh token and its family, locked until the transaction ends."""
 
     family: RefreshFamily
-    link: RefreshToken
+    row: RefreshToken
 
 
-class Replayed(Exception):  # noqa: N818 it is what happened
-    """The refresh token had been used before. Its family has been ended."""
+class RefreshTokenReplayed(Exception):  # noqa: N818 names what happened
+    """The refresh token was used before, and its family was revoked."""
 
 
-class Ended(Exception):  # noqa: N818 likewise
-    """The refresh token is unknown, has expired, or what it stood for has ended."""
+class RefreshTokenEnded(Exception):  # noqa: N818 names what happened
+    """The refresh token is unknown or expired, or its grants have ended."""
 
 
-def may_refresh(package_id: str) -> bool:
-    """Only continuous access is refreshed; what was granted for a single use is not."""
+def allows_refresh(package_id: str) -> bool:
+    """Return whether every grant of a package is continuous, not for a single use."""
     rows = Grant.unscoped.filter(package_id=package_id)
     return not rows.exclude(access_mode=Grant.AccessMode.CONTINUOUS).exists()
 
 
-def found_family(
+def create_family(
     package: Package, *, registration: Registration, resource: str, scope: str, now: datetime
 ) -> RefreshFamily:
-    """A new family, without a token yet."""
+    """Create a family of refresh tokens, without a token yet."""
     return RefreshFamily.unscoped.create(
         family_id=new_id("fam_"),
         registration=registration,
@@ -53,8 +53,10 @@ def found_family(
     )
 
 
-def present(refresh_token: str, *, registration: Registration, now: datetime) -> Standing:
-    """The family of a refresh token. Call it in a transaction, which holds the family.
+def lock_refresh_session(
+    refresh_token: str, *, registration: Registration, now: datetime
+) -> RefreshSession:
+    """Lock the family of a refresh token. Call it in a transaction.
 
     Raises ``Ended``, and ``Replayed`` once all that came of the sign-in has been ended.
     """
@@ -65,29 +67,31 @@ def present(refresh_token: str, *, registration: Registration, now: datetime) ->
         family_id__in=RefreshToken.unscoped.filter(digest__in=digests).values("family_id"),
     ).first()
     if family is None:
-        raise Ended
-    link = RefreshToken.unscoped.get(digest__in=digests)
-    if link.replaced_at is not None:
+        raise RefreshTokenEnded
+    row = RefreshToken.unscoped.get(digest__in=digests)
+    if row.replaced_at is not None:
         end_family(family.family_id, now=now)
-        raise Replayed
-    if family.revoked_at is not None or link.expires_at <= now:
-        raise Ended
-    if not may_go_on(family.package_id, now=now):
-        raise Ended
-    return Standing(family=family, link=link)
+        raise RefreshTokenReplayed
+    if family.revoked_at is not None or row.expires_at <= now:
+        raise RefreshTokenEnded
+    if not is_refreshable(family.package_id, now=now):
+        raise RefreshTokenEnded
+    return RefreshSession(family=family, row=row)
 
 
-def replace(standing: Standing, *, now: datetime) -> None:
-    """Uses up the link. Access tokens that came with it end by themselves, for requests may be on
-    their way with them."""
-    standing.link.replaced_at = now
-    standing.link.save(update_fields=["replaced_at"])
+def mark_replaced(session: RefreshSession, *, now: datetime) -> None:
+    """Mark a refresh token as used.
+
+    Access tokens that came with it expire on their own, because requests may be using them.
+    """
+    session.row.replaced_at = now
+    session.row.save(update_fields=["replaced_at"])
 
 
-def extend(
+def extend_family(
     family: RefreshFamily, *, access_token: str, refresh_token: str, now: datetime
 ) -> AccessToken:
-    """The next link of the family, with an access token that lasts ten minutes."""
+    """Add a refresh token to the family, with an access token that lasts ten minutes."""
     idle = now + timedelta(seconds=limits.REFRESH_SECONDS)
     RefreshToken.unscoped.create(
         digest=digest_for("refresh token", refresh_token),
@@ -95,7 +99,7 @@ def extend(
         created_at=now,
         expires_at=idle,
     )
-    token = keep_token(
+    token = store_token(
         access_token,
         package=family.package,
         resource=family.resource,
@@ -107,17 +111,17 @@ def extend(
 
 
 def end_family(family_id: str, *, now: datetime) -> None:
-    """Ends a sign-in with everything that came of it. The grants stay."""
+    """Revoke a sign-in and its tokens. The grants stay."""
     RefreshFamily.unscoped.filter(family_id=family_id, revoked_at=None).update(revoked_at=now)
-    _end_tokens(family_id, now=now)
+    _revoke_tokens(family_id, now=now)
 
 
-def end_by_token(token: str, *, registration: Registration, now: datetime) -> None:
-    """Ends the family of a refresh or access token of that client; nothing for any other."""
-    of_refresh = RefreshToken.unscoped.filter(digest__in=digests_for("refresh token", token))
-    of_access = FamilyMember.unscoped.filter(token__digest__in=bearer_digests(token))
+def revoke_by_token(token: str, *, registration: Registration, now: datetime) -> None:
+    """Revoke the family of a refresh or access token, if the token belongs to the client."""
+    refresh_tokens = RefreshToken.unscoped.filter(digest__in=digests_for("refresh token", token))
+    access_tokens = FamilyMember.unscoped.filter(token__digest__in=bearer_digests(token))
     families = RefreshFamily.unscoped.filter(registration=registration)
-    for rows in (of_refresh, of_access):
+    for rows in (refresh_tokens, access_tokens):
         for family in families.filter(family_id__in=rows.values("family_id")):
             end_family(family.family_id, now=now)
     AccessToken.unscoped.filter(
@@ -128,33 +132,33 @@ def end_by_token(token: str, *, registration: Registration, now: datetime) -> No
 
 
 def is_in_ended_family(token: AccessToken) -> bool:
-    """Whether the token has ended together with its sign-in."""
+    """Return whether the sign-in of a token was revoked."""
     members = FamilyMember.unscoped.filter(token=token)
     return members.filter(family__revoked_at__isnull=False).exists()
 
 
-def forget_families(now: datetime) -> int:
-    """Deletes families whose last link has long expired; how many."""
+def delete_expired_families(now: datetime) -> int:
+    """Delete families whose last refresh token expired long ago. Returns their number."""
     before = now - timedelta(seconds=limits.REFRESH_SECONDS)
     alive = RefreshToken.unscoped.filter(replaced_at=None, expires_at__gt=before)
-    gone, _ = RefreshFamily.unscoped.exclude(family_id__in=alive.values("family_id")).delete()
-    return gone
+    deleted, _ = RefreshFamily.unscoped.exclude(family_id__in=alive.values("family_id")).delete()
+    return deleted
 
 
-def _end_tokens(family_id: str, *, now: datetime) -> None:
+def _revoke_tokens(family_id: str, *, now: datetime) -> None:
     members = FamilyMember.unscoped.filter(family_id=family_id)
     AccessToken.unscoped.filter(token_id__in=members.values("token_id"), revoked_at=None).update(
         revoked_at=now
     )
 
 
-KEPT = timedelta(days=1)
-"""How long a used code is remembered, so that a second use is noticed."""
+USED_CODE_RETENTION = timedelta(days=1)
+"""Time to keep used codes, so that a second use is detected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """What a code stands for."""
+class CodeTerms:
+    """What an authorization code was issued for."""
 
     package_id: str
     resource: str
@@ -163,9 +167,9 @@ class Answer:
     code_challenge: str
 
 
-def keep_code(code: str, answer: Answer, *, registration: Registration, now: datetime) -> None:
-    """Remembers a fresh code, and forgets those that nobody can use or misuse any more."""
-    AuthorizationCode.unscoped.filter(expires_at__lt=now - KEPT).delete()
+def store_code(code: str, answer: CodeTerms, *, registration: Registration, now: datetime) -> None:
+    """Store a new code, and delete codes that expired long ago."""
+    AuthorizationCode.unscoped.filter(expires_at__lt=now - USED_CODE_RETENTION).delete()
     AuthorizationCode.unscoped.create(
         digest=_digest(code),
         registration=registration,
@@ -179,33 +183,35 @@ def keep_code(code: str, answer: Answer, *, registration: Registration, now: dat
     )
 
 
-def take_code(code: str, *, registration: Registration, now: datetime) -> AuthorizationCode | None:
-    """The code, which is used up by this, whatever else may be wrong with the request.
+def redeem_code(
+    code: str, *, registration: Registration, now: datetime
+) -> AuthorizationCode | None:
+    """Use a code up and return it, or None if it is unknown, expired or of another client.
 
-    None where it is unknown, expired or another client's. A second use ends what the first led to
-    (RFC 6749, 4.1.2): one of the two was a thief's. Call it in a transaction.
+    A second use revokes the tokens of the first, because one of the two uses was not by the client
+    (RFC 6749, 4.1.2). Call it in a transaction.
     """
     rows = AuthorizationCode.unscoped.select_for_update(of=("self",)).select_related("package")
     row = rows.filter(digest=_digest(code), registration=registration).first()
     if row is None:
         return None
     if row.used_at is not None:
-        _end_what_came_of(row, now)
+        _revoke_outcome(row, now)
         return None
     row.used_at = now
     row.save(update_fields=["used_at"])
     return row if row.expires_at > now else None
 
 
-def note_outcome(
+def record_code_outcome(
     row: AuthorizationCode, *, token: AccessToken, family: RefreshFamily | None
 ) -> None:
-    """What the code led to."""
+    """Store which token and family a code led to."""
     row.token, row.family = token, family
     row.save(update_fields=["token", "family"])
 
 
-def _end_what_came_of(row: AuthorizationCode, now: datetime) -> None:
+def _revoke_outcome(row: AuthorizationCode, now: datetime) -> None:
     if row.family_id is not None:
         end_family(row.family_id, now=now)
     elif row.token_id is not None:

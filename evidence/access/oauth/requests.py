@@ -1,4 +1,4 @@
-"""Programs that introduce themselves, and how often they may."""
+"""Register OAuth clients (RFC 7591) and keep their pending authorization requests."""
 
 import secrets
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ from evidence.models.grants import Package
 from evidence.models.oauth import PendingRequest, Registration
 
 HOUR = timedelta(hours=1)
-TOO_MANY = "Too many clients have been registered in the last hour."
+TOO_MANY_CLIENTS = "Too many clients have been registered in the last hour."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Introduction:
-    """What a program says of itself, already found well formed."""
+class ClientMetadata:
+    """Validated client metadata (RFC 7591)."""
 
     name: str
     redirect_uris: Sequence[str]
@@ -30,69 +30,71 @@ class Introduction:
     metadata: Mapping[str, Any]
 
 
-def register(said: Introduction, *, address: str, now: datetime) -> tuple[Registration, str | None]:
-    """A new registration, with its secret where the method needs one: shown here and never again.
+def register_dynamic_client(
+    client: ClientMetadata, *, address: str, now: datetime
+) -> tuple[Registration, str | None]:
+    """Register a client and return its secret, if its authentication method needs one.
 
-    Raises ``RateLimitExceeded``.
+    The database stores only a digest of the secret. Raises ``RateLimitExceeded``.
     """
-    forget_unused(now)
-    mark = digest_for("registering address", address)[:16]
-    _check_rate(mark, now)
-    secret = None if said.auth_method == "none" else secrets.token_urlsafe(32)
+    delete_unused_registrations(now)
+    address_digest = digest_for("registering address", address)[:16]
+    _check_rate(address_digest, now)
+    secret = None if client.auth_method == "none" else secrets.token_urlsafe(32)
     row = Registration.unscoped.create(
         client_id=new_id("cli_"),
         source=Registration.Source.DYNAMIC,
-        registered_from=mark,
+        registered_from=address_digest,
         created_at=now,
         secret_digest=None if secret is None else _secret_digest(secret),
-        **_said(said),
+        **_columns(client),
     )
     return row, secret
 
 
-def keep_document(
-    client_id: str, said: Introduction, *, fresh_until: datetime, now: datetime
+def store_client_document(
+    client_id: str, client: ClientMetadata, *, fresh_until: datetime, now: datetime
 ) -> Registration:
-    """What the program's own document says, in place of what it said before."""
+    """Store the metadata document of a client in place of its previous one."""
     row, _ = Registration.unscoped.update_or_create(
         client_id=client_id,
         source=Registration.Source.DOCUMENT,
-        defaults={"fresh_until": fresh_until, **_said(said)},
+        defaults={"fresh_until": fresh_until, **_columns(client)},
         create_defaults={
             "source": Registration.Source.DOCUMENT,
             "created_at": now,
             "fresh_until": fresh_until,
-            **_said(said),
+            **_columns(client),
         },
     )
     return row
 
 
-def found(client_id: str | None) -> Registration | None:
-    """The registration of that id. None for what no id can be, too."""
+def find_registration(client_id: str | None) -> Registration | None:
+    """Return the registration of a client, or None."""
     if not client_id or "\x00" in client_id:
         return None
     return Registration.unscoped.filter(client_id=client_id).first()
 
 
-def is_secret(secret: str, digest: bytes) -> bool:
-    """Whether ``digest`` was made of it."""
-    known = digests_for("client secret", secret)
-    return any(secrets.compare_digest(digest, each) for each in known)
+def is_client_secret(secret: str, digest: bytes) -> bool:
+    """Return whether ``digest`` is a digest of the client secret."""
+    digests = digests_for("client secret", secret)
+    return any(secrets.compare_digest(digest, candidate) for candidate in digests)
 
 
-def note_use(row: Registration, *, now: datetime) -> None:
-    """The owner has answered it, so it is no longer a stranger's."""
+def mark_registration_used(row: Registration, *, now: datetime) -> None:
+    """Mark a registration as used, because the owner has answered a request of the client."""
     Registration.unscoped.filter(pk=row.pk).update(used_at=now)
 
 
-def forget_unused(now: datetime) -> int:
-    """Deletes registrations that nobody has signed in with for three days; how many."""
-    held = Package.unscoped.filter(client_id=OuterRef("client_id"))
-    waiting = PendingRequest.unscoped.filter(registration=OuterRef("pk"), expires_at__gt=now)
+def delete_unused_registrations(now: datetime) -> int:
+    """Delete registrations that were not used for three days. Returns their number."""
+    with_package = Package.unscoped.filter(client_id=OuterRef("client_id"))
+    open_requests = PendingRequest.unscoped.filter(registration=OuterRef("pk"), expires_at__gt=now)
     rows = Registration.unscoped.filter(
-        ~Exists(held),
-        ~Exists(waiting),
+        ~Exists(with_package),
+        ~Exists(open_requests),
         ~Q(source=Registration.Source.OWNER),
         used_at=None,
         created_at__lt=now - timedelta(seconds=limits.REGISTRATION_UNUSED_SECONDS),
@@ -101,24 +103,24 @@ def forget_unused(now: datetime) -> int:
     return deleted
 
 
-def _check_rate(mark: bytes, now: datetime) -> None:
+def _check_rate(address_digest: bytes, now: datetime) -> None:
     recent = Registration.unscoped.filter(
         source=Registration.Source.DYNAMIC, created_at__gt=now - HOUR
     )
-    from_there = recent.filter(registered_from=mark).count()
-    if from_there >= limits.REGISTRATIONS_PER_ADDRESS:
-        raise RateLimitExceeded(message=TOO_MANY, retry_after=600)
+    from_address = recent.filter(registered_from=address_digest).count()
+    if from_address >= limits.REGISTRATIONS_PER_ADDRESS:
+        raise RateLimitExceeded(message=TOO_MANY_CLIENTS, retry_after=600)
     if recent.filter(used_at=None).count() >= limits.REGISTRATIONS_PER_HOUR:
-        raise RateLimitExceeded(message=TOO_MANY, retry_after=600)
+        raise RateLimitExceeded(message=TOO_MANY_CLIENTS, retry_after=600)
 
 
-def _said(said: Introduction) -> dict[str, Any]:
+def _columns(client: ClientMetadata) -> dict[str, Any]:
     return {
-        "name": said.name,
-        "redirect_uris": list(said.redirect_uris),
-        "grant_types": list(said.grant_types),
-        "auth_method": said.auth_method,
-        "metadata": dict(said.metadata),
+        "name": client.name,
+        "redirect_uris": list(client.redirect_uris),
+        "grant_types": list(client.grant_types),
+        "auth_method": client.auth_method,
+        "metadata": dict(client.metadata),
     }
 
 
@@ -127,15 +129,15 @@ def _secret_digest(secret: str) -> bytes:
 
 
 Kind = PendingRequest.Kind
-ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
-"""No vowels and no digits: nothing to misread, and no words (RFC 8628, 6.1)."""
-KEPT = timedelta(days=1)
+USER_CODE_ALPHABET = "BCDFGHJKLMNPQRSTVWXZ"
+"""Letters of user codes, without vowels and digits (RFC 8628, 6.1)."""
+REQUEST_RETENTION = timedelta(days=1)
 TOO_MANY_PENDING = "The client has too many requests open."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
-    """A new question; ``handle`` and ``user_code`` are shown here and never again."""
+class OpenedRequest:
+    """A new authorization request. The database stores only digests of handle and user code."""
 
     row: PendingRequest
     handle: str
@@ -151,15 +153,15 @@ def open_request(
     resource: str,
     now: datetime,
     typed: bool = False,
-) -> Opened:
-    """A question for five minutes; with a code for a person to type where ``typed``.
+) -> OpenedRequest:
+    """Open an authorization request for five minutes, with a user code if ``typed``.
 
-    Raises ``RateLimitExceeded`` where the client has too many open.
+    Raises ``RateLimitExceeded`` if the client has too many open requests.
     """
-    PendingRequest.unscoped.filter(expires_at__lt=now - KEPT).delete()
+    PendingRequest.unscoped.filter(expires_at__lt=now - REQUEST_RETENTION).delete()
     list(Registration.unscoped.select_for_update(no_key=True).filter(pk=registration.pk))
-    mine = PendingRequest.unscoped.filter(registration=registration, expires_at__gt=now)
-    if mine.count() >= limits.OPEN_QUESTIONS:
+    open_requests = PendingRequest.unscoped.filter(registration=registration, expires_at__gt=now)
+    if open_requests.count() >= limits.OPEN_QUESTIONS:
         raise RateLimitExceeded(message=TOO_MANY_PENDING, retry_after=limits.QUESTION_SECONDS)
     handle = secrets.token_urlsafe(32)
     user_code = new_user_code() if typed else None
@@ -177,54 +179,54 @@ def open_request(
         created_at=now,
         expires_at=now + timedelta(seconds=limits.QUESTION_SECONDS),
     )
-    return Opened(row=row, handle=handle, user_code=user_code)
+    return OpenedRequest(row=row, handle=handle, user_code=user_code)
 
 
-def by_handle(kind: PendingRequest.Kind, handle: str) -> PendingRequest | None:
-    """The question of that handle, in whatever state; held where there is a transaction."""
+def find_by_handle(kind: PendingRequest.Kind, handle: str) -> PendingRequest | None:
+    """Return the request of a handle, in any state."""
     rows = PendingRequest.unscoped.select_related("registration", "package")
     return rows.filter(kind=kind, handle=_handle(kind, handle)).first()
 
 
-def by_handle_for_update(kind: PendingRequest.Kind, handle: str) -> PendingRequest | None:
-    """The same, which nobody else can change until the transaction ends."""
-    # A package that is joined is the one of before the lock: none, where the owner answers meanwhile.
-    held = PendingRequest.unscoped.select_for_update()
-    return held.filter(kind=kind, handle=_handle(kind, handle)).first()
+def lock_by_handle(kind: PendingRequest.Kind, handle: str) -> PendingRequest | None:
+    """Return the request of a handle, locked until the transaction ends."""
+    # No join with the package: it would be read before the lock and miss a concurrent decision.
+    locked = PendingRequest.unscoped.select_for_update()
+    return locked.filter(kind=kind, handle=_handle(kind, handle)).first()
 
 
-def by_user_code(typed: str, *, now: datetime) -> PendingRequest | None:
-    """The open question of the code that somebody typed, however they wrote it."""
+def find_by_user_code(typed: str, *, now: datetime) -> PendingRequest | None:
+    """Return the open request of a user code, ignoring case and punctuation."""
     rows = PendingRequest.unscoped.select_related("registration")
     return rows.filter(user_code=_user_code(typed), decided_at=None, expires_at__gt=now).first()
 
 
 def decide(row: PendingRequest, *, package_id: str | None, now: datetime) -> bool:
-    """The owner's answer, None for a no; False where the question had been answered before."""
-    waiting = PendingRequest.unscoped.filter(pk=row.pk, decided_at=None, expires_at__gt=now)
-    return bool(waiting.update(decided_at=now, package_id=package_id))
+    """Store the owner's decision; no package means denied. Returns False if already decided."""
+    undecided = PendingRequest.unscoped.filter(pk=row.pk, decided_at=None, expires_at__gt=now)
+    return bool(undecided.update(decided_at=now, package_id=package_id))
 
 
-def note_poll(row: PendingRequest, *, now: datetime) -> bool:
-    """Whether the client has waited as long as it was told; where not, it must wait longer."""
+def record_poll(row: PendingRequest, *, now: datetime) -> bool:
+    """Record a poll and return whether the client kept its interval; if not, lengthen the interval."""
     earliest = row.polled_at and row.polled_at + timedelta(seconds=row.interval_seconds)
-    patient = earliest is None or now >= earliest - timedelta(milliseconds=500)
+    kept_interval = earliest is None or now >= earliest - timedelta(milliseconds=500)
     row.polled_at = now
-    if not patient:
+    if not kept_interval:
         row.interval_seconds += 5
     row.save(update_fields=["polled_at", "interval_seconds"])
-    return patient
+    return kept_interval
 
 
-def use_up(row: PendingRequest, *, now: datetime) -> None:
-    """The answer has been fetched."""
+def mark_answer_fetched(row: PendingRequest, *, now: datetime) -> None:
+    """Mark the decision as fetched by the client."""
     row.used_at = now
     row.save(update_fields=["used_at"])
 
 
 def new_user_code() -> str:
-    """``BCDF-GHJK``: 34 bits, for five minutes and a signed-in owner only."""
-    letters = "".join(secrets.choice(ALPHABET) for _ in range(8))
+    """Return a user code like ``BCDF-GHJK``: 34 bits, valid for five minutes for the signed-in owner."""
+    letters = "".join(secrets.choice(USER_CODE_ALPHABET) for _ in range(8))
     return f"{letters[:4]}-{letters[4:]}"
 
 
@@ -233,5 +235,5 @@ def _handle(kind: PendingRequest.Kind, handle: str) -> bytes:
 
 
 def _user_code(typed: str) -> bytes:
-    letters = "".join(each for each in typed.upper() if each.isalnum())
+    letters = "".join(char for char in typed.upper() if char.isalnum())
     return digest_for("user code", letters)

@@ -1,4 +1,4 @@
-"""From an answer of the owner to tokens, and from a refresh token to the next."""
+"""Build token responses (RFC 6749) and introspection responses (RFC 7662)."""
 
 import base64
 from datetime import datetime, timedelta
@@ -8,72 +8,77 @@ from django.db.models import Q
 
 from evidence import limits
 from evidence.access.crypto import ACCESS_PREFIX, bearer_digests, digest_for
-from evidence.access.grant_states import as_detail, held_by, usable_grants, usable_until
-from evidence.access.grants import keep_token
+from evidence.access.grant_states import (
+    active_grants,
+    authorization_detail,
+    grant_reference,
+    usable_until,
+)
 from evidence.access.oauth import codes
 from evidence.access.oauth.codes import is_in_ended_family
+from evidence.access.tokens import store_token
 from evidence.models.grants import AccessToken, Grant, Package
 from evidence.models.oauth import AuthorizationCode, PendingRequest, RefreshFamily, Registration
 
 Token = dict[str, Any]
-"""The library's answer under way: ``access_token``, ``refresh_token``, ``expires_in``, ``scope``."""
+"""The token response of oauthlib: ``access_token``, ``refresh_token``, ``expires_in``, ``scope``."""
 
 
-def first_tokens(
+def issue_first_tokens(
     token: Token,
     row: AuthorizationCode | PendingRequest,
     *,
     registration: Registration,
     now: datetime,
 ) -> None:
-    """The tokens of a fresh sign-in. Only continuous access can be refreshed (contract 1.6)."""
+    """Store the tokens of a new sign-in. Only continuous access can be refreshed (contract 1.6)."""
     package = row.package
     if package is None:
-        raise TypeError("nothing was allowed")
+        raise TypeError("the request was not approved")
     family = None
-    if codes.may_refresh(package.pk) and "refresh_token" in registration.grant_types:
-        family = codes.found_family(
+    if codes.allows_refresh(package.pk) and "refresh_token" in registration.grant_types:
+        family = codes.create_family(
             package,
             registration=registration,
             resource=row.resource,
             scope=str(token["scope"]),
             now=now,
         )
-        kept = _extended(token, family, now=now)
+        stored = _store_refreshable(token, family, now=now)
     else:
-        kept = _unrefreshed(token, package, resource=row.resource, now=now)
+        stored = _store_unrefreshable(token, package, resource=row.resource, now=now)
     if isinstance(row, AuthorizationCode):
-        codes.note_outcome(row, token=kept, family=family)
-    token.update(held_by(package.pk, now=now))
-    grants = usable_grants(package.pk, now=now)
+        codes.record_code_outcome(row, token=stored, family=family)
+    token.update(grant_reference(package.pk, now=now))
+    grants = active_grants(package.pk, now=now)
     if len(grants) == 1:
-        token["authorization_details"] = [as_detail(grants[0])]
+        token["authorization_details"] = [authorization_detail(grants[0])]
 
 
-def next_tokens(token: Token, standing: codes.Standing, *, now: datetime) -> None:
-    """The next link of a family, in place of the one that was presented."""
-    codes.replace(standing, now=now)
-    token["scope"] = standing.family.scope
-    _extended(token, standing.family, now=now)
-    token.update(held_by(standing.family.package_id, now=now))
+def rotate_tokens(token: Token, session: codes.RefreshSession, *, now: datetime) -> None:
+    """Store the next tokens of a family and use up its refresh token."""
+    codes.mark_replaced(session, now=now)
+    token["scope"] = session.family.scope
+    _store_refreshable(token, session.family, now=now)
+    token.update(grant_reference(session.family.package_id, now=now))
 
 
-def bearer_of(polling_code: str) -> str:
-    """The bearer of an attempt, which whoever holds the polling code gets as often as they ask."""
+def derive_bearer(polling_code: str) -> str:
+    """Derive the bearer token of a connect attempt, the same for each poll with its polling code."""
     digest = digest_for("agent connect bearer", polling_code)
     return ACCESS_PREFIX + base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
-def keep_once(
+def store_token_once(
     bearer: str, package: Package, *, resource: str, now: datetime, expires_at: datetime
 ) -> None:
-    """The row of a bearer that may have been handed out before. Call it with the attempt held."""
+    """Store a derived bearer token unless it is stored already. Call it with the attempt locked."""
     if not AccessToken.unscoped.filter(digest__in=bearer_digests(bearer)).exists():
-        keep_token(bearer, package=package, resource=resource, now=now, expires_at=expires_at)
+        store_token(bearer, package=package, resource=resource, now=now, expires_at=expires_at)
 
 
-def _extended(token: Token, family: RefreshFamily, *, now: datetime) -> AccessToken:
-    return codes.extend(
+def _store_refreshable(token: Token, family: RefreshFamily, *, now: datetime) -> AccessToken:
+    return codes.extend_family(
         family,
         access_token=token["access_token"],
         refresh_token=token["refresh_token"],
@@ -81,10 +86,12 @@ def _extended(token: Token, family: RefreshFamily, *, now: datetime) -> AccessTo
     )
 
 
-def _unrefreshed(token: Token, package: Package, *, resource: str, now: datetime) -> AccessToken:
+def _store_unrefreshable(
+    token: Token, package: Package, *, resource: str, now: datetime
+) -> AccessToken:
     del token["refresh_token"]
     token["expires_in"] = limits.UNREFRESHED_SECONDS
-    return keep_token(
+    return store_token(
         token["access_token"],
         package=package,
         resource=resource,
@@ -96,29 +103,32 @@ def _unrefreshed(token: Token, package: Package, *, resource: str, now: datetime
 CONTEXT = "oauth_rar_0_1"
 
 
-def introspected(bearer: str, *, origin: str, now: datetime) -> dict[str, Any]:
-    """``{"active": false}`` with the reason where the bearer is known but no good."""
+def introspection_response(bearer: str, *, origin: str, now: datetime) -> dict[str, Any]:
+    """Introspect a bearer token for another resource server (RFC 7662).
+
+    A known but unusable token gives ``{"active": false}`` with a reason.
+    """
     rows = AccessToken.unscoped.select_related("package__client")
     token = rows.filter(digest__in=bearer_digests(bearer)).first()
     if token is None:
         return {"active": False}
-    reason = _why_not(token, now)
+    reason = _inactive_reason(token, now)
     if reason is not None:
-        return {"active": False, "inactive_reason": reason, **_bound(token)}
+        return {"active": False, "inactive_reason": reason, **_client(token)}
     common = {
         "active": True,
         "pdpp_token_kind": token.kind,
         "subject_id": token.owner_id,
         "iss": origin,
         "aud": origin + ("" if token.resource == "/v1" else token.resource),
-        **_bound(token),
+        **_client(token),
     }
     if token.expires_at is not None:
         common["exp"] = int(token.expires_at.timestamp())
     return common if token.package is None else common | _rights(token, token.package, now)
 
 
-def _why_not(token: AccessToken, now: datetime) -> str | None:
+def _inactive_reason(token: AccessToken, now: datetime) -> str | None:
     if token.revoked_at is not None:
         return "refresh_family_revoked" if is_in_ended_family(token) else "token_revoked"
     if token.expires_at is not None and token.expires_at <= now:
@@ -130,29 +140,29 @@ def _why_not(token: AccessToken, now: datetime) -> str | None:
     usable, _ = usable_until(token.package.pk, now=now)
     if usable:
         return None
-    standing = Grant.unscoped.filter(package=token.package, revoked_at=None, superseded_by=None)
-    unexpired = standing.filter(Q(expires_at=None) | Q(expires_at__gt=now))
+    current = Grant.unscoped.filter(package=token.package, revoked_at=None, superseded_by=None)
+    unexpired = current.filter(Q(expires_at=None) | Q(expires_at__gt=now))
     if unexpired.filter(readable_until__lte=now).exists():
         return "grant_consumed"
-    return "grant_expired" if standing.exists() else "grant_revoked"
+    return "grant_expired" if current.exists() else "grant_revoked"
 
 
-def _bound(token: AccessToken) -> dict[str, Any]:
+def _client(token: AccessToken) -> dict[str, Any]:
     return {} if token.package is None else {"client_id": token.package.client_id}
 
 
 def _rights(token: AccessToken, package: Package, now: datetime) -> dict[str, Any]:
-    grants = usable_grants(package.pk, now=now)
-    details = [as_detail(each) for each in grants]
+    grants = active_grants(package.pk, now=now)
+    details = [authorization_detail(grant) for grant in grants]
     if token.kind == "mcp_package" or len(grants) != 1:
-        held = {
+        package_members = {
             "package_id": package.pk,
             "client": {"client_id": package.client_id},
             "subject": {"id": token.owner_id},
         }
         return {
             "grant_package_id": package.pk,
-            "package": held,
+            "package": package_members,
             "authorization_details": details,
         }
     [grant] = grants

@@ -1,4 +1,4 @@
-"""How many rows match, up to a bound, at a cost that is bounded as well."""
+"""Count matches up to a bound, at bounded cost, and cache large counts until a connection changes."""
 
 import threading
 import time
@@ -8,226 +8,248 @@ from dataclasses import dataclass, replace
 from itertools import chain, product
 from typing import Final, NamedTuple
 
-from evidence.access.ranking.scores import IN_TIME, Branch, Terms, matching
+from evidence.access.ranking.scores import (
+    TIME_INDEXED_TEXT,
+    CompiledQuery,
+    StreamQuery,
+    select_matches,
+)
 from evidence.access.scope import Only
-from evidence.access.sql import Fragment, fetched_by_one_plan, joined
+from evidence.access.sql import SQL, fetch_all_generic_plan, join_sql
 
-KEPT: Final = 256
-LARGE: Final = 1_000
-"""Smaller counts are made as fast as they could be looked up."""
-SECONDS: Final = 60.0
-HEADS: Final = (
+CACHE_SIZE: Final = 256
+MIN_CACHED_COUNT: Final = 1_000
+"""Smaller counts are as fast to make as to look up."""
+CACHE_SECONDS: Final = 60.0
+CHANGE_NUMBERS: Final = (
     "(SELECT string_agg(k.connection_id || ' ' || k.change_seq, ' ' ORDER BY k.connection_id)"
     " FROM evidence_connection k WHERE k.connection_id = ANY(%s))"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
-    heads: str
+class _CachedCount:
+    change_numbers: str
     count: int
     until: float
 
 
-_known: OrderedDict[Hashable, _Known] = OrderedDict()
+_cache: OrderedDict[Hashable, _CachedCount] = OrderedDict()
 _lock = threading.Lock()
 
 
-def heads(branches: Sequence[Branch]) -> Fragment:
-    """The latest change of every connection, as an expression."""
-    ids = {each for branch in branches for group in branch.visible.groups
-           for each in group.connection_ids}  # fmt: skip
-    return Fragment(HEADS, (sorted(ids),))
+def change_numbers(queries: Sequence[StreamQuery]) -> SQL:
+    """Return the latest change number of every connection as one SQL expression."""
+    ids = {id_ for query in queries for group in query.visible.groups
+           for id_ in group.connection_ids}  # fmt: skip
+    return SQL(CHANGE_NUMBERS, (sorted(ids),))
 
 
-def remembered(branches: Sequence[Branch], *, most: int) -> int | None:
-    """The count, where it is known and still holds; one query to see whether it does, if any."""
+def cached_count(queries: Sequence[StreamQuery], *, max_count: int) -> int | None:
+    """Return the cached count if no connection has changed. At max_count one query."""
     with _lock:
-        known = _known.get(_key(branches, most))
-    if known is None or known.until < time.monotonic():
+        cached = _cache.get(_key(queries, max_count))
+    if cached is None or cached.until < time.monotonic():
         return None
-    now = fetched_by_one_plan(Fragment("SELECT ") + heads(branches))[0][0]
-    return known.count if known.heads == now else None
+    current = fetch_all_generic_plan(SQL("SELECT ") + change_numbers(queries))[0][0]
+    return cached.count if cached.change_numbers == current else None
 
 
-def remember(branches: Sequence[Branch], *, most: int, seen: str, count: int) -> None:
-    """Keep a count that was made when the heads were as ``seen``, or later."""
-    if count < LARGE:
+def cache_count(queries: Sequence[StreamQuery], *, max_count: int, seen: str, count: int) -> None:
+    """Cache a count that was made when the change numbers were ``seen``, or later."""
+    if count < MIN_CACHED_COUNT:
         return
     with _lock:
-        _known[_key(branches, most)] = _Known(seen, count, time.monotonic() + SECONDS)
-        while len(_known) > KEPT:
-            _known.popitem(last=False)
+        _cache[_key(queries, max_count)] = _CachedCount(
+            seen, count, time.monotonic() + CACHE_SECONDS
+        )
+        while len(_cache) > CACHE_SIZE:
+            _cache.popitem(last=False)
 
 
-def _key(branches: Sequence[Branch], most: int) -> Hashable:
-    """Everything that says which rows are counted."""
-    return most, tuple(
+def _key(queries: Sequence[StreamQuery], max_count: int) -> Hashable:
+    """Return everything that determines which rows are counted."""
+    return max_count, tuple(
         (
-            branch.terms.matching,
-            branch.visible.source.declaration_pk,
+            query.terms.matching,
+            query.visible.source.declaration_pk,
             tuple(group.connection_ids),
             group.condition.text,
             repr(group.condition.values),
         )
-        for branch in branches
-        for group in branch.visible.groups
+        for query in queries
+        for group in query.visible.groups
     )
 
 
-SAMPLED: Final = 16
-"""So many of the newest rows of each connection tell whether most rows match."""
-MOST: Final = "0.4"
-"""From this share on, rows that are read in turn prove the bound sooner than the inverted index."""
-READ_IN_TURN: Final = 4
-"""So many times the bound are read at most."""
-WORDS_APART: Final = 2
-"""Up to so many words are looked up tier by tier; the ways to combine those of more are too many."""
-TIERS_APART: Final = 2
-"""Of two words so many of the lowest tiers are, which most rows meet; a statement with all is long."""
-NARROW: Final = 10_000
-"""So many visible rows a connection are all asked whether they match."""
+SAMPLE_ROWS: Final = 16
+"""Number of newest rows of each connection to estimate the share of matching rows from."""
+COMMON_TERM_RATIO: Final = "0.4"
+"""From this share of matches, a sequential read reaches the bound sooner than the inverted index."""
+SEQUENTIAL_READ_FACTOR: Final = 4
+"""Maximum number of rows to read sequentially, as a multiple of the bound."""
+MAX_SPLIT_TERMS: Final = 2
+"""Maximum number of words to look up tier by tier; more words have too many combinations."""
+SPLIT_TIERS: Final = 2
+"""Number of lowest tiers of two words to look up separately; most rows match them."""
+FEW_VISIBLE_ROWS: Final = 10_000
+"""Up to this many visible rows, test each row for a match."""
 
 
-def counted(branches: Sequence[Branch], *, most: int) -> int:
-    """How many rows match, up to ``most`` + 1; one query, or up to three for words that are in most
-    rows."""
-    if not branches:
+def count_matches(queries: Sequence[StreamQuery], *, max_count: int) -> int:
+    """Return the number of matches, at max_count ``max_count`` + 1. One query, or up to three for words that
+    are in most rows."""
+    if not queries:
         return 0
-    count = remembered(branches, most=most)
+    count = cached_count(queries, max_count=max_count)
     if count is None:
-        count, seen = _counted(branches, most)
-        remember(branches, most=most, seen=seen, count=count)
+        count, seen = _count(queries, max_count)
+        cache_count(queries, max_count=max_count, seen=seen, count=count)
     return count
 
 
-def _counted(branches: Sequence[Branch], most: int) -> tuple[int, str]:
-    """The count, and the heads when it was begun."""
-    # A rest that is not asked for is not worked out either.
-    statement = Fragment("WITH s AS MATERIALIZED (") + _sample(branches)
-    statement += Fragment("), t AS MATERIALIZED (SELECT count(*) < %s", (SAMPLED,))
-    statement += Fragment(
-        f" OR avg(s.hit) < {MOST} AS rare FROM s) SELECT t.rare, CASE WHEN t.rare"
+def _count(queries: Sequence[StreamQuery], max_count: int) -> tuple[int, str]:
+    """Return the count, and the change numbers when it began."""
+    # CASE skips the count by index unless the terms are rare.
+    statement = SQL("WITH s AS MATERIALIZED (") + _sample(queries)
+    statement += SQL("), t AS MATERIALIZED (SELECT count(*) < %s", (SAMPLE_ROWS,))
+    statement += SQL(
+        f" OR avg(s.hit) < {COMMON_TERM_RATIO} AS rare FROM s) SELECT t.rare, CASE WHEN t.rare"
     )
-    statement += Fragment(" THEN ") + _indexed(branches, most) + Fragment(" ELSE 0 END, ")
-    statement += heads(branches) + Fragment(" FROM t")
-    was_rare, count, seen = fetched_by_one_plan(statement)[0]
-    if was_rare:
+    statement += SQL(" THEN ") + _indexed(queries, max_count) + SQL(" ELSE 0 END, ")
+    statement += change_numbers(queries) + SQL(" FROM t")
+    is_rare, count, seen = fetch_all_generic_plan(statement)[0]
+    if is_rare:
         return int(count), seen
-    count = _in_turn(branches, most)
-    if count > most:
+    count = _count_sequentially(queries, max_count)
+    if count > max_count:
         return count, seen
-    statement = Fragment("SELECT ") + _indexed(branches, most)
-    return int(fetched_by_one_plan(statement)[0][0]), seen
+    statement = SQL("SELECT ") + _indexed(queries, max_count)
+    return int(fetch_all_generic_plan(statement)[0][0]), seen
 
 
-def _indexed(branches: Sequence[Branch], most: int) -> Fragment:
-    """By the inverted index. Counted outside of what is bounded: for a few rows the planner would
-    read a whole table in the hope of meeting them soon."""
+def _indexed(queries: Sequence[StreamQuery], max_count: int) -> SQL:
+    """Return a count by the inverted index.
+
+    The limit is outside of the materialized matches, because it would make the planner scan the table.
+    """
     every = (
-        matching(each, Fragment("1"), [part.asked], but_not=part.but_not)
-        for each in _richest_first(branches)
-        for part in parts(each.terms)
+        select_matches(query, SQL("1"), [part.tsquery], but_not=part.but_not)
+        for query in _most_fields_first(queries)
+        for part in split_matches(query.terms)
     )
-    rows = Fragment("(WITH m AS MATERIALIZED (") + joined(" UNION ALL ", every)
-    return rows + Fragment(") SELECT count(*) FROM (SELECT FROM m LIMIT %s) c)", (most + 1,))
+    rows = SQL("(WITH m AS MATERIALIZED (") + join_sql(" UNION ALL ", every)
+    return rows + SQL(") SELECT count(*) FROM (SELECT FROM m LIMIT %s) c)", (max_count + 1,))
 
 
-def _richest_first(branches: Sequence[Branch]) -> list[Branch]:
-    """Those with the most searched fields first: they hold the most text, and so prove the bound."""
-    return sorted(branches, key=lambda each: -len(each.terms.matching))
+def _most_fields_first(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
+    """Return the queries with the most searched fields first: they reach the bound soonest."""
+    return sorted(queries, key=lambda query: -len(query.terms.matching))
 
 
-class Part(NamedTuple):
-    """Some of the matches of a query: those of one tsquery but not of another."""
+class MatchPart(NamedTuple):
+    """Some of the matches of a query: those of ``tsquery`` but not of ``but_not``."""
 
-    asked: str
+    tsquery: str
     but_not: str | None = None
 
 
-def parts(terms: Terms) -> list[Part]:
-    """Parts of which each match is in exactly one: its words stand at some tiers and at none below.
-    When the first parts prove the bound, the others need not be looked up, and a few lexemes at a
-    time are looked up much faster than all of them together."""
+def split_matches(terms: CompiledQuery) -> list[MatchPart]:
+    """Split the matches of a query into disjoint parts by the lowest tier of each word.
+
+    If the first parts reach the bound, PostgreSQL skips the others, and it looks a few lexemes up
+    much faster than all of them together.
+    """
     words = [tiers[::-1] for tiers in terms.tiers]
-    if len(words) > WORDS_APART or not _asks_for_each_word(terms):
-        return [Part(terms.matching)]
+    if len(words) > MAX_SPLIT_TERMS or not _requires_each_word(terms):
+        return [MatchPart(terms.matching)]
     if len(words) == 1:
-        return [Part(_at(words[0], tier)) for tier in range(len(words[0]))]
-    low = [tiers[:TIERS_APART] for tiers in words]
-    ways = sorted(product(*(range(len(tiers)) for tiers in low)), key=sum)
-    said = " & ".join(f"({' | '.join(tiers)})" for tiers in low)
-    return [*(_part(words, way) for way in ways), Part(terms.matching, said)]
+        return [MatchPart(_at(words[0], tier)) for tier in range(len(words[0]))]
+    low = [tiers[:SPLIT_TIERS] for tiers in words]
+    combinations = sorted(product(*(range(len(tiers)) for tiers in low)), key=sum)
+    low_tiers = " & ".join(f"({' | '.join(tiers)})" for tiers in low)
+    return [
+        *(_part(words, combination) for combination in combinations),
+        MatchPart(terms.matching, low_tiers),
+    ]
 
 
 def _at(tiers: Sequence[str], tier: int) -> str:
-    """The rows in which a word stands at this tier and at none before."""
+    """Return a tsquery for a word at this tier and at none before."""
     return f"{tiers[tier]} & !({' | '.join(tiers[:tier])})" if tier else tiers[tier]
 
 
-def _part(words: Sequence[Sequence[str]], way: Sequence[int]) -> Part:
-    lower = [text for tiers, tier in zip(words, way, strict=True) for text in tiers[:tier]]
-    asked = " & ".join(tiers[tier] for tiers, tier in zip(words, way, strict=True))
-    return Part(asked, " | ".join(lower) or None)
+def _part(words: Sequence[Sequence[str]], combination: Sequence[int]) -> MatchPart:
+    lower = [text for tiers, tier in zip(words, combination, strict=True) for text in tiers[:tier]]
+    tsquery = " & ".join(tiers[tier] for tiers, tier in zip(words, combination, strict=True))
+    return MatchPart(tsquery, " | ".join(lower) or None)
 
 
-def _asks_for_each_word(terms: Terms) -> bool:
-    """Whether matching is just this: every word is there, at whatever tier."""
-    asked = terms.matching.strip("()").split(" & ")
+def _requires_each_word(terms: CompiledQuery) -> bool:
+    """Return whether a match only requires every word, at any tier."""
+    alternatives = terms.matching.strip("()").split(" & ")
     words = [sorted(chain.from_iterable(map(_lexemes, tiers))) for tiers in terms.tiers]
-    return [sorted(_lexemes(each)) for each in asked] == words
+    return [sorted(_lexemes(alternative)) for alternative in alternatives] == words
 
 
-def _lexemes(either: str) -> list[str]:
-    return either.strip("()").split(" | ")
+def _lexemes(alternatives: str) -> list[str]:
+    return alternatives.strip("()").split(" | ")
 
 
-def narrowed(branches: Sequence[Branch]) -> list[Branch]:
-    """The same, with those marked whose grants leave only few rows to see; one query, none where
-    no grant limits times or records."""
-    limited = [number for number, each in enumerate(branches) if _is_limited(each)]
-    if not limited:
-        return list(branches)
+def mark_few_visible(queries: Sequence[StreamQuery]) -> list[StreamQuery]:
+    """Return the queries, with ``has_few_rows`` set if their grants show only few rows.
+
+    One query, or none if no grant restricts times or records.
+    """
+    restricted = [number for number, query in enumerate(queries) if _is_restricted(query)]
+    if not restricted:
+        return list(queries)
     visible = (
-        Fragment("SELECT count(*) FROM (SELECT FROM (")
-        + branches[number].visible.matching(Fragment(""), source=IN_TIME)
-        + Fragment(f") r LIMIT {NARROW + 1}) c")
-        for number in limited
+        SQL("SELECT count(*) FROM (SELECT FROM (")
+        + queries[number].visible.select(SQL(""), source=TIME_INDEXED_TEXT)
+        + SQL(f") r LIMIT {FEW_VISIBLE_ROWS + 1}) c")
+        for number in restricted
     )
-    counts = fetched_by_one_plan(joined(" UNION ALL ", visible))
-    narrow = {number for number, (count,) in zip(limited, counts, strict=True) if count <= NARROW}
-    return [replace(each, narrow=number in narrow) for number, each in enumerate(branches)]
+    counts = fetch_all_generic_plan(join_sql(" UNION ALL ", visible))
+    few = {
+        number
+        for number, (count,) in zip(restricted, counts, strict=True)
+        if count <= FEW_VISIBLE_ROWS
+    }
+    return [replace(query, has_few_rows=number in few) for number, query in enumerate(queries)]
 
 
-def _is_limited(branch: Branch) -> bool:
-    terms = [sight.terms for sight in branch.visible.sights]
-    return any(each.time is not None or isinstance(each.records, Only) for each in terms)
+def _is_restricted(query: StreamQuery) -> bool:
+    return any(
+        grant.terms.time is not None or isinstance(grant.terms.records, Only)
+        for grant in query.visible.granted
+    )
 
 
-def _in_turn(branches: Sequence[Branch], most: int) -> int:
-    """The matches among the newest rows of each connection."""
+def _count_sequentially(queries: Sequence[StreamQuery], max_count: int) -> int:
+    """Return the number of matches among the newest rows of each connection."""
     rows = (
-        Fragment("SELECT FROM (") + part + Fragment(" WHERE w.hit")
-        for part in _newest(_richest_first(branches), READ_IN_TURN * most)
+        SQL("SELECT FROM (") + part + SQL(" WHERE w.hit")
+        for part in _newest(_most_fields_first(queries), SEQUENTIAL_READ_FACTOR * max_count)
     )
-    statement = Fragment("SELECT count(*) FROM (SELECT FROM (") + joined(" UNION ALL ", rows)
-    statement += Fragment(") m LIMIT %s) c", (most + 1,))
-    return int(fetched_by_one_plan(statement)[0][0])
+    statement = SQL("SELECT count(*) FROM (SELECT FROM (") + join_sql(" UNION ALL ", rows)
+    statement += SQL(") m LIMIT %s) c", (max_count + 1,))
+    return int(fetch_all_generic_plan(statement)[0][0])
 
 
-def _sample(branches: Sequence[Branch]) -> Fragment:
-    rows = (Fragment("SELECT w.hit::int FROM (") + part for part in _newest(branches, SAMPLED))
-    return joined(" UNION ALL ", rows)
+def _sample(queries: Sequence[StreamQuery]) -> SQL:
+    rows = (SQL("SELECT w.hit::int FROM (") + part for part in _newest(queries, SAMPLE_ROWS))
+    return join_sql(" UNION ALL ", rows)
 
 
-def _newest(branches: Sequence[Branch], size: int) -> list[Fragment]:
-    """For each connection its newest rows ``w`` and whether they match."""
+def _newest(queries: Sequence[StreamQuery], size: int) -> list[SQL]:
+    """Return, for each connection, its newest rows ``w`` with whether they match."""
     return [
-        Fragment("SELECT (r.terms @@ %s::tsquery) AS hit", (branch.terms.matching,))
-        + Fragment(f" FROM {IN_TIME} WHERE r.connection_id = %s", (connection_id,))
+        SQL("SELECT (r.terms @@ %s::tsquery) AS hit", (query.terms.matching,))
+        + SQL(f" FROM {TIME_INDEXED_TEXT} WHERE r.connection_id = %s", (connection_id,))
         + group.condition
-        + Fragment(" ORDER BY r.consent_time DESC LIMIT %s) w", (size,))
-        for branch in branches
-        for group in branch.visible.groups
+        + SQL(" ORDER BY r.consent_time DESC LIMIT %s) w", (size,))
+        for query in queries
+        for group in query.visible.groups
         for connection_id in group.connection_ids
     ]

@@ -1,35 +1,35 @@
-"""Search over visible rows: exact, over all matches, with nothing hidden in the ranking.
+"""Return ranked matches over visible records, choosing the cheapest exact strategy.
 
-A query that few rows match is answered by scoring them all, and so is one that matches too variously.
-For the others ``evidence.access.ranking.top_k`` finds the same places without looking at all matches.
-Which way is taken changes what an answer costs and never what it says.
+If few rows match, or if scores have too many tier combinations, every match is scored. Otherwise
+``evidence.access.ranking.top_k`` finds the same hits without reading all matches. The strategy changes
+the cost of an answer, never its content.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from evidence.access.ranking.match_counts import counted as counted
-from evidence.access.ranking.match_counts import narrowed
-from evidence.access.ranking.scores import Branch as Branch
+from evidence.access.ranking.match_counts import count_matches as count_matches
+from evidence.access.ranking.match_counts import mark_few_visible
+from evidence.access.ranking.scores import CompiledQuery as CompiledQuery
+from evidence.access.ranking.scores import HitPosition as HitPosition
 from evidence.access.ranking.scores import (
-    Place,
+    SearchHitKey,
+    all_hits,
     best_first,
-    every,
-    first,
-    first_of_all,
+    count_and_first_hits,
+    first_hits,
+    hit_key,
     newest_first,
-    place_of,
 )
-from evidence.access.ranking.scores import Rank as Rank
-from evidence.access.ranking.scores import Terms as Terms
-from evidence.access.ranking.top_k import Levels, walked
-from evidence.access.records import SHOWN, VisibleRecord, VisibleRecords
-from evidence.access.sql import Fragment, fetched_by_one_plan, joined
+from evidence.access.ranking.scores import StreamQuery as StreamQuery
+from evidence.access.ranking.top_k import TopK, scan_newest
+from evidence.access.records import RECORD_COLUMNS, VisibleRecord, VisibleRecords
+from evidence.access.sql import SQL, fetch_all_generic_plan, join_sql
 
 
-class Located(Protocol):
-    """A record of the stream ``number``."""
+class HitLocation(Protocol):
+    """The location of a hit: a record of the stream ``number``."""
 
     @property
     def number(self) -> int: ...
@@ -39,122 +39,127 @@ class Located(Protocol):
     def record_key(self) -> str: ...
 
 
-def rows_of(
-    streams: Sequence[VisibleRecords], places: Sequence[Located]
+def load_records(
+    streams: Sequence[VisibleRecords], locations: Sequence[HitLocation]
 ) -> list[VisibleRecord | None]:
-    """The record of each place; None where it is not there any more. One query."""
-    parts = []
+    """Return the record of each location, None if it is not visible any more. One query."""
+    branches = []
     for number, visible in enumerate(streams):
-        here = [(at, each) for at, each in enumerate(places) if each.number == number]
-        for group in visible.groups if here else ():
+        numbered = [
+            (at, location) for at, location in enumerate(locations) if location.number == number
+        ]
+        for group in visible.groups if numbered else ():
             keys = (
-                [at for at, _ in here],
-                [each.connection_id for _, each in here],
-                [each.record_key for _, each in here],
+                [at for at, _ in numbered],
+                [location.connection_id for _, location in numbered],
+                [location.record_key for _, location in numbered],
             )
-            part = Fragment(
-                f"SELECT n.at, {SHOWN} FROM unnest(%s::int[], %s::text[], %s::text[])"
+            branch = SQL(
+                f"SELECT n.at, {RECORD_COLUMNS} FROM unnest(%s::int[], %s::text[], %s::text[])"
                 " AS n(at, id, key) CROSS JOIN LATERAL (SELECT * FROM evidence_record r"
                 " WHERE r.connection_id = n.id AND r.record_key = n.key"
                 " AND r.connection_id = ANY(%s)",
                 (*keys, group.connection_ids),
             )
-            parts.append(part + group.condition + Fragment(" LIMIT 1) r"))
-    if not parts:
-        return [None for _ in places]
-    rows = {at: row for at, *row in fetched_by_one_plan(joined(" UNION ALL ", parts))}
+            branches.append(branch + group.condition + SQL(" LIMIT 1) r"))
+    if not branches:
+        return [None for _ in locations]
+    rows = {at: row for at, *row in fetch_all_generic_plan(join_sql(" UNION ALL ", branches))}
     return [
-        streams[place.number].cut(tuple(rows[at])) if at in rows else None
-        for at, place in enumerate(places)
+        streams[location.number].project(tuple(rows[at])) if at in rows else None
+        for at, location in enumerate(locations)
     ]
 
 
-FEW = 200
-"""So many matches are fetched whole and put in order here."""
-SCORED = 1_500
-"""So many are scored and put in order by the database."""
-WALKS = (250, 2_000, 16_000)
-"""How many of the newest rows of each connection are looked at, one after the other."""
+SORT_IN_PYTHON_MAX = 200
+"""Up to this many matches are fetched and sorted in Python."""
+SCORE_ALL_MAX = 1_500
+"""Up to this many matches are scored and sorted by the database."""
+RECENCY_SCAN_SIZES = (250, 2_000, 16_000)
+"""Numbers of newest rows of each connection to scan, one after the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
+    """A record with its position in the order of hits."""
+
     visible: VisibleRecords
     record: VisibleRecord
-    rank: Rank
+    rank: HitPosition
 
 
 class Matches:
-    """All matches of a query, in the order of hits or the newest first. ``counted_to`` is how far
-    they are counted."""
+    """All matches of a query, best first or newest first, counted up to ``counted_to``."""
 
     def __init__(
-        self, branches: Sequence[Branch], *, counted_to: int, newest: bool = False
+        self, queries: Sequence[StreamQuery], *, counted_to: int, newest: bool = False
     ) -> None:
-        self._branches = narrowed(branches)
+        self._queries = mark_few_visible(queries)
         self._counted_to = counted_to
-        self._by_time = newest
-        self._known: int | None = None
+        self._newest_first = newest
+        self._count: int | None = None
 
     @property
     def count(self) -> int:
-        """How many there are, exactly up to ``counted_to``; beyond it some larger number."""
-        if self._known is None:
-            self._known = counted(self._branches, most=self._counted_to)
-        return self._known
+        """The number of matches, exact up to ``counted_to``; beyond it some larger number."""
+        if self._count is None:
+            self._count = count_matches(self._queries, max_count=self._counted_to)
+        return self._count
 
-    def page(self, *, limit: int, after: Rank | None = None) -> list[Match]:
-        """The next ``limit`` matches with their rows. Three statements where there are few matches,
-        one of which counts; else up to one for each score that is looked for."""
+    def page(self, *, limit: int, after: HitPosition | None = None) -> list[Match]:
+        """Return the next ``limit`` matches with their records.
+
+        Three queries if there are few matches, one of which counts; else up to one per score.
+        """
         return next(self.batches(limit=limit, after=after, size=limit), [])
 
-    def batches(self, *, limit: int, after: Rank | None, size: int) -> Iterator[list[Match]]:
-        """The next ``limit`` matches; rows are read ``size`` at a time, as they are taken."""
-        places = self._places(limit, None if after is None else place_of(after))
-        for start in range(0, len(places), size):
-            yield self._with_rows(places[start : start + size])
+    def batches(self, *, limit: int, after: HitPosition | None, size: int) -> Iterator[list[Match]]:
+        """Yield the next ``limit`` matches, loading records ``size`` at a time."""
+        hits = self._hits(limit, None if after is None else hit_key(after))
+        for start in range(0, len(hits), size):
+            yield self._with_records(hits[start : start + size])
 
-    def _places(self, limit: int, after: Place | None) -> list[Place]:
-        branches, newest = self._branches, self._by_time
-        if branches and all(branch.narrow for branch in branches):
-            count, places = first_of_all(branches, limit=limit, after=after, newest=newest)
-            self._known = count or self._known
-            return places
-        if self.count <= FEW:
-            return self._few(limit, after)
-        if self.count > SCORED and not newest:
-            return Levels(branches, self.count > self._counted_to).first(limit, after)
-        if self.count > SCORED:
-            found = self._newest(limit, after)
-            if found is not None:
-                return found
-        return first(branches, limit=limit, after=after, newest=newest)
+    def _hits(self, limit: int, after: SearchHitKey | None) -> list[SearchHitKey]:
+        queries, newest = self._queries, self._newest_first
+        if queries and all(query.has_few_rows for query in queries):
+            count, hits = count_and_first_hits(queries, limit=limit, after=after, newest=newest)
+            self._count = count or self._count
+            return hits
+        if self.count <= SORT_IN_PYTHON_MAX:
+            return self._sort_in_python(limit, after)
+        if self.count > SCORE_ALL_MAX and not newest:
+            return TopK(queries, self.count > self._counted_to).first(limit, after)
+        if self.count > SCORE_ALL_MAX:
+            hits_by_time = self._scan_newest(limit, after)
+            if hits_by_time is not None:
+                return hits_by_time
+        return first_hits(queries, limit=limit, after=after, newest=newest)
 
-    def _few(self, limit: int, after: Place | None) -> list[Place]:
+    def _sort_in_python(self, limit: int, after: SearchHitKey | None) -> list[SearchHitKey]:
         if not self.count:
             return []
-        key = newest_first if self._by_time else best_first
-        order = sorted(every(self._branches), key=key)
-        return [each for each in order if after is None or key(each) > key(after)][:limit]
+        key = newest_first if self._newest_first else best_first
+        hits = sorted(all_hits(self._queries), key=key)
+        return [hit for hit in hits if after is None or key(hit) > key(after)][:limit]
 
-    def _newest(self, limit: int, after: Place | None) -> list[Place] | None:
-        """The newest of very many, along the index of times; None where that leads too far."""
-        if not all(branch.shows_time for branch in self._branches):
+    def _scan_newest(self, limit: int, after: SearchHitKey | None) -> list[SearchHitKey] | None:
+        """Return the newest matches by the index on time, or None if too many rows must be scanned."""
+        if not all(query.shows_time for query in self._queries):
             return None
-        for size in WALKS:
-            walk = walked(self._branches, after, size=size)
-            order = sorted(walk.found, key=newest_first)
+        for size in RECENCY_SCAN_SIZES:
+            scan = scan_newest(self._queries, after, size=size)
+            hits = sorted(scan.hits, key=newest_first)
             if after is not None:
-                order = [each for each in order if newest_first(each) > newest_first(after)]
-            if len(order) >= limit and walk.sees_past(order[limit - 1]):
-                return order[:limit]
+                hits = [hit for hit in hits if newest_first(hit) > newest_first(after)]
+            if len(hits) >= limit and scan.is_complete_until(hits[limit - 1]):
+                return hits[:limit]
         return None
 
-    def _with_rows(self, places: Sequence[Place]) -> list[Match]:
-        """The rows of places, each asked once more whether it is visible; one query."""
-        streams = [branch.visible for branch in self._branches]
+    def _with_records(self, hits: Sequence[SearchHitKey]) -> list[Match]:
+        """Return the hits with their records, which are checked for visibility again. One query."""
+        streams = [query.visible for query in self._queries]
         return [
-            Match(streams[place.number], record, place.rank)
-            for place, record in zip(places, rows_of(streams, places), strict=True)
+            Match(streams[hit.number], record, hit.rank)
+            for hit, record in zip(hits, load_records(streams, hits), strict=True)
             if record is not None
         ]

@@ -1,22 +1,23 @@
-"""Matches before their rows are read: what was asked of which stream, and where a match stands."""
+"""Score and order matching records in SQL, from granted fields only."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
-from evidence.access.records import NAMED_ONE_BY_ONE, Group, VisibleRecords
-from evidence.access.sql import Fragment, fetched_by_one_plan, joined
+from evidence.access.records import MAX_NAMED_CONNECTIONS, ConnectionGroup, VisibleRecords
+from evidence.access.sql import SQL, fetch_all_generic_plan, join_sql
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """A query in the words of one stream: who matches, and per word the queries of each tier.
+class CompiledQuery:
+    """A query compiled for one stream, as tsquery texts.
 
-    ``tiers`` goes from the highest tier to the lowest; each text is a tsquery.
+    ``matching`` selects the matches. ``tiers`` has one tuple per word: the queries for the word at each
+    tier, from the highest to the lowest.
     """
 
     matching: str
@@ -24,23 +25,25 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
-class Branch:
-    """One stream with the terms that ask for its granted fields only. ``narrow``: so few rows are
-    visible at all that each may be asked whether it matches."""
+class StreamQuery:
+    """One stream with a query over its granted fields only.
+
+    If ``has_few_rows``, so few rows are visible that each may be tested for a match.
+    """
 
     visible: VisibleRecords
-    terms: Terms
-    narrow: bool = False
+    terms: CompiledQuery
+    has_few_rows: bool = False
 
     @property
     def shows_time(self) -> bool:
-        """Whether the consent time may break ties; hidden, it counts as missing."""
+        """Return whether the consent time is visible and may order hits; if hidden, it counts as missing."""
         return self.visible.shows(self.visible.stream.consent_time_field)
 
 
 @dataclass(frozen=True, slots=True)
-class Rank:
-    """A place in the order of hits: score, then time (None last), then id."""
+class HitPosition:
+    """A position in the order of hits: score, then time (None last), then id."""
 
     score: int
     at: datetime | None
@@ -49,8 +52,8 @@ class Rank:
     record_key: str
 
 
-class Place(NamedTuple):
-    """A match of the branch ``number``; ``at`` are microseconds since 1970."""
+class SearchHitKey(NamedTuple):
+    """The sort key of a match of the stream ``number``; ``at`` is in microseconds since 1970."""
 
     number: int
     score: int
@@ -60,182 +63,187 @@ class Place(NamedTuple):
     record_key: str
 
     @property
-    def rank(self) -> Rank:
+    def rank(self) -> HitPosition:
         at = None if self.at is None else _EPOCH + self.at * _MICROSECOND
-        return Rank(self.score, at, self.connection_id, self.stream, self.record_key)
+        return HitPosition(self.score, at, self.connection_id, self.stream, self.record_key)
 
 
-Key: TypeAlias = tuple[Any, ...]
+SortKey: TypeAlias = tuple[Any, ...]
 
 
-def place_of(rank: Rank) -> Place:
-    """A place that compares as the rank does."""
+def hit_key(rank: HitPosition) -> SearchHitKey:
+    """Return a key that sorts like the position."""
     at = None if rank.at is None else (rank.at - _EPOCH) // _MICROSECOND
-    return Place(-1, rank.score, at, rank.connection_id, rank.stream, rank.record_key)
+    return SearchHitKey(-1, rank.score, at, rank.connection_id, rank.stream, rank.record_key)
 
 
-def in_time(place: Place) -> Key:
-    """Newest first, those without a time last, then by id."""
-    ids = place.connection_id, place.stream, place.record_key
-    return (place.at is None, -(place.at or 0), *ids)
+def time_order(hit: SearchHitKey) -> SortKey:
+    """Return a sort key: newest first, then hits without a time, then by id."""
+    ids = hit.connection_id, hit.stream, hit.record_key
+    return (hit.at is None, -(hit.at or 0), *ids)
 
 
-def best_first(place: Place) -> Key:
-    return (-place.score, *in_time(place))
+def best_first(hit: SearchHitKey) -> SortKey:
+    return (-hit.score, *time_order(hit))
 
 
-def newest_first(place: Place) -> Key:
-    late, at, *ids = in_time(place)
-    return (late, at, -place.score, *ids)
+def newest_first(hit: SearchHitKey) -> SortKey:
+    is_untimed, at, *ids = time_order(hit)
+    return (is_untimed, at, -hit.score, *ids)
 
 
-def places_of(rows: Sequence[Sequence[Any]]) -> list[Place]:
-    """Rows of the columns of a ``Place``."""
-    return [Place(*row) for row in rows]
+def hit_keys(rows: Sequence[Sequence[Any]]) -> list[SearchHitKey]:
+    return [SearchHitKey(*row) for row in rows]
 
 
-WORD = 4
-"""What a word is worth at its lowest tier: no tier of one word outweighs a second word."""
+TERM_SCORE = 4
+"""Score of a word at its lowest tier. No tier of one word outweighs a second word."""
 
-IN_TIME = (
+TIME_INDEXED_TEXT = (
     "(SELECT connection_id, stream, record_key, terms, authored_at AS consent_time"
     " FROM evidence_searchtext) r"
 )
-BY_WORDS = IN_TIME.replace("authored_at", "authored_at + interval '0'")
-"""The same without a way in by time. Every statement here has one plan, which must not hang on how
-many rows the planner expects: those that look words up do so in the inverted index, and those that
-go by time do not."""
-ORDER = "u.score DESC, u.at DESC NULLS LAST, u.connection_id, u.stream, u.record_key"
-NEWEST = "u.at DESC NULLS LAST, u.score DESC, u.connection_id, u.stream, u.record_key"
-PLACED = (
+TERM_INDEXED_TEXT = TIME_INDEXED_TEXT.replace("authored_at", "authored_at + interval '0'")
+"""The same table, but its expression cannot use the index by time. Statements have a generic plan, so
+the choice of the index must not depend on row estimates: searches by term must use the inverted index."""
+SCORE_ORDER = "u.score DESC, u.at DESC NULLS LAST, u.connection_id, u.stream, u.record_key"
+TIME_ORDER = "u.at DESC NULLS LAST, u.score DESC, u.connection_id, u.stream, u.record_key"
+SELECT_HIT_KEYS = (
     "SELECT p.number, p.score, (extract(epoch FROM p.at) * 1000000)::bigint, p.connection_id,"
     " p.stream, p.record_key"
 )
 
 
-def matching(
-    branch: Branch, columns: Fragment, queries: Sequence[str], *, but_not: str | None = None
-) -> Fragment:
-    """``SELECT columns`` of the visible rows ``r`` that match all of some tsqueries, and not another
-    one, for which the rows that are found are looked at."""
-    indexed, looked_at = " AND r.terms @@ %s::tsquery", " AND (r.terms @@ %s::tsquery) IS TRUE"
-    tests = [Fragment(looked_at if branch.narrow else indexed, (query,)) for query in queries]
+def select_matches(
+    query: StreamQuery, columns: SQL, tsqueries: Sequence[str], *, but_not: str | None = None
+) -> SQL:
+    """Return ``SELECT columns`` of the visible rows ``r`` that match all ``tsqueries``.
+
+    ``but_not`` excludes matches of another query, tested on the rows that the others find.
+    """
+    indexed, tested = " AND r.terms @@ %s::tsquery", " AND (r.terms @@ %s::tsquery) IS TRUE"
+    tests = [SQL(tested if query.has_few_rows else indexed, (tsquery,)) for tsquery in tsqueries]
     if but_not is not None:
-        tests.append(Fragment(" AND (r.terms @@ %s::tsquery) IS FALSE", (but_not,)))
-    start = Fragment("SELECT ") + columns
-    start += Fragment(f" FROM {IN_TIME if branch.narrow else BY_WORDS} WHERE ")
-    return joined(
+        tests.append(SQL(" AND (r.terms @@ %s::tsquery) IS FALSE", (but_not,)))
+    start = SQL("SELECT ") + columns
+    start += SQL(f" FROM {TIME_INDEXED_TEXT if query.has_few_rows else TERM_INDEXED_TEXT} WHERE ")
+    return join_sql(
         " UNION ALL ",
         (
-            start + through + group.condition + joined("", tests)
-            for group in branch.visible.groups
-            for through in _through(group)
+            start + condition + group.condition + join_sql("", tests)
+            for group in query.visible.groups
+            for condition in _connection_conditions(group)
         ),
     )
 
 
-def _through(group: Group) -> Iterator[Fragment]:
-    """Each connection by itself, as one is in one partition; very many all together."""
+def _connection_conditions(group: ConnectionGroup) -> Iterator[SQL]:
+    """Yield one condition per connection, each in one partition, or one for all if they are many."""
     ids = group.connection_ids
-    if len(ids) > NAMED_ONE_BY_ONE:
-        yield Fragment("r.connection_id = ANY(%s)", (ids,))
+    if len(ids) > MAX_NAMED_CONNECTIONS:
+        yield SQL("r.connection_id = ANY(%s)", (ids,))
         return
     for connection_id in ids:
-        yield Fragment("r.connection_id = %s", (connection_id,))
+        yield SQL("r.connection_id = %s", (connection_id,))
 
 
-def columns(number: int, branch: Branch, score: Fragment) -> Fragment:
-    """Those of a ``Place``, but for the time, which ``placed`` makes a number."""
-    at = "r.consent_time" if branch.shows_time else "NULL::timestamptz"
-    columns = Fragment("%s::int AS number, ", (number,)) + score
-    return columns + Fragment(f" AS score, {at} AS at, r.connection_id, r.stream, r.record_key")
+def hit_columns(number: int, query: StreamQuery, score: SQL) -> SQL:
+    """Return the columns of a ``SearchHitKey``; ``fetch_hit_keys`` converts the time to a number."""
+    at = "r.consent_time" if query.shows_time else "NULL::timestamptz"
+    columns = SQL("%s::int AS number, ", (number,)) + score
+    return columns + SQL(f" AS score, {at} AS at, r.connection_id, r.stream, r.record_key")
 
 
-def score(branch: Branch) -> Fragment:
-    """The points of a row, worked out from its terms."""
-    words = joined(" + ", (_word_score(tiers) for tiers in branch.terms.tiers))
-    return words if words.text else Fragment("0")
+def score_sql(query: StreamQuery) -> SQL:
+    """Return the score of a row as SQL over its terms."""
+    words = join_sql(" + ", (_word_score(tiers) for tiers in query.terms.tiers))
+    return words if words.text else SQL("0")
 
 
-def first(
-    branches: Sequence[Branch], *, limit: int, after: Place | None, newest: bool
-) -> list[Place]:
-    """The first ``limit`` places beyond ``after``, found by scoring every match; one query."""
-    statement = Fragment("SELECT u.* FROM (") + _every(branches) + Fragment(") u")
-    statement += _beyond(after, newest=newest)
-    order = Fragment(f" ORDER BY {NEWEST if newest else ORDER} LIMIT %s", (limit,))
-    return placed(statement + order)
+def first_hits(
+    queries: Sequence[StreamQuery], *, limit: int, after: SearchHitKey | None, newest: bool
+) -> list[SearchHitKey]:
+    """Return the first ``limit`` hits after a key by scoring every match. One query."""
+    statement = SQL("SELECT u.* FROM (") + _all_matches(queries) + SQL(") u")
+    statement += _after_keyset(after, newest=newest)
+    order = SQL(f" ORDER BY {TIME_ORDER if newest else SCORE_ORDER} LIMIT %s", (limit,))
+    return fetch_hit_keys(statement + order)
 
 
-def first_of_all(
-    branches: Sequence[Branch], *, limit: int, after: Place | None, newest: bool
-) -> tuple[int, list[Place]]:
-    """The same, and how many matches there are in all; zero where there are none beyond ``after``."""
-    statement = Fragment(
-        f"{PLACED}, p.total FROM (SELECT u.* FROM (SELECT count(*) OVER () AS total,"
+def count_and_first_hits(
+    queries: Sequence[StreamQuery], *, limit: int, after: SearchHitKey | None, newest: bool
+) -> tuple[int, list[SearchHitKey]]:
+    """Return the count of all matches and the first ``limit`` hits after a key. One query.
+
+    The count is zero if there are no hits after the key.
+    """
+    statement = SQL(
+        f"{SELECT_HIT_KEYS}, p.total FROM (SELECT u.* FROM (SELECT count(*) OVER () AS total,"
     )
-    statement += Fragment(" e.* FROM (") + _every(branches) + Fragment(") e) u")
-    statement += _beyond(after, newest=newest)
-    order = Fragment(f" ORDER BY {NEWEST if newest else ORDER} LIMIT %s) p", (limit,))
-    rows = fetched_by_one_plan(statement + order)
-    return (rows[0][-1] if rows else 0), places_of([row[:-1] for row in rows])
+    statement += SQL(" e.* FROM (") + _all_matches(queries) + SQL(") e) u")
+    statement += _after_keyset(after, newest=newest)
+    order = SQL(f" ORDER BY {TIME_ORDER if newest else SCORE_ORDER} LIMIT %s) p", (limit,))
+    rows = fetch_all_generic_plan(statement + order)
+    return (rows[0][-1] if rows else 0), hit_keys([row[:-1] for row in rows])
 
 
-def every(branches: Sequence[Branch]) -> list[Place]:
-    """The places of all matches, in no order; one query."""
-    return placed(_every(branches))
+def all_hits(queries: Sequence[StreamQuery]) -> list[SearchHitKey]:
+    """Return all hits, unordered. One query."""
+    return fetch_hit_keys(_all_matches(queries))
 
 
-def placed(rows: Fragment) -> list[Place]:
-    """The places of the ``columns`` of rows, in their order; one query."""
-    return places_of(fetched_by_one_plan(Fragment(f"{PLACED} FROM (") + rows + Fragment(") p")))
+def fetch_hit_keys(rows: SQL) -> list[SearchHitKey]:
+    """Return the hits of a query for ``hit_columns``, in its order. One query."""
+    return hit_keys(fetch_all_generic_plan(SQL(f"{SELECT_HIT_KEYS} FROM (") + rows + SQL(") p")))
 
 
-def _every(branches: Sequence[Branch]) -> Fragment:
-    return joined(
+def _all_matches(queries: Sequence[StreamQuery]) -> SQL:
+    return join_sql(
         " UNION ALL ",
         (
-            matching(each, columns(number, each, score(each)), [each.terms.matching])
-            for number, each in enumerate(branches)
+            select_matches(
+                query, hit_columns(number, query, score_sql(query)), [query.terms.matching]
+            )
+            for number, query in enumerate(queries)
         ),
     )
 
 
-def _word_score(tiers: Sequence[str]) -> Fragment:
-    """The highest tier at which the word stands, counted from ``WORD``; none is zero."""
-    cases = Fragment("CASE")
-    for place, query in enumerate(tiers):
-        points = WORD + len(tiers) - place - 1
-        cases += Fragment(f" WHEN r.terms @@ %s::tsquery THEN {points}", (query,))
-    return cases + Fragment(" ELSE 0 END")
+def _word_score(tiers: Sequence[str]) -> SQL:
+    """Return the score of a word as SQL: its highest matching tier, or zero."""
+    cases = SQL("CASE")
+    for number, query in enumerate(tiers):
+        points = TERM_SCORE + len(tiers) - number - 1
+        cases += SQL(f" WHEN r.terms @@ %s::tsquery THEN {points}", (query,))
+    return cases + SQL(" ELSE 0 END")
 
 
-def _beyond(after: Place | None, *, newest: bool) -> Fragment:
+def _after_keyset(after: SearchHitKey | None, *, newest: bool) -> SQL:
     if after is None:
-        return Fragment("")
+        return SQL("")
     if newest:
-        return Fragment(" WHERE ") + _older(after.rank.at, _below(after.score, _later_id(after)))
-    return Fragment(" WHERE ") + _below(after.score, beyond_in_time(after))
+        return SQL(" WHERE ") + _older(after.rank.at, _lower_score(after.score, _after_id(after)))
+    return SQL(" WHERE ") + _lower_score(after.score, after_time(after))
 
 
-def beyond_in_time(after: Place) -> Fragment:
-    """Places ``u`` that come after a place when their scores are the same."""
-    return _older(after.rank.at, _later_id(after))
+def after_time(after: SearchHitKey) -> SQL:
+    """Return a condition on hits ``u`` with the same score that come after a hit."""
+    return _older(after.rank.at, _after_id(after))
 
 
-def _later_id(after: Place) -> Fragment:
+def _after_id(after: SearchHitKey) -> SQL:
     ids = after.connection_id, after.stream, after.record_key
-    return Fragment("(u.connection_id, u.stream, u.record_key) > (%s, %s, %s)", ids)
+    return SQL("(u.connection_id, u.stream, u.record_key) > (%s, %s, %s)", ids)
 
 
-def _below(points: int, tie: Fragment) -> Fragment:
-    """A lower score, or ``tie`` with the same one."""
-    return Fragment("(u.score < %s OR (u.score = %s AND ", (points, points)) + tie + Fragment("))")
+def _lower_score(points: int, tie: SQL) -> SQL:
+    """Return a condition for a lower score, or for the same score and ``tie``."""
+    return SQL("(u.score < %s OR (u.score = %s AND ", (points, points)) + tie + SQL("))")
 
 
-def _older(at: datetime | None, tie: Fragment) -> Fragment:
-    """An earlier time, or ``tie`` with the same one; rows without a time come last."""
+def _older(at: datetime | None, tie: SQL) -> SQL:
+    """Return a condition for an earlier time, or for the same time and ``tie``. Nulls come last."""
     if at is None:
-        return Fragment("(u.at IS NULL AND ") + tie + Fragment(")")
-    older = Fragment("(u.at < %s OR u.at IS NULL OR (u.at = %s AND ", (at, at))
-    return older + tie + Fragment("))")
+        return SQL("(u.at IS NULL AND ") + tie + SQL(")")
+    older = SQL("(u.at < %s OR u.at IS NULL OR (u.at = %s AND ", (at, at))
+    return older + tie + SQL("))")

@@ -1,11 +1,11 @@
-"""The best matches of a query that has very many, without scoring them all.
+"""Find the top-k matches of frequent terms without scoring every match.
 
-Whoever asks sees a page, and nearly always a page of one score or two. So scores are taken from the
-highest downward, and within one score the newest first, until the page is full. The newest rows of
-each connection are looked at once: where a score is frequent among them they fill the page. Where it
-is not, the inverted index gives exactly the rows of that score, of which there are then few.
+A page usually contains one or two different scores. So this module takes scores from the highest
+down, newest first within a score, until the page is full. It scans the newest rows of each connection
+once: a score that is frequent among them fills the page. For a rare score, the inverted index returns
+exactly the rows of that score.
 
-The result is the same as if all had been scored; only what is visible decides it.
+The result is the same as if every match were scored, and depends on visible rows only.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,226 +13,245 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from evidence.access.ranking.scores import (
-    IN_TIME,
-    PLACED,
-    WORD,
-    Branch,
-    Place,
-    beyond_in_time,
-    columns,
-    first,
-    in_time,
-    matching,
-    placed,
-    score,
+    SELECT_HIT_KEYS,
+    TERM_SCORE,
+    TIME_INDEXED_TEXT,
+    SearchHitKey,
+    StreamQuery,
+    after_time,
+    fetch_hit_keys,
+    first_hits,
+    hit_columns,
+    score_sql,
+    select_matches,
+    time_order,
 )
-from evidence.access.records import Group
-from evidence.access.sql import Fragment, fetched_by_one_plan, joined
+from evidence.access.records import ConnectionGroup
+from evidence.access.sql import SQL, fetch_all_generic_plan, join_sql
 
-WALKED = 250
-"""So many of the newest rows of each connection are looked at."""
-WALKED_AT_MOST = 3_000
-"""So many, where the first ones promise that this fills the page."""
-MOST_WAYS = 48
-"""In how many ways words may make up one score; a statement names each."""
-MISSES = -1
-"""Stands for the score of the last row that was looked at."""
+SCAN_ROWS = 250
+"""Number of newest rows of each connection to scan."""
+MAX_SCAN_ROWS = 3_000
+"""Maximum number of rows to scan, if the first scan shows that this fills the page."""
+MAX_COMBINATIONS = 48
+"""Maximum number of tier combinations of one score, because a statement names each."""
+NO_MATCH = -1
+"""Score of the last scanned row of a connection, if it does not match."""
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
-    """The matches among the newest rows of all connections, and where each walk stopped."""
+class RecencyScan:
+    """The matches among the newest rows of all connections, and the last scanned row of each."""
 
-    found: Sequence[Place]
-    ends: Sequence[Place]
+    hits: Sequence[SearchHitKey]
+    ends: Sequence[SearchHitKey]
 
-    def level(self, points: int, after: Place | None) -> list[Place]:
-        """The first places of one score beyond ``after``, as far as no other can come between."""
-        end = min(map(in_time, self.ends), default=None)
-        seen = [
-            place
-            for place in self.found
-            if place.score == points
-            and (end is None or in_time(place) <= end)
-            and (after is None or in_time(place) > in_time(after))
+    def hits_with_score(self, points: int, after: SearchHitKey | None) -> list[SearchHitKey]:
+        """Return the first hits of one score after a key, up to the end of the shortest scan."""
+        end = min(map(time_order, self.ends), default=None)
+        hits = [
+            hit
+            for hit in self.hits
+            if hit.score == points
+            and (end is None or time_order(hit) <= end)
+            and (after is None or time_order(hit) > time_order(after))
         ]
-        return sorted(seen, key=in_time)
+        return sorted(hits, key=time_order)
 
-    def sees_past(self, place: Place) -> bool:
-        """The same for every row of the same time as well."""
-        return all(in_time(place)[:2] < in_time(end)[:2] for end in self.ends)
+    def is_complete_until(self, hit: SearchHitKey) -> bool:
+        """Return whether the scan covers every row up to the time of a hit, including that time."""
+        return all(time_order(hit)[:2] < time_order(end)[:2] for end in self.ends)
 
 
 @dataclass(frozen=True)
-class Levels:
-    """The matches of ``branches``, best first; ``very_many`` are more than could be counted."""
+class TopK:
+    """The matches of ``queries``, best first. If ``exceeds_count``, there are too many to count."""
 
-    branches: Sequence[Branch]
-    very_many: bool
+    queries: Sequence[StreamQuery]
+    exceeds_count: bool
 
-    def first(self, limit: int, after: Place | None) -> list[Place]:
-        """The first ``limit`` places beyond ``after``."""
-        found: list[Place] = []
-        for points, count in self._ways.items():
+    def first(self, limit: int, after: SearchHitKey | None) -> list[SearchHitKey]:
+        """Return the first ``limit`` hits after a key."""
+        hits: list[SearchHitKey] = []
+        for points, count in self._score_combinations.items():
             if after is not None and points > after.score:
                 continue
-            beyond = after if after is not None and points == after.score else None
-            wanted = limit - len(found)
-            level = self._walked(points, wanted, beyond)
-            if level is None and count > MOST_WAYS:
-                return found + self._every(points, wanted, beyond)
-            found += self._indexed(points, wanted, beyond) if level is None else level
-            if len(found) == limit:
+            start = after if after is not None and points == after.score else None
+            missing = limit - len(hits)
+            scanned = self._scan(points, missing, start)
+            if scanned is None and count > MAX_COMBINATIONS:
+                return hits + self._score_all(points, missing, start)
+            hits += self._indexed(points, missing, start) if scanned is None else scanned
+            if len(hits) == limit:
                 break
-        return found
+        return hits
 
-    def _walked(self, points: int, limit: int, after: Place | None) -> list[Place] | None:
-        """The first ``limit`` places of one score, where the newest rows suffice for them."""
-        walk = self._newest if after is None else walked(self.branches, after, size=WALKED)
-        seen = walk.level(points, after)
-        if len(seen) < limit and self.very_many and seen:
-            size = 3 * WALKED * limit // (2 * len(seen))
-            if size <= WALKED_AT_MOST:
-                seen = walked(self.branches, after, size=size).level(points, after)
-        return seen[:limit] if len(seen) >= limit else None
+    def _scan(
+        self, points: int, limit: int, after: SearchHitKey | None
+    ) -> list[SearchHitKey] | None:
+        """Return the first ``limit`` hits of one score, or None if the newest rows have fewer."""
+        scan = (
+            self._first_scan if after is None else scan_newest(self.queries, after, size=SCAN_ROWS)
+        )
+        hits = scan.hits_with_score(points, after)
+        if len(hits) < limit and self.exceeds_count and hits:
+            size = 3 * SCAN_ROWS * limit // (2 * len(hits))
+            if size <= MAX_SCAN_ROWS:
+                hits = scan_newest(self.queries, after, size=size).hits_with_score(points, after)
+        return hits[:limit] if len(hits) >= limit else None
 
-    def _indexed(self, points: int, limit: int, after: Place | None) -> list[Place]:
-        """The first ``limit`` places of one score from the inverted index; one query."""
+    def _indexed(self, points: int, limit: int, after: SearchHitKey | None) -> list[SearchHitKey]:
+        """Return the first ``limit`` hits of one score from the inverted index. One query."""
         parts = [
-            matching(
-                branch,
-                columns(number, branch, Fragment("%s::int", (points,))),
-                [*level, branch.terms.matching],
+            select_matches(
+                query,
+                hit_columns(number, query, SQL("%s::int", (points,))),
+                [*tsqueries, query.terms.matching],
             )
-            for number, branch in enumerate(self.branches)
-            if (level := exactly(branch.terms.tiers, points)) is not None
+            for number, query in enumerate(self.queries)
+            if (tsqueries := exact_score_queries(query.terms.tiers, points)) is not None
         ]
         if not parts:
             return []
-        statement = Fragment("SELECT u.* FROM (") + joined(" UNION ALL ", parts) + Fragment(") u")
+        statement = SQL("SELECT u.* FROM (") + join_sql(" UNION ALL ", parts) + SQL(") u")
         if after is not None:
-            statement += Fragment(" WHERE ") + beyond_in_time(after)
+            statement += SQL(" WHERE ") + after_time(after)
         order = "u.at DESC NULLS LAST, u.connection_id, u.stream, u.record_key"
-        statement += Fragment(f" ORDER BY {order} LIMIT %s", (limit,))
-        return placed(statement)
+        statement += SQL(f" ORDER BY {order} LIMIT %s", (limit,))
+        return fetch_hit_keys(statement)
 
-    def _every(self, points: int, limit: int, after: Place | None) -> list[Place]:
-        """The places of this score and of all lower ones, by scoring every match."""
-        start = after or Place(-1, points + 1, None, LAST, LAST, LAST)
-        return first(self.branches, limit=limit, after=start, newest=False)
-
-    @cached_property
-    def _ways(self) -> Mapping[int, int]:
-        """Every score that there can be, the highest first, and in how many ways at most."""
-        most: dict[int, int] = {}
-        for branch in self.branches:
-            for points, count in ways(branch.terms.tiers).items():
-                most[points] = max(count, most.get(points, 0))
-        return dict(sorted(most.items(), reverse=True))
+    def _score_all(self, points: int, limit: int, after: SearchHitKey | None) -> list[SearchHitKey]:
+        """Return the first hits of this score and of lower ones, by scoring every match."""
+        start = after or SearchHitKey(
+            -1, points + 1, None, AFTER_EVERY_ID, AFTER_EVERY_ID, AFTER_EVERY_ID
+        )
+        return first_hits(self.queries, limit=limit, after=start, newest=False)
 
     @cached_property
-    def _newest(self) -> Walk:
-        return walked(self.branches, None, size=WALKED)
+    def _score_combinations(self) -> Mapping[int, int]:
+        """Possible score -> maximum number of tier combinations, highest score first."""
+        combinations: dict[int, int] = {}
+        for query in self.queries:
+            for points, count in score_combinations(query.terms.tiers).items():
+                combinations[points] = max(count, combinations.get(points, 0))
+        return dict(sorted(combinations.items(), reverse=True))
+
+    @cached_property
+    def _first_scan(self) -> RecencyScan:
+        return scan_newest(self.queries, None, size=SCAN_ROWS)
 
 
-LAST = "\U0010ffff"
-"""Comes after every id."""
+AFTER_EVERY_ID = "\U0010ffff"
+"""Sorts after every id."""
 
 
-def ways(words: Sequence[Sequence[str]]) -> Mapping[int, int]:
-    """Score -> in how many ways words with so many tiers make it up."""
+def score_combinations(words: Sequence[Sequence[str]]) -> Mapping[int, int]:
+    """Return score -> number of tier combinations of the words that add up to it."""
     counts = {0: 1}
     for tiers in words:
-        added: dict[int, int] = {}
-        for points, _ in _choices(tiers):
-            for known, count in counts.items():
-                added[known + points] = added.get(known + points, 0) + count
-        counts = added
+        sums: dict[int, int] = {}
+        for points, _ in _tier_scores(tiers):
+            for score, count in counts.items():
+                sums[score + points] = sums.get(score + points, 0) + count
+        counts = sums
     return counts
 
 
-def exactly(words: Sequence[Sequence[str]], points: int) -> Sequence[str] | None:
-    """What a row must match for its words to make up exactly so many points: one tsquery, none
-    where no word scores; None if no row can."""
-    found = list(_making(words, points))
-    if not found:
+def exact_score_queries(words: Sequence[Sequence[str]], points: int) -> Sequence[str] | None:
+    """Return the tsqueries of rows whose words add up to exactly this score, None if no row can.
+
+    The list has one tsquery, or is empty if there are no words.
+    """
+    combinations = list(_combinations(words, points))
+    if not combinations:
         return None
-    return [" | ".join(f"({' & '.join(way)})" for way in found)] if words else []
+    return (
+        [" | ".join(f"({' & '.join(combination)})" for combination in combinations)]
+        if words
+        else []
+    )
 
 
-def _making(words: Sequence[Sequence[str]], points: int) -> Iterator[tuple[str, ...]]:
+def _combinations(words: Sequence[Sequence[str]], points: int) -> Iterator[tuple[str, ...]]:
     if not words:
         if points == 0:
             yield ()
         return
     first_word, *others = words
-    most = sum(WORD + len(tiers) - 1 for tiers in others)
-    for worth, text in _choices(first_word):
-        if 0 <= points - worth <= most:
-            for rest in _making(others, points - worth):
+    max_rest = sum(TERM_SCORE + len(tiers) - 1 for tiers in others)
+    for word_points, text in _tier_scores(first_word):
+        if 0 <= points - word_points <= max_rest:
+            for rest in _combinations(others, points - word_points):
                 yield (text, *rest)
 
 
-def _choices(tiers: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """What a word is worth at each of its tiers, and a tsquery for it at that tier and no higher
-    one; at last, for nothing, one for its absence."""
-    for place, text in enumerate(tiers):
-        higher = " | ".join(tiers[:place])
-        yield WORD + len(tiers) - place - 1, f"({text} & !({higher}))" if higher else f"({text})"
+def _tier_scores(tiers: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield the score of a word at each tier, with a tsquery for that tier and no higher one.
+
+    The last pair is zero, with a tsquery for the absence of the word.
+    """
+    for number, text in enumerate(tiers):
+        higher = " | ".join(tiers[:number])
+        yield (
+            TERM_SCORE + len(tiers) - number - 1,
+            f"({text} & !({higher}))" if higher else f"({text})",
+        )
     yield 0, f"!({' | '.join(tiers)})"
 
 
-def walked(branches: Sequence[Branch], after: Place | None, *, size: int) -> Walk:
-    """Along the index of times, or of keys where the time is hidden; one query."""
+def scan_newest(
+    queries: Sequence[StreamQuery], after: SearchHitKey | None, *, size: int
+) -> RecencyScan:
+    """Scan the newest rows by the index on time, or on keys if the time is hidden. One query."""
     parts = {
-        (number, connection_id): _newest_rows(number, branch, group, connection_id, after, size)
-        for number, branch in enumerate(branches)
-        for group in branch.visible.groups
+        (number, connection_id): _newest_rows(number, query, group, connection_id, after, size)
+        for number, query in enumerate(queries)
+        for group in query.visible.groups
         for connection_id in group.connection_ids
     }
-    statement = Fragment(f"{PLACED}, p.last FROM (") + joined(" UNION ALL ", parts.values())
-    found, stopped = [], {}
-    for *columns_of_place, last in fetched_by_one_plan(statement + Fragment(") p")):
-        place = Place(*columns_of_place)
-        if place.score != MISSES:
-            found.append(place)
-        if last:
-            stopped[place.number, place.connection_id] = place
-    # Rows without a time come after all those with one, and were not looked at.
+    statement = SQL(f"{SELECT_HIT_KEYS}, p.last FROM (") + join_sql(" UNION ALL ", parts.values())
+    hits, stopped = [], {}
+    for *columns, is_last in fetch_all_generic_plan(statement + SQL(") p")):
+        hit = SearchHitKey(*columns)
+        if hit.score != NO_MATCH:
+            hits.append(hit)
+        if is_last:
+            stopped[hit.number, hit.connection_id] = hit
+    # Rows without a time come last and are not scanned.
     untimed = [
-        Place(number, MISSES, None, "", "", "")
+        SearchHitKey(number, NO_MATCH, None, "", "", "")
         for number, connection_id in parts
-        if (number, connection_id) not in stopped and branches[number].shows_time
+        if (number, connection_id) not in stopped and queries[number].shows_time
     ]
-    return Walk(found, [*stopped.values(), *untimed])
+    return RecencyScan(hits, [*stopped.values(), *untimed])
 
 
 def _newest_rows(
     number: int,
-    branch: Branch,
-    group: Group,
+    query: StreamQuery,
+    group: ConnectionGroup,
     connection_id: str,
-    after: Place | None,
+    after: SearchHitKey | None,
     size: int,
-) -> Fragment:
-    rows = Fragment(f"SELECT * FROM {IN_TIME} WHERE r.connection_id = %s", (connection_id,))
+) -> SQL:
+    rows = SQL(f"SELECT * FROM {TIME_INDEXED_TEXT} WHERE r.connection_id = %s", (connection_id,))
     rows += group.condition
-    if branch.shows_time:
-        rows += Fragment(" AND r.consent_time IS NOT NULL")
+    if query.shows_time:
+        rows += SQL(" AND r.consent_time IS NOT NULL")
         if after is not None and after.at is not None:
-            rows += Fragment(" AND r.consent_time <= %s", (after.rank.at,))
+            rows += SQL(" AND r.consent_time <= %s", (after.rank.at,))
         order = "r.consent_time DESC, r.record_key"
     else:
         if after is not None and after.at is None:
             ids = after.connection_id, after.stream, after.record_key
-            rows += Fragment(" AND (r.connection_id, r.stream, r.record_key) > (%s, %s, %s)", ids)
+            rows += SQL(" AND (r.connection_id, r.stream, r.record_key) > (%s, %s, %s)", ids)
         order = "r.record_key"
-    rows += Fragment(f" ORDER BY {order} LIMIT %s", (size,))
-    matches = Fragment("r.terms @@ %s::tsquery", (branch.terms.matching,))
-    points = Fragment("CASE WHEN ") + matches + Fragment(" THEN ") + score(branch)
-    points += Fragment(f" ELSE {MISSES} END")
-    last = Fragment("r.place = %s", (size,))
-    walk = Fragment("SELECT ") + columns(number, branch, points) + Fragment(", ") + last
+    rows += SQL(f" ORDER BY {order} LIMIT %s", (size,))
+    matches = SQL("r.terms @@ %s::tsquery", (query.terms.matching,))
+    points = SQL("CASE WHEN ") + matches + SQL(" THEN ") + score_sql(query)
+    points += SQL(f" ELSE {NO_MATCH} END")
+    last = SQL("r.place = %s", (size,))
+    statement = SQL("SELECT ") + hit_columns(number, query, points) + SQL(", ") + last
     numbered = f"SELECT r.*, row_number() OVER (ORDER BY {order}) AS place FROM ("
-    walk += Fragment(f" AS last FROM ({numbered}") + rows
-    return walk + Fragment(") r) r WHERE ") + matches + Fragment(" OR ") + last
+    statement += SQL(f" AS last FROM ({numbered}") + rows
+    return statement + SQL(") r) r WHERE ") + matches + SQL(" OR ") + last

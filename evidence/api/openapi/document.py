@@ -1,4 +1,4 @@
-"""The document itself: routes, their parameters, their answers."""
+"""Assemble the OpenAPI document: paths, parameters and responses."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -6,7 +6,7 @@ from typing import Any
 
 from evidence.api.error_responses import STATUS
 from evidence.api.openapi.event_schemas import EVENT_SCHEMAS
-from evidence.api.openapi.parameters import described, in_path
+from evidence.api.openapi.parameters import path_parameter_object, query_parameter_objects
 from evidence.api.openapi.schemas import SCHEMAS, ref
 from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.blobs import BlobsView, BlobView
@@ -25,57 +25,58 @@ from evidence.api.views.search import HybridSearchView, SearchView, SemanticSear
 
 Json = dict[str, Any]
 
-ALWAYS = (400, 401, 403, 404, 413, 421, 429, 500, 503)
-"""What any route may answer instead of its own success."""
+COMMON_STATUSES = (400, 401, 403, 404, 413, 421, 429, 500, 503)
+"""Error statuses that any route may return."""
 
-MEANINGS = {
-    304: "What the client has is still current.",
-    400: "The request is not valid; param names what is wrong with it.",
+STATUS_DESCRIPTIONS = {
+    304: "The client's copy is current.",
+    400: "The request is not valid; param names the invalid parameter.",
     401: "No token, or not a valid one for this resource.",
     403: "The grant or the kind of token does not allow it.",
-    404: "Nothing of that name is visible to this token.",
-    406: "Only application/json is spoken.",
-    409: "Several connections match, which available_connections names; or it is in no state for that.",
-    410: "The cursor is older than what is kept.",
+    404: "Nothing with this name is visible to this token.",
+    406: "Responses are application/json.",
+    409: "Several connections match (available_connections), or the state forbids it.",
+    410: "The cursor is older than the stored history.",
     413: "Too large.",
-    416: "The range lies outside the blob.",
-    421: "This server does not answer for that host.",
-    429: "Too much in too short a time; Retry-After says when to go on.",
-    500: "Something went wrong here.",
-    503: "Not ready to answer, too busy with this token's other requests, or (query_timeout) too slow;"
-    " Retry-After says when to go on.",
+    416: "The range is outside the blob.",
+    421: "This server does not serve the requested host.",
+    429: "Too many requests; Retry-After says when to retry.",
+    500: "Internal server error.",
+    503: "Not ready, overloaded or too slow (query_timeout); Retry-After says when to retry.",
 }
 
 EVENT_TYPE = "application/cloudevents+json"
-BODIES: Json = {
+BODY_SCHEMAS: Json = {
     "application/json": {"type": "object"},
     "application/x-ndjson": {"type": "string", "description": "A JSON object a line."},
     "application/octet-stream": {},
 }
 
-STREAM = in_path("stream", "The name of a stream, as the schema lists it.")
-RECORD = in_path("record_id", "The id of a record, percent-encoded.")
-BLOB = in_path("blob_id", "The id in a record's blob_ref.")
-CONNECTOR = in_path("connector_id", "The key of a connector, or its absolute id, percent-encoded.")
-CONNECTION_ID = in_path("connection_id", "The id of a connection.")
-SUBSCRIPTION = in_path("subscription_id", "The id of a subscription.")
+STREAM = path_parameter_object("stream", "The name of a stream, as the schema lists it.")
+RECORD = path_parameter_object("record_id", "The id of a record, percent-encoded.")
+BLOB = path_parameter_object("blob_id", "The id in a record's blob_ref.")
+CONNECTOR = path_parameter_object(
+    "connector_id", "The key of a connector, or its absolute id, percent-encoded."
+)
+CONNECTION_ID = path_parameter_object("connection_id", "The id of a connection.")
+SUBSCRIPTION = path_parameter_object("subscription_id", "The id of a subscription.")
 
 
 @lru_cache(maxsize=1)
 def document() -> Json:
-    """The whole document; the same for every caller."""
+    """Return the OpenAPI document, the same for every client."""
     return {
         "openapi": "3.1.0",
         "info": {
             "title": "PDPP resource server",
             "version": "0.1.0",
-            "description": "One owner's records, as far as a grant shows them. "
+            "description": "One owner's records, limited to what a grant shows. "
             "Offsets count Unicode code points; times are RFC 3339 in UTC.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/v1"}],
         "security": [{"bearer": []}],
-        "paths": _paths(),
+        "paths": _stream_paths() | _other_paths() | _event_paths() | _owner_paths(),
         "webhooks": {"event": {"post": _event()}},
         "components": {
             "schemas": SCHEMAS | EVENT_SCHEMAS,
@@ -84,41 +85,34 @@ def document() -> Json:
     }
 
 
-def _paths() -> Json:
-    return _stream_paths() | _record_paths() | _other_paths() | _event_paths() | _owner_paths()
-
-
 def _stream_paths() -> Json:
     return {
         "/schema": {
-            "get": _read("getSchema", "What this token can do.", SchemaView, "Schema", 304, 409)
+            "get": _read(
+                "getSchema", "Describe what this token can read.", SchemaView, "Schema", 304, 409
+            )
         },
-        "/streams": {"get": _read("listStreams", "Every stream.", StreamsView, "StreamList", 304)},
+        "/streams": {"get": _read("listStreams", "List streams.", StreamsView, "StreamList", 304)},
         "/streams/{stream}": _at(
             [STREAM],
-            get=_read("getStream", "One stream.", StreamView, "StreamMetadata", 304, 409),
+            get=_read("getStream", "Get a stream.", StreamView, "StreamMetadata", 304, 409),
         ),
-    }
-
-
-def _record_paths() -> Json:
-    return {
         "/streams/{stream}/records": _at(
             [STREAM],
             get=_read(
-                "listRecords", "Records, or their changes.", RecordsView, "RecordList", 409, 410
+                "listRecords", "List records or changes.", RecordsView, "RecordList", 409, 410
             ),
             delete=_delete("deleteRecords", "Delete a whole stream.", RecordsView),
         ),
         "/streams/{stream}/records/{record_id}": _at(
             [STREAM, RECORD],
-            get=_read("getRecord", "One record.", RecordView, "Record", 409),
+            get=_read("getRecord", "Get a record.", RecordView, "Record", 409),
             delete=_delete("deleteRecord", "Delete one record.", RecordView),
         ),
         "/streams/{stream}/records/{record_id}/field-window": _at(
             [STREAM, RECORD],
             get=_read(
-                "readFieldWindow", "A bounded window into one text field.", FieldWindowView,
+                "readFieldWindow", "Read a window of a text field.", FieldWindowView,
                 "FieldWindow", 409, required=["field"],
             ),
         ),
@@ -141,7 +135,7 @@ def _other_paths() -> Json:
         },
         "/blobs/{blob_id}": _at([BLOB], get=_blob()),
         "/search": {
-            "get": _read("search", "Search, with evidence.", SearchView, "SearchHits", 410,
+            "get": _read("search", "Search with excerpts.", SearchView, "SearchHits", 410,
                          required=["q"])
         },
         "/search/semantic": {
@@ -153,52 +147,52 @@ def _other_paths() -> Json:
                          "SearchHits", 404, 410, required=["q"])
         },
         "/connectors": {
-            "get": _read("listConnectors", "What is declared.", ConnectorsView, "ConnectorList"),
+            "get": _read("listConnectors", "List connectors.", ConnectorsView, "ConnectorList"),
             "post": _write("declareConnector", "Declare a source.", ConnectorsView, "Connector",
                            "application/json", 200, 201),
         },
         "/connectors/{connector_id}": _at(
             [CONNECTOR],
-            get=_read("getConnector", "What was declared, by the owner.", ConnectorView,
+            get=_read("getConnector", "Get a source declaration (owner only).", ConnectorView,
                       "Declaration"),
         ),
     }  # fmt: skip
+
+
+def _event() -> Json:
+    """Describe the webhook request (docs/events.md)."""
+    return {
+        "operationId": "receiveEvent",
+        "summary": "An event, signed as in Standard Webhooks.",
+        "security": [],
+        "requestBody": {"content": {EVENT_TYPE: {"schema": ref("Event")}}},
+        "responses": {"2XX": {"description": "Received; echoes the challenge as JSON."}},
+    }
 
 
 def _event_paths() -> Json:
     one, json = "/event-subscriptions/{subscription_id}", "application/json"
     return {
         "/event-subscriptions": {
-            "get": _read("listSubscriptions", "Who is told of changes.", EventSubscriptionsView,
+            "get": _read("listSubscriptions", "List event subscriptions.", EventSubscriptionsView,
                          "SubscriptionList"),
-            "post": _write("subscribe", "Be told of changes.", EventSubscriptionsView,
+            "post": _write("subscribe", "Create an event subscription.", EventSubscriptionsView,
                            "SubscriptionCreated", json, 201, takes="SubscriptionRequest"),
         },
         one: _at(
             [SUBSCRIPTION],
-            get=_read("getSubscription", "One of them.", EventSubscriptionView, "Subscription"),
-            patch=_write("changeSubscription", "Switch it, or give it a new secret.",
+            get=_read("getSubscription", "Get an event subscription.", EventSubscriptionView, "Subscription"),
+            patch=_write("changeSubscription", "Enable, disable, or rotate the secret.",
                          EventSubscriptionView, "SubscriptionChanged", json, 200, 409,
                          takes="SubscriptionChange"),
-            delete=_delete("unsubscribe", "Be told no more.", EventSubscriptionView),
+            delete=_delete("unsubscribe", "Delete an event subscription.", EventSubscriptionView),
         ),
         f"{one}/test-event": _at(
             [SUBSCRIPTION],
-            post=_write("sendTestEvent", "A message that tells of nothing.", EventTestView,
+            post=_write("sendTestEvent", "Send a test event without data.", EventTestView,
                         "EventAccepted", json, 202, 409),
         ),
     }  # fmt: skip
-
-
-def _event() -> Json:
-    """What is sent to a callback_url (docs/events.md)."""
-    return {
-        "operationId": "receiveEvent",
-        "summary": "What a receiver is sent, signed as Standard Webhooks says.",
-        "security": [],
-        "requestBody": {"content": {EVENT_TYPE: {"schema": ref("Event")}}},
-        "responses": {"2XX": {"description": "Received; the challenge in it is echoed as JSON."}},
-    }
 
 
 def _owner_paths() -> Json:
@@ -209,18 +203,18 @@ def _owner_paths() -> Json:
         },
         "/owner/connections/{connection_id}": _at(
             [CONNECTION_ID],
-            patch=_write("renameConnection", "Give it another label.", OwnerConnectionView,
+            patch=_write("renameConnection", "Rename a connection.", OwnerConnectionView,
                          "OwnerConnection", "application/json", 200),
         ),
         "/ingest/{stream}": _at(
             [STREAM],
-            post=_write("ingest", "Store records, a line each.", IngestView, "IngestReceipt",
+            post=_write("ingest", "Store records as NDJSON lines.", IngestView, "IngestReceipt",
                         "application/x-ndjson", 200, 409),
         ),
         "/state/{connector_id}": _at(
             [CONNECTOR],
-            get=_read("getState", "What a collector left.", StateView, "CollectorState"),
-            put=_write("putState", "Leave something.", StateView, "CollectorState",
+            get=_read("getState", "Get a collector's state.", StateView, "CollectorState"),
+            put=_write("putState", "Store a collector's state.", StateView, "CollectorState",
                        "application/json", 200),
         ),
     }  # fmt: skip
@@ -236,18 +230,18 @@ def _read(
     return {
         "operationId": name,
         "summary": summary,
-        "parameters": described(view.parameters, required=required),
+        "parameters": query_parameter_objects(view.parameters, required=required),
         "responses": _responses((200, *statuses), schema),
     }
 
 
 def _blob() -> Json:
-    operation = _read(
-        "readBlob", "The bytes that a record points at.", BlobView, "Blob", 206, 304, 409, 416
-    )
-    whatever: Json = {"*/*": {"schema": {}}}
-    operation["responses"]["200"] = {"description": "All of the bytes.", "content": whatever}
-    operation["responses"]["206"] = {"description": "The range.", "content": whatever}
+    operation = _read("readBlob", "Download a blob.", BlobView, "Blob", 206, 304, 409, 416)
+    for status, description in (("200", "The complete blob."), ("206", "The range.")):
+        operation["responses"][status] = {
+            "description": description,
+            "content": {"*/*": {"schema": {}}},
+        }
     return operation
 
 
@@ -256,8 +250,8 @@ def _delete(name: str, summary: str, view: Any) -> Json:
     return {
         "operationId": name,
         "summary": summary,
-        "parameters": described(view.owner_methods.get("DELETE", view.parameters)),
-        "responses": {"204": {"description": "It is not there any more."}, **responses},
+        "parameters": query_parameter_objects(view.owner_methods.get("DELETE", view.parameters)),
+        "responses": {"204": {"description": "Deleted."}, **responses},
     }
 
 
@@ -274,23 +268,28 @@ def _write(
     return {
         "operationId": name,
         "summary": summary,
-        "parameters": described(view.parameters, required=required),
-        "requestBody": {"content": {media: {"schema": ref(takes) if takes else BODIES[media]}}},
+        "parameters": query_parameter_objects(view.parameters, required=required),
+        "requestBody": {
+            "content": {media: {"schema": ref(takes) if takes else BODY_SCHEMAS[media]}}
+        },
         "responses": _responses(statuses, schema),
     }
 
 
 def _responses(statuses: Iterable[int], schema: str) -> Json:
-    return {str(status): _response(status, schema) for status in sorted({*statuses, *ALWAYS, 406})}
+    return {
+        str(status): _response(status, schema)
+        for status in sorted({*statuses, *COMMON_STATUSES, 406})
+    }
 
 
 def _response(status: int, schema: str) -> Json:
     if status == 304:
-        return {"description": MEANINGS[304]}
+        return {"description": STATUS_DESCRIPTIONS[304]}
     if status < 300:
-        return {"description": "As asked.", "content": _json(schema)}
-    assert status in STATUS.values()  # noqa: S101 - a status that no code has is a slip here
-    return {"description": MEANINGS[status], "content": _json("Error")}
+        return {"description": "Success.", "content": _json(schema)}
+    assert status in STATUS.values()  # noqa: S101 - every status needs an error code
+    return {"description": STATUS_DESCRIPTIONS[status], "content": _json("Error")}
 
 
 def _json(schema: str) -> Json:

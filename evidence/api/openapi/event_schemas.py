@@ -1,4 +1,4 @@
-"""The bodies of event subscriptions, as JSON Schema 2020-12."""
+"""JSON Schemas of event subscription bodies."""
 
 from evidence.api.openapi.schemas import INTEGER, MOMENT, STRING, Json, array, nullable, obj, ref
 from evidence.events.messages import PDPP_VERSION, SPEC_VERSION

@@ -1,4 +1,4 @@
-"""The bodies, as JSON Schema 2020-12. Members that may be added later are allowed throughout."""
+"""JSON Schemas of response bodies; members may be added later."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ INTEGER: Json = {"type": "integer"}
 BOOLEAN: Json = {"type": "boolean"}
 MOMENT: Json = {"type": "string", "format": "date-time"}
 ANY_OBJECT: Json = {"type": "object"}
-ORIGIN: Json = {"enum": [str(each) for each in Origin]}
+ORIGIN: Json = {"enum": [str(origin) for origin in Origin]}
 
 
 def ref(name: str) -> Json:

@@ -1,4 +1,4 @@
-"""``GET /v1/openapi.json``, and a page to browse it that needs no network."""
+"""Serve `/v1/openapi.json` and an offline page to browse it."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -18,7 +18,7 @@ class OpenApiView(PublicView):
 
 
 class OpenApiPageView(View):
-    """The document in a browser; every script and style comes from this server."""
+    """Show the document in a browser, with scripts and styles from this server only."""
 
     def get(self, request: HttpRequest) -> HttpResponse:
         response = render(request, "evidence/openapi.html")

@@ -1,4 +1,4 @@
-"""``GET /v1/streams/{stream}/aggregate``."""
+"""`GET /v1/streams/{stream}/aggregate`."""
 
 from collections.abc import Sequence
 from typing import Any, cast
@@ -12,40 +12,40 @@ from evidence import limits
 from evidence.access.aggregates import GRANULARITIES, METRICS, Metric
 from evidence.api import envelopes
 from evidence.api.base_views import GrantedView
-from evidence.api.query_parameters import CONNECTION, Parameters
+from evidence.api.query_parameters import CONNECTION_PARAMETERS, QueryParameters
 from evidence.errors import InvalidRequest
-from evidence.ledger.entries import Shown
+from evidence.ledger.entries import DisclosedItem
 from evidence.reading import aggregate, records
 
 
 class AggregateView(GrantedView):
-    parameters = CONNECTION | {
+    parameters = CONNECTION_PARAMETERS | {
         "metric", "field", "group_by", "group_by_time", "granularity", "time_zone", "limit", "filter",
     }  # fmt: skip
 
     def get(self, request: Request, stream: str) -> Response:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        where = records.chosen(visible, self.query.nested("filter"))
-        wanted = asked(self.query)
-        found = aggregate.aggregate(visible, wanted, where)
+        where = records.parse_filters(visible, self.query.nested("filter"))
+        aggregate_request = parse_aggregate(self.query)
+        found = aggregate.aggregate(visible, aggregate_request, where)
         self.witnesses = found.witnesses
         return Response(
-            envelopes.finished(
-                _body(stream, wanted, found),
+            envelopes.with_links_and_meta(
+                _body(stream, aggregate_request, found),
                 self_link=self.query.path,
                 warnings=self.query.warnings,
             )
         )
 
     @override
-    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
-        """The connections that were counted over, and the records that the numbers disclose."""
-        counted = super().shown_in(response)
+    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
+        """Return the counted connections, and the records that small numbers disclose."""
+        counted = super().disclosed_in(response)
         stream, fields = counted[0].stream, counted[0].fields
-        return [*counted, *(Shown(one, stream, key, fields) for one, key in self.witnesses)]
+        return [*counted, *(DisclosedItem(one, stream, key, fields) for one, key in self.witnesses)]
 
 
-def asked(query: Parameters) -> aggregate.AggregateRequest:
+def parse_aggregate(query: QueryParameters) -> aggregate.AggregateRequest:
     metric = query.choice("metric", *METRICS, default="")
     if not metric:
         raise InvalidRequest(message=f"metric takes {' or '.join(METRICS)}.", param="metric")
@@ -68,24 +68,31 @@ def asked(query: Parameters) -> aggregate.AggregateRequest:
 
 
 def _body(
-    stream: str, wanted: aggregate.AggregateRequest, found: aggregate.Aggregation
+    stream: str, aggregate_request: aggregate.AggregateRequest, found: aggregate.Aggregation
 ) -> dict[str, Any]:
     body: dict[str, Any] = {
         "object": "aggregation",
         "stream": stream,
-        "metric": wanted.metric,
-        "field": wanted.field,
-        "group_by": wanted.group_by,
-        "group_by_time": wanted.group_by_time,
+        "metric": aggregate_request.metric,
+        "field": aggregate_request.field,
+        "group_by": aggregate_request.group_by,
+        "group_by_time": aggregate_request.group_by_time,
         "approximate": False,
         "filtered_record_count": found.records,
     }
-    if wanted.group_by_time is not None:
-        body |= {"granularity": wanted.granularity, "time_zone": wanted.time_zone}
+    if aggregate_request.group_by_time is not None:
+        body |= {
+            "granularity": aggregate_request.granularity,
+            "time_zone": aggregate_request.time_zone,
+        }
     if found.groups is None:
         return body | {"value": found.value}
     groups = [
-        {"key": key, "count": n} | ({} if wanted.metric == "count" else {"value": value})
+        {"key": key, "count": n} | ({} if aggregate_request.metric == "count" else {"value": value})
         for key, value, n in found.groups
     ]
-    return body | {"groups": groups, "limit": wanted.limit, "other_count": found.other_count}
+    return body | {
+        "groups": groups,
+        "limit": aggregate_request.limit,
+        "other_count": found.other_count,
+    }

@@ -1,7 +1,7 @@
-"""``GET`` and ``HEAD /v1/blobs/{blob_id}``, and ``POST /v1/blobs`` by the owner (contract 3.8).
+"""Download blobs with ranges, and upload them as the owner (contract 3.8).
 
-A blob is whatever somebody once attached to a mail. A browser must neither guess its type nor run
-it: only pictures and PDF are ever shown in place, and even those in a sandbox.
+A blob is untrusted. A browser must neither guess its type nor run it: only images and PDF files are
+shown inline, in a sandbox.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,44 +16,44 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
-from evidence.access.record_parts import VisibleBlob, pieces
+from evidence.access.record_parts import VisibleBlob, read_chunks
 from evidence.api import error_responses
 from evidence.api.base_views import GrantedView
-from evidence.api.query_parameters import CONNECTION, Parameters
-from evidence.api.target_connection import owned_connection
+from evidence.api.query_parameters import CONNECTION_PARAMETERS, QueryParameters
+from evidence.api.target_connection import target_connection_id
 from evidence.declarations.declaration import BLOB_REFERENCE
-from evidence.errors import InvalidRequest, RangeNotSatisfiable, Refusal, ResourceLimit
-from evidence.ledger.entries import Shown
+from evidence.errors import ApiException, InvalidRequest, RangeNotSatisfiable, ResourceLimit
+from evidence.ledger.entries import DisclosedItem
 from evidence.reading import blobs
 from evidence.storing.blobs import MEDIA_TYPE, put_blob
-from evidence.storing.targets import one_of
+from evidence.storing.targets import load_one_target
 
-SHOWN_IN_PLACE = frozenset(
+INLINE_MEDIA_TYPES = frozenset(
     {"application/pdf", "image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"}
 )
-PLACES = ("@record", "/blob_ref")
+JSON_PATHS = ("@record", "/blob_ref")
 READ_BYTES = 64 * 1024
 
 
 class BlobView(GrantedView):
-    """The bytes, or a range of them, never more than a piece of them in memory."""
+    """Stream a blob or a range of it."""
 
-    parameters = CONNECTION
+    parameters = CONNECTION_PARAMETERS
 
     @override
     def perform_content_negotiation(self, request: Request, force: bool = False) -> Any:
-        # The blob has the type that it has; refusals are JSON whatever was asked for.
+        # A blob has its own media type, and errors are JSON, whatever the client accepts.
         return super().perform_content_negotiation(request, force=True)
 
     def get(self, request: Request, blob_id: str) -> HttpResponseBase:
-        blob = self.blob = blobs.one(self.gate, blob_id, connection_id=self.query.connection_id())
+        blob = self.blob = blobs.get(self.gate, blob_id, connection_id=self.query.connection_id())
         tag = f'"{blob.sha256}"'
         try:
             response = _response(blob, request._request, tag)  # noqa: SLF001 - its headers
-        except RangeNotSatisfiable as refusal:
-            refused = error_responses.handle(refusal, {"view": self})
-            refused["Content-Range"] = f"bytes */{blob.size_bytes}"
-            return refused
+        except RangeNotSatisfiable as error:
+            response = error_responses.handle_exception(error, {"view": self})
+            response["Content-Range"] = f"bytes */{blob.size_bytes}"
+            return response
         response["ETag"] = tag
         response["Accept-Ranges"] = "bytes"
         for notice in self.query.warnings:
@@ -61,35 +61,35 @@ class BlobView(GrantedView):
         return response
 
     @override
-    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
         blob = self.blob
         place = (blob.connection.connection_id, blob.visible.stream.name, blob.record_key)
-        return [Shown(*place, fields=frozenset({BLOB_REFERENCE}))]
+        return [DisclosedItem(*place, fields=frozenset({BLOB_REFERENCE}))]
 
     @override
-    def told_by(self, refusal: Refusal) -> Sequence[Shown]:
-        """A range beyond the blob is refused with its size."""
-        if not isinstance(refusal, RangeNotSatisfiable):
-            return super().told_by(refusal)
-        return self.shown_in(Response())
+    def disclosed_by_error(self, error: ApiException) -> Sequence[DisclosedItem]:
+        """The error for an invalid range discloses the size of the blob."""
+        if not isinstance(error, RangeNotSatisfiable):
+            return super().disclosed_by_error(error)
+        return self.disclosed_in(Response())
 
     @override
-    def told_fields(self, refusal: Refusal) -> frozenset[str]:
+    def fields_disclosed_by_error(self, error: ApiException) -> frozenset[str]:
         return frozenset({BLOB_REFERENCE})
 
 
 class BlobsView(GrantedView):
-    """Takes the bytes of a record's blob; the record names it by ``blob_ref.blob_id``."""
+    """Store the bytes of a record's blob. The record refers to them by `blob_ref.blob_id`."""
 
     owner_only = True
-    parameters = CONNECTION | {"stream", "record_key", "json_path", "mime_type"}
+    parameters = CONNECTION_PARAMETERS | {"stream", "record_key", "json_path", "mime_type"}
 
     def post(self, request: Request) -> Response:
         stream = _required(self.query, "stream")
         record_key = _required(self.query, "record_key")
-        self.query.choice("json_path", *PLACES, default=PLACES[0])
-        connection_id = owned_connection(self.scope, self.query)
-        one_of(self.scope.owner_id, connection_id=connection_id, stream=stream)
+        self.query.choice("json_path", *JSON_PATHS, default=JSON_PATHS[0])
+        connection_id = target_connection_id(self.scope, self.query)
+        load_one_target(self.scope.owner_id, connection_id=connection_id, stream=stream)
         blob = put_blob(
             connection_id,
             stream=stream,
@@ -110,17 +110,17 @@ class BlobsView(GrantedView):
 
 
 def _response(blob: VisibleBlob, request: HttpRequest, tag: str) -> HttpResponseBase:
-    known = parse_etags(request.headers.get("If-None-Match", ""))
-    if "*" in known or any(each.removeprefix("W/") == tag for each in known):
+    client_tags = parse_etags(request.headers.get("If-None-Match", ""))
+    if "*" in client_tags or any(known.removeprefix("W/") == tag for known in client_tags):
         return HttpResponseNotModified()
     if request.method == "HEAD":
         return _described(HttpResponse(), blob, length=blob.size_bytes)
-    wanted = request.headers.get("Range")
+    requested_range = request.headers.get("Range")
     if request.headers.get("If-Range", tag) != tag:
-        wanted = None
-    part = blobs.part(blob, wanted)
+        requested_range = None
+    part = blobs.parse_range(blob, requested_range)
     start, end = (part.start, part.end) if part is not None else (0, blob.size_bytes)
-    response = StreamingHttpResponse(pieces(blob, start=start, end=end))
+    response = StreamingHttpResponse(read_chunks(blob, start=start, end=end))
     if part is not None:
         response.status_code = 206
         response["Content-Range"] = f"bytes {start}-{end - 1}/{blob.size_bytes}"
@@ -131,7 +131,7 @@ def _described(response: HttpResponseBase, blob: VisibleBlob, *, length: int) ->
     kind = blob.media_type.partition(";")[0].strip().lower()
     response["Content-Type"] = blob.media_type
     response["Content-Length"] = str(length)
-    attached = kind not in SHOWN_IN_PLACE
+    attached = kind not in INLINE_MEDIA_TYPES
     response["Content-Disposition"] = (
         content_disposition_header(attached, blob.blob_id) or "attachment"
     )
@@ -141,15 +141,15 @@ def _described(response: HttpResponseBase, blob: VisibleBlob, *, length: int) ->
     return response
 
 
-def _required(query: Parameters, name: str) -> str:
+def _required(query: QueryParameters, name: str) -> str:
     text = query.text(name)
     if not text:
         raise InvalidRequest(message=f"{name} is required.", param=name)
     return text
 
 
-def _media_type(query: Parameters, request: Request) -> str:
-    """As named, else as the request says its body is; ``application/octet-stream`` failing both."""
+def _media_type(query: QueryParameters, request: Request) -> str:
+    """Return `mime_type`, else the Content-Type, else `application/octet-stream`."""
     named = query.text("mime_type")
     if named is not None and not MEDIA_TYPE.fullmatch(named):
         raise InvalidRequest(message="mime_type is not a media type.", param="mime_type")
@@ -158,10 +158,10 @@ def _media_type(query: Parameters, request: Request) -> str:
 
 
 def _chunks(request: HttpRequest) -> Iterator[bytes]:
-    """The body. Raises ``ResourceLimit`` where it is longer than a blob may be."""
+    """Yield the body in chunks. Raises ResourceLimit over BLOB_MAX_BYTES."""
     size = 0
     while chunk := request.read(READ_BYTES):
         size += len(chunk)
         if size > limits.BLOB_MAX_BYTES:
-            raise ResourceLimit(message=f"A blob has at most {limits.BLOB_MAX_BYTES} bytes.")
+            raise ResourceLimit(message=f"A blob takes at most {limits.BLOB_MAX_BYTES} bytes.")
         yield chunk

@@ -1,4 +1,4 @@
-"""``GET /v1/streams/{stream}/records?changes_since=…``: the changes feed (contract 3.3)."""
+"""The changes feed: `GET /v1/streams/{stream}/records?changes_since=…` (contract 3.3)."""
 
 from typing import Any
 
@@ -11,61 +11,70 @@ from evidence.api import envelopes, long_poll, size_budget
 from evidence.api.base_views import GrantedView
 from evidence.errors import CursorExpired, InvalidExpand, InvalidRequest
 from evidence.reading import changes, records
-from evidence.reading.bookmarks import BEGINNING, Followed
-from evidence.reading.changes import ChangesPage, Standing
+from evidence.reading.bookmarks import BEGINNING, FollowedStream
+from evidence.reading.changes import ChangesPage, FeedBookmark
 
-REFUSED = ("sort", "order", "count", "window", "cursor", "filter")
-"""What orders or chooses rows: a feed has an order of its own, and of what a record said at the
-bookmark only hashes are kept, so it cannot be told whether a filter chose it then."""
+INCOMPATIBLE_PARAMETERS = ("sort", "order", "count", "window", "cursor", "filter")
+"""Parameters that sort or filter. A feed has its own order, and only hashes of a record's former values
+are stored, so the server cannot know whether a filter matched at the bookmark."""
 
 
-def answer(view: GrantedView, stream: str) -> Response:
-    """One page. ``fields`` and ``view`` cut what is shown; what counts as changed is all that the
-    grant shows. Every page has a bookmark, with which the next one, or the next session, begins.
-    With ``wait`` it may take that long until there is something to tell."""
+def changes_response(view: GrantedView, stream: str) -> Response:
+    """Return a page of changes and the bookmark to continue from.
+
+    `fields` and `view` project records; a change in any granted field counts. With `wait`, the
+    response may take that many seconds.
+    """
     query = view.query
     _check_combination(view)
-    seconds = long_poll.asked(view)
+    seconds = long_poll.parse_wait(view)
     visible = view.gate.stream(stream, connection_id=query.connection_id())
-    followed = Followed(view.scope, visible, query.connection_id())
-    fields = records.selected(visible, fields=query.names("fields"), view=query.text("view"))
-    bounds = size_budget.asked(query)
+    followed = FollowedStream(view.scope, visible, query.connection_id())
+    fields = records.select_fields(
+        visible, fields=query.name_list("fields"), view=query.text("view")
+    )
+    byte_limits = size_budget.parse_byte_limits(query)
     standing, page = _read(view, followed)
-    if long_poll.waits(view, standing, page, seconds=seconds):
+    if long_poll.must_wait(view, standing, page, seconds=seconds):
         return Response({"object": "list", "data": []})
-    rows = [_row(visible, each, fields) for each in page.told]
-    frame = size_budget.frame(query, cursor=followed.longest(page.standing, told=page.told))
-    shown = size_budget.fitted(rows, bounds, frame, more=True)
-    sealed = followed.sealed(page.standing_after(len(shown)), now=timezone.now())
-    has_more = page.has_more or len(shown) < len(page.told)
+    rows = [_row(visible, change, fields) for change in page.items]
+    envelope = size_budget.envelope_size(
+        query, cursor=followed.max_encoded_length(page.bookmark, items=page.items)
+    )
+    data = size_budget.fit_page(rows, byte_limits, envelope, more=True)
+    bookmark = followed.encode(page.bookmark_after(len(data)), now=timezone.now())
+    has_more = page.has_more or len(data) < len(page.items)
     body = {
         "object": "list",
         "url": f"/v1/streams/{stream}/records",
         "has_more": has_more,
-        "next_changes_since": sealed,
-        "data": shown,
+        "next_changes_since": bookmark,
+        "data": data,
     }
     return Response(
-        envelopes.finished(
+        envelopes.with_links_and_meta(
             body,
             self_link=query.path,
-            next_link=query.link(changes_since=sealed) if has_more else None,
+            next_link=query.link(changes_since=bookmark) if has_more else None,
             warnings=query.warnings,
         )
     )
 
 
-def _read(view: GrantedView, followed: Followed) -> tuple[Standing, ChangesPage]:
-    """Where the client stood, and what there is since; says how to begin anew where that is gone."""
+def _read(view: GrantedView, followed: FollowedStream) -> tuple[FeedBookmark, ChangesPage]:
+    """Return the client's bookmark and the page after it.
+
+    An expired bookmark raises CursorExpired with the URL to start again.
+    """
     query = view.query
-    limit = query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX)
+    limit = query.positive_integer("limit", default=limits.PAGE_DEFAULT, max_value=limits.PAGE_MAX)
     try:
-        standing = followed.opened(query.text("changes_since") or "")
+        standing = followed.decode(query.text("changes_since") or "")
         return standing, changes.page(followed.visible, standing, limit=limit, now=timezone.now())
-    except CursorExpired as refusal:
+    except CursorExpired as error:
         restart = query.link(changes_since=BEGINNING)
-        refusal.param = "changes_since"
-        refusal.extra["next_step"] = f"Read everything anew: GET {restart}"
+        error.param = "changes_since"
+        error.extra["next_step"] = f"Start again: GET {restart}"
         raise
 
 
@@ -73,18 +82,20 @@ def _check_combination(view: GrantedView) -> None:
     for name in ("expand", "expand_limit"):
         if view.query.has(name):
             raise InvalidExpand(
-                message="The changes feed does not expand relations.",
+                message="The changes feed does not support expand.",
                 param=name,
-                next_step="Read the related stream with a changes feed of its own.",
+                next_step="Read the changes feed of the related stream.",
             )
-    for name in REFUSED:
+    for name in INCOMPATIBLE_PARAMETERS:
         if view.query.has(name):
-            raise InvalidRequest(message=f"{name} does not go with changes_since.", param=name)
+            raise InvalidRequest(
+                message=f"{name} cannot be combined with changes_since.", param=name
+            )
 
 
 def _row(
-    visible: VisibleRecords, told: changes.Told, fields: frozenset[str] | None
+    visible: VisibleRecords, told: changes.FeedItem, fields: frozenset[str] | None
 ) -> dict[str, Any]:
     if isinstance(told, VisibleRecord):
-        return envelopes.record(visible, told, records.projected(told, fields))
-    return envelopes.tombstone(visible, told)
+        return envelopes.record_body(visible, told, records.project_fields(told, fields))
+    return envelopes.tombstone_body(visible, told)

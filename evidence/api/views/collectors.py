@@ -1,4 +1,4 @@
-"""``POST /v1/ingest/{stream}``: NDJSON from the owner's collectors (contract 5.3)."""
+"""Endpoints for collectors: NDJSON ingest and saved state (contracts 5.3 and 5.4)."""
 
 from typing import Any
 
@@ -7,26 +7,26 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from evidence import limits
-from evidence.access.grant_states import granted_streams
+from evidence.access.grant_states import granted_stream_names
 from evidence.api.base_views import GrantedView
-from evidence.api.envelopes import instant
+from evidence.api.envelopes import format_time
 from evidence.api.json_io import read_object
-from evidence.api.query_parameters import CONNECTION
-from evidence.api.target_connection import owned_connection
+from evidence.api.query_parameters import CONNECTION_PARAMETERS
+from evidence.api.target_connection import target_connection_id
 from evidence.errors import InvalidRequest, ResourceLimit
-from evidence.storing.connections import Remembered, get_state, put_state
-from evidence.storing.ingest import Outcome, ingest_stream
+from evidence.storing.connections import SavedState, get_state, put_state
+from evidence.storing.ingest import IngestResult, ingest_stream
 from evidence.storing.ndjson import read_lines
 from evidence.storing.receipts import Receipt
 
-SHOWN_RECEIPTS = 1_000
+MAX_RECEIPTS = 1_000
 
 
 class IngestView(GrantedView):
-    """Every line is answered for: accepted, or a receipt without its content."""
+    """Store NDJSON lines. A rejected line gets a receipt without its content."""
 
     owner_only = True
-    parameters = CONNECTION | {"run_id", "replace"}
+    parameters = CONNECTION_PARAMETERS | {"run_id", "replace"}
 
     def post(self, request: Request, stream: str) -> Response:
         body = request._request  # noqa: SLF001 - the lines are read as they come
@@ -36,8 +36,8 @@ class IngestView(GrantedView):
                 next_step="Send the lines in several requests.",
             )
         outcome = ingest_stream(
-            read_lines(body, longest=limits.INGEST_MAX_BYTES),
-            connection_id=owned_connection(self.scope, self.query),
+            read_lines(body, max_bytes=limits.INGEST_MAX_BYTES),
+            connection_id=target_connection_id(self.scope, self.query),
             stream=stream,
             owner_id=self.scope.owner_id,
             now=timezone.now(),
@@ -46,7 +46,7 @@ class IngestView(GrantedView):
         return Response(_body(stream, outcome))
 
 
-def _body(stream: str, outcome: Outcome) -> dict[str, Any]:
+def _body(stream: str, outcome: IngestResult) -> dict[str, Any]:
     return {
         "stream": stream,
         "records_attempted": outcome.lines,
@@ -57,8 +57,8 @@ def _body(stream: str, outcome: Outcome) -> dict[str, Any]:
         "records_deleted": outcome.deleted,
         "records_unchanged": outcome.unchanged,
         "errors": [],
-        "rejections": [_rejection(each) for each in outcome.receipts[:SHOWN_RECEIPTS]],
-        "rejections_omitted": max(0, outcome.by_code.total() - SHOWN_RECEIPTS),
+        "rejections": [_rejection(receipt) for receipt in outcome.receipts[:MAX_RECEIPTS]],
+        "rejections_omitted": max(0, outcome.by_code.total() - MAX_RECEIPTS),
     }
 
 
@@ -72,7 +72,7 @@ def _rejection(receipt: Receipt) -> dict[str, Any]:
     return body | ({"path": receipt.path} if receipt.path else {})
 
 
-STATE_BYTES = 1024 * 1024
+MAX_STATE_BYTES = 1024 * 1024
 
 
 class StateView(GrantedView):
@@ -80,41 +80,41 @@ class StateView(GrantedView):
     parameters = frozenset({"grant_id"})
 
     def get(self, request: Request, connector_id: str) -> Response:
-        self._within(connector_id)
+        self._granted_streams(connector_id)
         remembered = get_state(
             connector_id, owner_id=self.scope.owner_id, grant_id=self.query.text("grant_id")
         )
         return Response(_state_body(remembered))
 
     def put(self, request: Request, connector_id: str) -> Response:
-        body = read_object(request, most=STATE_BYTES)
+        body = read_object(request, max_bytes=MAX_STATE_BYTES)
         state = body.get("state")
         if not isinstance(state, dict):
-            raise InvalidRequest(message="The body has one member, state.", param="state")
+            raise InvalidRequest(message="The request body takes one member, state.", param="state")
         remembered = put_state(
             connector_id,
             state=state,
             owner_id=self.scope.owner_id,
             now=timezone.now(),
             grant_id=self.query.text("grant_id"),
-            within=self._within(connector_id),
+            within=self._granted_streams(connector_id),
         )
         return Response(_state_body(remembered))
 
-    def _within(self, connector_id: str) -> frozenset[str] | None:
-        """The streams of the grant that the state is kept for, where it is for one."""
+    def _granted_streams(self, connector_id: str) -> frozenset[str] | None:
+        """Return the streams of the grant that the state belongs to, if any."""
         grant_id = self.query.text("grant_id")
         if grant_id is None:
             return None
         owner_id = self.scope.owner_id
-        return granted_streams(grant_id, connector_id=connector_id, owner_id=owner_id)
+        return granted_stream_names(grant_id, connector_id=connector_id, owner_id=owner_id)
 
 
-def _state_body(remembered: Remembered) -> dict[str, Any]:
+def _state_body(remembered: SavedState) -> dict[str, Any]:
     return {
         "object": "collector_state",
         "connector_id": remembered.connector_key,
         "grant_id": remembered.grant_id,
         "state": dict(remembered.state),
-        "updated_at": instant(remembered.updated_at),
+        "updated_at": format_time(remembered.updated_at),
     }

@@ -1,4 +1,4 @@
-"""``/v1/connectors``: what is declared, and declaring (contract 3.2 and 5.1)."""
+"""List connectors and post source declarations: `/v1/connectors` (contracts 3.2 and 5.1)."""
 
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -13,29 +13,29 @@ from typing_extensions import override
 from evidence.api import schema_bodies
 from evidence.api.base_views import GrantedView
 from evidence.api.json_io import read_body
-from evidence.api.query_parameters import CONNECTION
-from evidence.ledger.entries import Shown
+from evidence.api.query_parameters import CONNECTION_PARAMETERS
+from evidence.ledger.entries import DisclosedItem
 from evidence.reading import schema
-from evidence.storing.declaration_store import declaration, declare
+from evidence.storing.declaration_store import current_declaration, declare
 
-DECLARATION_BYTES = 1024 * 1024
+MAX_DECLARATION_BYTES = 1024 * 1024
 
 
 class ConnectorsView(GrantedView):
     owner_methods: ClassVar = {"POST": frozenset()}
-    parameters = CONNECTION
+    parameters = CONNECTION_PARAMETERS
 
     def get(self, request: Request) -> Response:
         found = schema.capabilities(self.gate, connection_id=self.query.connection_id())
-        response = Response({"object": "list", "data": [_connector(each) for each in found]})
-        for notice in self.query.warnings:  # the contract gives this list no meta
+        response = Response({"object": "list", "data": [_connector(source) for source in found]})
+        for notice in self.query.warnings:  # in this list, the contract has no meta
             response["PDPP-Warning"] = notice.code
         return response
 
     def post(self, request: Request) -> Response:
         """Declare a source; posting the same document again changes nothing."""
         accepted = declare(
-            read_body(request, most=DECLARATION_BYTES),
+            read_body(request, max_bytes=MAX_DECLARATION_BYTES),
             owner_id=self.scope.owner_id,
             now=timezone.now(),
         )
@@ -51,20 +51,20 @@ class ConnectorsView(GrantedView):
 
 
 class ConnectorView(GrantedView):
-    """What was declared, as it was posted."""
+    """Return a source declaration as it was posted."""
 
     owner_only = True
 
     def get(self, request: Request, connector_id: str) -> Response:
-        return Response(declaration(connector_id, owner_id=self.scope.owner_id))
+        return Response(current_declaration(connector_id, owner_id=self.scope.owner_id))
 
     @override
-    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
         return []
 
 
 def _connector(source: schema.SourceCapability) -> dict[str, Any]:
-    return schema_bodies.connector_head(source) | {
+    return schema_bodies.connector_body(source) | {
         "streams": [_stream(row) for row in source.streams]
     }
 

@@ -1,4 +1,4 @@
-"""``/v1/owner/connections``: the owner's own connections, listed and renamed (contract 5.2)."""
+"""List and rename the owner's connections: `/v1/owner/connections` (contract 5.2)."""
 
 from typing import Any
 
@@ -11,37 +11,37 @@ from evidence.api.base_views import GrantedView
 from evidence.api.json_io import read_object
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
-from evidence.storing.connections import owned, rename
+from evidence.storing.connections import list_connections, rename
 
-BODY_BYTES = 64 * 1024
+MAX_BODY_BYTES = 64 * 1024
 
 
 class OwnerConnectionsView(GrantedView):
-    """Every connection of the owner, those that have ended too."""
+    """List every connection of the owner, including revoked ones."""
 
     owner_only = True
     parameters = frozenset({"connector_id", "status"})
 
     def get(self, request: Request) -> Response:
         status = self.query.choice("status", *Connection.Status.values, default="") or None
-        rows = owned(
+        rows = list_connections(
             self.scope.owner_id, connector_id=self.query.text("connector_id"), status=status
         )
         body = {"object": "list", "has_more": False, "data": [_body(row) for row in rows]}
-        return Response(envelopes.finished(body, self_link=self.query.path))
+        return Response(envelopes.with_links_and_meta(body, self_link=self.query.path))
 
 
 class OwnerConnectionView(GrantedView):
-    """One of them; its label is what can be changed."""
+    """Rename a connection."""
 
     owner_only = True
 
     def patch(self, request: Request, connection_id: str) -> Response:
-        content = read_object(request, most=BODY_BYTES)
+        content = read_object(request, max_bytes=MAX_BODY_BYTES)
         unknown = sorted(set(content) - {"display_name"})
         if unknown:
             raise InvalidRequest(
-                message="The body has one member, display_name.", param=unknown[0][:64]
+                message="The request body takes one member, display_name.", param=unknown[0][:64]
             )
         row = rename(
             connection_id,
@@ -53,7 +53,7 @@ class OwnerConnectionView(GrantedView):
 
 
 def _body(row: Connection) -> dict[str, Any]:
-    ended = row.status == Connection.Status.REVOKED
+    is_revoked = row.status == Connection.Status.REVOKED
     return {
         "object": "owner_connection",
         "connection_id": row.connection_id,
@@ -67,7 +67,7 @@ def _body(row: Connection) -> dict[str, Any]:
         "source_binding": {"kind": row.source.kind, "id": row.source.source_id},
         "schedule": None,
         "supported_actions": ["rename"],
-        "created_at": envelopes.instant(row.created_at),
-        "updated_at": envelopes.instant(row.updated_at),
-        "revoked_at": envelopes.instant(row.updated_at) if ended else None,
+        "created_at": envelopes.format_time(row.created_at),
+        "updated_at": envelopes.format_time(row.updated_at),
+        "revoked_at": envelopes.format_time(row.updated_at) if is_revoked else None,
     }

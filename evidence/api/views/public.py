@@ -1,4 +1,4 @@
-"""What a client can learn before it has a token (contract 1.4)."""
+"""Views without a token: protected resource metadata (RFC 9728), the API index and unknown routes."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ PROVIDER_CONNECT_VERSION = "0.1.0"
 
 
 class ProtectedResourceView(PublicView):
-    """RFC 9728 for the resource at ``path``: ``/v1`` at the root document, the others at their own."""
+    """Protected resource metadata (RFC 9728) of the resource at `path`; empty for `/v1`."""
 
     path = ""
 
@@ -70,7 +70,7 @@ class ProtectedResourceView(PublicView):
 
 
 class IndexView(PublicView):
-    """The root: where to go next."""
+    """Return links to the API's entry points."""
 
     def get(self, request: Request) -> Response:
         return Response(
@@ -90,7 +90,7 @@ class IndexView(PublicView):
 
 
 def _agents(origin: str) -> dict[str, Any]:
-    """How a program gets a grant of its own; nobody needs the owner's token for it."""
+    """Describe how an app gets a grant of its own, without an owner token."""
     return {
         "advisory": True,
         "recommended_flow": "pdpp connect",
@@ -129,11 +129,11 @@ def _lexical() -> dict[str, Any]:
 
 
 class UnknownRouteView(PublicView):
-    """404 in the envelope of every other error, for every method."""
+    """Return a JSON 404 for unknown routes under `/v1`, for every method."""
 
     @override
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        raise NotFound(message="No such route.", next_step="GET /v1/schema is the way in.")
+        raise NotFound(message="No such route.", next_step="Start with GET /v1/schema.")
 
     def get(self, request: Request) -> Response:
         raise NotFound

@@ -1,4 +1,4 @@
-"""``GET`` and ``DELETE /v1/streams/{stream}/records``."""
+"""Read and delete records: `/v1/streams/{stream}/records` and `…/{id}`."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -12,56 +12,58 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.access import cursors
-from evidence.access.records import Position, VisibleRecord, VisibleRecords
+from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.api import envelopes, expansion, long_poll, size_budget
 from evidence.api.base_views import GrantedView
-from evidence.api.disclosed_records import told_in_numbers
-from evidence.api.item_sizes import size
-from evidence.api.query_parameters import CONNECTION, PROJECTION
-from evidence.api.target_connection import owned_connection
+from evidence.api.disclosed_records import aggregate_disclosures
+from evidence.api.item_sizes import json_size
+from evidence.api.query_parameters import CONNECTION_PARAMETERS, PROJECTION_PARAMETERS
+from evidence.api.target_connection import target_connection_id
 from evidence.api.views import changes
 from evidence.declarations.declaration import BLOB_REFERENCE
-from evidence.erasure import erase_record, go_on
+from evidence.erasure import erase_record, run_erasure
 from evidence.errors import InvalidArgument, InvalidFieldPath, NotFound
-from evidence.ledger.entries import Shown
+from evidence.ledger.entries import DisclosedItem
 from evidence.reading import blobs, records
-from evidence.storing.erasure_orders import Of, order
-from evidence.storing.record_erasure import erase, erase_stream
+from evidence.storing import record_erasure
+from evidence.storing.erasure_orders import ErasureScope, create_erasure
 
-BY = "a program with an owner token"
-PARAMETERS = CONNECTION | {"suppress"}
+ERASED_BY = "a program with an owner token"
+DELETE_PARAMETERS = CONNECTION_PARAMETERS | {"suppress"}
 
 
 def delete_record(view: GrantedView, stream: str, record_id: str) -> Response:
     if "\x00" in record_id:
-        raise NotFound(message="No record has such an id.")
+        raise NotFound(message="A record id cannot contain a NUL character.")
     connection_id, now = _connection_id(view, stream), timezone.now()
     if _suppress(view):
         erase_record(
             connection_id, stream=stream, record_key=record_id, owner_id=view.scope.owner_id,
-            by=BY, now=now,
+            by=ERASED_BY, now=now,
         )  # fmt: skip
     else:
-        erase(connection_id, stream=stream, record_key=record_id, suppress=False, now=now)
+        record_erasure.delete_record(
+            connection_id, stream=stream, record_key=record_id, suppress=False, now=now
+        )
     return Response(status=204)
 
 
 def delete_stream(view: GrantedView, stream: str) -> Response:
     connection_id, now = _connection_id(view, stream), timezone.now()
     if _suppress(view):
-        made = order(
-            Of.STREAM, owner_id=view.scope.owner_id, by=BY, now=now,
+        made = create_erasure(
+            ErasureScope.STREAM, owner_id=view.scope.owner_id, by=ERASED_BY, now=now,
             connection_id=connection_id, stream=stream,
         )  # fmt: skip
-        deque(go_on(made, now=now), maxlen=0)
+        deque(run_erasure(made, now=now), maxlen=0)
     else:
-        erase_stream(connection_id, stream=stream, now=now)
+        record_erasure.delete_stream(connection_id, stream=stream, now=now)
     return Response(status=204)
 
 
 def _connection_id(view: GrantedView, stream: str) -> str:
-    """The connection meant, of the owner's own, once it is certain that it has such a stream."""
-    connection_id = owned_connection(view.scope, view.query)
+    """Return the id of the addressed connection, after checking that it has the stream."""
+    connection_id = target_connection_id(view.scope, view.query)
     view.gate.stream(stream, connection_id=connection_id)
     return connection_id
 
@@ -71,10 +73,10 @@ def _suppress(view: GrantedView) -> bool:
 
 
 class RecordsView(GrantedView):
-    owner_methods: ClassVar = {"DELETE": PARAMETERS}
+    owner_methods: ClassVar = {"DELETE": DELETE_PARAMETERS}
     parameters = (
-        CONNECTION
-        | PROJECTION
+        CONNECTION_PARAMETERS
+        | PROJECTION_PARAMETERS
         | {
             "limit",
             "cursor",
@@ -91,41 +93,37 @@ class RecordsView(GrantedView):
         | expansion.PARAMETERS
     )
     extent: Sequence[tuple[str, str]] | None = None
-    """The records that the window discloses, where it was asked for."""
-    counted: Sequence[tuple[str, str]] = ()
-    """The records that the count discloses."""
+    """The records that `window` discloses, if requested."""
+    count_witnesses: Sequence[tuple[str, str]] = ()
+    """The records that `count` discloses."""
 
     def get(self, request: Request, stream: str) -> Response:
         self._check_subject()
         if self.query.has("changes_since"):
-            return changes.answer(self, stream)
-        long_poll.asked(self)
+            return changes.changes_response(self, stream)
+        long_poll.parse_wait(self)
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        where = records.chosen(visible, self.query.nested("filter"))
-        order = self.query.choice("order", "asc", "desc", default="") or None
-        descending = records.direction(visible, order=order, sort=self.query.text("sort"))
-        fields = self._selected_fields(visible)
-        wanted = expansion.asked(self.query, self.gate, visible)
-        bounds = size_budget.asked(self.query)
+        where = records.parse_filters(visible, self.query.nested("filter"))
+        descending = self._is_descending(visible)
+        fields = _selected_fields(self, visible)
+        expansions = expansion.parse_expand(self.query, self.gate, visible)
+        byte_limits = size_budget.parse_byte_limits(self.query)
         query = self._query(visible, descending=descending)
-        page = records.page(
-            visible,
-            limit=self.query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX),
-            descending=descending,
-            after=self._after(query),
-            where=where,
+        limit = self.query.positive_integer(
+            "limit", default=limits.PAGE_DEFAULT, max_value=limits.PAGE_MAX
         )
+        after = self._after(query)
+        page = records.page(visible, limit=limit, descending=descending, after=after, where=where)
         data = [_record(visible, record, fields) for record in page.records]
-        counted = self._count(visible, where, page)
-        extent = self._window(visible, where)
-        longest = cursors.length("records", query=query, place=_longest(page))
-        frame = size_budget.frame(self.query, cursor=longest, meta=[counted, extent])
-        rows = expansion.beside(data, page.records, wanted)
-        shown = size_budget.fitted(rows, bounds, frame, more=page.has_more)
+        counted, extent = self._count(visible, where, page), self._window(visible, where)
+        longest = cursors.cursor_length("records", query=query, place=_longest(page))
+        envelope = size_budget.envelope_size(self.query, cursor=longest, meta=[counted, extent])
+        rows = expansion.with_expanded(data, page.records, expansions)
+        shown = size_budget.fit_page(rows, byte_limits, envelope, more=page.has_more)
         body = self._body(stream, page, shown, query)
         cursor = body.get("next_cursor")
         return Response(
-            envelopes.finished(
+            envelopes.with_links_and_meta(
                 body,
                 self_link=self.query.path,
                 next_link=self.query.link(cursor=cursor) if cursor else None,
@@ -136,18 +134,24 @@ class RecordsView(GrantedView):
         )
 
     @override
-    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
+    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
         visible = self.gate.stream(self.kwargs["stream"], connection_id=self.query.connection_id())
-        shown = super().shown_in(response)
+        shown = super().disclosed_in(response)
         if self.extent is not None:
-            fields = self.filtered_by | {str(visible.stream.consent_time_field)}
-            shown = [*shown, *told_in_numbers(visible, fields=fields)]
-            shown += [Shown(one, visible.stream.name, key, fields) for one, key in self.extent]
+            fields = self.filter_fields | {str(visible.stream.consent_time_field)}
+            shown = [*shown, *aggregate_disclosures(visible, fields=fields)]
+            shown += [
+                DisclosedItem(connection_id, visible.stream.name, key, fields)
+                for connection_id, key in self.extent
+            ]
         shown = [
             *shown,
-            *(Shown(one, visible.stream.name, key, self.filtered_by) for one, key in self.counted),
+            *(
+                DisclosedItem(connection_id, visible.stream.name, key, self.filter_fields)
+                for connection_id, key in self.count_witnesses
+            ),
         ]
-        return shown or told_in_numbers(visible, fields=self.filtered_by)
+        return shown or aggregate_disclosures(visible, fields=self.filter_fields)
 
     def delete(self, request: Request, stream: str) -> Response:
         return delete_stream(self, stream)
@@ -155,7 +159,7 @@ class RecordsView(GrantedView):
     def _check_subject(self) -> None:
         if self.query.text("subject_id") not in (None, self.scope.owner_id):
             raise InvalidArgument(
-                message="The token speaks for another owner than that.", param="subject_id"
+                message="subject_id names another owner than the token.", param="subject_id"
             )
 
     def _body(
@@ -165,7 +169,7 @@ class RecordsView(GrantedView):
         shown: list[dict[str, Any]],
         query: dict[str, Any],
     ) -> dict[str, Any]:
-        """The list, with a cursor behind the last record shown when there are more."""
+        """Return the list, with a cursor after its last record if more follow."""
         has_more = page.has_more or len(shown) < len(page.records)
         body: dict[str, Any] = {
             "object": "list",
@@ -175,18 +179,17 @@ class RecordsView(GrantedView):
         }
         if has_more:
             place = _place(page.records[len(shown) - 1].position)
-            body["next_cursor"] = cursors.seal(
+            body["next_cursor"] = cursors.encode_cursor(
                 "records", scope=self.scope, query=query, place=place
             )
         return body
 
-    def _selected_fields(self, visible: VisibleRecords) -> frozenset[str] | None:
-        """Return the fields that `fields` or `view` select."""
-        names, view = self.query.names("fields"), self.query.text("view")
-        return records.selected(visible, fields=names, view=view)
+    def _is_descending(self, visible: VisibleRecords) -> bool:
+        order = self.query.choice("order", "asc", "desc", default="") or None
+        return records.is_descending(visible, order=order, sort=self.query.text("sort"))
 
     def _query(self, visible: VisibleRecords, *, descending: bool) -> dict[str, Any]:
-        """What a cursor is bound to."""
+        """Return the query that a cursor is bound to."""
         return {
             "stream": visible.stream.name,
             "connection_id": sorted(facts.connection_id for facts in visible.connections),
@@ -197,12 +200,12 @@ class RecordsView(GrantedView):
             "by": visible.stream.cursor_field if visible.in_time_order else None,
         }
 
-    def _after(self, query: dict[str, Any]) -> Position | None:
+    def _after(self, query: dict[str, Any]) -> Keyset | None:
         cursor = self.query.text("cursor")
         if cursor is None:
             return None
-        place = cursors.unseal(cursor, "records", scope=self.scope, query=query)
-        return Position(place["s"], place["r"], place["c"])
+        place = cursors.decode_cursor(cursor, "records", scope=self.scope, query=query)
+        return Keyset(place["s"], place["r"], place["c"])
 
     def _count(
         self, visible: VisibleRecords, where: Any, page: records.Page
@@ -210,7 +213,7 @@ class RecordsView(GrantedView):
         kind = self.query.choice("count", "none", "estimated", "exact", default="none")
         if kind == "none":
             return None
-        total, self.counted = records.counted(visible, where, page)
+        total, self.count_witnesses = records.count_with_witnesses(visible, where, page)
         return {"kind": "exact", "value": total}
 
     def _window(self, visible: VisibleRecords, where: Any) -> dict[str, Any] | None:
@@ -221,53 +224,59 @@ class RecordsView(GrantedView):
         return {
             "window": {
                 "total": extent.total,
-                "earliest_at": envelopes.instant(extent.earliest_at),
-                "latest_at": envelopes.instant(extent.latest_at),
+                "earliest_at": envelopes.format_time(extent.earliest_at),
+                "latest_at": envelopes.format_time(extent.latest_at),
             }
         }
+
+
+def _selected_fields(view: GrantedView, visible: VisibleRecords) -> frozenset[str] | None:
+    return records.select_fields(
+        visible, fields=view.query.name_list("fields"), view=view.query.text("view")
+    )
 
 
 def _record(
     visible: VisibleRecords, record: VisibleRecord, fields: frozenset[str] | None
 ) -> dict[str, Any]:
-    return envelopes.record(visible, record, records.projected(record, fields))
+    return envelopes.record_body(visible, record, records.project_fields(record, fields))
 
 
 def _longest(page: records.Page) -> object:
-    """The place whose cursor would be the longest of all on the page."""
+    """Return the position with the longest cursor on the page."""
     places = [_place(record.position) for record in page.records]
     return max(places, key=lambda place: sum(map(len, filter(None, place.values()))), default=None)
 
 
-def _place(position: Position) -> dict[str, Any]:
+def _place(position: Keyset) -> dict[str, Any]:
     return {"s": position.sort_key, "r": position.record_key, "c": position.connection_id}
 
 
 class RecordView(GrantedView):
-    owner_methods: ClassVar = {"DELETE": PARAMETERS}
-    parameters = CONNECTION | PROJECTION | {"max_bytes"} | expansion.PARAMETERS
+    owner_methods: ClassVar = {"DELETE": DELETE_PARAMETERS}
+    parameters = (
+        CONNECTION_PARAMETERS | PROJECTION_PARAMETERS | {"max_bytes"} | expansion.PARAMETERS
+    )
     or_window = False
-    """Whether the key ends like the route of a field window, so the window's field may be missing."""
+    """Whether the path may also be a field-window request without `field`."""
 
     def get(self, request: Request, stream: str, record_id: str) -> Response:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        fields = records.selected(
-            visible, fields=self.query.names("fields"), view=self.query.text("view")
-        )
-        wanted = expansion.asked(self.query, self.gate, visible)
+        fields = _selected_fields(self, visible)
+        expansions = expansion.parse_expand(self.query, self.gate, visible)
         record = self._one(visible, record_id)
-        data = records.projected(record, fields)
-        blob = blobs.kept_for(visible, record, data)
+        data = records.project_fields(record, fields)
+        blob = blobs.stored_blob(visible, record, data)
         if blob is not None:
             reference = data[BLOB_REFERENCE] | {"size_bytes": blob.size_bytes}
             data = {**data, BLOB_REFERENCE: reference}
-        body = envelopes.record(visible, record, data)
-        whole = size(body["data"])
-        bodies = expansion.beside([body], [record], wanted)
-        body = size_budget.fitted_alone(bodies[0], size_budget.asked(self.query))
+        body = envelopes.record_body(visible, record, data)
+        data_bytes = json_size(body["data"])
+        bodies = expansion.with_expanded([body], [record], expansions)
+        body = size_budget.fit_record(bodies[0], size_budget.parse_byte_limits(self.query))
         return Response(
-            envelopes.finished(
-                body | {"record_json_bytes": whole},
+            envelopes.with_links_and_meta(
+                body | {"record_json_bytes": data_bytes},
                 self_link=self.query.path,
                 warnings=self.query.warnings,
             )
@@ -275,14 +284,14 @@ class RecordView(GrantedView):
 
     def _one(self, visible: VisibleRecords, record_id: str) -> VisibleRecord:
         try:
-            return records.one(visible, record_id)
-        except NotFound as refusal:
+            return records.get(visible, record_id)
+        except NotFound as error:
             if not self.or_window:
                 raise
             raise InvalidFieldPath(
-                message="field names a top-level field, or is a JSON Pointer that starts with one.",
+                message="field takes a top-level field or a JSON Pointer that starts with one.",
                 param="field",
-            ) from refusal
+            ) from error
 
     def delete(self, request: Request, stream: str, record_id: str) -> Response:
         return delete_record(self, stream, record_id)

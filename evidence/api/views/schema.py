@@ -1,4 +1,4 @@
-"""``GET /v1/schema``: what this token can do."""
+"""`GET /v1/schema`, `/v1/streams` and `/v1/streams/{stream}`."""
 
 from collections.abc import Sequence
 
@@ -9,76 +9,80 @@ from typing_extensions import override
 
 from evidence.api import compact_schema, envelopes, schema_bodies
 from evidence.api.base_views import GrantedView
-from evidence.api.disclosed_records import counted_streams
-from evidence.api.query_parameters import CONNECTION, Notice
+from evidence.api.disclosed_records import schema_disclosures
+from evidence.api.query_parameters import CONNECTION_PARAMETERS, ApiWarning
 from evidence.errors import AmbiguousConnection
-from evidence.ledger.entries import Shown
+from evidence.ledger.entries import DisclosedItem
 from evidence.reading import schema
 
-TOO_MANY = Notice(
+TOO_MANY_STREAMS = ApiWarning(
     "partial_results",
-    "There are too many streams to describe all their fields; name one with stream.",
+    "Too many streams to describe all fields; choose one with stream.",
     "stream",
 )
 
 
 class SchemaView(GrantedView):
     conditional = True
-    parameters = CONNECTION | {"view", "detail", "stream"}
+    parameters = CONNECTION_PARAMETERS | {"view", "detail", "stream"}
 
     def get(self, request: Request) -> Response:
         view = (self.query.text("view") or "").strip().lower()
         stream = self.query.text("stream")
         detail = self.query.choice("detail", "compact", "full", default="compact")
-        asks_full = detail == "full" and view not in ("compact", "index")
-        if asks_full:
+        is_full = detail == "full" and view not in ("compact", "index")
+        if is_full:
             schema.require_stream(detail=detail, stream=stream)
         found = schema.capabilities(
             self.gate, stream=stream, connection_id=self.query.connection_id()
         )
         self.counted = [] if view == "index" else found
-        if asks_full:
+        if is_full:
             schema.require_one_source(found)
         if view == "compact":
-            body = compact_schema.compact(found)
+            body = compact_schema.compact_body(found)
             if "field_capabilities_omitted" in body:
-                self.query.warnings.append(TOO_MANY)
+                self.query.warnings.append(TOO_MANY_STREAMS)
         elif view == "index":
-            body = schema_bodies.index(found)
+            body = schema_bodies.index_body(found)
         else:
-            body = schema_bodies.full(found, self.scope)
+            body = schema_bodies.full_body(found, self.scope)
         return Response(
-            envelopes.finished(body, self_link=self.query.path, warnings=self.query.warnings)
+            envelopes.with_links_and_meta(
+                body, self_link=self.query.path, warnings=self.query.warnings
+            )
         )
 
     @override
-    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
-        return counted_streams(self.counted)
+    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
+        return schema_disclosures(self.counted)
 
 
 class StreamsView(GrantedView):
-    """One row for each stream of each connection."""
+    """List the streams of each connection."""
 
     conditional = True
-    parameters = CONNECTION
+    parameters = CONNECTION_PARAMETERS
 
     def get(self, request: Request) -> Response:
-        rows = schema.listed(self.gate, connection_id=self.query.connection_id())
+        rows = schema.list_streams(self.gate, connection_id=self.query.connection_id())
         body = {
             "object": "list",
             "has_more": False,
-            "data": [envelopes.stream(row) for row in rows],
+            "data": [envelopes.stream_body(row) for row in rows],
         }
         return Response(
-            envelopes.finished(body, self_link=self.query.path, warnings=self.query.warnings)
+            envelopes.with_links_and_meta(
+                body, self_link=self.query.path, warnings=self.query.warnings
+            )
         )
 
 
 class StreamView(GrantedView):
-    """The metadata of one stream, as in the schema."""
+    """Return the metadata of one stream, as in the schema."""
 
     conditional = True
-    parameters = CONNECTION
+    parameters = CONNECTION_PARAMETERS
 
     def get(self, request: Request, stream: str) -> Response:
         found = schema.capabilities(
@@ -87,15 +91,17 @@ class StreamView(GrantedView):
         self.counted = found
         rows = [row for source in found for row in source.streams]
         if len(rows) > 1:
-            raise AmbiguousConnection([each for row in rows for each in row.visible.candidates()])
+            raise AmbiguousConnection(
+                [candidate for row in rows for candidate in row.visible.candidates()]
+            )
         return Response(
-            envelopes.finished(
-                schema_bodies.stream_metadata(rows[0]),
+            envelopes.with_links_and_meta(
+                schema_bodies.stream_metadata_body(rows[0]),
                 self_link=self.query.path,
                 warnings=self.query.warnings,
             )
         )
 
     @override
-    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
-        return counted_streams(self.counted)
+    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
+        return schema_disclosures(self.counted)

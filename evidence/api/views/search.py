@@ -1,4 +1,4 @@
-"""``GET /v1/search``, and the routes of the contract for its further modes."""
+"""`GET /v1/search` and its semantic and hybrid routes."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -13,34 +13,38 @@ from evidence import limits
 from evidence.access import cursors
 from evidence.api import envelopes, search_bodies, size_budget
 from evidence.api.base_views import GrantedView
-from evidence.api.disclosed_records import told_in_numbers
-from evidence.api.query_parameters import CONNECTION
+from evidence.api.disclosed_records import aggregate_disclosures
+from evidence.api.query_parameters import CONNECTION_PARAMETERS
 from evidence.errors import InvalidRequest, NotFound
-from evidence.ledger.entries import Shown
+from evidence.ledger.entries import DisclosedItem
 from evidence.reading.search import search
 from evidence.search.query_planner import HYBRID, LEXICAL, MODES, SEMANTIC
-from evidence.search.results import Found, SearchRequest
+from evidence.search.results import SearchRequest, SearchResult
 
-COMMON = CONNECTION | {"q", "limit", "cursor", "streams", "filter", "sort"} | size_budget.PARAMETERS
+COMMON_PARAMETERS = (
+    CONNECTION_PARAMETERS
+    | {"q", "limit", "cursor", "streams", "filter", "sort"}
+    | size_budget.PARAMETERS
+)
 
 
 class SearchView(GrantedView):
-    asks_all = True
-    parameters = COMMON | {"mode"}
+    charges_all_grants = True
+    parameters = COMMON_PARAMETERS | {"mode"}
 
     @property
     def mode(self) -> str:
         return self.query.choice("mode", *MODES, default=LEXICAL)
 
     def get(self, request: Request) -> Response:
-        found = self.found = search(self.gate, self._asked())
-        data = [search_bodies.hit(each, mode=self.mode) for each in found.hits]
-        shown = size_budget.fitted(
+        found = self.found = search(self.gate, self._search_request())
+        data = [search_bodies.hit_body(hit, mode=self.mode) for hit in found.hits]
+        shown = size_budget.fit_page(
             data,
-            size_budget.asked(self.query),
-            self._frame(found),
+            size_budget.parse_byte_limits(self.query),
+            self._envelope_size(found),
             more=found.has_more,
-            cut=size_budget.fewer_excerpts,
+            shrink=size_budget.drop_excerpts,
         )
         has_more = found.has_more or len(shown) < len(data)
         body: dict[str, Any] = {
@@ -51,68 +55,75 @@ class SearchView(GrantedView):
         }
         next_link = None
         if has_more and shown:
-            body["next_cursor"] = cursors.seal(
-                "search", scope=self.scope, query=self._query(), place=found.place(len(shown))
+            body["next_cursor"] = cursors.encode_cursor(
+                "search",
+                scope=self.scope,
+                query=self._query(),
+                place=found.cursor_state(len(shown)),
             )
             next_link = self.query.link(cursor=body["next_cursor"])
-        answer = envelopes.finished(
+        response_body = envelopes.with_links_and_meta(
             body,
             self_link=self.query.path,
             next_link=next_link,
-            warnings=[*self.query.warnings, *search_bodies.skipped(found)],
+            warnings=[*self.query.warnings, *search_bodies.skipped_stream_warnings(found)],
         )
-        answer["meta"] |= search_bodies.meta(found, mode=self.mode)
-        return Response(answer)
+        response_body["meta"] |= search_bodies.search_meta(found, mode=self.mode)
+        return Response(response_body)
 
     @override
-    def shown_in(self, response: HttpResponseBase) -> Sequence[Shown]:
-        """The hits, or that a filter leaves none, and the records that suggested words come from."""
-        hits = super().shown_in(response)
-        if not hits and self.filtered_by:
+    def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
+        """Return the hits, or that a filter leaves none, and the records of suggested words."""
+        hits = super().disclosed_in(response)
+        if not hits and self.filter_fields:
             [searched] = self.gate.streams(
-                names=self.query.names("streams"), connection_id=self.query.connection_id()
+                names=self.query.name_list("streams"), connection_id=self.query.connection_id()
             )
-            hits = told_in_numbers(searched, fields=self.filtered_by)
+            hits = aggregate_disclosures(searched, fields=self.filter_fields)
         suggested = (
-            Shown(each.connection_id, each.stream, each.record_key, each.fields)
+            DisclosedItem(each.connection_id, each.stream, each.record_key, each.fields)
             for each in self.found.holders
         )
         return [*hits, *suggested]
 
-    def _frame(self, found: Found) -> size_budget.Frame:
-        """The page without its hits; hits named by longer keys have longer cursors."""
-        places = [found.place(count) for count in range(1, len(found.hits) + 1)]
-        lengths = (cursors.length("search", query=self._query(), place=place) for place in places)
-        about = [search_bodies.meta(found, mode=self.mode)]
-        about += map(asdict, search_bodies.skipped(found))
-        return size_budget.frame(self.query, cursor=max(lengths, default=0), meta=about)
+    def _envelope_size(self, found: SearchResult) -> size_budget.EnvelopeSize:
+        """Return the envelope size for the longest cursor on the page."""
+        places = [found.cursor_state(count) for count in range(1, len(found.hits) + 1)]
+        lengths = (
+            cursors.cursor_length("search", query=self._query(), place=place) for place in places
+        )
+        about = [search_bodies.search_meta(found, mode=self.mode)]
+        about += map(asdict, search_bodies.skipped_stream_warnings(found))
+        return size_budget.envelope_size(self.query, cursor=max(lengths, default=0), meta=about)
 
-    def _asked(self) -> SearchRequest:
+    def _search_request(self) -> SearchRequest:
         q = self.query.text("q")
         if q is None:
-            raise InvalidRequest(message="q takes the words to search for.", param="q")
+            raise InvalidRequest(message="q is required: the words to search for.", param="q")
         return SearchRequest(
             q=q,
             mode=self.mode,
-            streams=self.query.names("streams"),
+            streams=self.query.name_list("streams"),
             connection_id=self.query.connection_id(),
             filters=self.query.nested("filter"),
-            limit=self.query.bounded("limit", default=limits.PAGE_DEFAULT, most=limits.PAGE_MAX),
+            limit=self.query.positive_integer(
+                "limit", default=limits.PAGE_DEFAULT, max_value=limits.PAGE_MAX
+            ),
             newest_first=self.query.choice("sort", "-time", default="") == "-time",
-            after=self._unsealed(),
+            after=self._cursor(),
         )
 
-    def _unsealed(self) -> dict[str, Any] | None:
+    def _cursor(self) -> dict[str, Any] | None:
         cursor = self.query.text("cursor")
         if cursor is None:
             return None
-        return cursors.unseal(cursor, "search", scope=self.scope, query=self._query())
+        return cursors.decode_cursor(cursor, "search", scope=self.scope, query=self._query())
 
     def _query(self) -> dict[str, Any]:
         return {
             "q": self.query.text("q"),
             "mode": self.mode,
-            "streams": self.query.names("streams"),
+            "streams": self.query.name_list("streams"),
             "filter": sorted(self.query.nested("filter")),
             "connection_id": self.query.text("connection_id")
             or self.query.text("connector_instance_id"),
@@ -121,28 +132,28 @@ class SearchView(GrantedView):
         }
 
 
-class FurtherSearchView(SearchView):
-    """A mode at a route of its own, which is not there where nothing has that mode."""
+class SearchModeView(SearchView):
+    """A search mode at its own route; 404 if no stream supports the mode."""
 
-    parameters = COMMON
+    parameters = COMMON_PARAMETERS
 
     @override
     def get(self, request: Request) -> Response:
         try:
             return super().get(request)
-        except InvalidRequest as refusal:
-            if refusal.param != "mode":
+        except InvalidRequest as error:
+            if error.param != "mode":
                 raise
-            raise NotFound(param="mode", next_step=refusal.extra["next_step"]) from refusal
+            raise NotFound(param="mode", next_step=error.extra["next_step"]) from error
 
 
-class SemanticSearchView(FurtherSearchView):
-    """``/v1/search/semantic``: the same as ``mode=semantic``."""
+class SemanticSearchView(SearchModeView):
+    """`/v1/search/semantic`, the same as `mode=semantic`."""
 
     mode = SEMANTIC
 
 
-class HybridSearchView(FurtherSearchView):
-    """``/v1/search/hybrid``: the same as ``mode=hybrid``."""
+class HybridSearchView(SearchModeView):
+    """`/v1/search/hybrid`, the same as `mode=hybrid`."""
 
     mode = HYBRID

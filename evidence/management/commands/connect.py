@@ -1,4 +1,4 @@
-"""``manage.py connect CONNECTOR_KEY --name LABEL``: one mailbox, one workspace, one account."""
+"""``manage.py connect``: create a connection of a declared source and print its id."""
 
 from typing import Any
 
@@ -6,49 +6,47 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.errors import Refusal
-from evidence.models.accounts import the_owner
-from evidence.storing.connections import connect
+from evidence.errors import ApiException
+from evidence.models.accounts import get_or_create_owner
+from evidence.storing.connections import create_connection
 
 
 class Command(BaseCommand):
-    """Prints the id of the new connection and nothing else."""
-
-    help = "Make a connection of a declared source and print its id."
+    help = "Create a connection of a declared source and print its id."
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("connector_key", metavar="CONNECTOR_KEY")
-        parser.add_argument("--name", required=True, help="The label that the owner will see.")
+        parser.add_argument("--name", required=True, help="The connection's label.")
         parser.add_argument(
             "--language",
             action="append",
             default=[],
-            help="A language of its texts, such as en; may be given several times.",
+            help="A language of its texts, such as en. Repeat for several.",
         )
         parser.add_argument(
             "--identity",
             action="append",
             default=[],
-            help="How the source calls you: an address, a user id, a name; may be given several"
-            " times. Records that you wrote are told from others' by it.",
+            help="Your address, user id or name in the source, which identifies records that you"
+            " wrote. Repeat for several.",
         )
-        parser.add_argument("--id", help="Its id, where an export names one; made up otherwise.")
+        parser.add_argument("--id", help="The id that an export uses for it; random by default.")
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         now = timezone.now()
         try:
-            connection_id = connect(
+            connection_id = create_connection(
                 options["connector_key"],
                 display_name=options["name"],
-                owner_id=the_owner(now).owner_id,
+                owner_id=get_or_create_owner(now).owner_id,
                 languages=options["language"],
                 identities=options["identity"],
                 connection_id=options["id"],
                 labelled_by_owner=True,
                 now=now,
             )
-        except Refusal as refusal:
-            raise CommandError(refusal.message) from refusal
+        except ApiException as error:
+            raise CommandError(error.message) from error
         self.stdout.write(connection_id)

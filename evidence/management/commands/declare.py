@@ -1,4 +1,4 @@
-"""``manage.py declare FILE…``: what sources hold, taken from their declarations."""
+"""``manage.py declare``: validate source declarations and make them current."""
 
 from pathlib import Path
 from typing import Any
@@ -9,14 +9,14 @@ from rich.console import Console
 from typing_extensions import override
 
 from evidence.errors import ConnectorInvalid
-from evidence.models.accounts import the_owner
-from evidence.storing.declaration_store import Accepted, declare
+from evidence.models.accounts import get_or_create_owner
+from evidence.storing.declaration_store import PublishedDeclaration, declare
 
 
 class Command(BaseCommand):
-    """Takes each file that is valid, and names every fault of each that is not."""
+    """Publishes every valid file, and lists every error of the others."""
 
-    help = "Check source declarations (JSON) and make them current."
+    help = "Validate source declarations (JSON) and make them current."
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
@@ -24,38 +24,38 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, files: list[Path], **options: Any) -> None:
-        refused = [str(file) for file in files if not self._declare(file)]
-        if refused:
-            raise CommandError(f"Not declared: {', '.join(refused)}")
+        rejected = [str(file) for file in files if not self._declare(file)]
+        if rejected:
+            raise CommandError(f"Not declared: {', '.join(rejected)}")
 
     def _declare(self, file: Path) -> bool:
         now = timezone.now()
         try:
             document = file.read_bytes()
             with Console(stderr=True).status("Declaring") as status:
-                accepted = declare(
+                published = declare(
                     document,
-                    owner_id=the_owner(now).owner_id,
+                    owner_id=get_or_create_owner(now).owner_id,
                     now=now,
-                    on_progress=lambda done: status.update(f"{done:,} records derived anew"),
+                    on_progress=lambda done: status.update(f"{done:,} records recomputed"),
                 )
         except OSError as error:
             self.stderr.write(f"{file}: {error.strerror}")
-        except ConnectorInvalid as refusal:
-            self._name_faults(file, refusal)
+        except ConnectorInvalid as error:
+            self._write_errors(file, error)
         else:
-            self.stdout.write(_line(accepted))
+            self.stdout.write(_describe(published))
             return True
         return False
 
-    def _name_faults(self, file: Path, refusal: ConnectorInvalid) -> None:
-        faults = refusal.extra.get("faults")
-        for fault in faults if isinstance(faults, list) else []:
-            self.stderr.write(f"{file}: {fault['path']}: {fault['code']}: {fault['message']}")
+    def _write_errors(self, file: Path, error: ConnectorInvalid) -> None:
+        errors = error.extra.get("faults")
+        for entry in errors if isinstance(errors, list) else []:
+            self.stderr.write(f"{file}: {entry['path']}: {entry['code']}: {entry['message']}")
 
 
-def _line(accepted: Accepted) -> str:
-    name = f"{accepted.connector_key} {accepted.version}"
-    if not accepted.changed:
+def _describe(published: PublishedDeclaration) -> str:
+    name = f"{published.connector_key} {published.version}"
+    if not published.changed:
         return f"{name}: already declared"
-    return f"{name}: declared (revision {accepted.revision})"
+    return f"{name}: declared (revision {published.revision})"

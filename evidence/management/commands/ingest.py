@@ -1,4 +1,4 @@
-"""``manage.py ingest FILE|DIR|-``: records from a file, an export's folder or standard input."""
+"""``manage.py ingest``: store records from JSON lines."""
 
 import gc
 import sys
@@ -15,60 +15,57 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from typing_extensions import override
 
-from evidence.errors import Refusal
+from evidence.errors import ApiException
 from evidence.management import argument_types
-from evidence.models.accounts import the_owner
-from evidence.storing.connections import connect, connection_ids
+from evidence.models.accounts import get_or_create_owner
+from evidence.storing.connections import connection_ids, create_connection
 from evidence.storing.declaration_store import declare
-from evidence.storing.ingest import Outcome, ingest_lines
+from evidence.storing.ingest import IngestResult, ingest_lines
 from evidence.storing.ndjson import read_lines
-from evidence.storing.receipts import MEANINGS, Receipt
-from evidence.storing.reindex import a_thread_beside
+from evidence.storing.receipts import CODE_MESSAGES, Receipt
+from evidence.storing.reindex import maintenance_thread
 
-RECORDS = "records.jsonl"
+RECORDS_FILE = "records.jsonl"
 
 
 def needs_set_up(folder: Path) -> bool:
-    """Whether the folder names connections that are not here."""
-    known = connection_ids()
-    return any(each["connection_id"] not in known for each in _connections(folder))
+    """Return whether the folder lists connections that do not exist here."""
+    existing = connection_ids()
+    return any(entry["connection_id"] not in existing for entry in _connections(folder))
 
 
 def set_up(folder: Path, *, owner_id: str, now: datetime) -> None:
-    """Declares and connects what the folder brings and is not here yet."""
+    """Publish the declarations of a folder, and create its missing connections."""
     for file in sorted(folder.glob("manifests/*.json")):
         declare(file.read_bytes(), owner_id=owner_id, now=now)
-    known = connection_ids()
-    for each in _connections(folder):
-        if each["connection_id"] not in known:
-            connect(
-                each["connector_key"],
-                display_name=each["display_name"],
+    existing = connection_ids()
+    for entry in _connections(folder):
+        if entry["connection_id"] not in existing:
+            create_connection(
+                entry["connector_key"],
+                display_name=entry["display_name"],
                 owner_id=owner_id,
-                languages=each.get("languages", []),
-                connection_id=each["connection_id"],
+                languages=entry.get("languages", []),
+                connection_id=entry["connection_id"],
                 now=now,
             )
 
 
 def _connections(folder: Path) -> list[dict[str, Any]]:
     file = folder / "connections.json"
-    listed: list[dict[str, Any]] = orjson.loads(file.read_bytes()) if file.exists() else []
-    return listed
+    connections: list[dict[str, Any]] = orjson.loads(file.read_bytes()) if file.exists() else []
+    return connections
 
 
 MIB = 1024 * 1024
-LONGEST_MIB = 16
-RECEIPTS_SHOWN = 20
-OBJECTS_BETWEEN_COLLECTIONS = 200_000
-SWITCH_SECONDS = 0.0005
+DEFAULT_MAX_LINE_MIB = 16
+MAX_RECEIPTS_SHOWN = 20
+GC_THRESHOLD = 200_000
+SWITCH_INTERVAL_SECONDS = 0.0005
 
 
 class Command(BaseCommand):
-    """Reads lines that say which connection and stream they belong to.
-
-    Exits with 1 when lines were refused; all the others are stored then.
-    """
+    """Stores valid lines; exits with status 1 if any line is rejected."""
 
     help = "Store records: JSON lines of {connection_id, stream, key, data, emitted_at, op}."
 
@@ -77,112 +74,114 @@ class Command(BaseCommand):
         parser.add_argument(
             "source",
             metavar="FILE|DIR|-",
-            help="A file, a folder with records.jsonl in it, or - for standard input.",
+            help="A file, a folder that contains records.jsonl, or - for standard input.",
         )
         parser.add_argument(
             "--set-up",
             action="store_true",
-            help="First declare DIR/manifests/*.json and connect what DIR/connections.json lists.",
+            help="First publish DIR/manifests/*.json and create the connections of"
+            " DIR/connections.json.",
         )
         parser.add_argument(
             "--replace",
             action="store_true",
-            help="Let records of append-only streams be replaced and deleted.",
+            help="Allow lines to replace and delete records of append-only streams.",
         )
         parser.add_argument(
             "--receipts",
             type=Path,
             metavar="PATH",
-            help="Write a JSON line for every line that was refused or needs a remark.",
+            help="Write a JSON line for every line that was rejected or adjusted.",
         )
         parser.add_argument(
             "--longest",
             type=argument_types.count,
-            default=LONGEST_MIB,
+            default=DEFAULT_MAX_LINE_MIB,
             metavar="MIB",
-            help="The longest line to read, in MiB (default: %(default)s). Memory grows with it.",
+            help="Maximum length of a line in MiB (default: %(default)s). Memory use grows with it.",
         )
 
     @override
     def handle(self, *args: Any, source: str, **options: Any) -> None:
         now = timezone.now()
-        owner_id = the_owner(now).owner_id
+        owner_id = get_or_create_owner(now).owner_id
         try:
             if options["set_up"]:
                 set_up(Path(source), owner_id=owner_id, now=now)
-            outcome = self._ingest(source, owner_id, now, options)
-        except Refusal as refusal:
-            raise CommandError(f"{refusal.message} What was stored before stays.") from refusal
+            result = self._ingest(source, owner_id, now, options)
+        except ApiException as error:
+            raise CommandError(f"{error.message} Earlier batches stay stored.") from error
         except OSError as error:
             raise CommandError(f"{error.filename}: {error.strerror}") from error
         except KeyboardInterrupt:
-            raise CommandError(
-                "Stopped. What was stored stays; run it again for the rest."
-            ) from None
-        self._report(outcome)
+            raise CommandError("Stopped. Run the command again to store the rest.") from None
+        self._report(result)
         if Path(source).is_dir() and needs_set_up(Path(source)):
-            self.stderr.write("Some of its connections are not here; --set-up makes them.")
-        if outcome.refused:
-            raise CommandError(f"{outcome.refused:,} lines were refused.")
+            self.stderr.write("Some connections do not exist; --set-up creates them.")
+        if result.rejected:
+            raise CommandError(f"{result.rejected:,} lines were rejected.")
 
     def _ingest(
         self, source: str, owner_id: str, now: datetime, options: dict[str, Any]
-    ) -> Outcome:
+    ) -> IngestResult:
         with ExitStack() as stack:
-            stack.enter_context(_to_ourselves())
-            beside = stack.enter_context(a_thread_beside())
-            stream = stack.enter_context(_opened(source))
+            stack.enter_context(_tuned_interpreter())
+            executor = stack.enter_context(maintenance_thread())
+            stream = stack.enter_context(_open(source))
             on_receipt = stack.enter_context(_receipts(options["receipts"]))
             on_progress = stack.enter_context(_progress(_size(source)))
             return ingest_lines(
-                read_lines(stream, longest=options["longest"] * MIB),
+                read_lines(stream, max_bytes=options["longest"] * MIB),
                 owner_id=owner_id,
                 now=now,
                 replace=options["replace"],
                 on_receipt=on_receipt,
                 on_progress=on_progress,
-                beside=beside,
+                executor=executor,
             )
 
-    def _report(self, outcome: Outcome) -> None:
+    def _report(self, result: IngestResult) -> None:
         self.stdout.write(
-            f"{outcome.lines:,} lines: {outcome.created:,} created, {outcome.updated:,} updated,"
-            f" {outcome.deleted:,} deleted, {outcome.unchanged:,} unchanged,"
-            f" {outcome.by_code.total():,} not stored"
+            f"{result.lines:,} lines: {result.created:,} created, {result.updated:,} updated,"
+            f" {result.deleted:,} deleted, {result.unchanged:,} unchanged,"
+            f" {result.by_code.total():,} not stored"
         )
-        for code, count in sorted(outcome.by_code.items()):
-            self.stdout.write(f"  {count:,} {code}: {MEANINGS[code]}")
-        if outcome.duplicates:
-            self.stdout.write(f"  {outcome.duplicates:,} lines replaced an earlier line's record")
-        for receipt in outcome.receipts[:RECEIPTS_SHOWN]:
-            self.stderr.write(f"line {receipt.line}: {receipt.code} {_where(receipt)}".rstrip())
+        for code, count in sorted(result.by_code.items()):
+            self.stdout.write(f"  {count:,} {code}: {CODE_MESSAGES[code]}")
+        if result.duplicates:
+            self.stdout.write(f"  {result.duplicates:,} lines replaced an earlier line's record")
+        for receipt in result.receipts[:MAX_RECEIPTS_SHOWN]:
+            self.stderr.write(f"line {receipt.line}: {receipt.code} {_location(receipt)}".rstrip())
 
 
-def _where(receipt: Receipt) -> str:
+def _location(receipt: Receipt) -> str:
     return " ".join(filter(None, (receipt.path, receipt.reason)))
 
 
 def _file(source: str) -> Path:
     path = Path(source)
-    return path / RECORDS if path.is_dir() else path
+    return path / RECORDS_FILE if path.is_dir() else path
 
 
 def _size(source: str) -> int | None:
-    """Bytes to read, where that is known: pipes have no size."""
+    """Return the bytes to read, or None for a pipe."""
     if source == "-" or not _file(source).is_file():
         return None
     return _file(source).stat().st_size
 
 
 @contextmanager
-def _to_ourselves() -> Iterator[None]:
-    """For a process that does nothing else: what it allocates is no garbage and has no cycles, and
-    whoever has an answer of the database is not kept waiting by whoever prepares records."""
+def _tuned_interpreter() -> Iterator[None]:
+    """Tune a process that only imports: fewer garbage collections, faster thread switches.
+
+    Records contain no reference cycles, and the database thread must not wait for the one that
+    prepares batches.
+    """
     threshold, interval = gc.get_threshold(), sys.getswitchinterval()
     gc.collect()
     gc.freeze()
-    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    sys.setswitchinterval(SWITCH_SECONDS)
+    gc.set_threshold(GC_THRESHOLD)
+    sys.setswitchinterval(SWITCH_INTERVAL_SECONDS)
     try:
         yield
     finally:
@@ -192,7 +191,7 @@ def _to_ourselves() -> Iterator[None]:
 
 
 @contextmanager
-def _opened(source: str) -> Iterator[BinaryIO]:
+def _open(source: str) -> Iterator[BinaryIO]:
     if source == "-":
         yield sys.stdin.buffer
         return
@@ -210,8 +209,8 @@ def _receipts(path: Path | None) -> Iterator[Callable[[Receipt], object] | None]
 
 
 @contextmanager
-def _progress(size: int | None) -> Iterator[Callable[[Outcome], object]]:
+def _progress(size: int | None) -> Iterator[Callable[[IngestResult], object]]:
     columns = (BarColumn(), TextColumn("{task.fields[lines]:,} lines"), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=size, lines=0)
-        yield lambda so_far: progress.update(task, completed=so_far.size, lines=so_far.lines)
+        yield lambda result: progress.update(task, completed=result.size, lines=result.lines)

@@ -1,7 +1,7 @@
-"""The one analyser behind index, query, evidence and the field-window's `q`. Pure Python.
+"""Text analysis shared by indexing, queries and highlights. Pure Python: no Django, no database.
 
-`VERSION` names what the analyser makes of a text. Raise it whenever the same text would give other
-terms, lexemes or tiers: the rows indexed under an older number then have to be indexed again.
+`VERSION` identifies the output of the analyzer. Raise it whenever the same text would produce other
+terms, lexemes or tiers; rows indexed under an older version must then be reindexed.
 """
 
 VERSION = 2

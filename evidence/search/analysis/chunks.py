@@ -1,6 +1,6 @@
-"""Chunks: stretches of text without white space, analysed one by one and remembered.
+"""Analyze whitespace-delimited chunks of text, with a cache.
 
-Most chunks are words that were met before, and all of the cost of an analysis is then one look-up.
+Most chunks are words that were analyzed before, so an analysis usually costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -10,311 +10,288 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import add
 
-from evidence.search.analysis.compounds import Piece, is_no_name, pieces, url_pieces
+from evidence.search.analysis.compounds import CompoundPart, is_too_long, split_compound, split_url
 from evidence.search.analysis.folding import Offsets, fold
 from evidence.search.analysis.segmentation import (
-    DENSE_RUN,
+    CJK_RUN,
     Segment,
-    apart,
-    dense_units,
+    cjk_characters,
+    find_words,
     segments,
-    words_of,
+    split_cjk,
 )
-from evidence.search.analysis.terms import Vocabulary, literal, remember
-from evidence.search.analysis.tokens import Chunk, Hits, Token, Wanted, chunk_of, length_marks
+from evidence.search.analysis.terms import Vocabulary, cache_put, literal_term
+from evidence.search.analysis.tokens import (
+    Chunk,
+    ChunkMatches,
+    TermFilter,
+    Token,
+    length_marks,
+    make_chunk,
+)
 
 
-def dense_chunk(units: Sequence[str]) -> Chunk:
-    """The tokens of a run of characters; offsets count folded code points."""
-    found: list[Token] = []
+def cjk_chunk(characters: Sequence[str]) -> Chunk:
+    """Tokenize a CJK run into unigrams and bigrams; offsets count folded code points."""
+    tokens: list[Token] = []
     start = 0
-    for place, unit in enumerate(units):
-        end = start + len(unit)
-        if place + 1 < len(units):
-            following = units[place + 1]
-            pair = (unit + following,)
-            found.append(Token(start, end + len(following), pair, place, 2, "pair"))
-        found.append(Token(start, end, (unit,), place, 1, "single"))
+    for position, character in enumerate(characters):
+        end = start + len(character)
+        if position + 1 < len(characters):
+            following = characters[position + 1]
+            bigram = (character + following,)
+            tokens.append(Token(start, end + len(following), bigram, position, 2, "bigram"))
+        tokens.append(Token(start, end, (character,), position, 1, "unigram"))
         start = end
-    return chunk_of(tuple(found), positions=len(units), length=dense_length(units))
+    return make_chunk(tuple(tokens), positions=len(characters), length=cjk_length(len(characters)))
 
 
-def dense_hits(form: str, *, wanted: Wanted) -> Hits:
-    """The wanted tokens of a run."""
-    units = dense_units(form)
-    if not any(term in form for term in wanted.dense):
-        return Hits((), len(units))
-    if units is form:
-        return Hits(sorted(_one_by_one(form, wanted.dense), key=_longest_first), len(units))
-    found = dense_chunk(units).tokens
-    return Hits([token for token in found if wanted.has(token.terms)], len(units))
+def cjk_matches(form: str, *, term_filter: TermFilter) -> ChunkMatches:
+    """Return the tokens of a CJK run that the filter accepts."""
+    characters = cjk_characters(form)
+    if not any(term in form for term in term_filter.cjk):
+        return ChunkMatches((), len(characters))
+    if characters is form:
+        tokens = sorted(_find_terms(form, term_filter.cjk), key=lambda t: (t.start, -t.end))
+    else:
+        tokens = [t for t in cjk_chunk(characters).tokens if term_filter.accepts(t.terms)]
+    return ChunkMatches(tokens, len(characters))
 
 
-def _one_by_one(form: str, terms: Iterable[str]) -> Iterator[Token]:
-    """The tokens with these terms in a run without marks, where a character is a position."""
+def _find_terms(form: str, terms: Iterable[str]) -> Iterator[Token]:
+    """Find terms in a run without combining marks, where each character is one position."""
     for term in terms:
         width = len(term)
         at = form.find(term)
         while at >= 0:
-            yield Token(at, at + width, (term,), at, width, "single" if width == 1 else "pair")
+            yield Token(at, at + width, (term,), at, width, "unigram" if width == 1 else "bigram")
             at = form.find(term, at + 1)
 
 
-def _longest_first(token: Token) -> tuple[int, int]:
-    return token.start, -token.end
-
-
-def dense_terms(units: Sequence[str]) -> Iterator[str]:
-    """The terms of a run."""
-    yield from units
-    yield from map(add, units, units[1:])
-
-
-def dense_length(units: Sequence[str]) -> int:
-    """Two characters are about one word."""
-    return (len(units) + 1) // 2
-
-
-def without_dense(folded: str) -> tuple[Sequence[Sequence[str]], str]:
-    """The dense runs of a folded text as their characters, and the text without them."""
-    return apart(folded) or _apart_with_marks(folded)
-
-
-def _apart_with_marks(folded: str) -> tuple[list[Sequence[str]], str]:
-    runs: list[Sequence[str]] = []
-    others: list[str] = []
-    reach = 0
-    for segment in segments(folded):
-        if segment.kind == "dense":
-            runs.append(dense_units(segment.form))
-            others.append(folded[reach : segment.start])
-            reach = segment.end
-    others.append(folded[reach:])
-    return runs, " ".join(others)
+def cjk_length(characters: int) -> int:
+    """Return the length in words: two CJK characters count as about one word."""
+    return (characters + 1) // 2
 
 
 _CACHED_CHARS = 48
 _CACHED_CHUNKS = 131_072
 _CACHED_PARTS = 32_768
-_CACHED_HITS = 16_384
+_CACHED_MATCHES = 16_384
 
 UNIT = 1 << 40
-"""A unit of work (`work.WorkLimit`) in a number whose lower bits count positions."""
+"""One unit of work (`work_limit.WorkLimit`) in a number whose lower bits count positions."""
 POSITIONS = UNIT - 1
 
-# What work costs in units: a wanted token with the steps it takes, a segment, and so many characters
-# of a run that needs no more than cutting into words.
+# Units of work: an accepted token with the pattern steps it takes, a segment, and the number of
+# characters per unit in a run that only needs splitting into words.
 _TOKEN_UNITS = 4
 _SEGMENT_UNITS = 3
-_CHARS_A_UNIT = 8
+_CHARS_PER_UNIT = 8
 
-# What stands around words in prose, and nowhere else means anything.
+# Punctuation that surrounds words in prose and changes no analysis.
 _EDGES = "().,;:!?\"'[]"
 
 
-class Chunks:
-    """Chunks to tokens for one set of languages. Shared by threads: its caches only save work."""
+class ChunkAnalyzer:
+    """Analyzes chunks for one set of languages. Threads share it; its caches only save work."""
 
     def __init__(self, languages: tuple[str, ...]) -> None:
         self._vocabulary = Vocabulary(languages)
-        self._known: dict[str, Chunk] = {}
+        self._chunks: dict[str, Chunk] = {}
         self._parts: dict[str, Chunk] = {}
-        self.terms = _TermsByChunk(self)
+        self.terms = _TermCache(self)
 
-    def chunk(self, written: str) -> Chunk:
-        """The analysis of a chunk."""
-        known = self._known.get(written)
-        if known is None:
-            known = self._analysed(written)
-            if is_memorable(written):
-                remember(self._known, written, known, most=_CACHED_PARTS)
-        return known
+    def chunk(self, raw: str) -> Chunk:
+        """Return the analysis of a chunk."""
+        chunk = self._chunks.get(raw)
+        if chunk is None:
+            chunk = self._analyze(raw)
+            if is_cacheable(raw):
+                cache_put(self._chunks, raw, chunk, max_size=_CACHED_PARTS)
+        return chunk
 
-    def hits(self, written: str, *, wanted: Wanted) -> Hits:
-        """The tokens of a chunk that have a wanted term."""
-        word = written.strip(_EDGES).lower()
-        if _is_plain(word) and not wanted.has(self._vocabulary.terms(word)):
-            return Hits((), 1, _counted(1, units=1))
-        if not is_memorable(written):
-            return self._hits_in_long(written, wanted=wanted)
-        chunk = self.chunk(written)
-        found: list[Token] = []
-        if wanted.has(chunk.terms):
-            found = [token for token in chunk.tokens if wanted.has(token.terms)]
-        units = _units(word, written) + _TOKEN_UNITS * len(found)
-        return Hits(found, chunk.positions, _counted(chunk.positions, units=units))
+    def matches(self, raw: str, *, term_filter: TermFilter) -> ChunkMatches:
+        """Return the tokens of a chunk that the filter accepts."""
+        word = raw.strip(_EDGES).lower()
+        if _is_plain(word) and not term_filter.accepts(self._vocabulary.terms(word)):
+            return ChunkMatches((), 1, 1 + UNIT)
+        if not is_cacheable(raw):
+            return self._matches_in_long(raw, term_filter=term_filter)
+        chunk = self.chunk(raw)
+        tokens: list[Token] = []
+        if term_filter.accepts(chunk.terms):
+            tokens = [token for token in chunk.tokens if term_filter.accepts(token.terms)]
+        units = _first_analysis_units(word, raw) + _TOKEN_UNITS * len(tokens)
+        return ChunkMatches(tokens, chunk.positions, chunk.positions + units * UNIT)
 
-    def terms_once(self, written: str) -> Iterable[str]:
-        """The terms and length marks of a chunk, with a short cut for the plainest."""
-        word = written.strip(_EDGES).lower()
+    def terms_once(self, raw: str) -> Iterable[str]:
+        """Return the terms and length marks of a chunk, with a shortcut for plain words."""
+        word = raw.strip(_EDGES).lower()
         if _is_plain(word):
             return self._vocabulary.terms(word)
-        if not is_memorable(written):
-            return self._terms_of_long(written)
-        # Not remembered as tokens too: an index run asks for none.
-        chunk = self._analysed(written)
+        if not is_cacheable(raw):
+            return self._terms_of_long(raw)
+        # Not cached as tokens as well, because indexing needs no tokens.
+        chunk = self._analyze(raw)
         return (*chunk.terms, *length_marks(chunk.length))
 
-    def _analysed(self, written: str) -> Chunk:
-        folded = fold(written)
-        found: list[Token] = []
+    def _analyze(self, raw: str) -> Chunk:
+        folded = fold(raw)
+        tokens: list[Token] = []
         positions = length = 0
         for segment in segments(folded):
             start, end, kind, form = segment
             if kind == "run" and form.isalnum():
-                found.append(Token(start, end, self._vocabulary.terms(form), positions, 1, "word"))
+                tokens.append(Token(start, end, self._vocabulary.terms(form), positions, 1, "word"))
                 positions += 1
                 length += 1
                 continue
-            part = self._part(segment)
-            found.extend([token.moved(start, positions) for token in part.tokens])
+            part = self._segment(segment)
+            tokens.extend([token.moved(start, positions) for token in part.tokens])
             positions += part.positions
             length += part.length
-        placed = tuple(_in_original(found, written=written, folded=folded))
-        return chunk_of(placed, positions=positions, length=length)
+        original = tuple(_with_original_offsets(tokens, raw=raw, folded=folded))
+        return make_chunk(original, positions=positions, length=length)
 
-    def _part(self, segment: Segment) -> Chunk:
-        """One segment; its offsets count folded code points."""
+    def _segment(self, segment: Segment) -> Chunk:
+        """Analyze one segment; offsets count folded code points."""
         _, _, kind, form = segment
-        if kind == "dense":
-            return dense_chunk(dense_units(form))
+        if kind == "cjk":
+            return cjk_chunk(cjk_characters(form))
         if kind == "sign":
             return Chunk((Token(0, len(form), (form,), 0, 1, "word"),), (form,), 1, 1)
         if kind == "url":
-            return self._named(*url_pieces(form))
-        known = self._parts.get(form)
-        if known is None:
-            known = self._named(*pieces(form))
-            if is_memorable(form):
-                remember(self._parts, form, known, most=_CACHED_PARTS)
-        return known
+            return self._compound(*split_url(form))
+        chunk = self._parts.get(form)
+        if chunk is None:
+            chunk = self._compound(*split_compound(form))
+            if is_cacheable(form):
+                cache_put(self._parts, form, chunk, max_size=_CACHED_PARTS)
+        return chunk
 
-    def _named(self, found: Sequence[Piece], positions: int) -> Chunk:
-        tokens = tuple(map(self._token, found))
-        return chunk_of(tokens, positions=positions, length=positions)
+    def _compound(self, parts: Sequence[CompoundPart], positions: int) -> Chunk:
+        tokens = tuple(map(self._token, parts))
+        return make_chunk(tokens, positions=positions, length=positions)
 
-    def _token(self, piece: Piece) -> Token:
-        start, end, forms, kind, stemmed, position, width = piece
+    def _token(self, part: CompoundPart) -> Token:
+        start, end, forms, kind, stemmed, position, width = part
         if stemmed:
             terms = self._vocabulary.terms(forms[0])
         else:
-            terms = tuple(literal(form) for form in forms)
+            terms = tuple(literal_term(form) for form in forms)
         return Token(start, end, terms, position, width, kind)
 
-    def _terms_of_long(self, written: str) -> list[str]:
-        runs, others = without_dense(fold(written))
+    def _terms_of_long(self, raw: str) -> list[str]:
+        cjk_runs, others = split_cjk(fold(raw))
         terms: list[str] = []
         length = 0
-        for run in runs:
-            terms.extend(dense_terms(run))
-            length += dense_length(run)
+        for characters in cjk_runs:
+            terms.extend(characters)
+            terms.extend(map(add, characters, characters[1:]))
+            length += cjk_length(len(characters))
         for segment in segments(others):
-            if segment.kind == "run" and is_no_name(segment.form):
-                words = words_of(segment.form)
+            if segment.kind == "run" and is_too_long(segment.form):
+                words = find_words(segment.form)
                 terms.extend(chain.from_iterable(map(self._vocabulary.terms, words)))
                 length += len(words)
                 continue
-            part = self._part(segment)
+            part = self._segment(segment)
             terms.extend(part.terms)
             length += part.length
         terms.extend(length_marks(length))
         return terms
 
-    def _hits_in_long(self, written: str, *, wanted: Wanted) -> Hits:
-        folded = fold(written)
-        found: list[Token] = []
-        positions, units = 0, len(folded) // _CHARS_A_UNIT
+    def _matches_in_long(self, raw: str, *, term_filter: TermFilter) -> ChunkMatches:
+        folded = fold(raw)
+        tokens: list[Token] = []
+        positions, units = 0, len(folded) // _CHARS_PER_UNIT
         for segment in segments(folded):
-            if segment.kind == "dense":
-                hits = dense_hits(segment.form, wanted=wanted)
-            elif segment.kind == "run" and is_no_name(segment.form):
-                hits = self._hits_in_words(segment.form, wanted=wanted)
+            if segment.kind == "cjk":
+                matches = cjk_matches(segment.form, term_filter=term_filter)
+            elif segment.kind == "run" and is_too_long(segment.form):
+                matches = self._matches_in_words(segment.form, term_filter=term_filter)
             else:
-                part = self._part(segment)
-                tokens = [token for token in part.tokens if wanted.has(token.terms)]
-                hits = Hits(tokens, part.positions)
+                part = self._segment(segment)
+                accepted = [t for t in part.tokens if term_filter.accepts(t.terms)]
+                matches = ChunkMatches(accepted, part.positions)
                 units += _SEGMENT_UNITS + len(segment.form)
-            found.extend([hit.moved(segment.start, positions) for hit in hits.tokens])
-            positions += hits.positions
-        units += _TOKEN_UNITS * len(found)
-        placed = _in_original(found, written=written, folded=folded)
-        return Hits(placed, positions, _counted(positions, units=units))
+            tokens.extend([token.moved(segment.start, positions) for token in matches.tokens])
+            positions += matches.positions
+        units += _TOKEN_UNITS * len(tokens)
+        original = _with_original_offsets(tokens, raw=raw, folded=folded)
+        return ChunkMatches(original, positions, positions + units * UNIT)
 
-    def _hits_in_words(self, form: str, *, wanted: Wanted) -> Hits:
-        """The wanted words of a run that is too long to be one name."""
-        words = words_of(form)
+    def _matches_in_words(self, form: str, *, term_filter: TermFilter) -> ChunkMatches:
+        """Return the accepted words of a run that is too long to be one compound."""
+        words = find_words(form)
         terms = {word: self._vocabulary.terms(word) for word in dict.fromkeys(words)}
-        asked = {word for word in terms if wanted.has(terms[word])}
-        if not asked:
-            return Hits((), len(words))
-        found: list[Token] = []
+        accepted = {word for word in terms if term_filter.accepts(terms[word])}
+        if not accepted:
+            return ChunkMatches((), len(words))
+        tokens: list[Token] = []
         at = 0
         for position, word in enumerate(words):
-            # Words are found in order, and no word is part of one that was passed over.
+            # Words come in order, and no word is part of an earlier one.
             at = form.index(word, at)
-            if word in asked:
-                found.append(Token(at, at + len(word), terms[word], position, 1, "word"))
+            if word in accepted:
+                tokens.append(Token(at, at + len(word), terms[word], position, 1, "word"))
             at += len(word)
-        return Hits(found, len(words))
+        return ChunkMatches(tokens, len(words))
 
 
-class _TermsByChunk(dict[str, Iterable[str]]):
-    """The terms of a chunk as a mere subscript, which is what makes indexing fast."""
+class _TermCache(dict[str, Iterable[str]]):
+    """Maps a chunk to its terms. A subscript is much faster than a call, and indexing uses many."""
 
-    def __init__(self, chunks: Chunks) -> None:
+    def __init__(self, analyzer: ChunkAnalyzer) -> None:
         super().__init__()
-        self._chunks = chunks
+        self._analyzer = analyzer
 
-    def __missing__(self, written: str) -> Iterable[str]:
-        terms = self._chunks.terms_once(written)
-        if is_memorable(written):
-            remember(self, written, terms, most=_CACHED_CHUNKS)
+    def __missing__(self, raw: str) -> Iterable[str]:
+        terms = self._analyzer.terms_once(raw)
+        if is_cacheable(raw):
+            cache_put(self, raw, terms, max_size=_CACHED_CHUNKS)
         return terms
 
 
-class HitsByChunk(dict[str, "Hits | int"]):
-    """The hits of a chunk as a mere subscript; of one without any, what it counts."""
+class MatchCache(dict[str, "ChunkMatches | int"]):
+    """Maps a chunk to its accepted tokens, or to its packed counts if it has none."""
 
-    def __init__(self, chunks: Chunks, *, wanted: Wanted) -> None:
+    def __init__(self, analyzer: ChunkAnalyzer, *, term_filter: TermFilter) -> None:
         super().__init__()
-        self._chunks = chunks
-        self._wanted = wanted
+        self._analyzer = analyzer
+        self._term_filter = term_filter
 
-    def __missing__(self, written: str) -> Hits | int:
-        hits = self._chunks.hits(written, wanted=self._wanted)
-        found = hits if hits.tokens else hits.counted
-        if is_memorable(written):
-            remember(self, written, found, most=_CACHED_HITS)
-        return found
+    def __missing__(self, raw: str) -> ChunkMatches | int:
+        matches = self._analyzer.matches(raw, term_filter=self._term_filter)
+        value = matches if matches.tokens else matches.packed_counts
+        if is_cacheable(raw):
+            cache_put(self, raw, value, max_size=_CACHED_MATCHES)
+        return value
 
 
-def is_memorable(written: str) -> bool:
-    """Whether a stretch is short enough to come again."""
-    return len(written) <= _CACHED_CHARS
+def is_cacheable(raw: str) -> bool:
+    """Return whether a chunk is short enough to occur again."""
+    return len(raw) <= _CACHED_CHARS
 
 
 def _is_plain(word: str) -> bool:
-    """Whether a chunk without its edges is one word, whatever the language."""
+    """Return whether a chunk without its edges is one word in every language."""
     return word.isalnum() and word.isascii() and word != "www"
 
 
-def _counted(positions: int, *, units: int) -> int:
-    return positions + units * UNIT
-
-
-def _units(word: str, written: str) -> int:
-    """What a short chunk costs to analyse when it is met for the first time."""
-    is_word = word.isalnum() and not DENSE_RUN.search(word)
+def _first_analysis_units(word: str, raw: str) -> int:
+    """Return the units that the first analysis of a short chunk costs."""
+    is_word = word.isalnum() and not CJK_RUN.search(word)
     if is_word and unicodedata.is_normalized("NFKC", word):
         return 1
-    return len(written)
+    return len(raw)
 
 
-def _in_original(found: list[Token], *, written: str, folded: str) -> list[Token]:
-    if not found or written.isascii():
-        return found
-    offsets = Offsets(written, folded=folded)
+def _with_original_offsets(tokens: list[Token], *, raw: str, folded: str) -> list[Token]:
+    if not tokens or raw.isascii():
+        return tokens
+    offsets = Offsets(raw, folded=folded)
     return [
         token._replace(start=offsets.start(token.start), end=offsets.end(token.end))
-        for token in found
+        for token in tokens
     ]

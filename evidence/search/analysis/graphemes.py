@@ -1,4 +1,4 @@
-"""Where a text may be cut without taking a character apart."""
+"""Move an offset to a grapheme cluster boundary."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import regex
 _GRAPHEME = regex.compile(r"\X")
 _OTHER = regex.compile(r"\p{Grapheme_Cluster_Break=Other}")
 
-# Far enough back to see the start of all but absurd clusters and of rows of flags.
+# Far enough back for the start of any real cluster; only absurd ones and rows of flags are longer.
 _LOOK_BACK = 128
 
 
 def grapheme_floor(text: str, i: int, limit: int = 32) -> int:
-    """The last grapheme boundary at or before `i`; `i` itself where none is within `limit`."""
+    """Return the last grapheme boundary at or before `i`, or `i` if none is within `limit`."""
     before, _ = _boundaries(text, i, limit)
     return before
 
 
 def grapheme_ceil(text: str, i: int, limit: int = 32) -> int:
-    """The first grapheme boundary at or after `i`; `i` itself where none is within `limit`."""
+    """Return the first grapheme boundary at or after `i`, or `i` if none is within `limit`."""
     _, after = _boundaries(text, i, limit)
     return after
 
@@ -27,10 +27,10 @@ def _boundaries(text: str, i: int, limit: int) -> tuple[int, int]:
     if i <= 0 or i >= len(text):
         inside = min(max(i, 0), len(text))
         return inside, inside
-    if _alone(text[i - 1]) and _alone(text[i]):
+    if _is_separate(text[i - 1]) and _is_separate(text[i]):
         return i, i
-    start = _sure_boundary(text, i)
-    # On a slice: in a row of flags the library looks back to the very start of what it is given.
+    start = _certain_boundary(text, i)
+    # A slice, because in a row of flags the library looks back to the start of its input.
     for cluster in _GRAPHEME.finditer(text[start : i + limit + 1]):
         first, last = cluster.start() + start, cluster.end() + start
         if last == i:
@@ -40,15 +40,15 @@ def _boundaries(text: str, i: int, limit: int) -> tuple[int, int]:
     return i, i
 
 
-def _sure_boundary(text: str, i: int) -> int:
-    """A boundary before `i` from which clusters can be counted."""
+def _certain_boundary(text: str, i: int) -> int:
+    """Return a boundary before `i` from which to iterate over clusters."""
     furthest = max(0, i - _LOOK_BACK)
     for at in range(i - 1, furthest, -1):
-        if _alone(text[at - 1]) and _alone(text[at]):
+        if _is_separate(text[at - 1]) and _is_separate(text[at]):
             return at
     return furthest
 
 
-def _alone(character: str) -> bool:
-    """Whether it never joins with another of its kind: letters, ideographs, punctuation."""
+def _is_separate(character: str) -> bool:
+    """Return whether the character never joins others like it: letters, ideographs, punctuation."""
     return " " <= character <= "~" or _OTHER.match(character) is not None

@@ -1,7 +1,7 @@
-"""Passages: the stretches of a text that show why it matches, best first.
+"""Select and highlight the best passages of a text.
 
-Offsets are the truth about a match. The marked form is for reading: where the record itself says
-`<mark>`, its bracket is written `&lt;`, so that every tag in it is ours and they are balanced.
+Offsets are authoritative. The marked form is for display: a literal `<mark>` in the record becomes
+`&lt;mark>`, so that all tags are ours and balanced.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 
 from evidence.search.analysis.graphemes import grapheme_ceil, grapheme_floor
-from evidence.search.analysis.matcher import Match, Walker, matches_of, wanted_by
-from evidence.search.analysis.query_tree import Leaf, Query, pattern
-from evidence.search.analysis.tokenizer import occurrences
+from evidence.search.analysis.matcher import PatternMatcher, TextMatch, find_matches, term_filter
+from evidence.search.analysis.query_tree import Leaf, Query, compile_leaf
+from evidence.search.analysis.tokenizer import find_tokens
 from evidence.search.analysis.work_limit import WorkLimit
 
-# Around a match that fills the width alone.
-_LEAST_CONTEXT = 24
-# How far an end of a window looks for the end of a word.
+# Characters around a match that fills the width alone.
+_MIN_CONTEXT = 24
+# How far to look for the end of a word at an end of the window.
 _WORD_END_CHARS = 24
 
 _ELLIPSIS = "\u2026"
 _WORD_START = re.compile(r"(?<=\s)\S")
 _WORD_END = re.compile(r"(?<=\S)\s")
-_OUR_TAG = re.compile(r"<(?=/?mark\b)", re.IGNORECASE)
+_MARK_TAG = re.compile(r"<(?=/?mark\b)", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A stretch of a text and the matches in it, all in code points of the text."""
+    """A range of a text and the matches in it, in code points of the text."""
 
     start: int
     end: int
     marks: tuple[tuple[int, int], ...]
 
 
-def passages(
+def best_passages(
     text: str,
     query: Query,
     *,
@@ -49,87 +49,90 @@ def passages(
     width: int = 160,
     work: WorkLimit | None = None,
 ) -> list[Passage]:
-    """Up to `limit` passages of about `width` code points: most query words, density, position.
+    """Return up to `limit` passages of about `width` code points, or none without a match.
 
-    `field` is the name under which the query may restrict words to this text. No match, no passage.
+    Passages rank by different query words, then matches, then position. `field` is the name of this
+    text, to which the query may restrict words.
     """
-    leaves = [leaf for leaf in query.wanted() if leaf.field in (None, field)]
+    leaves = [leaf for leaf in query.positive_leaves() if leaf.field in (None, field)]
     work = work or WorkLimit()
-    matches = matches_of(text, leaves, languages=languages, around=width, work=work)
-    chosen: list[Passage] = []
-    left = matches
-    while left and len(chosen) < limit:
-        first, last = _best(left, reach=max(1, width - 2 * _context(width)))
+    matches = find_matches(text, leaves, languages=languages, around=width, work=work)
+    selected: list[Passage] = []
+    remaining = matches
+    while remaining and len(selected) < limit:
+        first, last = _densest_range(remaining, max_chars=max(1, width - 2 * _context(width)))
         passage = _passage(text, matches, start=first.start, end=last.end, width=width)
-        chosen.append(passage)
-        left = [m for m in left if m.end <= passage.start or m.start >= passage.end]
-    return chosen
+        selected.append(passage)
+        remaining = [m for m in remaining if m.end <= passage.start or m.start >= passage.end]
+    return selected
 
 
 def _context(width: int) -> int:
-    return min(_LEAST_CONTEXT, width // 4)
+    return min(_MIN_CONTEXT, width // 4)
 
 
-def plain(text: str, passage: Passage) -> str:
-    """The words of the record, with an ellipsis where they go on."""
-    return _cut(text, passage, text[passage.start : passage.end])
+def excerpt_text(text: str, passage: Passage) -> str:
+    """Return the text of a passage, with an ellipsis where the record continues."""
+    return _with_ellipses(text, passage, text[passage.start : passage.end])
 
 
-def marked(text: str, passage: Passage) -> str:
-    """The same with `<mark>` and `</mark>` around the matches."""
+def excerpt_with_marks(text: str, passage: Passage) -> str:
+    """Return the text of a passage with `<mark>` and `</mark>` around the matches."""
     pieces: list[str] = []
     at = passage.start
     for start, end in passage.marks:
-        pieces += [_without_our_tags(text[at:start]), "<mark>"]
-        pieces += [_without_our_tags(text[start:end]), "</mark>"]
+        pieces += [_escape_mark_tags(text[at:start]), "<mark>"]
+        pieces += [_escape_mark_tags(text[start:end]), "</mark>"]
         at = end
-    pieces.append(_without_our_tags(text[at : passage.end]))
-    return _cut(text, passage, "".join(pieces))
+    pieces.append(_escape_mark_tags(text[at : passage.end]))
+    return _with_ellipses(text, passage, "".join(pieces))
 
 
-def _cut(text: str, passage: Passage, shown: str) -> str:
+def _with_ellipses(text: str, passage: Passage, shown: str) -> str:
     before = _ELLIPSIS if passage.start > 0 else ""
     after = _ELLIPSIS if passage.end < len(text) else ""
     return f"{before}{shown}{after}"
 
 
-def _without_our_tags(shown: str) -> str:
-    return _OUR_TAG.sub("&lt;", shown)
+def _escape_mark_tags(shown: str) -> str:
+    return _MARK_TAG.sub("&lt;", shown)
 
 
-def _best(matches: Sequence[Match], *, reach: int) -> tuple[Match, Match]:
-    """The first and last match of the densest stretch that `reach` code points can show."""
-    best: tuple[int, int, int] | None = None
-    chosen = (matches[0], matches[0])
+def _densest_range(matches: Sequence[TextMatch], *, max_chars: int) -> tuple[TextMatch, TextMatch]:
+    """Return the first and last match of the best range of at most `max_chars` code points."""
+    best_score: tuple[int, int, int] | None = None
+    best = (matches[0], matches[0])
     inside: Counter[int] = Counter()
     end = 0
     for begin, first in enumerate(matches):
-        while end < len(matches) and (end <= begin or matches[end].end - first.start <= reach):
+        while end < len(matches) and (end <= begin or matches[end].end - first.start <= max_chars):
             inside[matches[end].leaf] += 1
             end += 1
         score = (len(inside), end - begin, -first.start)
-        if best is None or score > best:
-            best, chosen = score, (first, matches[end - 1])
+        if best_score is None or score > best_score:
+            best_score, best = score, (first, matches[end - 1])
         inside[first.leaf] -= 1
         if not inside[first.leaf]:
             del inside[first.leaf]
-    return chosen
+    return best
 
 
-def _passage(text: str, matches: Sequence[Match], *, start: int, end: int, width: int) -> Passage:
+def _passage(
+    text: str, matches: Sequence[TextMatch], *, start: int, end: int, width: int
+) -> Passage:
     end = min(end, grapheme_floor(text, start + width)) if end - start > width else end
     end = max(end, grapheme_ceil(text, start + 1))
     opening, closing = _window(text, start=start, end=end, width=width)
-    shown = [match for match in matches if match.end > opening and match.start < closing]
-    return Passage(opening, closing, _marks(text, shown, opening=opening, closing=closing))
+    inside = [match for match in matches if match.end > opening and match.start < closing]
+    return Passage(opening, closing, _marks(text, inside, opening=opening, closing=closing))
 
 
 def _marks(
-    text: str, shown: Sequence[Match], *, opening: int, closing: int
+    text: str, matches: Sequence[TextMatch], *, opening: int, closing: int
 ) -> tuple[tuple[int, int], ...]:
-    """The matches as marks inside the window: whole graphemes, without overlap."""
+    """Return the matches as marks inside the window: whole graphemes, without overlap."""
     marks: list[tuple[int, int]] = []
-    for match in shown:
+    for match in matches:
         start = max(opening, grapheme_floor(text, match.start))
         end = min(closing, grapheme_ceil(text, match.end))
         if marks and start < marks[-1][1]:
@@ -139,24 +142,24 @@ def _marks(
 
 
 def _window(text: str, *, start: int, end: int, width: int) -> tuple[int, int]:
-    """`width` code points around a match, with the room that one side lacks given to the other."""
+    """Return `width` code points around a match; room unused on one side goes to the other."""
     room = max(width - (end - start), 2 * _context(width))
     before = min(start, max(room // 2, room - (len(text) - end)))
     opening = start - before
     closing = min(len(text), end + room - before)
-    return _opening(text, opening, start=start), _closing(text, closing, end=end)
+    return _window_start(text, opening, start=start), _window_end(text, closing, end=end)
 
 
-def _opening(text: str, at: int, *, start: int) -> int:
-    """The start of a word from `at` on that leaves something before the match."""
+def _window_start(text: str, at: int, *, start: int) -> int:
+    """Return the first start of a word from `at` on, before the match."""
     if at == 0:
         return 0
     word = _WORD_START.search(text, at, min(start, at + _WORD_END_CHARS))
     return grapheme_floor(text, word.start() if word else at)
 
 
-def _closing(text: str, at: int, *, end: int) -> int:
-    """The end of a word up to `at` that leaves something behind the match."""
+def _window_end(text: str, at: int, *, end: int) -> int:
+    """Return the last end of a word up to `at`, behind at least one character after the match."""
     if at == len(text):
         return at
     spaces = _WORD_END.finditer(text, max(end + 1, at - _WORD_END_CHARS), at + 1)
@@ -167,67 +170,71 @@ def _closing(text: str, at: int, *, end: int) -> int:
 _BLOCK_CHARS = 1_024
 
 
-def find(
+def find_occurrence(
     text: str, query_text: str, *, languages: tuple[str, ...], occurrence: int = 1
 ) -> tuple[int, int] | None:
-    """Start and end of the given occurrence, counted from 1, of `query_text` in `text`.
+    """Return start and end of the nth occurrence of `query_text` in `text`, counted from 1.
 
-    Its words must follow one another, in any case, accents and inflection. Where they never do, the
-    text is searched for the very characters, in any case: that finds parts of words and signs. So it
-    is where words have not been found within the work limit of one text.
+    Words match as a phrase, in any case, accents and inflection. If the phrase does not occur, or not
+    within the work limit of one text, the exact characters match in any case, which also finds parts
+    of words and signs.
     """
     if occurrence < 1:
         return None
-    worded = _apart(_worded(text, query_text, languages=languages))
-    first = next(worded, None)
+    phrases = _non_overlapping(_find_words(text, query_text, languages=languages))
+    first = next(phrases, None)
     if first is None:
-        found = _lettered(text, query_text)
-        return next(islice(found, occurrence - 1, None), None)
-    return first if occurrence == 1 else next(islice(worded, occurrence - 2, None), None)
+        ranges = _find_characters(text, query_text)
+        return next(islice(ranges, occurrence - 1, None), None)
+    return first if occurrence == 1 else next(islice(phrases, occurrence - 2, None), None)
 
 
-def _worded(text: str, query_text: str, *, languages: tuple[str, ...]) -> Iterator[tuple[int, int]]:
-    asked = pattern(Leaf(query_text, 0, phrase=True), languages=languages)
-    if not asked.groups:
+def _find_words(
+    text: str, query_text: str, *, languages: tuple[str, ...]
+) -> Iterator[tuple[int, int]]:
+    pattern = compile_leaf(Leaf(query_text, 0, phrase=True), languages=languages)
+    if not pattern.groups:
         return
-    walker = Walker(asked)
+    matcher = PatternMatcher(pattern)
     work = WorkLimit()
-    wanted = wanted_by([asked])
-    for token in occurrences(text, languages=languages, wanted=wanted, work=work):
-        work.spend(walker.most_steps)
-        yield from walker.feed(token)
+    accepted = term_filter([pattern])
+    for token in find_tokens(text, languages=languages, term_filter=accepted, work=work):
+        work.spend(matcher.max_steps)
+        yield from matcher.feed(token)
         if work.exhausted:
             return
 
 
-def _apart(found: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Without matches that overlap the one before."""
-    reach = 0
-    for start, end in found:
-        if start >= reach:
+def _non_overlapping(ranges: Iterator[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Drop ranges that overlap the previous one."""
+    previous_end = 0
+    for start, end in ranges:
+        if start >= previous_end:
             yield start, end
-            reach = end
+            previous_end = end
 
 
-def _lettered(text: str, query_text: str) -> Iterator[tuple[int, int]]:
-    """Where the characters of the query stand, in any case. Linear in the text, unlike a regular
-    expression: a long query of one repeated letter would keep one busy for minutes."""
-    wanted = query_text.strip().casefold()
-    if not wanted:
+def _find_characters(text: str, query_text: str) -> Iterator[tuple[int, int]]:
+    """Yield where the exact characters of the query occur, in any case.
+
+    Takes linear time; a regular expression could take minutes for a long query of one letter.
+    """
+    folded_query = query_text.strip().casefold()
+    if not folded_query:
         return
     offsets = _FoldedOffsets(text)
-    at = offsets.folded.find(wanted)
+    at = offsets.folded.find(folded_query)
     while at >= 0:
-        start, end = offsets.original(at), offsets.original(at + len(wanted))
-        if start is None or end is None:  # half of a letter: the s of "\u00df"
-            at = offsets.folded.find(wanted, at + 1)
+        start, end = offsets.original(at), offsets.original(at + len(folded_query))
+        if start is None or end is None:  # part of a letter: the s of "\u00df"
+            at = offsets.folded.find(folded_query, at + 1)
             continue
         yield start, end
-        at = offsets.folded.find(wanted, at + len(wanted))
+        at = offsets.folded.find(folded_query, at + len(folded_query))
 
 
 class _FoldedOffsets:
-    """A text in folded case, and the way back to its own offsets. Ask in ascending order."""
+    """Case-folds a text and maps offsets back. Fastest for queries in ascending order."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -237,10 +244,10 @@ class _FoldedOffsets:
         self.folded = "".join(blocks)
         self._block_starts = list(accumulate(map(len, blocks), initial=0))
         self._block = -1
-        self._places: dict[int, int] = {}
+        self._originals: dict[int, int] = {}
 
     def original(self, at: int) -> int | None:
-        """The offset in the text; None in the middle of a letter that folds into several."""
+        """Return the offset in the text; None in the middle of a letter that folds into several."""
         if len(self.folded) == len(self._text):
             return at
         block = bisect_right(self._block_starts, at) - 1
@@ -249,5 +256,5 @@ class _FoldedOffsets:
             lengths = map(len, map(str.casefold, self._text[start : start + _BLOCK_CHARS]))
             folded = accumulate(lengths, initial=self._block_starts[block])
             self._block = block
-            self._places = {place: number for number, place in enumerate(folded, start)}
-        return self._places.get(at)
+            self._originals = {offset: index for index, offset in enumerate(folded, start)}
+        return self._originals.get(at)

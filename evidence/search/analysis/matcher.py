@@ -1,4 +1,4 @@
-"""Matching: where the leaves of a query occur in a text, and whether a text satisfies a query."""
+"""Match a query against a text: whether it satisfies the query, and where."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from evidence.search.analysis.query_tree import (
     Not,
     Or,
     Pattern,
+    PatternStep,
     Query,
-    Step,
-    Terms,
-    pattern,
+    TermSet,
+    compile_leaf,
 )
-from evidence.search.analysis.tokenizer import occurrences
-from evidence.search.analysis.tokens import Token, Wanted
+from evidence.search.analysis.tokenizer import find_tokens
+from evidence.search.analysis.tokens import TermFilter, Token
 from evidence.search.analysis.work_limit import WorkLimit
 
 
-def phrase_matches(text: str, query: Query, *, languages: tuple[str, ...], field: str = "") -> bool:
-    """Whether one text satisfies the query, phrases in order; `field` is the name it goes by."""
-    return verify({field: text}, query, languages=languages)
-
-
 def needs_verification(query: Query, *, languages: tuple[str, ...]) -> bool:
-    """Whether the index returns more than matches: phrases have an order that lexemes do not keep."""
-    excluded = any(not pattern(leaf, languages=languages).atomic for leaf in query.excluded())
-    return excluded or any(_ordered(leaf, languages=languages) for leaf in query.wanted())
+    """Return whether index results need a check of the text: lexemes do not store word order."""
+    excluded = any(
+        not compile_leaf(leaf, languages=languages).atomic for leaf in query.negative_leaves()
+    )
+    return excluded or any(
+        _is_ordered(leaf, languages=languages) for leaf in query.positive_leaves()
+    )
 
 
 def verify(
@@ -42,167 +41,165 @@ def verify(
     languages: tuple[str, ...],
     work: WorkLimit | None = None,
 ) -> bool:
-    """Whether a record with these texts by field name satisfies the query.
+    """Return whether a record satisfies the query; `texts` maps its field names to texts.
 
-    As in the index, the words of a query may be in different fields; a phrase must be in one. False
-    where `work` is exhausted before the answer is certain.
+    As in the index, the words of a query may be in different fields; a phrase must be in one.
+    Returns False if `work` is exhausted before the result is certain.
     """
     work = work or WorkLimit()
-    seen = {leaf: _Seen(leaf, languages=languages) for leaf in query.wanted()}
-    for leaf in query.excluded():
+    states = {leaf: _LeafState(leaf, languages=languages) for leaf in query.positive_leaves()}
+    for leaf in query.negative_leaves():
         # "-e-mail" must not exclude a text in which "e" and "mail" are far apart.
-        seen[leaf] = _Seen(replace(leaf, phrase=True), languages=languages)
+        states[leaf] = _LeafState(replace(leaf, phrase=True), languages=languages)
     for name, text in texts.items():
-        here = [each for leaf, each in seen.items() if leaf.field in (None, name)]
-        wanted = wanted_by([each.asked for each in here])
-        for each in here:
-            each.start_text()
-        found = occurrences(text, languages=languages, wanted=wanted, work=work)
-        for token in found if here else ():
-            work.spend(len(here))
-            for each in here:
-                each.feed(token)
-            if work.exhausted or all(each.settled for each in here):
+        active = [state for leaf, state in states.items() if leaf.field in (None, name)]
+        accepted = term_filter([state.pattern for state in active])
+        for state in active:
+            state.start_text()
+        tokens = find_tokens(text, languages=languages, term_filter=accepted, work=work)
+        for token in tokens if active else ():
+            work.spend(len(active))
+            for state in active:
+                state.feed(token)
+            if work.exhausted or all(state.matched for state in active):
                 break
         if work.exhausted:
             return False
-    return _satisfied(query.root, seen)
+    return _is_satisfied(query.root, states)
 
 
-def wanted_by(patterns: Sequence[Pattern]) -> Wanted:
-    """Every term that a step of the patterns could take."""
-    asked = [step.terms for each in patterns for step in each.steps]
-    return Wanted(
-        frozenset(term for terms in asked if not terms.prefix for term in terms.terms),
-        tuple({term for terms in asked if terms.prefix for term in terms.terms}),
+def term_filter(patterns: Sequence[Pattern]) -> TermFilter:
+    """Return a filter that accepts every term that a step of the patterns can take."""
+    term_sets = [step.terms for pattern in patterns for step in pattern.steps]
+    return TermFilter(
+        frozenset(term for terms in term_sets if not terms.prefix for term in terms.terms),
+        tuple({term for terms in term_sets if terms.prefix for term in terms.terms}),
     )
 
 
-class Walker:
-    """Follows the steps of a pattern through the tokens of one text, which come in order."""
+class PatternMatcher:
+    """Matches a pattern against the tokens of one text, given in order."""
 
-    def __init__(self, asked: Pattern) -> None:
-        self._asked = asked
-        self._exact: dict[str, list[Step]] = defaultdict(list)
-        self._prefix: list[Step] = []
-        for step in asked.steps:
+    def __init__(self, pattern: Pattern) -> None:
+        self._end = pattern.end
+        self._exact: dict[str, list[PatternStep]] = defaultdict(list)
+        self._prefix: list[PatternStep] = []
+        for step in pattern.steps:
             if step.terms.prefix:
                 self._prefix.append(step)
             for term in () if step.terms.prefix else step.terms.terms:
                 self._exact[term].append(step)
-        self.most_steps = max(map(len, self._exact.values()), default=0) + len(self._prefix)
-        """How many steps one token can take: a query may repeat one word a thousand times."""
-        # Where a partial match stands: text position -> pattern position -> where it began.
-        self._standing: dict[int, dict[int, int]] = {}
+        self.max_steps = max(map(len, self._exact.values()), default=0) + len(self._prefix)
+        """Upper bound of steps per token: a query can repeat one word a thousand times."""
+        # Partial matches: text position -> pattern position -> start offset of the match.
+        self._partial: dict[int, dict[int, int]] = {}
 
     def feed(self, token: Token) -> Iterator[tuple[int, int]]:
-        """The matches that `token` completes, as start and end in the text."""
-        standing = self._standing.get(token.position, {})
+        """Yield start and end of the matches that `token` completes."""
+        partial = self._partial.get(token.position, {})
         for step in self.steps(token):
-            began = token.start if step.source == 0 else standing.get(step.source)
-            if began is None:
+            start = token.start if step.source == 0 else partial.get(step.source)
+            if start is None:
                 continue
-            if step.target == self._asked.end:
-                yield began, token.end
+            if step.target == self._end:
+                yield start, token.end
                 continue
             following = token.position + (
                 step.target - step.source if step.overlapping else token.width
             )
-            self._standing.setdefault(following, {}).setdefault(step.target, began)
-        self._forget(token.position)
+            self._partial.setdefault(following, {}).setdefault(step.target, start)
+        for passed in [at for at in self._partial if at < token.position]:
+            del self._partial[passed]
 
-    def steps(self, token: Token) -> Sequence[Step]:
-        """The steps that `token` could take."""
+    def steps(self, token: Token) -> Sequence[PatternStep]:
+        """Return the steps that `token` can take."""
         exact = {step: None for term in token.terms for step in self._exact.get(term, ())}
-        begun = (s for s in self._prefix if any(t.startswith(s.terms.terms) for t in token.terms))
-        return [*exact, *begun]
-
-    def _forget(self, position: int) -> None:
-        for passed in [at for at in self._standing if at < position]:
-            del self._standing[passed]
+        by_prefix = (
+            s for s in self._prefix if any(t.startswith(s.terms.terms) for t in token.terms)
+        )
+        return [*exact, *by_prefix]
 
 
-class _Seen:
-    """What was seen of one leaf in the texts of a record."""
+class _LeafState:
+    """Tracks whether one leaf has matched in the texts of a record."""
 
     def __init__(self, leaf: Leaf, *, languages: tuple[str, ...]) -> None:
-        self.asked = pattern(leaf, languages=languages)
-        self._ordered = _ordered(leaf, languages=languages)
-        self.settled = False
-        self._met: set[Terms] = set()
+        self.pattern = compile_leaf(leaf, languages=languages)
+        self._is_ordered = _is_ordered(leaf, languages=languages)
+        self.matched = False
+        self._seen: set[TermSet] = set()
         self.start_text()
 
     def start_text(self) -> None:
-        """A match does not run from one text into the next."""
-        self._walker = Walker(self.asked)
+        """Discard partial matches, which must not continue in the next text."""
+        self._matcher = PatternMatcher(self.pattern)
 
     def feed(self, token: Token) -> None:
-        """Take note of one token."""
-        if self.settled:
+        """Process one token."""
+        if self.matched:
             return
-        if self._ordered:
-            self.settled = any(True for _ in self._walker.feed(token))
-        else:
-            self._met.update(step.terms for step in self._walker.steps(token))
-            self.settled = self._all_met()
-
-    def _all_met(self) -> bool:
-        return all(
-            any(self._met.issuperset(alternative) for alternative in group.alternatives)
-            for group in self.asked.groups
+        if self._is_ordered:
+            self.matched = any(True for _ in self._matcher.feed(token))
+            return
+        self._seen.update(step.terms for step in self._matcher.steps(token))
+        self.matched = all(
+            any(self._seen.issuperset(alternative) for alternative in group.alternatives)
+            for group in self.pattern.groups
         )
 
 
-def _ordered(leaf: Leaf, *, languages: tuple[str, ...]) -> bool:
-    return leaf.phrase and not pattern(leaf, languages=languages).atomic
+def _is_ordered(leaf: Leaf, *, languages: tuple[str, ...]) -> bool:
+    return leaf.phrase and not compile_leaf(leaf, languages=languages).atomic
 
 
-def _satisfied(node: Node, seen: Mapping[Leaf, _Seen]) -> bool:
+def _is_satisfied(node: Node, states: Mapping[Leaf, _LeafState]) -> bool:
     match node:
         case Leaf():
-            return seen[node].settled
+            return states[node].matched
         case Not():
-            return not _satisfied(node.node, seen)
+            return not _is_satisfied(node.node, states)
         case And():
-            return all(_satisfied(child, seen) for child in node.nodes)
+            return all(_is_satisfied(child, states) for child in node.nodes)
         case Or():
-            return any(_satisfied(child, seen) for child in node.nodes)
+            return any(_is_satisfied(child, states) for child in node.nodes)
 
 
-# A word that occurs more often than this has shown where it is.
-_OCCURRENCES = 200
-# Next to so many occurrences of each rare word, common ones are looked for as well.
-_NEIGHBOURHOODS = 20
-# How much of the text behind a neighbourhood is read, so that its last word is whole.
-_WORD_CHARS = 256
+# The search for a leaf ends after so many occurrences.
+_MAX_OCCURRENCES = 200
+# Common words are also searched around this many occurrences of each rare word.
+_MAX_NEIGHBORHOODS = 20
+# Characters read after a neighborhood, so that its last word is complete.
+_MAX_WORD_CHARS = 256
 
 
-class Match(NamedTuple):
-    """One occurrence, in code points of the text; `leaf` is the place of what occurs among the asked."""
+class TextMatch(NamedTuple):
+    """One occurrence, in code points of the text; `leaf` is the index of the matching leaf."""
 
     start: int
     end: int
     leaf: int
 
 
-def matches_of(
+def find_matches(
     text: str,
     leaves: Sequence[Leaf],
     *,
     languages: tuple[str, ...],
     around: int,
     work: WorkLimit,
-) -> list[Match]:
-    """Where the leaves occur, in order: in full or, where never in full, word by word.
+) -> list[TextMatch]:
+    """Return where the leaves occur, in order. Leaves without a full match match word by word.
 
-    Of a leaf that is everywhere, what stands near the others is found, and its first occurrences.
-    What lies beyond the `work` limit is not looked at.
+    A very frequent leaf matches at its first occurrences and within `around` characters of the
+    others. Text beyond the `work` limit is not searched.
     """
-    searches = [_Search(leaf, place, languages) for place, leaf in enumerate(leaves)]
+    searches = [_LeafMatches(leaf, index, languages) for index, leaf in enumerate(leaves)]
     _scan(text, searches, languages=languages, work=work)
     matches = {match for search in searches for match in search.matches()}
     common = [search for search in searches if search.done]
-    rare = [m for search in searches if not search.done for m in search.matches()[:_NEIGHBOURHOODS]]
+    rare = [
+        m for search in searches if not search.done for m in search.matches()[:_MAX_NEIGHBORHOODS]
+    ]
     if common and rare:
         for match in rare:
             near = _nearby(text, common, match=match, languages=languages, around=around, work=work)
@@ -211,14 +208,16 @@ def matches_of(
 
 
 def _scan(
-    text: str, searches: Sequence[_Search], *, languages: tuple[str, ...], work: WorkLimit
+    text: str, searches: Sequence[_LeafMatches], *, languages: tuple[str, ...], work: WorkLimit
 ) -> None:
-    """Go through the text until every leaf was met often enough, or the text or `work` ends."""
+    """Feed tokens to the searches until all are done, or the text or `work` ends."""
     start = 0
     while searches and not work.exhausted:
-        wanted = wanted_by([search.asked for search in searches])
-        found = occurrences(text, languages=languages, wanted=wanted, work=work, start=start)
-        for token in found:
+        accepted = term_filter([search.pattern for search in searches])
+        tokens = find_tokens(
+            text, languages=languages, term_filter=accepted, work=work, start=start
+        )
+        for token in tokens:
             work.spend(len(searches))
             for search in searches:
                 search.feed(token)
@@ -229,63 +228,65 @@ def _scan(
             return
         searches = [search for search in searches if not search.done]
         for search in searches:
-            search.start_again()
+            search.restart()
 
 
 def _nearby(
     text: str,
-    searches: Sequence[_Search],
+    searches: Sequence[_LeafMatches],
     *,
-    match: Match,
+    match: TextMatch,
     languages: tuple[str, ...],
     around: int,
     work: WorkLimit,
-) -> Iterator[Match]:
-    """The matches of common leaves around one of a rare leaf."""
+) -> Iterator[TextMatch]:
+    """Yield the matches of common leaves around a match of a rare leaf."""
     if work.exhausted:
         return
-    anew = [_Search(search.leaf, search.place, languages) for search in searches]
-    wanted = wanted_by([search.asked for search in anew])
-    # A slice, not the text: what is done here must not grow with how much follows.
+    nearby = [_LeafMatches(search.leaf, search.index, languages) for search in searches]
+    accepted = term_filter([search.pattern for search in nearby])
+    # A slice, so that the cost does not depend on the length of the rest.
     start, end = max(0, match.start - around), match.end + around
     shift = max(0, start - 1)
-    near = text[shift : end + _WORD_CHARS]
-    found = occurrences(near, languages=languages, wanted=wanted, work=work, start=start - shift)
-    for token in found:
-        if token.start + shift > end or token.end == len(near) < len(text) - shift:
+    window = text[shift : end + _MAX_WORD_CHARS]
+    tokens = find_tokens(
+        window, languages=languages, term_filter=accepted, work=work, start=start - shift
+    )
+    for token in tokens:
+        if token.start + shift > end or token.end == len(window) < len(text) - shift:
             break
-        work.spend(len(anew))
-        for search in anew:
+        work.spend(len(nearby))
+        for search in nearby:
             search.feed(token)
-    for search in anew:
+    for search in nearby:
         yield from (m._replace(start=m.start + shift, end=m.end + shift) for m in search.matches())
 
 
-class _Search:
-    """One leaf on its way through a text."""
+class _LeafMatches:
+    """Collects the matches of one leaf in a text."""
 
-    def __init__(self, leaf: Leaf, place: int, languages: tuple[str, ...]) -> None:
+    def __init__(self, leaf: Leaf, index: int, languages: tuple[str, ...]) -> None:
         self.leaf = leaf
-        self.place = place
-        self.asked = pattern(leaf, languages=languages)
-        self._walker = Walker(self.asked)
-        self._full: list[Match] = []
-        self._partial: list[Match] = []
+        self.index = index
+        self.pattern = compile_leaf(leaf, languages=languages)
+        self._matcher = PatternMatcher(self.pattern)
+        self._full: list[TextMatch] = []
+        self._partial: list[TextMatch] = []
 
     @property
     def done(self) -> bool:
-        return len(self._full) >= _OCCURRENCES
+        return len(self._full) >= _MAX_OCCURRENCES
 
     def feed(self, token: Token) -> None:
-        for start, end in self._walker.feed(token):
-            self._full.append(Match(start, end, self.place))
-        if len(self._partial) < _OCCURRENCES and self._walker.steps(token):
-            self._partial.append(Match(token.start, token.end, self.place))
+        for start, end in self._matcher.feed(token):
+            self._full.append(TextMatch(start, end, self.index))
+        if len(self._partial) < _MAX_OCCURRENCES and self._matcher.steps(token):
+            self._partial.append(TextMatch(token.start, token.end, self.index))
 
-    def start_again(self) -> None:
-        """Positions count anew from here."""
-        self._walker = Walker(self.asked)
+    def restart(self) -> None:
+        """Discard partial matches, because token positions restart at zero."""
+        self._matcher = PatternMatcher(self.pattern)
 
-    def matches(self) -> list[Match]:
-        """In full or, for a word, in part."""
+    def matches(self) -> list[TextMatch]:
+        """Return the full matches or, if there are none and the leaf is no phrase, the partial ones."""
         return self._full or ([] if self.leaf.phrase else self._partial)

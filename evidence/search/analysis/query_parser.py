@@ -1,9 +1,8 @@
-"""The query language: words (all), "phrases", prefix*, OR, -not, field:word, parentheses.
+"""Parse the search syntax: words, "phrases", prefix*, OR, -not, field:word, parentheses.
 
-OR binds looser than standing side by side: `lease paris OR rent lyon` is either pair. `AND` and
-`NOT` in capitals are understood too. People type what they type, so whatever can be taken as plain
-text is: a quote or parenthesis without its partner, an operator without operands, an unknown field
-name. Only what can have no answer is an error.
+OR binds looser than adjacency: `lease paris OR rent lyon` matches either pair. `AND` and `NOT` in
+capitals also work. Invalid syntax is plain text: an unpaired quote or parenthesis, an operator
+without operands, an unknown field name. Only a query that cannot have results is an error.
 """
 
 from __future__ import annotations
@@ -13,9 +12,18 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from evidence.search.analysis.query_tree import And, Leaf, Node, Not, Or, Query, QueryError, pattern
+from evidence.search.analysis.query_tree import (
+    And,
+    Leaf,
+    Node,
+    Not,
+    Or,
+    Query,
+    QueryError,
+    compile_leaf,
+)
 
-NESTING = 16
+MAX_NESTING = 16
 
 ItemKind = Literal["leaf", "or", "and", "not", "open", "close"]
 
@@ -28,8 +36,8 @@ _WORD = re.compile(rf"[^\s(){_QUOTES}]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """`leaf` is what a leaf says, or what an operator says where it turns out to be text."""
+class QueryItem:
+    """An item of the query. The `leaf` of an operator applies if the operator is idle."""
 
     kind: ItemKind
     position: int
@@ -37,17 +45,17 @@ class Item:
     field: str | None = None
 
 
-def items(q: str, *, fields: Collection[str]) -> list[Item]:
-    """The items of a query, with partnerless parentheses and operators taken as text or dropped."""
-    return _operators_with_operands(_paired(list(_scanned(q, fields=fields))))
+def lex_query(q: str, *, fields: Collection[str]) -> list[QueryItem]:
+    """Return the items of a query; unpaired parentheses and idle operators become text or go."""
+    return _drop_idle_operators(_drop_unpaired_parentheses(list(_scan(q, fields=fields))))
 
 
-def _scanned(q: str, *, fields: Collection[str]) -> Iterator[Item]:
+def _scan(q: str, *, fields: Collection[str]) -> Iterator[QueryItem]:
     at = 0
     while at < len(q):
         start = at
         if minus := _MINUS.match(q, at):
-            yield Item("not", at)
+            yield QueryItem("not", at)
             at = minus.end()
         field = _FIELD.match(q, at)
         name = field[1] if field and field[1] in fields else None
@@ -59,118 +67,121 @@ def _scanned(q: str, *, fields: Collection[str]) -> Iterator[Item]:
         at = max(at, start + 1)
 
 
-def _operand(q: str, *, at: int, field: str | None) -> tuple[Item | None, int]:
-    """The leaf, operator or parenthesis at `at`, if there is one, and where to go on."""
+def _operand(q: str, *, at: int, field: str | None) -> tuple[QueryItem | None, int]:
+    """Return the leaf, operator or parenthesis at `at`, if any, and the next position."""
     if at < len(q) and q[at] in "()":
-        return Item("open" if q[at] == "(" else "close", at, field=field), at + 1
+        return QueryItem("open" if q[at] == "(" else "close", at, field=field), at + 1
     if at < len(q) and q[at] in _QUOTES:
         closing = _QUOTE.search(q, at + 1)
         if closing is None:
             return None, at + 1
         phrase = Leaf(q[at + 1 : closing.start()], at + 1, field=field, phrase=True)
-        return _item(phrase), closing.end()
+        return _leaf_item(phrase), closing.end()
     word = _WORD.match(q, at)
     if word is None:
         return None, at + 1
-    written = word.group()
-    if field is None and written in _OPERATORS:
-        return Item(_OPERATORS[written], at, leaf=Leaf(written, at)), word.end()
-    text = written.rstrip("*")
-    return _item(Leaf(text, at, field=field, prefix=written != text)), word.end()
+    raw = word.group()
+    if field is None and raw in _OPERATORS:
+        return QueryItem(_OPERATORS[raw], at, leaf=Leaf(raw, at)), word.end()
+    text = raw.rstrip("*")
+    return _leaf_item(Leaf(text, at, field=field, prefix=raw != text)), word.end()
 
 
-def _item(leaf: Leaf) -> Item | None:
-    """A leaf that has something to look for; punctuation alone has not."""
-    return Item("leaf", leaf.position, leaf=leaf) if pattern(leaf, languages=()).groups else None
+def _leaf_item(leaf: Leaf) -> QueryItem | None:
+    """Return the item of a leaf, or None if the leaf is only punctuation."""
+    return (
+        QueryItem("leaf", leaf.position, leaf=leaf)
+        if compile_leaf(leaf, languages=()).groups
+        else None
+    )
 
 
-def _paired(found: list[Item]) -> list[Item]:
-    """Without the parentheses that have no partner."""
+def _drop_unpaired_parentheses(items: list[QueryItem]) -> list[QueryItem]:
     opened: list[int] = []
-    partnered: set[int] = set()
-    for place, item in enumerate(found):
+    paired: set[int] = set()
+    for index, item in enumerate(items):
         if item.kind == "open":
-            opened.append(place)
-            if len(opened) > NESTING:
-                message = f"Parentheses may be nested {NESTING} deep."
+            opened.append(index)
+            if len(opened) > MAX_NESTING:
+                message = f"Nest parentheses at most {MAX_NESTING} deep."
                 raise QueryError("too_deep", message=message, position=item.position)
         elif item.kind == "close" and opened:
-            partnered |= {opened.pop(), place}
+            paired |= {opened.pop(), index}
     return [
         item
-        for place, item in enumerate(found)
-        if item.kind not in ("open", "close") or place in partnered
+        for index, item in enumerate(items)
+        if item.kind not in ("open", "close") or index in paired
     ]
 
 
-def _operators_with_operands(found: list[Item]) -> list[Item]:
-    """With operators that lack an operand as the words they are."""
-    kept: list[Item] = []
-    for place, item in enumerate(found):
-        following = found[place + 1].kind if place + 1 < len(found) else None
-        before = bool(kept) and kept[-1].kind in ("leaf", "close")
+def _drop_idle_operators(items: list[QueryItem]) -> list[QueryItem]:
+    """Turn operators that lack an operand into words, or drop them."""
+    result: list[QueryItem] = []
+    for index, item in enumerate(items):
+        following = items[index + 1].kind if index + 1 < len(items) else None
+        before = bool(result) and result[-1].kind in ("leaf", "close")
         after = following in ("leaf", "not", "open")
         idle = {"not": not after, "or": not (before and after), "and": not (before and after)}
         if not idle.get(item.kind, False):
-            kept.append(item)
-        elif item.leaf and (text := _item(item.leaf)):
-            kept.append(text)
-    return kept
+            result.append(item)
+        elif item.leaf and (text := _leaf_item(item.leaf)):
+            result.append(text)
+    return result
 
 
-QUERY_CHARS = 1_000
-QUERY_TERMS = 32
-_PREFIX_CHARS = 2
+MAX_QUERY_CHARS = 1_000
+MAX_QUERY_TERMS = 32
+MIN_PREFIX_CHARS = 2
 
 
 def parse(q: str, *, fields: Collection[str] = frozenset()) -> Query:
-    """Read a query. `fields` are the names that may stand before a colon.
+    """Parse a query. `fields` are the valid names before a colon.
 
-    Raises `QueryError`, and nothing else, whatever the text.
+    Raises `QueryError`, and no other exception for any text.
     """
-    if len(q) > QUERY_CHARS:
-        message = f"The query is longer than {QUERY_CHARS:,} characters."
-        raise QueryError("query_too_long", message=message, position=QUERY_CHARS)
-    found = items(q, fields=fields)
-    root = _Reader(found).either(field=None)
+    if len(q) > MAX_QUERY_CHARS:
+        message = f"The query is longer than {MAX_QUERY_CHARS:,} characters; shorten it."
+        raise QueryError("query_too_long", message=message, position=MAX_QUERY_CHARS)
+    items = lex_query(q, fields=fields)
+    root = _Parser(items).alternatives(field=None)
     if root is None:
-        message = "The query has no word to look for."
+        message = "The query contains no word; add one."
         raise QueryError("empty_query", message=message, position=0)
-    _require_something_wanted(root)
-    _require_moderate_size(item.leaf for item in found if item.leaf is not None)
+    _require_positive_leaf(root)
+    _require_size_within_limits(item.leaf for item in items if item.leaf is not None)
     return Query(root)
 
 
-class _Reader:
-    """Recursive descent over the items; as deep as parentheses may be nested, no deeper."""
+class _Parser:
+    """Recursive descent parser; its depth is at most MAX_NESTING."""
 
-    def __init__(self, found: Sequence[Item]) -> None:
-        self._items = found
+    def __init__(self, items: Sequence[QueryItem]) -> None:
+        self._items = items
         self._at = 0
 
-    def either(self, *, field: str | None) -> Node | None:
-        branches = [self._together(field=field)]
+    def alternatives(self, *, field: str | None) -> Node | None:
+        branches = [self._conjunction(field=field)]
         while self._take("or"):
-            branches.append(self._together(field=field))
+            branches.append(self._conjunction(field=field))
         present = tuple(branch for branch in branches if branch is not None)
         return _any_of(present) if present else None
 
-    def _together(self, *, field: str | None) -> Node | None:
+    def _conjunction(self, *, field: str | None) -> Node | None:
         nodes: list[Node] = []
         while self._at < len(self._items) and self._items[self._at].kind not in ("or", "close"):
-            node = self._one(field=field)
+            node = self._operand(field=field)
             if node is not None:
                 nodes.append(node)
         return _all_of(nodes) if nodes else None
 
-    def _one(self, *, field: str | None) -> Node | None:
+    def _operand(self, *, field: str | None) -> Node | None:
         item = self._items[self._at]
         self._at += 1
         if item.kind == "not":
-            node = self._one(field=field) if self._at < len(self._items) else None
+            node = self._operand(field=field) if self._at < len(self._items) else None
             return None if node is None else Not(node, item.position)
         if item.kind == "open":
-            node = self.either(field=item.field or field)
+            node = self.alternatives(field=item.field or field)
             self._take("close")
             return node
         if item.kind == "leaf" and item.leaf is not None:
@@ -178,9 +189,9 @@ class _Reader:
         return None
 
     def _take(self, kind: str) -> bool:
-        taken = self._at < len(self._items) and self._items[self._at].kind == kind
-        self._at += taken
-        return taken
+        is_next = self._at < len(self._items) and self._items[self._at].kind == kind
+        self._at += is_next
+        return is_next
 
 
 def _all_of(nodes: Sequence[Node]) -> Node:
@@ -191,35 +202,35 @@ def _any_of(nodes: Sequence[Node]) -> Node:
     return nodes[0] if len(nodes) == 1 else Or(tuple(nodes))
 
 
-def _require_something_wanted(node: Node) -> None:
-    """Whatever may match alone must ask for something: exclusions alone would match everything."""
+def _require_positive_leaf(node: Node) -> None:
+    """Raise QueryError if a branch only excludes, because such a branch would match everything."""
     match node:
         case Not():
-            message = "This only excludes. Add a word to look for, or quote it to look for this."
+            message = "The query only excludes. Add a word to search for, or quote this one."
             raise QueryError("only_negative", message=message, position=node.position)
         case And():
-            wanted = [child for child in node.nodes if not isinstance(child, Not)]
-            for child in wanted or node.nodes[:1]:
-                _require_something_wanted(child)
+            positive = [child for child in node.nodes if not isinstance(child, Not)]
+            for child in positive or node.nodes[:1]:
+                _require_positive_leaf(child)
             for child in node.nodes:
                 if isinstance(child, Not):
-                    _require_something_wanted(child.node)
+                    _require_positive_leaf(child.node)
         case Or():
             for child in node.nodes:
-                _require_something_wanted(child)
+                _require_positive_leaf(child)
         case Leaf():
             pass
 
 
-def _require_moderate_size(leaves: Iterator[Leaf]) -> None:
+def _require_size_within_limits(leaves: Iterator[Leaf]) -> None:
     size = 0
     for leaf in leaves:
-        asked = pattern(leaf, languages=())
-        size += asked.words
-        if size > QUERY_TERMS:
-            message = f"The query has more than {QUERY_TERMS} words."
+        pattern = compile_leaf(leaf, languages=())
+        size += pattern.words
+        if size > MAX_QUERY_TERMS:
+            message = f"The query has more than {MAX_QUERY_TERMS} words; shorten it."
             raise QueryError("too_many_terms", message=message, position=leaf.position)
-        first = asked.groups[0].alternatives[0][0] if asked.atomic else None
-        if first and first.prefix and len(first.terms[0]) < _PREFIX_CHARS:
-            message = f"A prefix needs at least {_PREFIX_CHARS} letters."
+        first = pattern.groups[0].alternatives[0][0] if pattern.atomic else None
+        if first and first.prefix and len(first.terms[0]) < MIN_PREFIX_CHARS:
+            message = f"A prefix needs at least {MIN_PREFIX_CHARS} letters."
             raise QueryError("prefix_too_short", message=message, position=leaf.position)

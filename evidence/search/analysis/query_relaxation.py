@@ -1,6 +1,6 @@
-"""Relaxing: what a query can do without, first its function words, then any of its words.
+"""Relax a query without results: drop stop words, then match any word.
 
-Quoted words, prefixes, words of one field, alternatives and exclusions stay as they were asked for.
+Quoted words, prefixes, field restrictions, alternatives and exclusions do not change.
 """
 
 from __future__ import annotations
@@ -13,32 +13,34 @@ from functools import cache
 from pathlib import Path
 
 from evidence.search.analysis.folding import fold, strip_marks
-from evidence.search.analysis.query_tree import And, Leaf, Node, Not, Or, Query, pattern
-from evidence.search.analysis.segmentation import DENSE_RUN
+from evidence.search.analysis.query_tree import And, Leaf, Node, Not, Or, Query, compile_leaf
+from evidence.search.analysis.segmentation import CJK_RUN
 
 _DATA = Path(__file__).with_name("stop_words.toml")
 _EDGES = "().,;:!?\u00bf\u00a1\"'[]\u2026\u00ab\u00bb\u201e\u201c\u201d\u2018\u2019"
-_JOINTS = re.compile("['\u2019\\-\u2010]")
-# People ask in it whatever the language of their records.
-_ALWAYS = "en"
+_JOINERS = re.compile("['\u2019\\-\u2010]")
+# People also search in this language, whatever the languages of their records.
+_DEFAULT_LANGUAGE = "en"
 _KANA = re.compile("[\u3041-\u30fa]")
 
 
 @dataclass(frozen=True, slots=True)
 class _Language:
+    """The stop words of one language; stop_words.toml explains the four lists."""
+
     words: frozenset[str]
     doubtful: frozenset[str]
     before: frozenset[str]
     after: frozenset[str]
 
-    def among(self, forms: frozenset[str]) -> frozenset[str]:
-        """Those of the words of a query that are function words of this language."""
-        sure = forms & self.words
-        return sure | (forms & self.doubtful) if sure else sure
+    def select(self, forms: frozenset[str]) -> frozenset[str]:
+        """Return the words of a query that are stop words of this language."""
+        certain = forms & self.words
+        return certain | (forms & self.doubtful) if certain else certain
 
-    def core(self, written: str) -> tuple[int, int] | None:
-        """Where the one word is that apostrophes and hyphens join to function words."""
-        pieces = list(_pieces(written))
+    def core(self, raw: str) -> tuple[int, int] | None:
+        """Return the range of the only word that apostrophes or hyphens join to stop words."""
+        pieces = list(_split_at_joiners(raw))
         while len(pieces) > 1 and pieces[0][2] in self.before:
             del pieces[0]
         while len(pieces) > 1 and pieces[-1][2] in self.after:
@@ -46,46 +48,50 @@ class _Language:
         return pieces[0][:2] if len(pieces) == 1 else None
 
 
-class FunctionWords:
-    """The function words of one query, given all its words and the languages of its readers."""
+class StopWords:
+    """The stop words of one query, from all its words and the languages of the connections."""
 
     def __init__(self, words: Collection[str], *, languages: Collection[str]) -> None:
-        spoken = {language.replace("_", "-").split("-")[0].lower() for language in languages}
+        names = {language.replace("_", "-").split("-")[0].lower() for language in languages}
         known = _languages()
-        self._languages = [known[name] for name in sorted(spoken | {_ALWAYS}) if name in known]
+        self._languages = [
+            known[name] for name in sorted(names | {_DEFAULT_LANGUAGE}) if name in known
+        ]
         forms = frozenset(map(_form, words))
-        self._forms = frozenset[str]().union(*(each.among(forms) for each in self._languages))
+        self._forms = frozenset[str]().union(
+            *(language.select(forms) for language in self._languages)
+        )
 
-    def has(self, word: str) -> bool:
+    def contains(self, word: str) -> bool:
         return _form(word) in self._forms
 
     def core(self, word: str) -> tuple[int, int]:
-        """The part of a word that is left without what an apostrophe or hyphen joins to it."""
-        if not _JOINTS.search(word):
+        """Return the range of a word without stop words joined by an apostrophe or hyphen."""
+        if not _JOINERS.search(word):
             return 0, len(word)
-        found = (each.core(word) for each in self._languages)
-        return next((core for core in found if core and core != (0, len(word))), (0, len(word)))
+        cores = (language.core(word) for language in self._languages)
+        return next((core for core in cores if core and core != (0, len(word))), (0, len(word)))
 
 
-def content_of_run(run: str) -> Iterator[tuple[int, int]]:
-    """The stretches of a run without spaces that function words leave; all of it if none is left."""
-    cut = _cuts("ja" if _KANA.search(run) else "zh")
-    kept: list[tuple[int, int]] = []
-    reach = 0
-    for found in (*cut.finditer(run), None):
-        start, end = found.span() if found else (len(run), len(run))
-        if start > reach and not (start - reach == 1 and _KANA.match(run, reach)):
-            kept.append((reach, start))
-        reach = end
-    yield from kept or [(0, len(run))]
+def content_ranges(run: str) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of a CJK run without stop words; the whole run if nothing is left."""
+    stop_words = _stop_word_pattern("ja" if _KANA.search(run) else "zh")
+    ranges: list[tuple[int, int]] = []
+    at = 0
+    for match in (*stop_words.finditer(run), None):
+        start, end = match.span() if match else (len(run), len(run))
+        if start > at and not (start - at == 1 and _KANA.match(run, at)):
+            ranges.append((at, start))
+        at = end
+    yield from ranges or [(0, len(run))]
 
 
-def _pieces(written: str) -> Iterator[tuple[int, int, str]]:
+def _split_at_joiners(raw: str) -> Iterator[tuple[int, int, str]]:
     start = 0
-    for joint in (*_JOINTS.finditer(written), None):
-        end = joint.start() if joint else len(written)
-        yield start, end, _form(written[start:end])
-        start = joint.end() if joint else end
+    for joiner in (*_JOINERS.finditer(raw), None):
+        end = joiner.start() if joiner else len(raw)
+        yield start, end, _form(raw[start:end])
+        start = joiner.end() if joiner else end
 
 
 def _form(word: str) -> str:
@@ -109,8 +115,8 @@ def _language(entry: dict[str, str]) -> _Language:
 
 
 @cache
-def _cuts(language: str) -> re.Pattern[str]:
-    """Words of several characters anywhere; particles where they follow Han, katakana or a word."""
+def _stop_word_pattern(language: str) -> re.Pattern[str]:
+    """Match words of several characters anywhere, particles after Han, katakana or such words."""
     entry = tomllib.loads(_DATA.read_text(encoding="utf-8"))[language]
     words = sorted(entry["words_in_runs"].split(), key=len, reverse=True)
     particles = "".join(entry.get("particles", "").split())
@@ -122,93 +128,93 @@ def _cuts(language: str) -> re.Pattern[str]:
     return re.compile(f"(?:{longer}){rest}|{follows}[{particles}]{rest}")
 
 
-def essential(query: Query, *, languages: Collection[str]) -> Query:
-    """The same query without its function words, unless it has nothing else."""
-    words = [leaf.text for leaf in query.wanted() if _plain(leaf)]
-    root = _without(query.root, FunctionWords(words, languages=languages))
+def without_stop_words(query: Query, *, languages: Collection[str]) -> Query:
+    """Return the query without its stop words, unless it has no other words."""
+    words = [leaf.text for leaf in query.positive_leaves() if _is_plain(leaf)]
+    root = _remove_stop_words(query.root, StopWords(words, languages=languages))
     return query if root is None else Query(root)
 
 
-def relax(
+def match_any_word(
     query: Query,
     *,
     languages: Collection[str] = (),
     spellings: Mapping[str, Sequence[str]] | None = None,
 ) -> Query:
-    """The same query when any of its words will do. What it excludes stays excluded.
+    """Return a query that matches any word of this one. Exclusions remain.
 
-    A run without spaces is any two neighbours of its content, or a character that stands alone. A
-    word with other spellings may be any of those.
+    A CJK run matches by any bigram of its content, or by a single character between stop words. A
+    word with other `spellings` matches by any of them.
     """
-    words = dict.fromkeys(word for leaf in query.wanted() for word in _words(leaf))
-    known = FunctionWords([word.text for word in words], languages=languages)
-    content = [word for word in words if not (_plain(word) and known.has(word.text))]
-    chosen = [one for word in content or words for one in _spelt(word, spellings or {})]
-    return Query(_all_of([_any_of(chosen), *_exclusions(query.root)]))
+    words = dict.fromkeys(word for leaf in query.positive_leaves() for word in _words(leaf))
+    stop_words = StopWords([word.text for word in words], languages=languages)
+    content = [word for word in words if not (_is_plain(word) and stop_words.contains(word.text))]
+    leaves = [leaf for word in content or words for leaf in _with_spellings(word, spellings or {})]
+    return Query(_all_of([_any_of(leaves), *_exclusions(query.root)]))
 
 
-def _plain(leaf: Leaf) -> bool:
+def _is_plain(leaf: Leaf) -> bool:
     return not (leaf.phrase or leaf.prefix or leaf.field)
 
 
-def _without(node: Node, known: FunctionWords) -> Node | None:
-    """A node without function words; None where nothing is left to look for."""
+def _remove_stop_words(node: Node, stop_words: StopWords) -> Node | None:
+    """Return a node without stop words, or None if nothing positive is left."""
     match node:
         case Leaf():
-            return _core(node, known) if _plain(node) else node
+            return _core(node, stop_words) if _is_plain(node) else node
         case Not():
             return node
         case And():
-            kept = [each for child in node.nodes if (each := _without(child, known))]
-            wanted = any(not isinstance(each, Not) for each in kept)
-            return _all_of(kept) if wanted else None
+            rest = [left for child in node.nodes if (left := _remove_stop_words(child, stop_words))]
+            is_positive = any(not isinstance(left, Not) for left in rest)
+            return _all_of(rest) if is_positive else None
         case Or():
-            branches = [_without(child, known) or child for child in node.nodes]
+            branches = [_remove_stop_words(child, stop_words) or child for child in node.nodes]
             return Or(tuple(branches))
 
 
-def _core(leaf: Leaf, known: FunctionWords) -> Leaf | None:
-    if known.has(leaf.text):
+def _core(leaf: Leaf, stop_words: StopWords) -> Leaf | None:
+    if stop_words.contains(leaf.text):
         return None
-    start, end = known.core(leaf.text)
+    start, end = stop_words.core(leaf.text)
     if (start, end) == (0, len(leaf.text)):
         return leaf
     core = _part(leaf, start, end)
-    return None if known.has(core.text) else core
+    return None if stop_words.contains(core.text) else core
 
 
-def _spelt(leaf: Leaf, spellings: Mapping[str, Sequence[str]]) -> Iterator[Leaf]:
+def _with_spellings(leaf: Leaf, spellings: Mapping[str, Sequence[str]]) -> Iterator[Leaf]:
     yield leaf
-    for other in spellings.get(leaf.text, ()) if _plain(leaf) else ():
-        yield replace(leaf, text=other)
+    for spelling in spellings.get(leaf.text, ()) if _is_plain(leaf) else ():
+        yield replace(leaf, text=spelling)
 
 
 def _words(leaf: Leaf) -> Iterator[Leaf]:
-    """What may stand for a leaf: the words of a phrase, the parts of a run, else itself."""
-    if leaf.prefix or not (leaf.phrase or DENSE_RUN.search(leaf.text)):
+    """Yield the leaves that can replace a leaf: words of a phrase, parts of a CJK run, or itself."""
+    if leaf.prefix or not (leaf.phrase or CJK_RUN.search(leaf.text)):
         yield leaf
         return
-    for found in re.finditer(r"\S+", leaf.text):
-        for start, end in _stretches(found.group()):
-            word = replace(_part(leaf, found.start() + start, found.start() + end), phrase=False)
-            if pattern(word, languages=()).groups:
+    for match in re.finditer(r"\S+", leaf.text):
+        for start, end in _word_ranges(match.group()):
+            word = replace(_part(leaf, match.start() + start, match.start() + end), phrase=False)
+            if compile_leaf(word, languages=()).groups:
                 yield word
 
 
-def _stretches(written: str) -> Iterator[tuple[int, int]]:
-    """The runs of a stretch without white space in pairs, and what stands between them."""
-    reach = 0
-    for run in DENSE_RUN.finditer(written):
-        if run.start() > reach:
-            yield reach, run.start()
-        for start, end in content_of_run(run.group()):
-            yield from _pairs(run.start() + start, run.start() + end)
-        reach = run.end()
-    if reach < len(written):
-        yield reach, len(written)
+def _word_ranges(raw: str) -> Iterator[tuple[int, int]]:
+    """Yield the bigrams of the CJK runs in a chunk, and the ranges between the runs."""
+    at = 0
+    for run in CJK_RUN.finditer(raw):
+        if run.start() > at:
+            yield at, run.start()
+        for start, end in content_ranges(run.group()):
+            yield from _bigrams(run.start() + start, run.start() + end)
+        at = run.end()
+    if at < len(raw):
+        yield at, len(raw)
 
 
-def _pairs(start: int, end: int) -> Iterator[tuple[int, int]]:
+def _bigrams(start: int, end: int) -> Iterator[tuple[int, int]]:
     if end - start == 1:
         yield start, end
     for at in range(start, end - 1):

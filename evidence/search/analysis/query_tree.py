@@ -1,4 +1,4 @@
-"""What a query is once it has been read: a tree of leaves."""
+"""The parsed query: a tree of phrases, prefixes, OR and exclusions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
-from evidence.search.analysis.tokenizer import tokens
+from evidence.search.analysis.tokenizer import tokenize
 from evidence.search.analysis.tokens import Token
 
 ErrorCode = Literal[
@@ -24,7 +24,7 @@ ErrorCode = Literal[
 
 
 class QueryError(Exception):
-    """The query cannot be answered; `position` is the character that says why."""
+    """Raised for a query that cannot be answered; `position` is the offending character."""
 
     def __init__(self, code: ErrorCode, *, message: str, position: int) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class QueryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A word or phrase as written. `field` restricts it; `position` is where it stands in the query."""
+    """A word or phrase as written, perhaps in one field only; `position` is its query offset."""
 
     text: str
     position: int
@@ -46,7 +46,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """What must not match."""
+    """Excludes records that match `node`."""
 
     node: Node
     position: int
@@ -54,14 +54,14 @@ class Not:
 
 @dataclass(frozen=True, slots=True)
 class And:
-    """All of these; at least one of them is no `Not`."""
+    """Requires all of the nodes; at least one of them is not a `Not`."""
 
     nodes: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
-    """Any of these, none of which is a `Not`."""
+    """Requires any of the nodes; none of them is a `Not`."""
 
     nodes: tuple[Node, ...]
 
@@ -71,16 +71,16 @@ Node: TypeAlias = Leaf | Not | And | Or
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query that can be answered: its tree has something that must match."""
+    """A valid query, with at least one leaf that must match."""
 
     root: Node
 
-    def wanted(self) -> Iterator[Leaf]:
-        """The leaves that may make a record match, in the order of the query."""
+    def positive_leaves(self) -> Iterator[Leaf]:
+        """Yield the leaves that can make a record match, in query order."""
         return _leaves(self.root, negated=False)
 
-    def excluded(self) -> Iterator[Leaf]:
-        """The leaves that keep a record from matching."""
+    def negative_leaves(self) -> Iterator[Leaf]:
+        """Yield the leaves that exclude a record."""
         return _leaves(self.root, negated=True)
 
 
@@ -96,135 +96,144 @@ def _leaves(node: Node, *, negated: bool) -> Iterator[Leaf]:
                 yield from _leaves(child, negated=negated)
 
 
-# With more parts than this only the whole name is asked for: nobody recalls ten parts of a URL.
-_PARTS_IN_QUERY = 8
-_SHORTEST_PREFIX_PART = 2
+# A compound with more parts matches only as a whole: nobody recalls ten parts of a URL.
+_MAX_COMPOUND_PARTS = 8
+_MIN_PREFIX_PART_CHARS = 2
 _CACHED_PATTERNS = 1_024
 _POSITION = attrgetter("position")
 
 
-class Terms(NamedTuple):
-    """Any of these terms; with `prefix`, any term that starts with one of them."""
+class TermSet(NamedTuple):
+    """Matches any of the terms or, with `prefix`, any term that starts with one of them."""
 
     terms: tuple[str, ...]
     prefix: bool = False
 
 
-class Group(NamedTuple):
-    """One word of the query: any of the alternatives, each of which is all of its terms."""
+class PatternGroup(NamedTuple):
+    """One word of the query. Any alternative matches; an alternative needs all of its terms."""
 
-    alternatives: tuple[tuple[Terms, ...], ...]
-    dense: bool = False
+    alternatives: tuple[tuple[TermSet, ...], ...]
+    cjk: bool = False
 
 
-class Step(NamedTuple):
-    """From one position of the pattern to another. `overlapping`: dense pairs advance by one."""
+class PatternStep(NamedTuple):
+    """Leads between two positions of a pattern. `overlapping`: CJK bigrams advance by one."""
 
     source: int
     target: int
-    terms: Terms
+    terms: TermSet
     overlapping: bool = False
 
 
 class Pattern(NamedTuple):
-    """A leaf in terms; `end` is the position at which it is complete."""
+    """A leaf compiled to terms; a match is complete at position `end`."""
 
-    groups: tuple[Group, ...]
-    steps: tuple[Step, ...]
+    groups: tuple[PatternGroup, ...]
+    steps: tuple[PatternStep, ...]
     end: int
 
     @property
     def atomic(self) -> bool:
-        """Whether having one term is all there is to it, so that the index alone can tell."""
-        alternatives = [each for group in self.groups for each in group.alternatives]
+        """Whether a unigram term decides, so that the index needs no check of the text."""
+        alternatives = [terms for group in self.groups for terms in group.alternatives]
         return len(alternatives) == 1 and len(alternatives[0]) == 1
 
     @property
     def words(self) -> int:
-        """Its size, with two characters of a script without spaces as one word."""
+        """The size in words; two CJK characters count as one word."""
         return sum(
-            (len(group.alternatives[0]) + 2) // 2 if group.dense else 1 for group in self.groups
+            (len(group.alternatives[0]) + 2) // 2 if group.cjk else 1 for group in self.groups
         )
 
 
-def pattern(leaf: Leaf, *, languages: tuple[str, ...]) -> Pattern:
-    """The pattern of a leaf; one without groups when the leaf has nothing to look for."""
-    return _pattern(leaf.text, leaf.prefix, languages)
+def compile_leaf(leaf: Leaf, *, languages: tuple[str, ...]) -> Pattern:
+    """Return the pattern of a leaf, without groups if the leaf contains no term."""
+    return _compile_text(leaf.text, leaf.prefix, languages)
 
 
 @lru_cache(maxsize=_CACHED_PATTERNS)
-def _pattern(text: str, prefix: bool, languages: tuple[str, ...]) -> Pattern:  # noqa: FBT001
-    found = list(tokens(text, languages=languages))
-    end = max((token.position + token.width for token in found), default=0)
-    groups: list[Group] = []
-    steps: list[Step] = []
+def _compile_text(text: str, prefix: bool, languages: tuple[str, ...]) -> Pattern:  # noqa: FBT001
+    all_tokens = list(tokenize(text, languages=languages))
+    end = max((token.position + token.width for token in all_tokens), default=0)
+    groups: list[PatternGroup] = []
+    steps: list[PatternStep] = []
     at = 0
     while at < end:
-        reach, group, taken = _group(found, at=at, prefix_end=end if prefix else -1)
+        group_end, group, group_steps = _group(all_tokens, at=at, prefix_end=end if prefix else -1)
         groups.append(group)
-        steps.extend(taken)
-        at = reach
+        steps.extend(group_steps)
+        at = group_end
     return Pattern(tuple(groups), tuple(steps), end)
 
 
-def _group(found: list[Token], *, at: int, prefix_end: int) -> tuple[int, Group, list[Step]]:
-    """The group that starts at position `at`, where it ends, and its steps."""
-    first = bisect_left(found, at, key=_POSITION)
-    here = found[first : bisect_left(found, at + 1, lo=first, key=_POSITION)]
-    if here[0].kind in ("single", "pair"):
-        return _dense_group(found, at=at, first=first)
-    reach = max(token.position + token.width for token in here)
-    covered = found[first : bisect_left(found, reach, lo=first, key=_POSITION)]
-    return reach, *_named_group(covered, prefix_end=prefix_end)
+def _group(
+    all_tokens: list[Token], *, at: int, prefix_end: int
+) -> tuple[int, PatternGroup, list[PatternStep]]:
+    """Return where the group that starts at `at` ends, the group, and its steps."""
+    first = bisect_left(all_tokens, at, key=_POSITION)
+    tokens_here = all_tokens[first : bisect_left(all_tokens, at + 1, lo=first, key=_POSITION)]
+    if tokens_here[0].kind in ("unigram", "bigram"):
+        return _cjk_group(all_tokens, at=at, first=first)
+    group_end = max(token.position + token.width for token in tokens_here)
+    covered = all_tokens[first : bisect_left(all_tokens, group_end, lo=first, key=_POSITION)]
+    return group_end, *_compound_group(covered, prefix_end=prefix_end)
 
 
-def _named_group(covered: list[Token], *, prefix_end: int) -> tuple[Group, list[Step]]:
-    """A word, or a name with its parts: the widest token comes first."""
+def _compound_group(
+    covered: list[Token], *, prefix_end: int
+) -> tuple[PatternGroup, list[PatternStep]]:
+    """Build the group of a word or compound; the widest token comes first."""
     whole, rest = covered[0], covered[1:]
-    asked = {token: _terms(token, prefix_end=prefix_end) for token in covered}
+    term_sets = {token: _terms(token, prefix_end=prefix_end) for token in covered}
     if whole.kind == "exact":
         rest = []
-    alternatives: list[tuple[Terms, ...]] = [(asked[whole],)]
-    parts = [asked[token] for token in rest if token.kind == "word"]
-    if 0 < len(parts) <= _PARTS_IN_QUERY:
+    alternatives: list[tuple[TermSet, ...]] = [(term_sets[whole],)]
+    parts = [term_sets[token] for token in rest if token.kind == "word"]
+    if 0 < len(parts) <= _MAX_COMPOUND_PARTS:
         alternatives.append(tuple(_long_enough(parts)))
     steps = [
-        Step(token.position, token.position + token.width, asked[token]) for token in (whole, *rest)
+        PatternStep(token.position, token.position + token.width, term_sets[token])
+        for token in (whole, *rest)
     ]
-    return Group(tuple(alternatives)), steps
+    return PatternGroup(tuple(alternatives)), steps
 
 
-def _long_enough(parts: list[Terms]) -> Iterator[Terms]:
-    """A part of one letter is no prefix to look for: the other parts have to do."""
+def _long_enough(parts: list[TermSet]) -> Iterator[TermSet]:
+    """Drop prefixes of one letter, unless there is no other part."""
     for part in parts:
-        short = part.prefix and len(part.terms[0]) < _SHORTEST_PREFIX_PART
+        short = part.prefix and len(part.terms[0]) < _MIN_PREFIX_PART_CHARS
         if not short or len(parts) == 1:
             yield part
 
 
-def _dense_group(found: list[Token], *, at: int, first: int) -> tuple[int, Group, list[Step]]:
-    """A run of characters from `found[first]`: its overlapping pairs, or the one character it is."""
-    pairs: list[Token] = []
-    for token in islice(found, first, None):
-        if token.position > at + len(pairs):
+def _cjk_group(
+    all_tokens: list[Token], *, at: int, first: int
+) -> tuple[int, PatternGroup, list[PatternStep]]:
+    """Build the group of a CJK run from its bigrams, or from its only character."""
+    bigrams: list[Token] = []
+    for token in islice(all_tokens, first, None):
+        if token.position > at + len(bigrams):
             break
-        if token.kind == "pair" and token.position == at + len(pairs):
-            pairs.append(token)
-    if not pairs:
-        single = found[first]
-        terms = Terms(single.terms)
-        return at + 1, Group(((terms,),), dense=True), [Step(at, at + 1, terms)]
-    steps = [_pair_step(pair) for pair in pairs]
+        if token.kind == "bigram" and token.position == at + len(bigrams):
+            bigrams.append(token)
+    if not bigrams:
+        unigram = all_tokens[first]
+        terms = TermSet(unigram.terms)
+        return at + 1, PatternGroup(((terms,),), cjk=True), [PatternStep(at, at + 1, terms)]
+    steps = [_bigram_step(bigram) for bigram in bigrams]
     steps[-1] = steps[-1]._replace(target=steps[-1].target + 1)
-    group = Group((tuple(step.terms for step in steps),), dense=True)
-    return at + len(pairs) + 1, group, steps
+    group = PatternGroup((tuple(step.terms for step in steps),), cjk=True)
+    return at + len(bigrams) + 1, group, steps
 
 
-def _pair_step(pair: Token) -> Step:
-    return Step(pair.position, pair.position + 1, Terms(pair.terms), overlapping=True)
+def _bigram_step(bigram: Token) -> PatternStep:
+    return PatternStep(
+        bigram.position, bigram.position + 1, TermSet(bigram.terms), overlapping=True
+    )
 
 
-def _terms(token: Token, *, prefix_end: int) -> Terms:
+def _terms(token: Token, *, prefix_end: int) -> TermSet:
     if token.position + token.width == prefix_end:
-        return Terms(token.terms[:1], prefix=True)
-    return Terms(token.terms)
+        return TermSet(token.terms[:1], prefix=True)
+    return TermSet(token.terms)

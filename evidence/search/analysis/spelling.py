@@ -1,34 +1,34 @@
-"""Other spellings: which written words a mistyped word may have meant.
+"""Compare a misspelled word with candidate words by edit distance.
 
-Pure comparison of the two words. Which words are compared, and so what may be suggested, is decided
-by who asks: only words of texts that they see.
+The caller supplies the candidates, and takes them only from texts that the client may see.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
 from evidence.search.analysis.folding import fold, strip_marks
 from evidence.search.analysis.query_tree import Leaf
-from evidence.search.analysis.segmentation import DENSE_RUN, is_dense
-from evidence.search.analysis.tokenizer import occurrences
-from evidence.search.analysis.tokens import Wanted
+from evidence.search.analysis.segmentation import CJK_RUN, is_cjk
+from evidence.search.analysis.tokenizer import find_tokens
+from evidence.search.analysis.tokens import TermFilter
 from evidence.search.analysis.work_limit import WorkLimit
 
-_SHORTEST = 4
-_LONGEST = 32
-# A word this short is another word after two changes.
-_SHORTEST_WITH_TWO = 6
-_LEAST_BEGINNING = 3
-# What is looked for when the first letters are wrong: long enough to be few words.
-_CHANGED_BEGINNING = 6
-_SHORTEST_RUN = 3
-_LONGEST_RUN = 16
-# A unit of work is so many comparisons of a character with a place of a run.
-_CHARS_A_UNIT = 32
-# As words are folded: without case and accents.
+_MIN_WORD_CHARS = 4
+_MAX_WORD_CHARS = 32
+# A shorter word becomes a different word after two edits.
+_MIN_CHARS_FOR_TWO_EDITS = 6
+_MIN_PREFIX_CHARS = 3
+# Prefix length if the first letters are wrong: long enough to match few words.
+_EDITED_PREFIX_CHARS = 6
+_MIN_RUN_CHARS = 3
+_MAX_RUN_CHARS = 16
+# Character comparisons per unit of work.
+_CHARS_PER_UNIT = 32
+# Folded letters: without case and accents.
 _ALPHABETS = (
     "abcdefghijklmnopqrstuvwxyz",
     "\u0430\u0431\u0432\u0433\u0434\u0435\u0436\u0437\u0438\u043a\u043b\u043c\u043d\u043e\u043f"
@@ -38,110 +38,114 @@ _ALPHABETS = (
 )
 
 
-def can_be_respelt(leaf: Leaf) -> bool:
-    """Whether it is one word of letters, written with spaces around it."""
+def is_correctable_word(leaf: Leaf) -> bool:
+    """Return whether a leaf is one word of letters in a script with spaces."""
     form = _form(leaf.text)
     plain = not (leaf.phrase or leaf.prefix or leaf.field)
-    return plain and _SHORTEST <= len(form) <= _LONGEST and form.isalpha() and not is_dense(form)
+    return (
+        plain
+        and _MIN_WORD_CHARS <= len(form) <= _MAX_WORD_CHARS
+        and form.isalpha()
+        and not is_cjk(form)
+    )
 
 
-def beginnings(leaf: Leaf) -> Iterator[tuple[str, ...]]:
-    """Where to look for what was meant: most of the word first, its half, then its first letters;
-    at last whatever is one change of those away."""
+def candidate_prefixes(leaf: Leaf) -> Iterator[tuple[str, ...]]:
+    """Yield sets of prefixes to search for candidates, longest first.
+
+    The last set contains the prefixes that are one edit away from the first letters.
+    """
     form = _form(leaf.text)
-    lengths = (len(form) - 3, len(form) // 2, _LEAST_BEGINNING)
-    for length in dict.fromkeys(max(_LEAST_BEGINNING, length) for length in lengths):
+    lengths = (len(form) - 3, len(form) // 2, _MIN_PREFIX_CHARS)
+    for length in dict.fromkeys(max(_MIN_PREFIX_CHARS, length) for length in lengths):
         yield (form[:length],)
-    others = tuple(_changed(form))
-    if others:
-        yield others
+    edited = tuple(_edited_prefixes(form))
+    if edited:
+        yield edited
 
 
-def written_with(
-    text: str, begin: tuple[str, ...], *, languages: tuple[str, ...], work: WorkLimit
+def words_with_prefix(
+    text: str, prefixes: tuple[str, ...], *, languages: tuple[str, ...], work: WorkLimit
 ) -> Iterator[str]:
-    """The words of a text that begin in one of these ways, in lower case and with their accents."""
-    wanted = Wanted(frozenset(), begin)
-    for token in occurrences(text, languages=languages, wanted=wanted, work=work):
+    """Yield the words of a text with one of these prefixes, in lower case and with accents."""
+    term_filter = TermFilter(frozenset(), prefixes)
+    for token in find_tokens(text, languages=languages, term_filter=term_filter, work=work):
         word = text[token.start : token.end].lower()
-        if token.kind == "word" and word.isalpha() and _form(word).startswith(begin):
+        if token.kind == "word" and word.isalpha() and _form(word).startswith(prefixes):
             yield word
 
 
-def _changed(form: str) -> Iterator[str]:
-    """The beginnings with which a word may have been meant whose first letters are wrong."""
-    alphabet = next((each for each in _ALPHABETS if set(form) <= set(each)), "")
-    found: dict[str, None] = {}
-    for at in range(_LEAST_BEGINNING):
+def _edited_prefixes(form: str) -> Iterator[str]:
+    """Yield the prefixes of a word after one edit of its first letters."""
+    alphabet = next((letters for letters in _ALPHABETS if set(form) <= set(letters)), "")
+    edited: dict[str, None] = {}
+    for at in range(_MIN_PREFIX_CHARS):
         before, letter, after = form[:at], form[at], form[at + 1 :]
-        found |= dict.fromkeys([before + after, before + after[:1] + letter + after[1:]])
-        found |= dict.fromkeys(before + other + after for other in alphabet)
-        found |= dict.fromkeys(before + other + letter + after for other in alphabet)
-    known = form[:_LEAST_BEGINNING]
-    short = dict.fromkeys(other[:_CHANGED_BEGINNING] for other in found)
-    yield from (other for other in short if not other.startswith(known))
+        edited |= dict.fromkeys([before + after, before + after[:1] + letter + after[1:]])
+        edited |= dict.fromkeys(before + other + after for other in alphabet)
+        edited |= dict.fromkeys(before + other + letter + after for other in alphabet)
+    original = form[:_MIN_PREFIX_CHARS]
+    prefixes = dict.fromkeys(form[:_EDITED_PREFIX_CHARS] for form in edited)
+    yield from (prefix for prefix in prefixes if not prefix.startswith(original))
 
 
-def nearest(written: str, words: Iterable[str], *, most: int) -> tuple[str, ...]:
-    """The words that are few changes away: the nearest first, of those the most frequent."""
-    form = _form(written)
-    allowed = 1 + (len(form) >= _SHORTEST_WITH_TWO)
-    counts: dict[str, int] = {}
-    for word in words:
-        counts[word] = counts.get(word, 0) + 1
-    far = {word: changes(form, _form(word), most=allowed) for word in counts}
-    near = [word for word in counts if 0 < far[word] <= allowed]
-    return tuple(sorted(near, key=lambda word: (far[word], -counts[word], word))[:most])
+def closest_words(word: str, candidates: Iterable[str], *, limit: int) -> tuple[str, ...]:
+    """Return the candidates within one or two edits: nearest first, then most frequent."""
+    form = _form(word)
+    allowed = 1 + (len(form) >= _MIN_CHARS_FOR_TWO_EDITS)
+    counts = Counter(candidates)
+    distances = {other: edit_distance(form, _form(other), limit=allowed) for other in counts}
+    near = [other for other in counts if 0 < distances[other] <= allowed]
+    return tuple(sorted(near, key=lambda w: (distances[w], -counts[w], w))[:limit])
 
 
-def changes(one: str, other: str, *, most: int) -> int:
-    """How many letters are left out, put in, replaced or swapped with the next; up to `most` + 1."""
-    if abs(len(one) - len(other)) > most:
-        return most + 1
+def edit_distance(one: str, other: str, *, limit: int) -> int:
+    """Return the Damerau-Levenshtein distance (optimal string alignment), at most `limit` + 1."""
+    if abs(len(one) - len(other)) > limit:
+        return limit + 1
     before: list[int] = []
     row = list(range(len(other) + 1))
     for at, letter in enumerate(one, 1):
         above, row = row, [at]
-        for place, its in enumerate(other, 1):
-            cost = min(above[place] + 1, row[-1] + 1, above[place - 1] + (letter != its))
-            swapped = place > 1 and at > 1 and letter == other[place - 2] and one[at - 2] == its
-            row.append(min(cost, before[place - 2] + 1) if swapped else cost)
+        for column, target in enumerate(other, 1):
+            cost = min(above[column] + 1, row[-1] + 1, above[column - 1] + (letter != target))
+            swapped = (
+                column > 1 and at > 1 and letter == other[column - 2] and one[at - 2] == target
+            )
+            row.append(min(cost, before[column - 2] + 1) if swapped else cost)
         before = above
-        if min(row) > most:
-            return most + 1
-    return min(row[-1], most + 1)
+        if min(row) > limit:
+            return limit + 1
+    return min(row[-1], limit + 1)
 
 
-# Runs without spaces
-
-
-def is_respelt_run(leaf: Leaf) -> bool:
-    """Whether it is one run of a script without spaces, in which one character may be wrong."""
+def is_correctable_cjk(leaf: Leaf) -> bool:
+    """Return whether a leaf is one CJK run, in which one character can be corrected."""
     plain = not (leaf.phrase or leaf.prefix or leaf.field)
-    whole = DENSE_RUN.fullmatch(leaf.text) is not None
-    return plain and whole and _SHORTEST_RUN <= len(leaf.text) <= _LONGEST_RUN
+    is_run = CJK_RUN.fullmatch(leaf.text) is not None
+    return plain and is_run and _MIN_RUN_CHARS <= len(leaf.text) <= _MAX_RUN_CHARS
 
 
-def neighbours(leaf: Leaf) -> tuple[Leaf, ...]:
-    """The pairs of characters of a run: a text that has most of it has some of them."""
+def bigrams(leaf: Leaf) -> tuple[Leaf, ...]:
+    """Return the bigrams of a run; a text with a similar run contains some of them."""
     text = leaf.text
     return tuple(Leaf(text[at : at + 2], leaf.position + at) for at in range(len(text) - 1))
 
 
-def written_like(text: str, run: str, *, work: WorkLimit) -> Iterator[str]:
-    """The stretches of a text that differ from a run by one character, replaced by another."""
-    reach = work.left * _CHARS_A_UNIT // len(run)
-    work.spend(1 + min(len(text), reach) * len(run) // _CHARS_A_UNIT)
-    for found in _but_one(run).finditer(text, 0, reach):
-        stretch: str = found.group(1)
-        if stretch != run and DENSE_RUN.fullmatch(stretch):
-            yield stretch
+def similar_runs(text: str, run: str, *, work: WorkLimit) -> Iterator[str]:
+    """Yield the runs of a text that differ from `run` by one replaced character."""
+    end = work.left * _CHARS_PER_UNIT // len(run)
+    work.spend(1 + min(len(text), end) * len(run) // _CHARS_PER_UNIT)
+    for match in _one_replaced(run).finditer(text, 0, end):
+        similar: str = match.group(1)
+        if similar != run and CJK_RUN.fullmatch(similar):
+            yield similar
 
 
 @lru_cache(maxsize=16)
-def _but_one(run: str) -> re.Pattern[str]:
-    ways = (re.escape(run[:at]) + "." + re.escape(run[at + 1 :]) for at in range(len(run)))
-    return re.compile(f"(?=({'|'.join(ways)}))")
+def _one_replaced(run: str) -> re.Pattern[str]:
+    patterns = (re.escape(run[:at]) + "." + re.escape(run[at + 1 :]) for at in range(len(run)))
+    return re.compile(f"(?=({'|'.join(patterns)}))")
 
 
 def _form(word: str) -> str:

@@ -1,4 +1,4 @@
-"""Terms: what a word is looked up by."""
+"""Map words to index terms: folded, stemmed and length-limited."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ _ALGORITHMS = {
 
 
 def stemmers(languages: Sequence[str]) -> tuple[Callable[[str], str], ...]:
-    """One stemming function per known language, each algorithm once, in the order given.
+    """Return one stemming function per known language, each algorithm once, in the given order.
 
-    A region is ignored ("pt-BR" is "pt"); a language without a stemmer adds nothing, and its words
-    are then found in the form in which they were written.
+    Regions are ignored ("pt-BR" is "pt"). Words of a language without a stemmer match only in the
+    form in which they are written.
     """
     available = set(Stemmer.algorithms())
-    names = (_ALGORITHMS.get(_primary(language)) for language in languages)
-    chosen = dict.fromkeys(name for name in names if name is not None and name in available)
-    # The stemmers' own cache is off: the analyser keeps the terms of a word, stems included.
-    return tuple(map(_stemmer, chosen))
+    names = (_ALGORITHMS.get(_primary_language(language)) for language in languages)
+    selected = dict.fromkeys(name for name in names if name is not None and name in available)
+    # The cache of the stemmers is off because `Vocabulary` caches terms, including stems.
+    return tuple(map(_stemmer, selected))
 
 
 def _stemmer(algorithm: str) -> Callable[[str], str]:
@@ -68,23 +68,23 @@ def _stemmer(algorithm: str) -> Callable[[str], str]:
 
 
 def _with_nasal_plurals(stem: Callable[[str], str]) -> Callable[[str], str]:
-    """Snowball leaves "reunião" and "reuniões" apart; what ends in õ is the plural of ã."""
+    """Give "reunião" and "reuniões" one stem, which Snowball does not: õ marks the plural of ã."""
 
-    def portuguese(word: str) -> str:
-        found = stem(word)
-        return f"{found[:-1]}\u00e3" if found.endswith("\u00f5") else found
+    def stem_portuguese(word: str) -> str:
+        result = stem(word)
+        return f"{result[:-1]}\u00e3" if result.endswith("\u00f5") else result
 
-    return portuguese
+    return stem_portuguese
 
 
-def _primary(language: str) -> str:
+def _primary_language(language: str) -> str:
     return language.replace("_", "-").split("-", 1)[0].lower()
 
 
-# In code points. Four bytes each, a field code and a tier stay far below the 2,046 bytes that one
-# lexeme of a tsvector may have.
-TERM_CHARS = 64
-_KEPT_CHARS = 47
+# In code points. At four bytes each, plus field code and tier, a lexeme stays far below the 2,046
+# bytes that PostgreSQL allows.
+MAX_TERM_CHARS = 64
+_LONG_TERM_PREFIX_CHARS = 47
 _DIGEST_BYTES = 8
 
 _CACHED_WORDS = 65_536
@@ -94,44 +94,44 @@ _T = TypeVar("_T")
 
 
 class Vocabulary:
-    """Words to terms for one set of languages; remembers the words it met, up to a bound."""
+    """Maps words to terms for one set of languages, with a bounded cache."""
 
     def __init__(self, languages: tuple[str, ...]) -> None:
         self._stemmers = stemmers(languages)
-        self._known: dict[str, tuple[str, ...]] = {}
+        self._cache: dict[str, tuple[str, ...]] = {}
 
     def terms(self, word: str) -> tuple[str, ...]:
-        """The terms of one folded word: as it is written, then its stems, without repetition."""
-        known = self._known.get(word)
-        if known is None:
-            known = self._look_up(word)
+        """Return the distinct terms of a folded word: the word itself first, then its stems."""
+        terms = self._cache.get(word)
+        if terms is None:
+            terms = self._compute_terms(word)
             if len(word) <= _CACHED_WORD_CHARS:
-                remember(self._known, word, known, most=_CACHED_WORDS)
-        return known
+                cache_put(self._cache, word, terms, max_size=_CACHED_WORDS)
+        return terms
 
-    def _look_up(self, word: str) -> tuple[str, ...]:
-        written = literal(word)
-        if len(word) < 2 or len(word) > TERM_CHARS or any(map(str.isdigit, word)):
-            return (written,)
-        stems = (literal(stem(word)) for stem in self._stemmers)
-        return tuple(dict.fromkeys((written, *filter(None, stems))))
+    def _compute_terms(self, word: str) -> tuple[str, ...]:
+        exact = literal_term(word)
+        if len(word) < 2 or len(word) > MAX_TERM_CHARS or any(map(str.isdigit, word)):
+            return (exact,)
+        stems = (literal_term(stem(word)) for stem in self._stemmers)
+        return tuple(dict.fromkeys((exact, *filter(None, stems))))
 
 
-def literal(form: str) -> str:
-    """The term of a folded form that is not stemmed.
+def literal_term(form: str) -> str:
+    """Return the term of a folded form without stemming.
 
-    One that is too long keeps its beginning, for prefixes, and a digest of all of it, so that the
-    whole still matches itself only.
+    A form that is too long becomes its beginning, for prefix queries, and a digest of all of it, so
+    that it still matches itself only.
     """
     bare = strip_marks(form)
-    if len(bare) <= TERM_CHARS:
+    if len(bare) <= MAX_TERM_CHARS:
         return bare
     digest = hashlib.blake2b(bare.encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES)
-    return f"{bare[:_KEPT_CHARS]}~{digest.hexdigest()}"
+    return f"{bare[:_LONG_TERM_PREFIX_CHARS]}~{digest.hexdigest()}"
 
 
-def remember(cache: dict[str, _T], key: str, value: _T, *, most: int) -> None:
-    """Keep `value`; a full cache starts afresh, which costs less than keeping count of its use."""
-    if len(cache) >= most:
+def cache_put(cache: dict[str, _T], key: str, value: _T, *, max_size: int) -> None:
+    """Store `value`. A full cache is emptied, which costs less than tracking how it is used."""
+    if len(cache) >= max_size:
         cache.clear()
     cache[key] = value

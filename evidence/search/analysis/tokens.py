@@ -1,4 +1,4 @@
-"""The values that chunks of text are analysed into."""
+"""Value types for tokens and analyzed chunks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from evidence.search.analysis.compounds import PieceKind
-from evidence.search.analysis.segmentation import is_dense
+from evidence.search.analysis.compounds import PartKind
+from evidence.search.analysis.segmentation import is_cjk
 
-TokenKind = PieceKind | Literal["single", "pair"]
+TokenKind = PartKind | Literal["unigram", "bigram"]
 
-# Nearly every chunk is one word long. The others carry these beside their terms, so that the length
-# of a text is counted in the same pass as its terms. No term contains a space.
-LONGER = " longer"
-SHORTER = " shorter"
+# Nearly every chunk is one word long. The others carry these marks among their terms, so that one
+# pass counts both terms and the length of the text. No term contains a space.
+EXTRA_WORD = " longer"
+NO_WORD = " shorter"
 
 
 class Token(NamedTuple):
@@ -28,15 +28,15 @@ class Token(NamedTuple):
     kind: TokenKind
 
     def moved(self, chars: int, positions: int) -> Token:
-        """The same token seen from further ahead."""
+        """Return the token with its offsets and position increased."""
         start, end, terms, position, width, kind = self
         return Token(start + chars, end + chars, terms, position + positions, width, kind)
 
 
 class Chunk(NamedTuple):
-    """An analysed stretch; offsets and positions count from its start.
+    """An analyzed chunk; offsets and positions count from its start.
 
-    `terms` are those of all tokens, as often as they occur; `length` is in words.
+    `terms` lists the terms of all tokens, with repetition; `length` is in words.
     """
 
     tokens: tuple[Token, ...]
@@ -45,43 +45,43 @@ class Chunk(NamedTuple):
     length: int
 
 
-class Hits(NamedTuple):
-    """The wanted tokens of a chunk, and how many positions the whole chunk takes.
+class ChunkMatches(NamedTuple):
+    """The tokens of a chunk that a filter accepts, and the number of positions in the chunk.
 
-    `counted` is the same number together with the units of work, as `chunks.UNIT` describes.
+    `packed_counts` combines the positions with units of work, as `chunks.UNIT` describes.
     """
 
     tokens: Sequence[Token]
     positions: int
-    counted: int = 0
+    packed_counts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """The terms that evidence is looked for; a prefix wants every term that starts with it.
+class TermFilter:
+    """Accepts exact terms, and every term that starts with one of the prefixes.
 
-    No prefix is of a script written without spaces: there, one character finds all that begins so.
+    CJK text has no prefixes: one character already matches everything that starts with it.
     """
 
     terms: frozenset[str]
     prefixes: tuple[str, ...] = ()
-    dense: tuple[str, ...] = field(init=False)
+    cjk: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dense", tuple(filter(is_dense, self.terms)))
+        object.__setattr__(self, "cjk", tuple(filter(is_cjk, self.terms)))
 
-    def has(self, terms: Iterable[str]) -> bool:
-        """Whether any of `terms` is wanted."""
+    def accepts(self, terms: Iterable[str]) -> bool:
+        """Return whether the filter accepts any of `terms`."""
         if not self.terms.isdisjoint(terms):
             return True
         return bool(self.prefixes) and any(term.startswith(self.prefixes) for term in terms)
 
 
-def chunk_of(tokens: tuple[Token, ...], *, positions: int, length: int) -> Chunk:
-    """A chunk with the terms of its tokens."""
+def make_chunk(tokens: tuple[Token, ...], *, positions: int, length: int) -> Chunk:
+    """Return a chunk with the terms of its tokens."""
     return Chunk(tokens, tuple(term for token in tokens for term in token.terms), positions, length)
 
 
 def length_marks(length: int) -> tuple[str, ...]:
-    """How a chunk's length differs from one word."""
-    return (LONGER,) * (length - 1) if length else (SHORTER,)
+    """Return the marks that correct the word count of a chunk, which starts at one."""
+    return (EXTRA_WORD,) * (length - 1) if length else (NO_WORD,)

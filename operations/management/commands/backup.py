@@ -1,4 +1,4 @@
-"""``manage.py backup FILE``: everything in one encrypted file, while the server runs."""
+"""``manage.py backup``: back up everything to one encrypted file while the server runs."""
 
 from pathlib import Path
 from typing import Any
@@ -10,65 +10,65 @@ from typing_extensions import override
 
 from operations import schema_version
 from operations.backup import command_options
-from operations.backup.dump import Made, back_up
-from operations.backup.errors import BackupFault
-from operations.backup.restore import worded
+from operations.backup.dump import BackupSummary, back_up
+from operations.backup.errors import BackupError
+from operations.backup.restore import describe_database_error
 
 REMINDER = {
-    True: "The server's secret key is inside: whoever opens this file can make tokens.",
-    False: "The server's secret key is not inside: keep PDPP_SECRET_KEY, or var/keys.json, elsewhere.",
+    True: "The backup contains the secret key: anyone who opens it can create tokens.",
+    False: "The backup does not contain the secret key: store PDPP_SECRET_KEY or var/keys.json too.",
 }
 
 
 class Command(BaseCommand):
-    """Nothing but the file is written, and that only appears once it is whole."""
+    """Writes only the file, which appears when it is complete."""
 
-    help = "Back everything up into one new, encrypted file. The server may run meanwhile."
+    help = "Back up everything to one new, encrypted file. The server can keep running."
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE")
         command_options.add_arguments(parser)
         parser.add_argument(
-            "--make-key", action="store_true", help="Make the key file first; it must not be there."
+            "--make-key", action="store_true", help="Create the key file first; it must not exist."
         )
         parser.add_argument(
-            "--with-keys", action="store_true", help="Put the server's secret key inside, too."
+            "--with-keys", action="store_true", help="Include the server's secret key."
         )
 
     @override
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
         if options["make_key"] and options["key_file"] is None:
-            raise CommandError("--make-key makes the file that --key-file names; name it, too.")
+            raise CommandError("--make-key needs --key-file with the name of the new file.")
         try:
             if options["make_key"]:
                 command_options.make_key_file(options["key_file"])
-            made = back_up(
+            summary = back_up(
                 file,
                 command_options.secret(options, new=True),
-                migrations=schema_version.applied(),
+                migrations=schema_version.applied_migrations(),
                 with_keys=options["with_keys"],
                 now=timezone.now(),
                 on_table=self._show,
             )
-        except BackupFault as fault:
-            raise CommandError(f"{fault.message} {fault.next_step}".strip()) from fault
+        except BackupError as error:
+            raise CommandError(f"{error.message} {error.next_step}".strip()) from error
         except OSError as error:
             raise CommandError(f"No backup was made: {error.strerror}: {error.filename}") from error
         except DatabaseError as error:
-            raise CommandError(f"No backup was made. {worded(error)}") from error
-        self._report(file, made, options)
+            raise CommandError(f"No backup was made. {describe_database_error(error)}") from error
+        self._report(file, summary, options)
 
     def _show(self, name: str, rows: int) -> None:
         if rows:
             self.stderr.write(f"{name}: {rows:,} rows")
 
-    def _report(self, file: Path, made: Made, options: dict[str, Any]) -> None:
+    def _report(self, file: Path, summary: BackupSummary, options: dict[str, Any]) -> None:
         self.stdout.write(
-            f"{file}: {sum(made.counts.values()):,} rows of {len(made.counts)} tables,"
-            f" {made.size_bytes:,} bytes, with {made.answers} answers and {made.chains} ledger ends"
-            " to prove it by."
+            f"{file}: {sum(summary.counts.values()):,} rows of {len(summary.counts)} tables,"
+            f" {summary.size_bytes:,} bytes, with {summary.answers} sample answers and {summary.chains}"
+            " ledger chain heads for verification."
         )
         self.stdout.write(REMINDER[options["with_keys"]])
         key = f" --key-file {options['key_file']}" if options["key_file"] else ""
-        self.stdout.write(f"Try it: manage.py drill {file}{key}")
+        self.stdout.write(f"Test it: manage.py drill {file}{key}")

@@ -1,4 +1,4 @@
-"""``manage.py demo load`` and ``manage.py demo remove``."""
+"""``manage.py demo``: load or remove the demo data."""
 
 from typing import Any
 
@@ -13,9 +13,7 @@ from operations import demo_data
 
 
 class Command(BaseCommand):
-    """The demo life of one fictional person."""
-
-    help = "Load the demo life, or remove it with everything that was granted over it."
+    help = "Load the demo data of a fictional person, or remove it and revoke all access to it."
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
@@ -26,16 +24,18 @@ class Command(BaseCommand):
         if action == "load":
             self._load()
         else:
-            removed = demo_data.remove(now=timezone.now())
-            self.stdout.write(f"Removed {removed} demo connections with all their records.")
+            removed = demo_data.remove_demo(now=timezone.now())
+            self.stdout.write(f"Removed {removed} demo connections and all their records.")
 
     def _load(self) -> None:
         console = Console(stderr=True)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
         with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-            bar = progress.add_task("Loading the demo life", total=life.COUNT)
-            outcome = demo_data.load(
+            bar = progress.add_task("Loading the demo data", total=life.RECORD_COUNT)
+            result = demo_data.load_demo(
                 now=timezone.now(),
-                on_progress=lambda so_far: progress.update(bar, completed=so_far.lines),
+                on_progress=lambda progress_result: progress.update(
+                    bar, completed=progress_result.lines
+                ),
             )
-        self.stdout.write(f"Loaded {outcome.accepted:,} records of the demo life.")
+        self.stdout.write(f"Loaded {result.accepted:,} records of demo data.")

@@ -1,4 +1,4 @@
-"""``manage.py drill FILE``: restore a backup into a scratch database, and see that it holds."""
+"""``manage.py drill``: restore a backup into a scratch database and verify it."""
 
 import json
 import os
@@ -18,58 +18,60 @@ from typing_extensions import override
 from operations import key_file
 from operations.backup import command_options
 from operations.backup.archive import Secret
-from operations.backup.errors import BackupFault
-from operations.backup.restore import Proof, worded
+from operations.backup.errors import BackupError
+from operations.backup.restore import Verification, describe_database_error
 from operations.backup.scratch_database import scratch_database
-from operations.management.commands.restore import proved
+from operations.management.commands.restore import format_verification
 from operations.postgres import server as embedded_postgres
 
 
 class Command(BaseCommand):
-    """A process of its own restores it, exactly as it would after a loss. Nothing here changes."""
+    """A separate process restores the backup as after a loss. This installation is unchanged."""
 
-    help = "Restore a backup into a scratch database, prove that it holds, and drop that again."
+    help = "Restore a backup into a scratch database, verify it, and drop the database."
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("file", type=Path, metavar="FILE")
         command_options.add_arguments(parser)
         parser.add_argument(
-            "--with-keys", action="store_true", help="Use the server's secret key inside it."
+            "--with-keys", action="store_true", help="Use the secret key in the backup."
         )
 
     @override
     def handle(self, *args: Any, file: Path, **options: Any) -> None:
-        began = timezone.now()
+        started = timezone.now()
         try:
             secret = command_options.secret(options, new=False)
-            with scratch_database(now=began) as name:
-                proof = _restored(file, secret, options, database=name)
-        except BackupFault as fault:
-            raise CommandError(f"{fault.message} {fault.next_step}".strip()) from fault
+            with scratch_database(now=started) as name:
+                verification = _restore(file, secret, options, database=name)
+        except BackupError as error:
+            raise CommandError(f"{error.message} {error.next_step}".strip()) from error
         except OSError as error:
             raise CommandError(f"{error.strerror}: {error.filename}") from error
         except DatabaseError as error:
-            raise CommandError(f"There is no scratch database. {worded(error)}") from error
-        seconds = (timezone.now() - began).total_seconds()
-        self.stdout.write(f"{file}: drill of {began:%Y-%m-%d %H:%M} UTC, {seconds:.0f} s")
-        for line in proved(proof):
+            raise CommandError(
+                f"Cannot create a scratch database. {describe_database_error(error)}"
+            ) from error
+        seconds = (timezone.now() - started).total_seconds()
+        self.stdout.write(f"{file}: drill of {started:%Y-%m-%d %H:%M} UTC, {seconds:.0f} s")
+        for line in format_verification(verification):
             self.stdout.write(line)
-        if not proof.holds:
-            raise CommandError("The backup does not hold.")
-        self.stdout.write("The backup holds.")
+        if not verification.holds:
+            raise CommandError("Verification of the backup failed.")
+        self.stdout.write("The backup is valid.")
 
 
-def _restored(file: Path, secret: Secret, options: dict[str, Any], *, database: str) -> Proof:
-    """What another process says of it. Raises ``CommandError`` with its words."""
+def _restore(file: Path, secret: Secret, options: dict[str, Any], *, database: str) -> Verification:
+    """Restore in another process. Raises ``CommandError`` with the message of that process."""
     arguments = ["restore", str(file.resolve()), "--json"]
     if secret.kind == "file":
         arguments += ["--key-file", str(options["key_file"].resolve())]
     if options["with_keys"]:
         arguments.append("--with-keys")
     with tempfile.TemporaryDirectory(prefix="pdpp-drill-") as var:
-        key_file.replace(Path(var), {"rotated": settings.PDPP_ROTATED_KEYS})
-        done = subprocess.run(
+        key_file.write_keys(Path(var), {"rotated": settings.PDPP_ROTATED_KEYS})
+        process = subprocess.run(
             [sys.executable, str(settings.BASE_DIR / "manage.py"), *arguments],
             env=os.environ
             | {
@@ -81,13 +83,13 @@ def _restored(file: Path, secret: Secret, options: dict[str, Any], *, database: 
             capture_output=True,
             check=False,
         )
-    said = done.stdout.decode().strip()
-    if not said.startswith("{"):
-        last = done.stderr.decode().strip().rpartition("\n")[2]
-        raise CommandError(last.removeprefix("CommandError: "))
-    told = json.loads(said)
-    told.pop("holds")
-    return Proof(**told)
+    output = process.stdout.decode().strip()
+    if not output.startswith("{"):
+        message = process.stderr.decode().strip().rpartition("\n")[2]
+        raise CommandError(message.removeprefix("CommandError: "))
+    result = json.loads(output)
+    result.pop("holds")
+    return Verification(**result)
 
 
 def _url(database: str) -> str:

@@ -1,31 +1,29 @@
-"""``manage.py embed``: vectors for semantic search, for every record that has none."""
+"""``manage.py embed``: compute missing embeddings for semantic search."""
 
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 from typing_extensions import override
 
-from evidence.search.embedding import chosen
+from evidence.search.embedding import configured_embedder
 from evidence.storing.vector_backfill import embed_missing
-from evidence.storing.vector_table import prepare
+from evidence.storing.vector_table import prepare_table
 
 
 class Command(BaseCommand):
-    """``manage.py run`` does the same in the background; running it again changes nothing."""
+    """``manage.py run`` does the same in the background."""
 
-    help = "Give every record its vectors for semantic search (make semantic installs the model)."
+    help = "Compute missing embeddings for semantic search (make semantic installs the model)."
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        embedder = chosen()
+        embedder = configured_embedder()
         if embedder is None:
-            raise CommandError("There is no model: run make semantic, or see PDPP_EMBEDDER.")
-        if not prepare(embedder):
+            raise CommandError("No embedding model. Run make semantic, or set PDPP_EMBEDDER.")
+        if not prepare_table(embedder):
             raise CommandError(
-                "There is no pgvector here, and no semantic search without it: its package has to be"
-                " installed, then CREATE EXTENSION vector be run by a superuser."
+                "Semantic search needs pgvector. Install its package, then run CREATE EXTENSION"
+                " vector as a superuser."
             )
-        done = 0
-        for count in embed_missing(embedder):
-            done += count
-        self.stdout.write(f"{done} texts got their vectors from {embedder.model_id}.")
+        texts = sum(embed_missing(embedder))
+        self.stdout.write(f"Embedded {texts} texts with {embedder.model_id}.")

@@ -1,4 +1,4 @@
-"""``manage.py prune``: forget old changes, bookmarks and blobs that nothing names."""
+"""``manage.py prune``: delete expired changes, bookmarks and unreferenced blobs now."""
 
 import argparse
 from datetime import timedelta
@@ -9,20 +9,20 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.access.oauth.codes import forget_families
-from evidence.access.oauth.requests import forget_unused
-from evidence.access.owner_notices import forget_refused
-from evidence.erasure import retain
-from evidence.reading.bookmarks import forget_bookmarks
+from evidence.access.oauth.codes import delete_expired_families
+from evidence.access.oauth.requests import delete_unused_registrations
+from evidence.access.owner_notices import delete_old_refused_calls
+from evidence.erasure import apply_retention
+from evidence.reading.bookmarks import delete_unused_bookmarks
 from evidence.storing.retention import ORPHAN_AGE, prune_changes, prune_orphans
 
 
 class Command(BaseCommand):
-    """What ``manage.py run`` does every hour; running it again changes nothing."""
+    """``manage.py run`` does the same every hour."""
 
     help = (
-        "Forget changes older than they are kept, blobs that no record names, and records that are"
-        " older than 'keep' says."
+        "Delete expired changes, unreferenced blobs, and records older than their retention"
+        " period (manage.py keep)."
     )
 
     @override
@@ -32,30 +32,31 @@ class Command(BaseCommand):
             type=_days,
             default=settings.PDPP_CHANGES_DAYS,
             metavar="N",
-            help="How long the bookmark of a changes feed stays good (PDPP_CHANGES_DAYS).",
+            help="Days that bookmarks of the changes feed remain valid (PDPP_CHANGES_DAYS).",
         )
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
         now = timezone.now()
-        finished = [each for each in retain(now=now) if each.finished_at is not None]
-        records = sum(each.removed.get("records", 0) for each in finished)
+        finished = [
+            erasure for erasure in apply_retention(now=now) if erasure.finished_at is not None
+        ]
+        records = sum(erasure.removed.get("records", 0) for erasure in finished)
         kept_since = now - timedelta(days=options["keep_days"])
         changes = prune_changes(kept_since=kept_since)
-        bookmarks = forget_bookmarks(unused_since=kept_since)
+        bookmarks = delete_unused_bookmarks(unused_since=kept_since)
         blobs = prune_orphans(unused_since=now - ORPHAN_AGE)
-        programs, sign_ins = forget_unused(now), forget_families(now)
-        refused = forget_refused(now)
+        clients, sign_ins = delete_unused_registrations(now), delete_expired_families(now)
+        refused_calls = delete_old_refused_calls(now)
         self.stdout.write(
-            f"Forgot {changes} changes and {bookmarks} bookmarks from before"
-            f" {kept_since:%Y-%m-%d %H:%M} UTC, and {blobs} blobs that no record names."
-            f" Also {programs} programs that nobody signed in with, what was left of {sign_ins}"
-            f" sign-ins, and {refused} refused calls."
-            f" Erased {records} records that were older than they are kept."
+            f"Deleted {changes} changes and {bookmarks} bookmarks older than"
+            f" {kept_since:%Y-%m-%d %H:%M} UTC, {blobs} unreferenced blobs, {clients} unused"
+            f" client registrations, {sign_ins} ended sign-ins and {refused_calls} refused calls."
+            f" Erased {records} records older than their retention period."
         )
 
 
 def _days(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) <= 5):
-        raise argparse.ArgumentTypeError("takes a whole number of days, from 0")
+        raise argparse.ArgumentTypeError("takes a number of days from 0")
     return int(text)

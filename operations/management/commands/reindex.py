@@ -1,4 +1,4 @@
-"""``manage.py reindex``: make search text anew where languages or the analyser have changed."""
+"""``manage.py reindex``: rebuild search text after a change of language or analyzer."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -9,55 +9,57 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 from typing_extensions import override
 
-from evidence.errors import Refusal
+from evidence.errors import ApiException
 from evidence.storing.connections import connection_ids
-from evidence.storing.reindex import make_pending, pending, records_of, reindex
-from evidence.storing.writer import failures_told
+from evidence.storing.reindex import count_records, mark_outdated, outdated_connections, reindex
+from evidence.storing.writer import storage_errors
 
 
 class Command(BaseCommand):
-    """A run that was stopped is completed by another, or by the server."""
+    """Run it again, or start the server, to complete an interrupted run."""
 
     help = (
-        "Index records anew whose search text is of other languages or of an earlier analyser."
-        " The server does the same by itself in the background; searches go on meanwhile."
+        "Rebuild search text after a change of languages or analyzer. The server does the same in"
+        " the background; searches continue to work."
     )
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--connection", metavar="ID", help="Only this connection.")
         parser.add_argument(
-            "--all", action="store_true", help="Also what is up to date, from the beginning."
+            "--all", action="store_true", help="Rebuild up-to-date search text too."
         )
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        chosen = self._chosen(options["connection"], everything=options["all"])
-        if not chosen:
-            self.stdout.write("Every search index is up to date.")
+        outdated = self._select_connections(options["connection"], rebuild_all=options["all"])
+        if not outdated:
+            self.stdout.write("All search text is up to date.")
             return
         try:
-            with failures_told(), _progress(records_of(chosen)) as advance:
-                done = sum(map(advance, reindex(chosen)))
-        except Refusal as refusal:
-            raise CommandError(f"{refusal.message} Run it again for the rest.") from refusal
+            with storage_errors(), _progress(count_records(outdated)) as advance:
+                records = sum(map(advance, reindex(outdated)))
+        except ApiException as error:
+            raise CommandError(f"{error.message} Run again to complete it.") from error
         except KeyboardInterrupt:
-            raise CommandError("Stopped. Run it again for the rest.") from None
-        self.stdout.write(f"{done:,} records of {len(chosen)} connections are indexed.")
+            raise CommandError("Stopped. Run again to complete it.") from None
+        self.stdout.write(f"Reindexed {records:,} records of {len(outdated)} connections.")
 
-    def _chosen(self, connection_id: str | None, *, everything: bool) -> list[str]:
-        known = connection_ids()
-        if connection_id is not None and connection_id not in known:
-            raise CommandError(f"There is no connection {connection_id}.")
-        named = known if connection_id is None else {connection_id}
-        if everything:
-            make_pending(named)
-        return [each for each in pending() if each in named]
+    def _select_connections(self, connection_id: str | None, *, rebuild_all: bool) -> list[str]:
+        existing = connection_ids()
+        if connection_id is not None and connection_id not in existing:
+            raise CommandError(f"No connection {connection_id}.")
+        selected = existing if connection_id is None else {connection_id}
+        if rebuild_all:
+            mark_outdated(selected)
+        return [
+            connection_id for connection_id in outdated_connections() if connection_id in selected
+        ]
 
 
 @contextmanager
 def _progress(total: int) -> Iterator[Callable[[int], int]]:
-    """Takes how many are done more, and gives it back."""
+    """Yield a function that advances a progress bar by a count and returns the count."""
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=total)

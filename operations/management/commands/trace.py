@@ -35,7 +35,7 @@ class Command(BaseCommand):
         given = dict(_pair(argument) for argument in arguments)
         now = timezone.now()
         with transaction.atomic():
-            bearers = demo_data.tokens(now)
+            bearers = demo_data.create_demo_tokens(now)
             if bearers is None:
                 raise CommandError("There is no demo data here. Run: manage.py demo load")
             if target.startswith("/v1"):
@@ -67,7 +67,7 @@ def _trace_path(path: str, params: Mapping[str, str], scope: Scope) -> RequestTr
 
 
 def _trace_tool(name: str, given: Mapping[str, Any], scope: Scope) -> RequestTrace:
-    tools = surfaces.READ.tools
+    tools = surfaces.READ_SURFACE.tools
     if name not in tools:
         raise CommandError(f"Unknown tool {name}. Tools: {', '.join(tools)}.")
     arguments = {key: _parsed(value) for key, value in given.items()}

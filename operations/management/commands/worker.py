@@ -1,4 +1,4 @@
-"""``manage.py worker``: deliver events, apart from the process that serves."""
+"""``manage.py worker``: deliver events in a separate process."""
 
 from threading import Event
 from typing import Any
@@ -10,11 +10,11 @@ from operations import event_worker
 
 
 class Command(BaseCommand):
-    """``manage.py run`` does the same beside requests; further workers share the work."""
+    """``manage.py run`` also delivers events; additional workers share the work."""
 
     help = "Deliver events to their receivers until SIGTERM or Ctrl-C."
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        with event_worker.at_work():
+        with event_worker.deliver_events():
             Event().wait()

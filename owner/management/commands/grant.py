@@ -8,12 +8,13 @@ from django.db import transaction
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.access.grant_states import connection_labels, held_grants
-from evidence.access.grant_text import through_day
-from evidence.access.grants import issue, mint_token, revoke_grant, revoke_package
-from evidence.errors import Refusal
+from evidence.access.grant_states import connection_labels, list_grants
+from evidence.access.grant_text import end_of_day
+from evidence.access.grants import issue, revoke_grant, revoke_package
+from evidence.access.tokens import create_token
+from evidence.errors import ApiException
 from evidence.management.argument_types import day, days
-from evidence.models.accounts import the_owner
+from evidence.models.accounts import get_or_create_owner
 from owner.management import grant_output
 from owner.management.grant_request import FLAGS, Named, Wish, client_named, requests
 from owner.setup_snippets import EVENTS, MCP, REST
@@ -81,7 +82,7 @@ class Command(BaseCommand):
 
     def _list(self, *, as_json: bool) -> None:
         now = timezone.now()
-        held = held_grants(the_owner(now).owner_id, now=now)
+        held = list_grants(get_or_create_owner(now).owner_id, now=now)
         self.stdout.write(
             grant_output.list_as_json(held) if as_json else grant_output.list_as_text(held)
         )
@@ -101,7 +102,7 @@ class Command(BaseCommand):
                 raise CommandError(f"--{flag} is needed, or --list, or --revoke ID.")
         try:
             issued = self._issued(options)
-        except Refusal as refusal:
+        except ApiException as refusal:
             about = FLAGS.get(refusal.param or "")
             told = refusal.message if about is None else f"{about}: {refusal.message}"
             raise CommandError(told) from refusal
@@ -111,14 +112,14 @@ class Command(BaseCommand):
     @transaction.atomic
     def _issued(self, options: dict[str, Any]) -> grant_output.Issued:
         now = timezone.now()
-        owner_id = the_owner(now).owner_id
+        owner_id = get_or_create_owner(now).owner_id
         until = options["until"]
         wish = Wish(
             connection_ids=list(dict.fromkeys(options["connection"])),
             streams=[Named.read(text) for text in options["stream"]],
             records=[Named.read(text) for text in options["record"]],
             since=options["since"],
-            until=None if until is None else through_day(until),
+            until=None if until is None else end_of_day(until),
             purpose=options["purpose"],
             expires_at=now + timedelta(days=options["days"]),
         )
@@ -132,5 +133,5 @@ class Command(BaseCommand):
             grants=grants,
             expires_at=wish.expires_at,
             labels=connection_labels(owner_id),
-            tokens={each: mint_token(package, resource=each, now=now) for each in resources},
+            tokens={each: create_token(package, resource=each, now=now) for each in resources},
         )

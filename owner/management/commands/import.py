@@ -15,21 +15,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from typing_extensions import override
 
-from evidence.errors import Refusal
-from evidence.models.accounts import the_owner
+from evidence.errors import ApiException
+from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
-from importers.core.importer import DATE_ORDERS, ChoiceNeeded, Wish, wish_of
-from importers.core.results import MEANINGS, UnreadableError
-from importers.registry import KINDS
+from importers.core.importer import DATE_ORDERS, ChoiceNeeded, ImportRequest, parse_import_request
+from importers.core.results import RECEIPT_TEXTS, UnreadableError
+from importers.registry import IMPORTERS
 from importers.runs import preview
-from importers.runs.background import Imports
-from importers.runs.preview import Part, Survey, survey, try_part
+from importers.runs.background import ImportWorker
+from importers.runs.preview import ExportPart, ExportPreview, dry_run, preview_export
 from importers.runs.runner import OnProgress, import_part
-from importers.runs.store import receipts_of
+from importers.runs.store import list_receipts
 
 WATCH_SECONDS = 10
 GOES_ON = "What was stored stays; the same command goes on from here."
-KINDS_HELP = ", ".join(kind.name for kind in KINDS)
+KINDS_HELP = ", ".join(kind.name for kind in IMPORTERS)
 DATE_ORDER_HELP = "How 03/04/2026 is read, where the export leaves it open; remembered."
 TEXTS = (
     ("--connection", "NAME", "The name or id of the connection it belongs to."),
@@ -92,7 +92,7 @@ class Command(BaseCommand):
             runs = [run for each in surveys for run in self._import(each, options, now)]
             if options["watch"] is not None:
                 self._watch(options["watch"])
-        except Refusal as refusal:
+        except ApiException as refusal:
             raise CommandError(f"{refusal.message} What was stored before stays.") from refusal
         except DatabaseError as error:
             raise CommandError(f"The database failed. {GOES_ON}") from error
@@ -102,21 +102,25 @@ class Command(BaseCommand):
             raise CommandError(f"Stopped. {GOES_ON}") from None
         if report is not None:
             _write_report(report, runs)
-        open_questions = sum(part.needed is not None for each in surveys for part in each.parts)
+        open_questions = sum(
+            part.missing_option is not None for each in surveys for part in each.parts
+        )
         if open_questions or not all(each.parts for each in surveys):
             raise CommandError("Not everything could be imported; see above.")
 
-    def _survey(self, path: Path, wish: Wish, now: datetime) -> Survey:
+    def _survey(self, path: Path, wish: ImportRequest, now: datetime) -> ExportPreview:
         try:
-            found = survey(path, wish=wish, owner_id=the_owner(now).owner_id, now=now)
+            found = preview_export(
+                path, request=wish, owner_id=get_or_create_owner(now).owner_id, now=now
+            )
         except UnreadableError as error:
-            meaning = MEANINGS[error.remark.code]
-            raise CommandError(f"{path}: {meaning.sentence} {meaning.next_step}") from error
-        for line in preview.surveyed(found):
+            meaning = RECEIPT_TEXTS[error.issue.code]
+            raise CommandError(f"{path}: {meaning.problem} {meaning.next_step}") from error
+        for line in preview.preview_lines(found):
             self.stdout.write(line)
         for part in found.parts:
-            if part.needed is not None:
-                self._ask(part.needed)
+            if part.missing_option is not None:
+                self._ask(part.missing_option)
         return found
 
     def _ask(self, needed: ChoiceNeeded) -> None:
@@ -125,8 +129,10 @@ class Command(BaseCommand):
             self.stderr.write(f"    {line}")
         self.stderr.write(f"  Say which with {needed.flag}")
 
-    def _import(self, found: Survey, options: dict[str, Any], now: datetime) -> Iterator[ImportRun]:
-        ready = [part for part in found.parts if part.needed is None]
+    def _import(
+        self, found: ExportPreview, options: dict[str, Any], now: datetime
+    ) -> Iterator[ImportRun]:
+        ready = [part for part in found.parts if part.missing_option is None]
         for number, part in enumerate(ready):
             if options["dry_run"]:
                 self._try(part)
@@ -135,37 +141,37 @@ class Command(BaseCommand):
                 run = import_part(
                     part,
                     label=found.label,
-                    left=found.left if number == 0 else (),
+                    skipped=found.skipped if number == 0 else (),
                     workspace=settings.PDPP_VAR / "imports",
                     now=now,
                     on_progress=on_progress,
                 )
-            self.stdout.write(f"{part.kind.name}:")
-            for line in preview.finished(run):
+            self.stdout.write(f"{part.importer.name}:")
+            for line in preview.result_lines(run):
                 self.stdout.write(line)
             yield run
 
     def _watch(self, folder: Path) -> None:
         self.stdout.write(f"Watching {folder}; Ctrl-C ends it.")
-        imports = Imports(settings.PDPP_VAR / "imports", watch=folder, seconds=0)
+        imports = ImportWorker(settings.PDPP_VAR / "imports", watch=folder, seconds=0)
         while True:
             for _ in imports.job():
                 pass
             time.sleep(WATCH_SECONDS)
 
-    def _try(self, part: Part) -> None:
-        tried = try_part(part)
-        self.stdout.write(f"{part.kind.name}: nothing was written")
-        for stream, count in sorted(tried.rows.items()):
+    def _try(self, part: ExportPart) -> None:
+        tried = dry_run(part)
+        self.stdout.write(f"{part.importer.name}: nothing was written")
+        for stream, count in sorted(tried.record_counts.items()):
             self.stdout.write(f"  {count:,} {stream}")
-        for said in tried.said[: preview.RECEIPTS_SHOWN]:
-            meaning = MEANINGS[said.remark.code]
-            where = ", ".join(filter(None, (said.file, said.place)))
-            self.stdout.write(f"    {where}: {meaning.sentence}")
+        for said in tried.receipts[: preview.MAX_RECEIPTS_SHOWN]:
+            meaning = RECEIPT_TEXTS[said.issue.code]
+            where = ", ".join(filter(None, (said.file, said.location)))
+            self.stdout.write(f"    {where}: {meaning.problem}")
 
 
-def _wish(options: dict[str, Any]) -> Wish:
-    return wish_of(
+def _wish(options: dict[str, Any]) -> ImportRequest:
+    return parse_import_request(
         {
             "kind": options["kind"] or "",
             "connection": options["connection"] or "",
@@ -178,7 +184,7 @@ def _wish(options: dict[str, Any]) -> Wish:
 
 
 @contextmanager
-def _progress(part: Part) -> Iterator[OnProgress]:
+def _progress(part: ExportPart) -> Iterator[OnProgress]:
     columns = (BarColumn(), TextColumn("{task.fields[items]:,} items"), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
         task = progress.add_task("", total=part.size, items=0)
@@ -202,5 +208,5 @@ def _report(path: Path | None) -> Iterator[IO[str] | None]:
 def _write_report(report: IO[str], runs: list[ImportRun]) -> None:
     for run in runs:
         report.write(f"{run.kind} of {run.label}\n")
-        report.writelines(f"{line}\n" for line in preview.finished(run) if line[2] != " ")
-        report.writelines(f"- {preview.receipt_line(each)}\n" for each in receipts_of(run.run_id))
+        report.writelines(f"{line}\n" for line in preview.result_lines(run) if line[2] != " ")
+        report.writelines(f"- {preview.receipt_line(each)}\n" for each in list_receipts(run.run_id))

@@ -9,13 +9,18 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.ledger.checkpoints import checkpoint, key_lines
-from evidence.ledger.disclosures import Disclosed, read, to_client, to_owner
-from evidence.ledger.verification import Fault, lines, verify
+from evidence.ledger.checkpoints import create_checkpoint, verifier_keys
+from evidence.ledger.disclosures import (
+    DisclosureEntry,
+    disclosures_to_clients,
+    disclosures_to_owner,
+    read_disclosures,
+)
+from evidence.ledger.verification import LedgerProblem, export_lines, verify
 from evidence.management.argument_types import count
-from evidence.models.accounts import the_owner
+from evidence.models.accounts import get_or_create_owner
 from owner.management.grant_request import clients_of_name
-from owner.record_text import plain
+from owner.record_text import escape_invisible
 
 OWNER = "owner"
 SHOWN = 50
@@ -41,7 +46,7 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        owner_id = the_owner(timezone.now()).owner_id
+        owner_id = get_or_create_owner(timezone.now()).owner_id
         actions: Mapping[str, Callable[[str, Mapping[str, Any]], None]] = {
             "verify": self._verify,
             "checkpoint": self._checkpoint,
@@ -52,39 +57,41 @@ class Command(BaseCommand):
         actions[options["action"]](owner_id, options)
 
     def _verify(self, owner_id: str, options: Mapping[str, Any]) -> None:
-        verdict = verify(owner_id)
-        for fault in [*verdict.faults, *verdict.warnings]:
-            self.stderr.write(_worded(fault))
-        counted = (
-            f"{verdict.rows} rows in {verdict.chains} chains, {verdict.checkpoints} checkpoints"
-        )
-        if verdict.faults:
+        report = verify(owner_id)
+        for problem in [*report.problems, *report.warnings]:
+            self.stderr.write(_problem_text(problem))
+        counted = f"{report.rows} rows in {report.chains} chains, {report.checkpoints} checkpoints"
+        if report.problems:
             raise CommandError(f"The ledger is not whole: {counted} read.")
         self.stdout.write(f"The ledger is whole: {counted}.")
-        if verdict.rows_without_digests:
+        if report.rows_without_digests:
             self.stdout.write(
-                f"{verdict.rows_without_digests} rows were written by an earlier release: which"
-                " records they disclosed is stored, but cannot be proven."
+                f"{report.rows_without_digests} rows were written by an earlier release, without"
+                " digests that prove which records they disclosed."
             )
 
     def _checkpoint(self, owner_id: str, options: Mapping[str, Any]) -> None:
-        made = checkpoint(owner_id, now=timezone.now())
+        made = create_checkpoint(owner_id, now=timezone.now())
         self.stdout.write(made.note if made is not None else "Nothing new to sign.")
 
     def _key(self, owner_id: str, options: Mapping[str, Any]) -> None:
-        for line in key_lines(owner_id):
+        for line in verifier_keys(owner_id):
             self.stdout.write(line)
 
     def _export(self, owner_id: str, options: Mapping[str, Any]) -> None:
-        for line in lines(owner_id):
+        for line in export_lines(owner_id):
             self.stdout.write(orjson.dumps(line).decode())
 
     def _show(self, owner_id: str, options: Mapping[str, Any]) -> None:
         name = options["client"]
-        rows = to_owner(owner_id) if name == OWNER else to_client(*_client_ids(name, owner_id))
-        shown = list(islice(read(rows), options["limit"]))
+        rows = (
+            disclosures_to_owner(owner_id)
+            if name == OWNER
+            else disclosures_to_clients(*_client_ids(name, owner_id))
+        )
+        shown = list(islice(read_disclosures(rows), options["limit"]))
         for each in shown:
-            self.stdout.write(plain(_line(each)))
+            self.stdout.write(escape_invisible(_line(each)))
         if not shown:
             self.stdout.write("Nothing was shown.")
 
@@ -96,13 +103,13 @@ def _client_ids(name: str, owner_id: str) -> list[str]:
     return client_ids
 
 
-def _worded(fault: Fault) -> str:
-    if fault.seq is None:
-        return fault.message
-    return f"{fault.chain} row {fault.seq}: {fault.message}"
+def _problem_text(problem: LedgerProblem) -> str:
+    if problem.seq is None:
+        return problem.message
+    return f"{problem.chain} row {problem.seq}: {problem.message}"
 
 
-def _line(each: Disclosed) -> str:
+def _line(each: DisclosureEntry) -> str:
     what = "; ".join(
         f"{covered.connection_id}/{covered.stream}: {', '.join(covered.fields) or 'no fields'}"
         for covered in each.covered

@@ -7,10 +7,10 @@ from django.core.management.base import BaseCommand, CommandParser
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.access.grant_text import day
-from evidence.access.grants import mint_owner_token
+from evidence.access.grant_text import format_day
+from evidence.access.tokens import create_owner_token
 from evidence.management.argument_types import days
-from evidence.models.accounts import the_owner
+from evidence.models.accounts import get_or_create_owner
 
 DAYS = 90
 
@@ -30,9 +30,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         now = timezone.now()
         ends = now + timedelta(days=options["days"])
-        owner_id = the_owner(now).owner_id
-        self.stdout.write(mint_owner_token(owner_id=owner_id, now=now, expires_at=ends))
+        owner_id = get_or_create_owner(now).owner_id
+        self.stdout.write(create_owner_token(owner_id=owner_id, now=now, expires_at=ends))
         self.stderr.write(
-            f"It reads and writes everything at /v1 until {day(ends)}. Never give it to an agent:"
+            f"It reads and writes everything at /v1 until {format_day(ends)}. Never give it to an agent:"
             " make a grant for one, with  manage.py grant."
         )

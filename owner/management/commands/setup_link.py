@@ -22,8 +22,8 @@ class Command(BaseCommand):
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        with schema_version.alone():
-            self.stdout.write(address(setup_link.make(timezone.now())))
+        with schema_version.migrate_once():
+            self.stdout.write(address(setup_link.create_link(timezone.now())))
 
 
 def address(token: str) -> str:

@@ -1,5 +1,5 @@
-// Buttons that copy, and a look every three seconds at what has come of it. Without this the lines can
-// be selected by hand, and a link looks again.
+// Adds copy buttons, and updates the connection progress every three seconds. Without this script the
+// commands can be selected by hand, and a link updates the progress.
 "use strict";
 for (const line of document.querySelectorAll("pre.copy")) {
   if (!navigator.clipboard) break;
@@ -12,28 +12,28 @@ for (const line of document.querySelectorAll("pre.copy")) {
       await navigator.clipboard.writeText(line.firstChild.textContent);
       button.textContent = "Copied";
     } catch {
-      button.textContent = "Select it by hand";
+      button.textContent = "Select and copy by hand";
     }
   });
   line.append(button);
 }
 
-const place = document.getElementById("progress");
-const stage = () => place.querySelector("[data-stage]").dataset.stage;
+const progress = document.getElementById("progress");
+const stage = () => progress.querySelector("[data-stage]").dataset.stage;
 
-async function look() {
+async function update() {
   if (!document.hidden) {
     try {
-      const answer = await fetch(place.dataset.status, { redirect: "error" });
-      if (answer.ok) {
-        const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-        const now = page.querySelector("[data-stage]");
-        if (now && now.outerHTML !== place.firstElementChild.outerHTML) place.replaceChildren(now);
+      const response = await fetch(progress.dataset.status, { redirect: "error" });
+      if (response.ok) {
+        const page = new DOMParser().parseFromString(await response.text(), "text/html");
+        const stages = page.querySelector("[data-stage]");
+        if (stages && stages.outerHTML !== progress.firstElementChild.outerHTML) progress.replaceChildren(stages);
       }
     } catch {
-      // The server is away for a moment, or the owner signed out: look again later.
+      // The server is restarting, or the owner signed out: try again later.
     }
   }
-  if (stage() !== "called") setTimeout(look, 3000);
+  if (stage() !== "called") setTimeout(update, 3000);
 }
-if (stage() !== "called") setTimeout(look, 3000);
+if (stage() !== "called") setTimeout(update, 3000);

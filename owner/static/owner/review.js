@@ -1,31 +1,31 @@
-// Counts again whenever a choice changes: the page is asked for anew and its counts are put in
-// place. Without this the button "Count again" does the same, and nothing is allowed unseen.
+// Requests the page again whenever the form changes, and replaces its counts. Without this script the
+// button "Update summary" does the same; the server rejects an approval of an outdated summary.
 "use strict";
-const form = document.getElementById("choice");
-let latest = 0;
-let waiting;
+const form = document.getElementById("grant-form");
+let latestRequest = 0;
+let timer;
 
-async function recount() {
-  const mine = ++latest;
-  const answers = new FormData(form);
-  answers.set("decision", "review");
+async function updateSummary() {
+  const thisRequest = ++latestRequest;
+  const data = new FormData(form);
+  data.set("decision", "review");
   document.body.classList.add("counting");
   try {
-    const answer = await fetch(form.getAttribute("action"), { method: "POST", body: new URLSearchParams(answers), redirect: "manual" });
-    if (mine !== latest || !(answer.status === 200 || answer.status === 422)) return;
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    if (mine !== latest) return;
-    for (const place of document.querySelectorAll("[data-live]")) {
-      const now = page.getElementById(place.id);
-      if (now) place.replaceChildren(...now.childNodes);
+    const response = await fetch(form.getAttribute("action"), { method: "POST", body: new URLSearchParams(data), redirect: "manual" });
+    if (thisRequest !== latestRequest || !(response.status === 200 || response.status === 422)) return;
+    const page = new DOMParser().parseFromString(await response.text(), "text/html");
+    if (thisRequest !== latestRequest) return;
+    for (const section of document.querySelectorAll("[data-live]")) {
+      const updated = page.getElementById(section.id);
+      if (updated) section.replaceChildren(...updated.childNodes);
     }
   } finally {
-    if (mine === latest) document.body.classList.remove("counting");
+    if (thisRequest === latestRequest) document.body.classList.remove("counting");
   }
 }
 
 form.addEventListener("change", () => {
-  clearTimeout(waiting);
-  waiting = setTimeout(recount, 250);
+  clearTimeout(timer);
+  timer = setTimeout(updateSummary, 250);
 });
 document.body.classList.add("live");

@@ -1,4 +1,4 @@
-"""``manage.py keys``: which keys there are, and new ones in their place."""
+"""`manage.py keys`: list, rotate and retire secret keys."""
 
 from typing import Any
 
@@ -11,38 +11,38 @@ from evidence.events import signing_secrets as event_secrets
 from evidence.ledger import checkpoints
 from evidence.ledger.checkpoints import public_key
 from operations import key_file
-from operations.backup.restore import worded
+from operations.backup.restore import describe_database_error
 from owner import second_factor
 
 SECRET = key_file.SECRET
 LIST = "{name:8} {what}; {state}."
-RESTART = "Restart the server now: until then it goes on with the keys it has."
-EVERYWHERE = "Then put {path} where the other servers of this database have theirs."
-OVERLAP = "What was made before stays good until you say: manage.py keys retire {name}"
-SIGNED = "What was signed before is checked by the public key so far, which is kept."
-CHOOSE = (
-    "Now make another PDPP_SECRET_KEY, and set PDPP_SECRET_KEY_FALLBACKS to the one so far, before"
-    " those that stand there already, separated by commas. Make one with:"
+RESTART = "Restart the server now; until then it uses the previous keys."
+COPY_TO_SERVERS = "Then copy {path} to the other servers of this database."
+PREVIOUS_VALID = "Previous keys remain valid until you run: manage.py keys retire {name}"
+SIGNING_ROTATED = "The previous public key is kept to verify earlier signatures."
+ROTATION_STEPS = (
+    "Now set PDPP_SECRET_KEY to a new secret, and add the previous one at the start of the"
+    " comma-separated PDPP_SECRET_KEY_FALLBACKS. Create a secret with:"
     " python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
 )
-LEAVE_OUT = "Now leave out PDPP_SECRET_KEY_FALLBACKS."
-SEAL_ANEW = (checkpoints.seal_anew, event_secrets.seal_anew, second_factor.seal_anew)
-"""What is in the database and can be carried over to today's secret, by each."""
+REMOVE_FALLBACKS = "Now remove PDPP_SECRET_KEY_FALLBACKS."
+REENCRYPT = (checkpoints.reseal_chains, event_secrets.reencrypt, second_factor.reencrypt)
+"""Functions that encrypt or seal stored values again with the current secret."""
 
 
 class Command(BaseCommand):
-    """Asks no database, but to retire the secret. Prints no key."""
+    """Uses the database only to retire the secret. Prints no key."""
 
-    help = "List the installation's keys, give one of them a successor, or end what came before it."
-    requires_system_checks = []  # noqa: RUF012 - Django's own shape; they ask the database
+    help = "List, rotate or retire the secret keys of this installation."
+    requires_system_checks = []  # noqa: RUF012 - Django's own shape; the checks use the database
 
     @override
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-        actions.add_parser("list", help="Name them, and say what each is for.")
-        rotate = actions.add_parser("rotate", help="Make a new key.")
-        rotate.add_argument("name", choices=[SECRET, *key_file.NAMES])
-        retire = actions.add_parser("retire", help="End what was made with earlier keys.")
+        actions.add_parser("list", help="List the keys and their purposes.")
+        rotate = actions.add_parser("rotate", help="Create a new key.")
+        rotate.add_argument("name", choices=[SECRET, *key_file.KEY_PURPOSES])
+        retire = actions.add_parser("retire", help="Invalidate previous keys.")
         retire.add_argument("name", choices=[SECRET, "tokens", "cursors"])
 
     @override
@@ -55,67 +55,67 @@ class Command(BaseCommand):
         elif name == SECRET:
             self._rotate_secret()
         elif name == "signing":
-            key_file.rotate_signing(settings.PDPP_VAR, public_key=public_key())
-            self.stdout.write(SIGNED)
+            key_file.rotate_signing_key(settings.PDPP_VAR, public_key=public_key())
+            self.stdout.write(SIGNING_ROTATED)
         else:
-            key_file.rotate(settings.PDPP_VAR, name)
-            self.stdout.write(OVERLAP.format(name=name))
+            key_file.rotate_key(settings.PDPP_VAR, name)
+            self.stdout.write(PREVIOUS_VALID.format(name=name))
         self.stdout.write(RESTART)
         if not settings.EMBEDDED:
             self.stdout.write(
-                EVERYWHERE.format(path=settings.PDPP_VAR / key_file.ROTATED_KEYS_FILE)
+                COPY_TO_SERVERS.format(path=settings.PDPP_VAR / key_file.ROTATED_KEYS_FILE)
             )
 
     def _list(self) -> None:
-        place = (
+        location = (
             "PDPP_SECRET_KEY"
             if settings.PDPP_SECRET_KEY
             else settings.PDPP_VAR / key_file.ROTATED_KEYS_FILE
         )
-        everything = "keys all that has no key of its own below"
-        state = f"in {place}, {len(settings.SECRET_KEY_FALLBACKS)} earlier still known"
-        self.stdout.write(LIST.format(name=SECRET, what=everything, state=state))
-        known = key_file.rotated(settings.PDPP_VAR)
-        for name, what in key_file.NAMES.items():
+        purpose = "derives every key that was not rotated separately"
+        state = f"in {location}, previous keys: {len(settings.SECRET_KEY_FALLBACKS)}"
+        self.stdout.write(LIST.format(name=SECRET, what=purpose, state=state))
+        known = key_file.rotated_keys(settings.PDPP_VAR)
+        for name, what in key_file.KEY_PURPOSES.items():
             self.stdout.write(LIST.format(name=name, what=what, state=_state(known, name)))
 
     def _rotate_secret(self) -> None:
         key_file.rotate_secret(
             settings.PDPP_VAR,
-            so_far=settings.SECRET_KEY,
+            current_secret=settings.SECRET_KEY,
             public_key=public_key(),
-            is_ours=not settings.PDPP_SECRET_KEY,
+            creates_secret=not settings.PDPP_SECRET_KEY,
         )
         if settings.PDPP_SECRET_KEY:
-            self.stdout.write(CHOOSE)
-        self.stdout.write(OVERLAP.format(name=SECRET))
+            self.stdout.write(ROTATION_STEPS)
+        self.stdout.write(PREVIOUS_VALID.format(name=SECRET))
 
     def _retire_secret(self) -> None:
         if not settings.SECRET_KEY_FALLBACKS:
-            raise key_file.NothingToRetireError
-        for seal_anew in SEAL_ANEW:
-            seal_anew()
-        key_file.retire_secret(settings.PDPP_VAR)
+            raise key_file.NoPreviousKeyError
+        for reencrypt in REENCRYPT:
+            reencrypt()
+        key_file.retire_secrets(settings.PDPP_VAR)
         if settings.PDPP_SECRET_KEY_FALLBACKS:
-            self.stdout.write(LEAVE_OUT)
+            self.stdout.write(REMOVE_FALLBACKS)
 
     def _retire(self, name: str) -> None:
         try:
             if name == SECRET:
                 self._retire_secret()
             else:
-                key_file.retire(settings.PDPP_VAR, name)
-        except key_file.NothingToRetireError:
-            raise CommandError("There is no earlier key in use.") from None
+                key_file.retire_keys(settings.PDPP_VAR, name)
+        except key_file.NoPreviousKeyError:
+            raise CommandError("There is no previous key.") from None
         except DatabaseError as error:
-            raise CommandError(f"Nothing was retired. {worded(error)}") from error
-        self.stdout.write(f"After the restart what earlier {name} keys have made is over.")
+            raise CommandError(f"Nothing was retired. {describe_database_error(error)}") from error
+        self.stdout.write(f"After the restart, previous {name} keys are invalid.")
 
 
 def _state(known: dict[str, list[str]], name: str) -> str:
     if name not in known:
-        return "never rotated, of the secret"
-    earlier = len(known[key_file.VERIFYING] if name == "signing" else known[name]) - (
+        return "never rotated, derived from the secret"
+    previous = len(known[key_file.VERIFYING] if name == "signing" else known[name]) - (
         name != "signing"
     )
-    return f"a key of its own, {earlier} earlier still known"
+    return f"own key, previous keys: {previous}"

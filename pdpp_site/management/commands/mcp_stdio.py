@@ -1,7 +1,7 @@
-"""``manage.py mcp_stdio``: the MCP surface over standard input and output, for one token.
+"""`manage.py mcp_stdio`: serve MCP over standard input and output for one token.
 
-Exit codes, as in sysexits.h: 77, an owner's credential is in reach and an agent must not have it;
-78, there is no token that works.
+Exit codes as in sysexits.h: 77 if the environment has an owner's credential, which an agent must not
+have; 78 without a valid token.
 """
 
 import os
@@ -12,51 +12,51 @@ from django.core.management.base import BaseCommand, CommandError
 from typing_extensions import override
 
 from cli import errors
-from cli.credentials import refuse_owners
-from cli.errors import Failure
+from cli.credentials import reject_owner_environment
+from cli.errors import CliError
 from mcp_adapter import stdio
 from mcp_adapter.inprocess import InProcessRest
-from mcp_adapter.rest import Refused
+from mcp_adapter.rest import TokenRejected
 from pdpp_site import mcp_endpoints
 
 
 class Command(BaseCommand):
-    """Reads PDPP_ACCESS_TOKEN. Whatever is not the protocol goes to standard error."""
+    """Reads PDPP_ACCESS_TOKEN. Standard output carries only the protocol."""
 
     help = "Serve MCP on standard input and output with the token in PDPP_ACCESS_TOKEN."
     requires_system_checks = []  # noqa: RUF012 - Django's own shape; nothing may be printed
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
-        refuse_owner_credentials(os.environ)
+        reject_owner_credentials(os.environ)
         bearer = os.environ.get("PDPP_ACCESS_TOKEN", "").strip()
-        require_usable(bearer)
-        # Every call asks again, so that a grant revoked in the meantime ends at once.
+        require_valid_token(bearer)
+        # Each call authenticates again, so that revoking the grant applies to the next call.
         stdio.serve(
             InProcessRest(),
             lambda: mcp_endpoints.authenticate(bearer),
-            identity=mcp_endpoints.identity(),
+            server_info=mcp_endpoints.server_info(),
         )
 
 
-def refuse_owner_credentials(environment: Mapping[str, str]) -> None:
-    """An agent's process inherits its environment, so the owner's own keys may not be in it."""
+def reject_owner_credentials(environment: Mapping[str, str]) -> None:
+    """Fail if the environment, which the agent inherits, has an owner's credential."""
     try:
-        refuse_owners(environment)
-    except Failure as failure:
+        reject_owner_environment(environment)
+    except CliError as error:
         raise CommandError(
-            f"{failure.message} {failure.next_step}", returncode=failure.exit_code
+            f"{error.message} {error.next_step}", returncode=error.exit_code
         ) from None
 
 
-def require_usable(bearer: str) -> None:
-    """Better to fail at the start than on the first question."""
+def require_valid_token(bearer: str) -> None:
+    """Fail at startup if the token is missing or invalid."""
     if not bearer:
         raise CommandError("Set PDPP_ACCESS_TOKEN.", returncode=errors.NOT_CONNECTED)
     try:
         mcp_endpoints.authenticate(bearer)
-    except Refused as refused:
+    except TokenRejected as error:
         raise CommandError(
-            f"PDPP_ACCESS_TOKEN does not work at {mcp_endpoints.RESOURCE}: {refused.error['message']}",
+            f"PDPP_ACCESS_TOKEN does not work at {mcp_endpoints.RESOURCE}: {error.error['message']}",
             returncode=errors.NOT_CONNECTED,
         ) from None

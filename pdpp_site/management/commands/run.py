@@ -1,4 +1,4 @@
-"""``manage.py run``: everything on one port, ready to use after a clone."""
+"""`manage.py run`: migrate, start background jobs and serve everything on one port."""
 
 import contextlib
 import importlib
@@ -18,7 +18,7 @@ from django.db import connection
 from django.utils import timezone
 from typing_extensions import override
 
-from importers.runs.background import Imports
+from importers.runs.background import ImportWorker
 from operations import (
     alert_email,
     background_jobs,
@@ -34,21 +34,21 @@ from owner.management.commands.setup_link import address
 from pdpp_site import server as pdpp_site_server
 from pdpp_site import startup_banner
 
-OLDEST_POSTGRES = 15
+MIN_POSTGRES_VERSION = 15
 JOBS = (
     (background_jobs.vectors, background_jobs.PAUSE_SECONDS),
     (background_jobs.words, background_jobs.PAUSE_SECONDS),
     (background_jobs.erasures, background_jobs.PAUSE_SECONDS),
     (background_jobs.upkeep, background_jobs.UPKEEP_SECONDS),
-    (alert_email.tell_owner, alert_email.SECONDS),
+    (alert_email.tell_owner, alert_email.INTERVAL_SECONDS),
 )
-"""What one process at a time does, again and again, and how long it rests in between."""
+"""Jobs that one process at a time runs repeatedly, with the pause between runs in seconds."""
 
 
 class Command(BaseCommand):
-    """``manage.py`` has started the embedded PostgreSQL by now and stops it afterwards."""
+    """`manage.py` starts the embedded PostgreSQL before this command and stops it afterwards."""
 
-    help = "Migrate, load the demo life on the first start, and serve REST, MCP and the admin."
+    help = "Migrate, load the demo data on the first start, and serve REST, MCP and the admin."
     requires_system_checks = []  # noqa: RUF012 - Django's own shape; make check runs them all
 
     @override
@@ -57,106 +57,110 @@ class Command(BaseCommand):
         _check_telemetry()
         try:
             bound = pdpp_site_server.bind(settings.PDPP_BIND, settings.PDPP_PORT)
-        except pdpp_site_server.NotBoundError as error:
+        except pdpp_site_server.BindError as error:
             raise CommandError(str(error)) from None
         self._check_version()
-        self._check_watched()
+        self._check_watch_folder()
         _prepare()
-        greeting = _welcome()
-        # Before there are threads: two that import each other's modules would wait in a circle.
+        info = _startup_info()
+        # Before threads start: threads importing each other's modules could deadlock.
         importlib.import_module("pdpp_site.asgi")
-        beside = _beside_requests() if settings.PDPP_BACKGROUND else contextlib.nullcontext()
-        with _kept_alive(), beside:
+        jobs = _background_jobs() if settings.PDPP_BACKGROUND else contextlib.nullcontext()
+        with _database_watchdog(), jobs:
             pdpp_site_server.serve(
-                bound, ready=lambda: startup_banner.show(greeting, seconds=time.monotonic() - began)
+                bound, ready=lambda: startup_banner.show(info, seconds=time.monotonic() - began)
             )
 
-    def _check_watched(self) -> None:
-        """No reason not to serve: a disk may come later."""
+    def _check_watch_folder(self) -> None:
+        """Warn only, because a disk may be mounted later."""
         if settings.PDPP_WATCH and not Path(settings.PDPP_WATCH).is_dir():
             self.stderr.write(
-                f"PDPP_WATCH is {settings.PDPP_WATCH}, which is no folder now. Nothing is imported"
-                " from there until it is one."
+                f"PDPP_WATCH: {settings.PDPP_WATCH} is not a folder. Imports from it start when it"
+                " exists."
             )
 
     def _check_version(self) -> None:
         with connection.cursor() as cursor:
             cursor.execute("SHOW server_version_num")
             version = int(cursor.fetchone()[0]) // 10_000
-        if version < OLDEST_POSTGRES:
+        if version < MIN_POSTGRES_VERSION:
             raise CommandError(
-                f"PostgreSQL {OLDEST_POSTGRES} or later is needed; DATABASE_URL has {version}."
+                f"PostgreSQL {MIN_POSTGRES_VERSION} or later is required; DATABASE_URL has {version}."
             )
 
 
 def _check_telemetry() -> None:
     try:
-        tracing_setup.check()
+        tracing_setup.check_settings()
     except ImproperlyConfigured as error:
         raise CommandError(str(error)) from error
 
 
-def _kept_alive() -> contextlib.AbstractContextManager[None]:
-    """Whose database comes from elsewhere has somebody else to keep it running."""
+def _database_watchdog() -> contextlib.AbstractContextManager[None]:
+    """Restart the embedded PostgreSQL if it dies. A database in DATABASE_URL is not ours to restart."""
     if not settings.EMBEDDED:
         return contextlib.nullcontext()
-    job = server.reviving(settings.PDPP_VAR / "postgres")
-    return background_jobs.going_on(job, pause=server.PAUSE_SECONDS)
+    job = server.restart_if_dead(settings.PDPP_VAR / "postgres")
+    return background_jobs.run_repeatedly(job, pause=server.CHECK_SECONDS)
 
 
 @contextlib.contextmanager
-def _beside_requests() -> Iterator[None]:
-    """All that this process does or, where one at a time does it, is ready to take over."""
-    turn = leader_lock.Turn(leader_lock.BACKGROUND)
-    imports = Imports(
+def _background_jobs() -> Iterator[None]:
+    """Run background jobs, or stand by to take over from the process that runs them."""
+    turn = leader_lock.LeaderLock(leader_lock.BACKGROUND_JOBS)
+    imports = ImportWorker(
         settings.PDPP_VAR / "imports",
         watch=Path(settings.PDPP_WATCH) if settings.PDPP_WATCH else None,
         seconds=settings.PDPP_WATCH_SECONDS,
-        may_watch=turn.is_ours,
+        may_watch=turn.is_leader,
     )
     with (
         contextlib.closing(turn),
-        _working(turn),
-        background_jobs.going_on(imports.job),
-        event_worker.at_work(),
+        _run_jobs(turn),
+        background_jobs.run_repeatedly(imports.job),
+        event_worker.deliver_events(),
         contextlib.closing(imports),
     ):
         yield
 
 
 @contextlib.contextmanager
-def _working(turn: leader_lock.Turn) -> Iterator[None]:
+def _run_jobs(turn: leader_lock.LeaderLock) -> Iterator[None]:
     with contextlib.ExitStack() as jobs:
         for job, pause in JOBS:
-            jobs.enter_context(background_jobs.going_on(job, pause=pause, may=turn.is_ours))
+            jobs.enter_context(
+                background_jobs.run_repeatedly(job, pause=pause, may_run=turn.is_leader)
+            )
         yield
 
 
 def _prepare() -> None:
-    with schema_version.alone():
-        if settings.EMBEDDED and settings.PDPP_DEMO and not demo_data.was_loaded():
+    with schema_version.migrate_once():
+        if settings.EMBEDDED and settings.PDPP_DEMO and not demo_data.is_demo_loaded():
             call_command("demo", "load")
 
 
-def _welcome() -> startup_banner.Welcome:
-    """What to print once the server answers, which is too late to ask the database."""
+def _startup_info() -> startup_banner.StartupInfo:
+    """Collect what the banner shows, before the server starts, with queries."""
     now = timezone.now()
-    greeting = startup_banner.Welcome(
+    info = startup_banner.StartupInfo(
         url=settings.PDPP_PUBLIC_URL,
-        set_up=None if setup_link.owner_account(now) else _set_up(now),
-        tokens=demo_data.tokens(now) if settings.EMBEDDED and settings.PDPP_DEMO else None,
+        set_up=None if setup_link.owner_account(now) else _setup_instructions(now),
+        tokens=demo_data.create_demo_tokens(now)
+        if settings.EMBEDDED and settings.PDPP_DEMO
+        else None,
     )
     connection.close()
-    return greeting
+    return info
 
 
-def _set_up(now: datetime) -> str:
-    """A secret goes to a person's terminal, not to the log of a server somewhere."""
-    is_logged = not settings.EMBEDDED or _journal_reads()
-    return "manage.py setup-link" if is_logged else address(setup_link.make(now))
+def _setup_instructions(now: datetime) -> str:
+    """Return a set-up link for a terminal; for a log, the command that creates one."""
+    is_logged = not settings.EMBEDDED or _is_logged_by_systemd()
+    return "manage.py setup-link" if is_logged else address(setup_link.create_link(now))
 
 
-def _journal_reads() -> bool:
-    """Whether systemd keeps what is printed; terminals that it started inherit the variable."""
-    printed = os.fstat(sys.stdout.fileno())
-    return os.environ.get("JOURNAL_STREAM") == f"{printed.st_dev}:{printed.st_ino}"
+def _is_logged_by_systemd() -> bool:
+    """Return whether systemd logs the output. Terminals that it started inherit the variable."""
+    output = os.fstat(sys.stdout.fileno())
+    return os.environ.get("JOURNAL_STREAM") == f"{output.st_dev}:{output.st_ino}"

@@ -7,13 +7,18 @@ from datetime import UTC, datetime
 from django.http import HttpRequest, HttpResponse
 from django.urls import path
 
-from owner.grants.access_request import Asked, AskingClient, RequestedAccess, RequestedStream
-from owner.grants.wizard import Approved, Denied, decided, review
+from owner.grants.access_request import (
+    AccessRequest,
+    RequestedAccess,
+    RequestedStream,
+    RequestingClient,
+)
+from owner.grants.wizard import Approved, Denied, handle_decision, show_review
 from pdpp_site.urls import urlpatterns as site
 
 ASK = "/ask/"
 LATER = datetime(2099, 1, 1, tzinfo=UTC)
-CLAUDE = AskingClient(
+CLAUDE = RequestingClient(
     client_id="cli_claude",
     name="Claude Code",
     uri="https://claude.example",
@@ -21,12 +26,12 @@ CLAUDE = AskingClient(
     verified=False,
     registered_by="dynamic",
 )
-_asked: list[Asked] = []
+_asked: list[AccessRequest] = []
 
 
-def plain(client: AskingClient = CLAUDE) -> Asked:
+def plain(client: RequestingClient = CLAUDE) -> AccessRequest:
     """A request that leaves the sources to the owner."""
-    return Asked(
+    return AccessRequest(
         client=client,
         resource="/v1",
         redirect_host="localhost",
@@ -36,7 +41,7 @@ def plain(client: AskingClient = CLAUDE) -> Asked:
     )
 
 
-def detailed(*streams: RequestedStream, source: str = "mail", **more: object) -> Asked:
+def detailed(*streams: RequestedStream, source: str = "mail", **more: object) -> AccessRequest:
     """A request for streams of one source of the cast."""
     detail = RequestedAccess(
         source_kind="connector",
@@ -47,7 +52,7 @@ def detailed(*streams: RequestedStream, source: str = "mail", **more: object) ->
         access_mode="continuous",
         **more,  # type: ignore[arg-type]
     )
-    return Asked(
+    return AccessRequest(
         client=CLAUDE,
         resource="/v1",
         redirect_host="claude.example",
@@ -58,7 +63,7 @@ def detailed(*streams: RequestedStream, source: str = "mail", **more: object) ->
 
 
 @contextmanager
-def asking(asked: Asked) -> Iterator[None]:
+def asking(asked: AccessRequest) -> Iterator[None]:
     _asked.append(asked)
     yield
     _asked.pop()
@@ -66,8 +71,8 @@ def asking(asked: Asked) -> Iterator[None]:
 
 def ask(request: HttpRequest) -> HttpResponse:
     if request.method != "POST":
-        return review(request, _asked[-1], action_url=ASK, hidden={"state": "kept"})
-    match decided(request, _asked[-1]):
+        return show_review(request, _asked[-1], action_url=ASK, hidden={"state": "kept"})
+    match handle_decision(request, _asked[-1]):
         case Approved(package_id):
             return HttpResponse(f"approved {package_id} {request.POST['state']}")
         case Denied():

@@ -113,7 +113,7 @@ def answered(owner: HttpClient, page: Any, *, allow: bool = True) -> HttpRespons
 def the_form(page: Any) -> Form:
     """The form of the question, with the mailboxes ticked."""
     path = page.request["PATH_INFO"] if isinstance(page.request, dict) else str(page.url)
-    [form] = [each for each in Page(path, page).forms if each.values("mark")]
+    [form] = [each for each in Page(path, page).forms if each.values("form_token")]
     for words in form.boxes:
         if re.match("Personal mail|Work mail", words):
             form.tick(words)

@@ -32,7 +32,7 @@ def command_line_asks() -> Callable[[], Any]:
 
 
 @pytest.mark.parametrize("begin", [device_asks, command_line_asks])
-def test_who_asks_while_the_owner_says_yes_is_not_told_no(
+def test_polling_during_approval_is_not_denied(
     committed: World, begin: Callable[[], Callable[[], Any]]
 ) -> None:
     ask, said = begin(), []
@@ -44,7 +44,7 @@ def test_who_asks_while_the_owner_says_yes_is_not_told_no(
     assert "access_token" in said[0].json(), said[0].json()
 
 
-def test_a_client_has_only_so_many_questions_open_however_many_at_once(
+def test_open_requests_per_client_are_limited_under_concurrency(
     committed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "OPEN_QUESTIONS", 1)

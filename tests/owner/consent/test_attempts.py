@@ -18,7 +18,7 @@ from owner.accounts import setup_link
 pytestmark = pytest.mark.django_db
 
 RIGHT = "correct horse battery"
-FREE = sign_in_throttle.FREE["account"]
+FREE = sign_in_throttle.FREE_FAILURES["account"]
 
 
 @pytest.fixture(autouse=True)
@@ -40,33 +40,35 @@ def fail(times: int, *, name: str = "alice", browser: Client | None = None) -> A
     return answer
 
 
-def test_the_right_password_after_a_few_wrong_ones_is_let_in() -> None:
+def test_correct_password_works_after_a_few_failures() -> None:
     assert fail(FREE).status_code == 200
 
     assert sign_in(Client(), RIGHT).status_code == 302
-    assert not Attempts.unscoped.filter(digest=sign_in_throttle.account("alice").digest).exists()
+    assert not Attempts.unscoped.filter(
+        digest=sign_in_throttle.account_key("alice").digest
+    ).exists()
 
 
-def test_an_account_that_is_guessed_at_has_to_wait_even_with_the_right_password() -> None:
+def test_throttled_account_is_refused_even_with_the_right_password() -> None:
     fail(FREE + 1)
 
     answer = sign_in(Client(), RIGHT)
 
     assert answer.status_code == 429
     assert answer["Retry-After"] == "30"
-    assert "Too many attempts have failed. Wait 30 seconds" in answer.content.decode()
+    assert "Too many failed attempts. Try again in 30 seconds" in answer.content.decode()
     assert "manage.py setup-link" in answer.content.decode()
 
 
-def test_a_name_that_nobody_has_waits_as_well_and_tells_nothing() -> None:
+def test_unknown_user_name_is_throttled_like_a_known_one() -> None:
     taken, free = (fail(FREE + 2, name=name).content.decode() for name in ("alice", "nobody"))
 
-    assert "Too many attempts" in taken
+    assert "Too many failed attempts" in taken
     assert free.count("\n") == taken.count("\n")
 
 
-def test_an_address_that_tries_many_names_has_to_wait() -> None:
-    for number in range(sign_in_throttle.FREE["address"] + 1):
+def test_address_that_tries_many_names_is_throttled() -> None:
+    for number in range(sign_in_throttle.FREE_FAILURES["address"] + 1):
         assert sign_in(Client(), "wrong", name=f"name{number}").status_code == 200
 
     assert sign_in(Client(), RIGHT).status_code == 429
@@ -74,7 +76,7 @@ def test_an_address_that_tries_many_names_has_to_wait() -> None:
 
 
 @pytest.mark.parametrize("admin", ["/admin/login/", "/login"])
-def test_there_is_one_way_to_sign_in_and_it_counts(admin: str) -> None:
+def test_every_sign_in_page_applies_the_throttle(admin: str) -> None:
     fail(FREE + 1)
 
     answer = Client().post(admin, {"username": "alice", "password": RIGHT}, follow=True)
@@ -82,7 +84,7 @@ def test_there_is_one_way_to_sign_in_and_it_counts(admin: str) -> None:
     assert "_auth_user_id" not in answer.client.session
 
 
-def test_waiting_is_enough_and_each_further_failure_makes_it_longer(
+def test_delay_grows_with_each_failure(
     time_machine: Traveller,
 ) -> None:
     time_machine.move_to("2026-11-22T12:00:00Z", tick=False)
@@ -98,16 +100,16 @@ def test_waiting_is_enough_and_each_further_failure_makes_it_longer(
     assert sign_in(Client(), RIGHT).status_code == 302
 
 
-def test_failures_are_forgotten_after_an_hour(time_machine: Traveller) -> None:
+def test_failures_reset_after_an_hour(time_machine: Traveller) -> None:
     time_machine.move_to("2026-11-22T12:00:00Z", tick=False)
     fail(FREE)
-    time_machine.shift(sign_in_throttle.FORGOTTEN_AFTER.total_seconds() + 1)
+    time_machine.shift(sign_in_throttle.RESET_AFTER.total_seconds() + 1)
 
     assert fail(FREE).status_code == 200
     assert sign_in(Client(), RIGHT).status_code == 302
 
 
-def test_a_clock_that_was_set_back_keeps_nobody_waiting(time_machine: Traveller) -> None:
+def test_clock_set_back_does_not_extend_the_delay(time_machine: Traveller) -> None:
     time_machine.move_to("2027-11-22T12:00:00Z", tick=False)
     fail(FREE + 1)
     time_machine.move_to("2026-11-22T12:00:00Z", tick=False)
@@ -115,7 +117,7 @@ def test_a_clock_that_was_set_back_keeps_nobody_waiting(time_machine: Traveller)
     assert sign_in(Client(), RIGHT).status_code == 302
 
 
-def test_a_stranger_cannot_keep_the_owners_own_browser_out() -> None:
+def test_strangers_failures_do_not_lock_out_the_owners_browser() -> None:
     known = Client()
     sign_in(known, RIGHT)
     known.post("/admin/logout/")
@@ -125,16 +127,16 @@ def test_a_stranger_cannot_keep_the_owners_own_browser_out() -> None:
     assert sign_in(known, RIGHT).status_code == 302
 
 
-def test_a_browser_of_the_owner_cannot_guess_for_ever_either() -> None:
+def test_known_browser_is_throttled_too() -> None:
     known = Client()
     sign_in(known, RIGHT)
     known.post("/admin/logout/")
 
-    assert fail(sign_in_throttle.FREE["browser"] + 1, browser=known).status_code == 200
+    assert fail(sign_in_throttle.FREE_FAILURES["browser"] + 1, browser=known).status_code == 200
     assert fail(1, browser=known).status_code == 429
 
 
-def test_the_cookie_of_one_account_counts_for_no_other() -> None:
+def test_known_browser_cookie_is_valid_for_one_account() -> None:
     User.objects.create_superuser("eve", password=RIGHT)
     eve = Client()
     sign_in(eve, RIGHT, name="eve")
@@ -144,50 +146,52 @@ def test_the_cookie_of_one_account_counts_for_no_other() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_new_set_up_link_ends_every_wait(capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_setup_link_resets_the_throttle(capsys: pytest.CaptureFixture[str]) -> None:
     fail(FREE + 1)
     call_command("setup_link")
 
     assert sign_in(Client(), RIGHT).status_code == 302
 
 
-def test_who_tries_set_up_links_has_to_wait() -> None:
+def test_guessing_setup_links_is_throttled() -> None:
     guesser = Client()
-    for number in range(sign_in_throttle.FREE["address"] + 1):
+    for number in range(sign_in_throttle.FREE_FAILURES["address"] + 1):
         assert guesser.get(reverse("set-up", args=[f"guess-{number}"])).status_code == 410
 
     answer = guesser.get(reverse("set-up", args=["guess"]))
 
     assert answer.status_code == 429
     assert int(answer["Retry-After"]) > 0
-    assert "Too many attempts" in answer.content.decode()
+    assert "Too many failed attempts" in answer.content.decode()
 
 
-def test_an_open_set_up_link_is_no_failure_however_often_it_is_looked_at() -> None:
-    link = reverse("set-up", args=[setup_link.make(timezone.now())])
+def test_opening_a_valid_setup_link_is_no_failure() -> None:
+    link = reverse("set-up", args=[setup_link.create_link(timezone.now())])
 
-    answers = {Client().get(link).status_code for _ in range(sign_in_throttle.FREE["address"] + 2)}
+    answers = {
+        Client().get(link).status_code for _ in range(sign_in_throttle.FREE_FAILURES["address"] + 2)
+    }
 
     assert answers == {200}
 
 
-def test_attempts_at_once_are_counted_one_by_one() -> None:
-    subject = sign_in_throttle.account("alice")
+def test_parallel_attempts_are_all_counted() -> None:
+    subject = sign_in_throttle.account_key("alice")
     now = timezone.now()
     for _ in range(FREE + 1):
-        sign_in_throttle.begin(subject, now=now)  # none of them has been judged yet
+        sign_in_throttle.record_attempt(subject, now=now)  # none of them has been judged yet
 
-    with pytest.raises(sign_in_throttle.TooManyAttempts):
-        sign_in_throttle.begin(subject, now=now)
+    with pytest.raises(sign_in_throttle.ThrottledError):
+        sign_in_throttle.record_attempt(subject, now=now)
 
 
-def test_neither_names_nor_addresses_are_kept() -> None:
+def test_throttle_stores_no_names_or_addresses() -> None:
     fail(1)
 
     for row in Attempts.unscoped.all():
         assert b"alice" not in bytes(row.digest)
         assert len(bytes(row.digest)) == 32
-    assert sign_in_throttle.forget(now=timezone.now() + timedelta(hours=2)) == 2
+    assert sign_in_throttle.delete_expired(now=timezone.now() + timedelta(hours=2)) == 2
 
 
 @pytest.mark.parametrize(
@@ -199,11 +203,11 @@ def test_neither_names_nor_addresses_are_kept() -> None:
         ("", "not an address", True),
     ],
 )
-def test_a_network_of_ipv6_counts_as_one_address(one: str, other: str, same: bool) -> None:
-    assert (sign_in_throttle.address(one) == sign_in_throttle.address(other)) is same
+def test_ipv6_network_counts_as_one_address(one: str, other: str, same: bool) -> None:
+    assert (sign_in_throttle.address_key(one) == sign_in_throttle.address_key(other)) is same
 
 
-def test_the_session_gets_another_name_when_somebody_signs_in() -> None:
+def test_sign_in_rotates_the_session_key() -> None:
     browser = Client()
     browser.get("/login")
     session = browser.session

@@ -26,7 +26,7 @@ UNION ALL SELECT t::text FROM evidence_refreshfamily t
 OTHER = "another-verifier-of-more-than-forty-three-characters-0123"
 
 
-def test_the_owner_allows_and_the_client_reads(world: World, asking: Asking) -> None:
+def test_approved_client_reads(world: World, asking: Asking) -> None:
     answer = told(asking.answer(asking.ask()))
     assert (answer["state"], answer["iss"]) == ("xyz", ORIGIN)
 
@@ -43,7 +43,7 @@ def test_the_owner_allows_and_the_client_reads(world: World, asking: Asking) -> 
     assert post(body["access_token"]).status_code == 200
 
 
-def test_a_client_within_a_browser_has_its_tokens_and_pages_elsewhere_do_not(
+def test_token_responses_have_no_cors_headers(
     asking: Asking,
 ) -> None:
     asking.program.defaults["HTTP_ORIGIN"] = "https://host.example"
@@ -56,7 +56,7 @@ def test_a_client_within_a_browser_has_its_tokens_and_pages_elsewhere_do_not(
         assert "Access-Control-Allow-Origin" not in answer
 
 
-def test_a_token_for_mcp_is_none_for_rest(world: World, asking: Asking) -> None:
+def test_mcp_token_is_refused_by_rest(world: World, asking: Asking) -> None:
     bearer = asking.tokens()["access_token"]
 
     refused = world.get("/v1/schema", who=bearer)
@@ -65,14 +65,14 @@ def test_a_token_for_mcp_is_none_for_rest(world: World, asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("indicator", [ORIGIN, f"{ORIGIN}/", f"{ORIGIN}/v1"])
-def test_a_token_for_rest_is_none_for_mcp(world: World, asking: Asking, indicator: str) -> None:
+def test_rest_token_is_refused_by_mcp(world: World, asking: Asking, indicator: str) -> None:
     bearer = asking.exchange(asking.code(resource=indicator), resource=indicator).json()
 
     assert world.get("/v1/schema", who=bearer["access_token"]).status == 200
     assert post(bearer["access_token"]).status_code == 401
 
 
-def test_a_token_for_events_is_good_for_them_alone(world: World, asking: Asking) -> None:
+def test_events_token_works_for_events_only(world: World, asking: Asking) -> None:
     events = f"{ORIGIN}/mcp/events"
     bearer = asking.exchange(asking.code(resource=events), resource=events).json()["access_token"]
 
@@ -81,7 +81,7 @@ def test_a_token_for_events_is_good_for_them_alone(world: World, asking: Asking)
     assert post(bearer).status_code == 401
 
 
-def test_the_refusal_of_the_owner_is_told_to_the_client(asking: Asking) -> None:
+def test_denial_is_returned_to_the_client(asking: Asking) -> None:
     answer = told(asking.answer(asking.ask(), allow=False))
 
     assert answer["error"] == "access_denied"
@@ -89,7 +89,7 @@ def test_the_refusal_of_the_owner_is_told_to_the_client(asking: Asking) -> None:
     assert not AuthorizationCode.unscoped.exists()
 
 
-def test_a_code_works_once_and_a_second_use_ends_what_it_led_to(asking: Asking) -> None:
+def test_reused_code_revokes_its_tokens(asking: Asking) -> None:
     code = asking.code()
     tokens = asking.exchange(code).json()
     assert post(tokens["access_token"]).status_code == 200
@@ -121,7 +121,7 @@ def test_a_code_ends_after_two_minutes(asking: Asking) -> None:
         {"code": "somebody-elses"},
     ],
 )
-def test_a_code_is_good_with_its_verifier_and_address_alone(
+def test_code_requires_its_verifier_and_redirect_uri(
     asking: Asking, wrong: dict[str, str | None]
 ) -> None:
     code = asking.code()
@@ -145,7 +145,7 @@ def test_a_code_is_good_with_its_verifier_and_address_alone(
     assert not AccessToken.unscoped.filter(package__client_id=asking.client_id).exists()
 
 
-def test_a_code_is_good_for_its_own_client_alone(asking: Asking) -> None:
+def test_code_works_for_its_client_only(asking: Asking) -> None:
     code = asking.code()
     other = asking.register().json()["client_id"]
 
@@ -153,7 +153,7 @@ def test_a_code_is_good_for_its_own_client_alone(asking: Asking) -> None:
     assert asking.exchange(code).status_code == 200
 
 
-def test_a_token_request_names_the_resource_that_was_allowed_or_none(asking: Asking) -> None:
+def test_token_request_for_another_resource_is_refused(asking: Asking) -> None:
     assert asking.exchange(asking.code(), resource=None).status_code == 200
     elsewhere = asking.exchange(asking.code(), resource=ORIGIN)
 
@@ -172,7 +172,7 @@ def test_a_token_request_names_the_resource_that_was_allowed_or_none(asking: Ask
         ({"authorization_details": "[{}]"}, "invalid_authorization_details"),
     ],
 )
-def test_a_wrong_request_is_told_to_the_client(
+def test_invalid_request_is_returned_to_the_client(
     asking: Asking, wrong: dict[str, str | None], error: str
 ) -> None:
     answer = told(asking.ask(**wrong))
@@ -196,7 +196,7 @@ def test_a_wrong_request_is_told_to_the_client(
         {"redirect_uri": "http://127.0.0.1:33418/callback"},
     ],
 )
-def test_nobody_is_sent_to_an_address_that_was_not_registered(
+def test_unregistered_redirect_uri_gets_no_redirect(
     asking: Asking, wrong: dict[str, str | None]
 ) -> None:
     answer = asking.ask(**wrong)
@@ -216,9 +216,7 @@ def test_nobody_is_sent_to_an_address_that_was_not_registered(
         ("https://claude.ai/api/mcp/auth_callback", "https://claude.ai/api/mcp/auth_callback"),
     ],
 )
-def test_a_program_on_the_owners_machine_may_listen_on_any_port(
-    world: World, registered: str, used: str
-) -> None:
+def test_loopback_redirect_accepts_any_port(world: World, registered: str, used: str) -> None:
     asking = Asking.registered(redirect_uris=[registered])
 
     answer = asking.answer(asking.ask(redirect_uri=used))
@@ -227,7 +225,7 @@ def test_a_program_on_the_owners_machine_may_listen_on_any_port(
     assert asking.exchange(told(answer)["code"], redirect_uri=used).status_code == 200
 
 
-def test_asking_changes_nothing(asking: Asking) -> None:
+def test_authorize_get_changes_nothing(asking: Asking) -> None:
     def rows() -> list[int]:
         return [model.unscoped.count() for model in (Package, AccessToken, AuthorizationCode)]
 
@@ -242,7 +240,7 @@ def test_asking_changes_nothing(asking: Asking) -> None:
     assert rows() == before
 
 
-def test_the_owner_signs_in_on_the_way(asking: Asking) -> None:
+def test_authorize_redirects_to_sign_in(asking: Asking) -> None:
     owner = HttpClient()
     from django.contrib.auth.models import User
 
@@ -260,7 +258,7 @@ def test_the_owner_signs_in_on_the_way(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", ["https://thief.example/", "//thief.example", "javascript:x"])
-def test_signing_in_leads_to_no_other_site(asking: Asking, elsewhere: str) -> None:
+def test_sign_in_does_not_redirect_to_other_sites(asking: Asking, elsewhere: str) -> None:
     answer = asking.owner.get("/login", {"next": elsewhere})
     form = HttpClient().get("/login", {"next": elsewhere})
 
@@ -268,7 +266,7 @@ def test_signing_in_leads_to_no_other_site(asking: Asking, elsewhere: str) -> No
     assert elsewhere not in form.content.decode()
 
 
-def test_somebody_signed_in_who_is_not_the_owner_is_asked_to_sign_in(asking: Asking) -> None:
+def test_non_owner_is_asked_to_sign_in(asking: Asking) -> None:
     from django.contrib.auth.models import User
 
     other = HttpClient()
@@ -278,7 +276,7 @@ def test_somebody_signed_in_who_is_not_the_owner_is_asked_to_sign_in(asking: Ask
     assert other.post("/oauth/authorize", {"decision": "allow"}).status_code == 403
 
 
-def test_what_is_answered_is_what_was_asked(asking: Asking) -> None:
+def test_decision_applies_to_the_signed_request(asking: Asking) -> None:
     page = asking.ask()
     sealed = page.content.decode().partition('name="question" value="')[2].partition('"')[0]
     forged = base64.urlsafe_b64encode(json.dumps(["client_id=x", 1]).encode()).decode()
@@ -290,7 +288,7 @@ def test_what_is_answered_is_what_was_asked(asking: Asking) -> None:
         assert (refused.status_code, "Location" in refused) == (400, False)
 
 
-def test_another_site_cannot_answer_for_the_owner(asking: Asking) -> None:
+def test_decision_requires_a_csrf_token(asking: Asking) -> None:
     asking.ask()
 
     refused = asking.owner.post("/oauth/authorize", {"decision": "allow"})
@@ -298,7 +296,7 @@ def test_another_site_cannot_answer_for_the_owner(asking: Asking) -> None:
     assert refused.status_code == 403
 
 
-def test_the_page_may_lead_to_the_client_and_nowhere_else(asking: Asking) -> None:
+def test_page_form_may_redirect_to_the_client_only(asking: Asking) -> None:
     policy = asking.ask()["Content-Security-Policy"]
 
     assert "form-action 'self' http://localhost:33418;" in policy
@@ -309,7 +307,7 @@ def test_the_page_may_lead_to_the_client_and_nowhere_else(asking: Asking) -> Non
     ("redirect_uri", "allowed"),
     [("http://[::1]:5/callback", "http:"), ("cursor://anysphere.mcp/callback", "cursor:")],
 )
-def test_where_no_policy_can_name_the_client_its_scheme_is_named(
+def test_form_action_falls_back_to_the_scheme(
     world: World, redirect_uri: str, allowed: str
 ) -> None:
     asking = Asking.registered(redirect_uris=[redirect_uri])
@@ -319,13 +317,13 @@ def test_where_no_policy_can_name_the_client_its_scheme_is_named(
     assert f"form-action 'self' {allowed};" in policy
 
 
-def test_an_unknown_scope_is_left_out(asking: Asking) -> None:
+def test_unknown_scope_is_ignored(asking: Asking) -> None:
     tokens = asking.tokens(scope="records:read everything")
 
     assert tokens["scope"] == "pdpp:read"
 
 
-def test_codes_and_tokens_are_kept_as_keyed_hashes_only(asking: Asking) -> None:
+def test_codes_and_tokens_are_stored_as_keyed_hashes(asking: Asking) -> None:
     from django.db import connection
 
     code = asking.code()
@@ -338,7 +336,7 @@ def test_codes_and_tokens_are_kept_as_keyed_hashes_only(asking: Asking) -> None:
         assert secret.encode().hex() not in stored
 
 
-def test_the_old_addresses_of_the_protocol_still_answer(asking: Asking) -> None:
+def test_default_endpoints_without_metadata_work(asking: Asking) -> None:
     page = asking.owner.get("/authorize", asking.parameters())
 
     code = told(answered(asking.owner, page))["code"]
@@ -350,9 +348,7 @@ def test_the_old_addresses_of_the_protocol_still_answer(asking: Asking) -> None:
 
 
 @pytest.mark.parametrize("grant_type", ["", "password", "client_credentials", "implicit"])
-def test_a_grant_type_of_somebody_elses_is_refused_in_the_words_of_the_protocol(
-    asking: Asking, grant_type: str
-) -> None:
+def test_unsupported_grant_type_is_refused(asking: Asking, grant_type: str) -> None:
     answer = asking.program.post("/oauth/token", {"grant_type": grant_type})
 
     assert answer.status_code == 400

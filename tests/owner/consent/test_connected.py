@@ -6,14 +6,14 @@ import pytest
 from django.contrib.auth.models import User
 from django.utils import timezone
 
-from evidence.access.grant_lifecycle import narrow
+from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.errors import GrantRevoked, InvalidRequest
 from evidence.models.events import Subscription
 from evidence.models.grants import Grant
-from owner.connected_apps import ago
-from tests.events.receiving import SUBSCRIPTIONS, ask
+from owner.connected_apps import time_ago
+from tests.events.receiving import SUBSCRIPTIONS, send_json
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.world import BANK, PERSONAL, WORK, World
 
@@ -49,7 +49,7 @@ def prefix(form: Form, stream: str) -> str:
     ["/connect", "/connect/doctor", "/connect/status", "/connected", "/connected/pause", "/connected/resume",
      "/connected/end", "/connected/narrow"],
 )  # fmt: skip
-def test_every_page_is_for_the_owner_alone(world: World, page: str) -> None:
+def test_every_page_requires_the_owner(world: World, page: str) -> None:
     address = f"{page}?client={client(world, 'bob')}&grant={world.grants['bob'][0].pk}"
     for stranger in (Browser(), Browser().sign_in(User.objects.create_user("mallory"))):
         stranger.http.handler.enforce_csrf_checks = False
@@ -60,63 +60,59 @@ def test_every_page_is_for_the_owner_alone(world: World, page: str) -> None:
     assert world.get(MESSAGES).status == 200
 
 
-def test_each_app_says_where_it_is_told_of_changes(world: World, alice: Browser) -> None:
-    ask(world, "POST", SUBSCRIPTIONS, callback_url="https://receiver.example/hook?key=geheim")
+def test_app_shows_its_webhook_hosts(world: World, alice: Browser) -> None:
+    send_json(world, "POST", SUBSCRIPTIONS, callback_url="https://receiver.example/hook?key=geheim")
     assert "receiver.example" not in alice.open(CONNECTED).text
     Subscription.unscoped.update(status=Subscription.Status.ACTIVE)
 
     page = alice.open(CONNECTED)
 
-    assert "without what it says, at receiver.example" in page.text
+    assert "without record contents, go to receiver.example" in page.text
     assert "geheim" not in page.text
 
 
-def test_each_app_says_what_it_reads_and_how_much(world: World, alice: Browser) -> None:
+def test_app_shows_its_grants_and_usage(world: World, alice: Browser) -> None:
     world.get(MESSAGES, "bob")
     world.get(MESSAGES, "bob")
 
     page = alice.open(CONNECTED)
 
     assert page.status == 200
-    assert "Bob Active Last used just now · 2 calls in 30 days · What it has read" in page.text
+    assert "Bob Active Last used just now · 2 calls in 30 days · Activity" in page.text
     assert "Charlie Active Last used never · 0 calls in 30 days" in page.text
     assert "received from 1 January 2026 on, through “Personal mail” and “Work mail”." in page.text
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert "no-store" in page.headers["Cache-Control"]
 
 
-def test_asking_alone_does_nothing(world: World, alice: Browser) -> None:
+def test_confirmation_page_changes_nothing(world: World, alice: Browser) -> None:
     for deed in ("pause", "resume", "end"):
         assert alice.open(f"{CONNECTED}/{deed}?client={client(world, 'bob')}").status == 200
 
     assert world.get(MESSAGES).status == 200
 
 
-def test_a_forged_deed_is_not_done(world: World, alice: Browser) -> None:
+def test_app_action_requires_a_csrf_token(world: World, alice: Browser) -> None:
     answer = alice.http.post(f"{CONNECTED}/end?client={client(world, 'bob')}")
 
     assert answer.status_code == 403
     assert world.get(MESSAGES).status == 200
 
 
-def test_a_paused_app_reads_nothing_from_the_next_request_until_it_is_resumed(
-    world: World, alice: Browser
-) -> None:
+def test_paused_app_reads_nothing_until_resumed(world: World, alice: Browser) -> None:
     page = do(alice, world, "pause", "bob")
-    assert "Bob is paused and reads nothing." in page.text
+    assert "Bob is paused and cannot read anything." in page.text
     assert "Bob Paused" in page.text
 
     refused = world.get(MESSAGES, "bob")
     assert (refused.status, refused.error["code"]) == (403, "grant_paused")
     assert world.get("/v1/streams/transactions/records", "charlie").status == 200
 
-    assert "Bob reads again." in do(alice, world, "resume", "bob").text
+    assert "Bob can read again." in do(alice, world, "resume", "bob").text
     assert world.get(MESSAGES, "bob").status == 200
 
 
-def test_a_disconnected_app_reads_nothing_from_the_next_request_on(
-    world: World, alice: Browser
-) -> None:
+def test_disconnected_app_reads_nothing(world: World, alice: Browser) -> None:
     page = do(alice, world, "end", "bob")
 
     assert "Bob is disconnected." in page.text
@@ -125,12 +121,12 @@ def test_a_disconnected_app_reads_nothing_from_the_next_request_on(
     assert world.get(MESSAGES, "bob").error["code"] == "grant_revoked"
 
 
-def test_an_app_that_is_not_there_is_not_found(world: World, alice: Browser) -> None:
+def test_unknown_app_is_not_found(world: World, alice: Browser) -> None:
     assert alice.open(f"{CONNECTED}/end?client=cli_none").status == 404
     assert alice.open(f"{CONNECTED}/narrow?grant=grt_none").status == 404
 
 
-def test_narrowing_takes_away_from_the_next_request_on(world: World, alice: Browser) -> None:
+def test_narrowing_applies_to_the_next_request(world: World, alice: Browser) -> None:
     bookmark = world.get(MESSAGES, "bob", changes_since="beginning").body["next_changes_since"]
     form = alice.open(narrowing(world, "bob")).form
     assert form.is_ticked("Personal mail")
@@ -144,25 +140,25 @@ def test_narrowing_takes_away_from_the_next_request_on(world: World, alice: Brow
     page = alice.press(counted.form, "decision", "allow")
     listed = world.get(MESSAGES, "bob")
 
-    assert "Bob now reads less." in page.text
+    assert "Bob can now read less." in page.text
     assert listed.ids == ["m3", "m2"]
     assert "body_text" not in listed.body["data"][0]["data"]
     assert world.get(MESSAGES, "bob", changes_since=bookmark).status == 410
     assert Grant.unscoped.get(pk=world.grants["bob"][0].pk).superseded_by == standing(world, "bob")
 
 
-def test_what_was_not_counted_last_is_not_narrowed(world: World, alice: Browser) -> None:
+def test_unreviewed_change_is_not_narrowed(world: World, alice: Browser) -> None:
     form = alice.open(narrowing(world, "bob")).form
     form.untick("Work mail")
 
     page = alice.press(form, "decision", "allow")
 
     assert page.status == 422
-    assert "not what you were shown last" in page.text
+    assert "Your changes updated the summary" in page.text
     assert standing(world, "bob") == world.grants["bob"][0]
 
 
-def test_nothing_left_is_not_a_narrowing(world: World, alice: Browser) -> None:
+def test_narrowing_to_nothing_is_refused(world: World, alice: Browser) -> None:
     form = alice.open(narrowing(world, "bob")).form
     form.untick("Work mail")
     form.untick("Personal mail")
@@ -170,13 +166,13 @@ def test_nothing_left_is_not_a_narrowing(world: World, alice: Browser) -> None:
     assert "Nothing would be left" in alice.press(form, "decision", "allow").text
 
 
-def test_narrowed_twice_with_one_form_is_narrowed_once(world: World, alice: Browser) -> None:
+def test_form_submitted_twice_narrows_once(world: World, alice: Browser) -> None:
     form = alice.press(alice.open(narrowing(world, "bob")).form, "decision", "review").form
 
     first = alice.press(form, "decision", "allow")
     second = alice.press(form, "decision", "allow")
 
-    assert "now reads less" in first.text
+    assert "can now read less" in first.text
     assert second.status == 404
 
 
@@ -199,7 +195,7 @@ WIDER = {
 
 
 @pytest.mark.parametrize("wider", [None, *WIDER])
-def test_a_successor_is_never_wider(world: World, wider: str | None) -> None:
+def test_narrowed_grant_is_never_wider(world: World, wider: str | None) -> None:
     request = GrantRequest(
         connection_ids=[PERSONAL],
         streams=[StreamRequest(**ASKED)],  # type: ignore[arg-type]
@@ -208,7 +204,7 @@ def test_a_successor_is_never_wider(world: World, wider: str | None) -> None:
     changed, connections = ({}, [PERSONAL]) if wider is None else WIDER[wider]
 
     def take() -> None:
-        narrow(
+        narrow_grant(
             world.grants["erin"][0].pk,
             [StreamRequest(**(ASKED | changed))],  # type: ignore[arg-type]
             connection_ids=connections,
@@ -232,7 +228,7 @@ def test_single_records_can_only_become_fewer(world: World) -> None:
     grant = world.grants["erin"][0]
 
     def take(*keys: str) -> Grant:
-        return narrow(
+        return narrow_grant(
             grant.pk,
             [StreamRequest(name="messages", resources=keys)],
             connection_ids=[PERSONAL],
@@ -247,12 +243,12 @@ def test_single_records_can_only_become_fewer(world: World) -> None:
         take("m1")
 
 
-def test_a_successor_ends_no_later(world: World) -> None:
+def test_narrowed_grant_expires_no_later(world: World) -> None:
     soon, late = (dt.datetime(year, 1, 1, tzinfo=dt.UTC) for year in (2027, 2030))
     stream = StreamRequest(name="transactions")
     world.grant("erin", GrantRequest(connection_ids=[BANK], streams=[stream], expires_at=soon))
 
-    successor = narrow(
+    successor = narrow_grant(
         world.grants["erin"][0].pk,
         [stream],
         connection_ids=[BANK],
@@ -268,7 +264,7 @@ def test_a_successor_ends_no_later(world: World) -> None:
     [(0, "just now"), (61, "1 minute ago"), (7300, "2 hours ago"), (90_000, "1 day ago"),
      (900_000, "on 1 November 2026, 12:00")],
 )  # fmt: skip
-def test_time_that_has_passed_is_told_in_words(seconds: int, words: str) -> None:
+def test_elapsed_time_is_shown_as_text(seconds: int, words: str) -> None:
     then = dt.datetime(2026, 11, 1, 12, tzinfo=dt.UTC)
 
-    assert ago(then, now=then + dt.timedelta(seconds=seconds)) == words
+    assert time_ago(then, now=then + dt.timedelta(seconds=seconds)) == words

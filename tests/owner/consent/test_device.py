@@ -66,7 +66,7 @@ def decide(asking: Asking, user_code: str, *, allow: bool = True) -> HttpRespons
     return answered(asking.owner, the_page(asking, user_code), allow=allow)
 
 
-def test_the_owner_types_the_code_and_the_device_reads(device: Asking) -> None:
+def test_device_reads_after_approval(device: Asking) -> None:
     started = start(device)
     assert started["verification_uri"] == f"{ORIGIN}/device"
     assert started["verification_uri_complete"].endswith(f"?user_code={started['user_code']}")
@@ -82,7 +82,7 @@ def test_the_owner_types_the_code_and_the_device_reads(device: Asking) -> None:
     assert poll(device, started, later=20).json()["error"] == "invalid_grant"
 
 
-def test_the_refusal_reaches_the_device(device: Asking) -> None:
+def test_denial_reaches_the_device(device: Asking) -> None:
     started = start(device)
 
     decide(device, started["user_code"], allow=False)
@@ -90,7 +90,7 @@ def test_the_refusal_reaches_the_device(device: Asking) -> None:
     assert poll(device, started).json()["error"] == "access_denied"
 
 
-def test_who_asks_too_often_waits_longer(device: Asking) -> None:
+def test_polling_too_often_is_slowed_down(device: Asking) -> None:
     started = start(device)
 
     errors = [poll(device, started, later=later).json()["error"] for later in (0, 1, 4, 12)]
@@ -111,17 +111,17 @@ def test_a_code_ends_after_five_minutes(device: Asking) -> None:
         assert the_page(device, started["user_code"]).status_code == 422
 
 
-def test_a_code_from_a_link_has_to_be_looked_at_first(device: Asking) -> None:
+def test_code_in_the_url_must_be_confirmed(device: Asking) -> None:
     started = start(device)
 
     page = Page("/device", device.owner.get("/device", {"user_code": started["user_code"]}))
 
     assert page.form.values("user_code") == [started["user_code"]]
-    assert "Go on only if you have just started it yourself" in page.text
+    assert "Continue only if you started the app yourself" in page.text
     assert "PDPP CLI" not in page.text
 
 
-def test_a_question_is_answered_once(device: Asking) -> None:
+def test_request_is_decided_once(device: Asking) -> None:
     started = start(device)
     page = the_page(device, started["user_code"])
     seen = device.owner.post("/device", pressed(the_form(page), "review"))
@@ -135,7 +135,7 @@ def test_a_question_is_answered_once(device: Asking) -> None:
     assert Package.unscoped.count() == packages
 
 
-def test_nobody_but_the_owner_answers(device: Asking) -> None:
+def test_only_the_owner_decides(device: Asking) -> None:
     started = start(device)
 
     stranger = device.program.get("/device", {"user_code": started["user_code"]})
@@ -143,7 +143,7 @@ def test_nobody_but_the_owner_answers(device: Asking) -> None:
     assert stranger["Location"].startswith("/login?next=%2Fdevice")
 
 
-def test_a_device_code_is_good_for_its_own_client_alone(device: Asking) -> None:
+def test_device_code_works_for_its_client_only(device: Asking) -> None:
     started = start(device)
     decide(device, started["user_code"])
     other = device.register(redirect_uris=[]).json()["client_id"]
@@ -162,7 +162,7 @@ def test_a_device_code_is_good_for_its_own_client_alone(device: Asking) -> None:
         ({"authorization_details": "{}"}, "invalid_authorization_details"),
     ],
 )
-def test_a_device_that_asks_wrongly_gets_no_code(
+def test_invalid_device_request_gets_no_code(
     device: Asking, wrong: dict[str, str], error: str
 ) -> None:
     sent = {"client_id": device.client_id, **wrong}
@@ -172,13 +172,13 @@ def test_a_device_that_asks_wrongly_gets_no_code(
     assert (refused.status_code, refused.json()["error"]) == (400, error)
 
 
-def test_a_client_of_the_browser_gets_no_device_code(asking: Asking) -> None:
+def test_client_without_device_grant_gets_no_code(asking: Asking) -> None:
     refused = asking.program.post("/oauth/device_authorization", {"client_id": asking.client_id})
 
     assert refused.json()["error"] == "unauthorized_client"
 
 
-def test_a_device_may_ask_for_particular_fields(world: World, device: Asking) -> None:
+def test_device_may_request_fields(world: World, device: Asking) -> None:
     started = start(device, resource=ORIGIN, authorization_details=DETAIL)
     decide(device, started["user_code"])
 
@@ -188,7 +188,7 @@ def test_a_device_may_ask_for_particular_fields(world: World, device: Asking) ->
     assert {name for each in listed.body["data"] for name in each["data"]} == {"id", "subject"}
 
 
-def test_a_client_has_only_so_many_questions_open(
+def test_open_requests_per_client_are_limited(
     device: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "OPEN_QUESTIONS", 1)
@@ -253,7 +253,7 @@ def test_a_command_line_need_not_be_registered(device: Asking) -> None:
     assert PendingRequest.unscoped.get().registration.name == "PDPP CLI"
 
 
-def test_the_refusal_reaches_the_command_line(device: Asking) -> None:
+def test_denial_reaches_the_command_line(device: Asking) -> None:
     attempt = connect(device).json()
     decide(device, attempt["user_code"], allow=False)
 

@@ -8,13 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evidence.access.gate import Gate
-from evidence.access.grant_lifecycle import narrow
-from evidence.access.grant_terms import resolved
+from evidence.access.grant_lifecycle import narrow_grant
+from evidence.access.grant_terms import resolve_terms
 from evidence.access.grants import GrantRequest, StreamRequest
-from evidence.access.owner_scope import held_scope, tried_scope
+from evidence.access.owner_scope import grant_scope, preview_scope
 from evidence.models.grants import Grant
-from evidence.models.sources import declared
-from owner.grants.preview import Difference, differences, gains
+from evidence.models.sources import load_declarations
+from owner.grants.preview import StreamDifference, compare_additions, compare_gates
 from tests.owner.pages.browser import Browser
 from tests.owner.pages.giving import what, who
 from tests.world import NOW, PERSONAL, WORK, World
@@ -72,20 +72,20 @@ def preview(world: World, request: GrantRequest) -> Gate:
     """The gate of what is not yet issued, as the pages look through it."""
     source = world.grants["bob"][0].source
     assert source.current_declaration_id is not None
-    document = declared([source.current_declaration_id])[source.current_declaration_id]
+    document = load_declarations([source.current_declaration_id])[source.current_declaration_id]
     terms = [
-        resolved(
+        resolve_terms(
             each,
             streams=document.declaration.streams,
             connection_ids=frozenset(request.connection_ids),
         )
         for each in request.streams
     ]
-    return Gate(tried_scope([(source.pk, terms)], owner_id=world.owner_id))
+    return Gate(preview_scope([(source.pk, terms)], owner_id=world.owner_id))
 
 
 def held(world: World, grant: Grant) -> Gate:
-    return Gate(held_scope(grant, owner_id=world.owner_id))
+    return Gate(grant_scope(grant, owner_id=world.owner_id))
 
 
 def read(world: World, who: str) -> set[tuple[str, str]]:
@@ -95,13 +95,13 @@ def read(world: World, who: str) -> set[tuple[str, str]]:
     return {(each["connection_id"], each["id"]) for each in body["data"]}
 
 
-def told(found: list[Difference]) -> tuple[int, int]:
+def told(found: list[StreamDifference]) -> tuple[int, int]:
     return sum(each.more for each in found), sum(each.fewer for each in found)
 
 
 @settings(max_examples=12, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(first=choices, second=choices, third=choices)
-def test_a_preview_is_what_the_token_then_reads(
+def test_preview_matches_what_the_token_reads(
     world: World, first: dict[str, Any], second: dict[str, Any], third: dict[str, Any]
 ) -> None:
     previewed = preview(world, asked(first)).stream("messages")
@@ -112,7 +112,7 @@ def test_a_preview_is_what_the_token_then_reads(
     assert before == expected
 
     [grant] = world.grants["ann"]
-    more = gains([held(world, grant)], preview(world, asked(third)))
+    more = compare_additions([held(world, grant)], preview(world, asked(third)))
     world.grant("zoe", asked(third))
     assert told(more)[0] == len(read(world, "zoe") - before)
     assert {name for each in more for name in each.fields_more} == third["fields"] - first["fields"]
@@ -121,8 +121,8 @@ def test_a_preview_is_what_the_token_then_reads(
     if smaller is None:
         return
     request = asked(smaller)
-    found = differences([held(world, grant)], preview(world, request))
-    narrow(
+    found = compare_gates([held(world, grant)], preview(world, request))
+    narrow_grant(
         grant.pk, request.streams, connection_ids=request.connection_ids, expires_at=None, now=NOW
     )
     after = read(world, "ann")
@@ -132,7 +132,7 @@ def test_a_preview_is_what_the_token_then_reads(
     ]
 
 
-def test_the_page_that_narrows_says_what_it_hides(world: World, alice: Browser) -> None:
+def test_narrow_page_shows_what_it_hides(world: World, alice: Browser) -> None:
     form = alice.open(f"/connected/narrow?grant={world.grants['bob'][0].pk}").form
     whole = alice.press(form, "decision", "review")
     assert "Compared with now Nothing changes." in whole.text
@@ -149,9 +149,7 @@ def test_the_page_that_narrows_says_what_it_hides(world: World, alice: Browser) 
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_the_admin_shows_what_it_comes_to_before_it_is_given(
-    world: World, alice: Browser, *, is_known: bool
-) -> None:
+def test_give_access_shows_a_preview(world: World, alice: Browser, *, is_known: bool) -> None:
     first = who(alice, "Personal mail")
     if is_known:
         first.fill("new_client", "")
@@ -165,5 +163,5 @@ def test_the_admin_shows_what_it_comes_to_before_it_is_given(
     assert "Your messages: 5 records, 1 June 2025 to 5 March 2026" in review.text
     assert "Not shown: the field From email." in review.text
     assert "Dinner on Friday?" in review.text
-    said = "Your messages: exposes 2 more records and the fields Labels, Is seen and Size bytes."
+    said = "Your messages: shows 2 more records and the fields Labels, Is seen and Size bytes."
     assert (said in review.text) is is_known

@@ -34,7 +34,7 @@ def walked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return walked
 
 
-def test_the_owner_sees_which_step_fails_and_what_to_change(
+def test_connection_check_shows_the_failed_step_and_the_fix(
     alice: Browser, walked: list[tuple[str, str]]
 ) -> None:
     page = alice.open(alice.open("/connect").link("check the connection"))
@@ -46,11 +46,11 @@ def test_the_owner_sees_which_step_fails_and_what_to_change(
 
     assert walked == [("http://127.0.0.1:8000", "codex")]
     assert "Ask /mcp without a token: fails" in told.text
-    assert "Whose side: network. Open the port." in told.text
+    assert "Responsible: network. Open the port." in told.text
     assert "&lt;script&gt;" in told.html
 
 
-def test_nobody_else_makes_the_server_walk(
+def test_connection_check_requires_the_owner(
     world: World, client: Any, walked: list[tuple[str, str]]
 ) -> None:
     for answer in (client.get("/connect/doctor"), client.post("/connect/doctor")):

@@ -50,7 +50,7 @@ def serve(settings: Settings) -> Serve:
     return serving
 
 
-def test_a_client_is_known_by_its_own_document(asking: Asking, serve: Serve) -> None:
+def test_client_is_identified_by_its_document(asking: Asking, serve: Serve) -> None:
     fetched = serve(DOCUMENT)
     asking.client_id = CLIENT
 
@@ -65,13 +65,13 @@ def test_a_client_is_known_by_its_own_document(asking: Asking, serve: Serve) -> 
 @pytest.mark.parametrize(
     ("redirect_uri", "shown"),
     [
-        ("http://localhost:33418/callback", "localhost:33418, a program on this computer"),
-        ("http://127.0.0.1/callback", "127.0.0.1:80, a program on this computer"),
-        ("http://[::1]:5000/callback", "[::1]:5000, a program on this computer"),
+        ("http://localhost:33418/callback", "localhost:33418, an app on this computer"),
+        ("http://127.0.0.1/callback", "127.0.0.1:80, an app on this computer"),
+        ("http://[::1]:5000/callback", "[::1]:5000, an app on this computer"),
         ("x-claude://callback", "an app on this device that opens “x-claude:” links"),
     ],
 )
-def test_an_answer_to_a_local_program_is_never_called_verified(
+def test_redirect_to_a_local_app_is_never_verified(
     asking: Asking, serve: Serve, redirect_uri: str, shown: str
 ) -> None:
     serve(DOCUMENT | {"redirect_uris": [redirect_uri]})
@@ -81,22 +81,22 @@ def test_an_answer_to_a_local_program_is_never_called_verified(
 
     assert "Verified:" not in page.text
     assert "Not verified: claude.ai describes this app" in page.text
-    assert "This server cannot tell programs on this computer apart." in page.text
+    assert "This server cannot tell apps on this computer apart." in page.text
     assert f"Your answer goes to {shown}" in page.text
 
 
-def test_an_answer_to_the_clients_own_host_is_verified(asking: Asking, serve: Serve) -> None:
+def test_redirect_to_the_clients_own_host_is_verified(asking: Asking, serve: Serve) -> None:
     uri = "https://claude.ai:8443/callback"
     serve(DOCUMENT | {"redirect_uris": [uri]})
     asking.client_id = CLIENT
 
     page = Page("/oauth/authorize", asking.ask(redirect_uri=uri))
 
-    assert "Verified: claude.ai says that this program is its own." in page.text
+    assert "Verified: this app belongs to claude.ai." in page.text
     assert "Your answer goes to claude.ai:8443" in page.text
 
 
-def test_a_document_with_a_wildcard_in_a_host_is_refused(asking: Asking, serve: Serve) -> None:
+def test_document_with_a_wildcard_host_is_refused(asking: Asking, serve: Serve) -> None:
     serve(DOCUMENT | {"redirect_uris": ["https://*.claude.ai/callback"]})
     asking.client_id = CLIENT
 
@@ -104,7 +104,7 @@ def test_a_document_with_a_wildcard_in_a_host_is_refused(asking: Asking, serve: 
     assert not Registration.unscoped.filter(client_id=CLIENT).exists()
 
 
-def test_nothing_is_fetched_until_the_owner_has_signed_in(asking: Asking, serve: Serve) -> None:
+def test_no_document_is_fetched_before_sign_in(asking: Asking, serve: Serve) -> None:
     fetched = serve(DOCUMENT)
     asking.client_id = CLIENT
 
@@ -116,7 +116,7 @@ def test_nothing_is_fetched_until_the_owner_has_signed_in(asking: Asking, serve:
     assert fetched == []
 
 
-def test_a_document_is_read_again_when_it_may_have_changed(asking: Asking, serve: Serve) -> None:
+def test_stale_document_is_fetched_again(asking: Asking, serve: Serve) -> None:
     fetched = serve(DOCUMENT, seconds=300)
     asking.client_id = CLIENT
     asking.ask()
@@ -128,7 +128,7 @@ def test_a_document_is_read_again_when_it_may_have_changed(asking: Asking, serve
         assert len(fetched) == 2
 
 
-def test_what_a_document_said_holds_while_it_cannot_be_read(asking: Asking, serve: Serve) -> None:
+def test_stored_document_is_used_while_fetching_fails(asking: Asking, serve: Serve) -> None:
     serve(DOCUMENT, seconds=300)
     asking.client_id = CLIENT
     asking.ask()
@@ -152,9 +152,7 @@ def test_what_a_document_said_holds_while_it_cannot_be_read(asking: Asking, serv
         DOCUMENT | {"client_name": ["Claude"]},
     ],
 )
-def test_a_document_that_does_not_hold_makes_no_client(
-    asking: Asking, serve: Serve, wrong: Any
-) -> None:
+def test_invalid_document_creates_no_client(asking: Asking, serve: Serve, wrong: Any) -> None:
     serve(wrong)
 
     answer = asking.ask(client_id=CLIENT)
@@ -164,7 +162,7 @@ def test_a_document_that_does_not_hold_makes_no_client(
 
 
 @pytest.mark.parametrize("reads", [True, False])
-def test_a_server_without_the_internet_offers_to_read_no_documents(
+def test_document_support_can_be_disabled(
     asking: Asking, serve: Serve, settings: Settings, *, reads: bool
 ) -> None:
     """A host that could have come with its document registers then, as any other does."""
@@ -206,7 +204,7 @@ def test_a_document_cannot_take_over_another_kind_of_client(asking: Asking, serv
         "2002:7f00:1::",
     ],
 )
-def test_the_servers_own_network_is_out_of_reach(
+def test_document_fetch_refuses_private_addresses(
     monkeypatch: pytest.MonkeyPatch, address: str
 ) -> None:
     """Whatever the name resolves to is judged, and one bad address refuses the name."""
@@ -215,8 +213,8 @@ def test_the_servers_own_network_is_out_of_reach(
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [public, private])
     monkeypatch.setattr(socket, "create_connection", _never)
 
-    with pytest.raises(client_metadata.NotFetchedError, match="non-public"):
-        client_metadata.fetch(CLIENT, now=timezone.now())
+    with pytest.raises(client_metadata.MetadataDocumentError, match="non-public"):
+        client_metadata.fetch_document(CLIENT, now=timezone.now())
 
 
 @pytest.mark.parametrize(
@@ -230,13 +228,13 @@ def test_the_servers_own_network_is_out_of_reach(
         "https://" + "a" * 600 + ".example/doc",
     ],
 )
-def test_an_address_of_another_form_is_not_even_looked_up(
+def test_invalid_document_url_is_not_resolved(
     monkeypatch: pytest.MonkeyPatch, client_id: str
 ) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", _never)
 
-    with pytest.raises(client_metadata.NotFetchedError):
-        client_metadata.fetch(client_id, now=timezone.now())
+    with pytest.raises(client_metadata.MetadataDocumentError):
+        client_metadata.fetch_document(client_id, now=timezone.now())
 
 
 @pytest.mark.parametrize(
@@ -272,8 +270,8 @@ def test_only_a_small_json_document_is_read(
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [public])
     monkeypatch.setattr("urllib3.HTTPSConnectionPool", Pool)
 
-    with pytest.raises(client_metadata.NotFetchedError):
-        client_metadata.fetch(CLIENT, now=timezone.now())
+    with pytest.raises(client_metadata.MetadataDocumentError):
+        client_metadata.fetch_document(CLIENT, now=timezone.now())
 
     assert connected == ["8.8.8.8"]
 

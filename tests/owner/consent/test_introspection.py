@@ -79,7 +79,7 @@ def test_a_package_token_names_its_package(world: World) -> None:
     assert len(body["authorization_details"]) == 3
 
 
-def test_what_was_agreed_is_told(world: World) -> None:
+def test_introspection_returns_the_granted_terms(world: World) -> None:
     agreed: dict[str, Any] = {
         "access_mode": "single_use",
         "purpose_code": "https://purpose.example/tax",
@@ -112,11 +112,11 @@ def test_an_owner_token_has_no_client(world: World) -> None:
 
 
 @pytest.mark.parametrize("token", ["unknown", "x" * 500, "nul\x00"])
-def test_of_an_unknown_bearer_nothing_is_said(world: World, token: str) -> None:
+def test_unknown_bearer_is_inactive(world: World, token: str) -> None:
     assert ask(token).json() == {"active": False}
 
 
-def test_what_has_ended_says_why(world: World, asking: Asking) -> None:
+def test_inactive_token_has_a_reason(world: World, asking: Asking) -> None:
     tokens = asking.tokens()
     with time_machine.travel(timezone.now() + timedelta(hours=1)):
         assert ask(tokens["access_token"]).json()["inactive_reason"] == "token_expired"
@@ -137,7 +137,7 @@ def test_what_has_ended_says_why(world: World, asking: Asking) -> None:
 @pytest.mark.parametrize(
     "wrong", [{"secret": "guessed"}, {"user": "somebody"}, {"user": "", "secret": ""}]
 )
-def test_nobody_else_may_ask(world: World, wrong: dict[str, str]) -> None:
+def test_introspection_requires_credentials(world: World, wrong: dict[str, str]) -> None:
     refused = ask(world.tokens["bob"], **wrong)
 
     assert refused.status_code == 401
@@ -145,7 +145,7 @@ def test_nobody_else_may_ask(world: World, wrong: dict[str, str]) -> None:
     assert refused["WWW-Authenticate"] == 'Basic realm="introspection"'
 
 
-def test_without_a_secret_nobody_may_ask(world: World, settings: Settings) -> None:
+def test_introspection_is_off_without_a_secret(world: World, settings: Settings) -> None:
     settings.PDPP_INTROSPECTION_SECRET = ""
 
     assert ask(world.tokens["bob"], secret="").status_code == 401

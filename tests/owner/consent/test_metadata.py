@@ -13,7 +13,7 @@ def documents(settings: Settings) -> HttpClient:
     return HttpClient()
 
 
-def test_the_authorization_server_says_all_of_itself(documents: HttpClient) -> None:
+def test_authorization_server_metadata_is_complete(documents: HttpClient) -> None:
     answer = documents.get("/.well-known/oauth-authorization-server")
 
     assert answer["Cache-Control"] == "no-store"
@@ -111,7 +111,7 @@ def test_the_root_document_adds_what_a_program_of_rest_needs(documents: HttpClie
 @pytest.mark.parametrize(
     "name", ["authorization_endpoint", "device_authorization_endpoint", "agent_connect_endpoint"]
 )
-def test_what_is_advertised_is_there(documents: HttpClient, name: str) -> None:
+def test_advertised_endpoints_exist(documents: HttpClient, name: str) -> None:
     found = documents.get("/.well-known/oauth-authorization-server").json()
     paths = [value.removeprefix(ORIGIN) for key, value in found.items() if key.endswith("endpoint")]
 
@@ -120,7 +120,7 @@ def test_what_is_advertised_is_there(documents: HttpClient, name: str) -> None:
     assert found[name].startswith(ORIGIN)
 
 
-def test_what_is_advertised_follows_the_public_url_and_not_the_host(documents: HttpClient) -> None:
+def test_metadata_uses_the_public_url(documents: HttpClient) -> None:
     answer = documents.get("/.well-known/oauth-authorization-server", headers={"Host": "localhost"})
 
     assert answer.json()["issuer"] == ORIGIN

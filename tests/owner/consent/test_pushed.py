@@ -8,7 +8,10 @@ import pytest
 import time_machine
 from django.utils import timezone
 
-from owner.oauth.authorization_details import NotUnderstoodError, parsed
+from owner.oauth.authorization_details import (
+    InvalidAuthorizationDetailsError,
+    parse_authorization_details,
+)
 from tests.owner.consent.client import ORIGIN, Asking, told
 
 MAIL = "https://registry.example/connectors/mail"
@@ -27,7 +30,7 @@ def push(asking: Asking, **changed: str | None) -> Any:
     return asking.program.post("/oauth/par", asking.parameters(**changed))
 
 
-def test_a_pushed_request_is_asked_by_its_name(asking: Asking) -> None:
+def test_pushed_request_is_authorized_by_its_uri(asking: Asking) -> None:
     streams = [
         {"name": "messages", "fields": ["subject"], "time_constraint": {"since": "2026-01-01"}}
     ]
@@ -57,7 +60,7 @@ def test_a_pushed_request_ends_after_five_minutes(asking: Asking) -> None:
         assert asking.owner.get("/oauth/authorize", named).status_code == 400
 
 
-def test_a_pushed_request_is_its_own_clients_alone(asking: Asking) -> None:
+def test_pushed_request_works_for_its_client_only(asking: Asking) -> None:
     other = asking.register().json()["client_id"]
     named = {"client_id": other, "request_uri": push(asking).json()["request_uri"]}
 
@@ -83,12 +86,12 @@ def test_a_wrong_request_is_refused_when_it_is_pushed(
     assert (answer.status_code, answer.json()["error"]) == (400, error)
 
 
-def test_no_text_asks_for_nothing_in_particular() -> None:
-    assert parsed(None) == parsed("") == ()
+def test_no_details_request_nothing_specific() -> None:
+    assert parse_authorization_details(None) == parse_authorization_details("") == ()
 
 
-def test_a_detail_says_all_that_it_may() -> None:
-    [found] = parsed(
+def test_complete_detail_is_parsed() -> None:
+    [found] = parse_authorization_details(
         json.dumps(
             [
                 detail(
@@ -140,6 +143,6 @@ def test_a_detail_says_all_that_it_may() -> None:
         json.dumps([detail()] * 21),
     ],
 )
-def test_what_is_not_understood_is_refused_as_a_whole(wrong: str) -> None:
-    with pytest.raises(NotUnderstoodError):
-        parsed(wrong)
+def test_invalid_details_are_refused(wrong: str) -> None:
+    with pytest.raises(InvalidAuthorizationDetailsError):
+        parse_authorization_details(wrong)

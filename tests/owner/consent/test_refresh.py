@@ -14,7 +14,7 @@ from tests.mcp_adapter.real import post
 from tests.owner.consent.client import ORIGIN, Asking
 
 
-def test_a_refresh_token_leads_to_the_next(asking: Asking) -> None:
+def test_refresh_rotates_the_token(asking: Asking) -> None:
     first = asking.tokens()
 
     second = asking.refresh(first["refresh_token"]).json()
@@ -44,7 +44,7 @@ def test_a_paused_client_stays_signed_in_and_reads_nothing(asking: Asking) -> No
     assert post(second["access_token"]).status_code == 200
 
 
-def test_a_replayed_refresh_token_ends_the_family(asking: Asking) -> None:
+def test_replayed_refresh_token_revokes_its_family(asking: Asking) -> None:
     first = asking.tokens()
     second = asking.refresh(first["refresh_token"]).json()
 
@@ -67,7 +67,7 @@ def test_one_family_ends_without_another_of_the_same_client(asking: Asking) -> N
 
 
 @pytest.mark.parametrize("ended", ["grant", "package"])
-def test_nothing_is_refreshed_once_the_owner_has_ended_it(asking: Asking, ended: str) -> None:
+def test_revoked_access_cannot_be_refreshed(asking: Asking, ended: str) -> None:
     tokens = asking.tokens()
     now = timezone.now()
     grant = Grant.unscoped.get(grant_id=tokens["grant_id"])
@@ -84,7 +84,7 @@ def test_nothing_is_refreshed_once_the_owner_has_ended_it(asking: Asking, ended:
     assert post(tokens["access_token"]).status_code == 401
 
 
-def test_a_pause_stops_reading_and_not_the_sign_in(asking: Asking) -> None:
+def test_pause_stops_reading_but_not_refresh(asking: Asking) -> None:
     tokens = asking.tokens()
     pause_client(asking.client_id, now=timezone.now())
 
@@ -95,7 +95,7 @@ def test_a_pause_stops_reading_and_not_the_sign_in(asking: Asking) -> None:
     assert post(refreshed["access_token"]).status_code == 200
 
 
-def test_a_refresh_token_is_good_for_its_own_client_alone(asking: Asking) -> None:
+def test_refresh_token_works_for_its_client_only(asking: Asking) -> None:
     tokens = asking.tokens()
     other = asking.register().json()["client_id"]
 
@@ -113,7 +113,7 @@ def test_a_refresh_names_the_resource_that_was_allowed_or_none(asking: Asking) -
     )
 
 
-def test_a_refresh_token_that_nobody_uses_ends(asking: Asking) -> None:
+def test_unused_refresh_token_expires(asking: Asking) -> None:
     tokens = asking.tokens()
 
     with time_machine.travel(timezone.now() + timedelta(seconds=limits.REFRESH_SECONDS + 1)):
@@ -191,12 +191,12 @@ def test_a_client_cannot_end_the_sign_in_of_another(asking: Asking) -> None:
     assert post(tokens["access_token"]).status_code == 200
 
 
-def test_what_nobody_can_use_is_forgotten(asking: Asking) -> None:
-    from evidence.access.oauth.codes import forget_families
+def test_expired_families_are_deleted(asking: Asking) -> None:
+    from evidence.access.oauth.codes import delete_expired_families
 
     asking.tokens()
-    assert forget_families(timezone.now()) == 0
+    assert delete_expired_families(timezone.now()) == 0
 
-    forget_families(timezone.now() + timedelta(seconds=2 * limits.REFRESH_SECONDS + 1))
+    delete_expired_families(timezone.now() + timedelta(seconds=2 * limits.REFRESH_SECONDS + 1))
 
     assert not RefreshFamily.unscoped.exists()

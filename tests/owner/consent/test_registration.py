@@ -9,7 +9,7 @@ import time_machine
 from django.utils import timezone
 
 from evidence import limits
-from evidence.access.oauth.requests import forget_unused
+from evidence.access.oauth.requests import delete_unused_registrations
 from evidence.models.oauth import Registration
 from tests.owner.consent.client import CALLBACK, Asking
 from tests.world import World
@@ -27,7 +27,7 @@ HOSTS = {
 """What hosts send, to the letter (hosts.md)."""
 
 
-def test_what_was_said_is_said_back(asking: Asking) -> None:
+def test_registration_returns_the_metadata(asking: Asking) -> None:
     answer = asking.register(**HOSTS, resource="https://x.example/mcp", jwks={"keys": []})
 
     assert answer.status_code == 201
@@ -110,13 +110,13 @@ def test_metadata_is_an_object(asking: Asking, body: str) -> None:
     assert (answer.status_code, answer.json()["error"]) == (400, "invalid_client_metadata")
 
 
-def test_too_much_metadata_is_refused(asking: Asking) -> None:
+def test_oversized_metadata_is_refused(asking: Asking) -> None:
     answer = asking.register(contacts=["x" * limits.REGISTRATION_BYTES])
 
     assert answer.status_code == 400
 
 
-def test_one_address_registers_only_so_much_in_an_hour(asking: Asking) -> None:
+def test_registrations_per_address_are_limited(asking: Asking) -> None:
     for _ in range(limits.REGISTRATIONS_PER_ADDRESS - 1):
         assert asking.register().status_code == 201
 
@@ -135,9 +135,7 @@ def test_one_address_registers_only_so_much_in_an_hour(asking: Asking) -> None:
         assert asking.register().status_code == 201
 
 
-def test_all_together_register_only_so_much_in_an_hour(
-    asking: Asking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_total_registrations_are_limited(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "REGISTRATIONS_PER_HOUR", 1)
 
     assert asking.register().status_code == 429
@@ -148,7 +146,7 @@ def test_a_registration_that_nobody_signed_in_with_is_forgotten(asking: Asking) 
     asking.tokens()
     later = timezone.now() + timedelta(seconds=limits.REGISTRATION_UNUSED_SECONDS + 1)
 
-    assert forget_unused(later) == 1
+    assert delete_unused_registrations(later) == 1
 
     assert not Registration.unscoped.filter(pk=unused).exists()
     assert Registration.unscoped.filter(pk=asking.client_id).exists()

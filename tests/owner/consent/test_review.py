@@ -9,11 +9,11 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from evidence.access.grants import mint_token
-from evidence.access.quotas import limits_of
+from evidence.access.tokens import create_token
+from evidence.access.quotas import list_quotas
 from evidence.models.grants import Grant, Package
 from evidence.models.records import Record
-from owner.grants.access_request import AskingClient, RequestedStream
+from owner.grants.access_request import RequestedStream, RequestingClient
 from tests.owner.consent.asking_page import ASK, asking, detailed, plain
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.owner.pages.giving import named
@@ -41,7 +41,7 @@ def prefix(form: Form, stream: str) -> str:
 
 
 def again(browser: Browser, form: Form) -> Page:
-    """Press "Count again"."""
+    """Press "Update summary"."""
     return browser.press(form, "decision", "review")
 
 
@@ -57,7 +57,7 @@ def seen_and_allowed(browser: Browser, form: Form) -> Package:
 
 
 def token_of(package: Package) -> str:
-    return mint_token(package, resource="/v1", now=NOW)
+    return create_token(package, resource="/v1", now=NOW)
 
 
 def packages() -> int:
@@ -65,12 +65,12 @@ def packages() -> int:
 
 
 @pytest.mark.usefixtures("anything")
-def test_nothing_is_chosen_at_first(alice: Browser) -> None:
+def test_nothing_is_selected_initially(alice: Browser) -> None:
     page = alice.open(ASK)
 
     assert page.status == 200
-    assert "Claude Code asks to read some of your records" in page.text
-    assert "Nothing is chosen yet" in page.text
+    assert "Claude Code wants to read your records" in page.text
+    assert "Nothing is selected yet" in page.text
     for label in ("Personal mail", "Work mail", "Workspace", "Bank account"):
         assert not the_form(page).is_ticked(label)
 
@@ -82,12 +82,12 @@ def test_allowing_nothing_gives_nothing(alice: Browser) -> None:
     page = allow(alice, the_form(alice.open(ASK)))
 
     assert page.status == 422
-    assert "Nothing is chosen yet" in page.text
+    assert "Nothing is selected yet" in page.text
     assert packages() == before
 
 
 @pytest.mark.usefixtures("anything")
-def test_what_is_ticked_is_counted_and_shown_before_it_is_allowed(alice: Browser) -> None:
+def test_selection_is_counted_before_approval(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Personal mail")
 
@@ -99,7 +99,7 @@ def test_what_is_ticked_is_counted_and_shown_before_it_is_allowed(alice: Browser
 
 
 @pytest.mark.usefixtures("anything")
-def test_the_token_reads_what_was_shown_and_nothing_else(world: World, alice: Browser) -> None:
+def test_token_reads_exactly_what_was_shown(world: World, alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Personal mail")
     form.untick("Threads")
@@ -119,7 +119,7 @@ def test_the_token_reads_what_was_shown_and_nothing_else(world: World, alice: Br
 
 
 @pytest.mark.usefixtures("anything")
-def test_what_was_not_shown_last_is_shown_again_and_not_approved(alice: Browser) -> None:
+def test_unreviewed_change_is_not_approved(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Personal mail")
     shown = the_form(again(alice, form))
@@ -129,13 +129,13 @@ def test_what_was_not_shown_last_is_shown_again_and_not_approved(alice: Browser)
     page = allow(alice, shown)
 
     assert page.status == 422
-    assert "not what you were shown last" in page.text
+    assert "Your changes updated the summary" in page.text
     assert packages() == before
     assert "approved" in allow(alice, the_form(page)).text
 
 
 @pytest.mark.usefixtures("anything")
-def test_a_field_more_than_was_shown_is_shown_again_and_not_approved(alice: Browser) -> None:
+def test_unreviewed_field_is_not_approved(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Personal mail")
     form.untick("Body text")
@@ -151,7 +151,7 @@ def test_a_field_more_than_was_shown_is_shown_again_and_not_approved(alice: Brow
 
 @pytest.mark.usefixtures("anything")
 @pytest.mark.parametrize("change", ["declaration", "label"])
-def test_what_changed_since_it_was_shown_is_shown_again(
+def test_declaration_change_requires_another_review(
     world: World, alice: Browser, change: str
 ) -> None:
     form = the_form(alice.open(ASK))
@@ -178,18 +178,18 @@ def world_label(connection_id: str, label: str) -> None:
 
 
 @pytest.mark.usefixtures("anything")
-def test_what_may_be_read_at_most_is_chosen_shown_and_held(world: World, alice: Browser) -> None:
+def test_limits_are_reviewed_and_enforced(world: World, alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Bank account")
     shown = the_form(again(alice, form))
     before = packages()
-    shown.fill("limits-most_records_day", "3")
-    shown.fill("limits-most_calls_minute", "100")
+    shown.fill("limits-max_records_day", "3")
+    shown.fill("limits-max_calls_minute", "100")
 
     page = allow(alice, shown)
     assert (page.status, packages()) == (422, before)
-    assert "not what you were shown last" in page.text
-    assert "at most 100 calls a minute and 3 records a day" in page.text
+    assert "Your changes updated the summary" in page.text
+    assert "Limit for each source: 100 calls per minute and 3 records per day" in page.text
     approved = allow(alice, the_form(page))
     token = token_of(Package.unscoped.get(pk=approved.text.split()[1]))
     listed = [world.get("/v1/streams/transactions/records", token).status for _ in range(2)]
@@ -197,21 +197,21 @@ def test_what_may_be_read_at_most_is_chosen_shown_and_held(world: World, alice: 
 
 
 @pytest.mark.usefixtures("anything")
-def test_without_a_number_nothing_is_limited_and_a_wrong_one_allows_nothing(alice: Browser) -> None:
+def test_empty_limit_is_no_limit_and_invalid_one_is_refused(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Bank account")
     shown = the_form(again(alice, form))
-    shown.fill("limits-most_records_day", "0")
+    shown.fill("limits-max_records_day", "0")
     before = packages()
     page = allow(alice, shown)
     assert (page.status, packages(), len(page.errors)) == (422, before, 1)
     assert ("details", {"class": "limits", "open": None}) in page.elements
 
     corrected = the_form(page)
-    corrected.fill("limits-most_records_day", "")
+    corrected.fill("limits-max_records_day", "")
     package = seen_and_allowed(alice, corrected)
     (grant,) = Grant.unscoped.filter(package=package)
-    assert limits_of(grant.pk, now=NOW) == []
+    assert list_quotas(grant.pk, now=NOW) == []
 
 
 @pytest.mark.usefixtures("anything")
@@ -225,7 +225,7 @@ def test_new_records_of_the_same_kind_do_not_stand_in_the_way(world: World, alic
 
 
 @pytest.mark.usefixtures("anything")
-def test_the_button_pressed_twice_allows_once(alice: Browser) -> None:
+def test_form_submitted_twice_approves_once(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Bank account")
     shown = the_form(again(alice, form))
@@ -238,7 +238,7 @@ def test_the_button_pressed_twice_allows_once(alice: Browser) -> None:
 
 
 @pytest.mark.usefixtures("anything")
-def test_what_somebody_else_was_shown_is_not_approved(alice: Browser) -> None:
+def test_review_of_another_account_is_not_approved(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Bank account")
     shown = the_form(again(alice, form))
@@ -254,7 +254,7 @@ def test_what_somebody_else_was_shown_is_not_approved(alice: Browser) -> None:
 
 
 @pytest.mark.usefixtures("anything")
-def test_only_the_owner_is_asked_and_heard(world: World, alice: Browser) -> None:
+def test_wizard_requires_the_owner(world: World, alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Bank account")
     shown = the_form(again(alice, form))
@@ -268,7 +268,7 @@ def test_only_the_owner_is_asked_and_heard(world: World, alice: Browser) -> None
 
 
 @pytest.mark.usefixtures("anything")
-def test_a_forged_answer_is_not_heard(alice: Browser) -> None:
+def test_wizard_requires_a_csrf_token(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Bank account")
     shown = the_form(again(alice, form))
@@ -280,7 +280,7 @@ def test_a_forged_answer_is_not_heard(alice: Browser) -> None:
 
 
 @pytest.mark.usefixtures("anything")
-def test_no_is_an_answer(alice: Browser) -> None:
+def test_denial_returns_denied(alice: Browser) -> None:
     before = packages()
 
     assert alice.press(the_form(alice.open(ASK)), "decision", "deny").text == "denied"
@@ -295,7 +295,7 @@ def test_the_fields_of_the_caller_come_back_and_no_others(alice: Browser) -> Non
     page = the_form(again(alice, form))
 
     assert page.values("state") == ["kept"]
-    assert len(page.values("mark")) == len(page.values("revision")) == 1
+    assert len(page.values("form_token")) == len(page.values("review_signature")) == 1
 
 
 @pytest.mark.usefixtures("anything")
@@ -383,7 +383,7 @@ def test_single_records_that_were_asked_for_are_the_most_that_is_given(
     with asking(detailed(RequestedStream(name="messages", resources=("m1", "m2")))):
         form = the_form(alice.open(ASK))
         form.fill(named(form, "-record_keys"), "m3")
-        assert "There is no record “m3” here" in again(alice, form).text
+        assert "No record “m3” found" in again(alice, form).text
         form.fill(named(form, "-record_keys"), "m2")
         package = seen_and_allowed(alice, form)
 
@@ -394,7 +394,7 @@ def test_what_cannot_be_given_is_said_and_left_out(alice: Browser) -> None:
     with asking(detailed(RequestedStream(name="letters"), RequestedStream(name="threads"))):
         page = alice.open(ASK)
 
-    assert "It asked for “letters”, which this source does not have. That is left out." in page.text
+    assert "Not included: “letters”: this source has no such stream." in page.text
 
 
 def test_a_source_that_is_not_there_leaves_only_no(alice: Browser) -> None:
@@ -402,7 +402,7 @@ def test_a_source_that_is_not_there_leaves_only_no(alice: Browser) -> None:
         page = alice.open(ASK)
 
         assert "https://registry.example/connectors/diary" in page.text
-        assert "no connection that could answer" in page.text
+        assert "None of your connections matches" in page.text
         assert alice.press(the_form(page), "decision", "deny").text == "denied"
 
 
@@ -411,7 +411,7 @@ def test_access_ends_no_later_than_was_asked(alice: Browser) -> None:
     with asking(detailed(expires_at=ends)):
         form = the_form(alice.open(ASK))
         package = seen_and_allowed(alice, form)
-        form.fill("terms-ends", "never")
+        form.fill("terms-expires", "never")
         refused = again(alice, form)
 
     assert {grant.expires_at for grant in Grant.unscoped.filter(package=package)} == {ends}
@@ -424,31 +424,31 @@ DOCUMENTED = {"verified": True, "host": "claude.example"}
 @pytest.mark.parametrize(
     ("known", "redirect_host", "says"),
     [
-        (DOCUMENTED, "claude.example", "Verified: claude.example says"),
+        (DOCUMENTED, "claude.example", "Verified: this app belongs to claude.example"),
         (DOCUMENTED, "localhost:33418", "Not verified: claude.example describes this app"),
         (DOCUMENTED, "x-claude:", "Not verified: claude.example describes this app"),
         (DOCUMENTED, None, "Not verified: claude.example describes this app"),
-        ({}, "claude.example", "Not verified: any program can call itself this."),
-        ({"registered_by": "owner"}, "claude.example", "You registered this program yourself."),
+        ({}, "claude.example", "Not verified: any app can use this name."),
+        ({"registered_by": "owner"}, "claude.example", "You registered this app yourself."),
     ],
 )
-def test_who_asks_is_said_for_what_it_is(
+def test_client_identity_is_shown(
     alice: Browser, known: dict[str, object], redirect_host: str | None, says: str
 ) -> None:
     fields = {
         "client_id": "cli_x", "name": "Bank\u202egro.elpmaxe", "uri": None, "host": None,
         "verified": False, "registered_by": "dynamic",
     } | known  # fmt: skip
-    asked = plain(AskingClient(**fields))  # type: ignore[arg-type]
+    asked = plain(RequestingClient(**fields))  # type: ignore[arg-type]
     with asking(dataclasses.replace(asked, redirect_host=redirect_host)):
         page = alice.open(ASK)
 
     assert says in page.text
-    assert "Bank⟨U+202E⟩gro.elpmaxe asks" in page.text
+    assert "Bank⟨U+202E⟩gro.elpmaxe wants to read" in page.text
 
 
 @pytest.mark.usefixtures("anything")
-def test_looking_discloses_and_stores_nothing(alice: Browser) -> None:
+def test_review_discloses_and_stores_nothing(alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Personal mail")
     records = Record.unscoped.count()

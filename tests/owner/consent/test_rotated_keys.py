@@ -10,7 +10,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.utils import timezone
 
-from evidence.ledger.checkpoints import checkpoint, key_lines
+from evidence.ledger.checkpoints import create_checkpoint, verifier_keys
 from evidence.ledger.verification import verify
 from operations import key_file
 from tests.owner.consent.client import Asking
@@ -33,7 +33,7 @@ def keys(settings: Any, var: Path) -> Any:
 
     def keys(*arguments: str) -> None:
         call_command("keys", *arguments)
-        settings.PDPP_ROTATED_KEYS = key_file.rotated(var)
+        settings.PDPP_ROTATED_KEYS = key_file.rotated_keys(var)
 
     return keys
 
@@ -58,9 +58,9 @@ def test_tokens_from_before_a_rotation_stay_good_until_they_are_retired(
 
 
 def _owner_token(world: World) -> str:
-    from evidence.access.grants import mint_owner_token
+    from evidence.access.tokens import create_owner_token
 
-    return mint_owner_token(owner_id=world.owner_id, now=NOW)
+    return create_owner_token(owner_id=world.owner_id, now=NOW)
 
 
 def test_a_sign_in_outlives_a_rotation_and_ends_with_its_key(asking: Asking, keys: Any) -> None:
@@ -90,19 +90,19 @@ def test_pages_go_on_over_a_rotation_of_cursors(world: World, keys: Any) -> None
 
 def test_what_was_signed_before_is_still_proven(world: World, keys: Any, settings: Any) -> None:
     world.get(MAIL, "bob")
-    assert checkpoint(world.owner_id, now=timezone.now())
-    [before] = key_lines(world.owner_id)
+    assert create_checkpoint(world.owner_id, now=timezone.now())
+    [before] = verifier_keys(world.owner_id)
     keys("rotate", "signing")
     world.get(MAIL, "bob")
-    assert checkpoint(world.owner_id, now=timezone.now())
+    assert create_checkpoint(world.owner_id, now=timezone.now())
 
-    today, earlier = key_lines(world.owner_id)
+    today, earlier = verifier_keys(world.owner_id)
     assert (earlier, today != before) == (before, True)
-    assert verify(world.owner_id).faults == []
+    assert verify(world.owner_id).problems == []
 
     settings.PDPP_ROTATED_KEYS = {**settings.PDPP_ROTATED_KEYS, "verifying": []}
-    [fault] = verify(world.owner_id).faults
-    assert "not signed here" in fault.message
+    [fault] = verify(world.owner_id).problems
+    assert "not signed by this installation" in fault.message
 
 
 def test_the_file_stays_private_and_keeps_the_secret(keys: Any, var: Path, settings: Any) -> None:
@@ -124,16 +124,16 @@ def test_the_file_stays_private_and_keeps_the_secret(keys: Any, var: Path, setti
 def test_no_key_is_ever_printed(
     keys: Any, var: Path, settings: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for name in key_file.NAMES:
+    for name in key_file.KEY_PURPOSES:
         keys("rotate", name)
     keys("list")
     keys("retire", "tokens")
 
     told = capsys.readouterr().out
     assert settings.SECRET_KEY not in told
-    for secrets in key_file.rotated(var).values():
+    for secrets in key_file.rotated_keys(var).values():
         assert not any(secret in told for secret in secrets if secret)
-    for name in ("secret", *key_file.NAMES):
+    for name in ("secret", *key_file.KEY_PURPOSES):
         assert f"\n{name}" in f"\n{told}"
 
 

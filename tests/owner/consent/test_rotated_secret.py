@@ -13,8 +13,8 @@ from django.test import Client
 from django.utils import timezone
 
 from evidence.erasure import erase_record
-from evidence.events.signing_secrets import opened, sealed
-from evidence.ledger.checkpoints import checkpoint
+from evidence.events.signing_secrets import decrypt_secret, encrypt_secret
+from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.verification import verify
 from evidence.models.events import Subscription
 from operations import key_file
@@ -40,8 +40,8 @@ def keys(settings: Any, var: Path) -> Any:
     def keys(*arguments: str) -> None:
         call_command("keys", *arguments)
         settings.SECRET_KEY = json.loads((var / "keys.json").read_text())["secret_key"]
-        settings.SECRET_KEY_FALLBACKS = key_file.earlier_secrets(var, given=[])
-        settings.PDPP_ROTATED_KEYS = key_file.rotated(var)
+        settings.SECRET_KEY_FALLBACKS = key_file.previous_secrets(var, given=[])
+        settings.PDPP_ROTATED_KEYS = key_file.rotated_keys(var)
 
     return keys
 
@@ -51,7 +51,7 @@ def used(world: World) -> World:
     """A ledger with a signature, and a record that was erased."""
     world.get(MAIL, "bob")
     world.get(MAIL, "charlie")
-    assert checkpoint(world.owner_id, now=timezone.now())
+    assert create_checkpoint(world.owner_id, now=timezone.now())
     erase_record(PERSONAL, stream="messages", record_key="m1", owner_id=world.owner_id, by="a test",
                  now=NOW)  # fmt: skip
     return world
@@ -72,7 +72,7 @@ def test_what_was_made_before_stays_good_until_the_secret_is_retired(
     assert before not in settings.SECRET_KEY_FALLBACKS
     assert used.get(MAIL, "bob", limit=1, cursor=cursor).status == 401
     assert used.get(MAIL, "alice", connection_id=PERSONAL).status == 401
-    with pytest.raises(CommandError, match="no earlier key"):
+    with pytest.raises(CommandError, match="no previous key"):
         keys("retire", "secret")
 
 
@@ -81,29 +81,29 @@ def test_a_browser_stays_signed_in_and_recovery_codes_and_links_go_on_meanwhile(
 ) -> None:
     owner, browser = User.objects.create_superuser("alice"), Client()
     browser.force_login(owner)
-    first, second, *_ = second_factor.renew_recovery(owner)
-    link = setup_link.make(timezone.now())
+    first, second, *_ = second_factor.renew_recovery_codes(owner)
+    link = setup_link.create_link(timezone.now())
     keys("rotate", "secret")
 
     assert browser.get("/admin/", follow=True).status_code == 200
     assert browser.session.get("_auth_user_id") == str(owner.pk)
-    assert second_factor.shown_by(owner, first)
-    assert not second_factor.shown_by(owner, first)
-    assert setup_link.is_open(link, now=timezone.now())
+    assert second_factor.verify_code(owner, first)
+    assert not second_factor.verify_code(owner, first)
+    assert setup_link.is_valid(link, now=timezone.now())
 
     keys("retire", "secret")
-    assert not second_factor.shown_by(owner, second)
-    assert not setup_link.is_open(link, now=timezone.now())
+    assert not second_factor.verify_code(owner, second)
+    assert not setup_link.is_valid(link, now=timezone.now())
 
 
 def test_the_ledger_is_whole_over_the_end_of_the_secret(used: World, keys: Any) -> None:
     keys("rotate", "secret")
-    assert verify(used.owner_id).faults == []
+    assert verify(used.owner_id).problems == []
     used.get(MAIL, "bob")
-    assert checkpoint(used.owner_id, now=timezone.now())
+    assert create_checkpoint(used.owner_id, now=timezone.now())
 
     keys("retire", "secret")
-    assert verify(used.owner_id).faults == []
+    assert verify(used.owner_id).problems == []
 
 
 def test_an_end_that_was_not_sealed_here_is_not_sealed_anew(used: World, keys: Any) -> None:
@@ -112,8 +112,8 @@ def test_an_end_that_was_not_sealed_here_is_not_sealed_anew(used: World, keys: A
     Chain.unscoped.filter(chain=used.grants["bob"][0].pk).update(seal=b"forged")
     keys("rotate", "secret")
     keys("retire", "secret")
-    [fault] = verify(used.owner_id).faults
-    assert fault.message == "The end of the chain was not sealed here."
+    [fault] = verify(used.owner_id).problems
+    assert fault.message == "The chain head was not sealed by this installation."
 
 
 def test_what_was_erased_stays_away_and_what_did_not_change_is_not_new(
@@ -130,19 +130,19 @@ def test_what_was_erased_stays_away_and_what_did_not_change_is_not_new(
 
 
 def test_secrets_of_events_are_carried_over(world: World, keys: Any) -> None:
-    kept = sealed("whsec_x", subscription_id="sub_1")
+    kept = encrypt_secret("whsec_x", subscription_id="sub_1")
     Subscription.unscoped.create(subscription_id="sub_1", package=world.packages["dora"],
         callback_url="https://example.org/", secret=kept, old_secret=kept, created_at=NOW,
         old_secret_until=NOW + timedelta(days=1), updated_at=NOW)  # fmt: skip
     Subscription.unscoped.create(subscription_id="sub_2", package=world.packages["dora"],
         callback_url="https://example.org/", secret=kept, created_at=NOW, updated_at=NOW)  # fmt: skip
     keys("rotate", "secret")
-    assert opened(kept, subscription_id="sub_1") == "whsec_x"
+    assert decrypt_secret(kept, subscription_id="sub_1") == "whsec_x"
 
     keys("retire", "secret")
     row, unreadable = Subscription.unscoped.order_by("pk")
-    assert opened(bytes(row.secret), subscription_id="sub_1") == "whsec_x"
-    assert opened(bytes(row.old_secret or b""), subscription_id="sub_1") == "whsec_x"
+    assert decrypt_secret(bytes(row.secret), subscription_id="sub_1") == "whsec_x"
+    assert decrypt_secret(bytes(row.old_secret or b""), subscription_id="sub_1") == "whsec_x"
     assert bytes(unreadable.secret) == kept
 
 
@@ -153,7 +153,7 @@ def test_a_secret_of_the_environment_is_not_followed_by_another_unprepared(
     (var / "keys.json").unlink()
     settings.PDPP_SECRET_KEY = first
     with pytest.raises(ImproperlyConfigured, match=r"keys rotate secret"):
-        key_file.earlier_secrets(var, given=[first])
+        key_file.previous_secrets(var, given=[first])
 
     call_command("keys", "rotate", "secret")
     told = capsys.readouterr().out
@@ -161,14 +161,14 @@ def test_a_secret_of_the_environment_is_not_followed_by_another_unprepared(
     assert first not in told
     settings.PDPP_SECRET_KEY = settings.SECRET_KEY = second
     settings.PDPP_SECRET_KEY_FALLBACKS = [first]
-    settings.SECRET_KEY_FALLBACKS = key_file.earlier_secrets(var, given=[first])
-    settings.PDPP_ROTATED_KEYS = key_file.rotated(var)
+    settings.SECRET_KEY_FALLBACKS = key_file.previous_secrets(var, given=[first])
+    settings.PDPP_ROTATED_KEYS = key_file.rotated_keys(var)
     assert used.get(MAIL, "bob").status == 200
 
     call_command("keys", "retire", "secret")
     assert "leave out PDPP_SECRET_KEY_FALLBACKS" in capsys.readouterr().out
     settings.SECRET_KEY_FALLBACKS = []
     assert used.get(MAIL, "bob").status == 401
-    assert verify(used.owner_id).faults == []
+    assert verify(used.owner_id).problems == []
     assert used.put(*RECORDS).created == 0
     assert "secret_key" not in json.loads((var / "keys.json").read_text())

@@ -46,7 +46,7 @@ def owner(clock: Traveller) -> User:
 
 def phone(user: User, *, later: int = 0) -> str:
     """What the phone shows; ``later`` counts in steps of 30 seconds."""
-    totp = TOTP(second_factor.shown(TOTPDevice.objects.get(user=user)).bin_key)
+    totp = TOTP(second_factor.decrypted(TOTPDevice.objects.get(user=user)).bin_key)
     totp.time = time.time() + 30 * later
     return f"{totp.token():06}"
 
@@ -60,8 +60,8 @@ def sign_in(**more: str) -> Client:
 def enrol(user: User, clock: Traveller) -> tuple[Client, list[str]]:
     """The browser in which it was turned on, and the recovery codes."""
     browser = sign_in()
-    browser.post(PAGE, {"deed": "begin"})
-    shown = browser.post(PAGE, {"deed": "finish", "code": phone(user)})
+    browser.post(PAGE, {"action": "start"})
+    shown = browser.post(PAGE, {"action": "confirm", "code": phone(user)})
     assert shown.status_code == 200, shown.content.decode()
     codes = re.findall(r"\b[a-z2-9]{5}-[a-z2-9]{5}-[a-z2-9]{5}\b", shown.content.decode())
     assert len(codes) == second_factor.RECOVERY_CODES
@@ -77,17 +77,17 @@ def test_a_password_is_enough_as_long_as_there_is_no_second_factor(owner: User) 
     browser = sign_in()
 
     assert is_in(browser)
-    browser.post(PAGE, {"deed": "begin"})
+    browser.post(PAGE, {"action": "start"})
     assert is_in(sign_in()), "what is not finished asks for nothing"
 
 
 def test_the_page_draws_the_code_itself_and_shows_the_secret_of_this_account(owner: User) -> None:
     browser = sign_in()
-    browser.post(PAGE, {"deed": "begin"})
+    browser.post(PAGE, {"action": "start"})
 
     answer = browser.get(PAGE)
 
-    device = second_factor.shown(TOTPDevice.objects.get(user=owner))
+    device = second_factor.decrypted(TOTPDevice.objects.get(user=owner))
     address = urlsplit(device.config_url)
     assert "<svg" in answer.content.decode()
     secret = parse_qs(address.query)["secret"][0]
@@ -99,19 +99,17 @@ def test_the_page_draws_the_code_itself_and_shows_the_secret_of_this_account(own
 
 def test_a_wrong_first_code_turns_nothing_on(owner: User) -> None:
     browser = sign_in()
-    browser.post(PAGE, {"deed": "begin"})
+    browser.post(PAGE, {"action": "start"})
 
-    answer = browser.post(PAGE, {"deed": "finish", "code": "000000"})
+    answer = browser.post(PAGE, {"action": "confirm", "code": "000000"})
 
     assert answer.status_code == 422
-    assert "That is not a code of yours" in answer.content.decode()
+    assert "Wrong or already used code" in answer.content.decode()
     assert "000000" not in answer.content.decode()
     assert is_in(sign_in())
 
 
-def test_after_it_is_on_the_password_leads_to_the_second_step_alone(
-    owner: User, clock: Traveller
-) -> None:
+def test_password_alone_leads_to_the_second_factor_only(owner: User, clock: Traveller) -> None:
     enrolled, _ = enrol(owner, clock)
     assert is_in(enrolled)
 
@@ -140,8 +138,8 @@ def test_every_other_session_has_to_show_it_from_then_on(owner: User, clock: Tra
 def test_consent_asks_for_it_too(world: World, clock: Traveller) -> None:
     asking = Asking.registered()
     owner = User.objects.get(username="alice")
-    second_factor.begin(owner)
-    assert second_factor.finish(owner, phone(owner))
+    second_factor.start_enrolment(owner)
+    assert second_factor.confirm_enrolment(owner, phone(owner))
     clock.shift(30)
 
     assert asking.ask()["Location"].startswith("/login?")
@@ -188,18 +186,16 @@ def test_recovery_codes_are_kept_as_hashes_and_shown_once(owner: User, clock: Tr
         assert code not in browser.get(PAGE).content.decode()
 
 
-def test_the_secret_of_a_phone_is_kept_sealed_and_for_its_account_alone(
-    owner: User, clock: Traveller
-) -> None:
+def test_totp_secret_is_encrypted_for_its_account(owner: User, clock: Traveller) -> None:
     enrol(owner, clock)
     device = TOTPDevice.objects.get(user=owner)
-    secret = second_factor.shown(device).bin_key
+    secret = second_factor.decrypted(device).bin_key
     assert secret.hex() not in device.key
     assert secret not in base64.b64decode(device.key)
     other = User.objects.create_superuser("mallory")
     TOTPDevice.objects.create(user=other, name="phone", confirmed=True, key=device.key)
-    assert second_factor.shown_by(other, phone(owner)) is None
-    assert second_factor.shown_by(owner, phone(owner)) is not None
+    assert second_factor.verify_code(other, phone(owner)) is None
+    assert second_factor.verify_code(owner, phone(owner)) is not None
 
 
 def test_a_secret_that_stands_in_clear_is_sealed_by_the_migration_and_opens_nothing_before(
@@ -207,14 +203,14 @@ def test_a_secret_that_stands_in_clear_is_sealed_by_the_migration_and_opens_noth
 ) -> None:
     enrol(owner, clock)
     device, code = TOTPDevice.objects.get(user=owner), phone(owner)
-    device.key = second_factor.shown(device).key
+    device.key = second_factor.decrypted(device).key
     device.save()
-    assert second_factor.shown_by(owner, code) is None
+    assert second_factor.verify_code(owner, code) is None
     migration = importlib.import_module("evidence.migrations.0021_phones_are_sealed")
     for _ in range(2):
         migration.seal(apps, None)
     assert device.key not in TOTPDevice.objects.get(user=owner).key
-    assert second_factor.shown_by(owner, code) is not None
+    assert second_factor.verify_code(owner, code) is not None
 
 
 def test_a_phone_outlives_the_secret_it_was_sealed_with(
@@ -223,20 +219,20 @@ def test_a_phone_outlives_the_secret_it_was_sealed_with(
     enrol(owner, clock)
     settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
     settings.SECRET_KEY = "another-secret-of-this-installation"
-    assert second_factor.shown_by(owner, phone(owner)) is not None
+    assert second_factor.verify_code(owner, phone(owner)) is not None
     clock.shift(30)
-    assert second_factor.seal_anew() == 1
+    assert second_factor.reencrypt() == 1
     settings.SECRET_KEY_FALLBACKS = []
-    assert second_factor.shown_by(owner, phone(owner)) is not None
+    assert second_factor.verify_code(owner, phone(owner)) is not None
     clock.shift(30)
     code, settings.SECRET_KEY = phone(owner), "a-secret-that-sealed-nothing"
-    assert second_factor.shown_by(owner, code) is None
+    assert second_factor.verify_code(owner, code) is None
 
 
 def test_new_recovery_codes_end_the_old_ones(owner: User, clock: Traveller) -> None:
     browser, codes = enrol(owner, clock)
-    assert browser.post(PAGE, {"deed": "renew", "code": codes[0]}).status_code == 422
-    renewed = browser.post(PAGE, {"deed": "renew", "code": phone(owner)})
+    assert browser.post(PAGE, {"action": "renew", "code": codes[0]}).status_code == 422
+    renewed = browser.post(PAGE, {"action": "renew", "code": phone(owner)})
     assert renewed.status_code == 200
 
     stale = sign_in()
@@ -256,10 +252,10 @@ def test_the_session_gets_another_name_at_the_second_step(owner: User, clock: Tr
     assert not type(browser.session)().exists(before)
 
 
-def test_codes_cannot_be_guessed_for_ever(owner: User, clock: Traveller) -> None:
+def test_codes_are_throttled(owner: User, clock: Traveller) -> None:
     enrol(owner, clock)
     guesser = sign_in(REMOTE_ADDR="192.0.2.9")
-    for number in range(sign_in_throttle.FREE["second factor"] + 1):
+    for number in range(sign_in_throttle.FREE_FAILURES["second factor"] + 1):
         assert guesser.post("/login/second", {"code": f"{number:06}"}).status_code == 200
 
     answer = guesser.post("/login/second", {"code": phone(owner)})
@@ -274,22 +270,24 @@ def test_codes_cannot_be_guessed_for_ever(owner: User, clock: Traveller) -> None
 def test_it_ends_with_a_code_and_not_without(owner: User, clock: Traveller) -> None:
     browser, _ = enrol(owner, clock)
 
-    assert browser.post(PAGE, {"deed": "end", "code": "000000"}).status_code == 422
+    assert browser.post(PAGE, {"action": "disable", "code": "000000"}).status_code == 422
     assert not is_in(sign_in())
-    assert browser.post(PAGE, {"deed": "end", "code": phone(owner)}).status_code == 302
+    assert browser.post(PAGE, {"action": "disable", "code": phone(owner)}).status_code == 302
     assert is_in(sign_in())
 
 
 def test_another_phone_takes_over_once_it_has_shown_a_code(owner: User, clock: Traveller) -> None:
     browser, _ = enrol(owner, clock)
     old = TOTPDevice.objects.get(user=owner)
-    browser.post(PAGE, {"deed": "begin"})
+    browser.post(PAGE, {"action": "start"})
     new = TOTPDevice.objects.get(user=owner, confirmed=False)
     assert not is_in(sign_in())
 
-    totp = TOTP(second_factor.shown(new).bin_key)
+    totp = TOTP(second_factor.decrypted(new).bin_key)
     totp.time = time.time()
-    assert browser.post(PAGE, {"deed": "finish", "code": f"{totp.token():06}"}).status_code == 200
+    assert (
+        browser.post(PAGE, {"action": "confirm", "code": f"{totp.token():06}"}).status_code == 200
+    )
 
     assert TOTPDevice.objects.get(user=owner).pk == new.pk != old.pk
     assert is_in(browser)
@@ -299,14 +297,14 @@ def test_another_phone_takes_over_once_it_has_shown_a_code(owner: User, clock: T
     transaction=True
 )  # the command waits for its turn over a connection of its own
 def test_a_set_up_link_helps_when_phone_and_codes_are_lost(owner: User, clock: Traveller) -> None:
-    from evidence.models.accounts import the_owner
+    from evidence.models.accounts import get_or_create_owner
 
-    known = the_owner(timezone.now())
+    known = get_or_create_owner(timezone.now())
     known.user = owner
     known.save()
     old, _ = enrol(owner, clock)
     call_command("setup_link")
-    link = reverse("set-up", args=[setup_link.make(timezone.now())])
+    link = reverse("set-up", args=[setup_link.create_link(timezone.now())])
     new = {"password": "another long phrase", "again": "another long phrase"}
 
     browser = Client()

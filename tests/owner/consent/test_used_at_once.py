@@ -8,7 +8,7 @@ from tests.owner.consent.client import Asking
 from tests.world import World
 
 
-def test_of_two_that_come_with_one_code_none_reads(committed: World) -> None:
+def test_code_used_in_parallel_gives_no_access(committed: World) -> None:
     asking, answers = Asking.registered(), list[Any]()
     code = asking.code()
     overtake(
@@ -19,7 +19,7 @@ def test_of_two_that_come_with_one_code_none_reads(committed: World) -> None:
     assert post(answers[0].json()["access_token"]).status_code == 401
 
 
-def test_of_two_that_come_with_one_refresh_token_none_goes_on(committed: World) -> None:
+def test_refresh_token_used_in_parallel_revokes_access(committed: World) -> None:
     asking, answers = Asking.registered(), list[Any]()
     known = asking.tokens()["refresh_token"]
     overtake(

@@ -37,7 +37,7 @@ def named(form: Form, ending: str) -> str:
 def give(browser: Browser, form: Form) -> Page:
     """From the second page, filled in, to the page with the tokens."""
     review = browser.press(form, "review")
-    assert "Is this right?" in review.text, review.errors
+    assert "Review access" in review.text, review.errors
     return browser.press(review.form, "issue")
 
 

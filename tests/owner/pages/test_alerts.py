@@ -10,7 +10,7 @@ PAGES = (
     "/admin/", "/admin/evidence/grant/", "/admin/evidence/grant/add/", "/admin/evidence/connection/record/look-up/",
     "/connected", "/connect",
 )  # fmt: skip
-SAID = "What Bob reads of Mail was paused automatically: within 24 hours it has read 30 of the 40"
+SAID = "Access of Bob to Mail was paused automatically: within 24 hours it read 30 of the 40"
 
 
 def alert_form(page: Page) -> Form:
@@ -32,7 +32,7 @@ def test_it_stands_on_every_page_until_it_is_seen(
     assert "paused automatically" not in alice.open("/admin/").text
     assert world.get(LIST).status == 403, "seeing it changes nothing"
     resumed = alice.press(alice.open(after.link("Resume")).form)
-    assert "Bob reads again." in resumed.text
+    assert "Bob can read again." in resumed.text
     assert world.get(LIST).status == 200
 
 

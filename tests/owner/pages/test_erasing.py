@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.erasure import go_on_with_all
+from evidence.erasure import run_pending_erasures
 from evidence.models.connections import Connection
-from evidence.storing.retention import kept_for
+from evidence.storing.retention import retention_periods
 from tests.owner.pages.browser import Browser, Page
 from tests.owner.pages.giving import at
 from tests.storing import stored
@@ -21,7 +21,7 @@ def _nowhere_near_a_real_installation(settings: Any, tmp_path: Any) -> None:
 
 def do_the_work() -> None:
     """What the server does beside requests."""
-    list(go_on_with_all(now=NOW))
+    list(run_pending_erasures(now=NOW))
 
 
 def record_page(alice: Browser, key: str = "m1") -> Page:
@@ -34,7 +34,7 @@ def test_a_record_goes_from_its_own_page(world: World, alice: Browser) -> None:
     asked = alice.open(record_page(alice).link("Erase it"))
     assert "Personal mail: Messages: m1 is erased for good" in asked.text
     assert "1 record" in asked.text
-    assert "The ledger stays and still verifies" in asked.text
+    assert "The ledger of disclosures stays verifiable" in asked.text
     assert stored.record(PERSONAL, "m1") is not None
 
     done = alice.press(asked.form)
@@ -120,12 +120,12 @@ def test_how_long_records_are_kept_is_set_stream_by_stream(world: World, alice: 
     form.fill("days_0", "400")
     form.fill("days_1", "30")
     alice.press(form)
-    assert kept_for(PERSONAL) == {"": 400, "messages": 30}
+    assert retention_periods(PERSONAL) == {"": 400, "messages": 30}
     form = alice.open(page.address).form
     assert form.values("days_1") == ["30"]
     form.fill("days_0", "")
     form.fill("days_1", "0")
     refused = alice.press(form)
     assert refused.errors == ["Ensure this value is greater than or equal to 1."]
-    assert kept_for(PERSONAL) == {"": 400, "messages": 30}
+    assert retention_periods(PERSONAL) == {"": 400, "messages": 30}
     assert timezone.now() > NOW

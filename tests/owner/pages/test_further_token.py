@@ -19,7 +19,7 @@ def address(world: World, name: str) -> str:
 def test_it_reads_the_same_as_the_first(world: World, alice: Browser) -> None:
     form = alice.open(address(world, "bob")).form
     form.untick("an AI agent")
-    form.tick("a program")
+    form.tick("my own app")
 
     page = alice.press(form)
     (token,) = bearers(page)
@@ -35,7 +35,7 @@ def test_it_has_to_be_for_something(world: World, alice: Browser) -> None:
 
     page = alice.press(form)
 
-    assert page.errors == ["Tick at least one."]
+    assert page.errors == ["Select at least one."]
     assert AccessToken.unscoped.count() == before
 
 
@@ -47,7 +47,7 @@ def test_there_is_none_for_a_grant_that_has_ended(world: World, alice: Browser) 
     page = alice.press(form)
 
     assert bearers(page) == []
-    assert "a token for it would open nothing" in page.text
+    assert "This grant is no longer valid" in page.text
     assert not page.has_link("Make another token")
     assert AccessToken.unscoped.count() == before
 

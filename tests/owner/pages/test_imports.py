@@ -15,7 +15,7 @@ from django.utils import timezone
 from evidence.errors import IngestStorageError
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
-from importers.runs.background import Imports
+from importers.runs.background import ImportWorker
 from tests.importers.imports import TORTURE, records
 from tests.owner.pages.browser import Browser, Page
 
@@ -32,8 +32,8 @@ def _workspace(settings: Any, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def imports(tmp_path: Path) -> Imports:
-    return Imports(tmp_path / "imports", watch=None, seconds=0)
+def imports(tmp_path: Path) -> ImportWorker:
+    return ImportWorker(tmp_path / "imports", watch=None, seconds=0)
 
 
 def send(browser: Browser, name: str, content: bytes) -> Page:
@@ -44,7 +44,7 @@ def send(browser: Browser, name: str, content: bytes) -> Page:
     return Page(answer.redirect_chain[-1][0], answer)
 
 
-def work(imports: Imports) -> None:
+def work(imports: ImportWorker) -> None:
     for _ in imports.job():
         pass
 
@@ -58,7 +58,7 @@ def test_it_is_said_what_it_is_before_anything_is_written(world: "World", alice:
 
 
 def test_once_confirmed_it_is_imported_and_reported(
-    world: "World", alice: Browser, imports: Imports
+    world: "World", alice: Browser, imports: ImportWorker
 ) -> None:
     page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
     form = page.form
@@ -73,8 +73,8 @@ def test_once_confirmed_it_is_imported_and_reported(
     assert "From the browser Finished: 17 new records" in done.text
     assert "refresh" not in done.html
     report = alice.open(done.link("Report"))
-    assert "mail 5, at byte" in report.text
-    assert "Its date does not exist" in report.text
+    assert "message 5, at byte" in report.text
+    assert "The date is invalid" in report.text
     assert "box.mbox From the browser" in alice.open(IMPORTS).text
     told = alice.http.get(waiting.address + "progress/").json()
     assert told["is_going_on"] is False
@@ -82,13 +82,13 @@ def test_once_confirmed_it_is_imported_and_reported(
 
 
 def test_what_only_the_owner_knows_is_asked(
-    world: "World", alice: Browser, imports: Imports
+    world: "World", alice: Browser, imports: ImportWorker
 ) -> None:
     page = send(alice, "WhatsApp Chat with Jonas.txt", CHAT)
-    assert "the day may come first, or the month" in page.text
+    assert "does the day come first, or the month" in page.text
     assert "3/4/26" in page.text.replace("03/04/26", "3/4/26")
     still = alice.press(page.form, "start")
-    assert "the day may come first, or the month" in still.text
+    assert "does the day come first, or the month" in still.text
 
     form = still.form
     form.fill("date_order", "mdy")
@@ -99,7 +99,9 @@ def test_what_only_the_owner_knows_is_asked(
     assert sorted(each["sent_at"][:10] for each in chat) == ["2026-03-04", "2026-05-06"]
 
 
-def test_a_large_file_comes_in_slices(world: "World", alice: Browser, imports: Imports) -> None:
+def test_a_large_file_comes_in_slices(
+    world: "World", alice: Browser, imports: ImportWorker
+) -> None:
     content = (TORTURE / "calendar.ics").read_bytes()
     token = alice.open(IMPORTS).form.values("csrfmiddlewaretoken")[0]
 
@@ -142,7 +144,7 @@ def test_slices_without_the_pages_own_token_are_refused(world: "World", alice: B
 
 
 def test_what_nobody_wants_is_thrown_away_after_a_week(
-    world: "World", alice: Browser, imports: Imports, tmp_path: Path
+    world: "World", alice: Browser, imports: ImportWorker, tmp_path: Path
 ) -> None:
     send(alice, "old.mbox", (TORTURE / "mail.mbox").read_bytes())
     work(imports)
@@ -156,11 +158,11 @@ def test_what_nobody_wants_is_thrown_away_after_a_week(
 
 
 def test_what_fails_is_said_and_stops_nothing_else(
-    world: "World", alice: Browser, imports: Imports, monkeypatch: pytest.MonkeyPatch
+    world: "World", alice: Browser, imports: ImportWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
     address = alice.press(page.form, "start").address
-    monkeypatch.setattr("importers.runs.background.survey", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("importers.runs.background.preview_export", lambda *_, **__: 1 / 0)
 
     work(imports)
 
@@ -168,7 +170,7 @@ def test_what_fails_is_said_and_stops_nothing_else(
 
 
 def test_an_upload_waits_while_the_database_fails(
-    world: "World", alice: Browser, imports: Imports, monkeypatch: pytest.MonkeyPatch
+    world: "World", alice: Browser, imports: ImportWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = send(alice, "box.mbox", (TORTURE / "mail.mbox").read_bytes())
     address = alice.press(page.form, "start").address
@@ -184,7 +186,7 @@ def test_an_upload_waits_while_the_database_fails(
 
 
 def test_a_disk_that_is_full_is_said_and_loses_no_slice(
-    world: "World", alice: Browser, imports: Imports, monkeypatch: pytest.MonkeyPatch
+    world: "World", alice: Browser, imports: ImportWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     content = (TORTURE / "calendar.ics").read_bytes()
     token = alice.open(IMPORTS).form.values("csrfmiddlewaretoken")[0]
@@ -200,10 +202,10 @@ def test_a_disk_that_is_full_is_said_and_loses_no_slice(
         )
 
     assert put(-1, "").status_code == 400
-    upload = uploads.begin(imports._workspace / "uploads", name="c.ics", size=len(content))
+    upload = uploads.create_upload(imports._workspace / "uploads", name="c.ics", size=len(content))
     with monkeypatch.context() as full:
         no_room = OSError(errno.ENOSPC, "No space left on device")
-        full.setattr(uploads.Upload, "add", Mock(side_effect=no_room))
+        full.setattr(uploads.Upload, "write_chunk", Mock(side_effect=no_room))
         answer = put(0, upload.upload_id)
     assert (answer.status_code, answer.json()["error"]) == (507, "No space left on device")
 
@@ -215,7 +217,7 @@ def test_a_disk_that_is_full_is_said_and_loses_no_slice(
 
 
 def test_what_a_full_disk_left_of_an_upload_stops_no_other(
-    world: "World", alice: Browser, imports: Imports, tmp_path: Path
+    world: "World", alice: Browser, imports: ImportWorker, tmp_path: Path
 ) -> None:
     broken = tmp_path / "imports" / "uploads" / f"upl_{'0' * 24}"
     broken.mkdir(parents=True)
@@ -232,7 +234,7 @@ def test_what_a_full_disk_left_of_an_upload_stops_no_other(
 
 
 def test_what_is_no_export_is_said_to_be_none(
-    world: "World", alice: Browser, imports: Imports
+    world: "World", alice: Browser, imports: ImportWorker
 ) -> None:
     page = send(alice, "photo.raw", b"\0\1\2")
 

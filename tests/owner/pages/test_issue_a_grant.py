@@ -31,7 +31,7 @@ def counts() -> tuple[int, int, int]:
 
 def only_rest(form: Form) -> Form:
     form.untick("an AI agent")
-    form.tick("a program")
+    form.tick("my own app")
     return form
 
 
@@ -58,7 +58,7 @@ def test_the_token_reads_what_was_ticked_and_nothing_else(world: World, alice: B
 def test_each_kind_of_program_gets_a_token_of_its_own(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
     form.tick("Your transactions")
-    form.tick("a program")
+    form.tick("my own app")
 
     page = give(alice, form)
     agent, program = bearers(page)
@@ -152,7 +152,7 @@ def test_the_key_of_a_record_is_always_given_and_says_so(world: World, alice: Br
     ]
 
     assert len(fixed) == 1
-    assert "Id always: it tells the records apart" in page.text
+    assert "Id always included: identifies the record" in page.text
     form = page.form
     form.tick("Your transactions")
     for words in ("Date", "Amount", "Currency", "Memo"):
@@ -238,7 +238,7 @@ def test_a_form_that_no_review_page_made_gives_no_access(world: World, alice: Br
     for mark in ("", "x" * 3_000):
         form.fill("approval", mark)
         page = alice.press(form, "issue")
-        assert "Is this right?" in page.text
+        assert "Review access" in page.text
 
     assert counts() == before
 
@@ -251,7 +251,7 @@ def test_access_ends_after_ninety_days_unless_said_otherwise(
     form.tick("Your transactions")
     form.fill("purpose", "Taxes")
     if choice is not None:
-        form.fill("ends", choice)
+        form.fill("expires", choice)
 
     give(alice, form)
 
@@ -268,11 +268,11 @@ def test_access_ends_after_ninety_days_unless_said_otherwise(
 @pytest.mark.parametrize(
     ("client", "connections", "complaint"),
     [
-        ("", ["Bank account"], "Give the new client a name, or choose a known one."),
-        ("Bob", ["Bank account"], "There is a client of that name; choose it in the list."),
-        ("Bo\u202eb", ["Bank account"], "Use only characters that can be seen."),
+        ("", ["Bank account"], "Enter a name, or choose an existing client."),
+        ("Bob", ["Bank account"], "A client with this name exists. Choose it in the list."),
+        ("Bo\u202eb", ["Bank account"], "Use visible characters only."),
         ("x" * 201, ["Bank account"], "at most 200 characters"),
-        ("Claude", [], "Tick at least one connection."),
+        ("Claude", [], "Select at least one connection."),
     ],
 )
 def test_the_first_page_says_what_is_missing(
@@ -295,8 +295,8 @@ def test_the_first_page_says_what_is_missing(
         ("-since", "0001-01-01", "greater than or equal to"),
         ("-until", "9999-12-31", "less than or equal to"),
         ("-until", "2025-12-31", "The time range ends before it starts."),
-        ("-record_keys", "m1\nnope\u202e", "There is no record “nope⟨U+202E⟩” here."),
-        ("ends", "12345", "Select a valid choice."),
+        ("-record_keys", "m1\nnope\u202e", "No record “nope⟨U+202E⟩” found."),
+        ("expires", "12345", "Select a valid choice."),
         ("purpose", "x" * 1001, "at most 1000 characters"),
     ],
 )
@@ -331,8 +331,8 @@ def test_a_stream_without_fields_and_a_source_without_streams_are_refused(
         form.untick(words)
     without_fields = alice.press(form, "review")
 
-    assert any("Tick at least one stream here" in error for error in nothing.errors)
-    assert any("Tick at least one field." in error for error in without_fields.errors)
+    assert any("Select at least one stream" in error for error in nothing.errors)
+    assert any("Select at least one field." in error for error in without_fields.errors)
 
 
 def test_a_token_for_nobody_is_not_made(world: World, alice: Browser) -> None:
@@ -342,7 +342,7 @@ def test_a_token_for_nobody_is_not_made(world: World, alice: Browser) -> None:
 
     page = alice.press(form, "review")
 
-    assert any("Tick at least one." in error for error in page.errors)
+    assert any("Select at least one." in error for error in page.errors)
 
 
 def test_a_stream_without_time_offers_no_dates(world: World, alice: Browser) -> None:
@@ -428,7 +428,7 @@ def test_a_known_client_and_a_new_name_are_one_too_many(world: World, alice: Bro
 
     page = alice.press(form)
 
-    assert "Choose a known client or name a new one, not both." in page.errors
+    assert "Choose an existing client or enter a new name, not both." in page.errors
 
 
 @pytest.mark.parametrize("pick", ["nonsense", "s0-0:nonsense", ":"])
@@ -461,7 +461,7 @@ def test_a_stream_that_is_given_as_a_whole_has_no_boxes(world: World, alice: Bro
     form = page.form
     form.tick("Your transactions")
 
-    assert "This is given with all its fields." in page.text
+    assert "This stream is always shared with all its fields." in page.text
     assert not [name for name, _ in form.answers if name.endswith(("-chosen", "-record_keys"))]
     give(alice, form)
     assert len(newest().streams[0]["fields"]) == 6

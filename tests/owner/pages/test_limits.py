@@ -1,6 +1,6 @@
 """The owner sets how much is read through a grant, and sees how much was."""
 
-from evidence.access.quotas import limits_of
+from evidence.access.quotas import list_quotas
 from evidence.models.grants import Grant
 from tests.access.test_narrowed_meanwhile import narrow_bobs
 from tests.owner.pages.browser import Browser, Form, Page
@@ -20,18 +20,18 @@ def test_a_limit_set_on_the_page_of_a_grant_holds_from_the_next_request(
 ) -> None:
     page = at("grant", world.grants["bob"][0].pk, "change")
     form = limits_form(alice.open(page))
-    form.fill("most_calls_day", "1")
-    form.fill("most_bytes_hour", "500")
+    form.fill("max_calls_day", "1")
+    form.fill("max_bytes_hour", "500")
 
     said = alice.press(form)
 
-    assert "at most: 1 calls a day and 500 kilobytes an hour" in said.text
+    assert "Limits saved: 1 calls per day and 500 kilobytes per hour" in said.text
     assert [world.get(LIST).status for _ in range(2)] == [200, 429]
     shown = alice.open(page)
     assert "1 of 1 calls this day" in shown.text
-    assert limits_form(shown).values("most_calls_day") == ["1"]
+    assert limits_form(shown).values("max_calls_day") == ["1"]
     emptied = limits_form(shown)
-    emptied.fill("most_calls_day", "")
+    emptied.fill("max_calls_day", "")
     alice.press(emptied)
     assert world.get(LIST).status == 200
 
@@ -40,7 +40,7 @@ def test_a_page_that_is_out_of_date_limits_what_the_grant_has_become(
     world: World, alice: Browser
 ) -> None:
     form = limits_form(alice.open(at("grant", world.grants["bob"][0].pk, "change")))
-    form.fill("most_calls_day", "1")
+    form.fill("max_calls_day", "1")
     narrow_bobs(world)
 
     alice.press(form)
@@ -54,19 +54,19 @@ def test_a_limit_that_is_no_number_is_marked_and_changes_nothing(
     grant_id = world.grants["bob"][0].pk
     form = limits_form(alice.open(at("grant", grant_id, "change")))
     for wrong in ("0", "-1", "many", "1" + "0" * 15):
-        form.fill("most_calls_day", wrong)
+        form.fill("max_calls_day", wrong)
         page = alice.press(form)
         assert (page.status, len(page.errors)) == (422, 1)
-    assert limits_of(grant_id, now=NOW) == []
+    assert list_quotas(grant_id, now=NOW) == []
 
 
 def test_access_is_given_with_limits_or_without(world: World, alice: Browser) -> None:
     form = what(alice, "Bank account")
     form.tick("Your transactions")
-    form.tick("a program")
-    form.fill("most_records_day", "3")
+    form.tick("my own app")
+    form.fill("max_records_day", "3")
     review = alice.press(form, "review")
-    assert "At most 3 records a day" in review.text
+    assert "Limits 3 records per day" in review.text
     token = bearers(alice.press(review.form, "issue"))[-1]
 
     answers = [world.get("/v1/streams/transactions/records", token).status for _ in range(2)]
@@ -76,4 +76,4 @@ def test_access_is_given_with_limits_or_without(world: World, alice: Browser) ->
     without.tick("Your transactions")
     assert "Your new token" in give(alice, without).text
     newest = Grant.unscoped.order_by("-issued_at")[0]
-    assert limits_of(newest.pk, now=NOW) == []
+    assert list_quotas(newest.pk, now=NOW) == []

@@ -20,7 +20,7 @@ def test_a_refusal_is_found_by_client_and_by_request(world: World, alice: Browse
     for page in (of_bob, by_request):
         assert "1 refusal " in page.text
         assert "Bob" in page.text
-        assert "freezes the streams messages; “threads” is not among them." in page.text
+        assert "includes the streams messages; it does not include “threads”." in page.text
         assert request_id in page.text
     assert "Nothing was refused." in alice.open(f"{PAGE}?request_id=req_none").text
 
@@ -29,7 +29,11 @@ def test_it_is_linked_from_where_the_owner_looks_for_it(world: World, alice: Bro
     world.get("/v1/streams/threads/records")
     client = world.packages["bob"].client_id
     for page in ("/connected", f"/admin/evidence/client/{client.replace('_', '_5F')}/change/"):
-        links = [to for said, to in alice.open(page).links if said == "What it was refused"]
+        links = [
+            to
+            for said, to in alice.open(page).links
+            if said in ("What it was refused", "Refused calls")
+        ]
         assert any("1 refusal " in alice.open(to).text for to in links), page
     assert alice.open("/admin/").has_link(
         "What was refused Calls of agents and programs that got no answer, and which clause decided."

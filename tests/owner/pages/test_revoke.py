@@ -23,32 +23,32 @@ def test_an_ended_grant_reads_nothing_from_the_next_request_on(
     assert world.get(MESSAGES, "bob").status == 200
     page = alice.open(grant_page(world, "bob", "mail"))
 
-    question = alice.open(page.link("End this grant"))
+    question = alice.open(page.link("Revoke this grant"))
     assert world.get(MESSAGES, "bob").status == 200
     done = alice.press(question.form)
 
     refused = world.get(MESSAGES, "bob")
     assert (refused.status, refused.error["code"]) == (403, "grant_revoked")
-    assert "1 grant ended." in done.text
+    assert "1 grant revoked." in done.text
     assert "Revoked" in done.text
-    assert not done.has_link("End this grant")
+    assert not done.has_link("Revoke this grant")
 
 
 def test_a_question_that_is_out_of_date_ends_what_the_grant_has_become(
     world: World, alice: Browser
 ) -> None:
-    question = alice.open(alice.open(grant_page(world, "bob", "mail")).link("End this grant"))
+    question = alice.open(alice.open(grant_page(world, "bob", "mail")).link("Revoke this grant"))
     narrow_bobs(world)
     assert world.get(MESSAGES, "bob").status == 200
 
-    assert "1 grant ended." in alice.press(question.form).text
+    assert "1 grant revoked." in alice.press(question.form).text
     assert world.get(MESSAGES, "bob").error["code"] == "grant_revoked"
 
 
 def test_ending_one_grant_of_a_package_leaves_the_others(world: World, alice: Browser) -> None:
     page = alice.open(grant_page(world, "dora", "mail"))
 
-    alice.press(alice.open(page.link("End this grant")).form)
+    alice.press(alice.open(page.link("Revoke this grant")).form)
 
     assert world.get(TRANSACTIONS, "dora").status == 200
     assert world.get(MESSAGES, "dora").ids == ["c2", "c1"]
@@ -57,8 +57,8 @@ def test_ending_one_grant_of_a_package_leaves_the_others(world: World, alice: Br
 def test_everything_given_together_ends_together(world: World, alice: Browser) -> None:
     page = alice.open(grant_page(world, "dora", "mail"))
 
-    question = alice.open(page.link("End everything given with it"))
-    assert "End 3 grants?" in question.text
+    question = alice.open(page.link("Revoke all grants of the package"))
+    assert "Revoke 3 grants?" in question.text
     alice.press(question.form)
 
     for path in (TRANSACTIONS, MESSAGES):
@@ -75,11 +75,11 @@ def test_several_grants_are_ended_from_the_list_after_a_question(
     form.fill("action", "revoke_selected")
 
     question = alice.press(form, "index", "0")
-    assert "End 2 grants?" in question.text
+    assert "Revoke 2 grants?" in question.text
     assert world.get(MESSAGES, "bob").status == 200
     done = alice.press(question.form)
 
-    assert "2 grants ended." in done.text
+    assert "2 grants revoked." in done.text
     assert world.get(MESSAGES, "bob").status == 403
     assert world.get(TRANSACTIONS, "charlie").status == 403
     assert world.get(TRANSACTIONS, "dora").status == 200
@@ -125,7 +125,7 @@ def test_asking_alone_ends_nothing(world: World, alice: Browser) -> None:
     question.form.answers.remove(("confirmed", "yes"))
     again = alice.press(question.form)
 
-    assert "End this grant?" in again.text
+    assert "Revoke this grant?" in again.text
     assert world.get(MESSAGES, "bob").status == 200
 
 
@@ -147,5 +147,5 @@ def test_ending_twice_keeps_the_first_time(world: World, alice: Browser) -> None
 
     again = alice.press(question.form)
 
-    assert "0 grants ended." in again.text
+    assert "0 grants revoked." in again.text
     assert Grant.unscoped.get(pk=grant.pk).revoked_at == first

@@ -7,9 +7,9 @@ from urllib.parse import urlencode
 from django.core.management import call_command
 from django.test import Client as HttpClient
 
-from evidence.ledger.disclosures import of_record, read
+from evidence.ledger.disclosures import disclosures_of_record, read_disclosures
 from evidence.models.accounts import Client
-from evidence.storing.record_erasure import erase
+from evidence.storing.record_erasure import delete_record
 from tests.owner.pages.browser import Browser
 from tests.world import NOW, PERSONAL, WORK, World
 
@@ -59,7 +59,9 @@ def test_every_look_of_the_owner_is_written_down(world: World, alice: Browser) -
     alice.open(f"{ONE}?{urlencode(PLACE)}")
     alice.open(f"/records/{PERSONAL}/messages/m1")
     alice.open(f"{ONE}list/?{urlencode({'connection': PERSONAL, 'stream': 'messages'})}")
-    looks = [each.route for each in read(of_record(PERSONAL, "messages", "m1"))]
+    looks = [
+        each.route for each in read_disclosures(disclosures_of_record(PERSONAL, "messages", "m1"))
+    ]
     assert looks == ["admin records", "admin record", "admin record"]
 
 
@@ -73,7 +75,7 @@ def test_the_table_has_a_line_for_each_record(world: World, alice: Browser) -> N
 
 def test_an_erased_record_is_counted_and_not_named(world: World, alice: Browser) -> None:
     world.get(RECORD, connection_id=PERSONAL)
-    erase(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
+    delete_record(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
     assert [row["record_key"] for row in table(alice)] == ["(erased)"]
     page = alice.open(PAGE)
     assert not page.has_link("m1")
@@ -102,7 +104,7 @@ def test_a_name_of_a_client_is_no_formula_even_beside_what_is_erased(
 ) -> None:
     Client.unscoped.update(display_name="=1+1")
     world.get(RECORD, connection_id=PERSONAL)
-    erase(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
+    delete_record(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
     assert [row["client"] for row in table(alice)] == ["'=1+1"]
 
 

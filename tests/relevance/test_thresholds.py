@@ -1,0 +1,57 @@
+"""Search over the demo data reaches its thresholds, as `make relevance --short` checks."""
+
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+from pytest_django.fixtures import Settings
+
+from bench.relevance import engines, judged
+from bench.relevance.judged import Scores
+from bench.relevance.thresholds import failures
+from operations import background_jobs, demo_data
+
+
+@pytest.fixture
+def token(db: None, settings: Settings, tmp_path: Path) -> str:
+    """Load the demo data, with embeddings if available, and return a REST token."""
+    settings.PDPP_VAR = tmp_path
+    now = timezone.now()
+    demo_data.load_demo(now=now, on_progress=lambda _: None)
+    for _ in background_jobs.vectors():
+        pass
+    tokens = demo_data.create_demo_tokens(now)
+    assert tokens is not None
+    return tokens.rest
+
+
+@pytest.mark.long
+def test_search_reaches_the_thresholds_in_every_mode(token: str) -> None:
+    queries = judged.load()
+    modes = engines.modes(token)
+    results = {mode: engines.score(engines.rest(token, mode=mode), queries) for mode in modes}
+    assert [line for mode in modes for line in failures(mode, queries, results[mode])] == []
+    if "hybrid" in modes:
+        questions = [number for number, query in enumerate(queries) if query.kind == "question"]
+        lexical, hybrid = (
+            judged.mean([results[mode][number] for number in questions]).ndcg
+            for mode in ("lexical", "hybrid")
+        )
+        assert hybrid > lexical
+
+
+def test_worse_scores_miss_the_thresholds() -> None:
+    queries = judged.load()
+    low_scores = [Scores(0.5, 0.5, 0.5)] * len(queries)
+    assert "lexical ndcg of 'all' is 0.500, below 0.87" in failures("lexical", queries, low_scores)
+    assert failures("baseline", queries, low_scores) == []
+
+
+def test_scores_depend_on_order_and_grades() -> None:
+    best, good, other = ("c", "s", "1"), ("c", "s", "2"), ("c", "s", "3")
+    grades = {best: 3, good: 1}
+    assert judged.score([best, good], grades) == Scores(1.0, 1.0, 1.0)
+    assert judged.score([], grades) == Scores(0.0, 0.0, 0.0)
+    late = judged.score([other, best], grades)
+    assert (late.recall, late.mrr) == (0.5, 0.5)
+    assert 0 < late.ndcg < judged.score([best], grades).ndcg < 1
