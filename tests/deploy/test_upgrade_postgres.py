@@ -95,10 +95,10 @@ def test_a_copy_that_lacks_a_row_takes_no_place(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def lacking(*_: object) -> int:
-        raise EmbeddedPostgresError("The copy has not all rows of the original")
+        raise EmbeddedPostgresError("The copy does not have all rows of the original")
 
-    monkeypatch.setattr(postgres_upgrade, "_copied", lacking)
-    with pytest.raises(EmbeddedPostgresError, match="not all rows"):
+    monkeypatch.setattr(postgres_upgrade, "_copy_database", lacking)
+    with pytest.raises(EmbeddedPostgresError, match="not have all rows"):
         upgrade(home)
 
     assert data_version(home / "data") == OLD
@@ -116,7 +116,8 @@ def test_an_upgrade_that_was_cut_short_between_its_last_steps_is_ended(home: Pat
     done = upgrade(home)
 
     assert done is not None
-    assert (done.old, done.new, done.rows, done.kept) == (OLD, NEW, None, home / f"data.{OLD}")
+    assert (done.old, done.new, done.rows) == (OLD, NEW, None)
+    assert done.old_data == home / f"data.{OLD}"
     assert data_version(home / "data") == NEW
     assert not (home / "next").exists()
 
