@@ -18,11 +18,14 @@ from evidence.storing.targets import Target, TargetRegistry
 _ENVELOPE_MEMBERS = frozenset(
     {"key", "data", "emitted_at", "op", "connection_id", "stream", "connector_key", "type"}
 )
+# Only for lines that importers make, which name their connection.
+_REPLACES = frozenset({"replaces"})
 
 
 class Op(StrEnum):
     UPSERT = "upsert"
     DELETE = "delete"
+    PRUNE = "prune"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,12 @@ class StreamAddress:
 
 @dataclass(frozen=True, slots=True)
 class IngestEntry:
-    """The validated operation of one line. ``data`` is empty for a deletion."""
+    """The validated operation of one line. ``data`` is empty for a deletion.
+
+    An upsert deletes the records with the keys in ``replaces``, and is rejected if the owner erased
+    one of them. ``Op.PRUNE`` deletes the record ``key`` and the records whose keys begin with it
+    and a dot, from the key ``data["from"]`` on. It keeps the keys in ``data["keep"]``.
+    """
 
     line: int
     target: Target
@@ -43,6 +51,7 @@ class IngestEntry:
     op: Op
     data: dict[str, Any]
     emitted_at: datetime
+    replaces: tuple[str, ...] = ()
 
 
 def parse_entry(
@@ -55,19 +64,24 @@ def parse_entry(
 ) -> IngestEntry:
     """Parse and validate a line; ``emitted_at`` defaults to ``now``. Raises LineRejectedError."""
     envelope = parse_object(content)
-    if not envelope.keys() <= _ENVELOPE_MEMBERS:
+    is_import = stream_address is None
+    if not envelope.keys() - _ENVELOPE_MEMBERS <= (_REPLACES if is_import else set()):
         raise LineRejectedError(ReceiptCode.INVALID_ENVELOPE)
     target = _find_target(envelope, targets, stream_address)
-    op = _parse_op(envelope)
+    op = _parse_op(envelope, allowed=Op if is_import else (Op.UPSERT, Op.DELETE))
     data = envelope.get("data")
     if not isinstance(data, dict) and not (op is Op.DELETE and data is None):
         raise LineRejectedError(ReceiptCode.INVALID_RECORD, path="$.data")
-    key = _record_key(envelope.get("key"), data or {}, target)
+    key = _record_key(envelope.get("key"), {} if op is Op.PRUNE else data or {}, target)
     emitted_at = _parse_emitted_at(envelope, now)
     if op is Op.DELETE:
         return IngestEntry(line, target, key, op, {}, emitted_at)
+    if op is Op.PRUNE:
+        keep = frozenset(map(str, (data or {}).get("keep", ())))
+        return IngestEntry(line, target, key, op, (data or {}) | {"keep": keep}, emitted_at)
     _validate(data or {}, target)
-    return IngestEntry(line, target, key, op, data or {}, emitted_at)
+    replaces = tuple(map(str, envelope.get("replaces", ())))
+    return IngestEntry(line, target, key, op, data or {}, emitted_at, replaces)
 
 
 def _find_target(
@@ -90,11 +104,11 @@ def _text_member(envelope: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def _parse_op(envelope: Mapping[str, Any]) -> Op:
-    try:
-        return Op(envelope.get("op", Op.UPSERT))
-    except ValueError:
-        raise LineRejectedError(ReceiptCode.INVALID_OP, path="$.op") from None
+def _parse_op(envelope: Mapping[str, Any], *, allowed: Iterable[Op]) -> Op:
+    op = envelope.get("op", Op.UPSERT)
+    if op not in list(allowed):
+        raise LineRejectedError(ReceiptCode.INVALID_OP, path="$.op")
+    return Op(op)
 
 
 def _parse_emitted_at(envelope: Mapping[str, Any], now: datetime) -> datetime:
@@ -128,11 +142,15 @@ BATCH_BYTES = 2 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecord:
-    """An entry with its derived columns; None for a deletion."""
+    """An entry with its derived columns; None for a deletion or Op.PRUNE."""
 
     entry: IngestEntry
     ref: RecordId
     derived: Derived | None
+
+    @property
+    def replaced(self) -> list[RecordId]:
+        return [self.ref._replace(record_key=key) for key in self.entry.replaces]
 
 
 @dataclass(slots=True)
@@ -187,6 +205,6 @@ class BatchPreparer:
         )
         target = entry.target
         ref = RecordId(target.connection_id, target.stream.name, entry.key)
-        if entry.op is Op.DELETE:
+        if entry.op is not Op.UPSERT:
             return PreparedRecord(entry, ref, None)
         return PreparedRecord(entry, ref, derive(target, key=entry.key, data=entry.data))

@@ -39,6 +39,12 @@ SELECT record_key FROM evidence_record WHERE connection_id = %s AND stream = %s
     AND (%s::timestamptz IS NULL OR coalesce(consent_time, emitted_at) < %s)
 ORDER BY record_key LIMIT %s
 """
+SELECT_KEYS_BELOW = """
+-- Select the key itself and the keys that begin with it and a dot; a slash is the next character.
+-- Parameters: connection id, stream, and the key three times.
+SELECT record_key FROM evidence_record WHERE connection_id = %s AND stream = %s
+    AND (record_key = %s OR record_key > %s || '.' AND record_key < %s || '/')
+"""
 AFTER_KEY = (
     "WHERE connection_id = %s AND stream = %s AND record_key > %s ORDER BY record_key LIMIT %s"
 )
@@ -77,6 +83,14 @@ def record_ids(
     with connection.cursor() as cursor:
         cursor.execute(SELECT_KEYS, [connection_id, stream, before, before, limit])
         return [RecordId(connection_id, stream, key) for (key,) in cursor]
+
+
+def ids_below(ref: RecordId) -> list[RecordId]:
+    """Return the ids of stored records that have this key, or begin with this key and a dot."""
+    key = ref.record_key
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_KEYS_BELOW, [ref.connection_id, ref.stream, key, key, key])
+        return [ref._replace(record_key=found) for (found,) in cursor]
 
 
 def _fetch_records(

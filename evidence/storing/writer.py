@@ -4,7 +4,7 @@ If PostgreSQL rejects a value, the batch is halved until the record is found; it
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -108,8 +108,11 @@ def _write(records: Sequence[PreparedRecord], run: IngestRun) -> WriteResult:
     for locked in connections.values():
         run.first_seq.setdefault(locked.connection_id, locked.change_seq)
     erased = frozenset(_find_erased(records, connections))
-    stored = rows.stored_records({record.ref for record in records})
-    writer = _Writer(run, ChangeSet(connections, run.now, stored), erased)
+    refs = {ref for record in records for ref in (record.ref, *record.replaced)}
+    for record in records:
+        if record.entry.op is Op.PRUNE:
+            refs.update(ref for ref in rows.ids_below(record.ref) if _is_stale(ref, record))
+    writer = _Writer(run, ChangeSet(connections, run.now, rows.stored_records(refs)), erased)
     for record in records:
         writer.apply(record)
     writer.changes.save()
@@ -136,7 +139,8 @@ def _find_erased(
     """Yield records that the owner erased for good."""
     digests = {
         key_digest(ref.record_key, connection_id=ref.connection_id, stream=ref.stream): ref
-        for ref in (record.ref for record in records)
+        for record in records
+        for ref in (record.ref, *record.replaced)
         if ref.connection_id in connections and connections[ref.connection_id].suppresses
     }
     if not digests:
@@ -151,6 +155,15 @@ def _find_erased(
             yield digests[bytes(digest)]
 
 
+def _is_stale(ref: rows.RecordId, prune: PreparedRecord) -> bool:
+    """Return whether a line with ``Op.PRUNE`` deletes this record."""
+    data, parent, key = prune.entry.data, prune.ref, ref.record_key
+    if ref[:2] != parent[:2] or key in data["keep"]:
+        return False
+    is_below = key.startswith(f"{parent.record_key}.") and key >= data.get("from", "")
+    return is_below or ref == parent
+
+
 @dataclass(slots=True)
 class _Writer:
     """Applies prepared records to a change set, in order."""
@@ -163,7 +176,10 @@ class _Writer:
     def apply(self, record: PreparedRecord) -> None:
         try:
             self._require_writable(record)
-            if record.derived is None or record.entry.op is Op.DELETE:
+            if record.entry.op is Op.PRUNE:
+                stored = list(self.changes.records)
+                self._delete_stored(record, (ref for ref in stored if _is_stale(ref, record)))
+            elif record.derived is None:
                 self._delete(record)
             else:
                 self._upsert(
@@ -180,6 +196,12 @@ class _Writer:
         if locked.status == Connection.Status.REVOKED:
             raise LineRejectedError(ReceiptCode.CONNECTION_NOT_WRITABLE)
 
+    def _delete_stored(self, record: PreparedRecord, refs: Iterable[rows.RecordId]) -> None:
+        for ref in refs:
+            if ref in self.changes.records:
+                self.changes.delete(ref, emitted_at=record.entry.emitted_at)
+                self.result.deleted += 1
+
     def _delete(self, record: PreparedRecord) -> None:
         if record.ref not in self.changes.records:
             self.result.unchanged += 1
@@ -190,8 +212,9 @@ class _Writer:
 
     def _upsert(self, record: PreparedRecord, version: RecordVersion) -> None:
         current = self.changes.records.get(record.ref)
-        if record.ref in self.erased:
+        if not self.erased.isdisjoint((record.ref, *record.replaced)):
             raise LineRejectedError(ReceiptCode.SUPPRESSED)
+        self._delete_stored(record, record.replaced)
         if current is None:
             self.changes.create(record.ref, version)
             self.result.created += 1

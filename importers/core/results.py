@@ -168,11 +168,25 @@ class ParsedRecord:
     """A record of a stream, with its key in ``data["id"]``.
 
     It updates the record with the same key of an earlier import. Of several with the same key in
-    one export, the first counts.
+    one export, the first counts. ``replaces`` are keys under which an earlier release stored it.
     """
 
     stream: str
     data: dict[str, Any]
+    replaces: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class StaleRecords:
+    """Records of an earlier import to delete: ``key``, and all keys that begin with it and a dot.
+
+    Keys in ``keep`` remain, and keys before ``first``.
+    """
+
+    stream: str
+    key: str
+    keep: tuple[str, ...] = ()
+    first: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +215,7 @@ class ParsedItem:
     records: list[ParsedRecord] = field(default_factory=list)
     files: list[ParsedFile] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
+    stale: list[StaleRecords] = field(default_factory=list)
 
     def add_issue(self, code: ReceiptCode, *, detail: str = "") -> None:
         self.issues.append(Issue(code, detail))

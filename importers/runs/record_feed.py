@@ -25,6 +25,7 @@ from importers.core.results import (
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
+    StaleRecords,
     UnreadableError,
     issues_only,
 )
@@ -208,6 +209,20 @@ class RecordFeed:
                 if (file.stream, file.key) == (record.stream, key):
                     self._spool.put(self.line, file)
             yield NdjsonLine(self.line, content)
+        for stale in parsed.stale:
+            self.line += 1
+            yield NdjsonLine(self.line, self._serialize_stale(stale))
+
+    def _serialize_stale(self, stale: StaleRecords) -> bytes:
+        return orjson.dumps(
+            {
+                "connection_id": self._connection_id,
+                "stream": stale.stream,
+                "op": "prune",
+                "key": stale.key,
+                "data": {"keep": stale.keep, "from": stale.first},
+            }
+        )
 
     def _serialize(self, record: ParsedRecord) -> bytes | None:
         """Return the record as a line, or None for a record that is nested too deeply."""
@@ -217,6 +232,8 @@ class RecordFeed:
             "key": record.data["id"],
             "data": record.data,
         }
+        if record.replaces:
+            line["replaces"] = record.replaces
         with contextlib.suppress(TypeError):
             content = orjson.dumps(line)
             if _NUL not in content:

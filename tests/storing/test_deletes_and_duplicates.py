@@ -5,8 +5,9 @@ from typing import Any
 from evidence.models.digests import value_digest
 from evidence.models.records import SearchText
 from evidence.storing.receipts import ReceiptCode
+from evidence.storing.record_erasure import delete_record
 from tests.storing import stored
-from tests.world import CHAT, PERSONAL, WORK, World
+from tests.world import CHAT, NOW, PERSONAL, WORK, World
 
 
 def line(key: str, *, op: str = "upsert", to: str = PERSONAL, **data: Any) -> dict[str, Any]:
@@ -77,3 +78,36 @@ def test_two_updates_in_one_import_have_two_change_entries(world: World) -> None
     assert stored.kinds(PERSONAL, "r") == "cuu"
     assert "two" in stored.terms(PERSONAL, "r")
     assert stored.counts() == stored.true_counts()
+
+
+def test_record_replaces_its_earlier_keys(world: World) -> None:
+    world.send([line("old", subject="One"), line("other")])
+
+    outcome = world.send([line("new", subject="One") | {"replaces": ["old", "unknown"]}])
+
+    assert (outcome.created, outcome.deleted) == (1, 1)
+    assert stored.record(PERSONAL, "old") is None
+    assert stored.record(PERSONAL, "other") is not None
+    assert world.send([line("new", subject="One") | {"replaces": ["old"]}]).unchanged == 1
+
+
+def test_record_under_a_new_key_stays_erased(world: World) -> None:
+    world.send([line("old", subject="One")])
+    delete_record(PERSONAL, stream="messages", record_key="old", suppress=True, now=NOW)
+
+    outcome = world.send([line("new", subject="One") | {"replaces": ["old"]}])
+
+    assert outcome.by_code == {ReceiptCode.SUPPRESSED: 1}
+    assert stored.record(PERSONAL, "new") is None
+
+
+def test_prune_deletes_keys_below_a_key(world: World) -> None:
+    world.send([line(key) for key in ("s", "s.1", "s.2", "s.3", "s0", "sa", "r")])
+    prune = line("s", op="prune") | {"data": {"keep": ["s.3"], "from": "s.2"}}
+
+    outcome = world.send([line("s.4"), prune])
+
+    assert outcome.deleted == 3
+    keys = ("s", "s.1", "s.2", "s.3", "s.4", "s0", "sa", "r")
+    found = {key for key in keys if stored.record(PERSONAL, key)}
+    assert found == {"s.1", "s.3", "s0", "sa", "r"}

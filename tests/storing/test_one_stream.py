@@ -133,3 +133,8 @@ def test_database_error_is_logged_without_its_message(
     assert "SQLSTATE 53100" in caplog.text
     assert "xylophone" not in caplog.text
     assert stored.everything() == before
+
+
+@pytest.mark.parametrize("member", [{"op": "prune"}, {"replaces": ["old"]}])
+def test_lines_of_one_stream_cannot_delete_other_keys(world: World, member: dict[str, Any]) -> None:
+    assert send(world, {"key": "r", "data": {"id": "r"}} | member).rejected == 1
