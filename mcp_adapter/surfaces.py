@@ -63,8 +63,9 @@ changes_since="beginning", later the next_changes_since of the last page (never 
 saying so. max_bytes asks for more or less. Projected records (fields) are cheaper than whole ones. \
 Long text comes as bounded field windows: read_record_field returns one with ready-made next and \
 previous arguments.
-- Search: all words by default; "a phrase", prefix*, OR, -not. Search evidence marks the match and \
-names its field; read around it with read_record_field(id, field_path, q).
+- Search: all words by default; "a phrase", "=as written", prefix*, OR, -not. absent_words match \
+nothing you may see; word_forms of a hit says which words it has in other forms, or [] if not at all. \
+Evidence marks the match and names its field; read around it with read_record_field(id, field_path, q).
 - Both content text and structured output may be shown to you; either is enough to go on.
 - Errors say what to call next. Do not ask for other credentials: this grant is all there is."""
 

@@ -194,6 +194,8 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
     for q in ("lease", "lease deposit", "unicorn canal", "budget*", "lease -signed", '"lease signed"',
               "from_email:lease", "eva", "lease OR budget", "unicrn", "depositt unicornn"):  # fmt: skip
         yield "/v1/search", {"q": q, "limit": 2}
+    exact = ("lease", "signing", "lease OR unicorn", "budget café", '-"=Lease" deposit')
+    yield from (("/v1/search", {"q": q, "match": "exact"}) for q in exact)
     yield "/v1/search", {"q": "lease", "sort": "-time"}
     for mode in ("semantic", "hybrid"):
         for q in ("lease deposit", "unicorn canal", "budgett signed"):
@@ -232,6 +234,7 @@ TOOLS_ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("query_records", {"stream": "threads", "expand": ["messages"]}),
     ("search", {"q": "lease"}),
     ("search", {"q": "unicrn canal", "mode": "hybrid"}),
+    ("search", {"q": "unicrn Canal", "match": "exact"}),
     ("aggregate", {"stream": "messages", "metric": "count", "group_by": "from_name"}),
     ("fetch", {"id": f"{PERSONAL}/messages:m1"}),
     ("fetch", {"id": "messages:m1"}),

@@ -12,6 +12,7 @@ from evidence.api.envelopes import (
     record_path,
 )
 from evidence.api.query_parameters import ApiWarning
+from evidence.search.absence import word_forms
 from evidence.search.analysis.highlighter import excerpt_text, excerpt_with_marks
 from evidence.search.query_planner import HYBRID, LEXICAL
 from evidence.search.results import Excerpt, Hit, SearchResult
@@ -58,6 +59,14 @@ def hit_body(found: Hit, *, mode: str) -> Json:
     return body
 
 
+def word_forms_body(hit: Hit, found: SearchResult) -> Json:
+    """Return the words of the query that the record has in other forms, or not at all."""
+    if found.asked is None:
+        return {}
+    forms = word_forms(hit, found.asked, any_word=found.any_word)
+    return {"word_forms": forms} if forms else {}
+
+
 def _ranking(found: Hit, mode: str) -> Json:
     """Return the scores that ranked the hit."""
     scores = {}
@@ -89,6 +98,8 @@ def search_meta(found: SearchResult, *, mode: str) -> Json:
         body["search_mode"] = mode
     if found.lexical:
         body["match"] = "all_words" if found.any_word is None else "any_word"
+    if found.absent_words:
+        body["absent_words"] = list(found.absent_words)
     if found.suggestions:
         body["suggestions"] = {word: list(others) for word, others in found.suggestions.items()}
     if found.waiting or found.reindexing:
@@ -133,7 +144,10 @@ def _maintenance(found: SearchResult) -> Json:
 
 def _note(found: SearchResult) -> str:
     note = "No record has all the words. These have at least one, those with more first."
-    return f"{note} {_also_spelt(found)}" if found.suggestions else note
+    if found.suggestions:
+        return f"{note} {_also_spelt(found)}"
+    absent = ", ".join(map(repr, found.absent_words))
+    return f"{note} Nothing visible has {absent}." if absent else note
 
 
 def _also_spelt(found: SearchResult) -> str:

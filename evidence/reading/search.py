@@ -26,7 +26,7 @@ from evidence.search.results import SearchRequest, SearchResult
 def search(gate: Gate, request: SearchRequest) -> SearchResult:
     """Return one page of hits. Raises InvalidRequest naming the invalid parameter."""
     visible = _filtered_streams(gate, request)
-    query = _parse_query(request.q, visible)
+    query = _parse_query(request, visible)
     if request.mode == SEMANTIC:
         # Semantic search looks up no words, so a stale index does not matter.
         return semantic.search(query, semantic_scope(visible), request)
@@ -34,7 +34,7 @@ def search(gate: Gate, request: SearchRequest) -> SearchResult:
         result = hybrid.search(query, visible, semantic_scope(visible), request)
     else:
         result = lexical.search(query, visible, request)
-    return replace(result, reindexing=list(_stale_streams(visible)))
+    return replace(result, asked=query, reindexing=list(_stale_streams(visible)))
 
 
 def _stale_streams(visible: Sequence[VisibleRecords]) -> Iterator[StreamKey]:
@@ -65,11 +65,11 @@ def _requested_streams(gate: Gate, request: SearchRequest) -> Sequence[VisibleRe
         raise
 
 
-def _parse_query(q: str, visible: Sequence[VisibleRecords]) -> Query:
+def _parse_query(request: SearchRequest, visible: Sequence[VisibleRecords]) -> Query:
     """Return the query without stop words; only granted searchable fields count as field names."""
     names = frozenset(name for stream in visible for name in searchable_fields(stream))
     try:
-        query = parse(q, fields=names)
+        query = parse(request.q, fields=names, exact=request.exact)
     except QueryError as error:
         raise InvalidRequest(
             message=error.message, param="q", position=error.position, reason=error.code

@@ -125,6 +125,7 @@ def _fused_page(
         window=FUSION_WINDOW if lexical_result.has_more or len(passages) == FUSION_WINDOW else None,
         any_word=lexical_result.any_word,
         suggestions=lexical_result.suggestions,
+        absent_words=lexical_result.absent_words,
         holders=lexical_result.holders,
     )
 

@@ -4,7 +4,7 @@ Suggests spellings found in visible texts only.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -16,10 +16,10 @@ from evidence.access.ranking.matches import (
     Match,
     Matches,
     StreamQuery,
-    count_matches,
 )
 from evidence.access.records import VisibleRecords
 from evidence.declarations.values import parse_instant
+from evidence.search.absence import absent_leaves, has_alternatives
 from evidence.search.analysis.matcher import needs_verification
 from evidence.search.analysis.query_relaxation import match_any_word
 from evidence.search.analysis.query_tree import Leaf, Or, Query
@@ -54,8 +54,10 @@ SPELLING_WORK = 400_000
 SPELLING_WORK_PER_TEXT = 20_000
 
 
-def suggest_spellings(query: Query, searched: Sequence[VisibleRecords]) -> Spellings:
-    """Return spellings for the words without visible hits, nearest first.
+def suggest_spellings(
+    query: Query, searched: Sequence[VisibleRecords], *, absent: Collection[Leaf]
+) -> Spellings:
+    """Return spellings for the absent words, nearest first.
 
     Each suggestion occurs in a granted field of a visible record, so searching for it finds a record.
     """
@@ -64,11 +66,7 @@ def suggest_spellings(query: Query, searched: Sequence[VisibleRecords]) -> Spell
         for leaf in query.positive_leaves()
         if is_correctable_word(leaf) or is_correctable_cjk(leaf)
     ]
-    missing = (
-        leaf
-        for leaf in leaves[:MAX_CORRECTED_WORDS]
-        if not count_matches(plan_queries(Query(leaf), searched), max_count=0)
-    )
+    missing = (leaf for leaf in leaves[:MAX_CORRECTED_WORDS] if leaf in absent)
     work = WorkLimit(SPELLING_WORK)
     found = {leaf.text: _suggest_for_word(leaf, searched, work) for leaf in missing}
     return {word: spellings for word, spellings in found.items() if spellings}
@@ -194,11 +192,16 @@ def search_with_fallback(
         result = _search_any_word(query, searched, page, spellings=any_word)
         return _with_suggestions(result, any_word, searched)
     result = _search_page(query, searched, page)
-    if result.hits or page.after is not None:
+    if page.after is not None or (result.hits and not has_alternatives(query)):
         return result
-    spellings = suggest_spellings(query, searched)
+    absent = absent_leaves(query, searched)
+    absent_words = [leaf.text for leaf in absent]
+    if result.hits:
+        return replace(result, absent_words=absent_words)
+    spellings = suggest_spellings(query, searched, absent=absent)
     if match_any_word(query, languages=query_languages(searched)) != query:
         result = _search_any_word(query, searched, page, spellings=spellings)
+    result = replace(result, absent_words=absent_words)
     return _with_suggestions(result, spellings, searched)
 
 

@@ -25,7 +25,7 @@ def search(query: Query, scope: SemanticSearchScope, request: SearchRequest) -> 
     question = plain_words(query, quoted=True)
     if question is None:
         raise InvalidRequest(
-            message="Semantic search does not support prefix*, OR, -not and field:.",
+            message="Semantic search does not support prefix*, OR, -not, field: and exact words.",
             param="q",
             next_step="Use plain words, or omit mode for lexical search.",
         )
@@ -58,7 +58,7 @@ def plain_words(query: Query, *, quoted: bool) -> str | None:
     words = [
         leaf.text
         for leaf in leaves
-        if isinstance(leaf, Leaf) and not (leaf.prefix or leaf.field)
+        if isinstance(leaf, Leaf) and not (leaf.prefix or leaf.field or leaf.exact)
         if quoted or not leaf.phrase
     ]
     return " ".join(words) if len(words) == len(leaves) else None

@@ -108,6 +108,8 @@ def _hit_renderer(result: dict[str, Any], hit: dict[str, Any]) -> Callable[[int]
         head["connection_id"] = result["connection_id"]
     if (source := labels.source(result)) and source not in result["title"]:
         head["source"] = source
+    if hit.get("word_forms"):
+        head["word_forms"] = hit["word_forms"]
     excerpt = best_excerpt(hit)
     if excerpt is None:
         without_excerpt = {**head, **_near(hit)}

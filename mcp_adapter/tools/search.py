@@ -12,7 +12,7 @@ from mcp_adapter.tool import Call, Result, Tool, require_success
 
 DESCRIPTION = (
     "Find records by words over all granted connections, merged and ranked (read-only; GET "
-    '/v1/search). Words are ANDed; also "a phrase", prefix*, OR, -not. Give q or query. Each hit '
+    '/v1/search). Words are ANDed; also "a phrase", "=as written", prefix*, OR, -not. Give q or query. Each hit '
     "has an id for fetch, a title, a url and evidence around the match. limit counts merged hits. "
     "Page with cursor or narrow by streams and connection_id rather than asking for more; the "
     "structured output may be shown to you as well. For lists and totals use query_records or "
@@ -25,16 +25,18 @@ ARGUMENTS = (
     rest_params.CONNECTION_ID,
     rest_params.FILTER,
     choice("mode", ("lexical", "semantic", "hybrid"), "See search_modes in schema"),
+    choice("match", ("exact",), "Words as written, no stems or other spellings"),
     choice("sort", ("-time",), "Newest first, not by rank"),
     rest_params.limit_argument("Hits, 1 to 100"),
     rest_params.CURSOR,
     budgets.MAX_BYTES,
 )
 _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
-_FORWARDED = ("streams", "connection_id", "filter", "sort", "cursor")
+_FORWARDED = ("streams", "connection_id", "filter", "match", "sort", "cursor")
 _DEFAULT_HITS = 6
 _SNIPPET_CHARS = 160
-_SOURCE = ("stream", "record_key", "connection_id", "connector_key", "display_name", "origin")
+_SOURCE = ("stream", "record_key", "connection_id", "connector_key", "display_name", "origin",
+           "word_forms")  # fmt: skip
 
 
 def run(call: Call) -> Result:

@@ -63,8 +63,10 @@ def test_words_of_hidden_fields_do_not_match(world: World) -> None:
 
 def test_field_outside_the_grant_is_not_a_field_name(world: World) -> None:
     assert hits(world, q="from_email:eva", who="alice") == [(PERSONAL, "m1")]
-    meta = world.get(SEARCH, q="from_email:eva").body["meta"]
-    assert meta == world.get(SEARCH, q="from_nonsense:eva").body["meta"]
+    found = meta(world, q="from_email:eva")
+    assert found.pop("absent_words") == ["from_email:eva"]
+    found["absent_words"] = ["from_nonsense:eva"]
+    assert found == meta(world, q="from_nonsense:eva")
 
 
 def test_several_sources_merge_under_one_limit(world: World) -> None:
@@ -215,3 +217,73 @@ def test_hostile_text_does_not_hide_a_phrase_of_another_record(
     answer = world.get(SEARCH, "bob", q='"transfer the deposit"')
     assert answer.ids == ["m2"]
     assert answer.body["meta"]["recall"]["complete"] is False
+
+
+def meta(world: World, **query: Any) -> dict[str, Any]:
+    answer = world.get(SEARCH, **query)
+    assert answer.status == 200, answer.body
+    found: dict[str, Any] = answer.body["meta"]
+    return found
+
+
+def test_words_that_match_nothing_visible_are_named(world: World) -> None:
+    assert meta(world, q="invoice unicorn")["absent_words"] == ["unicorn"]
+    assert meta(world, q="lease OR unicorn")["absent_words"] == ["unicorn"]
+    assert meta(world, q="summer")["absent_words"] == ["summer"]
+    assert "absent_words" not in meta(world, q="lease invoice")
+    assert "absent_words" not in meta(world, q="lease")
+
+
+@pytest.mark.parametrize(
+    ("q", "loose", "exact"),
+    [
+        ("signing", [(PERSONAL, "m2"), (PERSONAL, "m1")], []),
+        ("signed", [(PERSONAL, "m2"), (PERSONAL, "m1")], [(PERSONAL, "m1"), (PERSONAL, "m2")]),
+        ("cafe", [(PERSONAL, "m3")], []),
+        ("café", [(PERSONAL, "m3")], [(PERSONAL, "m3")]),
+        ("CAFÉ", [(PERSONAL, "m3")], []),
+        ("Lindenstrasse", [(PERSONAL, "m1")], []),
+        ("Lindenstraße", [(PERSONAL, "m1")], [(PERSONAL, "m1")]),
+        ("plan", [], []),
+    ],
+)
+def test_exact_words_match_as_written(world: World, q: str, loose: Any, exact: Any) -> None:
+    assert set(hits(world, q=q)) == set(loose)
+    assert set(hits(world, q=q, match="exact")) == set(exact)
+    assert set(hits(world, q=f'"={q}"')) == set(exact)
+    assert set(hits(world, q=f'"={q}"', mode="lexical")) == set(exact)
+
+
+def test_exact_words_that_match_nothing_are_absent_and_get_no_spellings(world: World) -> None:
+    found = meta(world, q="cafe", match="exact")
+    assert (found["count"], found["absent_words"]) == (0, ["cafe"])
+    assert "suggestions" not in found
+    some = world.get(SEARCH, q='"=cafe" canal')
+    assert some.ids == ["m3"]
+    assert some.body["meta"]["absent_words"] == ["cafe"]
+    assert some.body["data"][0]["word_forms"] == {"cafe": []}
+
+
+def test_exact_words_can_exclude_and_mark_only_themselves(world: World) -> None:
+    assert (PERSONAL, "m3") in hits(world, q='meet -"=cafe"')
+    assert hits(world, q='meet -"=café"') == []
+    hit = world.get(SEARCH, q="Lease", match="exact").body["data"][0]
+    assert hit["evidence_excerpts"][0]["preview_text"].count("<mark>Lease</mark>") == 1
+    assert all("<mark>lease" not in each["preview_text"] for each in hit["evidence_excerpts"])
+
+
+def test_hits_say_which_words_they_have_in_other_forms(world: World) -> None:
+    [hit] = world.get(SEARCH, q="invoices").body["data"]
+    assert hit["word_forms"] == {"invoices": ["Invoice", "invoice"]}
+    [hit] = world.get(SEARCH, q="invoice").body["data"]
+    assert "word_forms" not in hit
+    spelt = world.get(SEARCH, q="invoise canal").body["data"]
+    assert {hit["record_key"]: hit["word_forms"] for hit in spelt} == {
+        "w2": {"invoise": ["Invoice", "invoice"], "canal": []},
+        "m3": {"invoise": []},
+    }
+
+
+def test_match_takes_only_exact(world: World) -> None:
+    answer = world.get(SEARCH, q="lease", match="fuzzy")
+    assert (answer.status, answer.error["param"]) == (400, "match")

@@ -51,6 +51,25 @@ def test_excerpt_offsets_match_deep_in_field(world: World, bearer: str, after: s
         assert excerpt.replace("<mark>", "").replace("</mark>", "").strip("…") in text
 
 
+def test_both_channels_name_absent_words_and_other_forms(bearer: str) -> None:
+    result = real.call(bearer, "search", q="leasing unicorn")
+
+    text, data = parsed_text(result), structured(result)
+    assert text["meta"]["absent_words"] == ["unicorn"]
+    assert data["data"]["meta"]["absent_words"] == ["unicorn"]
+    for hit in (*text["results"], *data["results"]):
+        assert hit["word_forms"]["unicorn"] == []
+        assert {word.lower() for word in hit["word_forms"]["leasing"]} == {"lease"}
+
+
+def test_exact_match_finds_no_other_form(bearer: str) -> None:
+    exact = parsed_text(real.call(bearer, "search", q="leasing", match="exact"))
+    quoted = parsed_text(real.call(bearer, "search", q='"=leasing"'))
+
+    assert exact["results"] == quoted["results"] == []
+    assert exact["meta"]["absent_words"] == quoted["meta"]["absent_words"] == ["leasing"]
+
+
 @scenario("B2")
 def test_field_equal_to_the_match_is_shown_unchanged(world: World, bearer: str) -> None:
     world.put((CHAT, "messages", {"id": "c9", "text": "Quokka", "sent_at": "2026-03-01T00:00:00Z"}))

@@ -162,7 +162,9 @@ def test_unreachable_collector_does_not_affect_requests(monkeypatch: pytest.Monk
     nowhere = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{free_port()}/v1/traces")
     told = OtelTracer(nowhere)
 
-    with served(AsgiApp(application=answering, endpoint=mcp_endpoints.endpoint(), spans=told)) as web:
+    with served(
+        AsgiApp(application=answering, endpoint=mcp_endpoints.endpoint(), spans=told)
+    ) as web:
         assert web.get("/healthz").status == 200
         flushing = threading.Thread(target=told._provider.force_flush)
         flushing.start()

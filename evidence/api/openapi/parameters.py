@@ -55,8 +55,12 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
         "With max_bytes, for clients that also show each item on a line: size limit of those "
         "lines. The page ends at the tighter limit.",
     ),
-    "q": (TEXT, "On search: words, \"phrases\", prefix*, OR, -not, field:word. On a field window: "
-        "the text to find."),
+    "q": (TEXT, "On search: words, \"phrases\", \"=exact words\", prefix*, OR, -not, field:word. On a "
+        "field window: the text to find."),
+    "match": (
+        _one_of("exact"),
+        "Compare every word as written: case, accents, endings and signs count.",
+    ),
     "mode": (
         _one_of("lexical", "semantic", "hybrid"),
         "By words, by meaning, or both; the schema lists search_modes.",

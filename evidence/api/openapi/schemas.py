@@ -171,6 +171,7 @@ SCHEMAS: dict[str, Json] = {
             "retrieval_mode": {"enum": ["semantic", "hybrid"]},
             "retrieval_sources": array({"enum": ["lexical", "semantic"]}),
             "scores": obj({}, {"lexical": SCORE, "semantic": SCORE}),
+            "word_forms": {"type": "object", "additionalProperties": array(STRING)},
             "snippet": obj(
                 {"field": STRING, "text": STRING},
                 {

@@ -23,7 +23,7 @@ from evidence.search.results import SearchRequest, SearchResult
 
 COMMON_PARAMETERS = (
     CONNECTION_PARAMETERS
-    | {"q", "limit", "cursor", "streams", "filter", "sort"}
+    | {"q", "match", "limit", "cursor", "streams", "filter", "sort"}
     | size_budget.PARAMETERS
 )
 
@@ -38,7 +38,10 @@ class SearchView(GrantedView):
 
     def get(self, request: Request) -> Response:
         found = self.found = search(self.gate, self._search_request())
-        data = [search_bodies.hit_body(hit, mode=self.mode) for hit in found.hits]
+        data = [
+            search_bodies.hit_body(hit, mode=self.mode) | search_bodies.word_forms_body(hit, found)
+            for hit in found.hits
+        ]
         shown = size_budget.fit_page(
             data,
             size_budget.parse_byte_limits(self.query),
@@ -110,6 +113,7 @@ class SearchView(GrantedView):
                 "limit", default=limits.PAGE_DEFAULT, max_value=limits.PAGE_MAX
             ),
             newest_first=self.query.choice("sort", "-time", default="") == "-time",
+            exact=self.query.choice("match", "exact", default="") == "exact",
             after=self._cursor(),
         )
 
@@ -129,6 +133,7 @@ class SearchView(GrantedView):
             or self.query.text("connector_instance_id"),
             "connector_id": self.query.text("connector_id"),
             "sort": self.query.text("sort"),
+            "match": self.query.text("match"),
         }
 
 

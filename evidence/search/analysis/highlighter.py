@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from itertools import accumulate, islice
 
 from evidence.search.analysis.graphemes import grapheme_ceil, grapheme_floor
-from evidence.search.analysis.matcher import PatternMatcher, TextMatch, find_matches, term_filter
+from evidence.search.analysis.matcher import PatternMatcher, term_filter
 from evidence.search.analysis.query_tree import Leaf, Query, compile_leaf
+from evidence.search.analysis.text_matches import TextMatch, find_matches
 from evidence.search.analysis.tokenizer import find_tokens
 from evidence.search.analysis.work_limit import WorkLimit
 

@@ -238,7 +238,7 @@ class _TsqueryCompiler:
 
     def _is_exact(self, node: Node) -> bool:
         if isinstance(node, Leaf):
-            return compile_leaf(node, languages=self._languages).atomic
+            return not node.exact and compile_leaf(node, languages=self._languages).atomic
         return isinstance(node, Or | And) and all(map(self._is_exact, node.nodes))
 
     def _leaf(self, leaf: Leaf) -> str | None:

@@ -1,4 +1,4 @@
-"""Parse the search syntax: words, "phrases", prefix*, OR, -not, field:word, parentheses.
+"""Parse the search syntax: words, "phrases", "=exact words", prefix*, OR, -not, field:word, ().
 
 OR binds looser than adjacency: `lease paris OR rent lyon` matches either pair. `AND` and `NOT` in
 capitals also work. Invalid syntax is plain text: an unpaired quote or parenthesis, an operator
@@ -45,9 +45,15 @@ class QueryItem:
     field: str | None = None
 
 
-def lex_query(q: str, *, fields: Collection[str]) -> list[QueryItem]:
+def lex_query(q: str, *, fields: Collection[str], exact: bool = False) -> list[QueryItem]:
     """Return the items of a query; unpaired parentheses and idle operators become text or go."""
-    return _drop_idle_operators(_drop_unpaired_parentheses(list(_scan(q, fields=fields))))
+    items = list(_scan(q, fields=fields))
+    if exact:
+        items = [
+            replace(item, leaf=replace(item.leaf, phrase=True, exact=True)) if item.leaf else item
+            for item in items
+        ]
+    return _drop_idle_operators(_drop_unpaired_parentheses(items))
 
 
 def _scan(q: str, *, fields: Collection[str]) -> Iterator[QueryItem]:
@@ -75,7 +81,10 @@ def _operand(q: str, *, at: int, field: str | None) -> tuple[QueryItem | None, i
         closing = _QUOTE.search(q, at + 1)
         if closing is None:
             return None, at + 1
-        phrase = Leaf(q[at + 1 : closing.start()], at + 1, field=field, phrase=True)
+        start = at + 1
+        exact = q.startswith("=", start)
+        text = q[start + exact : closing.start()]
+        phrase = Leaf(text, start + exact, field=field, phrase=True, exact=exact)
         return _leaf_item(phrase), closing.end()
     word = _WORD.match(q, at)
     if word is None:
@@ -134,15 +143,15 @@ MAX_QUERY_TERMS = 32
 MIN_PREFIX_CHARS = 2
 
 
-def parse(q: str, *, fields: Collection[str] = frozenset()) -> Query:
-    """Parse a query. `fields` are the valid names before a colon.
+def parse(q: str, *, fields: Collection[str] = frozenset(), exact: bool = False) -> Query:
+    """Parse a query. `fields` are the valid names before a colon; `exact` makes every leaf exact.
 
     Raises `QueryError`, and no other exception for any text.
     """
     if len(q) > MAX_QUERY_CHARS:
         message = f"The query is longer than {MAX_QUERY_CHARS:,} characters; shorten it."
         raise QueryError("query_too_long", message=message, position=MAX_QUERY_CHARS)
-    items = lex_query(q, fields=fields)
+    items = lex_query(q, fields=fields, exact=exact)
     root = _Parser(items).alternatives(field=None)
     if root is None:
         message = "The query contains no word; add one."

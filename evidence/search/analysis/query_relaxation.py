@@ -191,7 +191,7 @@ def _with_spellings(leaf: Leaf, spellings: Mapping[str, Sequence[str]]) -> Itera
 
 def _words(leaf: Leaf) -> Iterator[Leaf]:
     """Yield the leaves that can replace a leaf: words of a phrase, parts of a CJK run, or itself."""
-    if leaf.prefix or not (leaf.phrase or CJK_RUN.search(leaf.text)):
+    if leaf.prefix or leaf.exact or not (leaf.phrase or CJK_RUN.search(leaf.text)):
         yield leaf
         return
     for match in re.finditer(r"\S+", leaf.text):

@@ -35,13 +35,17 @@ class QueryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A word or phrase as written, perhaps in one field only; `position` is its query offset."""
+    """A word or phrase as written, perhaps in one field only; `position` is its query offset.
+
+    An `exact` leaf matches only as written, without stems, folding and other spellings.
+    """
 
     text: str
     position: int
     field: str | None = None
     phrase: bool = False
     prefix: bool = False
+    exact: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,7 @@ class Pattern(NamedTuple):
 
 def compile_leaf(leaf: Leaf, *, languages: tuple[str, ...]) -> Pattern:
     """Return the pattern of a leaf, without groups if the leaf contains no term."""
-    return _compile_text(leaf.text, leaf.prefix, languages)
+    return _compile_text(leaf.text, leaf.prefix, () if leaf.exact else languages)
 
 
 @lru_cache(maxsize=_CACHED_PATTERNS)

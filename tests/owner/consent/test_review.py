@@ -9,8 +9,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.db import connection
 
-from evidence.access.tokens import create_token
 from evidence.access.quotas import list_quotas
+from evidence.access.tokens import create_token
 from evidence.models.grants import Grant, Package
 from evidence.models.records import Record
 from owner.grants.access_request import RequestedStream, RequestingClient
