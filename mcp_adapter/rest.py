@@ -48,11 +48,17 @@ class Rest(Protocol):
 
 
 class TokenRejected(Exception):  # noqa: N818 - named like the exceptions of the REST API
-    """The bearer was rejected; `error` is the `error` member of the response body."""
+    """The bearer was rejected; `error` is the `error` member of the response body.
 
-    def __init__(self, status: int, error: dict[str, Any]) -> None:
+    `record` stores the refusal for the owner. Call it when a request is refused.
+    """
+
+    def __init__(
+        self, status: int, error: dict[str, Any], *, record: Callable[[], None] = lambda: None
+    ) -> None:
         self.status = status
         self.error = error
+        self.record = record
         super().__init__(str(error.get("code", status)))
 
 

@@ -18,11 +18,11 @@ from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from mcp_adapter import metrics, resources
-from mcp_adapter.errors import AdapterError, ToolError
+from mcp_adapter.errors import AdapterError, ToolError, error_from_response
 from mcp_adapter.http_responses import stash_result
 from mcp_adapter.json_text import dumps
 from mcp_adapter.metrics import Outcome, SpanFactory, no_span
-from mcp_adapter.rest import Rest, TokenRejected
+from mcp_adapter.rest import Rest, RestResponse, TokenRejected
 from mcp_adapter.surfaces import READ_SURFACE, Surface
 from mcp_adapter.tool import Tool
 
@@ -76,13 +76,13 @@ class _Adapter:
                 lambda: tool(
                     arguments,
                     rest=self.rest,
-                    authority=self.authority_of(ctx),
+                    authority=self._authority(ctx),
                     public_url=self.server_info.public_url,
                 )
             )
         except TokenRejected as rejected:
             outcome.label = "refused"
-            return _failure(ToolError({"error": rejected.error}))
+            return _failure(error_from_response(RestResponse(403, {"error": rejected.error})))
         except ToolError as error:
             outcome.label = "refused"
             return _failure(error)
@@ -92,6 +92,13 @@ class _Adapter:
             return _failure(_internal_error(tool.name))
         return _serialize(result.text_json, result.structured_json, is_error="false")
 
+    def _authority(self, ctx: Context) -> object:
+        try:
+            return self.authority_of(ctx)
+        except TokenRejected as rejected:
+            rejected.record()
+            raise
+
     async def read_resource(
         self, ctx: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
@@ -100,7 +107,7 @@ class _Adapter:
             raise MCPError(code=types.INVALID_PARAMS, message="No resources are read here.")
         try:
             contents = await self.offload(
-                lambda: resources.read(str(params.uri), self.rest, self.authority_of(ctx))
+                lambda: resources.read(str(params.uri), self.rest, self._authority(ctx))
             )
         except TokenRejected as rejected:
             raise MCPError(

@@ -116,11 +116,18 @@ class McpEndpoint:
         )
 
     async def _authenticate(self, scope: Scope, headers: dict[str, str]) -> ErrorResponse | None:
-        """Store the authority in the scope, or return the error of a rejected bearer."""
+        """Store the authority in the scope, or return the error of a rejected bearer.
+
+        A paused grant connects and lists; each call and each read raises its error.
+        """
         bearer = _bearer(headers.get("authorization"))
         try:
             scope[_AUTHORITY] = await self.settings.offload(lambda: self.authenticate(bearer))
         except TokenRejected as rejected:
+            if rejected.error.get("code") == "grant_paused":
+                # Hosts take a 403 at connect for "sign in again", and keep it after the pause.
+                scope[_AUTHORITY] = rejected
+                return None
             return rejected_token_response(
                 rejected,
                 metadata_url=self.settings.resource_metadata_url,
@@ -156,7 +163,10 @@ def build_endpoint(
 
 
 def _authority(ctx: Context) -> object:
-    return ctx.request.scope[_AUTHORITY] if ctx.request is not None else None
+    authority = ctx.request.scope[_AUTHORITY] if ctx.request is not None else None
+    if isinstance(authority, TokenRejected):
+        raise authority
+    return authority
 
 
 def _headers(scope: Scope) -> dict[str, str]:

@@ -17,7 +17,7 @@ from evidence.access import tokens
 from evidence.access.scope import Scope
 from evidence.api import error_responses
 from evidence.api.refusal_log import record_rejected_token
-from evidence.errors import ApiException, AuthenticationRequired
+from evidence.errors import ApiException, AuthenticationRequired, GrantPaused
 from mcp_adapter.inprocess import InProcessRest, run_and_release
 from mcp_adapter.rest import TokenRejected
 from mcp_adapter.server import Offload, ServerInfo
@@ -100,10 +100,14 @@ def authenticate(bearer: str | None, *, resource: str = RESOURCE) -> Scope:
     except (ApiException, Error) as error:
         api_error = error_responses.to_api_exception(error)
         request_id = f"req_{secrets.token_hex(10)}"
-        run_and_release(
-            lambda: record_rejected_token(api_error, route="mcp", request_id=request_id)
+        record = functools.partial(
+            run_and_release,
+            lambda: record_rejected_token(api_error, route="mcp", request_id=request_id),
         )
+        if not isinstance(api_error, GrantPaused):
+            record()
         body = error_responses.error_body(api_error, request_id=request_id)
-        raise TokenRejected(error_responses.STATUS[api_error.code], body["error"]) from error
+        status = error_responses.STATUS[api_error.code]
+        raise TokenRejected(status, body["error"], record=record) from error
     queue_place.get().accepted()
     return scope

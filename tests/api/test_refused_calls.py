@@ -163,8 +163,12 @@ def test_what_is_not_let_in_is_kept_where_the_client_is_known(world: World) -> N
     assert (last().code, last().clause) == (
         "grant_paused", "Every grant of this token is paused.",
     )  # fmt: skip
-    assert real.post(world.tokens["bob@mcp"]).status_code in (401, 403)
-    assert (last().route, last().code) == ("mcp", "grant_paused")
+    refused = error_of(real.call(world.tokens["bob@mcp"], "schema"))
+    [kept] = RefusedCall.unscoped.filter(request_id=refused["request_id"])
+    assert (kept.route, kept.code, refused["code"]) == ("mcp", "grant_paused", "grant_paused")
+    before = RefusedCall.unscoped.count()
+    assert real.post(world.tokens["bob@mcp"]).status_code == 200
+    assert RefusedCall.unscoped.count() == before, "a list is not refused"
     revoke_client(world.packages["bob"].client_id, now=timezone.now())
     world.get(LIST)
     assert last().code == "grant_revoked"

@@ -46,6 +46,9 @@ def authenticate(bearer: str | None) -> object:
         raise TokenRejected(
             403, {"type": "permission_error", "code": f"grant_{bearer}", "message": "Over."}
         )
+    if bearer == "paused":
+        raise TokenRejected(403, {"type": "permission_error", "code": "grant_paused",
+                            "message": "This access is paused."})  # fmt: skip
     if bearer == "broken":
         raise ZeroDivisionError("pdpp_at_secret")
     raise TokenRejected(401, {"type": "authentication_error", "code": "authentication_error",

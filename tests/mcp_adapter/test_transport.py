@@ -1,6 +1,7 @@
 """Access to `/mcp`: hosts, origins, tokens and methods, and their errors."""
 
 import logging
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,32 @@ def test_ended_grant_returns_401(ended: str) -> None:
     assert reply.status == 401
     assert 'error="invalid_token"' in reply.headers["www-authenticate"]
     assert reply.body["error"]["code"] == f"grant_{ended}"
+
+
+@pytest.mark.parametrize(
+    "request_body", [initialize("2025-06-18"), rpc("tools/list"), rpc("resources/templates/list")]
+)
+def test_paused_grant_connects_and_lists(request_body: dict[str, Any]) -> None:
+    assert send(request_body, token="paused").body["result"]
+
+
+def test_paused_grant_connects_and_lists_at_the_newest_revision() -> None:
+    for method in ("server/discover", "tools/list", "resources/templates/list"):
+        assert modern(method, token="paused").body["result"]["resultType"] == "complete"
+
+
+def test_paused_grant_reads_nothing() -> None:
+    fake = FakeRest()
+
+    called = modern("tools/call", {"name": "schema", "arguments": {}}, token="paused", rest=fake)
+    read = modern("resources/read", {"uri": "pdpp://stream/mail"}, token="paused", rest=fake)
+
+    assert called.body["result"]["isError"] is True
+    error = called.body["result"]["structuredContent"]["error"]
+    assert error["code"] == "grant_paused"
+    assert "owner" in called.body["result"]["structuredContent"]["next_step"]
+    assert read.body["error"]["data"]["error"]["code"] == "grant_paused"
+    assert fake.calls == []
 
 
 @scenario("C6")

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.utils import timezone
 
 from cli import errors
+from evidence.access.grants import pause_client
+from pdpp_site.management.commands.mcp_stdio import require_valid_token
 from tests.pdpp_site.installation import START_SECONDS, Installation, Said, installed
 from tests.world import World
 
@@ -110,6 +113,14 @@ def test_a_token_that_works_does_not_excuse_an_owners_beside_it(
 
     assert refusal.returncode == errors.NO_PERMISSION
     assert "NOTES" in str(refusal)
+
+
+@pytest.mark.django_db
+def test_it_starts_while_the_grant_is_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World.build()
+    pause_client(world.packages["bob"].client_id, now=timezone.now())
+
+    require_valid_token(world.tokens["bob@mcp"])
 
 
 @pytest.mark.django_db

@@ -50,12 +50,14 @@ def reject_owner_credentials(environment: Mapping[str, str]) -> None:
 
 
 def require_valid_token(bearer: str) -> None:
-    """Fail at startup if the token is missing or invalid."""
+    """Fail at startup if the token is missing or invalid; a paused grant may be resumed later."""
     if not bearer:
         raise CommandError("Set PDPP_ACCESS_TOKEN.", returncode=errors.NOT_CONNECTED)
     try:
         mcp_endpoints.authenticate(bearer)
     except TokenRejected as error:
+        if error.error["code"] == "grant_paused":
+            return
         raise CommandError(
             f"PDPP_ACCESS_TOKEN does not work at {mcp_endpoints.RESOURCE}: {error.error['message']}",
             returncode=errors.NOT_CONNECTED,
