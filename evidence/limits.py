@@ -73,11 +73,12 @@ WAIT_SECONDS: Final = 50
 WAITING_MOST: Final = 256
 
 # OAuth lifetimes in seconds: codes, access tokens with and without refresh token, unused refresh tokens,
-# and pending authorization requests.
+# time for which a used refresh token may be used again, and pending authorization requests.
 CODE_SECONDS: Final = 120
 ACCESS_SECONDS: Final = 600
 UNREFRESHED_SECONDS: Final = 3_600
 REFRESH_SECONDS: Final = 90 * 86_400
+REFRESH_GRACE_SECONDS: Final = 10
 QUESTION_SECONDS: Final = 300
 POLL_SECONDS: Final = 2
 OPEN_QUESTIONS: Final = 50

@@ -87,7 +87,7 @@ class RefreshFamily(models.Model):
 
 
 class RefreshToken(models.Model):
-    """One refresh token of a family; the current one has no ``replaced_at``."""
+    """One refresh token of a family; the current one and its siblings have no ``replaced_at``."""
 
     digest = models.BinaryField(primary_key=True)
     family = models.ForeignKey(RefreshFamily, on_delete=models.CASCADE, related_name="+")
@@ -99,13 +99,6 @@ class RefreshToken(models.Model):
 
     class Meta:
         default_manager_name = "unscoped"
-        constraints = [
-            models.UniqueConstraint(
-                name="one_refresh_token_at_a_time",
-                fields=["family"],
-                condition=models.Q(replaced_at__isnull=True),
-            )
-        ]
 
     @override
     def __str__(self) -> str:

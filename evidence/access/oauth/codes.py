@@ -26,7 +26,7 @@ class RefreshSession:
 
 
 class RefreshTokenReplayed(Exception):  # noqa: N818 names what happened
-    """The refresh token was used before, and its family was revoked."""
+    """The refresh token was used long before, and its family was revoked."""
 
 
 class RefreshTokenEnded(Exception):  # noqa: N818 names what happened
@@ -58,7 +58,8 @@ def lock_refresh_session(
 ) -> RefreshSession:
     """Lock the family of a refresh token. Call it in a transaction.
 
-    Raises ``Ended``, and ``Replayed`` once all that came of the sign-in has been ended.
+    A used token works for ten more seconds, because a host may run several processes or lose a
+    response. Raises ``RefreshTokenEnded``, or ``RefreshTokenReplayed`` after ending the family.
     """
     digests = digests_for("refresh token", refresh_token)
     families = RefreshFamily.unscoped.select_for_update(of=("self",)).select_related("package")
@@ -69,7 +70,8 @@ def lock_refresh_session(
     if family is None:
         raise RefreshTokenEnded
     row = RefreshToken.unscoped.get(digest__in=digests)
-    if row.replaced_at is not None:
+    grace = timedelta(seconds=limits.REFRESH_GRACE_SECONDS)
+    if row.replaced_at is not None and row.replaced_at + grace <= now:
         end_family(family.family_id, now=now)
         raise RefreshTokenReplayed
     if family.revoked_at is not None or row.expires_at <= now:
@@ -80,12 +82,13 @@ def lock_refresh_session(
 
 
 def mark_replaced(session: RefreshSession, *, now: datetime) -> None:
-    """Mark a refresh token as used.
+    """Mark a refresh token and its siblings as used, unless it was used before.
 
-    Access tokens that came with it expire on their own, because requests may be using them.
+    Access tokens that came with them expire on their own, because requests may be using them.
     """
-    session.row.replaced_at = now
-    session.row.save(update_fields=["replaced_at"])
+    if session.row.replaced_at is None:
+        current = RefreshToken.unscoped.filter(family=session.family, replaced_at=None)
+        current.update(replaced_at=now)
 
 
 def extend_family(

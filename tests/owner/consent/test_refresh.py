@@ -1,6 +1,7 @@
-"""Refresh tokens: each works once, and what comes of a sign-in can be ended as a whole."""
+"""Refresh tokens: each works once, or again for ten seconds, and what comes of a sign-in can be ended as a whole."""
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 import time_machine
@@ -13,6 +14,8 @@ from evidence.models.oauth import RefreshFamily
 from tests.mcp_adapter.hosts import error_of
 from tests.mcp_adapter.real import call, post
 from tests.owner.consent.client import ORIGIN, Asking
+
+AFTER_GRACE = limits.REFRESH_GRACE_SECONDS + 1
 
 
 def test_refresh_rotates_the_token(asking: Asking) -> None:
@@ -45,26 +48,99 @@ def test_a_paused_client_stays_signed_in_and_reads_nothing(asking: Asking) -> No
     assert not call(second["access_token"], "schema").is_error
 
 
+def in_seconds(seconds: float) -> time_machine.travel:
+    return time_machine.travel(timezone.now() + timedelta(seconds=seconds))
+
+
+def assert_ended(asking: Asking, refused: Any, *tokens: dict[str, Any]) -> None:
+    """The refresh was refused, and no token of the sign-in works any more."""
+    assert (refused.status_code, refused.json()["error"]) == (400, "invalid_grant")
+    assert refused.json()["fresh_authorization_required"] is True
+    for each in tokens:
+        assert post(each["access_token"]).status_code == 401
+        assert asking.refresh(each["refresh_token"]).json()["error"] == "invalid_grant"
+
+
 def test_replayed_refresh_token_revokes_its_family(asking: Asking) -> None:
     first = asking.tokens()
     second = asking.refresh(first["refresh_token"]).json()
 
-    replayed = asking.refresh(first["refresh_token"])
+    with in_seconds(AFTER_GRACE):
+        replayed = asking.refresh(first["refresh_token"])
 
-    assert replayed.status_code == 400
-    assert replayed.json()["error"] == "invalid_grant"
-    assert replayed.json()["fresh_authorization_required"] is True
-    assert post(second["access_token"]).status_code == 401
-    assert post(first["access_token"]).status_code == 401
-    assert asking.refresh(second["refresh_token"]).json()["error"] == "invalid_grant"
+        assert_ended(asking, replayed, first, second)
+
+
+def test_refresh_token_yields_siblings_for_ten_seconds(asking: Asking) -> None:
+    first = asking.tokens()
+    one = asking.refresh(first["refresh_token"]).json()
+
+    with in_seconds(limits.REFRESH_GRACE_SECONDS - 1):
+        other = asking.refresh(first["refresh_token"]).json()
+
+        assert other["refresh_token"] != one["refresh_token"]
+        assert (other["grant_id"], other["scope"]) == (one["grant_id"], one["scope"])
+        for each in (first, one, other):
+            assert post(each["access_token"]).status_code == 200
+    with in_seconds(AFTER_GRACE):
+        assert asking.refresh(other["refresh_token"]).status_code == 200, "the first answer is lost"
+
+
+def test_successor_that_refreshes_retires_its_siblings(asking: Asking) -> None:
+    first = asking.tokens()
+    one, other = (asking.refresh(first["refresh_token"]).json() for _ in range(2))
+    with in_seconds(300):
+        third = asking.refresh(one["refresh_token"]).json()
+        with in_seconds(AFTER_GRACE):
+            replayed = asking.refresh(other["refresh_token"])
+
+            assert_ended(asking, replayed, one, other, third)
+
+
+def test_siblings_that_refresh_at_the_same_moment_stay_signed_in(asking: Asking) -> None:
+    first = asking.tokens()
+    one, other = (asking.refresh(first["refresh_token"]).json() for _ in range(2))
+    with in_seconds(300):
+        for sibling in (one, other):
+            assert post(asking.refresh(sibling["refresh_token"]).json()["access_token"]).is_success
+
+
+def test_use_within_ten_seconds_does_not_prolong_them(asking: Asking) -> None:
+    first = asking.tokens()
+    asking.refresh(first["refresh_token"])
+    with in_seconds(limits.REFRESH_GRACE_SECONDS - 1):
+        other = asking.refresh(first["refresh_token"]).json()
+    with in_seconds(AFTER_GRACE):
+        assert_ended(asking, asking.refresh(first["refresh_token"]), first, other)
+
+
+def test_ended_sign_in_has_no_grace(asking: Asking) -> None:
+    first = asking.tokens()
+    second = asking.refresh(first["refresh_token"]).json()
+    ending = {"token": second["refresh_token"], "client_id": asking.client_id}
+    asking.program.post("/oauth/revoke", ending)
+
+    assert_ended(asking, asking.refresh(first["refresh_token"]), first, second)
+
+
+def test_used_refresh_token_has_no_grace_for_another_client(asking: Asking) -> None:
+    first = asking.tokens()
+    second = asking.refresh(first["refresh_token"]).json()
+    other = asking.register().json()["client_id"]
+
+    stolen = asking.refresh(first["refresh_token"], client_id=other)
+
+    assert stolen.json()["error"] == "invalid_grant"
+    assert asking.refresh(second["refresh_token"]).status_code == 200
 
 
 def test_one_family_ends_without_another_of_the_same_client(asking: Asking) -> None:
     one, other = asking.tokens(), asking.tokens()
     asking.refresh(one["refresh_token"])
-    asking.refresh(one["refresh_token"])
+    with in_seconds(AFTER_GRACE):
+        assert_ended(asking, asking.refresh(one["refresh_token"]), one)
 
-    assert asking.refresh(other["refresh_token"]).status_code == 200
+        assert asking.refresh(other["refresh_token"]).status_code == 200
 
 
 @pytest.mark.parametrize("ended", ["grant", "package"])
