@@ -107,7 +107,7 @@ def get_connection(connection_id: str, *, owner_id: str) -> Connection:
     rows = Connection.unscoped.select_related("source")
     row = rows.filter(connection_id=connection_id, owner_id=owner_id).first()
     if row is None:
-        raise ConnectionNotFound(param="connection_id")
+        raise ConnectionNotFound(message="No connection has this id.", param="connection_id")
     return row
 
 

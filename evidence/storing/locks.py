@@ -53,7 +53,7 @@ def lock_connection(connection_id: str) -> LockedConnection:
     """Lock one connection. Raises ``ConnectionNotFound``."""
     locked = lock_connections([connection_id]).get(connection_id)
     if locked is None:
-        raise ConnectionNotFound(param="connection_id")
+        raise ConnectionNotFound(message="No connection has this id.", param="connection_id")
     return locked
 
 

@@ -101,7 +101,7 @@ class ClientForm(forms.Form):
 
 ALREADY_GIVEN = (
     "Access was already given with this form. If you did not copy the token, open the grant and choose"
-    " “Make another token”."
+    " “Create another token”."
 )
 
 

@@ -72,7 +72,7 @@ def grant_url(view: str, grant_id: str) -> str:
 
 ALREADY_CREATED = (
     "A token was already created with this form. If you did not copy it, revoke it and choose"
-    " “Make another token”."
+    " “Create another token”."
 )
 IssuedTokens = Sequence[tuple[str, str]]
 """Pairs of resource and bearer."""

@@ -146,7 +146,7 @@ def test_empty_list_is_reported(db: None) -> None:
     [
         (["--client", "x"], "--connection is needed"),
         (["--connection", BANK], "--client is needed"),
-        (["--client", " ", "--connection", BANK], "--client: A name has"),
+        (["--client", " ", "--connection", BANK], "--client: The name must have 1"),
         (["--client", "x", "--connection", "cin_none"], "--connection: No such connection"),
         (["--client", "x", "--connection", BANK, "--stream", "messages"], "--stream: No stream"),
         (["--client", "x", "--connection", BANK, "--stream", "transactions:"], "--stream: Nothing"),

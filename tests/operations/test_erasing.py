@@ -214,7 +214,7 @@ def test_dry_run_erases_nothing(marked: World) -> None:
 def test_erasure_needs_confirmation(marked: World, what: tuple[str, ...]) -> None:
     with pytest.raises(CommandError, match="pass --yes"):
         run(*what)
-    with pytest.raises(CommandError, match="No connection of that id"):
+    with pytest.raises(CommandError, match="No connection has this id"):
         run("connection", "cin_nowhere", "--yes")
     assert Connection.unscoped.count() == 4
 

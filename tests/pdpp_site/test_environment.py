@@ -85,14 +85,14 @@ def test_invalid_url_error_names_variable_without_password(read: Any) -> None:
 
 def test_unwritable_key_folder_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ImproperlyConfigured, match="Set PDPP_VAR to a folder"):
+    with pytest.raises(ImproperlyConfigured, match="Set PDPP_VAR to a writable folder"):
         key_file.installation_key(tmp_path / "file", embedded=True)
 
 
 def test_damaged_key_file_is_kept(tmp_path: Path) -> None:
     (tmp_path / key_file.KEYS_FILE).write_text("{")
 
-    with pytest.raises(ImproperlyConfigured, match="Put a copy of it back"):
+    with pytest.raises(ImproperlyConfigured, match="Restore it from a copy"):
         key_file.installation_key(tmp_path, embedded=True)
     assert (tmp_path / key_file.KEYS_FILE).read_text() == "{"
 

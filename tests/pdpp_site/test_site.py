@@ -90,8 +90,8 @@ def test_the_process_says_that_it_lives_without_asking_the_database() -> None:
 def test_readiness_tells_why_not(
     reason: str | None, status: int, body: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(health, "unready", lambda: reason)
-    monkeypatch.setattr(health, "idle", lambda now: None)
+    monkeypatch.setattr(health, "not_ready_reason", lambda: reason)
+    monkeypatch.setattr(health, "background_warning", lambda now: None)
 
     with served(site()) as web:
         answer = web.get("/readyz")
@@ -100,8 +100,8 @@ def test_readiness_tells_why_not(
 
 
 def test_readiness_warns_of_work_that_nobody_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "unready", lambda: None)
-    monkeypatch.setattr(health, "idle", lambda now: health.NO_LEADER)
+    monkeypatch.setattr(health, "not_ready_reason", lambda: None)
+    monkeypatch.setattr(health, "background_warning", lambda now: health.NO_LEADER)
 
     with served(site()) as web:
         answer = web.get("/readyz")
@@ -113,7 +113,7 @@ def test_readiness_warns_of_work_that_nobody_does(monkeypatch: pytest.MonkeyPatc
 
 def test_a_database_that_hangs_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pdpp_site.asgi_app.READY_SECONDS", 0.05)
-    monkeypatch.setattr(health, "unready", partial(time.sleep, 0.3))
+    monkeypatch.setattr(health, "not_ready_reason", partial(time.sleep, 0.3))
 
     with served(site()) as web:
         answer = web.get("/readyz")
@@ -131,7 +131,7 @@ def test_migrated_tables_are_ready() -> None:
 def test_a_missing_migration_is_not_ready() -> None:
     MigrationRecorder.Migration.objects.filter(app="evidence").latest("id").delete()
 
-    assert health.not_ready_reason() == "1 migrations have not been applied."
+    assert health.not_ready_reason() == "1 migrations are pending."
 
 
 def test_a_database_that_refuses_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,7 +140,7 @@ def test_a_database_that_refuses_is_not_ready(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setattr(health, "MigrationExecutor", refuse)
 
-    assert health.not_ready_reason() == "The database does not answer."
+    assert health.not_ready_reason() == "The database does not respond."
 
 
 def test_a_transport_that_cannot_start_keeps_the_server_from_starting() -> None:

@@ -82,7 +82,7 @@ def test_redirect_to_a_local_app_is_never_verified(
     assert "Verified:" not in page.text
     assert "Not verified: claude.ai describes this app" in page.text
     assert "This server cannot tell apps on this computer apart." in page.text
-    assert f"Your answer goes to {shown}" in page.text
+    assert f"Your decision is sent to {shown}" in page.text
 
 
 def test_redirect_to_the_clients_own_host_is_verified(asking: Asking, serve: Serve) -> None:
@@ -93,7 +93,7 @@ def test_redirect_to_the_clients_own_host_is_verified(asking: Asking, serve: Ser
     page = Page("/oauth/authorize", asking.ask(redirect_uri=uri))
 
     assert "Verified: this app belongs to claude.ai." in page.text
-    assert "Your answer goes to claude.ai:8443" in page.text
+    assert "Your decision is sent to claude.ai:8443" in page.text
 
 
 def test_document_with_a_wildcard_host_is_refused(asking: Asking, serve: Serve) -> None:

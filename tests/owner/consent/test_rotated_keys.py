@@ -138,5 +138,5 @@ def test_no_key_is_ever_printed(
 
 
 def test_there_may_be_nothing_to_retire(keys: Any) -> None:
-    with pytest.raises(CommandError, match="no earlier key"):
+    with pytest.raises(CommandError, match="no previous key"):
         keys("retire", "tokens")

@@ -166,7 +166,7 @@ def test_a_secret_of_the_environment_is_not_followed_by_another_unprepared(
     assert used.get(MAIL, "bob").status == 200
 
     call_command("keys", "retire", "secret")
-    assert "leave out PDPP_SECRET_KEY_FALLBACKS" in capsys.readouterr().out
+    assert "remove PDPP_SECRET_KEY_FALLBACKS" in capsys.readouterr().out
     settings.SECRET_KEY_FALLBACKS = []
     assert used.get(MAIL, "bob").status == 401
     assert verify(used.owner_id).problems == []

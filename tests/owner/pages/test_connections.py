@@ -111,4 +111,4 @@ def test_the_owners_own_addresses_are_kept_as_they_are_compared(
     again = the_form(alice)
     assert again.values("identities") == ["alice@example.org\nalice liddell"]
     again.fill("identities", "x" * 201)
-    assert "at most 200 printable characters" in alice.press(again, "_save").text
+    assert "up to 200 printable characters" in alice.press(again, "_save").text

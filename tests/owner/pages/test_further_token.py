@@ -48,7 +48,7 @@ def test_there_is_none_for_a_grant_that_has_ended(world: World, alice: Browser) 
 
     assert bearers(page) == []
     assert "This grant is no longer valid" in page.text
-    assert not page.has_link("Make another token")
+    assert not page.has_link("Create another token")
     assert AccessToken.unscoped.count() == before
 
 
@@ -57,12 +57,12 @@ def test_a_form_submitted_twice_makes_one_token(world: World, alice: Browser) ->
     before = AccessToken.unscoped.count()
 
     first = alice.press(form)
-    form.tick("a program")
+    form.tick("my own app")
     again = alice.press(form)
 
     assert len(bearers(first)) == 1
     assert bearers(again) == []
-    assert "A token was already made with this form" in again.text
+    assert "A token was already created with this form" in again.text
     assert AccessToken.unscoped.count() == before + 1
 
 
@@ -87,6 +87,6 @@ def test_a_form_that_this_page_did_not_make_makes_no_token(world: World, alice: 
     for approval in ("", "a:b", "x" * 3_000):
         form.fill("approval", approval)
         page = alice.press(form)
-        assert "Another token" in page.text
+        assert "The new token reads what is listed here" in page.text
 
     assert AccessToken.unscoped.count() == before
