@@ -15,6 +15,7 @@ from mcp_adapter.text.fitting import HANDLE_ONLY, count_by_source, fit_items, id
 
 _OPEN, _CLOSE = "<mark>", "</mark>"
 _TAG = re.compile(r"</?mark>")
+_RECORD_TAG = re.compile(r"<(?=/?mark\b)", re.IGNORECASE)
 
 
 def best_excerpt(hit: dict[str, Any]) -> dict[str, Any] | None:
@@ -27,14 +28,15 @@ def best_excerpt(hit: dict[str, Any]) -> dict[str, Any] | None:
 def highlight(excerpt: dict[str, Any], *, max_chars: int) -> str:
     """Return about `max_chars` characters of an excerpt around its first match, which is marked.
 
-    Text that itself contains mark tags gets none, so that a tag never comes from a record.
+    A literal tag of the record becomes `&lt;mark>`, as in REST, so that all tags are ours.
     """
     text, start, end = _plain_match(excerpt)
     if len(text) > max_chars:
         text, start, end = _cut_around(text, start, end, max_chars=max_chars)
-    if start >= end or _TAG.search(text):
-        return text
-    return f"{text[:start]}{_OPEN}{text[start:end]}{_CLOSE}{text[end:]}"
+    before, match, after = (
+        _RECORD_TAG.sub("&lt;", part) for part in (text[:start], text[start:end], text[end:])
+    )
+    return f"{before}{_OPEN}{match}{_CLOSE}{after}" if match else before + after
 
 
 _OFFSETS = ("start_chars", "end_chars", "match_start_chars", "match_end_chars")

@@ -49,8 +49,8 @@ DESCRIPTION = (
     "Count, sum, min, max or count_distinct over one stream, whole or grouped by a field or by time "
     "(read-only; GET /v1/streams/{stream}/aggregate). Gives numbers, never record bodies: use it "
     "before listing. schema(stream) says which fields can be aggregated. group_by_time needs "
-    "granularity. Records of groups beyond limit are counted in other_count. Narrow with filter; the "
-    "structured output may be shown to you as well."
+    "granularity. Records of groups beyond limit are counted in other_count. Narrow with filter; "
+    "structured output is visible too."
 )
 ARGUMENTS = (
     rest_params.STREAM,

@@ -138,8 +138,8 @@ DESCRIPTION = (
     "Open one record as a document with id, title, text, url, metadata (read-only; GET "
     "/v1/streams/{stream}/records/{id}). Pass an id from search or query_records exactly as shown; "
     "pdpp://record/... URIs work too. A long text starts at its beginning and metadata.next reads "
-    "on; fields narrows the record, and without a text field the text is the record as JSON. For "
-    "records as structured output use query_records."
+    "on; fields of schema(stream) narrow the record, and without a text field the text is "
+    "the record as JSON. For records as structured output use query_records."
 )
 ARGUMENTS = (
     string("id", "connection_id/stream:record_id, as shown", required=True),

@@ -15,8 +15,8 @@ DESCRIPTION = (
     "schema(stream) says what can be filtered, sorted, counted, expanded. Page with cursor, narrow "
     "with fields, filter or view; to count or group use aggregate, to find words use search. Up to "
     "25 records a page unless limit says otherwise; a page ends early rather than burst its budget. "
-    'changes_since: "beginning", then the next_changes_since of the last page, never a date. The '
-    "structured output may be shown to you as well."
+    'changes_since: "beginning", then the next_changes_since of the last page, never a date. '
+    "Structured output is visible too."
 )
 ARGUMENTS = (
     rest_params.STREAM,

@@ -15,9 +15,9 @@ from mcp_adapter.tool import Call, Result, Tool
 DESCRIPTION = (
     "Read a window of one field of one record, with offsets and ready-made next and previous "
     "arguments (read-only; GET /v1/streams/{stream}/records/{id}/field-window). Name the record by "
-    "id or pdpp:// URI, or by stream, record_id and connection_id. Start at offset_chars or cursor, "
-    "or around the nth occurrence of q. field_path is a field name, or a JSON Pointer into a "
-    "structured field. Offsets count characters."
+    "id or pdpp:// URI, or by stream, record_id and connection_id. Page with cursor or offset_chars, "
+    "or read around the nth occurrence of q. field_path is a field name of schema(stream), or a JSON "
+    "Pointer into a structured field. Offsets count characters; structured output is visible too."
 )
 _MAX_CHARS = limits.WINDOW_MAX_CHARS
 _MAX_CONTEXT = limits.WINDOW_CONTEXT_MAX_CHARS

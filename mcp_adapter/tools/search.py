@@ -14,9 +14,8 @@ DESCRIPTION = (
     "Find records by words over all granted connections, merged and ranked (read-only; GET "
     '/v1/search). Words are ANDed; also "a phrase", "=as written", prefix*, OR, -not. Give q or query. Each hit '
     "has an id for fetch, a title, a url and evidence around the match. limit counts merged hits. "
-    "Page with cursor or narrow by streams and connection_id rather than asking for more; the "
-    "structured output may be shown to you as well. For lists and totals use query_records or "
-    "aggregate."
+    "Page with cursor or narrow by streams and connection_id, which schema lists, rather than asking "
+    "for more; structured output is visible too. For lists and totals use query_records or aggregate."
 )
 ARGUMENTS = (
     string("q", "Words to find"),

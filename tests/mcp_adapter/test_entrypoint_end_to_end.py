@@ -1,16 +1,50 @@
 """Section C through the real endpoint: how agents start."""
 
 import json
+import re
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
+from mcp_adapter.inprocess import InProcessRest
+from mcp_adapter.rest import Params
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import error_of, parsed_text, structured, text_of
 from tests.scenarios import scenario
 from tests.world import CHAT, PERSONAL, WORK, World
 
 pytestmark = pytest.mark.django_db
+
+
+def _grant_of_connections(world: World, who: str, count: int) -> str:
+    """Return a token for ``count`` connections that have a record, and for one of another source."""
+    names = [f"cin_{who}_{n}" for n in range(count)]
+    for name in names:
+        world.connect(name, "mail", name)
+    world.put(*((name, "messages", {"id": "same", "subject": "Same"}) for name in names))
+    world.grant(
+        who,
+        GrantRequest(connection_ids=names, streams=[StreamRequest(name="messages")]),
+        GrantRequest(connection_ids=[CHAT], streams=[StreamRequest(name="messages")]),
+    )
+    return world.tokens[f"{who}@mcp"]
+
+
+def _count_requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that grows by the path of each request to the REST API."""
+    paths: list[str] = []
+    get = InProcessRest.get
+
+    def counted(rest: InProcessRest, path: str, params: Params, *rest_of: Any, **named: Any) -> Any:
+        paths.append(path)
+        return get(rest, path, params, *rest_of, **named)
+
+    monkeypatch.setattr(InProcessRest, "get", counted)
+    return paths
 
 
 @pytest.fixture
@@ -138,8 +172,6 @@ def test_schema_of_stream_and_connection_suffices_for_next_read(
 def test_full_schema_without_stream_is_refused_before_reading(
     bearer: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from mcp_adapter.inprocess import InProcessRest
-
     monkeypatch.delattr(InProcessRest, "get")
 
     error = error_of(real.call(bearer, "schema", detail="full"))
@@ -197,6 +229,49 @@ def test_search_merges_limits_and_labels_all_sources(bearer: str) -> None:
         )
         assert item["snippet"].count("<mark>") == item["snippet"].count("</mark>")
         assert item["title"] != item["snippet"]
+
+
+@scenario("C15")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a </mark> numbat <mark> b",
+        "<mark>numbat",
+        "numbat</mark> and <MARK> again",
+        "<mark><mark>numbat</mark>",
+        "a < b, <marker> numbat </mark >",
+    ],
+)
+def test_marks_are_balanced_around_texts_with_tags(world: World, bearer: str, text: str) -> None:
+    """A tag of a record never looks like the mark of a match."""
+    world.put(
+        (
+            WORK,
+            "messages",
+            {"id": "n1", "subject": text, "body_text": f"x {text} y", "received_at": None},
+        ),
+        (CHAT, "messages", {"id": "n2", "text": text}),
+    )
+
+    result = real.call(bearer, "search", q="numbat")
+
+    hits = parsed_text(result)["results"]
+    excerpts = [
+        excerpt["preview_text"]
+        for hit in structured(result)["data"]["data"]
+        for excerpt in hit["evidence_excerpts"]
+    ]
+    shown = [
+        *(item["snippet"] for item in structured(result)["results"]),
+        *(hit["match"] for hit in hits),
+        *excerpts,
+    ]
+    assert len(hits) == 2
+    assert len(shown) >= 3 * 2
+    for each in shown:
+        marked = re.findall(r"<mark>([^<]*)</mark>", each)
+        assert marked == ["numbat"], each
+        assert not re.search(r"</?mark\b", re.sub(r"<mark>numbat</mark>", "", each), re.IGNORECASE)
 
 
 @scenario("C15")
@@ -272,7 +347,15 @@ def test_projected_query_returns_only_fields_and_identity(bearer: str) -> None:
 
 
 @scenario("C20")
-def test_ambiguous_read_lists_connections_to_choose(bearer: str) -> None:
+def test_ambiguous_read_lists_connections_to_choose(world: World) -> None:
+    sources = {PERSONAL: "mail", WORK: "mail", CHAT: "workspace"}
+    messages = [StreamRequest(name="messages")]
+    world.grant("gil", *(GrantRequest(connection_ids=[id_], streams=messages) for id_ in sources))
+    bearer = world.tokens["gil@mcp"]
+    grants = (grant.grant_id for grant in world.grants["gil"])
+    granted = {
+        (*source, grant_id) for source, grant_id in zip(sources.items(), grants, strict=True)
+    }
     calls: list[tuple[str, dict[str, Any]]] = [
         ("query_records", {"stream": "messages"}),
         ("aggregate", {"stream": "messages", "metric": "count"}),
@@ -285,28 +368,48 @@ def test_ambiguous_read_lists_connections_to_choose(bearer: str) -> None:
         error = error_of(result)
         assert error["code"] == "ambiguous_connection"
         assert error["retry_with"] == "connection_id"
-        for item in error["available_connections"]:
-            assert {"grant_id", "connector_key", "connection_id"} <= set(item)
+        candidates = [
+            (item["connection_id"], item["connector_key"], item["grant_id"])
+            for item in error["available_connections"]
+        ]
+        assert sorted(candidates) == sorted(granted), tool
         assert "schema" in structured(result)["next_step"]
-        chosen = error["available_connections"][0]["connection_id"]
-        assert not real.call(bearer, tool, **arguments, connection_id=chosen).is_error
+        for chosen in (PERSONAL, WORK):
+            assert not real.call(bearer, tool, **arguments, connection_id=chosen).is_error
+
+
+@scenario("C20")
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("query_records", {"stream": "messages"}),
+        ("aggregate", {"stream": "messages", "metric": "count"}),
+        ("fetch", {"id": "messages:same"}),
+        ("read_record_field", {"stream": "messages", "record_id": "same", "field_path": "subject"}),
+    ],
+)
+def test_candidates_are_listed_without_reading_each(
+    world: World, monkeypatch: pytest.MonkeyPatch, tool: str, arguments: dict[str, Any]
+) -> None:
+    """One REST request, and as many statements for twenty candidates as for two."""
+    few, many = (
+        _grant_of_connections(world, name, count) for name, count in (("eric", 2), ("fay", 20))
+    )
+    requests = _count_requests(monkeypatch)
+    statements = []
+    for bearer_token, count in ((few, 2), (many, 20)):
+        with CaptureQueriesContext(connection) as captured:
+            error = error_of(real.call(bearer_token, tool, **arguments))
+        assert error["available_connection_count"] >= count
+        statements.append(len(captured))
+
+    assert len(requests) == 2 * len(real.SURFACES)
+    assert statements[0] == statements[1]
 
 
 @scenario("C20")
 def test_many_candidates_are_limited_and_counted(world: World) -> None:
-    from evidence.access.grant_terms import StreamRequest
-    from evidence.access.grants import GrantRequest
-
-    names = [f"cin_more_{n}" for n in range(20)]
-    for name in names:
-        world.connect(name, "workspace", name)
-    world.grant(
-        "eric",
-        GrantRequest(connection_ids=names, streams=[StreamRequest(name="messages")]),
-        GrantRequest(connection_ids=[PERSONAL], streams=[StreamRequest(name="messages")]),
-    )
-
-    result = real.call(world.tokens["eric@mcp"], "query_records", stream="messages")
+    result = real.call(_grant_of_connections(world, "eric", 20), "query_records", stream="messages")
 
     error = error_of(result)
     assert len(error["available_connections"]) == 12

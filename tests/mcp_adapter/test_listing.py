@@ -26,6 +26,10 @@ NEVER = {
     "delete_event_subscription",
     "send_test_event",
 }
+CREDENTIAL = re.compile(
+    r"token|bearer|credential|secret|password|passphrase|api.?key|authori[sz]ation|pdpp_\w+",
+    re.IGNORECASE,
+)
 ENDPOINTS = {
     "schema": "/v1/schema",
     "query_records": "/v1/streams/{stream}/records",
@@ -104,8 +108,12 @@ def test_each_description_states_purpose_read_only_and_route() -> None:
         assert len(description) <= limits.DESCRIPTION_CHARS
         assert "read-only" in description
         assert f"GET {ENDPOINTS[tool['name']]}" in " ".join(description.split())
-    pointing = [tool for tool in list_tools(ERAS[0]) if "schema" in tool["description"].lower()]
-    assert len(pointing) >= 3
+    pointing = {
+        tool["name"]
+        for tool in list_tools(ERAS[0])
+        if re.search(r"\bschema\b", tool["description"])
+    }
+    assert pointing - {"schema"} == {*TOOLS} - {"schema"}
 
 
 def descriptions(tool: dict[str, Any]) -> list[str]:
@@ -120,7 +128,7 @@ def test_tools_do_not_repeat_sentences() -> None:
         for tool in list_tools(ERAS[0])
         for description in (tool["description"], *descriptions(tool))
         for sentence in re.split(r"(?<=[.;:])\s", description)
-        if len(sentence) > 40 and "structured output" not in sentence
+        if len(sentence) > 40 and "structured output" not in sentence.lower()
     )
 
     assert [sentence for sentence, count in sentences.items() if count > 1] == []
@@ -132,10 +140,10 @@ def test_tools_do_not_repeat_sentences() -> None:
 def test_descriptions_mention_structured_output_and_narrowing() -> None:
     description = {tool["name"]: tool["description"] for tool in list_tools(ERAS[0])}
 
-    assert not any("hidden" in text for text in description.values())
-    for name in ("query_records", "search", "aggregate"):
-        assert "structured output" in description[name]
-        assert re.search(r"[Pp]age with cursor|[Nn]arrow", description[name])
+    for name, text in description.items():
+        assert "structured output" in text.lower(), name
+        assert "hidden" not in text, name
+        assert re.search(r"[Pp]age with cursor|[Nn]arrow", text), name
     assert "aggregate" in description["query_records"]
 
 
@@ -157,22 +165,27 @@ def test_descriptions_state_bounds_in_words() -> None:
                 assert re.search(r"\d", argument["description"]), (tool["name"], name)
 
 
-@scenario("D1")
-@pytest.mark.parametrize("era", ERAS)
-def test_server_sends_its_instructions(era: str) -> None:
+def instructions_of(era: str) -> str:
     async def initialized(client: Client) -> str | None:
         return client.instructions
 
-    assert (
-        with_client(FakeRest(), initialized, era="auto" if era != "legacy" else era) == INSTRUCTIONS
-    )
+    text = with_client(FakeRest(), initialized, era="auto" if era != "legacy" else era)
+    assert isinstance(text, str)
+    return text
 
 
 @scenario("D1")
-def test_first_512_characters_of_instructions_stand_alone() -> None:
-    lead = INSTRUCTIONS[: limits.INSTRUCTIONS_LEAD_CHARS]
+def test_server_sends_the_same_instructions_in_both_eras() -> None:
+    assert [instructions_of(era) for era in ERAS] == [INSTRUCTIONS, INSTRUCTIONS]
 
-    assert len(INSTRUCTIONS) <= limits.INSTRUCTIONS_CHARS
+
+@scenario("D1")
+@pytest.mark.parametrize("era", ERAS)
+def test_first_512_characters_of_instructions_stand_alone(era: str) -> None:
+    instructions = instructions_of(era)
+    lead = instructions[: limits.INSTRUCTIONS_LEAD_CHARS]
+
+    assert len(instructions) <= limits.INSTRUCTIONS_CHARS
     for requested in (
         "this grant allows",
         "Start with schema",
@@ -182,8 +195,19 @@ def test_first_512_characters_of_instructions_stand_alone() -> None:
         assert requested in lead
     for requested in ("limit", "cursor", "narrow"):
         assert requested in lead
-    assert "owner token" not in INSTRUCTIONS.lower()
-    assert "event" not in INSTRUCTIONS.lower()
+    assert lead.rstrip().endswith(".") or "\n" in lead
+    assert "event" not in instructions.lower()
+
+
+@scenario("D1")
+@pytest.mark.parametrize("era", ERAS)
+def test_no_text_asks_for_a_credential(era: str) -> None:
+    """Not for an owner token and not for any other: the client has signed in already."""
+    texts = [instructions_of(era), *(json.dumps(tool) for tool in list_tools(era))]
+
+    for text in texts:
+        allowed = text.replace("Do not ask for other credentials", "")
+        assert CREDENTIAL.findall(allowed) == []
 
 
 def test_only_served_features_are_advertised() -> None:

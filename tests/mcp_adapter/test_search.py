@@ -158,12 +158,13 @@ def test_marks_are_balanced_with_context_around_the_match() -> None:
         assert len(after.split()) >= 2
 
 
-def test_mark_tags_in_text_are_not_shown_as_match() -> None:
+@scenario("C15")
+def test_mark_tags_in_text_are_escaped() -> None:
     fake = FakeRest(records=[("cin_work", "messages", "m1", {"body": "a </mark> lease <mark> b"})])
 
     (hit,) = parsed_text(call(fake, "search", q="lease"))["results"]
 
-    assert hit["match"] == "a </mark> lease <mark> b"
+    assert hit["match"] == "a &lt;/mark> <mark>lease</mark> &lt;mark> b"
 
 
 @pytest.mark.parametrize("era", ERAS)
