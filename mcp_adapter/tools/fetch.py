@@ -136,10 +136,10 @@ def _read_field(record_id: str, **arguments: Any) -> dict[str, Any]:
 
 DESCRIPTION = (
     "Open one record as a document with id, title, text, url, metadata (read-only; GET "
-    "/v1/streams/{stream}/records/{id}). Pass an id from search or query_records exactly as shown; "
-    "pdpp://record/... URIs work too. A long text starts at its beginning and metadata.next reads "
-    "on; fields of schema(stream) narrow the record, and without a text field the text is "
-    "the record as JSON. For records as structured output use query_records."
+    "/v1/streams/{stream}/records/{id}). Pass an id from search or query_records exactly as "
+    "shown; pdpp://record/... URIs work too. metadata.next reads on in a long text; fields of "
+    "schema(stream) narrow the record, and without a text field the text is the record as JSON. "
+    "For records as structured output use query_records."
 )
 ARGUMENTS = (
     string("id", "connection_id/stream:record_id, as shown", required=True),

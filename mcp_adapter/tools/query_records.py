@@ -12,9 +12,9 @@ from mcp_adapter.tool import Call, Result, Tool
 
 DESCRIPTION = (
     "List records of one stream, newest first (read-only; GET /v1/streams/{stream}/records). "
-    "schema(stream) says what can be filtered, sorted, counted, expanded. Page with cursor, narrow "
-    "with fields, filter or view; to count or group use aggregate, to find words use search. Up to "
-    "25 records a page unless limit says otherwise; a page ends early rather than burst its budget. "
+    "schema(stream) says what can be filtered, sorted, counted, expanded. Page with cursor, "
+    "narrow with fields, filter or view; to count or group use aggregate, to find words use "
+    "search. Up to 25 records a page unless limit says otherwise; a page may end early. "
     'changes_since: "beginning", then the next_changes_since of the last page, never a date. '
     "Structured output is visible too."
 )

@@ -15,8 +15,8 @@ DESCRIPTION = (
     "Show what this grant covers (read-only; GET /v1/schema). Without arguments: every stream by "
     "connector, and the connections. schema(stream) gives fields, filters, sorts, relations, "
     "aggregations and connection ids for the other tools, with a legend; add connection_id to "
-    'narrow. detail "full" adds the JSON Schema, only together with stream. Page with cursor; '
-    "structured output is visible too. Call this first."
+    'narrow. detail "full" adds the JSON Schema of a stream. Page with cursor; structured output '
+    "is visible too. Call this first."
 )
 ARGUMENTS = (
     string("stream", "Stream name"),

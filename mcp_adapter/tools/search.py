@@ -12,10 +12,10 @@ from mcp_adapter.tool import Call, Result, Tool, require_success
 
 DESCRIPTION = (
     "Find records by words over all granted connections, merged and ranked (read-only; GET "
-    '/v1/search). Words are ANDed; also "a phrase", "=as written", prefix*, OR, -not. Give q or query. Each hit '
-    "has an id for fetch, a title, a url and evidence around the match. limit counts merged hits. "
-    "Page with cursor or narrow by streams and connection_id, which schema lists, rather than asking "
-    "for more; structured output is visible too. For lists and totals use query_records or aggregate."
+    '/v1/search). Words are ANDed; also "a phrase", "=as written", prefix*, OR, -not. Give q or '
+    "query. Each hit has an id for fetch, a title, a url and evidence around the match. limit "
+    "counts merged hits. Page with cursor or narrow by streams and connection_id (see schema); "
+    "structured output is visible too. For lists and totals use query_records or aggregate."
 )
 ARGUMENTS = (
     string("q", "Words to find"),
