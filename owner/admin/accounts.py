@@ -1,4 +1,4 @@
-"""The accounts that can sign in, to look at. A password is changed by whoever knows it."""
+"""Accounts that can sign in, read-only."""
 
 from typing import Any
 
@@ -30,8 +30,8 @@ class AccountAdmin(OwnerAdmin[User]):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> Any:
         about = with_code(
-            "Who can sign in here. Only accounts that are marked as superuser see anything."
-            " For a lost password or a lost phone run {} on the server.",
+            "Who can sign in here. Only superusers see records."
+            " After a lost password or phone, run {} on the server.",
             "manage.py setup-link",
         )
         return super().changelist_view(request, {"title": "Accounts", "about": about})

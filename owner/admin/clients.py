@@ -1,4 +1,4 @@
-"""Clients: named and renamed here, never deleted, because grants remember them."""
+"""Clients can be created and renamed, never deleted, because grants refer to them."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ class ClientForm(ModelForm[Client]):
     display_name = forms.CharField(
         label="Name",
         max_length=limits.LABEL_MAX_CHARS,
-        help_text="What you call this agent or program, such as “Claude on my laptop”.",
+        help_text="A name that you recognize, such as “Claude on my laptop”.",
         widget=forms.TextInput(attrs={"size": 40}),
     )
 
@@ -59,7 +59,7 @@ class ClientAdmin(OwnerAdmin[Client]):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        about = "The agents and programs that you gave access, by the names you gave them."
+        about = "The apps that you gave access, with the names that you chose."
         return super().changelist_view(request, {"title": "Clients", "about": about})
 
     @override

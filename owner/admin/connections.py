@@ -1,4 +1,4 @@
-"""Connections: renamed, paused and ended here; made and filled elsewhere, erased on a page apart."""
+"""Connections can be renamed, paused and revoked. Imports create them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,12 +31,12 @@ from owner.site import OwnerAdmin, named, owner_site
 
 Status = Connection.Status
 MEANINGS = {
-    Status.DRAFT: "Draft: nothing has arrived yet. The first record makes it active.",
-    Status.ACTIVE: "Active: it takes new records, and grants can read it.",
-    Status.PAUSED: "Paused: nothing new is fetched for it. What is stored can still be read,"
-    " and you can still import by hand.",
-    Status.REVOKED: "Ended: it takes no records and nobody reads it, whatever their grants say."
-    " Its records stay stored; making it active again brings everything back.",
+    Status.DRAFT: "Draft: no records yet. The first record makes it active.",
+    Status.ACTIVE: "Active: it receives new records, and grants can read it.",
+    Status.PAUSED: "Paused: no new records are fetched. Stored records can be read,"
+    " and you can import files.",
+    Status.REVOKED: "Revoked: it receives no records, and no grant can read it."
+    " Its records stay stored and return when you make it active again.",
 }
 
 
@@ -44,23 +44,23 @@ class ConnectionForm(ModelForm[Connection]):
     display_name = forms.CharField(
         label="Name",
         max_length=limits.LABEL_MAX_CHARS,
-        help_text="Clients see this name too.",
+        help_text="Apps see this name too.",
         widget=forms.TextInput(attrs={"size": 40}),
     )
     languages = forms.MultipleChoiceField(
         label="Languages",
         required=False,
         widget=forms.CheckboxSelectMultiple,
-        help_text="The languages its texts are written in, so that a search for one form of a"
-        " word finds the others. When you change them, what is stored is indexed anew in the"
-        " background; until that is done, searches say so and may miss other forms of a word.",
+        help_text="The languages of its texts. A search for one form of a word finds its other"
+        " forms. After a change, stored texts are indexed again in the background; until then,"
+        " searches show a warning and may miss some forms.",
     )
     identities = forms.CharField(
-        label="You there",
+        label="Your addresses or user ids",
         required=False,
         widget=forms.Textarea(attrs={"rows": 3, "cols": 40}),
-        help_text="Your addresses or user ids there, one a line. By them clients are told which"
-        " records you wrote; all others count as written by somebody else.",
+        help_text="One per line. Apps learn from them which records you wrote. All other"
+        " records count as written by others.",
     )
     status = forms.ChoiceField(label="Status", widget=forms.RadioSelect)
 
@@ -132,9 +132,8 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         about = with_code(
-            "A connection is one mailbox, one account, one device of yours. New ones are made by"
-            " importing an export, or with"
-            " {} and filled with {} on the server.",
+            "A connection is one account or device, such as a mailbox. An import creates one."
+            " On the server, {} creates one and {} adds records.",
             "manage.py connect SOURCE --name NAME",
             "manage.py ingest FILE",
         )

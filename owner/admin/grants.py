@@ -1,4 +1,4 @@
-"""Grants: listed, read as sentences, ended; never edited and never deleted."""
+"""Grants are listed, described and revoked; never edited or deleted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,18 +21,18 @@ from owner.grants.grant_pages import GrantRow, grant_rows
 from owner.site import OwnerAdmin, confirmation, is_confirmed, owner_site
 
 ABOUT = (
-    "A grant lets one client read a chosen part of one source. It cannot be changed once it is"
-    " given; to allow something else, give a new one and end this one."
+    "A grant lets one app read a part of one source. It never changes. To allow something"
+    " else, give a new grant and revoke this one."
 )
 EXPLANATION = (
-    "From the next request on nothing can be read through it any more. This cannot be undone;"
-    " you can always give access again with a new grant."
+    "The app loses this access now. This cannot be undone; to give access again, create a new"
+    " grant."
 )
 LINE = "line"
 
 
 class GrantList(ChangeList):
-    """The rows of one page, with the labels that they show: two queries however many rows."""
+    """Rows of one page with their labels, loaded in two queries."""
 
     @override
     def get_results(self, request: HttpRequest) -> None:
@@ -154,7 +154,7 @@ class GrantAdmin(OwnerAdmin[Grant]):
         grant = self._grant(request, object_id)
         return grant_pages.revoke(request, grant)
 
-    @action(description="End the selected grants", permissions=["view"])
+    @action(description="Revoke the selected grants", permissions=["view"])
     def revoke_selected(
         self, request: HttpRequest, queryset: QuerySet[Grant]
     ) -> HttpResponse | None:

@@ -1,4 +1,4 @@
-"""Sources and what they declare, to read."""
+"""Sources and their declarations, read-only."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -44,8 +44,8 @@ class SourceAdmin(OwnerAdmin[Source]):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         about = with_code(
-            "A source says what a connection of it can hold: its streams and their fields."
-            " New ones are declared with {} on the server.",
+            "A source declares the streams and fields of its connections."
+            " {} on the server declares a new one.",
             "manage.py declare FILE",
         )
         return super().changelist_view(request, {"title": "Sources", "about": about})
@@ -101,18 +101,18 @@ def _rows(stream: StreamDeclaration) -> StreamRows:
 
 def _facts(stream: StreamDeclaration) -> list[str]:
     changes = (
-        "Records are only ever added."
+        "Records are only added."
         if stream.semantics == "append_only"
         else "Records may change later."
     )
     time_field = stream.consent_time_field
     by_time = (
-        f"Access can be limited in time, by “{field_label(stream.fields[time_field])}”."
+        f"Access can be limited by time, using “{field_label(stream.fields[time_field])}”."
         if time_field is not None
-        else "Access cannot be limited in time."
+        else "Access cannot be limited by time."
     )
     by_field = (
-        "Access can be given field by field."
+        "Access can be given to single fields."
         if stream.selection_fields
         else "Access is given to all fields or none."
     )

@@ -1,4 +1,4 @@
-"""Tokens: what was handed out, never the token itself."""
+"""Bearer tokens, without the secret itself."""
 
 from typing import Any
 
@@ -22,13 +22,13 @@ from owner.grants.grant_pages import TokenRow, grant_rows, token_row, token_url
 from owner.site import OwnerAdmin, Question, confirmation, is_confirmed, owner_site, page
 
 ABOUT = (
-    "A token is the key by which an agent or a program proves that it may read. Each was shown"
-    " once, when it was made, and cannot be shown again: if one is lost, end it and make another"
+    "An app proves with a token that it may read. Each token was shown"
+    " once, when it was created. If one is lost, revoke it and create another"
     " from its grant."
 )
 EXPLANATION = (
-    "It stops working at once and for good. The grant behind it stays, with its other tokens;"
-    " to end everything that a client may read, end its grants."
+    "The token stops working now; this cannot be undone. Its grant keeps its other tokens."
+    " To revoke everything that an app may read, revoke its grants."
 )
 
 
@@ -108,7 +108,7 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
         self._revoke(request, [token])
         return redirect(url)
 
-    @action(description="End the selected tokens", permissions=["view"])
+    @action(description="Revoke the selected tokens", permissions=["view"])
     def revoke_selected(
         self, request: HttpRequest, queryset: QuerySet[AccessToken]
     ) -> HttpResponse | None:
@@ -123,7 +123,7 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
     def _revoke(self, request: HttpRequest, tokens: list[AccessToken]) -> None:
         now = timezone.now()
         ended = sum(revoke_token_id(token.pk, now=now) for token in tokens)
-        messages.success(request, f"{pluralize(ended, 'token')} ended.")
+        messages.success(request, f"{pluralize(ended, 'token')} revoked.")
 
     def _token(self, request: HttpRequest, object_id: str) -> AccessToken:
         token = self.get_object(request, unquote(object_id))
@@ -137,22 +137,22 @@ def _facts(token: AccessToken) -> list[tuple[str, str]]:
     return [
         ("Valid for", line.resource),
         ("Scope", line.scope),
-        ("Made", line.created),
+        ("Created", line.created),
         ("Expires", line.expires),
-        ("Ended by you", format_time(token.revoked_at, never="no")),
+        ("Revoked by you", format_time(token.revoked_at, never="no")),
         ("Id", token.pk),
     ]
 
 
 def _question(tokens: list[AccessToken], *, back: str) -> Question:
     return Question(
-        title="End this token?" if len(tokens) == 1 else f"End {len(tokens)} tokens?",
+        title="Revoke this token?" if len(tokens) == 1 else f"Revoke {len(tokens)} tokens?",
         explanation=EXPLANATION,
         items={token.pk: _item(token_row(token)) for token in tokens},
-        button="Yes, end it" if len(tokens) == 1 else "Yes, end them",
+        button="Revoke",
         back=back,
     )
 
 
 def _item(line: TokenRow) -> str:
-    return f"{line.client}: {line.resource}, made {line.created}"
+    return f"{line.client}: {line.resource}, created {line.created}"

@@ -55,6 +55,6 @@ def test_more_access_starts_with_the_client_chosen(world: World, alice: Browser)
     bob = world.packages["bob"].client
     page = alice.open(at("client", bob.pk, "change"))
 
-    form = alice.open(page.link("Give it more access")).form
+    form = alice.open(page.link("Give more access")).form
 
     assert form.values("client") == [bob.pk]

@@ -1,4 +1,4 @@
-"""Connections are renamed, paused and ended; what each holds is shown."""
+"""Connections are renamed, paused and revoked; their contents are shown."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def test_the_page_counts_what_each_stream_holds(world: World, alice: Browser) ->
 
     assert "Your messages Sender, subject, date and text. 5 records" in page.text
     assert "Threads Conversations. 1 record" in page.text
-    listed = [at for words, at in page.links if words == "Look at them"]
+    listed = [at for words, at in page.links if words == "View"]
     assert "m3" in alice.open(listed[0]).text
 
 
@@ -53,7 +53,7 @@ def test_a_language_without_a_name_survives(world: World, alice: Browser) -> Non
     assert set(Connection.unscoped.get(pk=PERSONAL).languages) == {"en", "tlh"}
 
 
-@pytest.mark.parametrize(("words", "seen"), [("Paused", 7), ("Ended", 2)])
+@pytest.mark.parametrize(("words", "seen"), [("Paused", 7), ("Revoked", 2)])
 def test_pausing_hides_nothing_and_ending_hides_everything(
     world: World, alice: Browser, words: str, seen: int
 ) -> None:

@@ -32,7 +32,7 @@ def record_page(alice: Browser, key: str = "m1") -> Page:
 
 def test_a_record_goes_from_its_own_page(world: World, alice: Browser) -> None:
     asked = alice.open(record_page(alice).link("Erase it"))
-    assert "Personal mail: Messages: m1 is erased for good" in asked.text
+    assert "Personal mail: Messages: m1 is erased permanently" in asked.text
     assert "1 record" in asked.text
     assert "The ledger of disclosures stays verifiable" in asked.text
     assert stored.record(PERSONAL, "m1") is not None
@@ -57,7 +57,7 @@ def test_nobody_is_told_where_the_owner_says_so(world: World, alice: Browser) ->
 
 def test_a_stream_is_erased_beside_requests_and_watched(world: World, alice: Browser) -> None:
     page = alice.open(at("connection", BANK, "change"))
-    watched = alice.press(alice.open(page.link("Erase them")).form)
+    watched = alice.press(alice.open(page.link("Erase")).form)
     assert "Going on" in watched.text
     assert len(stored.true_counts()) == 5
     progress = alice.http.get(watched.address.replace("/?", "/progress/?")).json()
@@ -113,9 +113,7 @@ def test_what_names_nothing_is_no_page(world: World, alice: Browser, wrong: str)
 
 
 def test_how_long_records_are_kept_is_set_stream_by_stream(world: World, alice: Browser) -> None:
-    page = alice.open(
-        alice.open(at("connection", PERSONAL, "change")).link("How long they are kept")
-    )
+    page = alice.open(alice.open(at("connection", PERSONAL, "change")).link("Retention"))
     form = page.form
     form.fill("days_0", "400")
     form.fill("days_1", "30")

@@ -64,7 +64,7 @@ def test_once_confirmed_it_is_imported_and_reported(
     form = page.form
     form.fill("connection", "From the browser")
     waiting = alice.press(form, "start")
-    assert "It begins in a moment" in waiting.text
+    assert "The import starts shortly" in waiting.text
     assert 'http-equiv="refresh"' in waiting.html
 
     work(imports)

@@ -22,18 +22,14 @@ def test_a_refusal_is_found_by_client_and_by_request(world: World, alice: Browse
         assert "Bob" in page.text
         assert "includes the streams messages; it does not include “threads”." in page.text
         assert request_id in page.text
-    assert "Nothing was refused." in alice.open(f"{PAGE}?request_id=req_none").text
+    assert "No call was refused." in alice.open(f"{PAGE}?request_id=req_none").text
 
 
 def test_it_is_linked_from_where_the_owner_looks_for_it(world: World, alice: Browser) -> None:
     world.get("/v1/streams/threads/records")
     client = world.packages["bob"].client_id
     for page in ("/connected", f"/admin/evidence/client/{client.replace('_', '_5F')}/change/"):
-        links = [
-            to
-            for said, to in alice.open(page).links
-            if said in ("What it was refused", "Refused calls")
-        ]
+        links = [to for said, to in alice.open(page).links if said == "Refused calls"]
         assert any("1 refusal " in alice.open(to).text for to in links), page
     assert alice.open("/admin/").has_link(
         "What was refused Calls of agents and programs that got no answer, and which clause decided."

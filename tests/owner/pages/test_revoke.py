@@ -93,11 +93,11 @@ def test_an_ended_token_opens_nothing_and_its_neighbours_stay(
     token = AccessToken.unscoped.get(resource="/v1", package=package)
     page = alice.open(at("accesstoken", token.pk, "change"))
 
-    question = alice.open(page.link("End this token"))
+    question = alice.open(page.link("Revoke this token"))
     assert world.get(MESSAGES, name, connection_id="cin_personal").status == 200
     done = alice.press(question.form)
 
-    assert "1 token ended." in done.text
+    assert "1 token revoked." in done.text
     assert world.get(MESSAGES, name).status == 401
     assert world.get(TRANSACTIONS, "charlie").status == 200
     others = AccessToken.unscoped.exclude(pk=token.pk)
@@ -111,7 +111,7 @@ def test_tokens_are_ended_from_the_list_after_a_question(world: World, alice: Br
     form.fill("action", "revoke_selected")
 
     question = alice.press(form, "index", "0")
-    assert "End 2 tokens?" in question.text
+    assert "Revoke 2 tokens?" in question.text
     alice.press(question.form)
 
     assert world.get(MESSAGES, "bob").status == 401

@@ -9,9 +9,9 @@ def test_a_source_shows_its_streams_and_fields(world: World, alice: Browser) -> 
     page = alice.open(alice.open("/admin/evidence/source/").link("Mail"))
 
     assert "Identity https://registry.example/connectors/mail" in page.text
-    assert "Access can be limited in time, by “Received at”." in page.text
+    assert "Access can be limited by time, using “Received at”." in page.text
     assert "Threads threads Conversations. Records may change later." in page.text
-    assert "Access cannot be limited in time." in page.text
+    assert "Access cannot be limited by time." in page.text
     assert "Id id text identifies the record" in page.text
     assert (
         "Received at received_at when it happened; date and time"
@@ -23,7 +23,7 @@ def test_a_source_shows_its_streams_and_fields(world: World, alice: Browser) -> 
 def test_a_source_has_nothing_to_send(world: World, alice: Browser) -> None:
     page = alice.open(alice.open("/admin/evidence/source/").link("Bank"))
 
-    assert "Records are only ever added." in page.text
+    assert "Records are only added." in page.text
     assert [form for form in page.forms if "logout" not in form.action] == []
 
 
