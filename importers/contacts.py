@@ -1,5 +1,6 @@
 """Import contacts from vCard files, versions 2.1 to 4.0."""
 
+import codecs
 import logging
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -20,14 +21,23 @@ from importers.core.results import (
     UnreadableError,
 )
 from importers.core.streaming import FILE_MAX_BYTES, Component, close_component, iter_components
-from importers.core.text import decode, one_line, replace_unstorable, truncate
+from importers.core.text import (
+    decode,
+    decode_as_before,
+    one_line,
+    replace_unstorable,
+    to_utf8,
+    truncate,
+)
 
 # vobject logs the content of lines that it cannot parse.
 logging.getLogger("vobject.base").setLevel(logging.CRITICAL)
 
 
 def _read_file(file: ExportFile) -> ExportItems:
-    content = file.read(max_bytes=FILE_MAX_BYTES)
+    content = file.read(max_bytes=FILE_MAX_BYTES).removeprefix(codecs.BOM_UTF8)
+    if b"\0" in content[:200]:  # UTF-16; cards in other charsets are decoded one by one
+        content = to_utf8(content)
     for card in iter_components(content, names=frozenset({"VCARD"})):
         yield ExportItem(file.name, f"line {card.line:,}", card.size, partial(_contact, card))
 
@@ -35,42 +45,57 @@ def _read_file(file: ExportFile) -> ExportItems:
 def _contact(component: Component) -> ParsedItem:
     if component.text is None:
         raise UnreadableError(ReceiptCode.TOO_LARGE)
-    try:
-        text = close_component(decode(component.text), "VCARD")
-        card = vobject.readOne(text, allowQP=True, ignoreUnreadable=True)
-    except Exception as error:
-        raise UnreadableError(ReceiptCode.MALFORMED, detail=str(error)[:100]) from error
-    emails, phones = _values(card, "email"), _values(card, "tel")
-    name = _name(card) or next(iter([*emails, *phones]), None)
+    text = decode(component.text)
+    card = _parse_card(text)
+    name = _name(card) or next(iter([*_values(card, "email"), *_values(card, "tel")]), None)
     if name is None:
         raise UnreadableError(ReceiptCode.NO_IDENTITY)
-    organization = _first_value(card, "org")
-    identity = _first_value(card, "uid") or "\0".join(
-        [name, organization or "", *sorted(emails), *sorted(phones)]
+    key, old_text = _key(card, name), decode_as_before(component.text)
+    old_card = card if old_text == text else _parse_card(old_text)
+    old_key = _key(old_card, _name(old_card) or name)
+    record = ParsedRecord(
+        "contacts", _fields(card, key, name), () if old_key == key else (old_key,)
     )
-    return ParsedItem(
+    return ParsedItem([record])
+
+
+def _parse_card(text: str) -> Any:
+    """Parse a card. Raises ``UnreadableError``."""
+    try:
+        return vobject.readOne(close_component(text, "VCARD"), allowQP=True, ignoreUnreadable=True)
+    except Exception as error:
+        raise UnreadableError(ReceiptCode.MALFORMED, detail=str(error)[:100]) from error
+
+
+def _key(card: Any, name: str) -> str:
+    identity = _first_value(card, "uid") or "\0".join(
         [
-            ParsedRecord(
-                "contacts",
-                {
-                    "id": f"c_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:24]}",
-                    "name": name,
-                    **_name_parts(card),
-                    "nickname": _first_value(card, "nickname"),
-                    "organization": organization,
-                    "job_title": _first_value(card, "title"),
-                    "emails": emails,
-                    "phones": phones,
-                    "addresses": _values(card, "adr"),
-                    "urls": _values(card, "url"),
-                    "birthday": _first_value(card, "bday"),
-                    "categories": _categories(card),
-                    "note": _note(card),
-                    "updated_at": _updated_at(card),
-                },
-            )
+            name,
+            _first_value(card, "org") or "",
+            *sorted(_values(card, "email")),
+            *sorted(_values(card, "tel")),
         ]
     )
+    return f"c_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:24]}"
+
+
+def _fields(card: Any, key: str, name: str) -> dict[str, Any]:
+    return {
+        "id": key,
+        "name": name,
+        **_name_parts(card),
+        "nickname": _first_value(card, "nickname"),
+        "organization": _first_value(card, "org"),
+        "job_title": _first_value(card, "title"),
+        "emails": _values(card, "email"),
+        "phones": _values(card, "tel"),
+        "addresses": _values(card, "adr"),
+        "urls": _values(card, "url"),
+        "birthday": _first_value(card, "bday"),
+        "categories": _categories(card),
+        "note": _note(card),
+        "updated_at": _updated_at(card),
+    }
 
 
 def _values(card: Any, name: str) -> list[str]:

@@ -45,7 +45,7 @@ from importers.core.streaming import (
     iter_components,
     property_value,
 )
-from importers.core.text import one_line, replace_unstorable
+from importers.core.text import one_line, replace_unstorable, to_utf8
 
 MAX_EVENT_LENGTH = timedelta(days=36_600)
 EMPTY_LONG_FIELDS: dict[str, Any] = {"description": None, "attendees": []}
@@ -67,7 +67,7 @@ def _read_files(files: ExportFiles, options: Options) -> ExportItems:
 
 
 def _read_file(file: ExportFile, *, options: Options, run_limits: ExpansionLimits) -> ExportItems:
-    content = file.read(max_bytes=FILE_MAX_BYTES // 2)
+    content = to_utf8(file.read(max_bytes=FILE_MAX_BYTES // 2))
     components = list(iter_components(content, names=frozenset({"VEVENT", "VTIMEZONE"})))
     zones = [component for component in components if component.name == "VTIMEZONE"]
     calendar = Calendar(

@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo
 from evidence.errors import InvalidRequest
 from importers.core.export_files import ExportFile
 from importers.core.results import ExportItems
+from importers.core.text import to_utf8
 
 UTC_ZONE = ZoneInfo("UTC")
 YEARS_BACK = 10
@@ -117,7 +118,7 @@ def claim_by_start(start: bytes, *suffixes: str) -> Claim:
         file
         for file in files
         if file.suffix in suffixes
-        or file.head.lstrip(b"\xef\xbb\xbf \r\n")[: len(start)].upper() == start
+        or to_utf8(file.head[:200]).lstrip()[: len(start)].upper() == start
     ]
 
 

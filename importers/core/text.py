@@ -26,7 +26,29 @@ _CELL_TAG = re.compile(r"</?t[dh]\b[^<>]*>", re.I)
 _TAG = re.compile(r"</?[a-z!][^<>]*>", re.I)
 
 # Text labeled with these charsets is usually in the larger one (WHATWG Encoding).
-_ACTUAL_CODECS = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
+_ACTUAL_CODECS = {"iso8859-1": "cp1252", "ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030",
+                  "iso8859-9": "cp1254", "iso8859-11": "cp874", "tis-620": "cp874",
+                  "shift_jis": "cp932", "euc_kr": "cp949", "big5": "big5hkscs"}  # fmt: skip
+_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF32_LE: "utf-32", codecs.BOM_UTF16_LE: "utf-16",
+         codecs.BOM_UTF16_BE: "utf-16"}  # fmt: skip
+_HIGH_BYTES = re.compile(rb"[\x80-\xff]+")
+_SHORT_RUN = re.compile(
+    rb"(?<![\x80-\xff])(?:[\x80-\xff]|(?<=[A-Za-z])[\x80-\xff]{2}|[\x80-\xff]{2}(?=[A-Za-z]))(?![\x80-\xff])"
+)
+_SYMBOL_IN_WORD = re.compile(
+    "[A-Za-zÀ-ž](?!['’‘–—…·­\u00a0ªº°])[\u0080-\u00bf×÷€‚ƒ„†‡ˆ‰‹˜™›“”•]+[a-zà-ÿąęćńśźżł]"  # noqa: RUF001
+)
+# Letters that windows-1252 shows for text of neighboring charsets: (codec, letters, not with).
+_NEIGHBORS = (
+    ("cp1254", re.compile("[ýþðÝÞÐ]"), re.compile("[áæéíóúÁÆÉÍÓÚøìèù]")),  # Turkish, not Icelandic
+    (
+        "cp1250",
+        re.compile("ø.*[ìèùò]|[ìèùò].*ø|[šž].*[èæð]|[èæð].*[šž]", re.S),
+        re.compile("[åêà]"),
+    ),
+    ("cp1250", re.compile("[õûÕÛ]"), re.compile("[ãçêàèâÃÇÊÀÈÂäå]")),  # Hungarian
+)
+_RARE_CODECS = ["mac_cyrillic", "mac_greek", "mac_iceland", "mac_latin2", "mac_turkish", "cp1006"]
 # Bytes in these charsets can be valid UTF-8 and mean something else.
 _NOT_UTF8 = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
@@ -61,21 +83,67 @@ def _remove_hidden(source: str) -> str:
 def decode(content: bytes, declared: str | None = None) -> str:
     """Decode bytes whose declared charset may be wrong or missing.
 
-    Valid UTF-8 is decoded as UTF-8 whatever charset is declared. Otherwise the declared charset is
-    tried, and then a detected one.
+    Valid UTF-8 is decoded as UTF-8 whatever charset is declared, and so is text with a few bad
+    bytes, which are replaced. Otherwise the declared charset is tried, and then a detected one.
     """
     codec = _codec(declared)
+    if codec is None or not codec.startswith(_NOT_UTF8):
+        codec = _utf16_codec(content) or codec
     if codec is None or not codec.startswith(_NOT_UTF8):
         try:
             return replace_unstorable(content.decode("utf-8-sig"))
         except UnicodeDecodeError:
-            pass
+            text = content.decode("utf-8-sig", "replace")
+        if _is_mostly_valid(text, good_per_bad=1):
+            return replace_unstorable(text)
     try:
-        if codec is not None:
-            return replace_unstorable(content.decode(_ACTUAL_CODECS.get(codec, codec)))
+        if codec is not None and not codec.startswith("utf-8"):
+            text = content.decode(_ACTUAL_CODECS.get(codec, codec), "replace")
+            if _is_mostly_valid(text, good_per_bad=10):
+                return replace_unstorable(text)
     except (UnicodeError, LookupError):  # LookupError: a codec that is not for text, such as zlib
         pass
     return replace_unstorable(content.decode(_detect_codec(content), "replace"))
+
+
+def decode_as_before(content: bytes) -> str:
+    """Decode bytes of undeclared charset as earlier releases did, whose record keys depend on it."""
+    try:
+        return replace_unstorable(content.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        match = from_bytes(content[:_DETECTION_BYTES]).best()
+        codec = match.encoding if match is not None else "cp1252"
+        return replace_unstorable(content.decode(codec, "replace"))
+
+
+def to_utf8(content: bytes) -> bytes:
+    """Return text in any charset as UTF-8 without a byte order mark."""
+    if content.isascii() and b"\0" not in content:
+        return content
+    return decode(content).encode("utf-8", "replace")
+
+
+def _is_mostly_valid(text: str, *, good_per_bad: int) -> bool:
+    """Return whether enough characters outside ASCII were decoded for each that was replaced.
+
+    A character that is cut off at the end does not count.
+    """
+    replaced = text.count("\ufffd")
+    bad = replaced - text.endswith("\ufffd")
+    good = sum(1 for char in text if char > "\x7f") - replaced
+    return replaced == 0 or (good > 0 and (bad <= 1 or good >= bad * good_per_bad))
+
+
+def _utf16_codec(content: bytes) -> str | None:
+    """Return the codec of a byte order mark, or of text whose every second byte is NUL."""
+    for bom, codec in _BOMS.items():
+        if content.startswith(bom):
+            return codec
+    sample = content[:2_000]
+    even, odd, half = sample[::2].count(0), sample[1::2].count(0), len(sample) // 2
+    if half >= 2 and odd > half * 0.4 and even < half * 0.05:
+        return "utf-16-le"
+    return "utf-16-be" if half >= 2 and even > half * 0.4 and odd < half * 0.05 else None
 
 
 def text_prefix(content: bytes) -> bytes:
@@ -142,12 +210,39 @@ def one_line(text: str, *, max_chars: int = 1_000) -> str:
 
 
 def _codec(declared: str | None) -> str | None:
+    name = (declared or "").strip("\"' ;").lower().removeprefix("x-").removesuffix("-i")
     try:
-        return codecs.lookup((declared or "").strip("\"' ")).name
+        return codecs.lookup(re.sub(r"^(?:cp-|windows_?|win-?)(?=125\d$)", "cp", name)).name
     except (LookupError, ValueError):
         return None
 
 
 def _detect_codec(content: bytes) -> str:
-    match = from_bytes(content[:_DETECTION_BYTES]).best()
-    return match.encoding if match is not None else "cp1252"
+    """Return windows-1252 for text that it fits, and otherwise what charset_normalizer detects."""
+    sample = content[:_DETECTION_BYTES]
+    if western := _western_codec(sample):
+        return western
+    match = from_bytes(sample, cp_exclusion=_RARE_CODECS).best()
+    codec = match.encoding if match is not None else "cp1252"
+    if codec == "cp1250" and _SYMBOL_IN_WORD.search(sample.decode(codec, "replace")):
+        return "iso8859-2"
+    return codec
+
+
+def _western_codec(sample: bytes) -> str | None:
+    """Return the codec of text whose letters outside ASCII stand alone among ASCII letters."""
+    runs = _HIGH_BYTES.findall(sample)
+    total = sum(map(len, runs))
+    in_words = sum(map(len, _SHORT_RUN.findall(sample)))
+    if in_words < total * 0.6 and total > 3:
+        return None
+    try:
+        text = sample.decode("cp1252")
+    except UnicodeDecodeError:
+        return None
+    if _SYMBOL_IN_WORD.search(text):
+        return None
+    fits = (
+        codec for codec, has, lacks in _NEIGHBORS if has.search(text) and not lacks.search(text)
+    )
+    return next(fits, "cp1252")

@@ -9,7 +9,7 @@ from email.message import Message
 from email.utils import collapse_rfc2231_value, getaddresses, parsedate_tz
 from itertools import islice
 
-from importers.core.text import decode, one_line, replace_unstorable
+from importers.core.text import decode, decode_as_before, one_line, replace_unstorable
 
 HEADER_MAX_BYTES = 4 * 1024 * 1024
 MAX_FIELDS = 5_000
@@ -26,11 +26,28 @@ class HeaderFields:
 
     def __init__(self, header: bytes) -> None:
         self._values: dict[str, str] = {}
+        self.undecoded: dict[str, bytes] = {}
         for name, value in islice(_split_fields(header[:HEADER_MAX_BYTES]), MAX_FIELDS):
-            self._values.setdefault(name, value)
+            if name in self._values:
+                continue
+            if not value.isascii():
+                self.undecoded[name] = value
+            self._values[name] = (
+                decode(value) if name in self.undecoded else value.decode("ascii")
+            ).strip()
+
+    def decode_again(self, charset: str) -> None:
+        """Decode values that have no declared charset in the charset of the body."""
+        for name, value in self.undecoded.items():
+            self._values[name] = decode(value, charset).strip()
 
     def raw(self, name: str) -> str:
         return self._values.get(name, "")
+
+    def raw_for_key(self, name: str) -> str:
+        """Return the value as earlier releases decoded it: keys must not change."""
+        value = self.undecoded.get(name)
+        return self.raw(name) if value is None else decode_as_before(value).strip()
 
     def text(self, name: str) -> str | None:
         """Return the decoded value on one line, or None if it is empty."""
@@ -66,7 +83,7 @@ class HeaderFields:
             return None
 
 
-def _split_fields(header: bytes) -> Iterator[tuple[str, str]]:
+def _split_fields(header: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield unfolded (name, value) pairs, and skip other lines."""
     name, parts = "", list[bytes]()
     for line in io.BytesIO(header):
@@ -75,17 +92,12 @@ def _split_fields(header: bytes) -> Iterator[tuple[str, str]]:
             parts.append(line)
             continue
         if name:
-            yield name, _unfold(parts)
+            yield name, b"".join(parts)[:VALUE_MAX_CHARS]
         raw_name, colon, value = line.partition(b":")
         name = raw_name.strip().lower().decode("latin-1") if colon else ""
         parts = [value]
     if name:
-        yield name, _unfold(parts)
-
-
-def _unfold(parts: list[bytes]) -> str:
-    value = b"".join(parts)[:VALUE_MAX_CHARS]
-    return (value.decode("ascii") if value.isascii() else decode(value)).strip()
+        yield name, b"".join(parts)[:VALUE_MAX_CHARS]
 
 
 def decode_encoded_words(value: str) -> str:

@@ -74,7 +74,13 @@ class MimePart:
 
 def parse_mime(raw: bytes) -> MimePart:
     """Return the tree of a message, at most MAX_DEPTH deep and of at most MAX_PARTS parts."""
-    return _parse_part(raw, 0, len(raw), depth=0, budget=iter(range(MAX_PARTS)))
+    root = _parse_part(raw, 0, len(raw), depth=0, budget=iter(range(MAX_PARTS)))
+    undecoded = [part.headers for part in root.walk() if part.headers.undecoded]
+    if undecoded:
+        charset = next(filter(None, (part.charset for part in root.walk())), "")
+        for headers in undecoded:
+            headers.decode_again(charset)
+    return root
 
 
 def _parse_part(raw: bytes, start: int, end: int, *, depth: int, budget: Iterator[int]) -> MimePart:

@@ -1,0 +1,165 @@
+# ruff: noqa: RUF001
+"""Texts in any charset arrive as they were written."""
+
+from pathlib import Path
+
+import pytest
+
+from evidence.models.records import Record
+from evidence.storing.record_erasure import delete_record
+from importers.core import text as text_module
+from tests.importers.imports import connection, latest, one, records, run
+from tests.world import NOW
+
+pytestmark = pytest.mark.django_db
+
+GERMAN = "Grüße aus München, schöne Tage"
+
+
+def document(path: Path, content: bytes) -> str:
+    path.write_bytes(content)
+    run(path)
+    text = records("documents")[0]["text"]
+    assert isinstance(text, str)
+    return text
+
+
+@pytest.mark.parametrize("position", [0, 10, 30])
+def test_one_bad_byte_spoils_itself_only(tmp_path: Path, position: int) -> None:
+    before, after = GERMAN[:position], GERMAN[position:]
+
+    text = document(tmp_path / "a.txt", before.encode() + b"\xff" + after.encode())
+
+    assert text == f"{before}\ufffd{after}"
+
+
+@pytest.mark.parametrize(
+    ("charset", "text"),
+    [
+        ("cp1252", "Rechnung für März"),
+        ("cp1252", "Peña, Señor Núñez: ¿Qué tal? “Bien” – 5 €"),
+        ("cp1252", "Prélèvement à Besançon, c’était déjà l’été. Où est l’élève?"),
+        ("cp1252", "Não sei, são opções de ação"),
+        ("latin-1", "Malmö, Åre og Tromsø"),
+        ("cp1254", "Günaydın, nasılsınız? Şimdi değil"),
+        ("cp1250", "Dobrý den, přeji hezký víkend, měl jsem"),
+        ("cp1250", "Książka jest żółta, proszę"),
+        ("iso8859-2", "Książka jest żółta i świetna, proszę"),
+        ("cp1251", "Привет, как дела? Это письмо о встрече в понедельник."),
+        ("shift_jis", "これは日本語のテストです。カタカナも。"),
+        ("utf-16", GERMAN),
+        ("utf-16-le", GERMAN),
+        ("utf-16-be", GERMAN),
+    ],
+)
+def test_undeclared_charset_is_found(tmp_path: Path, charset: str, text: str) -> None:
+    assert document(tmp_path / "a.txt", text.encode(charset)) == text
+
+
+def mail(path: Path, *, subject: bytes, body: bytes, charset: str) -> Path:
+    path.write_bytes(
+        b"From: Jos\xe9 Pe\xf1a <jose@example.org>\nDate: Mon, 5 Jan 2026 08:30:00 +0000\n"
+        b"Message-ID: <1@example.org>\nSubject: " + subject + b"\nMIME-Version: 1.0\n"
+        b"Content-Type: multipart/mixed; boundary=b\n\n--b\n"
+        b'Content-Type: text/plain; charset="' + charset.encode() + b'"\n'
+        b"Content-Transfer-Encoding: 8bit\n\n" + body + b"\n--b--\n"
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("charset", "subject"),
+    [("iso-8859-1", "Rechnung für März"), ("iso-8859-2", "Książka"), ("koi8-r", "Привет")],
+)
+def test_raw_headers_have_the_charset_of_the_body(
+    tmp_path: Path, charset: str, subject: str
+) -> None:
+    content = subject.encode(charset)
+
+    run(mail(tmp_path / "a.eml", subject=content, body=content, charset=charset))
+
+    (message,) = records("messages")
+    assert (message["subject"], message["body_text"]) == (subject, subject)
+
+
+def test_a_declared_charset_survives_a_bad_byte(tmp_path: Path) -> None:
+    utf8 = GERMAN.encode() + b"\xff!"
+    japanese = "これは日本語のテスト文章です".encode("shift_jis") + b"\xff!"
+    run(mail(tmp_path / "a.eml", subject=b"utf-8", body=utf8, charset="utf-8"))
+    run(mail(tmp_path / "b.eml", subject=b"sjis", body=japanese, charset="shift_jis"))
+
+    assert one("messages", subject="utf-8")["body_text"] == f"{GERMAN}\ufffd!"
+    assert one("messages", subject="sjis")["body_text"][:14] == "これは日本語のテスト文章です"
+
+
+def test_mail_keeps_its_key_when_its_headers_decode_differently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = mail(
+        tmp_path / "a.eml", subject="Prélèvement".encode("latin-1"), body=b"x", charset="latin-1"
+    )
+    with monkeypatch.context() as release_before:
+        release_before.setattr("importers.mail.headers.decode", decode_as_release_before)
+        run(path)
+    (before,) = records("messages")
+
+    run(path)
+
+    (message,) = records("messages")
+    assert message["id"] == before["id"]
+    assert before["subject"] != message["subject"] == "Prélèvement"
+
+
+def decode_as_release_before(content: bytes, declared: str | None = None) -> str:
+    return text_module.decode_as_before(content)
+
+
+def old_contacts(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Import a card in windows-1252 as the release before did."""
+    path.write_bytes("BEGIN:VCARD\r\nVERSION:2.1\r\nFN:Peña\r\nEND:VCARD\r\n".encode("cp1252"))
+    with monkeypatch.context() as release_before:
+        release_before.setattr("importers.contacts.decode", decode_as_release_before)
+        run(path)
+    assert records("contacts")[0]["name"] != "Peña"
+    return path
+
+
+def test_contact_under_a_misread_name_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = old_contacts(tmp_path / "a.vcf", monkeypatch)
+
+    run(path)
+
+    assert [record["name"] for record in records("contacts")] == ["Peña"]
+    run(path)
+    assert (latest().created, latest().updated) == (0, 0)
+
+
+def test_erased_contact_under_a_misread_name_stays_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = old_contacts(tmp_path / "a.vcf", monkeypatch)
+    cin = connection("Contacts").connection_id
+    key = Record.unscoped.get(stream="contacts").record_key
+    delete_record(cin, stream="contacts", record_key=key, suppress=True, now=NOW)
+
+    run(path)
+
+    assert records("contacts") == []
+
+
+@pytest.mark.parametrize("charset", ["utf-16", "utf-16-le", "utf-16-be", "cp1252", "utf-8-sig"])
+@pytest.mark.parametrize("suffix", [".ics", ".bin"])
+def test_calendars_and_contacts_in_any_charset(tmp_path: Path, charset: str, suffix: str) -> None:
+    event = "BEGIN:VEVENT\nUID:1\nDTSTART:20260105T083000Z\nSUMMARY:Frühstück\nEND:VEVENT\n"
+    calendar = f"BEGIN:VCALENDAR\nX-WR-CALNAME:Müller\n{event}END:VCALENDAR\n"
+    card = "BEGIN:VCARD\nVERSION:3.0\nFN:Jürgen Müller\nEND:VCARD\n"
+    (tmp_path / f"a{suffix}").write_bytes(calendar.encode(charset))
+    (tmp_path / f"b{suffix.replace('ics', 'vcf')}").write_bytes(card.encode(charset))
+
+    run(tmp_path)
+
+    event_data = one("events", title="Frühstück")
+    assert event_data["calendar"] == "Müller"
+    assert one("contacts", name="Jürgen Müller")
