@@ -40,10 +40,11 @@ SELECT record_key FROM evidence_record WHERE connection_id = %s AND stream = %s
 ORDER BY record_key LIMIT %s
 """
 SELECT_KEYS_BELOW = """
--- Select the key itself and the keys that begin with it and a dot; a slash is the next character.
--- Parameters: connection id, stream, and the key three times.
-SELECT record_key FROM evidence_record WHERE connection_id = %s AND stream = %s
-    AND (record_key = %s OR record_key > %s || '.' AND record_key < %s || '/')
+-- Select the given keys, and the keys that begin with one and a dot; a slash is the next character.
+-- Parameters: the keys, connection id, stream.
+SELECT r.record_key FROM unnest(%s::text[]) AS k(key) JOIN evidence_record AS r
+    ON r.record_key = k.key OR r.record_key > k.key || '.' AND r.record_key < k.key || '/'
+WHERE r.connection_id = %s AND r.stream = %s
 """
 AFTER_KEY = (
     "WHERE connection_id = %s AND stream = %s AND record_key > %s ORDER BY record_key LIMIT %s"
@@ -85,12 +86,13 @@ def record_ids(
         return [RecordId(connection_id, stream, key) for (key,) in cursor]
 
 
-def ids_below(ref: RecordId) -> list[RecordId]:
-    """Return the ids of stored records that have this key, or begin with this key and a dot."""
-    key = ref.record_key
+def ids_below(parents: Iterable[RecordId]) -> Iterator[RecordId]:
+    """Yield the ids of stored records with these keys, or keys that begin with one and a dot."""
     with connection.cursor() as cursor:
-        cursor.execute(SELECT_KEYS_BELOW, [ref.connection_id, ref.stream, key, key, key])
-        return [ref._replace(record_key=found) for (found,) in cursor]
+        for (connection_id, stream), keys in _group_keys(parents):
+            cursor.execute(SELECT_KEYS_BELOW, [keys, connection_id, stream])
+            for (key,) in cursor:
+                yield RecordId(connection_id, stream, key)
 
 
 def _fetch_records(

@@ -4,6 +4,8 @@ If PostgreSQL rejects a value, the batch is halved until the record is found; it
 """
 
 import logging
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -109,10 +111,10 @@ def _write(records: Sequence[PreparedRecord], run: IngestRun) -> WriteResult:
         run.first_seq.setdefault(locked.connection_id, locked.change_seq)
     erased = frozenset(_find_erased(records, connections))
     refs = {ref for record in records for ref in (record.ref, *record.replaced)}
-    for record in records:
-        if record.entry.op is Op.PRUNE:
-            refs.update(ref for ref in rows.ids_below(record.ref) if _is_stale(ref, record))
-    writer = _Writer(run, ChangeSet(connections, run.now, rows.stored_records(refs)), erased)
+    pruned = [record.ref for record in records if record.entry.op is Op.PRUNE]
+    refs.update(rows.ids_below(pruned))
+    changes = ChangeSet(connections, run.now, rows.stored_records(refs))
+    writer = _Writer(run, changes, erased, _group_by_prefix(refs if pruned else ()))
     for record in records:
         writer.apply(record)
     writer.changes.save()
@@ -155,13 +157,15 @@ def _find_erased(
             yield digests[bytes(digest)]
 
 
-def _is_stale(ref: rows.RecordId, prune: PreparedRecord) -> bool:
-    """Return whether a line with ``Op.PRUNE`` deletes this record."""
-    data, parent, key = prune.entry.data, prune.ref, ref.record_key
-    if ref[:2] != parent[:2] or key in data["keep"]:
-        return False
-    is_below = key.startswith(f"{parent.record_key}.") and key >= data.get("from", "")
-    return is_below or ref == parent
+def _group_by_prefix(refs: Iterable[rows.RecordId]) -> dict[rows.RecordId, list[rows.RecordId]]:
+    """Return the ids by their own key, and by each part of it that ends before a dot."""
+    groups: dict[rows.RecordId, list[rows.RecordId]] = defaultdict(list)
+    for ref in refs:
+        key = ref.record_key
+        ends = [match.start() for match in re.finditer(r"\.", key)]
+        for end in (*ends, len(key)):
+            groups[ref._replace(record_key=key[:end])].append(ref)
+    return groups
 
 
 @dataclass(slots=True)
@@ -171,14 +175,14 @@ class _Writer:
     run: IngestRun
     changes: ChangeSet
     erased: frozenset[rows.RecordId]
+    below: dict[rows.RecordId, list[rows.RecordId]]
     result: WriteResult = field(default_factory=WriteResult)
 
     def apply(self, record: PreparedRecord) -> None:
         try:
             self._require_writable(record)
             if record.entry.op is Op.PRUNE:
-                stored = list(self.changes.records)
-                self._delete_stored(record, (ref for ref in stored if _is_stale(ref, record)))
+                self._prune(record)
             elif record.derived is None:
                 self._delete(record)
             else:
@@ -195,6 +199,12 @@ class _Writer:
             raise LineRejectedError(ReceiptCode.CONNECTION_NOT_FOUND)
         if locked.status == Connection.Status.REVOKED:
             raise LineRejectedError(ReceiptCode.CONNECTION_NOT_WRITABLE)
+
+    def _prune(self, record: PreparedRecord) -> None:
+        keep, first = record.entry.data["keep"], record.entry.data.get("from", "")
+        below = (ref for ref in self.below.get(record.ref, ()) if ref.record_key not in keep)
+        stale = (ref for ref in below if ref.record_key >= first or ref == record.ref)
+        self._delete_stored(record, stale)
 
     def _delete_stored(self, record: PreparedRecord, refs: Iterable[rows.RecordId]) -> None:
         for ref in refs:

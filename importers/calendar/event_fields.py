@@ -88,12 +88,22 @@ def _categories(event: Event) -> list[str]:
     ]
 
 
-def recurrence_rules(event: Event) -> tuple[str, ...]:
-    return tuple(_to_ical(rule) for rule in _values(event, "RRULE"))
+def recurrence_rules(event: Event, *, name: str = "RRULE") -> tuple[str, ...]:
+    return tuple(_to_ical(rule) for rule in _values(event, name))
 
 
 def _to_ical(rule: Any) -> str:
     text = rule.to_ical()
+    return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+
+
+def ical_text(event: Event, name: str) -> str:
+    """Return the first value of a property as in the file, or an empty text."""
+    value = event.get(name)
+    value = value[0] if isinstance(value, list) and value else value
+    if value is None:
+        return ""
+    text = value.to_ical()
     return text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
 
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from itertools import islice
 from math import prod
@@ -23,6 +23,8 @@ MAX_RULES = 20
 RULE_MAX_CHARS = 500
 MAX_TIMES_PER_DAY = 100
 _TOO_FREQUENT = re.compile(r"FREQ=(?:SECONDLY|MINUTELY|HOURLY)", re.IGNORECASE)
+_BAD_INTERVAL = re.compile(r"(?:^|;)INTERVAL=(?:-\d+|0+)(?=;|$)", re.IGNORECASE)
+"""dateutil would never end."""
 _BOUND = re.compile(r"(?:^|;)(UNTIL|COUNT)=([^;]*)", re.IGNORECASE)
 
 
@@ -34,7 +36,13 @@ class Recurrence:
     zone: tzinfo
     rules: tuple[str, ...]
     added: frozenset[datetime] = frozenset()
-    excluded: frozenset[datetime] = field(default=frozenset())
+    excluded: frozenset[datetime] = frozenset()
+    excluded_days: frozenset[date] = frozenset()
+    excluding_rules: tuple[str, ...] = ()
+
+    def is_excluded(self, start: datetime) -> bool:
+        """Return whether EXDATE names the start, or its day in the zone of the series."""
+        return start in self.excluded or start.astimezone(self.zone).date() in self.excluded_days
 
 
 class UnsupportedRuleError(Exception):
@@ -103,18 +111,8 @@ def expand(recurrence: Recurrence, *, window: Window, max_steps: int) -> Expansi
         len(rule) > RULE_MAX_CHARS for rule in recurrence.rules
     ):
         raise UnsupportedRuleError
-    rules = [_Rule.parse(rule, recurrence, window.last) for rule in recurrence.rules]
-    found = {recurrence.start.replace(tzinfo=recurrence.zone)} | recurrence.added
-    has_later = is_truncated = False
-    steps = len(recurrence.added)
-    for rule in rules:
-        steps += rule.search_steps
-        rule_starts = rule.expand(max_count=max(0, max_steps - steps))
-        found.update(start.replace(tzinfo=recurrence.zone) for start in rule_starts)
-        steps += len(rule_starts)
-        is_truncated = is_truncated or steps >= max_steps
-        has_later = has_later or rule.has_later(len(rule_starts))
-    starts = sorted(found - recurrence.excluded, key=_in_utc)
+    found, steps, is_truncated, has_later = _expand_rules(recurrence, window, max_steps)
+    starts = sorted((start for start in found if not recurrence.is_excluded(start)), key=_in_utc)
     within = [start for start in starts[1:] if window.first <= start <= window.last]
     return Expansion(
         starts=starts[:1] + within,
@@ -123,6 +121,29 @@ def expand(recurrence: Recurrence, *, window: Window, max_steps: int) -> Expansi
         is_truncated=is_truncated,
         steps=steps,
     )
+
+
+def _expand_rules(
+    recurrence: Recurrence, window: Window, max_steps: int
+) -> tuple[set[datetime], int, bool, bool]:
+    """Return the starts by all rules, the steps, whether these ran out, and whether more follow."""
+    found = {recurrence.start.replace(tzinfo=recurrence.zone)} | recurrence.added
+    excluded: set[datetime] = set()
+    has_later = is_truncated = False
+    steps = len(recurrence.added)
+    for text in (*recurrence.rules, *recurrence.excluding_rules):
+        rule = _Rule.parse(text, recurrence, window.last)
+        is_excluding = text in recurrence.excluding_rules
+        steps += rule.search_steps
+        rule_starts = rule.expand(max_count=max(0, max_steps - steps))
+        if steps + len(rule_starts) >= max_steps and (later := rule.skip_to(window.first)) != rule:
+            rule_starts = rule_starts[:1] + later.expand(max_count=max_steps // 2)
+        zoned = {start.replace(tzinfo=recurrence.zone) for start in rule_starts}
+        (excluded if is_excluding else found).update(zoned)
+        steps += len(rule_starts)
+        is_truncated = is_truncated or steps >= max_steps
+        has_later = has_later or (not is_excluding and rule.has_later(len(rule_starts)))
+    return found - excluded, steps, is_truncated, has_later
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +175,7 @@ class _Rule:
         until = min(last or horizon, horizon).astimezone(recurrence.zone).replace(tzinfo=None)
         days = max(timedelta(), until - recurrence.start).days
         return cls(
-            unbounded=_BOUND.sub("", rule).strip(";"),
+            unbounded=_BAD_INTERVAL.sub("", _BOUND.sub("", rule)).strip(";"),
             start=recurrence.start,
             until=recurrence.start - timedelta(days=1) if never_occurs else until,
             count=_parse_count(bounds.get("COUNT")),
@@ -173,6 +194,16 @@ class _Rule:
         except (ValueError, TypeError, AttributeError, OverflowError) as error:
             raise UnsupportedRuleError from error
 
+    def skip_to(self, first: datetime) -> "_Rule":
+        """Return a rule that begins shortly before ``first``, or itself where counting is needed."""
+        parts = dict(pair.split("=", 1) for pair in self.unbounded.upper().split(";"))
+        days = {"DAILY": 1, "WEEKLY": 7}.get(parts.get("FREQ", ""))
+        late = first.replace(tzinfo=None) - timedelta(days=7) - self.start
+        if days is None or self.count is not None or late < timedelta():
+            return self
+        period = timedelta(days=days * int(parts.get("INTERVAL", "1")))
+        return replace(self, start=self.start + late // period * period)
+
     def has_later(self, found_count: int) -> bool:
         """Return whether the rule has starts after the window, given the number of its starts in the window."""
         return self.exceeds_window and (self.count is None or found_count < self.count)
@@ -180,7 +211,8 @@ class _Rule:
 
 def _parse_count(text: str | None) -> int | None:
     try:
-        return None if text is None else max(0, int(text))
+        # Some phones write -1 for series without an end.
+        return None if text is None or int(text) < 1 else int(text)
     except ValueError as error:
         raise UnsupportedRuleError from error
 

@@ -34,6 +34,9 @@ class ReceiptCode(StrEnum):
     BAD_AMOUNT = "bad_amount"
     NESTED_TOO_DEEPLY = "nested_too_deeply"
     BAD_RECURRENCE = "bad_recurrence"
+    BAD_LISTED_DATE = "bad_listed_date"
+    CHANGES_LATER = "changes_later"
+    OLDER_VERSION = "older_version"
     UNKNOWN_TIME_ZONE = "unknown_time_zone"
     TOO_MANY_OCCURRENCES = "too_many_occurrences"
     OUTSIDE_WINDOW = "outside_window"
@@ -110,6 +113,21 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.BAD_RECURRENCE: ReceiptText(
         "The recurrence rule is not supported; only the first occurrence was imported.",
         "See the recurrence field for the rule.",
+        is_imported=True,
+    ),
+    ReceiptCode.BAD_LISTED_DATE: ReceiptText(
+        "A date that the series adds or excludes is invalid; it was ignored.",
+        "Compare the series with the original.",
+        is_imported=True,
+    ),
+    ReceiptCode.CHANGES_LATER: ReceiptText(
+        "An exception changes an occurrence and all later ones; all of them were imported changed.",
+        "Compare the later occurrences with the original.",
+        is_imported=True,
+    ),
+    ReceiptCode.OLDER_VERSION: ReceiptText(
+        "The export has several versions of this entry; only the newest was imported.",
+        "If they are different entries, correct their UID by hand.",
         is_imported=True,
     ),
     ReceiptCode.UNKNOWN_TIME_ZONE: ReceiptText(

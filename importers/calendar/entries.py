@@ -1,0 +1,96 @@
+"""Parse the entries of one event, and select the newest version of each."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from icalendar import Event
+
+from importers.calendar.event_fields import ical_text
+from importers.calendar.expansion_limits import SERIES_MAX_OCCURRENCES, ExpansionLimits
+from importers.calendar.recurrence import TimeZones, Window
+from importers.core.results import ParsedItem, ReceiptCode
+from importers.core.streaming import Component, close_component, property_value
+from importers.core.text import replace_unstorable
+
+
+@dataclass(frozen=True, slots=True)
+class Calendar:
+    """What all events of a file share."""
+
+    name: str
+    zones: TimeZones
+    window: Window
+    limits: ExpansionLimits
+
+
+class Entry(NamedTuple):
+    """A VEVENT with the calendar that contains it."""
+
+    component: Component
+    calendar: Calendar
+
+
+class ParsedEntry(NamedTuple):
+    event: Event
+    calendar: Calendar
+
+
+def parse_entries(entries: Sequence[Entry], item: ParsedItem) -> list[ParsedEntry]:
+    """Return the newest version of the event itself and of each exception."""
+    if len(entries) > SERIES_MAX_OCCURRENCES:
+        item.add_issue(ReceiptCode.TOO_MANY_OCCURRENCES)
+        entries = _closest_entries(entries)
+    parsed = (_parse_entry(entry, item) for entry in entries)
+    return _newest_versions(filter(None, parsed), item)
+
+
+def _closest_entries(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries of the series itself and the exceptions closest to today."""
+    today = f"{entries[0].calendar.window.today:%Y%m%d}"
+
+    def distance(entry: Entry) -> int:
+        replaced = property_value(entry.component.text or b"", "RECURRENCE-ID")
+        digits = (replaced or today)[:8]
+        return abs(int(digits) - int(today)) if digits.isdecimal() else 10**9
+
+    return sorted(entries, key=distance)[:SERIES_MAX_OCCURRENCES]
+
+
+def _parse_entry(entry: Entry, item: ParsedItem) -> ParsedEntry | None:
+    if entry.component.text is None:
+        item.add_issue(ReceiptCode.TOO_LARGE)
+        return None
+    try:
+        text = replace_unstorable(entry.component.text.decode("utf-8", "replace"))
+        event = Event.from_ical(close_component(text, "VEVENT"))
+    except (ValueError, IndexError, KeyError, TypeError) as error:
+        item.add_issue(ReceiptCode.MALFORMED, detail=str(error)[:100])
+        return None
+    return ParsedEntry(event, entry.calendar) if isinstance(event, Event) else None
+
+
+def _newest_versions(entries: Iterable[ParsedEntry], item: ParsedItem) -> list[ParsedEntry]:
+    """Return the newest version of the series and of each exception."""
+    newest: dict[str, ParsedEntry] = {}
+    for entry in entries:
+        replaced = ical_text(entry.event, "RECURRENCE-ID")
+        current = newest.setdefault(replaced, entry)
+        if current is entry:
+            continue
+        if _content(current.event) != _content(entry.event):
+            item.add_issue(ReceiptCode.OLDER_VERSION, detail=replaced[:80])
+        if _version(entry.event) > _version(current.event):
+            newest[replaced] = entry
+    return list(newest.values())
+
+
+def _version(event: Event) -> tuple[int, str]:
+    sequence = ical_text(event, "SEQUENCE")
+    stamp = ical_text(event, "LAST-MODIFIED") or ical_text(event, "DTSTAMP")
+    return int(sequence) if sequence.isdecimal() else 0, stamp
+
+
+def _content(event: Event) -> tuple[str, ...]:
+    names = ("DTSTART", "DTEND", "RRULE", "SUMMARY", "LOCATION", "STATUS", "SEQUENCE")
+    return tuple(ical_text(event, name) for name in names)

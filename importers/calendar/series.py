@@ -1,0 +1,291 @@
+"""Convert the entries of one event to records: the event, its occurrences and their exceptions."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, date, datetime, tzinfo
+from itertools import chain
+from typing import Any, NamedTuple
+
+import orjson
+from icalendar import Event
+from icalendar.prop.broken import vBroken
+
+from importers.calendar.entries import Calendar, Entry, ParsedEntry, parse_entries
+from importers.calendar.event_fields import (
+    EventTimes,
+    event_data,
+    ical_text,
+    recurrence_rules,
+    series_id,
+    time_fields,
+)
+from importers.calendar.event_times import date_property, event_times, is_convertible
+from importers.calendar.expansion_limits import ExpansionLimits
+from importers.calendar.recurrence import (
+    Expansion,
+    Recurrence,
+    UnsupportedRuleError,
+    Window,
+    expand,
+    to_aware,
+)
+from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, StaleRecords
+
+EMPTY_LONG_FIELDS: dict[str, Any] = {"description": None, "attendees": []}
+"""Replaces the long fields of all occurrences but the first if the series would be too large."""
+MAX_KEPT_EARLIER = 10_000
+
+
+class Override(NamedTuple):
+    """A changed occurrence. ``replaced`` is the start that it replaces, with its times."""
+
+    event: Event
+    calendar: Calendar
+    replaced: datetime
+    times: EventTimes
+    is_for_later: bool
+
+
+def parse_series(entries: Sequence[Entry]) -> ParsedItem:
+    item = ParsedItem()
+    master, overrides = None, []
+    for entry in parse_entries(entries, item):
+        if "RECURRENCE-ID" in entry.event:
+            overrides.append(entry)
+        else:
+            master = entry
+    if master is None:
+        for override in _overrides(overrides, {}, item):
+            item.records.append(_override_record(override, item))
+    else:
+        _add_series(master, overrides, item)
+    return item
+
+
+def _add_series(master: ParsedEntry, entries: list[ParsedEntry], item: ParsedItem) -> None:
+    """Add the records of an event, and what an earlier import stored of it but is outdated."""
+    event, calendar = master
+    times = event_times(event, calendar.zones, item)
+    rules = recurrence_rules(event)
+    series = series_id(event)
+    if times is None or (not rules and "RDATE" not in event):
+        item.records.append(_record(master, times, key=series, item=item))
+        changed = [_override_record(each, item) for each in _overrides(entries, {}, item)]
+        item.records += changed
+        keep = [series, *(record.data["id"] for record in changed)]
+        item.stale.append(StaleRecords("events", series, tuple(keep)))
+        return
+    limits = calendar.limits.per_series()
+    try:
+        expansion = _expand_event(master, times, rules, item, max_steps=limits.steps)
+    except UnsupportedRuleError:
+        item.add_issue(ReceiptCode.BAD_RECURRENCE, detail=" ".join(rules))
+        item.records.append(_record(master, times, key=_key(series, times.start), item=item))
+        item.records += [_override_record(each, item) for each in _overrides(entries, {}, item)]
+        return
+    calendar.limits.subtract(steps=expansion.steps)
+    if skipped := expansion.describe_skipped(calendar.window):
+        item.add_issue(ReceiptCode.OUTSIDE_WINDOW, detail=skipped)
+    days = _days(chain(expansion.starts, expansion.earlier), times)
+    overrides = list(_overrides(entries, days, item))
+    item.records += _series_records(master, times, expansion, overrides, limits, item)
+    item.stale += _stale_records(series, expansion, calendar.window, item.records)
+
+
+def _days(starts: Iterable[datetime], times: EventTimes) -> dict[date | datetime, datetime]:
+    """Return the start of each instant, and of each day with a single start."""
+    days: dict[date | datetime, datetime] = {}
+    several: set[date] = set()
+    for start in starts:
+        days[start.astimezone(UTC)] = start
+        day = start.astimezone(times.start.tzinfo).date()
+        if days.setdefault(day, start) != start:
+            several.add(day)
+    for day in several:
+        del days[day]
+    return days
+
+
+def _overrides(
+    entries: Iterable[ParsedEntry], days: dict[date | datetime, datetime], item: ParsedItem
+) -> Iterator[Override]:
+    for event, calendar in entries:
+        times = event_times(event, calendar.zones, item)
+        replaced = date_property(event, "RECURRENCE-ID")
+        if times is None or replaced is None or not is_convertible(replaced):
+            continue
+        name = event["RECURRENCE-ID"].params.get("TZID")
+        zone = (calendar.zones.get(str(name)) if name else None) or times.start.tzinfo or UTC
+        is_for_later = str(event["RECURRENCE-ID"].params.get("RANGE", "")).upper()
+        if is_for_later:
+            item.add_issue(ReceiptCode.CHANGES_LATER, detail=ical_text(event, "RECURRENCE-ID"))
+        start = _find_start(replaced, zone, calendar.zones.floating, days)
+        yield Override(event, calendar, start, times, is_for_later == "THISANDFUTURE")
+
+
+def _find_start(
+    replaced: date, zone: tzinfo, floating: tzinfo, days: dict[date | datetime, datetime]
+) -> datetime:
+    """Return the start that a RECURRENCE-ID means.
+
+    Programs write a time for an all-day series, a day for a timed one, or leave out the zone. Then
+    the only start of that day is meant.
+    """
+    aware = to_aware(replaced, zone=zone)
+    candidates: list[date] = [aware.astimezone(UTC)]
+    if days:
+        candidates += [
+            replaced.date() if isinstance(replaced, datetime) else replaced,
+            aware.astimezone(floating).date(),
+        ]
+    return next((days[each] for each in candidates if each in days), aware)
+
+
+def _stale_records(
+    series: str, expansion: Expansion, window: Window, records: Sequence[ParsedRecord]
+) -> list[StaleRecords]:
+    """Return which stored occurrences the series no longer has, if all are known."""
+    if expansion.is_truncated:
+        return []
+    keep = {record.data["id"] for record in records}
+    keep.update(_key(series, start) for start in expansion.starts)
+    first = ""
+    if len(expansion.earlier) > MAX_KEPT_EARLIER:
+        first = _key(series, window.first)
+    else:
+        keep.update(_key(series, start) for start in expansion.earlier)
+    return [StaleRecords("events", series, tuple(sorted(keep)), first)]
+
+
+def _series_records(
+    master: ParsedEntry,
+    times: EventTimes,
+    expansion: Expansion,
+    overrides: Sequence[Override],
+    limits: ExpansionLimits,
+    item: ParsedItem,
+) -> list[ParsedRecord]:
+    """Return a record for each occurrence within the limits, and always one for the first."""
+    event, calendar = master
+    data = event_data(event, calendar.name, times, key="", item=item)
+    short_data = data | EMPTY_LONG_FIELDS
+    size, short_size = len(orjson.dumps(data)), len(orjson.dumps(short_data))
+    starts = expansion.starts
+    is_too_large = size > short_size and size * min(len(starts), limits.occurrences) > limits.size
+    if is_too_large:
+        item.add_issue(ReceiptCode.TEXT_ONCE)
+    other_data = short_data if is_too_large else data
+    other_size = short_size if is_too_large else size
+    max_count = max(1, min(limits.occurrences, 1 + (limits.size - size) // other_size))
+    if len(starts) > max_count or expansion.is_truncated:
+        item.add_issue(ReceiptCode.TOO_MANY_OCCURRENCES)
+    starts = expansion.closest_starts(calendar.window.today, max_count=max_count)
+    calendar.limits.subtract(
+        occurrences=len(starts), size=size + other_size * max(0, len(starts) - 1)
+    )
+    series = series_id(event)
+    changed = {_key(series, each.replaced): _override_record(each, item) for each in overrides}
+    later = sorted(
+        (each for each in overrides if each.is_for_later), key=lambda each: each.replaced
+    )
+    records = []
+    for number, start in enumerate(starts):
+        key = _key(series, start)
+        start_data = (other_data if number else data) | {"id": key}
+        fields = start_data | time_fields(replace(times, start=start))
+        record = ParsedRecord("events", _change_later(fields, start, later, is_short=is_too_large))
+        records.append(changed.pop(key, record))
+    return records + list(changed.values())
+
+
+def _change_later(
+    fields: dict[str, Any],
+    start: datetime,
+    overrides: Sequence[Override],
+    *,
+    is_short: bool,
+) -> dict[str, Any]:
+    """Apply the latest exception that also changes later occurrences."""
+    override = next((each for each in reversed(overrides) if each.replaced < start), None)
+    if override is None:
+        return fields
+    event, calendar, replaced, times, _ = override
+    local = start.astimezone(times.start.tzinfo).replace(tzinfo=None)
+    shift = times.start.replace(tzinfo=None) - replaced.astimezone(times.start.tzinfo).replace(
+        tzinfo=None
+    )
+    moved = replace(times, start=(local + shift).replace(tzinfo=times.start.tzinfo))
+    changed = event_data(event, calendar.name, moved, key=fields["id"], item=ParsedItem())
+    changed["recurrence"] = changed["recurrence"] or fields["recurrence"]
+    return changed | EMPTY_LONG_FIELDS if is_short else changed
+
+
+def _expand_event(
+    master: ParsedEntry,
+    times: EventTimes,
+    rules: tuple[str, ...],
+    item: ParsedItem,
+    *,
+    max_steps: int,
+) -> Expansion:
+    event, calendar = master
+    zone = times.start.tzinfo or UTC
+    excluded = list(_listed_dates(event, "EXDATE", zone, item))
+    recurrence = Recurrence(
+        times.start.replace(tzinfo=None),
+        zone,
+        rules,
+        frozenset(to_aware(time, zone=zone) for time in _listed_dates(event, "RDATE", zone, item)),
+        frozenset(to_aware(time, zone=zone) for time in excluded),
+        frozenset(_excluded_days(excluded, calendar.zones.floating, is_all_day=times.is_all_day)),
+        recurrence_rules(event, name="EXRULE"),
+    )
+    return expand(recurrence, window=calendar.window, max_steps=max_steps)
+
+
+def _excluded_days(
+    excluded: Iterable[date], floating: tzinfo, *, is_all_day: bool
+) -> Iterator[date]:
+    """Yield days without an occurrence: days for a timed series, or times for an all-day one."""
+    for time in excluded:
+        if not isinstance(time, datetime):
+            yield time
+        elif is_all_day:
+            is_midnight = time.time() == datetime.min.time()
+            yield time.date() if is_midnight else time.astimezone(floating).date()
+
+
+def _listed_dates(event: Event, name: str, zone: tzinfo, item: ParsedItem) -> Iterator[date]:
+    """Yield the days and times of all RDATE or EXDATE properties; times have a zone."""
+    value = event.get(name, [])
+    for dates in value if isinstance(value, list) else [value]:
+        if isinstance(dates, vBroken):
+            item.add_issue(ReceiptCode.BAD_LISTED_DATE, detail=name)
+            continue
+        for listed in dates.dts:
+            time = listed.dt[0] if isinstance(listed.dt, tuple) else listed.dt
+            if not isinstance(time, date) or not is_convertible(time):
+                item.add_issue(ReceiptCode.BAD_LISTED_DATE, detail=f"{name} {time}"[:80])
+            elif not isinstance(time, datetime):
+                yield time
+            else:
+                is_local = bool(dates.params.get("TZID"))
+                yield to_aware(time.replace(tzinfo=None) if is_local else time, zone=zone)
+
+
+def _key(series: str, start: datetime) -> str:
+    return f"{series}.{start.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def _override_record(override: Override, item: ParsedItem) -> ParsedRecord:
+    """Return a changed occurrence under the key of the occurrence that it replaces."""
+    key = _key(series_id(override.event), override.replaced)
+    entry = ParsedEntry(override.event, override.calendar)
+    return _record(entry, override.times, key=key, item=item)
+
+
+def _record(
+    entry: ParsedEntry, times: EventTimes | None, *, key: str, item: ParsedItem
+) -> ParsedRecord:
+    data = event_data(entry.event, entry.calendar.name, times, key=key, item=item)
+    return ParsedRecord("events", data)
