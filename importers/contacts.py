@@ -161,10 +161,6 @@ def _updated_at(card: Any) -> str | None:
 
 
 VCARD = Importer(
-    name="vcard",
-    title="contacts (vCard)",
-    source="contacts",
-    label="Contacts",
     claim=claim_by_start(b"BEGIN:VCARD", ".vcf", ".vcard"),
     read=lambda files, _options: iter_items(files, _read_file),
 )

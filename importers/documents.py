@@ -76,10 +76,6 @@ def _title(file: ExportFile, text: str) -> str:
 
 
 DOCUMENTS = Importer(
-    name="documents",
-    title="documents (text, Markdown, PDF)",
-    source="documents",
-    label="Documents",
     claim=claim_by_suffix(*MEDIA_TYPES),
     read=_read,
 )

@@ -238,10 +238,6 @@ def _text(text: str | None) -> str | None:
 
 
 HEALTH = Importer(
-    name="apple-health",
-    title="measurements and workouts (Apple Health)",
-    source="health",
-    label="Health",
     claim=_claim,
     read=lambda files, _options: iter_items(files, _read_file),
 )

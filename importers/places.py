@@ -198,10 +198,6 @@ def _coordinates(place: Any) -> tuple[float | None, float | None]:
 
 
 PLACES = Importer(
-    name="places",
-    title="places and positions (Google location history)",
-    source="places",
-    label="Places",
     claim=_claim,
     read=lambda files, _options: iter_items(files, _read_file),
 )

@@ -1,32 +1,145 @@
-"""List all importers, most specific first: each claims files that no earlier one claimed."""
+"""Find the installed importers without importing their code.
 
-from importers.bank.csv_statements import CSV
-from importers.bank.ofx import OFX
-from importers.bank.qif import QIF
-from importers.calendar.icalendar import ICALENDAR
-from importers.chat.slack import SLACK
-from importers.chat.telegram import TELEGRAM
-from importers.chat.whatsapp import WHATSAPP
-from importers.contacts import VCARD
-from importers.core.importer import Importer
-from importers.documents import DOCUMENTS
-from importers.health import HEALTH
-from importers.mail.mailboxes import EML, MAILDIR, MBOX
-from importers.places import PLACES
+A package registers by an entry point of the group ``pdpp.importers`` whose value is its top-level
+module. The ``importers.toml`` in its folder names its importers and their declarations.
+"""
 
-IMPORTERS: tuple[Importer, ...] = (
-    SLACK,
-    TELEGRAM,
-    WHATSAPP,
-    HEALTH,
-    PLACES,
-    MAILDIR,
-    MBOX,
-    EML,
-    ICALENDAR,
-    VCARD,
-    OFX,
-    QIF,
-    CSV,
-    DOCUMENTS,
-)
+import importlib.util
+import logging
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from importers.core.importer import InstalledImporter
+
+GROUP = "pdpp.importers"
+MANIFEST = "importers.toml"
+OWN_PACKAGE = "importers"
+"""Our importers; also found where the server runs from a clone, which is not installed."""
+SHARED = "pdpp:"
+"""Prefix of one of our declarations, such as ``pdpp:bank``."""
+OWN_FOLDER = Path(__file__).parent
+
+logger = logging.getLogger(__name__)
+
+
+class ManifestError(Exception):
+    """An ``importers.toml`` is missing or wrong; the message names the member."""
+
+
+@cache
+def installed_importers() -> tuple[InstalledImporter, ...]:
+    """Return all importers: those of other packages by package name, then ours.
+
+    A package with a wrong manifest, or with a name or source of another one, is left out and logged.
+    """
+    own = load_manifest(OWN_PACKAGE, OWN_FOLDER)
+    accepted: list[InstalledImporter] = []
+    for package in sorted({entry.value for entry in entry_points(group=GROUP)} - {OWN_PACKAGE}):
+        try:
+            found = load_manifest(package, find_folder(package))
+            _require_unique(found, (*accepted, *own))
+        except ManifestError as error:
+            logger.warning("importers of %s were left out: %s", package, error)
+            continue
+        accepted += found
+    return (*accepted, *own)
+
+
+def find_folder(package: str) -> Path:
+    """Return the folder of a top-level package without importing it. Raises ``ManifestError``."""
+    if not package.isidentifier():
+        raise ManifestError(f"the entry point names a top-level package; got {package!r}.")
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None or not spec.submodule_search_locations:
+        raise ManifestError(f"there is no package {package}.")
+    return Path(next(iter(spec.submodule_search_locations))).resolve()
+
+
+def load_manifest(package: str, folder: Path) -> list[InstalledImporter]:
+    """Return the importers of a package. Raises ``ManifestError``."""
+    try:
+        manifest = tomllib.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ManifestError(f"{MANIFEST} cannot be read: {error}") from None
+    entries = manifest.get("importers")
+    if not isinstance(entries, list) or not entries:
+        raise ManifestError(f"{MANIFEST} has no [[importers]].")
+    return [_parse_entry(entry, package, folder) for entry in entries]
+
+
+def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledImporter:
+    path = _text(entry, "object")
+    module, _, attribute = path.partition(":")
+    if not attribute.isidentifier() or module.partition(".")[0] != package:
+        raise ManifestError(f"object takes a path such as {package}.importer:NAME; got {path!r}.")
+    declaration = _read_declaration(_text(entry, "declaration"), folder)
+    return InstalledImporter(
+        name=_text(entry, "name"),
+        title=_text(entry, "title"),
+        label=_text(entry, "label"),
+        object_path=path,
+        folder=folder,
+        declaration=declaration,
+        connector_key=_connector_key(declaration),
+        has_local_times=entry.get("has_local_times") is True,
+        has_recurring_events=entry.get("has_recurring_events") is True,
+    )
+
+
+def _text(entry: Any, name: str) -> str:
+    value = entry.get(name) if isinstance(entry, dict) else None
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
+        raise ManifestError(f"{name} takes a text of up to 200 characters; got {value!r}.")
+    return value
+
+
+def _read_declaration(name: str, folder: Path) -> bytes:
+    if name.startswith(SHARED):
+        folder, name = OWN_FOLDER, f"declarations/{name.removeprefix(SHARED)}.json"
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder):
+        raise ManifestError(f"declaration takes a file of the package; got {name!r}.")
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ManifestError(f"declaration {name}: {error.strerror}.") from None
+
+
+def _connector_key(declaration: bytes) -> str:
+    try:
+        key = orjson.loads(declaration)["connector_key"]
+    except (ValueError, TypeError, KeyError):
+        key = None
+    if not isinstance(key, str):
+        raise ManifestError("the declaration has no connector_key.")
+    return key
+
+
+def _require_unique(found: list[InstalledImporter], others: tuple[InstalledImporter, ...]) -> None:
+    """Refuse a name that is taken, and a declaration that would replace one of another package."""
+    for importer in found:
+        for other in others:
+            if importer.name == other.name:
+                raise ManifestError(f"the name {importer.name} is taken by {other.package}.")
+            is_same_source = importer.connector_key == other.connector_key
+            if is_same_source and importer.declaration != other.declaration:
+                raise ManifestError(
+                    f"connector_key {importer.connector_key} is taken by {other.package}."
+                )
+
+
+def iter_packages(
+    importers: tuple[InstalledImporter, ...],
+) -> Iterator[tuple[InstalledImporter, ...]]:
+    """Yield the importers of each package, in order."""
+    for package in dict.fromkeys(importer.package for importer in importers):
+        yield tuple(importer for importer in importers if importer.package == package)

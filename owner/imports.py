@@ -19,7 +19,7 @@ from evidence.storing import uploads
 from evidence.storing.uploads import Upload
 from importers.core.importer import DATE_ORDERS, parse_import_request
 from importers.core.results import RECEIPT_TEXTS, UnreadableError
-from importers.registry import IMPORTERS
+from importers.registry import installed_importers
 from importers.runs import preview
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.store import find_run, latest_runs, list_receipts
@@ -116,7 +116,10 @@ class WishForm(forms.Form):
     kind = forms.ChoiceField(
         label="Kind",
         required=False,
-        choices=[("", "As recognised"), *((kind.name, kind.title) for kind in IMPORTERS)],
+        choices=[
+            ("", "As recognised"),
+            *((kind.name, kind.title) for kind in installed_importers()),
+        ],
     )
     timezone = forms.CharField(
         label="Time zone",

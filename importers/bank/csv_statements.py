@@ -270,10 +270,6 @@ def _amount(fields: dict[str, str], separator: str | None) -> Decimal | None:
 
 
 CSV = Importer(
-    name="csv",
-    title="bank statements (CSV)",
-    source="bank",
-    label="Bank",
     claim=claim_by_suffix(".csv", ".tsv"),
     prepare=_prepare,
     read=lambda files, options: iter_items(files, partial(_read_file, options=options)),

@@ -161,10 +161,6 @@ def _transaction(
 
 
 OFX = Importer(
-    name="ofx",
-    title="bank statements (OFX)",
-    source="bank",
-    label="Bank",
     claim=_claim,
     read=lambda files, _options: iter_items(files, _read_file),
 )

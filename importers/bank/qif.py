@@ -110,10 +110,6 @@ def _transaction(fields: dict[str, str], *, key: str, account: str, date_order: 
 
 
 QIF = Importer(
-    name="qif",
-    title="bank statements (QIF)",
-    source="bank",
-    label="Bank",
     claim=claim_by_start(b"!TYPE:", ".qif"),
     prepare=_prepare,
     read=lambda files, options: iter_items(files, partial(_read_file, options=options)),

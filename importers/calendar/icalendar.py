@@ -99,12 +99,6 @@ def _group_by_uid(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
 
 
 ICALENDAR = Importer(
-    name="icalendar",
-    title="calendars (iCalendar)",
-    source="calendar",
-    label="Calendar",
-    has_local_times=True,
-    has_recurring_events=True,
     claim=claim_by_start(b"BEGIN:VCALENDAR", ".ics", ".ical", ".ifb"),
     read=_read_files,
 )

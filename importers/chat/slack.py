@@ -189,10 +189,6 @@ def _expand_reference(workspace: Workspace, match: re.Match[str]) -> str:
 
 
 SLACK = Importer(
-    name="slack",
-    title="a Slack workspace",
-    source="chat",
-    label="Slack",
     claim=_claim,
     read=_read,
 )

@@ -160,10 +160,6 @@ def _message_files(
 
 
 TELEGRAM = Importer(
-    name="telegram",
-    title="Telegram chats",
-    source="chat",
-    label="Telegram",
     claim=_claim,
     read=_read,
 )

@@ -233,12 +233,7 @@ def _message(
 
 
 WHATSAPP = Importer(
-    name="whatsapp",
-    title="a WhatsApp chat",
-    source="chat",
-    label="WhatsApp",
     claim=_claim,
     prepare=_prepare,
-    has_local_times=True,
     read=_read,
 )

@@ -6,7 +6,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from evidence import limits
-from importers.core import sandbox
+from importers.core.binary_formats import parse_pdf
 from importers.core.results import ParsedFile, ParsedItem, ReceiptCode
 from importers.core.text import decode, html_to_text, text_prefix, truncate
 
@@ -71,7 +71,7 @@ def _extract_text(
     """Return the text, and the number of pages of a PDF."""
     pages = None
     if media_type == "application/pdf":
-        text, pages = sandbox.parse_pdf(content)
+        text, pages = parse_pdf(content)
         if text is None:
             item.add_issue(ReceiptCode.NO_TEXT)
             return None, pages

@@ -1,9 +1,10 @@
 """Define what an importer is, the options that it takes, and the error for a missing option."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from datetime import tzinfo
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from evidence.errors import InvalidRequest
@@ -34,6 +35,15 @@ class Options:
     horizon_year: int = 2030
     date_order: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return values | {"zone": str(self.zone)}
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> "Options":
+        """Raises ``TypeError`` for unknown names, ``InvalidRequest`` for an unknown time zone."""
+        return cls(**{**values, "zone": parse_time_zone(values["zone"])})
 
     @property
     def current_year(self) -> int:
@@ -68,8 +78,6 @@ def parse_time_zone(name: str) -> ZoneInfo:
         ) from None
 
 
-DECLARATIONS = Path(__file__).parent.parent / "declarations"
-
 ExportFiles = Sequence[ExportFile]
 Claim = Callable[[ExportFiles], list[ExportFile]]
 Reader = Callable[[ExportFiles, Options], ExportItems]
@@ -78,33 +86,43 @@ Preparer = Callable[[ExportFiles, Options], Options]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Importer:
-    """Reads one format. ``name`` is the value of ``--as``.
+    """Reads one format. Its name, title and declaration are in the ``importers.toml`` of its package.
 
-    - ``source`` is the file name of the declaration, and ``label`` the default connection.
     - ``claim`` returns the files that are in this format.
     - ``prepare`` completes the options before anything is written. Raises ``ChoiceNeeded``.
     - ``read`` yields the items of the claimed files.
+    """
+
+    claim: Claim
+    read: Reader
+    prepare: Preparer = lambda _files, options: options
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledImporter:
+    """What the server knows about an importer without importing its code.
+
+    - ``name`` is the value of ``--as``, and ``label`` the default name of its connection.
+    - ``object_path`` is the ``Importer``, such as ``pdpp_mood.importer:MOOD``, and ``folder`` the
+      folder of its top-level package.
     - ``has_local_times``: some times of this format have no zone.
     - ``has_recurring_events``: its recurring events are expanded within the years of the options.
     """
 
     name: str
     title: str
-    source: str
     label: str
-    claim: Claim
-    read: Reader
-    prepare: Preparer = lambda _files, options: options
+    object_path: str
+    folder: Path
+    declaration: bytes
+    connector_key: str
     has_local_times: bool = False
     has_recurring_events: bool = False
 
     @property
-    def declaration(self) -> bytes:
-        return (DECLARATIONS / f"{self.source}.json").read_bytes()
-
-    @property
-    def connector_key(self) -> str:
-        return f"imported-{self.source}"
+    def package(self) -> str:
+        """The top-level package."""
+        return self.object_path.partition(":")[0].partition(".")[0]
 
 
 def claim_by_suffix(*suffixes: str) -> Claim:

@@ -1,102 +1,258 @@
-"""Parse PDF and TNEF files in a subprocess with time and memory limits.
+"""Run importers in a subprocess without database, keys, environment or network.
 
-The subprocess starts with the first file and parses one file after another. It exits by itself
-when a file takes too long; the next file starts a new one.
+A package's importers run over one export in a process of their own, see ``isolation``. A process that
+dies or is silent for too long is started again behind the item that caused it.
 """
 
-import atexit
-import subprocess
-import sys
-import threading
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
+from importers.core.importer import ChoiceNeeded, InstalledImporter, Options
+from importers.core.results import Issue, ReceiptCode, StaleRecords, UnreadableError
+from importers.core.sandbox_process import SandboxError, Session, parse_issue
+from importers.core.sandbox_process import open_session as open_session
 
-TIMEOUT_SECONDS = {b"pdf": 20, b"tnef": 5}
-PDF_MAX_BYTES = 50 * 1024 * 1024
-_PROGRAM = Path(__file__).with_name("sandbox_worker.py")
-_TNEF_SIGNATURE = b"\x78\x9f\x3e\x22"
+MAX_CRASHES = 20
 
-SandboxResult = tuple[dict[str, Any], list[bytes]]
-
-
-class _SandboxProcess:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def request(self, format_name: bytes, content: bytes) -> SandboxResult | None:
-        """Return None when the subprocess exits instead of responding."""
-        with self._lock:
-            process = self._running()
-            try:
-                return _exchange(process, format_name, content)
-            except (OSError, ValueError):
-                self._stop()
-                return None
-
-    def stop(self) -> None:
-        with self._lock:
-            self._stop()
-
-    def _running(self) -> "subprocess.Popen[bytes]":
-        if self._process is None or self._process.poll() is not None:
-            self._stop()
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", str(_PROGRAM)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-            )
-        return self._process
-
-    def _stop(self) -> None:
-        if self._process is None:
-            return
-        self._process.kill()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                try:
-                    pipe.close()
-                except OSError:  # buffered bytes could not be written
-                    continue
-        self._process.wait()
-        self._process = None
+logger = logging.getLogger(__name__)
 
 
-def _exchange(
-    process: "subprocess.Popen[bytes]", format_name: bytes, content: bytes
-) -> SandboxResult:
-    if process.stdin is None or process.stdout is None:
-        raise ValueError("no pipes")
-    process.stdin.write(b"%s %f %d\n" % (format_name, TIMEOUT_SECONDS[format_name], len(content)))
-    process.stdin.write(content)
-    process.stdin.flush()
-    header = orjson.loads(process.stdout.readline())
-    return header, [process.stdout.read(size) for size in header["sizes"]]
+class ExportChanged(UnreadableError):  # noqa: N818 - a kind of unreadable export
+    """The export is not the one that was previewed."""
 
 
-_process = _SandboxProcess()
-stop = _process.stop
-"""Stop the subprocess, if one is running."""
-atexit.register(stop)
+@dataclass(frozen=True, slots=True)
+class ClaimedFiles:
+    """Files of an export, as ranges of positions in its list of files."""
+
+    export: Path
+    ranges: tuple[tuple[int, int], ...]
+    size: int
+    fingerprint: str
+
+    def __len__(self) -> int:
+        return sum(last - first for first, last in self.ranges)
 
 
-def parse_pdf(content: bytes) -> tuple[str | None, int | None]:
-    """Return the text of a PDF and its number of pages, each None where it cannot be read."""
-    if len(content) > PDF_MAX_BYTES or b"%PDF" not in content[:1024]:
-        return None, None
-    result = _process.request(b"pdf", content)
-    return (None, None) if result is None else (result[0]["text"], result[0]["pages"])
+@dataclass(frozen=True, slots=True)
+class Claims:
+    """The files that importers claim, and the names and sizes of the others."""
+
+    export_name: str
+    files: dict[str, ClaimedFiles]
+    failed: tuple[str, ...]
+    unreadable: tuple[tuple[str, Issue], ...]
+    unclaimed: tuple[tuple[str, int], ...]
 
 
-def parse_tnef(content: bytes) -> SandboxResult | None:
-    """Return {"names", "body"} with the bytes of the files, followed by those of the body.
+@dataclass(frozen=True, slots=True)
+class FileHeader:
+    """A file that the record with this stream and key names in its ``blob_ref``."""
 
-    "body" is "plain", "html" or None. Returns None for damaged TNEF or another format.
+    stream: str
+    key: str
+    blob_id: str
+    media_type: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecordHeader:
+    """A record; ``replaces`` are keys under which an earlier release stored it."""
+
+    stream: str
+    key: str
+    size: int
+    replaces: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class ReceivedItem:
+    """An item of an export. ``read`` returns the bytes of its files, and then of its records."""
+
+    number: int
+    file: str
+    location: str
+    size: int
+    issues: list[Issue] = field(default_factory=list)
+    files: list[FileHeader] = field(default_factory=list)
+    records: list[RecordHeader] = field(default_factory=list)
+    stale: list[StaleRecords] = field(default_factory=list)
+    read: Callable[[int], bytes] = lambda _size: b""
+
+
+def claim(
+    session: Session,
+    importers: Sequence[InstalledImporter],
+    *,
+    claimed: Sequence[tuple[int, int]] = (),
+    is_chosen: bool = False,
+) -> Claims:
+    """Ask the importers of one package which files they read. Raises ``SandboxError``.
+
+    ``claimed`` files belong to other packages. An importer that the owner chose takes a single file
+    without recognizing it.
     """
-    if not content.startswith(_TNEF_SIGNATURE):
-        return None
-    result = _process.request(b"tnef", content)
-    return None if result is None or result[0]["names"] is None else result
+    session.send(
+        {
+            "do": "claim",
+            "importers": [[importer.name, importer.object_path] for importer in importers],
+            "claimed": claimed,
+            "is_chosen": is_chosen,
+        }
+    )
+    message = session.receive()
+    with _protocol():
+        return Claims(
+            str(message["name"]),
+            {
+                importer.name: _parse_claim(session.export, each)
+                for each in message["claims"]
+                for importer in importers
+                if importer.name == each["importer"]
+            },
+            tuple(f"{name}: {error}" for name, error in message["failed"]),
+            tuple((str(name), parse_issue(issue)) for name, *issue in message["unreadable"]),
+            tuple((str(name), int(size)) for name, size in message["unclaimed"]),
+        )
+
+
+def _parse_claim(export: Path, values: Any) -> ClaimedFiles:
+    ranges = tuple((int(first), int(last)) for first, last in values["files"])
+    return ClaimedFiles(export, ranges, int(values["size"]), str(values["fingerprint"]))
+
+
+@contextmanager
+def _protocol() -> Iterator[None]:
+    """Convert every error in a message of the process to ``SandboxError``."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        raise SandboxError("sent something else than a message") from error
+
+
+def prepare(
+    session: Session, importer: InstalledImporter, files: ClaimedFiles, options: Options
+) -> Options:
+    """Return the completed options. Raises ``ChoiceNeeded``.
+
+    The options stay as they are when the importer fails: reading then reports the reason.
+    """
+    try:
+        session.send(_request("prepare", importer, files, options))
+        message = session.receive()
+        with _protocol():
+            if "choice" not in message:
+                return Options.from_json(message.get("options") or options.to_json())
+            question, *evidence, flag = map(str, message["choice"])
+    except SandboxError:
+        return options
+    raise ChoiceNeeded(question, evidence=evidence, flag=flag)
+
+
+def read(
+    importer: InstalledImporter, files: ClaimedFiles, options: Options, *, skip: int
+) -> Iterator[ReceivedItem]:
+    """Yield the items from ``skip`` on.
+
+    Raises ``ExportChanged``. When the process dies, the item that it was parsing has an issue.
+    """
+    number, is_careful = skip, False
+    for _ in range(MAX_CRASHES):
+        started = -1
+        try:
+            for event in _read_once(importer, files, options, skip=number, is_careful=is_careful):
+                if isinstance(event, int):
+                    started = event
+                    continue
+                yield event
+                number += 1
+        except SandboxError as error:
+            logger.warning("%s: the process %s", importer.name, error)
+            issue = Issue(ReceiptCode.UNREADABLE, f"the importer {error}")
+            if is_careful:
+                yield ReceivedItem(number, "", "", 0, issues=[issue])
+                number += 1
+                if started < number - 1:  # it dies between the items: nothing more can be read
+                    return
+            is_careful = True
+        else:
+            return
+    yield ReceivedItem(number, "", "", 0, issues=[Issue(ReceiptCode.UNREADABLE, "too many errors")])
+
+
+def _read_once(
+    importer: InstalledImporter,
+    files: ClaimedFiles,
+    options: Options,
+    *,
+    skip: int,
+    is_careful: bool,
+) -> Iterator[ReceivedItem | int]:
+    """Yield the items of one process; if careful, also the number of each before it is parsed."""
+    number = skip
+    with open_session(importer, files.export) as session:
+        request = _request("read", importer, files, options)
+        session.send(
+            request | {"skip": skip, "careful": is_careful, "fingerprint": files.fingerprint}
+        )
+        while not (message := session.receive()).get("done"):
+            if "changed" in message:
+                raise ExportChanged(ReceiptCode.CANNOT_OPEN)
+            if "start" in message:
+                yield number
+                continue
+            with _protocol():
+                items = [
+                    _parse_item(number + at, values, session)
+                    for at, values in enumerate(message["items"])
+                ]
+            yield from items
+            number += len(items)
+
+
+def _request(
+    what: str, importer: InstalledImporter, files: ClaimedFiles, options: Options
+) -> dict[str, Any]:
+    return {
+        "do": what,
+        "object": importer.object_path,
+        "files": files.ranges,
+        "options": options.to_json(),
+    }
+
+
+def _parse_item(number: int, values: Any, session: Session) -> ReceivedItem:
+    file, location, size, issues, files, records, stale = values
+    return ReceivedItem(
+        number,
+        str(file),
+        str(location),
+        _size(size),
+        [parse_issue(issue) for issue in issues],
+        [_parse_file(file) for file in files],
+        [
+            RecordHeader(str(stream), str(key), _size(length), tuple(map(str, replaces)))
+            for stream, key, length, replaces in records
+        ],
+        [
+            StaleRecords(str(stream), str(key), tuple(map(str, keep)), str(first))
+            for stream, key, keep, first in stale
+        ],
+        session.read,
+    )
+
+
+def _parse_file(values: Any) -> FileHeader:
+    stream, key, blob_id, media_type, size = values
+    return FileHeader(str(stream), str(key), str(blob_id), str(media_type), _size(size))
+
+
+def _size(value: Any) -> int:
+    if type(value) is not int or value < 0:
+        raise ValueError("not a size")
+    return value

@@ -1,86 +1,313 @@
-"""Parse PDF and TNEF files read from standard input; runs as the sandbox subprocess.
+"""The program of the sandbox: runs the importers of one package over one export.
 
-A request is a line of the format (``pdf`` or ``tnef``), seconds and length, followed by that many
-bytes. The response is a line of JSON, followed by as many bytes as each of its "sizes". The process
-exits when the seconds are over, even if its parent is gone. It imports no module of this project.
+Arguments: the private folder, the top-level package and its folder, and the export. It reads requests
+from standard input and answers each with one message, or several for ``read``. No importer is
+imported before the process is confined.
 """
 
-import io
-import json
+import importlib.util
 import logging
-import resource
-import signal
+import os
 import sys
-from collections.abc import Iterator
-from typing import Any
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import IO, Any
 
-from pypdf import PdfReader
-from tnefparse import TNEF
+if __name__ == "__main__":  # isolated mode leaves out this folder
+    sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-MAX_PAGES = 500
-MAX_CHARS = 1_000_000
-MEMORY_BYTES = 1024 * 1024 * 1024
+import orjson
 
-SandboxResult = tuple[dict[str, Any], list[bytes]]
+import evidence
+import importers
+from evidence import limits
+from importers.core import isolation
+from importers.core.export_files import Export, ExportFile, fingerprint, open_export
+from importers.core.importer import ChoiceNeeded, Importer, Options
+from importers.core.messages import MessageError, read_message, write_message
+from importers.core.results import (
+    ExportItem,
+    Issue,
+    ParsedItem,
+    ParsedRecord,
+    ReceiptCode,
+    UnreadableError,
+    issues_only,
+)
+from importers.core.text import to_storable_json
+
+BATCH_BYTES = 1024 * 1024
+BATCH_ITEMS = 500
+BATCH_SECONDS = 1.0
+_NUL = rb"\u0000"
+
+logger = logging.getLogger(__name__)
+
+Ranges = list[list[int]]
 
 
 def main() -> None:
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+    work_folder, package, package_folder, export = sys.argv[1:]
+    responses = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # an importer may print
     logging.disable(logging.CRITICAL)
-    while line := sys.stdin.buffer.readline():
-        format_name, seconds, size = line.split()
-        content = sys.stdin.buffer.read(int(size))
-        # SIGALRM without a handler ends the process, even inside C code.
-        signal.setitimer(signal.ITIMER_REAL, float(seconds))
-        fields, parts = PARSERS[format_name](content)
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        header = json.dumps(fields | {"sizes": [len(part) for part in parts]})
-        sys.stdout.buffer.write(header.encode("ascii") + b"\n" + b"".join(parts))
-        sys.stdout.buffer.flush()
+    folders = [Path(module.__path__[0]) for module in (importers, evidence)]
+    readable = (*folders, Path(package_folder), Path(export))
+    enforced = [isolation.limit_memory()]
+    enforced.append(isolation.restrict_files(readable=readable, writable=Path(work_folder)))
+    worker = Worker(Path(export), package)
+
+    def confine() -> list[bool]:
+        size = sum(file.size for file in worker.export.files)
+        enforced.append(isolation.limit_time(export_bytes=size))
+        enforced.append(isolation.restrict_calls())
+        if package != importers.__name__:
+            _load_package(package, Path(package_folder))
+        return enforced
+
+    worker.serve(sys.stdin.buffer, responses, confine)
 
 
-def parse_pdf(content: bytes) -> SandboxResult:
-    """Return {"text", "pages"}, with the text of all pages before the first damaged one."""
-    texts: list[str] = []
-    pages = None
+def _load_package(name: str, folder: Path) -> None:
+    """Import a package from its folder: its parent folder cannot be listed here."""
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    if spec is None or spec.loader is None:
+        raise ImportError(name)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+
+
+class Worker:
+    """Answers requests about one export."""
+
+    def __init__(self, path: Path, package: str) -> None:
+        self._path = path
+        self._package = package
+
+    @cached_property
+    def export(self) -> Export:
+        """Raises ``UnreadableError``."""
+        return open_export(self._path)
+
+    def serve(
+        self, requests: IO[bytes], responses: IO[bytes], confine: Callable[[], list[bool]]
+    ) -> None:
+        """Answer requests until they end. ``confine`` runs before any importer."""
+        try:
+            enforced = confine()
+        except UnreadableError as error:
+            write_message(responses, {"unreadable": [error.issue.code, error.issue.detail]})
+            return
+        write_message(responses, {"enforced": enforced})
+        while True:
+            try:
+                request = read_message(requests)
+            except MessageError:
+                return
+            if request["do"] == "claim":
+                write_message(responses, self._claim(request))
+            elif request["do"] == "prepare":
+                write_message(responses, self._prepare(request))
+            else:
+                self._read(request, responses)
+
+    def _claim(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Return the files that each importer claims of those that nobody claimed before.
+
+        An importer that the owner chose takes a single file without recognizing it.
+        """
+        files = self.export.files
+        positions = {id(file): position for position, file in enumerate(files)}
+        taken = {position for first, last in request["claimed"] for position in range(first, last)}
+        unclaimed = [file for file in files if positions[id(file)] not in taken]
+        claims, failed = [], []
+        for name, object_path in request["importers"]:
+            try:
+                claimed = self._load(object_path).claim(unclaimed)
+                chosen = {
+                    position
+                    for file in claimed
+                    if (position := positions.get(id(file))) is not None
+                }
+            except Exception as error:  # noqa: BLE001 - one importer must not stop the others
+                failed.append([name, type(error).__name__])
+                continue
+            if request["is_chosen"] and not chosen and len(unclaimed) == 1:
+                chosen = {positions[id(unclaimed[0])]}
+            if chosen:
+                claims.append(_describe_claim(name, [files[at] for at in sorted(chosen)], chosen))
+                unclaimed = [file for file in unclaimed if positions[id(file)] not in chosen]
+        return {
+            "name": self.export.name,
+            "claims": claims,
+            "failed": failed,
+            "unreadable": [
+                [name, issue.code, issue.detail] for name, issue in self.export.unreadable
+            ],
+            "unclaimed": [[file.name, file.size] for file in unclaimed],
+        }
+
+    def _prepare(self, request: dict[str, Any]) -> dict[str, Any]:
+        options = Options.from_json(request["options"])
+        try:
+            importer = self._load(request["object"])
+            return {"options": importer.prepare(self._select(request), options).to_json()}
+        except ChoiceNeeded as choice:
+            return {"choice": [choice.question, *choice.evidence, choice.flag]}
+        except UnreadableError as error:
+            return {"failed": error.issue.code}
+        except Exception as error:  # noqa: BLE001 - reading reports what is wrong with each file
+            return {"failed": type(error).__name__}
+
+    def _read(self, request: dict[str, Any], responses: IO[bytes]) -> None:
+        """Send the items from ``skip`` on; if ``careful``, announce and send one at a time."""
+        batch = _Batch(responses, is_careful=request["careful"])
+        number, skip = -1, request["skip"]
+        try:
+            files = self._select(request)
+            if fingerprint(files) != request["fingerprint"]:
+                write_message(responses, {"changed": True})
+                return
+            importer = self._load(request["object"])
+            for number, item in enumerate(
+                importer.read(files, Options.from_json(request["options"]))
+            ):
+                if number >= skip:
+                    batch.start(number)
+                    batch.add(item, _parse(item))
+                else:
+                    batch.flush_if_due()
+        except MemoryError:
+            raise
+        except Exception as error:
+            logger.exception("an importer failed")
+            issue = Issue(ReceiptCode.UNREADABLE, type(error).__name__)
+            item = ExportItem("", "", 0, issues_only([issue]))
+            batch.add(item, item.parse())
+        batch.flush()
+        write_message(responses, {"done": True})
+
+    def _select(self, request: dict[str, Any]) -> Sequence[ExportFile]:
+        return [file for first, last in request["files"] for file in self.export.files[first:last]]
+
+    def _load(self, object_path: str) -> Importer:
+        module_name, _, attribute = object_path.partition(":")
+        importer = getattr(importlib.import_module(module_name), attribute)
+        if not isinstance(importer, Importer):
+            raise TypeError(f"{object_path} is not an Importer")
+        return importer
+
+
+def _describe_claim(name: str, files: Sequence[ExportFile], positions: set[int]) -> dict[str, Any]:
+    return {
+        "importer": name,
+        "files": _ranges(sorted(positions)),
+        "size": sum(file.size for file in files),
+        "fingerprint": fingerprint(files),
+    }
+
+
+def _ranges(positions: list[int]) -> Ranges:
+    """Return [first, last + 1] of each run of consecutive positions."""
+    ranges: Ranges = []
+    for position in positions:
+        if ranges and ranges[-1][1] == position:
+            ranges[-1][1] += 1
+        else:
+            ranges.append([position, position + 1])
+    return ranges
+
+
+def _parse(item: ExportItem) -> ParsedItem:
+    """Parse an item, and convert every error to an issue."""
     try:
-        reader = PdfReader(io.BytesIO(content))
-        pages = len(reader.pages)
-        for page in reader.pages[:MAX_PAGES]:
-            texts.append(page.extract_text())
-            if sum(map(len, texts)) > MAX_CHARS:
-                break
-    except Exception:  # noqa: BLE001, S110 - the parser raises arbitrary errors on damaged files
+        return _require_keys(item.parse())
+    except UnreadableError as error:
+        return ParsedItem(issues=[error.issue])
+    except Exception as error:  # noqa: BLE001 - an error in one item must not stop the others
+        logger.warning("an item could not be read: %s", type(error).__name__)
+        return ParsedItem(issues=[Issue(ReceiptCode.UNREADABLE, type(error).__name__)])
+
+
+def _require_keys(parsed: ParsedItem) -> ParsedItem:
+    if not all(isinstance(record.data.get("id"), str) for record in parsed.records):
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    return parsed
+
+
+class _Batch:
+    """Collects items, and sends them together in one message."""
+
+    def __init__(self, responses: IO[bytes], *, is_careful: bool) -> None:
+        self._responses = responses
+        self._is_careful = is_careful
+        self._items: list[Any] = []
+        self._payload: list[bytes] = []
+        self._size = 0
+        self._sent_at = time.monotonic()
+
+    def start(self, number: int) -> None:
+        if self._is_careful:
+            write_message(self._responses, {"start": number})
+
+    def add(self, item: ExportItem, parsed: ParsedItem) -> None:
+        """Add an item: its files and then its records are in the payload."""
+        contents = [(record, _serialize(record)) for record in parsed.records]
+        issues = [[issue.code, issue.detail] for issue in parsed.issues]
+        issues += [
+            [ReceiptCode.UNREADABLE, "nested too deeply"]
+            for _, content in contents
+            if content is None
+        ]
+        records = [
+            [record.stream, record.data["id"], len(content), record.replaces]
+            for record, content in contents
+            if content is not None
+        ]
+        files = [file for file in parsed.files if len(file.content) <= limits.BLOB_MAX_BYTES]
+        heads = [
+            [file.stream, file.key, file.blob_id, file.media_type, len(file.content)]
+            for file in files
+        ]
+        stale = [[each.stream, each.key, each.keep, each.first] for each in parsed.stale]
+        self._items.append([item.file, item.location, item.size, issues, heads, records, stale])
+        payload = [file.content for file in files]
+        payload += [content for _, content in contents if content is not None]
+        self._payload += payload
+        self._size += sum(map(len, payload))
+        self.flush_if_due()
+
+    def flush_if_due(self) -> None:
+        is_full = self._size >= BATCH_BYTES or len(self._items) >= BATCH_ITEMS
+        is_late = time.monotonic() - self._sent_at >= BATCH_SECONDS
+        if is_full or is_late or (self._is_careful and self._items):
+            self.flush()
+
+    def flush(self) -> None:
+        """Send the items; a message without items shows that the worker is at work."""
+        write_message(self._responses, {"items": self._items}, self._payload)
+        self._items, self._payload, self._size = [], [], 0
+        self._sent_at = time.monotonic()
+
+
+def _serialize(record: ParsedRecord) -> bytes | None:
+    """Return the data as JSON, or None for a record that is nested too deeply."""
+    try:
+        content = orjson.dumps(record.data)
+        if _NUL not in content:
+            return content
+    except TypeError:
         pass
-    text = "\n\n".join(filter(None, (text.strip() for text in texts)))
-    text = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-    return {"text": text[:MAX_CHARS] or None, "pages": pages}, []
-
-
-def parse_tnef(content: bytes) -> SandboxResult:
-    """Return {"names", "body"} with the bytes of the files, followed by those of the body.
-
-    "body" is "plain", "html" or None. "names" is None for damaged TNEF or another format.
-    """
     try:
-        tnef = TNEF(content, do_checksum=False)
-        files = [(str(attachment.long_filename() or ""), bytes(attachment.data or b""))
-                 for attachment in tnef.attachments]  # fmt: skip
-        body_type, body = next(_bodies(tnef), (None, b""))
-    except Exception:  # noqa: BLE001 - the parser raises arbitrary errors on damaged files
-        return {"names": None, "body": None}, []
-    fields = {"names": [name for name, _ in files], "body": body_type}
-    return fields, [*(data for _, data in files), body]
+        return orjson.dumps(to_storable_json(record.data))
+    except (TypeError, RecursionError):
+        return None
 
-
-def _bodies(tnef: TNEF) -> Iterator[tuple[str, bytes]]:
-    for body_type, text in (("plain", tnef.body), ("html", tnef.htmlbody)):
-        if text:
-            content = text if isinstance(text, bytes) else str(text).encode("utf-8", "replace")
-            yield body_type, content
-
-
-PARSERS = {b"pdf": parse_pdf, b"tnef": parse_tnef}
 
 if __name__ == "__main__":
     main()

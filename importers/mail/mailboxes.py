@@ -218,26 +218,14 @@ def _maildir_folder(file: ExportFile) -> str:
 
 
 MBOX = Importer(
-    name="mbox",
-    title="mail from a mailbox file (mbox, Gmail Takeout)",
-    source="mail",
-    label="Mail",
     claim=_claim_mboxes,
     read=_read_mboxes,
 )
 MAILDIR = Importer(
-    name="maildir",
-    title="mail from Maildir folders",
-    source="mail",
-    label="Mail",
     claim=_claim_maildirs,
     read=_read_files,
 )
 EML = Importer(
-    name="eml",
-    title="single messages (.eml)",
-    source="mail",
-    label="Mail",
     claim=claim_by_suffix(".eml", ".emlx", ".mht"),
     read=_read_files,
 )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from importers.core import sandbox
+from importers.core import binary_formats
 from importers.core.attachments import add_attachment, detect_media_type
 from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode
 from importers.core.text import (
@@ -37,7 +37,7 @@ def is_tnef(media_type: str, filename: str | None) -> bool:
 
 def parse_tnef(content: bytes) -> TnefContent | None:
     """Return the content of a TNEF file, or None for a damaged one or another format."""
-    result = sandbox.parse_tnef(content)
+    result = binary_formats.parse_tnef(content)
     if result is None:
         return None
     header, [*contents, text] = result

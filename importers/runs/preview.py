@@ -1,17 +1,25 @@
 """Preview an export before anything is written, dry-run an import, and format reports."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 
 from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportReceipt, ImportRun
-from importers.core.export_files import Export, ExportFile, fingerprint, open_export
-from importers.core.importer import YEARS_AHEAD, ChoiceNeeded, Importer, ImportRequest, Options
+from importers.core import sandbox
+from importers.core.importer import (
+    YEARS_AHEAD,
+    ChoiceNeeded,
+    ImportRequest,
+    InstalledImporter,
+    Options,
+)
 from importers.core.results import RECEIPT_TEXTS, Issue, ReceiptCode
-from importers.registry import IMPORTERS
+from importers.core.sandbox import ClaimedFiles, Claims
+from importers.core.sandbox_process import SandboxError, Session
+from importers.registry import installed_importers, iter_packages
 from importers.runs.record_feed import AttachmentSpool, RecordFeed, pending_receipts
 from importers.runs.seen_keys import KeySet
 from importers.runs.store import (
@@ -27,19 +35,19 @@ from importers.runs.store import (
 class ExportPart:
     """The files of one importer. ``missing_option`` asks what the owner must decide first."""
 
-    importer: Importer
-    files: tuple[ExportFile, ...]
+    importer: InstalledImporter
+    files: ClaimedFiles
     target: ImportTarget
     options: Options
     missing_option: ChoiceNeeded | None = None
 
     @property
     def size(self) -> int:
-        return sum(file.size for file in self.files)
+        return self.files.size
 
     @property
     def fingerprint(self) -> str:
-        return fingerprint(self.files)
+        return self.files.fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,67 +67,79 @@ def preview_export(
     Raises ``UnreadableError`` when the export cannot be opened, and ``InvalidRequest`` for an unknown
     importer or connection.
     """
-    export = open_export(path)
+    only = _find_importer(request.kind)
     options = replace(request.options, horizon_year=now.year + YEARS_AHEAD)
-    claimed, unclaimed = _claim_files(export, only=_find_importer(request.kind))
-    parts = [
-        _part(importer, files, options=options, request=request, owner_id=owner_id)
-        for importer, files in claimed
-    ]
-    skipped = [
-        (file.name, Issue(ReceiptCode.NOT_RECOGNISED if file.size else ReceiptCode.EMPTY))
-        for file in unclaimed
-    ]
-    return ExportPreview(export.name, tuple(parts), (*export.unreadable, *skipped))
+    survey = _Survey(path, request, options, owner_id)
+    for package in iter_packages(installed_importers() if only is None else (only,)):
+        survey.ask(package)
+    return survey.preview()
 
 
-def _find_importer(name: str | None) -> Importer | None:
+@dataclass
+class _Survey:
+    """Asks one package after another which files of an export it reads."""
+
+    path: Path
+    request: ImportRequest
+    options: Options
+    owner_id: str
+    parts: list[ExportPart] = field(default_factory=list)
+    failed: list[tuple[str, Issue]] = field(default_factory=list)
+    claims: Claims | None = None
+
+    def ask(self, importers: Sequence[InstalledImporter]) -> None:
+        """Add the parts of a package, or an issue if its process fails."""
+        claimed = [each for part in self.parts for each in part.files.ranges]
+        try:
+            with sandbox.open_session(importers[0], self.path) as session:
+                self.claims = sandbox.claim(
+                    session, importers, claimed=claimed, is_chosen=self.request.kind is not None
+                )
+                self.failed += [self._failure(detail) for detail in self.claims.failed]
+                for importer in importers:
+                    if files := self.claims.files.get(importer.name):
+                        self.parts.append(self._part(session, importer, files))
+        except SandboxError as error:
+            self.failed.append(self._failure(f"{importers[0].package}: {error}"))
+
+    def _failure(self, detail: str) -> tuple[str, Issue]:
+        return self.path.name, Issue(ReceiptCode.UNREADABLE, detail)
+
+    def _part(
+        self, session: Session, importer: InstalledImporter, files: ClaimedFiles
+    ) -> ExportPart:
+        request = self.request
+        target = find_target(
+            importer, name=request.connection, owner_id=self.owner_id, languages=request.languages
+        )
+        options = load_options(target, self.options)
+        try:
+            prepared = sandbox.prepare(session, importer, files, options)
+        except ChoiceNeeded as missing_option:
+            return ExportPart(importer, files, target, options, missing_option)
+        return ExportPart(importer, files, target, prepared)
+
+    def preview(self) -> ExportPreview:
+        """Return the parts, and the files that cannot be read or that nobody claims."""
+        if self.claims is None:
+            return ExportPreview(self.path.name, (), tuple(self.failed))
+        unclaimed = [
+            (name, Issue(ReceiptCode.NOT_RECOGNISED if size else ReceiptCode.EMPTY))
+            for name, size in self.claims.unclaimed
+        ]
+        skipped = (*self.claims.unreadable, *self.failed, *unclaimed)
+        return ExportPreview(self.claims.export_name, tuple(self.parts), skipped)
+
+
+def _find_importer(name: str | None) -> InstalledImporter | None:
     if name is None:
         return None
-    importer = next((importer for importer in IMPORTERS if importer.name == name), None)
+    importers = installed_importers()
+    importer = next((importer for importer in importers if importer.name == name), None)
     if importer is None:
-        names = ", ".join(importer.name for importer in IMPORTERS)
+        names = ", ".join(importer.name for importer in importers)
         raise InvalidRequest(message=f"The format is one of {names}; got {name!r}.", param="as")
     return importer
-
-
-def _claim_files(
-    export: Export, *, only: Importer | None
-) -> tuple[list[tuple[Importer, list[ExportFile]]], list[ExportFile]]:
-    """Return the files that each importer claims, and the files that none claims.
-
-    An importer that the owner chose takes a single file without recognizing it.
-    """
-    unclaimed = list(export.files)
-    claimed = []
-    for importer in IMPORTERS if only is None else (only,):
-        files = importer.claim(unclaimed)
-        if only is not None and not files and len(unclaimed) == 1:
-            files = unclaimed
-        if files:
-            claimed.append((importer, files))
-            claimed_ids = set(map(id, files))
-            unclaimed = [file for file in unclaimed if id(file) not in claimed_ids]
-    return claimed, unclaimed
-
-
-def _part(
-    importer: Importer,
-    files: Iterable[ExportFile],
-    *,
-    options: Options,
-    request: ImportRequest,
-    owner_id: str,
-) -> ExportPart:
-    target = find_target(
-        importer, name=request.connection, owner_id=owner_id, languages=request.languages
-    )
-    files = tuple(files)
-    options = load_options(target, options)
-    try:
-        return ExportPart(importer, files, target, importer.prepare(files, options))
-    except ChoiceNeeded as missing_option:
-        return ExportPart(importer, files, target, options, missing_option)
 
 
 MAX_SKIPPED_SHOWN = 5
@@ -200,9 +220,8 @@ def dry_run(part: ExportPart) -> DryRunResult:
     """Parse a part completely without writing anything."""
     result, spool = DryRunResult(), AttachmentSpool()
     feed = RecordFeed(
-        part.importer.read(part.files, part.options),
+        sandbox.read(part.importer, part.files, part.options, skip=0),
         connection_id="",
-        skip=0,
         seen=KeySet(),
         spool=spool,
     )

@@ -4,32 +4,19 @@ One thread reads the lines of a feed and prepares batches; another one writes th
 ``finished_items``.
 """
 
-import contextlib
-import logging
 import tempfile
 import threading
 from array import array
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import orjson
 
 from evidence.storing.ndjson import NdjsonLine
-from importers.core.results import (
-    ExportItem,
-    ExportItems,
-    Issue,
-    ParsedFile,
-    ParsedItem,
-    ParsedRecord,
-    ReceiptCode,
-    StaleRecords,
-    UnreadableError,
-    issues_only,
-)
-from importers.core.text import to_storable_json
+from importers.core.results import Issue, StaleRecords
+from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader
 from importers.runs.seen_keys import KeySet, key_hash
 from importers.runs.store import PendingReceipt
 
@@ -56,23 +43,39 @@ class AttachmentSpool:
         self._lock = threading.Lock()
         self._files: deque[SpooledFile] = deque()
         self._end = 0
+        self._is_receiving = False
 
     @property
     def size(self) -> int:
         """Bytes on disk."""
         return self._end
 
-    def put(self, line: int, file: ParsedFile) -> None:
+    def write(self, size: int, read: Callable[[int], bytes]) -> int:
+        """Write ``size`` bytes and return their offset. Call ``put`` or ``release`` afterwards."""
         with self._lock:
-            self._file.seek(self._end)
-            self._file.write(file.content)
-            size = len(file.content)
+            self._is_receiving = True
+        offset = self._end
+        for start in range(0, size, CHUNK_BYTES):
+            chunk = read(min(CHUNK_BYTES, size - start))
+            with self._lock:
+                self._file.seek(offset + start)
+                self._file.write(chunk)
+        self._end += size
+        return offset
+
+    def put(self, line: int, file: FileHeader, offset: int) -> None:
+        """Add a written file to the queue."""
+        with self._lock:
             self._files.append(
                 SpooledFile(
-                    line, file.stream, file.key, file.blob_id, file.media_type, self._end, size
+                    line, file.stream, file.key, file.blob_id, file.media_type, offset, file.size
                 )
             )
-            self._end += size
+
+    def release(self) -> None:
+        """Allow truncation again, after all written files are in the queue."""
+        with self._lock:
+            self._is_receiving = False
 
     def take(self, *, up_to: int) -> list[SpooledFile]:
         """Remove and return the files of records up to this line."""
@@ -92,7 +95,7 @@ class AttachmentSpool:
     def truncate(self) -> None:
         """Free the disk space if the queue is empty."""
         with self._lock:
-            if not self._files and self._end:
+            if not self._files and self._end and not self._is_receiving:
                 self._file.truncate(0)
                 self._end = 0
 
@@ -102,10 +105,6 @@ class AttachmentSpool:
 
 SPOOL_MAX_BYTES = 256 * 1024 * 1024
 """With more bytes on disk, the feed pauses until the files are stored."""
-
-_NUL = rb"\u0000"
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -124,22 +123,20 @@ class ItemProgress:
 
 
 class RecordFeed:
-    """The lines of an export. The first ``skip`` items are done; ``seen`` has their keys."""
+    """The lines of an export. ``seen`` has the keys of the items before the first of ``items``."""
 
     def __init__(
         self,
-        items: ExportItems,
+        items: Iterator[ReceivedItem],
         *,
         connection_id: str,
-        skip: int,
         seen: KeySet,
         spool: AttachmentSpool,
     ) -> None:
         self.line = 0
         self.has_more = True
-        self._items = enumerate(items)
+        self._items = items
         self._connection_id = connection_id
-        self._skip = skip
         self._seen = seen
         self._spool = spool
         self._progress: deque[ItemProgress] = deque()
@@ -148,10 +145,10 @@ class RecordFeed:
 
     def lines(self) -> Iterator[NdjsonLine]:
         """Yield lines until the export ends or the spool is full; ``has_more`` tells which."""
-        for number, item in self._remaining_items():
-            if number < self._skip:
-                continue
-            progress = ItemProgress(self.line, number, item.file, item.location, item.size)
+        for item in self._items:
+            progress = ItemProgress(
+                self.line, item.number, item.file, item.location, item.size, item.issues
+            )
             yield from self._item_lines(item, progress)
             progress.last_line = self.line
             with self._lock:
@@ -176,40 +173,26 @@ class RecordFeed:
         with self._lock:
             self._rejected[line] = issue
 
-    def _remaining_items(self) -> Iterator[tuple[int, ExportItem]]:
-        """Yield the items. An unexpected error of an importer ends the export, not the run."""
-        number = -1
-        try:
-            for number, item in self._items:
-                yield number, item
-        except Exception as error:
-            logger.exception("an importer failed")
-            self._items = enumerate(())
-            issue = Issue(ReceiptCode.UNREADABLE, type(error).__name__)
-            yield number + 1, ExportItem("", "", 0, issues_only([issue]))
-
-    def _item_lines(self, item: ExportItem, progress: ItemProgress) -> Iterator[NdjsonLine]:
-        parsed = _parse(item)
-        progress.issues += parsed.issues
-        for record in parsed.records:
-            key = record.data["id"]
-            hashed = key_hash(record.stream, key)
+    def _item_lines(self, item: ReceivedItem, progress: ItemProgress) -> Iterator[NdjsonLine]:
+        """Receive an item completely, and yield the lines of its new records."""
+        files = [(file, self._spool.write(file.size, item.read)) for file in item.files]
+        contents = [item.read(record.size) for record in item.records]
+        for record, content in zip(item.records, contents, strict=True):
+            stream, key = record.stream, record.key
+            hashed = key_hash(stream, key)
             if not self._seen.add(hashed):
                 progress.duplicates += 1
                 continue
-            content = self._serialize(record)
-            if content is None:
-                progress.issues.append(Issue(ReceiptCode.UNREADABLE, "nested too deeply"))
-                continue
             progress.keys.append(hashed)
-            progress.streams.append(record.stream)
+            progress.streams.append(stream)
             self.line += 1
             # Spool files before the line, because the other thread may store the line at once.
-            for file in parsed.files:
-                if (file.stream, file.key) == (record.stream, key):
-                    self._spool.put(self.line, file)
-            yield NdjsonLine(self.line, content)
-        for stale in parsed.stale:
+            for file, offset in files:
+                if (file.stream, file.key) == (stream, key):
+                    self._spool.put(self.line, file, offset)
+            yield NdjsonLine(self.line, self._line_content(record, content))
+        self._spool.release()
+        for stale in item.stale:
             self.line += 1
             yield NdjsonLine(self.line, self._serialize_stale(stale))
 
@@ -224,35 +207,19 @@ class RecordFeed:
             }
         )
 
-    def _serialize(self, record: ParsedRecord) -> bytes | None:
-        """Return the record as a line, or None for a record that is nested too deeply."""
-        line = {
+    def _line_content(self, record: RecordHeader, data: bytes) -> bytes:
+        # The last of several members with one name counts: data that is no single JSON value cannot
+        # change the members that follow it.
+        address: dict[str, Any] = {
+            "op": "upsert",
+            "emitted_at": None,
             "connection_id": self._connection_id,
             "stream": record.stream,
-            "key": record.data["id"],
-            "data": record.data,
+            "key": record.key,
         }
         if record.replaces:
-            line["replaces"] = record.replaces
-        with contextlib.suppress(TypeError):
-            content = orjson.dumps(line)
-            if _NUL not in content:
-                return content
-        try:
-            return orjson.dumps(to_storable_json(line))
-        except (TypeError, RecursionError):
-            return None
-
-
-def _parse(item: ExportItem) -> ParsedItem:
-    """Parse an item, and convert every error to an issue."""
-    try:
-        return item.parse()
-    except UnreadableError as error:
-        return ParsedItem(issues=[error.issue])
-    except Exception as error:  # noqa: BLE001 - an error in one item must not stop the others
-        logger.warning("an item could not be read: %s", type(error).__name__)
-        return ParsedItem(issues=[Issue(ReceiptCode.UNREADABLE, type(error).__name__)])
+            address["replaces"] = record.replaces
+        return b'{"data":' + data + b"," + orjson.dumps(address)[1:]
 
 
 def pending_receipts(item: ItemProgress) -> list[PendingReceipt]:

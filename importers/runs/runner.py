@@ -17,6 +17,7 @@ from evidence.storing.blobs import put_blob, stored_blobs
 from evidence.storing.ingest import IngestResult, ingest_lines
 from evidence.storing.receipts import Receipt
 from evidence.storing.receipts import ReceiptCode as RejectionCode
+from importers.core import sandbox
 from importers.core.results import Issue, ReceiptCode
 from importers.runs import store
 from importers.runs.preview import ExportPart
@@ -138,9 +139,13 @@ class _PartImport:
             self._restart()
             seen = KeySet()
         return RecordFeed(
-            self.part.importer.read(self.part.files, self.part.options),
+            sandbox.read(
+                self.part.importer,
+                self.part.files,
+                self.part.options,
+                skip=self.run.items_done,
+            ),
             connection_id=self.run.connection_id,
-            skip=self.run.items_done,
             seen=seen,
             spool=self.spool,
         )

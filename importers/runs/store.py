@@ -13,7 +13,7 @@ from evidence.models.connections import Connection
 from evidence.models.imports import ImportChoice, ImportReceipt, ImportRun
 from evidence.storing.connections import create_connection
 from evidence.storing.declaration_store import declare
-from importers.core.importer import Importer, Options
+from importers.core.importer import InstalledImporter, Options
 from importers.core.results import RECEIPT_TEXTS, Issue
 from importers.core.text import replace_unstorable
 
@@ -26,7 +26,7 @@ COLUMNS = "columns"
 class ImportTarget:
     """The connection that records go to; ``connection_id`` is None if it does not exist yet."""
 
-    importer: Importer
+    importer: InstalledImporter
     name: str
     connection_id: str | None
     owner_id: str
@@ -44,7 +44,7 @@ class PendingReceipt(NamedTuple):
 
 
 def find_target(
-    importer: Importer, *, name: str | None, owner_id: str, languages: tuple[str, ...] = ()
+    importer: InstalledImporter, *, name: str | None, owner_id: str, languages: tuple[str, ...] = ()
 ) -> ImportTarget:
     """Return the connection with this name or id, by default with the label of the importer.
 
@@ -101,7 +101,7 @@ def ensure_connection(target: ImportTarget, *, now: datetime) -> str:
 
 
 def start_or_resume(
-    importer: Importer,
+    importer: InstalledImporter,
     *,
     connection_id: str,
     owner_id: str,
@@ -131,7 +131,9 @@ def start_or_resume(
     return run
 
 
-def has_finished(importer: Importer, *, connection_id: str | None, fingerprint: str) -> bool:
+def has_finished(
+    importer: InstalledImporter, *, connection_id: str | None, fingerprint: str
+) -> bool:
     """Return whether a run has finished this export."""
     return ImportRun.unscoped.filter(
         connection_id=connection_id,

@@ -1,5 +1,7 @@
 """Helpers that run imports and read the stored results."""
 
+from collections.abc import Iterator
+from contextlib import suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -9,9 +11,9 @@ from django.core.management import call_command
 from evidence.models.connections import Connection
 from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.models.records import Blob, BlobChunk, Record
-from importers.core.export_files import open_export
+from importers.core import sandbox
 from importers.core.importer import ChoiceNeeded, Options
-from importers.registry import IMPORTERS
+from importers.registry import installed_importers
 from importers.runs.record_feed import AttachmentSpool, RecordFeed
 from importers.runs.seen_keys import KeySet
 
@@ -27,20 +29,25 @@ def run(*paths: Path, **options: Any) -> str:
 
 def read_all(path: Path) -> int:
     """Parse an export with every importer that claims files, and return the number of records."""
-    unclaimed, count = list(open_export(path).files), 0
-    for importer in IMPORTERS:
-        files = importer.claim(unclaimed)
-        unclaimed = [file for file in unclaimed if file not in files]
-        try:
-            options = importer.prepare(files, Options()) if files else Options()
-        except ChoiceNeeded:
-            continue
-        spool = AttachmentSpool()
-        items = importer.read(files, options) if files else iter(())
-        feed = RecordFeed(items, connection_id="cin_x", skip=0, seen=KeySet(), spool=spool)
-        count += sum(1 for _ in feed.lines())
-        spool.close()
+    count = 0
+    with sandbox.open_session(installed_importers()[0], path) as session:
+        claims = sandbox.claim(session, installed_importers())
+        for importer in installed_importers():
+            if files := claims.files.get(importer.name):
+                with suppress(ChoiceNeeded):
+                    options = sandbox.prepare(session, importer, files, Options())
+                    items = sandbox.read(importer, files, options, skip=0)
+                    count += count_lines(items)
     return count
+
+
+def count_lines(items: Iterator[sandbox.ReceivedItem]) -> int:
+    spool = AttachmentSpool()
+    feed = RecordFeed(items, connection_id="cin_x", seen=KeySet(), spool=spool)
+    try:
+        return sum(1 for _ in feed.lines())
+    finally:
+        spool.close()
 
 
 def records(stream: str) -> list[dict[str, Any]]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from evidence.models.connections import Connection
 from evidence.storing.declaration_store import current_declaration
-from importers.registry import IMPORTERS
+from importers.registry import installed_importers
 from importers.runs.store import ensure_connection, find_target
 from tests.access.test_narrowed_meanwhile import overtake
 from tests.world import MAIL, NOW, World
@@ -35,6 +35,6 @@ def test_concurrent_new_declarations_create_one_source(committed: World) -> None
 
 
 def test_concurrent_imports_create_one_connection(committed: World) -> None:
-    wanted = find_target(IMPORTERS[0], name="Everything", owner_id=committed.owner_id)
+    wanted = find_target(installed_importers()[0], name="Everything", owner_id=committed.owner_id)
     overtake(lambda: ensure_connection(wanted, now=NOW), lambda: ensure_connection(wanted, now=NOW))
     assert Connection.unscoped.filter(display_name="Everything").count() == 1

@@ -20,7 +20,7 @@ from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
 from importers.core.importer import DATE_ORDERS, ChoiceNeeded, ImportRequest, parse_import_request
 from importers.core.results import RECEIPT_TEXTS, UnreadableError
-from importers.registry import IMPORTERS
+from importers.registry import installed_importers
 from importers.runs import preview
 from importers.runs.background import ImportWorker
 from importers.runs.preview import ExportPart, ExportPreview, dry_run, preview_export
@@ -29,7 +29,7 @@ from importers.runs.store import list_receipts
 
 WATCH_SECONDS = 10
 GOES_ON = "What was stored stays; the same command goes on from here."
-KINDS_HELP = ", ".join(kind.name for kind in IMPORTERS)
+KINDS_HELP = ", ".join(kind.name for kind in installed_importers())
 DATE_ORDER_HELP = "How 03/04/2026 is read, where the export leaves it open; remembered."
 TEXTS = (
     ("--connection", "NAME", "The name or id of the connection it belongs to."),

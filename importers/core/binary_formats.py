@@ -1,0 +1,93 @@
+"""Extract text from PDF files and the content of TNEF files, each within a time limit."""
+
+import io
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pypdf import PdfReader
+from tnefparse import TNEF
+
+MAX_PAGES = 500
+MAX_CHARS = 1_000_000
+PDF_MAX_BYTES = 50 * 1024 * 1024
+PDF_SECONDS = 20.0
+TNEF_SECONDS = 5.0
+_TNEF_SIGNATURE = b"\x78\x9f\x3e\x22"
+
+TnefFields = tuple[dict[str, Any], list[bytes]]
+
+
+class TimeLimitExceeded(BaseException):
+    """A parser ran longer than its limit. No ``Exception``, which parsers catch."""
+
+
+@contextmanager
+def time_limit(seconds: float) -> Iterator[None]:
+    """Raise ``TimeLimitExceeded`` after this time. Without effect outside the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_signal: int, _frame: object) -> None:
+        raise TimeLimitExceeded
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def parse_pdf(content: bytes) -> tuple[str | None, int | None]:
+    """Return the text of a PDF and its number of pages, each None where it cannot be read.
+
+    The text is that of all pages before the first damaged one, and before the time limit.
+    """
+    if len(content) > PDF_MAX_BYTES or b"%PDF" not in content[:1024]:
+        return None, None
+    texts: list[str] = []
+    pages = None
+    try:
+        with time_limit(PDF_SECONDS):
+            reader = PdfReader(io.BytesIO(content))
+            pages = len(reader.pages)
+            for page in reader.pages[:MAX_PAGES]:
+                texts.append(page.extract_text())
+                if sum(map(len, texts)) > MAX_CHARS:
+                    break
+    except (Exception, TimeLimitExceeded):  # noqa: BLE001, S110 - pypdf raises arbitrary errors
+        pass
+    text = "\n\n".join(filter(None, (text.strip() for text in texts)))
+    text = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
+    return text[:MAX_CHARS] or None, pages
+
+
+def parse_tnef(content: bytes) -> TnefFields | None:
+    """Return {"names", "body"} with the bytes of the files, followed by those of the body.
+
+    "body" is "plain", "html" or None. Returns None for damaged TNEF or another format.
+    """
+    if not content.startswith(_TNEF_SIGNATURE):
+        return None
+    try:
+        with time_limit(TNEF_SECONDS):
+            tnef = TNEF(content, do_checksum=False)
+            files = [(str(attachment.long_filename() or ""), bytes(attachment.data or b""))
+                     for attachment in tnef.attachments]  # fmt: skip
+            body_type, body = next(_bodies(tnef), (None, b""))
+    except (Exception, TimeLimitExceeded):  # noqa: BLE001 - tnefparse raises arbitrary errors
+        return None
+    fields = {"names": [name for name, _ in files], "body": body_type}
+    return fields, [*(data for _, data in files), body]
+
+
+def _bodies(tnef: TNEF) -> Iterator[tuple[str, bytes]]:
+    for body_type, text in (("plain", tnef.body), ("html", tnef.htmlbody)):
+        if text:
+            content = text if isinstance(text, bytes) else str(text).encode("utf-8", "replace")
+            yield body_type, content

@@ -1,0 +1,215 @@
+"""Confine this process: no network, no other program, few files, limited memory and time.
+
+Linux enforces it with rights that every account has: resource limits, Landlock for files, and a
+seccomp filter for system calls. Elsewhere only the resource limits apply.
+"""
+
+import ctypes
+import errno
+import os
+import platform
+import resource
+import struct
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+MEMORY_BYTES = 1024 * 1024 * 1024
+WRITTEN_FILE_BYTES = 2 * 1024 * 1024 * 1024
+OPEN_FILES = 256
+CPU_SECONDS = 600
+CPU_BYTES_PER_SECOND = 50_000
+"""CPU_SECONDS, and a second for as many bytes of the export: ours need a twentieth of that."""
+
+_NO_NEW_PRIVILEGES, _DUMPABLE, _SECCOMP, _SECCOMP_FILTER = 38, 4, 22, 2
+_LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
+_READ_FILE, _READ_DIR = 1 << 2, 1 << 3
+_FILE_RIGHTS_BY_ABI = {1: 0x1FFF, 2: 0x3FFF, 3: 0x7FFF, 4: 0x7FFF}
+_ALL_FILE_RIGHTS = 0xFFFF
+_TCP_RIGHTS = _SCOPES = 0x3
+_SYSTEM_PATHS = (
+    "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/localtime",
+    "/etc/ld.so.cache", "/etc/mime.types", "/dev/null", "/dev/urandom",
+)  # fmt: skip
+
+_ALLOW, _DENY, _MISSING = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
+_LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_THREAD, _X32 = 0x10000, 0x40000000
+_CLONE3 = 435
+# socket, socketpair, bind, connect; execve, execveat; ptrace, process_vm_readv and _writev; kill,
+# tkill, tgkill; setrlimit, prlimit64; mount, unshare, setns; add_key, request_key, keyctl; bpf,
+# perf_event_open, userfaultfd; and the calls of io_uring and pidfd.
+_SHARED_DENIED = (424, 425, 434, 438)
+_SYSTEM_CALLS = {
+    "x86_64": (
+        0xC000003E,
+        56,
+        (
+            41,
+            53,
+            49,
+            42,
+            59,
+            322,
+            57,
+            58,
+            101,
+            310,
+            311,
+            62,
+            200,
+            234,
+            160,
+            302,
+            165,
+            272,
+            308,
+            248,
+            249,
+            250,
+            321,
+            298,
+            323,
+        ),
+    ),
+    "aarch64": (
+        0xC00000B7,
+        220,
+        (
+            198,
+            199,
+            200,
+            203,
+            221,
+            281,
+            117,
+            270,
+            271,
+            129,
+            130,
+            131,
+            164,
+            261,
+            40,
+            97,
+            268,
+            217,
+            218,
+            219,
+            280,
+            241,
+            282,
+        ),
+    ),
+}
+"""By machine: its audit architecture, the number of clone, and those of the denied calls."""
+
+
+def limit_memory() -> bool:
+    """Limit memory, written and open files. Returns False where this is denied."""
+    return all(
+        [
+            _limit(resource.RLIMIT_AS, MEMORY_BYTES),
+            _limit(resource.RLIMIT_FSIZE, WRITTEN_FILE_BYTES),
+            _limit(resource.RLIMIT_NOFILE, OPEN_FILES),
+            _limit(resource.RLIMIT_CORE, 0),
+        ]
+    )
+
+
+def limit_time(*, export_bytes: int) -> bool:
+    """Limit CPU time by the size of the export. Returns False where this is denied."""
+    return _limit(resource.RLIMIT_CPU, CPU_SECONDS + export_bytes // CPU_BYTES_PER_SECOND)
+
+
+def _limit(what: int, value: int) -> bool:
+    try:
+        resource.setrlimit(what, (value, value))
+    except (ValueError, OSError):  # a lower limit exists, or a filter of the service manager
+        return resource.getrlimit(what)[1] in range(value + 1)
+    return True
+
+
+def restrict_files(*, readable: Iterable[Path], writable: Path) -> bool:
+    """Let this process read Python, system libraries and ``readable``, and write ``writable`` only.
+
+    Returns whether the kernel enforces this.
+    """
+    if sys.platform != "linux":
+        return False
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.prctl(_DUMPABLE, 0, 0, 0, 0)
+    libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0)
+    return _restrict_with_landlock(libc, readable, writable)
+
+
+def restrict_calls() -> bool:
+    """Deny network, programs, processes and signals. Call ``restrict_files`` before.
+
+    Returns whether the kernel enforces this.
+    """
+    machine = _SYSTEM_CALLS.get(platform.machine()) if sys.platform == "linux" else None
+    if machine is None:
+        return False
+    program = b"".join(struct.pack("=HBBI", *step) for step in _filter_program(*machine))
+    buffer = ctypes.create_string_buffer(program)
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
+    libc = ctypes.CDLL(None, use_errno=True)
+    return bool(libc.prctl(_SECCOMP, _SECCOMP_FILTER, header, 0, 0) == 0)
+
+
+def _restrict_with_landlock(libc: ctypes.CDLL, readable: Iterable[Path], writable: Path) -> bool:
+    """Restrict files, TCP and signals. Returns False where the kernel lacks it."""
+    abi = libc.syscall(_LANDLOCK_CREATE, None, 0, 1)
+    if abi < 1:
+        return False
+    rights = _FILE_RIGHTS_BY_ABI.get(abi, _ALL_FILE_RIGHTS)
+    attributes = struct.pack("=QQQ", rights, _TCP_RIGHTS, _SCOPES)
+    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    ruleset = libc.syscall(_LANDLOCK_CREATE, attributes, size, 0)
+    if ruleset < 0:
+        return False
+    python = (sys.prefix, sys.base_prefix, sys.exec_prefix)
+    for path in {*map(Path, (*_SYSTEM_PATHS, *python)), *readable}:
+        _allow(libc, ruleset, path, _READ_FILE | _READ_DIR)
+    _allow(libc, ruleset, writable, rights)
+    is_restricted = bool(libc.syscall(_LANDLOCK_RESTRICT, ruleset, 0) == 0)
+    os.close(ruleset)
+    return is_restricted
+
+
+def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:  # this system has no such path
+        return
+    allowed = rights if path.is_dir() else rights & _READ_FILE
+    libc.syscall(_LANDLOCK_ADD, ruleset, 1, struct.pack("=Qi", allowed, descriptor), 0)
+    os.close(descriptor)
+
+
+def _filter_program(
+    architecture: int, clone: int, denied: tuple[int, ...]
+) -> list[tuple[int, int, int, int]]:
+    """Return the steps (operation, jump if true, jump if false, value) of a BPF program."""
+    numbers = (*denied, *_SHARED_DENIED)
+    steps = [
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_EQUAL, 1, 0, architecture),
+        (_RETURN, 0, 0, _DENY),
+        (_LOAD, 0, 0, _NUMBER),
+        (_AT_LEAST, len(numbers) + 5, 0, _X32),
+    ]
+    # Each test jumps over those that remain, and over the five steps below, to the denial.
+    steps += [(_EQUAL, len(numbers) - at + 4, 0, number) for at, number in enumerate(numbers)]
+    return [
+        *steps,
+        (_EQUAL, 0, 1, _CLONE3),
+        (_RETURN, 0, 0, _MISSING),  # the C library then uses clone, whose flags can be checked
+        (_EQUAL, 0, 3, clone),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT),
+        (_HAS_BITS, 1, 0, _THREAD),
+        (_RETURN, 0, 0, _DENY),
+        (_RETURN, 0, 0, _ALLOW),
+    ]

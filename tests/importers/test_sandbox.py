@@ -1,0 +1,250 @@
+"""Importers of other packages run in a process without network, keys, environment or other files."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from evidence.models.connections import Connection
+from evidence.models.imports import ImportReceipt
+from importers import registry
+from importers.core import sandbox_process
+from importers.core.sandbox import ReceivedItem, RecordHeader
+from importers.registry import OWN_FOLDER, installed_importers
+from importers.runs.record_feed import AttachmentSpool, RecordFeed
+from importers.runs.seen_keys import KeySet
+from tests.importers.imports import TORTURE, latest, receipts, records, run
+
+pytestmark = [pytest.mark.django_db, pytest.mark.subprocess]
+
+MANIFEST = """
+[[importers]]
+name = "mood"
+object = "pdpp_mood.importer:MOOD"
+title = "a mood diary"
+label = "Mood"
+declaration = "{declaration}"
+"""
+CODE = """
+import os, socket, sys
+from importers.core.export_files import iter_items
+from importers.core.importer import Importer, claim_by_suffix
+from importers.core.results import ExportItem, ParsedItem, ParsedRecord
+
+def attempt(action):
+    try:
+        return repr(action())
+    except Exception as error:
+        return type(error).__name__
+
+def parse(line):
+    print("an importer may print")
+    text = eval(line[6:]) if line.startswith("eval: ") else line
+    data = {"id": line, "path": line, "text": str(text)}
+    return ParsedItem(records=[ParsedRecord("documents", data)])
+
+def read_file(file):
+    with file.open() as stream:
+        for number, line in enumerate(stream.read().decode().splitlines()):
+            yield ExportItem(file.name, f"line {number + 1}", len(line), lambda: parse(line))
+
+MOOD = Importer(
+    claim=claim_by_suffix(".mood"),
+    read=lambda files, options: iter_items(files, read_file),
+)
+"""
+Install = Callable[..., None]
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Return a function that installs a package with an importer, as pip does."""
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+    def install_package(declaration: str = "pdpp:documents", code: str = CODE) -> None:
+        files = {
+            "pdpp_mood/__init__.py": "",
+            "pdpp_mood/importer.py": code,
+            "pdpp_mood/importers.toml": MANIFEST.format(declaration=declaration),
+            "pdpp_mood-1.dist-info/METADATA": "Name: pdpp-mood\nVersion: 1\n",
+            "pdpp_mood-1.dist-info/entry_points.txt": "[pdpp.importers]\nmood = pdpp_mood\n",
+        }
+        for name, text in files.items():
+            path = tmp_path / "site" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        installed_importers.cache_clear()
+
+    yield install_package
+    installed_importers.cache_clear()
+
+
+@pytest.fixture
+def mood(tmp_path: Path) -> Callable[..., Path]:
+    """Return a function that writes a diary with these lines."""
+
+    def write(*lines: str) -> Path:
+        path = tmp_path / "diary.mood"
+        path.write_text("\n".join(lines))
+        return path
+
+    return write
+
+
+def texts() -> dict[str, str]:
+    return {record["id"]: record["text"] for record in records("documents")}
+
+
+def test_importer_of_another_package_is_found_and_never_imported_here(
+    install: Install, mood: Callable[..., Path]
+) -> None:
+    install()
+
+    output = run(mood("good", "better"))
+    run(mood("good", "better", "best"))
+
+    assert "a mood diary" in output
+    assert texts() == {"good": "good", "better": "better", "best": "best"}
+    assert latest().created == 1
+    assert not any(name.startswith("pdpp_mood") for name in sys.modules)
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        "socket.socket()",
+        "socket.socket(socket.AF_UNIX)",
+        "open('/etc/passwd').read()",
+        "open(f'/proc/{os.getppid()}/environ').read()",
+        "os.listdir('/tmp')",
+        "os.fork()",
+        "os.execv('/bin/true', ['true'])",
+        "os.kill(os.getppid(), 0)",
+        "open('/tmp/pdpp-outside', 'w')",
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux confines processes")
+def test_importer_reaches_nothing_outside(
+    install: Install, mood: Callable[..., Path], attempt: str
+) -> None:
+    install()
+
+    run(mood(f"eval: attempt(lambda: {attempt})", "eval: 6 * 7"))
+
+    denied, answer = sorted(texts().values(), key=len, reverse=True)
+    assert (denied, answer) == ("PermissionError", "42")
+
+
+def test_importer_gets_no_environment_and_a_private_folder(
+    install: Install, mood: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PDPP_SECRET_KEY", "made-up")
+    install()
+
+    run(mood("eval: sorted(os.environ)", "eval: os.listdir('.')", "eval: 'django' in sys.modules"))
+
+    assert sorted(texts().values()) == ["False", "['LC_ALL', 'TMPDIR']", "[]"]
+
+
+@pytest.mark.parametrize(
+    "crash", ["os._exit(1)", "os.abort()", "[bytes(10**8) for _ in range(99)]", "'x' * 10**10"]
+)
+def test_item_that_ends_the_process_has_a_receipt_and_the_others_are_imported(
+    install: Install, mood: Callable[..., Path], crash: str
+) -> None:
+    install()
+
+    run(mood("one", "two", f"eval: {crash}", "four"))
+
+    assert texts() == {"one": "one", "two": "two", "four": "four"}
+    assert [code for code, _ in receipts()] == ["unreadable"]
+
+
+def test_item_that_never_ends_has_a_receipt_and_the_others_are_imported(
+    install: Install, mood: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_process, "SILENCE_SECONDS", 3.0)
+    install()
+
+    run(mood("one", "eval: [0 for _ in iter(int, 1)]", "three"))
+
+    assert texts() == {"one": "one", "three": "three"}
+    (receipt,) = ImportReceipt.unscoped.all()
+    assert "silent for too long" in receipt.detail
+
+
+@pytest.mark.parametrize("code", ["1 / 0", "import os; os._exit(1)", "MOOD = None", "print("])
+def test_broken_package_does_not_stop_ours(install: Install, tmp_path: Path, code: str) -> None:
+    install(code=code)
+    folder = tmp_path / "export"
+    folder.mkdir()
+    (folder / "diary.mood").write_text("good")
+    (folder / "a.mbox").write_bytes((TORTURE / "mail.mbox").read_bytes())
+
+    run(folder)
+
+    assert len(records("messages")) == 14
+    assert {name for _, name in receipts()} >= {"diary.mood"}
+
+
+def test_declaration_of_another_package_is_not_replaced(
+    install: Install, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    declaration = json.loads((OWN_FOLDER / "declarations" / "mail.json").read_bytes())
+    declaration["display_name"] = "Not your mail"
+    install(declaration="mail.json")
+    (tmp_path / "site" / "pdpp_mood" / "mail.json").write_text(json.dumps(declaration))
+
+    names = [importer.name for importer in installed_importers()]
+
+    assert "mood" not in names
+    assert "mbox" in names
+    assert "connector_key imported-mail is taken by importers" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("declaration", "problem"),
+    [("../secret.json", "takes a file of the package"), ("none.json", "No such file")],
+)
+def test_wrong_manifest_is_logged_and_left_out(
+    install: Install, caplog: pytest.LogCaptureFixture, declaration: str, problem: str
+) -> None:
+    install(declaration=declaration)
+
+    assert "mood" not in [importer.name for importer in installed_importers()]
+    assert problem in caplog.text
+
+
+def test_record_cannot_name_another_connection_or_operation() -> None:
+    run(TORTURE / "mail.mbox")
+    own, key = Connection.unscoped.get().connection_id, records("messages")[0]["id"]
+    forged = json.dumps({"id": key}) + f',"op":"delete","connection_id":"{own}"'
+    forged += f',"stream":"messages","key":{json.dumps(key)}'
+    item = ReceivedItem(0, "f", "", 0, records=[RecordHeader("documents", "k", len(forged))])
+    item.read = lambda _size: forged.encode()
+    spool = AttachmentSpool()
+
+    feed = RecordFeed(iter([item]), connection_id="cin_other", seen=KeySet(), spool=spool)
+    (line,) = feed.lines()
+    spool.close()
+
+    assert line.content is not None
+    envelope = json.loads(line.content)
+    assert (envelope["connection_id"], envelope["stream"]) == ("cin_other", "documents")
+    assert (envelope["op"], envelope["key"]) == ("upsert", "k")
+
+
+def test_every_importer_of_ours_is_in_the_manifest() -> None:
+    declared = {
+        importer.object_path for importer in registry.load_manifest("importers", OWN_FOLDER)
+    }
+    written = {
+        f"{'.'.join(path.relative_to(OWN_FOLDER.parent).with_suffix('').parts)}:{line.split()[0]}"
+        for path in OWN_FOLDER.rglob("*.py")
+        for line in path.read_text().splitlines()
+        if line.endswith(" = Importer(")
+    }
+
+    assert written == declared
