@@ -51,11 +51,11 @@ def thread_offload(count: int) -> Offload:
 class TransportSettings:
     """Settings of one endpoint.
 
-    `allowed_hosts` are names without port, as in Django ("*" is any); origins are exact.
+    `resource_metadata_url` takes the request's Host header. `allowed_hosts` are names without port, as in Django ("*" is any); origins are exact.
     """
 
     server_info: ServerInfo
-    resource_metadata_url: str
+    resource_metadata_url: Callable[[str], str]
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...] = ()
     max_body_bytes: int = 1_048_576
@@ -130,7 +130,7 @@ class McpEndpoint:
                 return None
             return rejected_token_response(
                 rejected,
-                metadata_url=self.settings.resource_metadata_url,
+                metadata_url=self.settings.resource_metadata_url(headers.get("host", "")),
                 scope=self.settings.scope,
                 token_sent=bearer is not None,
             )

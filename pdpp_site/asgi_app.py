@@ -19,7 +19,7 @@ from django.http.request import split_domain_port, validate_host
 from django.utils import timezone
 
 from evidence.api import error_responses
-from evidence.api.authentication import ON_ACCEPTED_KEY, metadata_url
+from evidence.api.authentication import METADATA_PATH, ON_ACCEPTED_KEY, public_url
 from evidence.errors import ApiException, Code, MisdirectedRequest
 from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS, McpEndpoint
 from operations import access_log, health, metrics, tracing
@@ -247,7 +247,9 @@ def _client_address(scope: Scope) -> str:
 
 
 def _challenge(scope: Scope) -> str:
-    challenge = f'Bearer resource_metadata="{metadata_url()}"'
+    hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
+    metadata_url = f"{public_url(hosts[0] if hosts else '')}{METADATA_PATH}"
+    challenge = f'Bearer resource_metadata="{metadata_url}"'
     token_sent = any(name == b"authorization" for name, _ in scope["headers"])
     return f'{challenge}, error="invalid_token"' if token_sent else challenge
 

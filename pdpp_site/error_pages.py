@@ -18,6 +18,7 @@ TITLES = {
     400: "Invalid request",
     403: "Not allowed",
     404: "Page not found",
+    405: "Wrong address",
     500: "Something went wrong",
     503: "Try again in a moment",
 }

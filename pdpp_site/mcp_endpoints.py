@@ -16,6 +16,7 @@ from django.utils import timezone
 from evidence.access import tokens
 from evidence.access.scope import Scope
 from evidence.api import error_responses
+from evidence.api.authentication import METADATA_PATH, public_url
 from evidence.api.refusal_log import record_rejected_token
 from evidence.errors import ApiException, AuthenticationRequired, GrantPaused
 from mcp_adapter.inprocess import InProcessRest, run_and_release
@@ -43,7 +44,6 @@ queue_place: ContextVar[QueuePlace] = ContextVar("turns", default=QueuePlace()) 
 
 RESOURCE = "/mcp"
 EVENTS_RESOURCE = "/mcp/events"
-METADATA_PATH = "/.well-known/oauth-protected-resource"
 
 
 def endpoint(*, spans: tracing.Tracer = tracing.NULL_TRACER) -> McpEndpoint:
@@ -65,7 +65,7 @@ def _endpoint(resource: str, surface: Surface, *, spans: tracing.Tracer) -> McpE
             surface=surface,
             open_span=spans.tool,
             offload=queued(thread_offload(max(4, settings.PDPP_THREADS))),
-            resource_metadata_url=f"{settings.PDPP_PUBLIC_URL}{METADATA_PATH}{resource}",
+            resource_metadata_url=lambda host: f"{public_url(host)}{METADATA_PATH}{resource}",
             allowed_hosts=tuple(settings.ALLOWED_HOSTS),
             allowed_origins=tuple(settings.CSRF_TRUSTED_ORIGINS),
         ),

@@ -16,6 +16,7 @@ METADATA = ".well-known/oauth-protected-resource"
 
 urlpatterns = [
     path("", views.front, name="home"),
+    path("sse", views.sse),
     path("docs/", OpenApiPageView.as_view()),
     path("v1/", include("evidence.api.urls")),
     # The reference serves declarations without the /v1 prefix, too.

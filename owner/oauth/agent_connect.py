@@ -8,7 +8,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import orjson
-from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
@@ -18,6 +17,7 @@ from django.views.decorators.http import require_POST
 from evidence import limits
 from evidence.access import grant_states
 from evidence.access.oauth import requests, tokens
+from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
 from owner.oauth import authorization_request, client_metadata
 from owner.oauth.device_flow import device_response
@@ -59,7 +59,7 @@ def agent_connect(request: HttpRequest) -> HttpResponse:
         return error_response("invalid_request", str(error))
     except RateLimitExceeded as error:
         return rate_limited_response(error)
-    return json_response(_attempt_body(opened, registration), status=201)
+    return json_response(_attempt_body(opened, registration, requested_url(request)), status=201)
 
 
 @csrf_exempt
@@ -127,9 +127,11 @@ def _pushed_request(parameters: dict[str, str], now: datetime) -> "PendingReques
     return row
 
 
-def _attempt_body(opened: requests.OpenedRequest, registration: "Registration") -> dict[str, Any]:
-    device = device_response(opened)
-    poll_url = f"{settings.PDPP_PUBLIC_URL}/agent-connect/{opened.row.request_id}/token"
+def _attempt_body(
+    opened: requests.OpenedRequest, registration: "Registration", server_url: str
+) -> dict[str, Any]:
+    device = device_response(opened, server_url)
+    poll_url = f"{server_url}/agent-connect/{opened.row.request_id}/token"
     return {
         "object": "agent_connect_attempt",
         "id": opened.row.request_id,

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_http_methods
 
 from evidence import limits
 from evidence.access.oauth import codes, requests
+from evidence.api.authentication import requested_url
 from owner.grants.wizard import Approved, Denied, handle_decision, show_review
 from owner.oauth import authorization_request, client_metadata
 from owner.oauth.authorization_request import (
@@ -49,7 +50,7 @@ def authorize(request: HttpRequest) -> HttpResponse:
     except FatalAuthorizationError as error:
         return message_page(request, "Invalid request", f"{error} {START_AGAIN}", status=400)
     except AuthorizationError as error:
-        return redirect_to_client(error.location)
+        return redirect_to_client(error.location(requested_url(request)))
 
 
 def _show_page(request: HttpRequest, now: datetime) -> HttpResponse:
@@ -93,9 +94,9 @@ def _handle_post(request: HttpRequest, now: datetime) -> HttpResponse:
     with transaction.atomic():
         match handle_decision(request, authorization.access_request(now)):
             case Approved(package_id):
-                return redirect_to_client(_success_url(authorization, package_id, now))
+                return redirect_to_client(_success_url(request, authorization, package_id, now))
             case Denied():
-                return redirect_to_client(_denial_url(authorization))
+                return redirect_to_client(_denial_url(request, authorization))
             case page:
                 return allow_form_redirect(page, authorization.redirect_uri)
 
@@ -115,7 +116,9 @@ def _verified_query(request: HttpRequest) -> str:
     return str(query)
 
 
-def _success_url(authorization: AuthorizationRequest, package_id: str, now: datetime) -> str:
+def _success_url(
+    request: HttpRequest, authorization: AuthorizationRequest, package_id: str, now: datetime
+) -> str:
     requests.mark_registration_used(authorization.registration, now=now)
     if authorization.pushed is not None:
         requests.mark_answer_fetched(authorization.pushed, now=now)
@@ -129,14 +132,18 @@ def _success_url(authorization: AuthorizationRequest, package_id: str, now: date
     )
     codes.store_code(code, answer, registration=authorization.registration, now=now)
     return authorization_request.redirect_url(
-        authorization.redirect_uri, {"code": code, "state": authorization.state}
+        authorization.redirect_uri,
+        {"code": code, "state": authorization.state},
+        issuer=requested_url(request),
     )
 
 
-def _denial_url(authorization: AuthorizationRequest) -> str:
+def _denial_url(request: HttpRequest, authorization: AuthorizationRequest) -> str:
     parameters = {
         "error": "access_denied",
         "error_description": "The owner denied the request.",
         "state": authorization.state,
     }
-    return authorization_request.redirect_url(authorization.redirect_uri, parameters)
+    return authorization_request.redirect_url(
+        authorization.redirect_uri, parameters, issuer=requested_url(request)
+    )

@@ -28,16 +28,19 @@ class FatalAuthorizationError(Exception):
 
 
 class AuthorizationError(Exception):
-    """The request is refused; `location` returns the error to the client."""
+    """The request is refused; the location returns the error to the client."""
 
     def __init__(
         self, redirect_uri: str, *, error: str, description: str, state: str | None
     ) -> None:
         super().__init__(description)
         self.error = error
-        self.location = redirect_url(
-            redirect_uri, {"error": error, "error_description": description, "state": state}
-        )
+        self._redirect_uri = redirect_uri
+        self._members = {"error": error, "error_description": description, "state": state}
+
+    def location(self, issuer: str) -> str:
+        """Return the redirect URI with the error."""
+        return redirect_url(self._redirect_uri, self._members, issuer=issuer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +148,12 @@ def client_id_of(query: str) -> str | None:
     return dict(parse_qsl(query)).get("client_id")
 
 
-def redirect_url(redirect_uri: str, parameters: Mapping[str, str | None]) -> str:
+def redirect_url(redirect_uri: str, parameters: Mapping[str, str | None], *, issuer: str) -> str:
     """Add response parameters and the issuer (RFC 9207) to a redirect URI."""
     parts = urlsplit(redirect_uri)
     query = [(n, v) for n, v in parse_qsl(parts.query, keep_blank_values=True) if n != "iss"]
     query += [(name, value) for name, value in parameters.items() if value is not None]
-    query.append(("iss", settings.PDPP_PUBLIC_URL))
+    query.append(("iss", issuer))
     return urlunsplit(parts._replace(query=urlencode(query)))
 
 

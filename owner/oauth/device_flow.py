@@ -4,7 +4,6 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, urlencode
 
-from django.conf import settings
 from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -14,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from evidence import limits
 from evidence.access.oauth import requests
+from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
 from owner.grants.access_request import AccessRequest
 from owner.grants.wizard import Approved, Denied, handle_decision, show_review
@@ -68,12 +68,14 @@ def device_authorization(request: HttpRequest) -> HttpResponse:
         )
     except RateLimitExceeded as error:
         return rate_limited_response(error)
-    return json_response({"device_code": opened.handle, **device_response(opened)})
+    return json_response(
+        {"device_code": opened.handle, **device_response(opened, requested_url(request))}
+    )
 
 
-def device_response(opened: requests.OpenedRequest) -> dict[str, object]:
+def device_response(opened: requests.OpenedRequest, server_url: str) -> dict[str, object]:
     """Return the user code, where to enter it, and the polling times (RFC 8628, 3.2)."""
-    url = f"{settings.PDPP_PUBLIC_URL}/device"
+    url = f"{server_url}/device"
     return {
         USER_CODE: opened.user_code,
         "verification_uri": url,

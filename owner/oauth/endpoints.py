@@ -19,6 +19,7 @@ from evidence import limits
 from evidence.access.grant_states import DATA_ACCESS
 from evidence.access.oauth import requests
 from evidence.access.oauth.tokens import introspection_response
+from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
 from owner.oauth import client_metadata
 from owner.oauth.client_metadata import AUTH_METHODS
@@ -105,8 +106,8 @@ def _is_resource_server(request: HttpRequest) -> bool:
 
 @require_safe
 def authorization_server(request: HttpRequest) -> JsonResponse:
-    """Return the metadata (RFC 8414); every URL starts with the public URL, whatever the request's."""
-    response = JsonResponse(server_metadata(settings.PDPP_PUBLIC_URL))
+    """Return the metadata (RFC 8414); every URL starts with the public URL."""
+    response = JsonResponse(server_metadata(requested_url(request)))
     response["Cache-Control"] = "no-store"
     response["Access-Control-Allow-Origin"] = "*"
     return response

@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import urlencode
 
 import orjson
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.utils import timezone
 from django.views.decorators.csrf import csrf_exempt
@@ -16,6 +15,7 @@ from django.views.decorators.http import require_POST
 
 from evidence import limits
 from evidence.access.oauth import requests
+from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
 from owner.oauth import authorization_details, authorization_request
 from owner.oauth.clients import InvalidClientError, authenticate_client
@@ -72,7 +72,7 @@ def _store(request: HttpRequest, parameters: list[tuple[str, str]], now: datetim
     )
     uri = authorization_request.REQUEST_URI_PREFIX + opened.handle
     query = urlencode({"client_id": registration.client_id, "request_uri": uri})
-    url = f"{settings.PDPP_PUBLIC_URL}/oauth/authorize?{query}"
+    url = f"{requested_url(request)}/oauth/authorize?{query}"
     body = {
         "request_uri": uri,
         "authorization_url": url,

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from django.conf import settings
-
+from evidence.api.authentication import public_urls
 from owner.grants.access_request import LOOPBACK_HOSTS, Resource
 
 FORBIDDEN_SCHEMES = frozenset(
@@ -79,21 +78,22 @@ def form_action_source(uri: str) -> str:
     return f"{parts.scheme}://{parts.netloc}" if has_origin else f"{parts.scheme}:"
 
 
-def resource_url(resource: str) -> str:
-    """Return a resource's indicator; for ``/v1`` it is the origin, as its metadata says."""
-    return f"{settings.PDPP_PUBLIC_URL}{'' if resource == '/v1' else resource}"
-
-
 def parse_resource(indicator: str) -> Resource | None:
     """Return the resource of an indicator with or without a final slash, or None if unknown."""
-    url = indicator.removesuffix("/")
-    if url == resource_url("/mcp"):
-        return "/mcp"
-    if url == resource_url("/mcp/events"):
-        return "/mcp/events"
-    if url in (resource_url("/v1"), resource_url("/v1") + "/v1"):
-        return "/v1"
-    return None
+    try:
+        parts = urlsplit(indicator.removesuffix("/"))
+    except ValueError:
+        return None
+    origin = parts._replace(netloc=parts.netloc.lower(), path="").geturl()
+    if origin not in public_urls():
+        return None
+    match parts.path:
+        case "/mcp" | "/mcp/events":
+            return parts.path
+        case "" | "/v1":
+            return "/v1"
+        case _:
+            return None
 
 
 def single_resource(indicators: Sequence[str], *, default: Resource) -> Resource | None:

@@ -46,7 +46,9 @@ def endpoint() -> McpEndpoint:
         settings=TransportSettings(
             server_info=ServerInfo(public_url=ORIGIN, version="1"),
             surface=EVENT_SURFACE,
-            resource_metadata_url=f"{ORIGIN}/.well-known/oauth-protected-resource/mcp/events",
+            resource_metadata_url=lambda _host: (
+                f"{ORIGIN}/.well-known/oauth-protected-resource/mcp/events"
+            ),
             allowed_hosts=("records.example",),
             offload=run_in_test_thread,
         ),

@@ -39,7 +39,9 @@ def endpoint() -> McpEndpoint:
         mcp_endpoints.authenticate,
         settings=TransportSettings(
             server_info=ServerInfo(public_url=ORIGIN, version="1"),
-            resource_metadata_url=f"{ORIGIN}/.well-known/oauth-protected-resource/mcp",
+            resource_metadata_url=lambda _host: (
+                f"{ORIGIN}/.well-known/oauth-protected-resource/mcp"
+            ),
             allowed_hosts=("records.example",),
             offload=run_in_test_thread,
         ),

@@ -10,6 +10,7 @@ from owner.permissions import PAGE_HEADERS
 def test_the_ways_in_are_these() -> None:
     assert [str(pattern.pattern) for pattern in get_resolver().url_patterns] == [
         "",
+        "sse",
         "docs/",
         "v1/",
         "connectors",
@@ -40,6 +41,23 @@ def test_the_front_is_a_page_for_people_and_an_index_for_programs(
     assert answer["Content-Type"] == kind
     if kind.startswith("text/html"):
         assert PAGE_HEADERS.items() <= dict(answer.items()).items()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("POST", "/", 405), ("DELETE", "/", 405), ("GET", "/sse", 404), ("POST", "/sse", 404)],
+)
+@pytest.mark.parametrize("host", ["localhost:8000", "127.0.0.1:8000"])
+def test_wrong_address_for_mcp_names_the_right_one(
+    method: str, path: str, status: int, host: str
+) -> None:
+    client = Client(enforce_csrf_checks=True, HTTP_HOST=host)
+
+    answer = client.generic(method, path, headers={"Accept": "application/json, text/event-stream"})
+
+    assert answer.status_code == status
+    assert f"http://{host}/mcp" in answer.json()["error"]["message"]
+    assert answer.headers.get("Allow") == ("GET, HEAD" if status == 405 else None)
 
 
 @pytest.mark.parametrize("path", ["/nothing", "/v1/nothing", "/set-up/", "/records/only"])

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from django.conf import settings
 from rest_framework.request import Request
 from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
+from evidence.api.authentication import requested_url
 from evidence.api.base_views import PublicView
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import NotFound
@@ -24,7 +24,7 @@ class ProtectedResourceView(PublicView):
     path = ""
 
     def get(self, request: Request) -> Response:
-        origin = settings.PDPP_PUBLIC_URL
+        origin = requested_url(request)
         return Response(
             {
                 "resource": f"{origin}{self.path}",

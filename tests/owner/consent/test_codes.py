@@ -353,3 +353,31 @@ def test_unsupported_grant_type_is_refused(asking: Asking, grant_type: str) -> N
 
     assert answer.status_code == 400
     assert answer.json()["error"] == "unsupported_grant_type"
+
+
+LOCALHOST = "http://localhost:8000"
+
+
+def test_sign_in_under_another_loopback_name_is_one_under_that_name(asking: Asking) -> None:
+    for browser in (asking.owner, asking.program):
+        browser.defaults["HTTP_HOST"] = "localhost:8000"
+
+    answer = told(asking.answer(asking.ask(resource=f"{LOCALHOST}/mcp")))
+    tokens = asking.exchange(answer["code"], resource=f"{LOCALHOST}/mcp").json()
+
+    assert answer["iss"] == LOCALHOST
+    assert post(tokens["access_token"]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "resource", ["http://localhost:9999/mcp", "http://localhost/mcp", "https://localhost:8000/mcp"]
+)
+def test_another_server_on_this_computer_is_another_resource(asking: Asking, resource: str) -> None:
+    assert told(asking.ask(resource=resource))["error"] == "invalid_target"
+
+
+def test_errors_under_another_loopback_name_are_of_that_issuer(asking: Asking) -> None:
+    asking.owner.defaults["HTTP_HOST"] = "localhost:8000"
+
+    assert told(asking.ask(resource="https://elsewhere.example"))["iss"] == LOCALHOST
+    assert told(asking.answer(asking.ask(), allow=False))["iss"] == LOCALHOST

@@ -124,3 +124,37 @@ def test_metadata_uses_the_public_url(documents: HttpClient) -> None:
     answer = documents.get("/.well-known/oauth-authorization-server", headers={"Host": "localhost"})
 
     assert answer.json()["issuer"] == ORIGIN
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("localhost:8000", "http://localhost:8000"),
+        ("LOCALHOST:8000", "http://localhost:8000"),
+        ("[::1]:8000", "http://[::1]:8000"),
+        ("127.0.0.1:8000", "http://127.0.0.1:8000"),
+        ("localhost:9999", "http://127.0.0.1:8000"),
+        ("localhost", "http://127.0.0.1:8000"),
+        ("testserver", "http://127.0.0.1:8000"),
+    ],
+)
+def test_loopback_server_describes_itself_under_the_requested_name(host: str, url: str) -> None:
+    client = HttpClient(HTTP_HOST=host)
+
+    server = client.get("/.well-known/oauth-authorization-server").json()
+    resource = client.get("/.well-known/oauth-protected-resource/mcp").json()
+    refused = client.get("/v1/schema")
+
+    assert (server["issuer"], server["token_endpoint"]) == (url, f"{url}/oauth/token")
+    assert (resource["resource"], resource["authorization_servers"]) == (f"{url}/mcp", [url])
+    assert f'"{url}/.well-known/oauth-protected-resource"' in refused["WWW-Authenticate"]
+    assert refused.json()["error"]["resource_metadata"].startswith(url)
+
+
+def test_public_server_describes_itself_under_its_own_name_only(documents: HttpClient) -> None:
+    server = documents.get(
+        "/.well-known/oauth-authorization-server", headers={"host": "localhost:8000"}
+    )
+
+    assert server.json()["issuer"] == ORIGIN

@@ -73,10 +73,14 @@ def search(url: str, kept: Kept, sent: list[str]) -> Any:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_signs_in_calls_a_tool_refreshes_and_signs_in_again(settings: Settings) -> None:
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_it_signs_in_calls_a_tool_refreshes_and_signs_in_again(
+    settings: Settings, name: str
+) -> None:
     World.build()
     kept, sent = Kept(), list[str]()
     with site(settings) as origin:
+        origin = origin.replace("127.0.0.1", name)
         url = f"{origin}/mcp"
 
         result = search(url, kept, sent)
