@@ -6,6 +6,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import mcp_types as types
 import orjson
 from starlette.types import Message, Scope, Send
 
@@ -52,10 +53,10 @@ _PRIVATE = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosni
 
 @dataclass(frozen=True, slots=True)
 class ErrorResponse:
-    """An HTTP response with a JSON error body."""
+    """An HTTP response with a JSON error body, or with none."""
 
     status: int
-    body: dict[str, Any]
+    body: dict[str, Any] | None
     headers: tuple[tuple[str, str], ...] = ()
 
     @classmethod
@@ -72,13 +73,12 @@ class ErrorResponse:
 
     async def send(self, send: Send) -> None:
         """Send the response over ASGI."""
-        content = dumps(self.body).encode()
+        content = b"" if self.body is None else dumps(self.body).encode()
         headers = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
-        headers += [
-            (b"content-type", _JSON),
-            (b"content-length", str(len(content)).encode()),
-            *_PRIVATE,
-        ]
+        headers += _PRIVATE
+        if content:
+            length = str(len(content)).encode()
+            headers += [(b"content-type", _JSON), (b"content-length", length)]
         start = {"type": "http.response.start", "status": self.status, "headers": headers}
         await send(start)
         await send({"type": "http.response.body", "body": content})
@@ -103,6 +103,30 @@ def rejected_token_response(
     if token_sent:
         challenge += ', error="invalid_token"'
     return ErrorResponse(status, {"error": error}, (("www-authenticate", challenge),))
+
+
+_CORS_HEADERS = [
+    (b"access-control-allow-methods", b"POST"),
+    (
+        b"access-control-allow-headers",
+        b"authorization, content-type, mcp-protocol-version, mcp-method, mcp-name, mcp-session-id",
+    ),
+    (b"access-control-expose-headers", b"www-authenticate, retry-after"),
+    (b"access-control-max-age", b"3600"),
+    (b"vary", b"Origin"),
+]
+
+
+def add_cors_headers(send: Send, origin: str) -> Send:
+    """Return a `send` that lets pages of one origin read responses, without cookies."""
+
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            allowed = (b"access-control-allow-origin", origin.encode("latin-1"))
+            message = {**message, "headers": [*message["headers"], allowed, *_CORS_HEADERS]}
+        await send(message)
+
+    return send_with_headers
 
 
 class Utf8Sender:
@@ -160,10 +184,11 @@ def _reencode(content: bytes, start: Message) -> tuple[bytes, bytes]:
 
 
 def _replace_validation_error(content: bytes) -> bytes:
-    """Remove the validator's message, which shows internal names and URLs."""
+    """Return -32600 without the validator's message, which shows internal names and URLs."""
     if b"Validation error" not in content:
         return content
     body = orjson.loads(content)
+    body["error"]["code"] = types.INVALID_REQUEST
     body["error"]["message"] = "The body is not a JSON-RPC request or notification"
     return orjson.dumps(body)
 

@@ -31,6 +31,7 @@ Offload: TypeAlias = Callable[[Callable[[], Any]], Awaitable[Any]]
 """Runs a blocking function off the event loop and returns its value."""
 
 _log = logging.getLogger(__name__)
+VERSION = "0.1.0"
 _LIST_TTL_MS = 300_000
 _RESOURCE_NOT_FOUND = -32002
 
@@ -42,7 +43,7 @@ class ServerInfo:
     public_url: str
     name: str = "pdpp"
     title: str = "Personal data"
-    version: str = ""
+    version: str = VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,14 +121,13 @@ class _Adapter:
             raise MCPError(
                 code=types.INVALID_PARAMS if modern else _RESOURCE_NOT_FOUND,
                 message=str(error.body["error"].get("message")),
-                data=error.body,
+                data={"uri": str(params.uri), **error.body},
             ) from None
         return types.ReadResourceResult(contents=contents)
 
-    async def list_templates(
-        self, _ctx: Context, _params: Any
-    ) -> types.ListResourceTemplatesResult:
+    async def list_templates(self, _ctx: Context, params: Any) -> types.ListResourceTemplatesResult:
         """Return the resource templates of the surface."""
+        _refuse_cursor(params)
         return types.ListResourceTemplatesResult(resource_templates=list(self.surface.templates))
 
 
@@ -197,9 +197,13 @@ def _modern_ending(method: str, server: Server[Any]) -> str:
 
 
 def _tools_list(surface: Surface, params: Mapping[str, Any]) -> str:
-    if params.get("cursor") is not None:
-        raise MCPError(code=types.INVALID_PARAMS, message="Invalid cursor: the list has one page")
+    _refuse_cursor(types.PaginatedRequestParams(cursor=params.get("cursor")))
     return surface.tools_list_json
+
+
+def _refuse_cursor(params: types.PaginatedRequestParams | None) -> None:
+    if params is not None and params.cursor is not None:
+        raise MCPError(code=types.INVALID_PARAMS, message="Invalid cursor: the list has one page")
 
 
 def _failure(error: ToolError) -> str:
@@ -227,11 +231,13 @@ async def _unused_handler(_ctx: Context, _params: Any) -> Any:
     raise MCPError(code=types.INTERNAL_ERROR, message="Not reached")
 
 
-async def _no_resources(_ctx: Context, _params: Any) -> types.ListResourcesResult:
+async def _no_resources(_ctx: Context, params: Any) -> types.ListResourcesResult:
+    _refuse_cursor(params)
     return types.ListResourcesResult(resources=[])
 
 
-async def _no_prompts(_ctx: Context, _params: Any) -> types.ListPromptsResult:
+async def _no_prompts(_ctx: Context, params: Any) -> types.ListPromptsResult:
+    _refuse_cursor(params)
     return types.ListPromptsResult(prompts=[])
 
 

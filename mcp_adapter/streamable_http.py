@@ -17,14 +17,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from mcp_adapter.http_responses import (
     RETRY_SECONDS,
     ErrorResponse,
     Utf8Sender,
+    add_cors_headers,
     rejected_token_response,
 )
+from mcp_adapter.jsonrpc import check_body
 from mcp_adapter.metrics import SpanFactory, no_span
 from mcp_adapter.rest import Authenticate, Rest, TokenRejected
 from mcp_adapter.server import Context, Offload, ServerInfo, build_server
@@ -51,13 +53,14 @@ def thread_offload(count: int) -> Offload:
 class TransportSettings:
     """Settings of one endpoint.
 
-    `resource_metadata_url` takes the request's Host header. `allowed_hosts` are names without port, as in Django ("*" is any); origins are exact.
+    `resource_metadata_url` takes the request's Host header. `allowed_hosts` are names without port, as in Django ("*" is any); origins are exact. Pages of `browser_origins` may read responses (CORS).
     """
 
     server_info: ServerInfo
     resource_metadata_url: Callable[[str], str]
     allowed_hosts: tuple[str, ...]
     allowed_origins: tuple[str, ...] = ()
+    browser_origins: frozenset[str] = frozenset()
     max_body_bytes: int = 1_048_576
     scope: str = "pdpp:read"
     surface: Surface = READ_SURFACE
@@ -85,12 +88,25 @@ class McpEndpoint:
         # it, and the SDK compares header values with the body.
         scope["headers"] = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         headers = _headers(scope)
-        error = self._check_host(headers) or await self._authenticate(scope, headers)
+        error = self._check_host(headers)
+        if error is None and headers.get("origin") in self.settings.browser_origins:
+            send = add_cors_headers(send, headers["origin"])
+            if scope["method"] == "OPTIONS":
+                await ErrorResponse(204, None).send(send)
+                return
+        error = error or await self._authenticate(scope, headers)
         if error is None and scope["method"] != "POST":
             error = ErrorResponse.build(405, "method_not_allowed", "Only POST is served here.")
             error = error.with_header("allow", "POST")
         if error is None and _declared_length(headers) > self.settings.max_body_bytes:
             error = ErrorResponse.build(413, "resource_limit", "The request body is too large.")
+        if error is None:
+            body = await _read_body(receive, limit=self.settings.max_body_bytes)
+            if body is None:
+                return
+            invalid = check_body(body, version_header=headers.get("mcp-protocol-version"))
+            error = None if invalid is None else ErrorResponse(400, invalid)
+            receive = _replay(body, receive)
         if error is not None:
             await error.send(send)
             return
@@ -106,7 +122,7 @@ class McpEndpoint:
         origin = headers.get("origin")
         public_url = urlsplit(settings.server_info.public_url)
         own_origin = f"{public_url.scheme}://{public_url.netloc}"
-        if origin in {None, own_origin, *settings.allowed_origins}:
+        if origin in {None, own_origin, *settings.allowed_origins, *settings.browser_origins}:
             return None
         # The host was accepted above, so a page of that host is same-origin.
         if str(origin).partition("://")[2] == host:
@@ -160,6 +176,31 @@ def build_endpoint(
         max_request_body_size=settings.max_body_bytes,
     )
     return McpEndpoint(authenticate, settings, manager)
+
+
+async def _read_body(receive: Receive, *, limit: int) -> bytes | None:
+    """Return the body, or None if the client has gone.
+
+    Of a body longer than `limit`, which the SDK refuses, it returns the beginning.
+    """
+    body, more = b"", True
+    while more and len(body) <= limit:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+    return body
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a `receive` that gives the body that was read, then goes on."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def receive_again() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return receive_again
 
 
 def _authority(ctx: Context) -> object:

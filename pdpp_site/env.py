@@ -56,7 +56,7 @@ class Environment:
         return choice
 
     def url(self, name: str, *, default: str) -> str:
-        """Return an http or https URL, without a trailing slash."""
+        """Return an http or https URL in lower case up to its path, without a trailing slash."""
         value = self.string(name, default=default).strip().rstrip("/")
         try:
             parts = urlsplit(value)
@@ -67,7 +67,7 @@ class Environment:
             is_valid = False
         if not is_valid:
             raise _invalid(name, value, "a URL such as https://records.example")
-        return value
+        return parts._replace(netloc=parts.netloc.lower()).geturl()
 
     def networks(self, name: str, *, default: list[str]) -> list[str]:
         """Return IP addresses and networks, or `*` for all."""

@@ -68,6 +68,7 @@ def _endpoint(resource: str, surface: Surface, *, spans: tracing.Tracer) -> McpE
             resource_metadata_url=lambda host: f"{public_url(host)}{METADATA_PATH}{resource}",
             allowed_hosts=tuple(settings.ALLOWED_HOSTS),
             allowed_origins=tuple(settings.CSRF_TRUSTED_ORIGINS),
+            browser_origins=frozenset(settings.PDPP_BROWSER_ORIGINS),
         ),
     )
 

@@ -13,7 +13,6 @@ from pdpp_site import oauth_library
 
 # Allows ModelAdmin[Grant] at run time.
 django_stubs_ext.monkeypatch()
-
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environment.Environment()
 
@@ -24,6 +23,7 @@ PDPP_PORT = env.integer("PDPP_PORT", default=8000, min_value=1, max_value=65_535
 PDPP_BIND = env.string("PDPP_BIND", default="127.0.0.1")
 PDPP_PUBLIC_URL = env.url("PDPP_PUBLIC_URL", default=f"http://127.0.0.1:{PDPP_PORT}")
 PDPP_ALLOWED_HOSTS = env.string_list("PDPP_ALLOWED_HOSTS")
+PDPP_BROWSER_ORIGINS = env.string_list("PDPP_BROWSER_ORIGINS")
 PDPP_TRUSTED_PROXIES = env.networks("PDPP_TRUSTED_PROXIES", default=["127.0.0.1", "::1"])
 PDPP_SECRET_KEY = env.string("PDPP_SECRET_KEY")
 PDPP_SECRET_KEY_FALLBACKS = env.string_list("PDPP_SECRET_KEY_FALLBACKS")
@@ -95,6 +95,7 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "pdpp_site.security_headers.middleware",
+    "pdpp_site.cors.middleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "pdpp_site.request_text.RequestTextMiddleware",

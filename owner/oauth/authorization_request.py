@@ -1,5 +1,6 @@
 """Validate an authorization request and build the access request for the owner; changes nothing."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -14,12 +15,14 @@ from evidence.access.oauth import requests
 from owner.grants.access_request import AccessRequest, Resource
 from owner.oauth import authorization_details
 from owner.oauth.clients import requesting_client
+from owner.oauth.responses import default_description
 from owner.oauth.server import known_parameters, oauth_backend
 from owner.oauth.uris import display_host, single_resource
 
 if TYPE_CHECKING:
     from evidence.models.oauth import PendingRequest, Registration
 
+S256_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 REQUEST_URI_PREFIX = "urn:pdpp:pending-consent:"
 
 
@@ -33,6 +36,7 @@ class AuthorizationError(Exception):
     def __init__(
         self, redirect_uri: str, *, error: str, description: str, state: str | None
     ) -> None:
+        description = description or default_description(error)
         super().__init__(description)
         self.error = error
         self._redirect_uri = redirect_uri
@@ -97,22 +101,15 @@ def _build_request(
 ) -> AuthorizationRequest:
     details = dict(parameters).get("authorization_details")
     resource = single_resource([v for n, v in parameters if n == "resource"], default="/mcp")
-    if resource is None:
+    problem = _problem(credentials["code_challenge"], resource, details)
+    if problem is not None or resource is None:
+        error, description = problem or ("invalid_target", "")
         raise AuthorizationError(
             credentials["redirect_uri"],
-            error="invalid_target",
-            description="resource must name exactly one resource of this server.",
+            error=error,
+            description=description,
             state=credentials["state"],
         )
-    try:
-        authorization_details.parse_authorization_details(details)
-    except authorization_details.InvalidAuthorizationDetailsError as error:
-        raise AuthorizationError(
-            credentials["redirect_uri"],
-            error="invalid_authorization_details",
-            description=str(error),
-            state=credentials["state"],
-        ) from None
     return AuthorizationRequest(
         query=query,
         registration=credentials["request"].client,
@@ -123,6 +120,21 @@ def _build_request(
         resource=resource,
         details=details,
     )
+
+
+def _problem(
+    code_challenge: str, resource: Resource | None, details: str | None
+) -> tuple[str, str] | None:
+    """Return error and description of a parameter that the library does not check."""
+    if not S256_CHALLENGE.fullmatch(code_challenge):
+        return "invalid_request", "code_challenge must be 43 characters of base64url (S256)."
+    if resource is None:
+        return "invalid_target", "resource must name exactly one resource of this server."
+    try:
+        authorization_details.parse_authorization_details(details)
+    except authorization_details.InvalidAuthorizationDetailsError as error:
+        return "invalid_authorization_details", str(error)
+    return None
 
 
 def client_claims(registration: "Registration") -> dict[str, str]:

@@ -21,6 +21,7 @@ from owner.oauth import authorization_details
 from owner.oauth.authorization_request import client_claims
 from owner.oauth.clients import InvalidClientError, authenticate_client, requesting_client
 from owner.oauth.responses import (
+    client_error_response,
     error_response,
     json_response,
     message_page,
@@ -46,8 +47,7 @@ def device_authorization(request: HttpRequest) -> HttpResponse:
         registration = authenticate_client(request, request.POST.dict())
         authorization_details.parse_authorization_details(details)
     except InvalidClientError as error:
-        status = 401 if error.used_header else 400
-        return error_response("invalid_client", str(error), status=status)
+        return client_error_response(error)
     except authorization_details.InvalidAuthorizationDetailsError as error:
         return error_response("invalid_authorization_details", str(error))
     if DEVICE_GRANT not in registration.grant_types:

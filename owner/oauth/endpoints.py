@@ -23,7 +23,12 @@ from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
 from owner.oauth import client_metadata
 from owner.oauth.client_metadata import AUTH_METHODS
-from owner.oauth.responses import error_response, json_response, rate_limited_response
+from owner.oauth.responses import (
+    CLIENT_CHALLENGE,
+    error_response,
+    json_response,
+    rate_limited_response,
+)
 from owner.oauth.server import DEVICE_GRANT, GRANT_TYPES, oauth_backend
 from owner.oauth.uris import OFFLINE_SCOPE, SCOPE
 
@@ -67,7 +72,7 @@ def _library_error(request: HttpRequest, members: dict[str, Any]) -> HttpRespons
     used_header = error == "invalid_client" and "Authorization" in request.headers
     response = error_response(error, description, status=401 if used_header else 400, **members)
     if used_header:
-        response["WWW-Authenticate"] = 'Basic realm="token"'
+        response["WWW-Authenticate"] = CLIENT_CHALLENGE
     return response
 
 
@@ -109,7 +114,6 @@ def authorization_server(request: HttpRequest) -> JsonResponse:
     """Return the metadata (RFC 8414); every URL starts with the public URL."""
     response = JsonResponse(server_metadata(requested_url(request)))
     response["Cache-Control"] = "no-store"
-    response["Access-Control-Allow-Origin"] = "*"
     return response
 
 

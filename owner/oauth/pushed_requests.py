@@ -19,7 +19,12 @@ from evidence.api.authentication import requested_url
 from evidence.errors import RateLimitExceeded
 from owner.oauth import authorization_details, authorization_request
 from owner.oauth.clients import InvalidClientError, authenticate_client
-from owner.oauth.responses import error_response, json_response, rate_limited_response
+from owner.oauth.responses import (
+    client_error_response,
+    error_response,
+    json_response,
+    rate_limited_response,
+)
 from owner.oauth.uris import single_resource
 
 MAX_BYTES = 256 * 1024
@@ -38,9 +43,7 @@ def push(request: HttpRequest) -> HttpResponse:
     try:
         return _store(request, parameters, now)
     except InvalidClientError as error:
-        return error_response(
-            "invalid_client", str(error), status=401 if error.used_header else 400
-        )
+        return client_error_response(error)
     except authorization_details.InvalidAuthorizationDetailsError as error:
         return error_response("invalid_authorization_details", str(error))
     except RateLimitExceeded as error:

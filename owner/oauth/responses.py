@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Callable, Mapping
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.conf import settings
@@ -15,6 +15,16 @@ from evidence.errors import RateLimitExceeded
 from owner.oauth.uris import form_action_source
 from owner.permissions import is_owner, with_security_headers
 
+if TYPE_CHECKING:
+    from owner.oauth.clients import InvalidClientError
+
+CLIENT_CHALLENGE = 'Basic realm="token"'
+DESCRIPTIONS = {
+    "invalid_client": "Unknown client or wrong credentials.",
+    "invalid_grant": "The code or token is unknown, has expired, was used, or is not this client's.",
+    "invalid_request": "A parameter is missing, repeated or invalid.",
+    "unauthorized_client": "The client is not registered for this grant type.",
+}
 View = Callable[[HttpRequest], HttpResponse]
 NO_STORE_HEADERS = {"Cache-Control": "no-store", "Pragma": "no-cache"}
 
@@ -29,9 +39,24 @@ def error_response(
 ) -> JsonResponse:
     """Return an RFC 6749 error with a request id; `members` are added to the body."""
     request_id = f"req_{secrets.token_hex(10)}"
-    body = {"error": error, "error_description": description, **members, "request_id": request_id}
+    text = description or default_description(error)
+    body = {"error": error, "error_description": text, **members, "request_id": request_id}
     response = json_response(body, status=status)
     response["Request-Id"] = response["X-Request-Id"] = request_id
+    return response
+
+
+def default_description(error: str) -> str:
+    """Return the description of an error that the library does not describe."""
+    return DESCRIPTIONS.get(error, f"The request was refused: {error.replace('_', ' ')}.")
+
+
+def client_error_response(error: "InvalidClientError") -> JsonResponse:
+    """Return 400, or 401 for wrong credentials in the Authorization header (RFC 6749, 5.2)."""
+    status = 401 if error.used_header else 400
+    response = error_response("invalid_client", str(error), status=status)
+    if error.used_header:
+        response["WWW-Authenticate"] = CLIENT_CHALLENGE
     return response
 
 

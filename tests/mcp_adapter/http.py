@@ -64,6 +64,7 @@ def endpoint(rest: Rest | None = None, *, offload: Offload = run_inline) -> McpE
             resource_metadata_url=lambda _host: METADATA,
             allowed_hosts=("records.example", ".trusted.example", "[::1]"),
             allowed_origins=("https://inspector.example",),
+            browser_origins=frozenset({"https://app.example"}),
             max_body_bytes=20_000,
             offload=offload,
         ),

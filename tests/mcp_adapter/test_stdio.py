@@ -1,5 +1,6 @@
 """The server process over standard input and output."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -16,6 +17,11 @@ from tests.scenarios import scenario
 
 ROOT = Path(__file__).parent.parent.parent
 MODULE = "tests.mcp_adapter.stdio_server"
+INITIALIZE = (
+    '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
+    '"capabilities":{},"clientInfo":{"name":"host","version":"1"}}}\n'
+    '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
+)
 
 
 def run(work: Callable[[Client], Awaitable[Any]], *flags: str, era: str) -> Any:
@@ -54,16 +60,8 @@ def test_revoked_grant_fails_on_next_stdio_call() -> None:
     assert error_of(second)["code"] == "grant_revoked"
 
 
-def test_only_the_protocol_is_written_to_standard_output() -> None:
-    requests = (
-        '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18",'
-        '"capabilities":{},"clientInfo":{"name":"host","version":"1"}}}\n'
-        '{"jsonrpc":"2.0","method":"notifications/initialized"}\n'
-        "this is no JSON\n"
-        '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"search",'
-        '"arguments":{"q":"lease"}}}\n'
-    )
-
+def converse(requests: str, *, until: str) -> list[str]:
+    """Return all lines of standard output; input ends after the reply that contains `until`."""
     process = subprocess.Popen(
         [sys.executable, "-m", MODULE], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True,
@@ -73,9 +71,40 @@ def test_only_the_protocol_is_written_to_standard_output() -> None:
     process.stdin.write(requests)
     process.stdin.flush()
     lines = []
-    while not any('"id":2' in line for line in lines):
+    while not any(until in line for line in lines):
         lines.append(process.stdout.readline())
         assert lines[-1]
     rest, _ = process.communicate(timeout=20)
+    return [*lines, *rest.splitlines()]
 
-    assert all(line.startswith('{"jsonrpc":"2.0"') for line in [*lines, *rest.splitlines()])
+
+def test_only_the_protocol_is_written_to_standard_output() -> None:
+    requests = (
+        f"{INITIALIZE}this is no JSON\n"
+        '{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"search",'
+        '"arguments":{"q":"lease"}}}\n'
+    )
+
+    lines = converse(requests, until='"id":2')
+
+    assert all(line.startswith('{"jsonrpc":"2.0"') for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        ("this is no JSON", -32700),
+        ("[]", -32600),
+        ('{"jsonrpc":"2.0","id":5}', -32600),
+        ('{"jsonrpc":"2.0","id":null,"method":"tools/list"}', -32600),
+        ('{"jsonrpc":"2.0","id":1.5,"method":"tools/list"}', -32600),
+    ],
+)
+def test_invalid_line_is_answered_and_the_next_one_served(line: str, code: int) -> None:
+    ping = '{"jsonrpc":"2.0","id":7,"method":"ping"}'
+    lines = converse(f"{INITIALIZE}{line}\n{ping}\n", until='"id":7')
+
+    replies = [json.loads(reply) for reply in lines]
+    assert {"jsonrpc": "2.0", "id": 7, "result": {}} in replies
+    [error] = [reply for reply in replies if "error" in reply]
+    assert (error["id"], error["error"]["code"]) == (None, code)

@@ -154,3 +154,25 @@ def test_responses_are_not_cacheable() -> None:
     for reply in (send(PING), send(PING, token=None), modern("tools/list")):
         assert reply.headers["cache-control"] == "no-store"
         assert reply.headers["x-content-type-options"] == "nosniff"
+
+
+def test_page_of_a_named_origin_may_call_with_a_bearer_only() -> None:
+    origin = "https://app.example"
+
+    preflight = send(method="OPTIONS", origin=origin, token=None)
+    called, refused = send(PING, origin=origin), send(PING, origin=origin, token=None)
+
+    assert (preflight.status, preflight.content) == (204, b"")
+    assert "mcp-protocol-version" in preflight.headers["access-control-allow-headers"]
+    assert (called.status, refused.status) == (200, 401)
+    for reply in (preflight, called, refused):
+        assert reply.headers["access-control-allow-origin"] == origin
+        assert reply.headers["vary"] == "Origin"
+        assert "access-control-allow-credentials" not in reply.headers
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "https://app.example.evil.example"])
+def test_page_of_another_origin_gets_no_cors_headers(origin: str) -> None:
+    for reply in (send(PING, origin=origin), send(method="OPTIONS", origin=origin, token=None)):
+        assert reply.status == 403
+        assert not [name for name in reply.headers if name.startswith("access-control")]

@@ -276,3 +276,53 @@ def test_request_id_cannot_replace_the_result(version: str | None) -> None:
 
     assert reply.body["id"] == '{"raw":"0000000000000000"}'
     assert reply.body["result"]["structuredContent"]["results"]
+
+
+@pytest.mark.parametrize("request_id", [None, {}, 1.5, True, ["1"]])
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18", MODERN, None])
+def test_invalid_request_id_is_an_invalid_request(request_id: Any, version: str | None) -> None:
+    body = {**rpc("tools/list", {"_meta": META} if version == MODERN else None), "id": request_id}
+
+    reply = send(body, mcp_protocol_version=version, mcp_method="tools/list")
+
+    assert reply.status == 400
+    assert (reply.body["id"], reply.body["error"]["code"]) == (None, -32600)
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2025-06-18"])
+@pytest.mark.parametrize("method", ["tools/list", "server/discover"])
+def test_body_of_newest_revision_under_an_older_header_is_a_mismatch(
+    version: str, method: str
+) -> None:
+    reply = send(rpc(method, {"_meta": META}), mcp_protocol_version=version)
+
+    assert (reply.status, reply.body["id"], reply.body["error"]["code"]) == (400, 1, -32020)
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", MODERN])
+@pytest.mark.parametrize(
+    "body",
+    [b"[]", b"1", b'{"jsonrpc":"1.0","id":1,"method":"ping"}', b'{"jsonrpc":"2.0","id":1}',
+     b'{"jsonrpc":"2.0","id":1,"method":5}', b'{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}'],
+)  # fmt: skip
+def test_body_that_is_no_message_is_an_invalid_request(body: bytes, version: str) -> None:
+    reply = send(body, mcp_protocol_version=version, mcp_method="ping")
+
+    assert (reply.status, reply.body["error"]["code"]) == (400, -32600)
+
+
+@pytest.mark.parametrize(
+    "method", ["tools/list", "resources/list", "resources/templates/list", "prompts/list"]
+)
+def test_unknown_cursor_is_an_invalid_parameter(method: str) -> None:
+    for reply in (send(rpc(method, {"cursor": "x"})), modern(method, {"cursor": "x"})):
+        assert reply.body["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("uri", ["pdpp://record/cin_work/messages:none", "https://x.example"])
+def test_resource_error_carries_its_uri(uri: str) -> None:
+    old = send(rpc("resources/read", {"uri": uri})).body["error"]
+    new = modern("resources/read", {"uri": uri}).body["error"]
+
+    assert (old["code"], new["code"]) == (-32002, -32602)
+    assert old["data"]["uri"] == new["data"]["uri"] == uri

@@ -56,6 +56,7 @@ def test_invalid_value_is_rejected_by_name(
         ("boolean", "", {"default": True}, True),
         ("choice", "debug", {"choices": ("DEBUG",), "default": ""}, "DEBUG"),
         ("url", "https://records.example/", {"default": ""}, "https://records.example"),
+        ("url", "HTTPS://Records.Example/A", {"default": ""}, "https://records.example/A"),
         ("networks", "::1, 10.0.0.0/8", {"default": []}, ["::1", "10.0.0.0/8"]),
         ("networks", "", {"default": ["::1"]}, ["::1"]),
         ("networks", "*", {"default": []}, ["*"]),

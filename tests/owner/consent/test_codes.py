@@ -381,3 +381,48 @@ def test_errors_under_another_loopback_name_are_of_that_issuer(asking: Asking) -
 
     assert told(asking.ask(resource="https://elsewhere.example"))["iss"] == LOCALHOST
     assert told(asking.answer(asking.ask(), allow=False))["iss"] == LOCALHOST
+
+
+@pytest.mark.parametrize("challenge", ["short", "x" * 44, f"{'x' * 42}=", f"{'x' * 42}+"])
+def test_malformed_code_challenge_is_refused_at_once(asking: Asking, challenge: str) -> None:
+    answer = told(asking.ask(code_challenge=challenge))
+
+    assert answer["error"] == "invalid_request"
+    assert "code_challenge" in answer["error_description"]
+
+
+def test_upper_case_scheme_and_host_of_a_resource_are_normalized(asking: Asking) -> None:
+    tokens = asking.tokens(resource="HTTP://LOCALHOST:8000/mcp")
+
+    assert post(tokens["access_token"]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{}, {"code_verifier": OTHER}, {"redirect_uri": None}, {"client_id": "x"}],
+)
+def test_errors_of_the_token_endpoint_are_described(
+    asking: Asking, wrong: dict[str, str | None]
+) -> None:
+    code = asking.code() if wrong else "unknown"
+
+    assert asking.exchange(code, **wrong).json()["error_description"]
+
+
+@pytest.mark.parametrize("wrong", [{"response_type": "token"}, {"code_challenge": None}])
+def test_errors_of_the_authorization_endpoint_are_described(
+    asking: Asking, wrong: dict[str, str | None]
+) -> None:
+    assert told(asking.ask(**wrong))["error_description"]
+
+
+@pytest.mark.parametrize("path", ["/oauth/par", "/oauth/device_authorization", "/oauth/token"])
+def test_wrong_credentials_in_the_header_are_challenged(asking: Asking, path: str) -> None:
+    answer = asking.program.post(
+        path,
+        {"grant_type": "authorization_code", "code": "x"},
+        headers={"authorization": "Basic eDp5"},
+    )
+
+    assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
+    assert answer["WWW-Authenticate"] == 'Basic realm="token"'

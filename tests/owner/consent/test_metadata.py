@@ -17,7 +17,6 @@ def test_authorization_server_metadata_is_complete(documents: HttpClient) -> Non
     answer = documents.get("/.well-known/oauth-authorization-server")
 
     assert answer["Cache-Control"] == "no-store"
-    assert answer["Access-Control-Allow-Origin"] == "*"
     assert answer.json() == {
         "issuer": ORIGIN,
         "authorization_endpoint": f"{ORIGIN}/oauth/authorize",
@@ -158,3 +157,55 @@ def test_public_server_describes_itself_under_its_own_name_only(documents: HttpC
     )
 
     assert server.json()["issuer"] == ORIGIN
+
+
+CORS_PATHS = (
+    "/.well-known/oauth-authorization-server",
+    "/.well-known/oauth-protected-resource",
+    "/.well-known/oauth-protected-resource/mcp",
+    "/oauth/register",
+    "/oauth/token",
+    "/oauth/revoke",
+)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+@pytest.mark.parametrize("path", CORS_PATHS)
+def test_pages_of_all_origins_may_sign_in_where_the_server_is_public(
+    documents: HttpClient, path: str, method: str
+) -> None:
+    answer = documents.generic(method, path, headers={"origin": "https://app.example"})
+
+    assert answer["Access-Control-Allow-Origin"] == "*"
+    assert "Access-Control-Allow-Credentials" not in answer
+    if method == "OPTIONS":
+        assert answer.status_code == 204
+        assert "mcp-protocol-version" in answer["Access-Control-Allow-Headers"]
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", CORS_PATHS)
+@pytest.mark.parametrize(
+    "url",
+    ["http://127.0.0.1:8000", "https://localhost", "https://192.168.1.5", "https://nas.local",
+     "http://records.example"],
+)  # fmt: skip
+def test_no_page_of_another_origin_signs_in_at_a_private_server(
+    settings: Settings, url: str, path: str
+) -> None:
+    settings.PDPP_PUBLIC_URL = url
+
+    for method in ("GET", "POST", "OPTIONS"):
+        answer = HttpClient().generic(method, path, headers={"origin": "https://app.example"})
+        assert "Access-Control-Allow-Origin" not in answer
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("path", ["/oauth/authorize", "/login", "/v1/schema", "/introspect", "/"])
+def test_other_addresses_are_closed_to_pages_of_other_origins(
+    documents: HttpClient, path: str
+) -> None:
+    answer = documents.get(path, headers={"origin": "https://app.example"})
+
+    assert "Access-Control-Allow-Origin" not in answer
