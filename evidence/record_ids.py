@@ -21,6 +21,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]|\.\.")
 _WINDOW_MEMBERS = {
     "field_path": str,
+    "cursor": str,
     "q": str,
     "offset_chars": int,
     "limit_chars": int,
@@ -128,12 +129,22 @@ def parse_uri(uri: str) -> ParsedUri:
     if scheme != "pdpp" or not tail or len(uri) > _MAX_ID_CHARS:
         raise ValueError("The value is not a pdpp:// URI of this server.")
     if kind == "stream":
-        return ParsedUri(kind, None, _checked_name(unquote(tail)), None, {})
+        name, _, query = tail.partition("?")
+        return ParsedUri(kind, None, _checked_name(unquote(name)), _queried_connection(query), {})
     if kind not in {"record", "field-window", "blob"}:
         raise ValueError("The URI has an unknown kind.")
     if kind == "record" and ("%3A" in tail.upper() or ":" in tail):
         return ParsedUri(kind, parse_id(unquote(tail)), "", None, {})
     return _parse_members(kind, _decode_handle(tail, kind=kind))
+
+
+def _queried_connection(query: str) -> str | None:
+    if not query:
+        return None
+    name, _, connection_id = query.partition("=")
+    if name != "connection_id":
+        raise ValueError("A pdpp://stream URI takes connection_id only.")
+    return _checked_name(unquote(connection_id))
 
 
 def _is_safe(text: str) -> bool:

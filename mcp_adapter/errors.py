@@ -4,6 +4,7 @@ Each reaches the client as one JSON object, the same in `content[]` and in `stru
 error object of REST passes unchanged; a next step is added beside it.
 """
 
+import re
 from typing import Any
 
 from mcp_adapter.rest import RestResponse
@@ -64,7 +65,8 @@ class AdapterError(ToolError):
 def error_from_response(response: RestResponse, *, next_step: str | None = None) -> ToolError:
     """Build the tool error of a REST error response.
 
-    REST's own next step names routes, so a next step that names tools is added where one is known.
+    REST's texts name routes and query parameters: they are put in terms of tools, except in
+    `invalid_expand`, which names GET /v1/schema. A next step is added where one is known.
     """
     error = response.body.get("error") if isinstance(response.body, dict) else None
     if not isinstance(error, dict):
@@ -73,7 +75,20 @@ def error_from_response(response: RestResponse, *, next_step: str | None = None)
             "code": f"http_{response.status}",
             "message": f"The resource server answered {response.status} without a readable error.",
         }
+    if error.get("code") != "invalid_expand":
+        error = {name: _in_tool_terms(value) for name, value in error.items()}
     step = next_step or _NEXT_STEPS.get(str(error.get("code")))
     if step is None and "next_step" in error:
         return ToolError({"error": error})
     return ToolError({"error": error, "next_step": step or _DEFAULT_NEXT_STEP})
+
+
+_SCHEMA_OF_STREAM = re.compile(r"GET /v1/schema\?stream=([^\s&]+)(?:&\S+)?")
+_ARRAY_PARAMETER = re.compile(r"\b(streams|fields)\[\](?:=\w+)?")
+
+
+def _in_tool_terms(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    text = _SCHEMA_OF_STREAM.sub(r"schema(stream=\1)", value)
+    return _ARRAY_PARAMETER.sub(r"\1", text.replace("GET /v1/schema", "schema"))

@@ -28,6 +28,18 @@ def parse_uri(uri: str, *, param: str = "id") -> record_ids.ParsedUri:
         raise InvalidId(str(error), param=param) from None
 
 
+def resolve_stream(arguments: Arguments) -> Arguments:
+    """Return the arguments with a `pdpp://stream/…` URI replaced by its stream and connection."""
+    if not str(arguments.get("stream", "")).startswith("pdpp:"):
+        return arguments
+    uri = parse_uri(arguments["stream"], param="stream")
+    if uri.kind != "stream":
+        raise InvalidId("Pass a stream name or a pdpp://stream URI.", param="stream")
+    named = _add_connection(record_ids.RecordRef(uri.connection_id, uri.name, ""), arguments)
+    connection = {} if named.connection_id is None else {"connection_id": named.connection_id}
+    return {**arguments, "stream": uri.name, **connection}
+
+
 def parse_record(arguments: Arguments) -> record_ids.RecordRef:
     """Return the record that `id` names, with `connection_id` added to a legacy id.
 

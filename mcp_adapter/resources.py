@@ -106,7 +106,12 @@ TEMPLATES = [
         description=description,
     )
     for name, variable, media_type, description in (
-        ("stream", "name", _JSON, "One granted stream: its fields and what can be asked of it."),
+        (
+            "stream",
+            "name}{?connection_id",
+            _JSON,
+            "One granted stream: its fields and what can be asked of it.",
+        ),
         ("record", "handle", _JSON, "One record, large fields as windows."),
         ("field-window", "handle", "text/plain", "A window of one text field."),
         ("blob", "handle", None, "Binary content."),
@@ -122,7 +127,9 @@ def read(uri: str, rest: Rest, authority: object) -> _Contents:
     if parsed.kind == "blob":
         return [_blob(uri, call, parsed)]
     if parsed.kind == "stream":
-        return [_json(uri, call.get_json(rest_params.stream_path(parsed.name)))]
+        path = rest_params.stream_path(parsed.name)
+        params = record_refs.connection_params(parsed.connection_id)
+        return [_json(uri, call.get_json(path, params))]
     record = parsed.record
     assert record is not None  # noqa: S101 - the remaining two kinds name a record
     if parsed.kind == "record":

@@ -88,7 +88,12 @@ class HttpRest:
         headers: Mapping[str, str] = NO_HEADERS,
     ) -> RestResponse:
         """Return the response, or a 503 response if the server is unreachable."""
-        return self._request("GET", path, authority, headers=headers, params=list(params))
+        repeated = [
+            (name, part)
+            for name, value in params
+            for part in (value.split(",") if name == "fields" else [value])
+        ]
+        return self._request("GET", path, authority, headers=headers, params=repeated)
 
     def send(
         self, method: str, path: str, body: Mapping[str, Any] | None, authority: object
@@ -121,7 +126,36 @@ def _parse_body(content: bytes) -> dict[str, Any] | bytes:
         decoded = orjson.loads(content)
     except orjson.JSONDecodeError:
         return content
-    return decoded if isinstance(decoded, dict) else content
+    return _normalize(decoded) if isinstance(decoded, dict) else content
+
+
+_LISTS = ("records", "results", "hits", "items", "data")
+_OPTIONAL = frozenset({"data", "evidence_excerpts", "expanded", "links", "meta", "snippet"})
+
+
+def _normalize(body: dict[str, Any]) -> dict[str, Any]:
+    """Return a body of another PDPP server with a flat list in `data`, and nothing null.
+
+    Servers differ in optional members: some nest a list with its paging members, or send null for
+    what is not there.
+    """
+    nested = body.get("data")
+    if isinstance(nested, dict) and body.get("object") != "record":
+        name = next((name for name in _LISTS if isinstance(nested.get(name), list)), None)
+        if name is not None:
+            body = {**body, **nested, "data": nested[name]}
+        elif "connectors" in nested:
+            body = {**body, **nested}
+    if isinstance(body.get("data"), list):
+        items = [_without_null(item) for item in body["data"] if isinstance(item, dict)]
+        body = {**body, "data": items}
+    return _without_null(body)
+
+
+def _without_null(item: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: value for name, value in item.items() if value is not None or name not in _OPTIONAL
+    }
 
 
 def _unreachable() -> dict[str, Any]:

@@ -74,14 +74,6 @@ EXPAND = string_list("expand", "Relations to include")
 EXPAND_LIMIT = object_("expand_limit", "{relation: count}", parse=_parse_expand_limit)
 
 
-def stream_name(arguments: Arguments) -> str:
-    """Return the stream argument, which may be a `pdpp://stream/…` URI."""
-    name: str = arguments["stream"]
-    if name.startswith("pdpp:"):
-        return record_refs.parse_uri(name, param="stream").name or name
-    return name
-
-
 def stream_path(name: str) -> str:
     """Return `/v1/streams/{stream}`."""
     return f"/v1/streams/{record_ids.path_segment(name)}"
@@ -132,9 +124,10 @@ def require_expandable(call: Call, *, stream: str, connection_id: str | None) ->
     ]
     rows = _stream_rows(call.get("/v1/schema", params), stream)
     if rows and not any(row.get("expand_capabilities") for row in rows):
+        named = ", ".join(call.arguments.get("expand") or call.arguments["expand_limit"])
         raise AdapterError(
             "invalid_expand",
-            f"Stream {stream} advertises no relation to expand "
+            f"{named[:200]!r} cannot be expanded: stream {stream} advertises no relation "
             "(expand_capabilities of GET /v1/schema).",
             param="expand" if "expand" in call.arguments else "expand_limit",
             next_step=f"Call again without expand; schema(stream={stream!r}) shows "

@@ -8,6 +8,7 @@ from typing import Any
 from mcp_adapter.arguments import Argument, Arguments, input_schema, validate
 from mcp_adapter.errors import error_from_response
 from mcp_adapter.json_text import dumps
+from mcp_adapter.record_refs import resolve_stream
 from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestResponse
 
 READ_ONLY: Mapping[str, bool] = {
@@ -92,5 +93,5 @@ class Tool:
         self, raw: Mapping[str, Any], *, rest: Rest, authority: object, public_url: str
     ) -> Result:
         """Validate the arguments, then run the tool."""
-        arguments = validate(self.name, self.arguments, raw)
+        arguments = resolve_stream(validate(self.name, self.arguments, raw))
         return self.run(Call(arguments, rest, authority, public_url))

@@ -135,7 +135,7 @@ def parse_expand(
         expansion = expansions.get(keys[0]) if len(keys) == 1 else None
         if expansion is None:
             raise InvalidExpand(
-                message="expand_limit[relation]=n takes a relation that expand names.",
+                message=f"{param[:80]} takes a relation that expand names.",
                 param=param,
             )
         expansions[keys[0]] = replace(

@@ -84,7 +84,7 @@ def run(call: Call) -> Result:
     is_grouped = "group_by" in arguments or "group_by_time" in arguments
     default = budgets.PAGE if is_grouped else budgets.AGGREGATE
     budget = budgets.requested_budget(arguments, default=default, ratio=budgets.PAGE)
-    path = f"{rest_params.stream_path(rest_params.stream_name(arguments))}/aggregate"
+    path = f"{rest_params.stream_path(arguments['stream'])}/aggregate"
     body = call.get_json(path, rest_params.query_params(arguments, *_FORWARDED))
     while True:
         structured = {"data": body, "origin": labels.origin_mark(body)}

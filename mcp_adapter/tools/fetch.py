@@ -1,5 +1,6 @@
 """fetch: return one record as a document with id, title, text, url and metadata."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,10 @@ from mcp_adapter.tool import Call, Result, Tool
 
 _MAIN_TEXT = ("text", "content", "body", "body_text", "message", "description", "notes", "summary")
 _MIN_MAIN_TEXT_CHARS = 200
+# Encoded bytes: letters of both cases and digits, 200 or more, without a space or a full stop.
+_BASE64 = re.compile(
+    r"(?=.*[A-Z])(?=.*[a-z])(?=.*[0-9])[A-Za-z0-9+/_\-\r\n]{200,}={0,2}\s*", re.DOTALL
+)
 _IDENTITY = ("connection_id", "connector_key", "display_name", "emitted_at", "version")
 
 
@@ -50,9 +55,10 @@ def main_text_field(data: dict[str, Any]) -> str | None:
 
 
 def _text_length(value: Any) -> int:
-    if isinstance(value, str):
-        return len(value)
-    return int(value.get("total_chars") or 0) if is_window_descriptor(value) else 0
+    text = value.get("preview", "") if is_window_descriptor(value) else value
+    if not isinstance(text, str) or _BASE64.fullmatch(text):
+        return 0
+    return len(text) if text is value else int(value.get("total_chars") or 0)
 
 
 def text_passage(data: dict[str, Any], field: str) -> TextPassage:

@@ -53,7 +53,7 @@ _DEFAULT_RECORDS = 25
 def run(call: Call) -> Result:
     """Read one page, and return each record with a handle that opens it."""
     arguments = call.arguments
-    stream = rest_params.stream_name(arguments)
+    stream = arguments["stream"]
     connection_id = arguments.get("connection_id")
     rest_params.require_expandable(call, stream=stream, connection_id=connection_id)
     budget = budgets.requested_budget(arguments, default=budgets.PAGE)
@@ -83,7 +83,9 @@ def run(call: Call) -> Result:
 
 def _handle(record: dict[str, Any], stream: str) -> str:
     ref = record_ids.RecordRef(
-        record.get("connection_id"), str(record.get("stream", stream)), str(record["id"])
+        record.get("connection_id"),
+        str(record.get("stream", stream)),
+        str(record.get("id") or record.get("record_key")),
     )
     return record_ids.format_id(ref)
 
@@ -101,6 +103,8 @@ def _export_command(arguments: Arguments, *, stream: str) -> str:
     words = ["pdpp", "export", stream]
     if "connection_id" in arguments:
         words += ["--connection", arguments["connection_id"]]
+    if "view" in arguments:
+        words += ["--view", arguments["view"]]
     if "fields" in arguments:
         words += ["--fields", ",".join(arguments["fields"])]
     for name, value in rest_params.query_params(arguments, "filter"):

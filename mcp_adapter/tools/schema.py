@@ -40,6 +40,7 @@ def run(call: Call) -> Result:
             "schema(stream, connection_id, detail='full').",
         )
     body = call.get_json("/v1/schema", _params(arguments, full=full))
+    body = {"connectors": [], **body} if "stream" in arguments else _as_index(body)
     entries = split_entries(body)
     start = _parse_cursor(arguments)
     budget = _budget(body, first=start == 0)
@@ -54,12 +55,24 @@ def run(call: Call) -> Result:
     return budgets.largest_that_fits(remaining - 1, render=build, fits=budget.allows) or build(1)
 
 
+def _as_index(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the index of a schema, which another server may have sent in full."""
+    connectors = [
+        {name: value for name, value in connector.items() if name != "streams"}
+        | {"stream_names": [str(row.get("name")) for row in connector["streams"]]}
+        if "streams" in connector
+        else connector
+        for connector in body.get("connectors", [])
+    ]
+    return {**body, "detail": "index", "connectors": connectors}
+
+
 def _params(arguments: Arguments, *, full: bool) -> list[tuple[str, str]]:
     connection = rest_params.query_params(arguments, "connection_id")
     if "stream" not in arguments:
         return [("view", "index"), *connection]
     form = ("detail", "full") if full else ("view", "compact")
-    return [form, ("stream", rest_params.stream_name(arguments)), *connection]
+    return [form, ("stream", arguments["stream"]), *connection]
 
 
 def _parse_cursor(arguments: Arguments) -> int:
@@ -90,7 +103,8 @@ def _build(
     body: dict[str, Any], entries: list[SchemaEntry], *, start: int, end: int, full: bool
 ) -> Result:
     document = build_page(body, entries[start:end], first=start == 0)
-    document.setdefault("detail", "full" if full else "compact")
+    if document.get("detail") not in _NEXT_STEPS:
+        document["detail"] = "full" if full else "compact"
     if document["detail"] == "compact":
         document["field_capability_legend"] = LEGEND
     if end < len(entries):

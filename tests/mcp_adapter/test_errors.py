@@ -135,3 +135,31 @@ def test_aggregate_with_too_long_labels_is_refused_with_next_step() -> None:
     result = call(fake, "aggregate", stream="messages", metric="count")
 
     assert error_of(result)["code"] == "result_too_large"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("GET /v1/schema lists the streams.", "schema lists the streams."),
+        ("GET /v1/schema?stream=mail lists it.", "schema(stream=mail) lists it."),
+        ("Add streams[]=NAME, and more.", "Add streams, and more."),
+    ],
+)
+def test_errors_of_tools_speak_of_tools(text: str, shown: str) -> None:
+    def refused(code: str) -> dict[str, Any]:
+        body = {"error": {"type": "t", "code": code, "message": text, "next_step": text}}
+        fake = FakeRest(answers={"/v1/search": RestResponse(400, body)})
+        return error_of(call(fake, "search", q="lease"))
+
+    error = refused("invalid_request")
+    assert (error["message"], error["next_step"]) == (shown, shown)
+    assert refused("invalid_expand")["message"] == text, "its next step is required by D8"
+
+
+def test_refused_expansion_names_the_relation() -> None:
+    fake = FakeRest(records=[("cin_work", "messages", "m1", {"body": "lease"})])
+
+    result = call(fake, "query_records", stream="messages", expand=["author"])
+
+    assert error_of(result)["code"] == "invalid_expand"
+    assert "'author'" in error_of(result)["message"]

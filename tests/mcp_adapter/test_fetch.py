@@ -1,5 +1,6 @@
 """fetch against a fake REST API."""
 
+import base64
 import json
 
 import pytest
@@ -123,3 +124,15 @@ def test_expanded_records_show_their_handles() -> None:
         },
         "thread": None,
     }
+
+
+ENCODED = base64.b64encode(bytes(range(256)) * 40).decode()
+
+
+@pytest.mark.parametrize("field", ["thumbnail", "content"])
+def test_base64_is_not_the_document(field: str) -> None:
+    plain = rest_with(**{field: ENCODED, "note_text": "A plain sentence. " * 20})
+
+    assert structured(call(plain, "fetch", id=ID))["text"].startswith("A plain sentence.")
+    alone = structured(call(rest_with(**{field: ENCODED}), "fetch", id=ID))
+    assert alone["metadata"].get("text_field") is None

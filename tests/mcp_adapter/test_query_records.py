@@ -195,6 +195,8 @@ def test_export_command_is_shell_safe() -> None:
         call(fake, "query_records", stream="messages", limit=1, filter={"subject": "x'; rm -rf ~"})
     )
 
+    viewed = parsed_text(call(fake, "query_records", stream="messages", limit=1, view="envelope"))
+    assert viewed["export"] == "pdpp export messages --view envelope"
     assert output["export"] == ("pdpp export messages --param 'filter[subject]=x'\"'\"'; rm -rf ~'")
 
 

@@ -264,3 +264,13 @@ def test_blob_is_read_from_server_without_ranges() -> None:
 
     assert output["window"]["text"] == "456789"
     assert output["blob"]["total_bytes"] == 10
+
+
+def test_field_window_uri_may_carry_a_cursor() -> None:
+    ref = record_ids.RecordRef("cin_work", "messages", "m1")
+    uri = record_ids.field_window_uri(ref, window={"field_path": "body", "cursor": "4"})
+    fake = FakeRest(records=[("cin_work", "messages", "m1", {"body": "0123456789"})])
+
+    window = structured(call(fake, "read_record_field", id=uri))["window"]
+
+    assert window["text"] == "456789"

@@ -8,7 +8,7 @@ from mcp import Client, MCPError
 
 from evidence import record_ids
 from tests.mcp_adapter.fake_rest import FakeRest
-from tests.mcp_adapter.hosts import ERAS, with_client
+from tests.mcp_adapter.hosts import ERAS, call, error_of, with_client
 from tests.scenarios import scenario
 
 REF = record_ids.RecordRef("cin_work", "messages", "a/b")
@@ -51,7 +51,7 @@ def test_only_the_four_templates_are_listed(era: str) -> None:
 
     assert with_client(rest(), lists, era=era) == (
         [
-            "pdpp://stream/{name}",
+            "pdpp://stream/{name}{?connection_id}",
             "pdpp://record/{handle}",
             "pdpp://field-window/{handle}",
             "pdpp://blob/{handle}",
@@ -108,3 +108,22 @@ def test_get_prompt_is_refused(era: str) -> None:
         return refusal.value.error.code
 
     assert with_client(rest(), getting, era=era) == -32602
+
+
+def test_stream_uri_can_carry_a_connection() -> None:
+    fake = rest()
+    uri = "pdpp://stream/messages?connection_id=cin_work"
+
+    with_client(fake, lambda client: client.read_resource(uri))
+    call(fake, "query_records", stream=uri)
+    refused = call(fake, "query_records", stream=uri, connection_id="cin_home")
+
+    assert [given.get("connection_id") for _, given in fake.calls] == ["cin_work", "cin_work"]
+    assert error_of(refused)["code"] == "conflicting_connection_id"
+
+
+@pytest.mark.parametrize("query", ["?", "?limit=1", "?connection_id=", "?connection_id=a/b"])
+def test_stream_uri_with_another_query_is_refused(query: str) -> None:
+    result = call(rest(), "query_records", stream=f"pdpp://stream/messages{query}")
+
+    assert result.is_error is (query != "?")

@@ -1,6 +1,7 @@
 """The REST clients over HTTP and in process."""
 
 from collections.abc import Callable
+from typing import Any
 
 import httpx2
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from evidence.record_ids import path_segment
 from mcp_adapter.inprocess import InProcessRest
 from mcp_adapter.rest import HttpRest
+from tests.mcp_adapter.hosts import call, structured, text_of
 
 Answering = Callable[[httpx2.Request], httpx2.Response]
 
@@ -28,6 +30,9 @@ def test_http_rest_sends_bearer_and_parameters_unchanged() -> None:
         "/v1/streams/a%2Fb/records", [("filter[x]", "1 & 2")], "pdpp_at_x", headers={"Range": "y"}
     )
 
+    http_rest(answer).get("/v1/search", [("fields", "a,b"), ("q", "c,d")], "t")
+
+    assert requests.pop().url.raw_path == b"/v1/search?fields=a&fields=b&q=c%2Cd"
     (request,) = requests
     assert request.headers["authorization"] == "Bearer pdpp_at_x"
     assert request.headers["range"] == "y"
@@ -83,3 +88,39 @@ def test_unknown_path_returns_404() -> None:
     assert response.status == 404
     assert isinstance(response.body, dict)
     assert response.body["error"]["code"] == "not_found"
+
+
+HIT = {"stream": "messages", "record_key": "m1", "connection_id": "cin_1", "title": "A lease"}
+RECORD = {"object": "record", "id": "m1", "stream": "messages", "connection_id": "cin_1"}
+CONNECTOR = {
+    "connector_key": "mail",
+    "granted_connections": [{"connection_id": "cin_1", "display_name": "Mail"}],
+    "streams": [{"name": "messages", "schema": {"type": "object", "properties": {"id": {}}}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "body", "shown"),
+    [
+        ("search", {"q": "x"}, {"data": [{**HIT, "snippet": None}]}, "A lease"),
+        ("search", {"q": "x"}, {"data": [{**HIT, "evidence_excerpts": None}]}, "A lease"),
+        ("search", {"q": "x"}, {"data": {"results": [HIT], "has_more": False}}, "A lease"),
+        ("search", {"q": "x"}, {"data": [HIT], "meta": None, "links": None}, "A lease"),
+        ("query_records", {"stream": "messages"}, {"data": {"records": [RECORD]}}, "messages:m1"),
+        ("query_records", {"stream": "messages"}, {"data": [{**RECORD, "data": None}]}, "m1"),
+        ("query_records", {"stream": "messages", "fields": ["id"]},
+         {"data": {"records": [{**RECORD, "data": {"id": "m1"}}], "next_cursor": "c9"}}, "c9"),
+        ("schema", {}, {"detail": "full", "connectors": [CONNECTOR]}, "messages"),
+        ("schema", {}, {"data": {"connectors": [CONNECTOR]}}, "messages"),
+        ("schema", {"stream": "messages"}, {"detail": "all", "connectors": [CONNECTOR]}, "id"),
+        ("schema", {}, {"object": "schema"}, "connectors"),
+        ("fetch", {"id": "cin_1/messages:m1"}, {**RECORD, "data": None}, "messages"),
+    ],
+)  # fmt: skip
+def test_bodies_of_other_servers_are_shown(
+    tool: str, arguments: dict[str, Any], body: dict[str, Any], shown: str
+) -> None:
+    result = call(http_rest(lambda _request: httpx2.Response(200, json=body)), tool, **arguments)
+
+    assert not result.is_error, structured(result)
+    assert shown in text_of(result) + str(structured(result))
