@@ -1,5 +1,6 @@
 """Build the `pdpp` application and convert every failure to a message and an exit code."""
 
+import contextlib
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
@@ -80,8 +81,13 @@ def _print_version() -> None:
 def run(app: typer.Typer, arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Prints errors without a traceback."""
     out = Output(as_json="--json" in arguments)
+    # Standard output of `pdpp mcp` is for the protocol only.
+    stdout = sys.stderr if arguments[:1] == ["mcp"] and "--help" in arguments else sys.stdout
     try:
-        result = app(args=list(arguments) or ["--help"], prog_name="pdpp", standalone_mode=False)
+        with contextlib.redirect_stdout(stdout):
+            result = app(
+                args=list(arguments) or ["--help"], prog_name="pdpp", standalone_mode=False
+            )
     except CliError as error:
         out.error(error)
         return error.exit_code

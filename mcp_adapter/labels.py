@@ -32,10 +32,11 @@ def _written_by(item: Mapping[str, Any]) -> str:
 
 def record_url(public_url: str, ref: RecordRef) -> str:
     """Return the URL of the record's page, which the signed-in owner can open."""
-    parts = (ref.connection_id or "-", ref.stream, ref.record_id)
-    return "/".join(
-        [f"{public_url.rstrip('/')}/records", *(quote(part, safe="") for part in parts)]
-    )
+    parts = (public_url.rstrip("/"), "records", quote(ref.connection_id or "-", safe=""))
+    key = quote(ref.record_id, safe="")
+    # Browsers remove the segments "." and "..", encoded ones too.
+    end = key if key.strip(".") else f"?key={key}"
+    return "/".join((*parts, quote(ref.stream, safe=""), end))
 
 
 def source(item: Mapping[str, Any]) -> str:

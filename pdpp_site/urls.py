@@ -27,6 +27,7 @@ urlpatterns = [
     path(f"{METADATA}/mcp/events", ProtectedResourceView.as_view(path="/mcp/events")),
     path("", include("owner.urls")),
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page),
+    path("records/<str:connection_id>/<str:stream>/", record_page),
     path("admin/", owner_site.urls),
 ]
 

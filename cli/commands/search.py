@@ -1,5 +1,6 @@
 """`pdpp search WORDS`: search records, and print the command that reads more of each match."""
 
+import html
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -80,7 +81,7 @@ def _field_command(session: Session, hit: dict[str, Any], excerpt: dict[str, Any
     if isinstance(start, int):
         position = ["--offset", str(start)] if start else []
     elif marked:
-        position = ["--find", marked[1]]
+        position = ["--find", html.unescape(marked[1])]
     return session.command_line("field", format_id(ref), field, *position)
 
 
@@ -109,5 +110,5 @@ def _title(hit: dict[str, Any]) -> str:
 
 
 def _preview(excerpt: dict[str, Any]) -> str:
-    text = str(excerpt.get("preview_text") or excerpt.get("plain_text") or "")
-    return one_line(text.replace("<mark>", "«").replace("</mark>", "»"), max_chars=300)
+    marked = str(excerpt.get("preview_text") or "").replace("<mark>", "«").replace("</mark>", "»")
+    return one_line(html.unescape(marked) or excerpt.get("plain_text") or "", max_chars=300)

@@ -23,7 +23,7 @@ from evidence.declarations.values import field_text
 from evidence.errors import FieldNotFound, NotFound, QueryNotFound, UnknownField
 from evidence.reading.records import ambiguous_record
 from evidence.search.analysis.graphemes import grapheme_ceil, grapheme_floor
-from evidence.search.analysis.highlighter import find_occurrence
+from evidence.search.analysis.highlighter import count_occurrences, find_occurrence
 
 Status = Literal["verified", "moved", "changed", "absent"]
 
@@ -196,6 +196,13 @@ def _find_query(
         error = QueryNotFound(
             param="q", next_step="Read from offset_chars=0, or search with other words."
         )
+        count = count_occurrences(piece.text, request.q or "", languages=languages)
+        if count:
+            error = QueryNotFound(
+                message=f"q occurs {count} times; occurrence {request.occurrence} is beyond them.",
+                param="occurrence",
+                next_step=f"Pass an occurrence from 1 to {count}.",
+            )
         raise error.disclosing((piece.connection_id, visible.stream.name, record_key))
     return match
 

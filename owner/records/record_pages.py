@@ -256,9 +256,13 @@ HEADERS = {
 
 @require_safe
 def record_page(
-    request: HttpRequest, connection_id: str, stream: str, record_key: str
+    request: HttpRequest, connection_id: str, stream: str, record_key: str = ""
 ) -> HttpResponse:
-    """``/records/{connection_id}/{stream}/{record_key}``; 404 for whatever the owner lacks."""
+    """``/records/{connection_id}/{stream}/{record_key}``; 404 for whatever the owner lacks.
+
+    A key that no path can carry is the parameter ``key``.
+    """
+    record_key = record_key or request.GET.get("key", "")
     if not is_owner(request.user):
         return redirect_to_login(request.get_full_path(), reverse("admin:login"))
     try:

@@ -64,7 +64,10 @@ def test_occurrence_finds_the_next_match(world: World) -> None:
         for n in (1, 2, 3)
     ]
     assert starts == [0, 8, 16]
-    assert read(world, "o", q="one", occurrence=4).error["code"] == "query_not_found"
+    beyond = read(world, "o", q="one", occurrence=4).error
+    assert (beyond["code"], beyond["param"]) == ("query_not_found", "occurrence")
+    assert "3 times" in beyond["message"]
+    assert read(world, "o", q="three", occurrence=4).error["param"] == "q"
 
 
 REFUSED = [

@@ -180,8 +180,10 @@ def test_mcp_uses_cached_credential_and_environment(remote: Remote, tmp_path: Pa
 
 @scenario("C2")
 def test_mcp_has_no_profile_option(tmp_path: Path) -> None:
-    help_text = run_mcp(tmp_path, "--help").out
+    said = run_mcp(tmp_path, "--help")
+    help_text = said.err
 
+    assert said.out == "", "standard output is for the protocol"
     assert "profile" not in help_text
     assert "--provider-url" in help_text
     assert run_mcp(tmp_path, "--profile", "full").code == 64

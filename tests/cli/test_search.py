@@ -8,7 +8,7 @@ import pytest
 from cli.output import Output, table
 from tests.cli.conftest import Shell, answering
 from tests.scenarios import scenario
-from tests.world import World
+from tests.world import WORK, World
 
 
 def commands(printed: str) -> list[list[str]]:
@@ -131,3 +131,10 @@ def test_control_characters_of_a_record_are_escaped(pdpp: Shell, world: World) -
         assert "zebra" in printed
         assert "\x1b" not in printed
         assert "\u202e" not in printed
+
+
+def test_preview_shows_characters_not_their_entities(pdpp: Shell, world: World) -> None:
+    world.put((WORK, "messages", {"id": "amp", "received_at": "2026-06-01T00:00:00Z",
+        "body_text": "the quagga <b>&amp; zoo</b>"}))  # fmt: skip
+
+    assert "the «quagga» <b>&amp; zoo</b>" in pdpp("search", "quagga").out

@@ -2,16 +2,21 @@
 
 import json
 import re
+import tomllib
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
+import mcp_types as types
 import pytest
 from mcp import Client
 
 from evidence import limits
+from mcp_adapter.server import ServerInfo
 from mcp_adapter.surfaces import INSTRUCTIONS
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import ERAS, with_client
+from tests.mcp_adapter.http import modern
 from tests.scenarios import scenario
 
 TOOLS = ["schema", "query_records", "aggregate", "search", "fetch", "read_record_field"]
@@ -221,3 +226,12 @@ def test_only_served_features_are_advertised() -> None:
         assert not initialized["resources"].get("subscribe")
         assert "logging" not in initialized
         assert "completions" not in initialized
+
+
+def test_server_info_has_the_version_of_the_project() -> None:
+    project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
+
+    info = modern("server/discover").body["result"]["_meta"][types.SERVER_INFO_META_KEY]
+
+    assert ServerInfo(public_url="https://records.example").version == project["version"]
+    assert info["version"]

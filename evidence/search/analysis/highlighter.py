@@ -190,6 +190,12 @@ def find_occurrence(
     return first if occurrence == 1 else next(islice(phrases, occurrence - 2, None), None)
 
 
+def count_occurrences(text: str, query_text: str, *, languages: tuple[str, ...]) -> int:
+    """Return the number of occurrences that `find_occurrence` can find."""
+    phrases = _non_overlapping(_find_words(text, query_text, languages=languages))
+    return sum(1 for _ in phrases) or sum(1 for _ in _find_characters(text, query_text))
+
+
 def _find_words(
     text: str, query_text: str, *, languages: tuple[str, ...]
 ) -> Iterator[tuple[int, int]]:

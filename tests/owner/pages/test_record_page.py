@@ -6,6 +6,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from evidence.record_ids import RecordRef
+from mcp_adapter import labels
 from tests.world import WORK, World
 
 PAGE = f"/records/{WORK}/messages/"
@@ -54,3 +56,15 @@ def test_hostile_keys_and_texts_do_nothing(owner: Client, world: World, key: str
     text = response.content.decode()
     assert "<script>" not in text
     assert "\u202e" not in text
+
+
+@pytest.mark.parametrize("key", [".", ".."])
+def test_key_that_browsers_remove_from_a_path_is_a_parameter(
+    owner: Client, world: World, key: str
+) -> None:
+    world.put((WORK, "messages", {"id": key, "received_at": "2026-06-01T00:00:00Z",
+        "subject": "Dots"}))  # fmt: skip
+    url = labels.record_url("https://records.example", RecordRef(WORK, "messages", key))
+
+    assert url == f"https://records.example{PAGE}?key={key}"
+    assert "Dots" in owner.get(url.removeprefix("https://records.example")).content.decode()
