@@ -75,8 +75,21 @@ def _stream_entries(connector: int, stream: int, row: dict[str, Any]) -> Iterato
         rest = {name: value for name, value in schema.items() if name != "properties"}
         yield from _split_large(SchemaEntry(connector, stream, "schema", "schema", rest))
     for name, capability in row.get(_FIELDS, {}).items():
-        value = {"schema": properties.get(name), "capability": capability} if full else capability
+        whole = {"schema": properties.get(name), "capability": _declared(capability)}
+        value = whole if full else capability
         yield from _split_large(SchemaEntry(connector, stream, "field", name, value))
+
+
+def _declared(capability: Any) -> Any:
+    """Return the capability of a field without its schema and without what is not declared."""
+    if not isinstance(capability, dict):
+        return capability
+    members = {name: capability[name] for name in capability if name not in {"schema", "declared"}}
+    return {
+        name: _declared(value)
+        for name, value in members.items()
+        if not isinstance(value, dict) or (_declared(value) and value.get("declared", True))
+    }
 
 
 def _split_large(entry: SchemaEntry) -> Iterator[SchemaEntry]:

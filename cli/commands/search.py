@@ -1,6 +1,5 @@
 """`pdpp search WORDS`: search records, and print the command that reads more of each match."""
 
-import html
 import re
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -26,6 +25,7 @@ PATHS = {
     "semantic": "/v1/search/semantic",
     "hybrid": "/v1/search/hybrid",
 }
+_ESCAPED_MARK = re.compile(r"&lt;(?=\s*/?\s*mark)", re.IGNORECASE)
 _MARKED = re.compile(r"<mark>(.+?)</mark>", re.DOTALL)
 _MAX_EXCERPTS = 3
 
@@ -81,7 +81,7 @@ def _field_command(session: Session, hit: dict[str, Any], excerpt: dict[str, Any
     if isinstance(start, int):
         position = ["--offset", str(start)] if start else []
     elif marked:
-        position = ["--find", html.unescape(marked[1])]
+        position = ["--find", _unescape(marked[1])]
     return session.command_line("field", format_id(ref), field, *position)
 
 
@@ -111,4 +111,9 @@ def _title(hit: dict[str, Any]) -> str:
 
 def _preview(excerpt: dict[str, Any]) -> str:
     marked = str(excerpt.get("preview_text") or "").replace("<mark>", "«").replace("</mark>", "»")
-    return one_line(html.unescape(marked) or excerpt.get("plain_text") or "", max_chars=300)
+    return one_line(_unescape(marked) or excerpt.get("plain_text") or "", max_chars=300)
+
+
+def _unescape(preview: str) -> str:
+    """Return the text of a preview, in which the server escapes tags that look like its own."""
+    return _ESCAPED_MARK.sub("<", preview)

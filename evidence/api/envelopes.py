@@ -84,6 +84,13 @@ def record_origin(visible: VisibleRecords, record: VisibleRecord) -> str:
     )
 
 
+def main_text_member(visible: VisibleRecords, data: Mapping[str, Any]) -> Json:
+    """Return `{"text_field": name}`, the first of the shown fields that is declared as a text."""
+    texts = (name for name, field in visible.stream.fields.items() if field.pdpp_type == "text")
+    name = next((name for name in texts if data.get(name)), None)
+    return {} if name is None else {"text_field": name}
+
+
 def tombstone_body(visible: VisibleRecords, tombstone: Tombstone) -> Json:
     """Return the envelope of a deleted record in the changes feed."""
     return {

@@ -22,6 +22,13 @@ _SHORT_NAMES = {
     "expand_capabilities": "expand",
     "display_name": "label",
 }
+_FLAGS = {
+    "exact_filter": "eq",
+    "range_filter": "r",
+    "lexical_search": "lex",
+    "semantic_search": "sem",
+    "aggregation.": "a=",
+}
 _RELATION_MEMBERS = ("name", "target_stream", "cardinality", "max_limit", "usable", "reason")
 
 
@@ -110,10 +117,21 @@ def _with_field_schemas(stream: dict[str, Any]) -> dict[str, Any]:
     schema = dict(stream["schema"])
     properties = schema.pop("properties", {})
     fields = {
-        name: {"schema": properties.get(name), "can": _usable(capability)}
+        name: _full_field(properties.get(name), _usable(capability))
         for name, capability in stream.get("fields", {}).items()
     }
     return {**stream, "schema": schema, "fields": fields}
+
+
+def _full_field(schema: Any, usable: list[str]) -> Any:
+    """Return schema and capabilities, as one string if the schema is only a type."""
+    if not isinstance(schema, dict) or set(schema) != {"type"}:
+        return {"schema": schema, "can": usable}
+    types = schema["type"]
+    can = " ".join(usable)
+    for name, flag in _FLAGS.items():
+        can = can.replace(name, flag)
+    return f"{types if isinstance(types, str) else '|'.join(types)}: {can}"
 
 
 def _usable(capability: dict[str, Any], path: str = "") -> list[str]:

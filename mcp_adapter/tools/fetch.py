@@ -44,10 +44,10 @@ class FetchedRecord:
     body: dict[str, Any]
 
 
-def main_text_field(data: dict[str, Any]) -> str | None:
-    """Return the field to show as the text: one with a usual name, or else the longest text."""
+def main_text_field(data: dict[str, Any], *, declared: str | None = None) -> str | None:
+    """Return the field to show as the text: the declared one, one with a usual name, or the longest."""
     lengths = {name: _text_length(value) for name, value in data.items()}
-    for name in _MAIN_TEXT:
+    for name in (declared or "", *_MAIN_TEXT):
         if lengths.get(name):
             return name
     longest = max(lengths, key=lengths.__getitem__, default=None)
@@ -178,7 +178,7 @@ def run(call: Call) -> Result:
     ref = record_refs.resolve(ref, body)
     url = labels.record_url(call.public_url, ref)
     record = FetchedRecord(call.arguments["id"], record_ids.format_id(ref), url, body)
-    field = main_text_field(body.get("data") or {})
+    field = main_text_field(body.get("data") or {}, declared=body.get("text_field"))
     passage = None if field is None else text_passage(body["data"], field)
     min_chars = _MIN_FIELD_CHARS if passage else 0
     result: Result | None = _fit_fields(record, passage, budget, min_chars=min_chars)

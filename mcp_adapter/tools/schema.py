@@ -127,7 +127,8 @@ _NEXT_STEPS = {
     "all of them.",
     "compact": "query_records(stream, connection_id, fields, filter, sort, expand) lists records; "
     "aggregate counts them (metric=count always works). Any field shown can stand in fields.",
-    "full": "query_records(stream, connection_id, fields, filter) lists records.",
+    "full": "query_records(stream, connection_id, fields, filter) lists records. Capabilities that "
+    "are not shown are not declared; eq, r, lex, sem and a= are as in the compact schema's legend.",
 }
 
 TOOL = Tool("schema", "Schema", DESCRIPTION, ARGUMENTS, run)

@@ -7,6 +7,7 @@ import pytest
 
 from evidence import limits
 from mcp_adapter.json_text import json_size, wire_size
+from mcp_adapter.rest import RestResponse
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import ERAS, call, parsed_text, structured, text_of
 from tests.scenarios import scenario
@@ -136,3 +137,12 @@ def test_base64_is_not_the_document(field: str) -> None:
     assert structured(call(plain, "fetch", id=ID))["text"].startswith("A plain sentence.")
     alone = structured(call(rest_with(**{field: ENCODED}), "fetch", id=ID))
     assert alone["metadata"].get("text_field") is None
+
+
+def test_declared_text_is_the_document() -> None:
+    data = {"id": "m1", "summary": "In short.", "transcript": "Said at length."}
+    body = {"object": "record", "id": "m1", "stream": "messages", "connection_id": "cin_work"}
+    record = {**body, "data": data, "text_field": "transcript"}
+    fake = FakeRest(answers={"/v1/streams/messages/records/m1": RestResponse(200, record)})
+
+    assert structured(call(fake, "fetch", id=ID))["text"] == "Said at length."

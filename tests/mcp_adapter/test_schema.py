@@ -192,3 +192,31 @@ def test_sources_with_equal_connector_key_are_separate() -> None:
     fake = FakeRest(answers={"/v1/schema": RestResponse(200, body)})
 
     assert parsed_text(call(fake, "schema"))["streams"] == {"mail": "inbox", "mail #2": "letters"}
+
+
+def test_full_schema_of_many_fields_takes_at_most_ten_calls() -> None:
+    off = {"declared": False, "usable": False}
+    names = [f"a_field_name_{number}" for number in range(451)]
+    capability = {
+        "type": "string|null", "schema": {"type": ["string", "null"]}, "granted": True,
+        "exact_filter": {"declared": True, "usable": True}, "lexical_search": off,
+        "semantic_search": off, "aggregation": dict.fromkeys(("sum", "min", "max", "group_by"), off),
+    }  # fmt: skip
+    row = {
+        "name": "messages",
+        "schema": {"type": "object", "properties": dict.fromkeys(names, capability["schema"])},
+        "field_capabilities": dict.fromkeys(names, capability),
+    }
+    body = {"detail": "full", "connectors": [{"connector_key": "mail", "streams": [row]}]}
+    fake = FakeRest(answers={"/v1/schema": RestResponse(200, body)})
+    seen: list[str] = []
+    cursor: dict[str, Any] = {}
+
+    for _ in range(10):
+        page = structured(call(fake, "schema", stream="messages", detail="full", **cursor))["data"]
+        seen += page["connectors"][0]["streams"][0]["field_capabilities"]
+        cursor = {"cursor": page.get("next_cursor")}
+        if cursor["cursor"] is None:
+            break
+
+    assert seen == names

@@ -271,6 +271,7 @@ class RecordView(GrantedView):
             reference = data[BLOB_REFERENCE] | {"size_bytes": blob.size_bytes}
             data = {**data, BLOB_REFERENCE: reference}
         body = envelopes.record_body(visible, record, data)
+        body |= envelopes.main_text_member(visible, data)
         data_bytes = json_size(body["data"])
         bodies = expansion.with_expanded([body], [record], expansions)
         body = size_budget.fit_record(bodies[0], size_budget.parse_byte_limits(self.query))
