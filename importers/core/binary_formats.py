@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from pypdf import PdfReader
+from striprtf.striprtf import rtf_to_text
 from tnefparse import TNEF
 
 MAX_PAGES = 500
@@ -70,7 +71,7 @@ def parse_pdf(content: bytes) -> tuple[str | None, int | None]:
 def parse_tnef(content: bytes) -> TnefFields | None:
     """Return {"names", "body"} with the bytes of the files, followed by those of the body.
 
-    "body" is "plain", "html" or None. Returns None for damaged TNEF or another format.
+    "body" is "plain", "html" or None; RTF becomes plain text. Returns None for damaged TNEF or another format.
     """
     if not content.startswith(_TNEF_SIGNATURE):
         return None
@@ -87,7 +88,17 @@ def parse_tnef(content: bytes) -> TnefFields | None:
 
 
 def _bodies(tnef: TNEF) -> Iterator[tuple[str, bytes]]:
-    for body_type, text in (("plain", tnef.body), ("html", tnef.htmlbody)):
-        if text:
+    bodies = (
+        ("plain", lambda: tnef.body),
+        ("html", lambda: tnef.htmlbody),
+        ("plain", lambda: _rtf_text(tnef.rtfbody)),
+    )
+    for body_type, read in bodies:
+        if text := read():
             content = text if isinstance(text, bytes) else str(text).encode("utf-8", "replace")
             yield body_type, content
+
+
+def _rtf_text(content: bytes | None) -> str:
+    text = (content or b"").decode("cp1252", "replace")
+    return str(rtf_to_text(text, errors="replace")).strip()

@@ -1,13 +1,15 @@
 """List and open the files of an export, whether it is a file, a folder or a zip archive."""
 
 import os
+import re
 import stat
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -25,6 +27,11 @@ HEAD_BYTES = 8 * 1024
 MAX_CACHED_HEADS = 1_000
 """Every importer looks at the head of every file, and a Maildir has very many files."""
 _EDGE_BYTES = 64 * 1024
+
+MAILDIR_PARTS = ("cur", "new")
+MAILDIR_NAME = re.compile(r"\d{9,11}\.[^/]+")
+"""Names of messages in a Maildir begin with a time."""
+MAX_NAMES_CHECKED = 100
 
 Opener = Callable[[], AbstractContextManager[IO[bytes]]]
 
@@ -174,8 +181,27 @@ def _walk(root: Path, on_error: Callable[[OSError], None]) -> Iterator[Path]:
 
 
 def _is_hidden(folder: Path) -> bool:
+    if not folder.name.startswith("."):
+        return False
     # Maildir subfolders start with a dot, too.
-    return folder.name.startswith(".") and not (folder / "cur").is_dir()
+    with suppress(OSError), os.scandir(folder) as entries:
+        names = (entry.name for entry in islice(entries, MAX_NAMES_CHECKED))
+        return not any(name in MAILDIR_PARTS or MAILDIR_NAME.match(name) for name in names)
+    return True
+
+
+def _is_hidden_member(name: str) -> bool:
+    *folders, file_name = name.split("/")
+    next_names = [*folders[1:], file_name]
+    return file_name.startswith(".") or any(
+        folder == "__MACOSX"
+        or (
+            folder.startswith(".")
+            and next_name not in MAILDIR_PARTS
+            and not MAILDIR_NAME.match(next_name)
+        )
+        for folder, next_name in zip(folders, next_names, strict=True)
+    )
 
 
 def _export_file(path: Path, name: str) -> ExportFile:
@@ -226,7 +252,7 @@ def _open_archive(path: Path) -> Export:
         name = _printable(member.name)
         if member.issue is not None:
             unreadable.append((name, member.issue))
-        elif not any(part.startswith(".") or part == "__MACOSX" for part in name.split("/")):
+        elif not _is_hidden_member(name):
             files.append(
                 ExportFile(name, member.size, member.open, member.checksum, member.modified_at)
             )

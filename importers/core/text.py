@@ -22,6 +22,10 @@ _LINE_TAG = re.compile(
     r"|header|hr|li|main|nav|ol|p|pre|section|table|tr|ul)\b[^<>]*>",
     re.I,
 )
+_LINK_TAG = re.compile(
+    r"<a\s(?:[^<>]{0,500}\s)?href\s*=\s*[\"']?(https?://[^\"'\s<>]+)[^<>]*>", re.I
+)
+_LINK_TARGET = re.compile(r"(?:https?|mailto|tel):\S{1,2000}", re.I)
 _CELL_TAG = re.compile(r"</?t[dh]\b[^<>]*>", re.I)
 _TAG = re.compile(r"</?[a-z!][^<>]*>", re.I)
 
@@ -62,8 +66,12 @@ _BLOCK_ELEMENTS = (
 
 
 def strip_tags(source: str) -> str:
-    """Convert HTML to text without building a tree, with a line for each block."""
-    text = _CELL_TAG.sub(" ", _LINE_TAG.sub("\n", _remove_hidden(source)))
+    """Convert HTML to text without building a tree, with a line for each block.
+
+    The target of a link precedes its text.
+    """
+    text = _LINK_TAG.sub(r"(\1) ", _remove_hidden(source))
+    text = _CELL_TAG.sub(" ", _LINE_TAG.sub("\n", text))
     return html.unescape(_TAG.sub("", text))
 
 
@@ -187,6 +195,7 @@ def html_to_text(source: str) -> str:
     tree = LexborHTMLParser(source)
     for node in tree.css(_HIDDEN_ELEMENTS):
         node.decompose()
+    _show_link_targets(tree)
     for node in tree.css("br"):
         node.replace_with("\n")
     for node in tree.css(_BLOCK_ELEMENTS):
@@ -196,6 +205,25 @@ def html_to_text(source: str) -> str:
         node.insert_after(" ")
     text = tree.body.text(separator="") if tree.body is not None else ""
     return normalize_whitespace(replace_unstorable(text))
+
+
+def _show_link_targets(tree: LexborHTMLParser) -> None:
+    """Add the target of each link behind its text, once for each target."""
+    shown = set[str]()
+    for node in tree.css("a[href]"):
+        target = (node.attributes.get("href") or "").strip()
+        if target in shown or not _LINK_TARGET.fullmatch(target):
+            continue
+        shown.add(target)
+        text = node.text()
+        if _bare_link(target) not in text:
+            node.insert_after(f" ({target})" if text.strip() else target)
+
+
+def _bare_link(target: str) -> str:
+    """Return a link as people write it: without scheme, parameters of a mail, and last slash."""
+    bare = re.sub(r"^(?:https?://(?:www\.)?|mailto:|tel:)", "", target, flags=re.I).rstrip("/")
+    return bare.partition("?")[0] if target[:7].lower() == "mailto:" else bare
 
 
 def normalize_whitespace(text: str) -> str:

@@ -1,11 +1,12 @@
 """Claim and read mbox files, Maildir folders and .eml files, one message in memory at a time."""
 
+import codecs
 import re
 from collections.abc import Iterator
 from functools import partial
 from typing import IO, NamedTuple
 
-from importers.core.export_files import ExportFile, iter_items
+from importers.core.export_files import MAILDIR_NAME, MAILDIR_PARTS, ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options, claim_by_suffix
 from importers.core.results import (
     ExportItem,
@@ -149,6 +150,10 @@ class _Window:
 
 
 _MBOX_START = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,64}From [^\r\n]*\d\d:\d\d[^\r\n]*\r?\n[!-9;-~]+:")
+_MAILDIR_FLAGS = re.compile(r"[:;!]2,([A-Za-z]*)$")
+"""Windows cannot store a colon in a name."""
+_EMLX_START = re.compile(rb"\s*(\d{1,10})[ \t]*\r?\n")
+_EMLX_FLAGS = re.compile(rb"<key>flags</key>\s*<integer>(\d{1,19})</integer>")
 _HEADER_START = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:[!-9;-~]+:[^\n]*\n(?:[ \t][^\n]*\n)*){0,40}?"
     rb"(?:message-id|received|from|date|mime-version|return-path|subject|delivered-to):",
@@ -167,21 +172,22 @@ def _claim_mboxes(files: ExportFiles) -> list[ExportFile]:
 
 
 def _claim_maildirs(files: ExportFiles) -> list[ExportFile]:
-    """Claim messages in folders named ``cur`` and ``new``."""
+    """Claim messages in folders named ``cur`` and ``new``, or named as in these."""
     return [
         file
         for file in files
-        if file.path.parent.name in ("cur", "new") and _HEADER_START.match(file.head)
+        if (file.path.parent.name in MAILDIR_PARTS or MAILDIR_NAME.match(file.path.name))
+        and _HEADER_START.match(file.head)
     ]
 
 
 def _read_mboxes(files: ExportFiles, options: Options) -> ExportItems:
-    """Read mbox files. Of several, each is named after its folder; a single name is arbitrary."""
+    """Read mbox files. Of several, each is named after its file; a single name is arbitrary."""
     return iter_items(files, partial(_read_mbox, is_folder=len(files) > 1))
 
 
 def _read_mbox(file: ExportFile, *, is_folder: bool) -> ExportItems:
-    folder = file.path.stem if is_folder else None
+    folder = _mbox_folder(file, is_folder=is_folder)
     with file.open() as stream:
         for number, message in enumerate(iter_mbox(stream), 1):
             if message.raw is None:
@@ -195,6 +201,15 @@ def _read_mbox(file: ExportFile, *, is_folder: bool) -> ExportItems:
             yield ExportItem(file.name, location, message.size, parse)
 
 
+def _mbox_folder(file: ExportFile, *, is_folder: bool) -> str | None:
+    """Return the name of the mailbox; Apple Mail calls every file mbox, in a folder A.mbox."""
+    if file.path.name == "mbox":
+        name = file.path.parent.name or file.export.removesuffix(".zip")
+        return name.removesuffix(".mbox") if name.endswith(".mbox") else None
+    name = file.path.name
+    return (file.path.stem if file.suffix in (".mbox", ".mbx") else name) if is_folder else None
+
+
 def _read_files(files: ExportFiles, options: Options) -> ExportItems:
     for file in files:
         yield ExportItem(file.name, "", file.size, partial(_parse_file, file))
@@ -202,19 +217,35 @@ def _read_files(files: ExportFiles, options: Options) -> ExportItems:
 
 def _parse_file(file: ExportFile) -> ParsedItem:
     raw = file.read(max_bytes=MESSAGE_MAX_BYTES)
+    flags, folder = None, file.path.parent.name or None
+    if file.suffix == ".emlx":
+        raw, flags = _unpack_emlx(raw)
+        folders = (parent for parent in file.path.parents if parent.suffix == ".mbox")
+        folder = next((parent.stem for parent in folders), folder)
+    raw = raw.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
     if not _HEADER_START.match(raw[:65536]):
         raise UnreadableError(ReceiptCode.MALFORMED)
-    folder = file.path.parent.name
-    if folder not in ("cur", "new"):
-        return parse_message(raw, MailboxMetadata(folder or None))
-    flags = file.path.name.rpartition(":2,")[2]
-    return parse_message(raw, MailboxMetadata(_maildir_folder(file), flags))
+    if file.path.parent.name in MAILDIR_PARTS or MAILDIR_NAME.match(file.path.name):
+        match, folder = _MAILDIR_FLAGS.search(file.path.name), _maildir_folder(file)
+        flags = match[1] if match else ""
+    return parse_message(raw, MailboxMetadata(folder, flags))
+
+
+def _unpack_emlx(content: bytes) -> tuple[bytes, str | None]:
+    """Return the message of Apple Mail, which its length precedes, and its flags as in a Maildir."""
+    match = _EMLX_START.match(content)
+    if match is None:
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    end = match.end() + int(match[1])
+    flags = _EMLX_FLAGS.search(content, end)
+    return content[match.end() : end], None if flags is None else "S" * (int(flags[1]) & 1)
 
 
 def _maildir_folder(file: ExportFile) -> str:
     """Return Archive/2024 for ``.Archive.2024`` (Maildir++), and inbox for the root."""
-    name = file.path.parent.parent.name
-    return name.strip(".").replace(".", "/") if name.startswith(".") else "inbox"
+    folder = file.path.parent
+    folder = folder.parent if folder.name in MAILDIR_PARTS else folder
+    return folder.name.strip(".").replace(".", "/") if folder.name.startswith(".") else "inbox"
 
 
 MBOX = Importer(

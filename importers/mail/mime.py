@@ -6,6 +6,7 @@ which takes several times the memory and most of the time, and it does not limit
 
 import binascii
 import quopri
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,10 @@ from importers.core.text import decode, html_to_text, one_line, text_prefix
 from importers.mail.headers import HeaderFields, decode_base64, decode_encoded_words
 
 MAX_DEPTH = 50
+_BOUNDARY_LINE = re.compile(
+    rb"^--([^\r\n]{1,200}?)[ \t]*\r?\n(?:Content-[A-Za-z-]+:|\r?\n)", re.M | re.I
+)
+"""A delimiter, where the header names another boundary or none."""
 MAX_PARTS = 1_000
 
 
@@ -106,13 +111,16 @@ def content_start(raw: bytes, start: int, end: int) -> int:
 
 
 def _split_multipart(part: MimePart, budget: Iterator[int]) -> None:
-    boundary = part.headers.parameter("content-type", "boundary") or ""
-    if not boundary:
-        return
     if part.depth >= MAX_DEPTH:
         part.is_truncated = True
         return
-    delimiter = b"--" + boundary.encode("utf-8", "replace")
+    boundary = (part.headers.parameter("content-type", "boundary") or "").encode("utf-8", "replace")
+    if not boundary or part.raw.find(b"--" + boundary, part.start, part.end) < 0:
+        actual = _BOUNDARY_LINE.search(part.raw, part.start, part.end)
+        if actual is None:
+            return
+        boundary = actual[1]
+    delimiter = b"--" + boundary
     for start, end in _parts_between(part.raw, delimiter, part.start, part.end):
         if next(budget, None) is None:
             part.is_truncated = True
@@ -157,6 +165,12 @@ def _decode_uuencode(content: bytes) -> bytes:
     return b"".join(decoded)
 
 
+STUB_MAX_CHARS = 1_000
+NOTICE_MAX_CHARS = 500
+_NOTICE = re.compile(
+    r"\bx?html\b|browser|navigat|navegador|webbl|przegl|браузер|ブラウザ|浏览器|瀏覽器", re.I
+)
+_LINK = re.compile(r"\(?https?://\S+")
 _ALTERNATIVE = "multipart/alternative"
 _DISPLAYED_TYPES = ("text/plain", "text/html", "text/enriched")
 
@@ -191,7 +205,7 @@ def _displayed_texts(part: MimePart, files: list[MimePart]) -> list[tuple[str, b
         if part.media_type == _ALTERNATIVE:
             return _select_alternative(children)
         return [text for texts in children for text in texts]
-    if part.media_type.startswith("multipart/"):
+    if part.media_type.startswith("multipart/") and part.is_truncated:
         return []
     if _is_attachment(part):
         files.append(part)
@@ -201,16 +215,32 @@ def _displayed_texts(part: MimePart, files: list[MimePart]) -> list[tuple[str, b
 
 
 def _select_alternative(alternatives: list[list[tuple[str, bool]]]) -> list[tuple[str, bool]]:
-    """Prefer plain text, which needs no conversion."""
+    """Prefer plain text, unless it only says that the message is HTML."""
     with_text = [texts for texts in alternatives if texts]
-    plain = (texts for texts in with_text if not any(is_html for _, is_html in texts))
-    return next(plain, with_text[0] if with_text else [])
+    is_plain = [not any(is_html for _, is_html in texts) for texts in with_text]
+    plain = next((texts for texts, is_it in zip(with_text, is_plain, strict=True) if is_it), None)
+    html = next((texts for texts, is_it in zip(with_text, is_plain, strict=True) if not is_it), [])
+    return html if plain is None or (html and _is_stub(plain, html)) else plain
+
+
+def _is_stub(plain: list[tuple[str, bool]], html: list[tuple[str, bool]]) -> bool:
+    plain_text, html_text = (
+        _LINK.sub("", " ".join(text for text, _ in texts)).strip() for texts in (plain, html)
+    )
+    if not len(plain_text) < min(STUB_MAX_CHARS, len(html_text)):
+        return False
+    if len(plain_text) < NOTICE_MAX_CHARS and _NOTICE.search(plain_text):
+        return True
+    words = set(plain_text.lower().split())
+    common = words & set(html_text.lower().split())
+    return len(common) * 2 < len(words) or len(html_text) > len(plain_text) * 2 + 100
 
 
 def _is_attachment(part: MimePart) -> bool:
     if part.disposition == "attachment" or part.filename:
         return True
-    return part.depth > 0 and part.media_type not in _DISPLAYED_TYPES
+    is_displayed = part.media_type in _DISPLAYED_TYPES or part.media_type.startswith("multipart/")
+    return part.depth > 0 and not is_displayed
 
 
 def _text(part: MimePart) -> tuple[str, bool]:

@@ -44,10 +44,23 @@ def parse_tnef(content: bytes) -> TnefContent | None:
     body = decode(text_prefix(text))
     names = (one_line(replace_unstorable(name), max_chars=255) for name in header["names"])
     files = list(zip(names, contents, strict=True))
-    return TnefContent(files, html_to_text(body) if header["body"] == "html" else body)
+    return TnefContent(files, html_to_text(body) if header["body"] == "html" else body.strip())
 
 
 _MESSAGE_TYPE = "message/rfc822"
+UNREAD_LABELS = frozenset((
+    "unread", "ungelesen", "non lu", "non lus", "non lue", "non lues", "messages non lus",
+    "no leído", "no leídos", "no leido", "no leidos", "sin leer", "non letti", "non letto",
+    "da leggere", "ongelezen", "não lida", "não lidas", "não lido", "não lidos", "por ler",
+    "nieprzeczytane", "nieprzeczytany", "непрочитанные", "непрочитанное", "непрочитані", "未読",
+    "未读", "未讀", "읽지않음", "읽지 않음", "안읽음", "olästa", "oläst", "uleste", "ulest", "ulæste",
+    "ulæst", "lukematta", "lukemattomat", "okunmadı", "okunmamış", "okunmayan", "nepřečtené",  # noqa: RUF001
+    "nepřečteno", "neprečítané", "olvasatlan", "necitite", "necitit", "μη αναγνωσμένα",
+    "αδιάβαστα", "غير مقروءة", "غير مقروء", "לא נקראו", "לא נקרא", "chưa đọc", "belum dibaca",
+    "ยังไม่ได้อ่าน", "अपठित", "no llegits", "neprebrano", "nepročitano", "непрочетени",
+    "непрочитано", "neskaitytas", "nelasīts", "lugemata", "ólesið",
+))  # fmt: skip
+"""What Gmail calls mail that was not read, in the languages of its users."""
 _IGNORED_IN_KEY = b" \t\r\n>"
 _HASH_BLOCK_BYTES = 1024 * 1024
 
@@ -142,7 +155,7 @@ def _folder_fields(headers: HeaderFields, metadata: MailboxMetadata) -> dict[str
     status = headers.raw("status") + headers.raw("x-status")
     is_read: bool | None = None
     if labels:
-        is_read = "Unread" not in labels
+        is_read = UNREAD_LABELS.isdisjoint(label.lower() for label in labels)
     elif metadata.flags is not None or status:
         is_read = "S" in (metadata.flags or "") or "R" in status
     folder = labels[0] if labels else metadata.folder
