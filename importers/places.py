@@ -24,7 +24,9 @@ from importers.core.text import one_line
 
 _ITEM_PREFIXES = {b'"locations"': "locations.item", b'"timelineObjects"': "timelineObjects.item",
                   b'"semanticSegments"': "semanticSegments.item"}  # fmt: skip
-_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_START_TIME = re.compile(rb'"startTime"\s*:')
+_SEGMENT = re.compile(rb'"(?:visit|activity|timelinePath|timelineMemory)"\s*:')
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,2})?")
 _FRACTION = re.compile(r"(\.\d{1,9})\d*")
 
 Json = Mapping[str, Any]
@@ -36,6 +38,9 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
 
 def _item_prefix(file: ExportFile) -> str | None:
     start = file.head[:200]
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"["):  # an iPhone has no outer object
+        is_timeline = _START_TIME.search(file.head) and _SEGMENT.search(file.head)
+        return "item" if is_timeline else None
     return next((prefix for name, prefix in _ITEM_PREFIXES.items() if name in start), None)
 
 
@@ -187,6 +192,8 @@ def _degrees(e7: Any) -> float | None:
 
 
 def _float(value: Any) -> float | None:
+    if isinstance(value, str):  # as an iPhone writes numbers
+        return float(value) if _NUMBER.fullmatch(value.strip()) else None
     return float(value) if isinstance(value, int | float | Decimal) else None
 
 

@@ -264,8 +264,10 @@ def _listed_dates(event: Event, name: str, zone: tzinfo, item: ParsedItem) -> It
             continue
         for listed in dates.dts:
             time = listed.dt[0] if isinstance(listed.dt, tuple) else listed.dt
-            if not isinstance(time, date) or not is_convertible(time):
+            if not isinstance(time, date):
                 item.add_issue(ReceiptCode.BAD_LISTED_DATE, detail=f"{name} {time}"[:80])
+            elif not is_convertible(time):
+                continue  # no occurrence is imported there
             elif not isinstance(time, datetime):
                 yield time
             else:

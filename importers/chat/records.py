@@ -8,7 +8,13 @@ from typing import Any
 from evidence import limits
 from importers.core.attachments import add_attachment, detect_media_type
 from importers.core.export_files import ExportFile
-from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode, UnreadableError
+from importers.core.results import (
+    ParsedItem,
+    ParsedRecord,
+    ReceiptCode,
+    StaleRecords,
+    UnreadableError,
+)
 from importers.core.text import one_line, replace_unstorable, truncate
 
 
@@ -60,8 +66,12 @@ def add_message(
     reply_to: str | None = None,
     reactions: Iterable[str] = (),
     files: Sequence[MessageFile] = (),
+    replaces: str | None = None,
 ) -> None:
-    """Add the records of a message and its files to an item."""
+    """Add the records of a message and its files to an item.
+
+    ``replaces`` is the key under which an earlier release stored the message.
+    """
     text, is_truncated = truncate(replace_unstorable(text))
     if is_truncated:
         item.add_issue(ReceiptCode.TEXT_CUT)
@@ -82,7 +92,9 @@ def add_message(
         "has_attachments": bool(files),
         "text": text or None,
     }
-    item.records.append(ParsedRecord("messages", message))
+    item.records.append(ParsedRecord("messages", message, (replaces,) if replaces else ()))
+    if replaces:
+        item.stale += [StaleRecords(stream, replaces) for stream in ("messages", "attachments")]
     for number, file in enumerate(files, 1):
         item.records.append(_attachment(item, file, key=f"{key}.{number}", message=message))
 

@@ -9,11 +9,13 @@ from functools import partial
 from typing import Any
 
 from importers.chat import records
+from importers.chat.slack_blocks import block_text
 from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.streaming import iter_json_items
+from importers.core.text import one_line
 
 SERVICE = "slack"
 _DAY_FILE = re.compile(r"\d{4}-\d{2}-\d{2}\.json")
@@ -50,7 +52,8 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
-    workspace = Workspace(_users(files), _conversations(files))
+    users = _users(files)
+    workspace = Workspace(users, _conversations(files, users))
     for conversation, node in workspace.conversations.values():
         parse = partial(_conversation, conversation, node, workspace)
         yield ExportItem("", conversation.name, 0, parse)
@@ -87,16 +90,27 @@ def _users(files: ExportFiles) -> dict[str, str]:
     return names
 
 
-def _conversations(files: ExportFiles) -> dict[str, tuple[records.Conversation, Json]]:
+def _people(node: Json, users: Mapping[str, str]) -> str:
+    """Return the names of the people in a direct conversation."""
+    listed = node.get("members")
+    members = [str(member) for member in listed] if isinstance(listed, list) else []
+    return one_line(", ".join(users.get(member, member) for member in members), max_chars=200)
+
+
+def _conversations(
+    files: ExportFiles, users: Mapping[str, str]
+) -> dict[str, tuple[records.Conversation, Json]]:
     conversations = {}
     for list_name, kind in _CONVERSATION_LISTS.items():
         for node in _list(files, list_name):
-            name = str(node.get("name") or node["id"])
+            name = folder_name = str(node.get("name") or node["id"])
+            if kind in ("direct", "group"):
+                name = _people(node, users) or name
             conversation = records.Conversation(
                 id=f"s_{node['id']}", name=name, service=SERVICE, kind=kind
             )
             # Folders of direct conversations are named by id.
-            folder = node["id"] if kind == "direct" else name
+            folder = node["id"] if kind == "direct" else folder_name
             conversations[folder] = (conversation, node)
     return conversations
 
@@ -171,9 +185,12 @@ def _author(message: Json, workspace: Workspace) -> str | None:
 
 
 def _text(message: Json, workspace: Workspace) -> str:
-    texts = [message.get("text")]
+    texts = [message.get("text") or block_text(message.get("blocks"), workspace.users)]
     for attachment in records.only_objects(message.get("attachments")):
-        texts += [attachment.get("title"), attachment.get("text") or attachment.get("fallback")]
+        text = attachment.get("text") or block_text(
+            attachment.get("blocks") or attachment.get("message_blocks"), workspace.users
+        )
+        texts += [attachment.get("title"), text or attachment.get("fallback")]
     text = "\n".join(map(str, filter(None, texts)))
     return html.unescape(_REFERENCE.sub(partial(_expand_reference, workspace), text))
 

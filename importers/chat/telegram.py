@@ -118,12 +118,12 @@ def _message(
         item,
         conversation,
         key=f"{conversation.id}.{message['id']}",
-        text=_text(message.get("text")) or action,
+        text="\n".join(filter(None, (_text(message.get("text")), *_shared_texts(message), action))),
         sent_at=sent_at,
         author=message.get("from") or message.get("actor"),
         author_id=message.get("from_id") or message.get("actor_id"),
         edited_at=unix_to_iso(message.get("edited_unixtime")),
-        kind="system" if is_service else str(message.get("media_type") or "message"),
+        kind="system" if is_service else _kind(message),
         reply_to=f"{conversation.id}.{reply_id}" if reply_id else None,
         reactions=[
             f"{reaction.get('emoji') or reaction.get('type')} {reaction.get('count', 1)}"
@@ -141,6 +141,32 @@ def _text(value: Any) -> str:
     if isinstance(value, dict):
         return _text(value.get("text"))
     return str(value) if isinstance(value, str | int | Decimal) else ""
+
+
+_SHARED = {"poll": "poll", "todo_list": "list", "location_information": "place",
+           "contact_information": "contact", "invoice_information": "invoice",
+           "game_title": "game"}  # fmt: skip
+
+
+def _kind(message: dict[str, Any]) -> str:
+    shared = next((kind for member, kind in _SHARED.items() if member in message), "message")
+    return str(message.get("media_type") or shared)
+
+
+def _shared_texts(message: dict[str, Any]) -> Iterator[str]:
+    """Yield the texts of a poll, list, place, contact, invoice, game or sticker."""
+    for member in ("poll", "todo_list"):
+        if isinstance(shared := message.get(member), dict):
+            yield _text(shared.get("question") or shared.get("title"))
+            for answer in records.only_objects(shared.get("answers") or shared.get("items")):
+                voters = answer.get("voters")
+                yield f"- {_text(answer.get('text'))}" + ("" if voters is None else f" ({voters})")
+    yield from (_text(message.get(name)) for name in ("place_name", "address", "game_title"))
+    for member in ("location_information", "contact_information", "invoice_information"):
+        if isinstance(shared := message.get(member), dict):
+            values = (_text(value) for value in shared.values() if not isinstance(value, list))
+            yield (", " if member == "location_information" else " ").join(filter(None, values))
+    yield _text(message.get("sticker_emoji"))
 
 
 def _message_files(

@@ -12,31 +12,58 @@ from importers.chat import records
 from importers.core import dates
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
-from importers.core.results import ContentKeys, ExportItem, ExportItems, ParsedItem, ReceiptCode
+from importers.core.results import (
+    ContentKeys,
+    ExportItem,
+    ExportItems,
+    ParsedItem,
+    ReceiptCode,
+    StaleRecords,
+)
 
 MESSAGE_MAX_CHARS = 8_000_000
 """Read for one message. add_message truncates the text further."""
 _LINE_OVERHEAD = 50
-_INVISIBLE_MARKS = "\u200e\u200f\u202a\u202c\ufeff"
+_INVISIBLE_MARKS = "\u200e\u200f\u202a\u202b\u202c\ufeff"
+_MARKS = f"[{_INVISIBLE_MARKS}]*"
+_HALVES = (
+    r"[ap]\.?\s?m\.?|오전|오후|午前|午後|上午|下午|凌晨|早上|中午|晚上|ص|م|صباحًا|مساءً"
+    r"|ق\.?\s?ظ\.?|ب\.?\s?ظ\.?|قبل[\s\u200c]?از[\s\u200c]?ظهر|بعد[\s\u200c]?از[\s\u200c]?ظهر|قبل دوپہر|بعد دوپہر"
+    r"|[πμ]\.?\s?μ\.?|पूर्वाह्न|अपराह्न|ÖÖ|ÖS|SA|CH|[ai]p\.?|[ef]m|d[eu]\.|ч\.?|น\.|Uhr"
+)
 _MESSAGE_START = re.compile(
-    r"[\[(]?(?P<date>\d{1,4}[./-]\s?\d{1,2}[./-]\s?\d{1,4})\.?,?\s+(?:(?P<before>[^\d\s\]]{1,6})\s?)?"
-    r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<second>\d{2}))?"
-    r"(?:\s?(?P<half>[ap]\.?\s?m\.?|AM|PM|오전|오후|午前|午後|上午|下午))?"
-    r"(?:\]\s?|\s?[-\u2013]\s)(?P<rest>.*)",
+    rf"[\[(]?{_MARKS}(?P<date>\d{{1,4}}{_MARKS}(?:[./-]|년|年)\s?{_MARKS}\d{{1,2}}{_MARKS}(?:[./-]|월|月)"
+    rf"\s?{_MARKS}\d{{1,4}})(?:일|日)?\.?(?:\s?(?:г\.?|BE|พ\.ศ\.))?{_MARKS}[,،]?{_MARKS}\s+{_MARKS}"  # noqa: RUF001
+    rf"(?:(?P<before>[^\d\s\]]{{1,12}})\s?)?"
+    rf"(?P<hour>\d{{1,2}})[:.](?P<minute>\d{{2}})(?:[:.](?P<second>\d{{2}}))?"
+    rf"(?:{_MARKS}\s?{_MARKS}(?P<half>{_HALVES}))?{_MARKS}"
+    rf"(?:\]\s?|\s?{_MARKS}[-\u2013]{_MARKS}\s)(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_PM = ("p", "오후", "午後", "下午")
-_AM = ("a", "오전", "午前", "上午")
+_PM = ("p", "오후", "午後", "下午", "晚上", "م", "ب", "μ", "अपराह्न", "ös", "ch", "ip", "em", "du")
+_AM = ("a", "오전", "午前", "上午", "凌晨", "早上", "ص", "ق", "π", "पूर्वाह्न", "öö", "sa", "fm", "de")
+_YEAR_FIRST = ("오", "午", "上", "下", "凌", "早", "晚", "中")
+"""Korean, Japanese and Chinese dates begin with the year, even with two digits."""
+_YEAR_ERAS = {543: 2400}
+"""Years that Thai chats add, and the first year that has them added."""
+_OMITTED = re.compile(
+    rf"{_MARKS}(?:<(?=[^<>]*(?:\s|[^\x00-\x7f]))[^<>\n:]{{5,60}}>|[^\n<>:]{{2,30}}\b(?:omitted|weggelassen"
+    r"|ausgelassen|omitid[oa]s?|absente?s?|omiss?es?|omess[oaie]|ocultad?[oa]s?|weggelaten|utelämnad|pominięt[oay]"
+    r"|utelatt|udeladt|пропущен[оаы]?)|[^\n<>:]{0,20}(?:已省略|已略過|省略|생략됨?|생략된 \S+))\s*(?:\n|$)",
+    re.IGNORECASE,
+)
+"""What stands for a file that the export was made without, in the language of the phone."""
 _AUTHOR = re.compile(r"(?P<author>[^:]{1,80}?): (?P<text>.*)", re.DOTALL)
 
 TimeOfDay = tuple[int, int, int]
 
 
 class ChatMessage(NamedTuple):
-    """A message with the number of its first line."""
+    """A message with the number of its first line. ``date`` is as written: keys depend on it."""
 
     line: int
     date: str
+    has_year_first: bool
     time: TimeOfDay | None
     author: str | None
     text: str
@@ -72,7 +99,24 @@ def _parse_message(lines: list[str], first_line: int) -> ChatMessage:
     authored = _AUTHOR.fullmatch(text)
     author, text = (authored["author"], authored["text"]) if authored else (None, text)
     size = len(content.encode("utf-8", "replace"))
-    return ChatMessage(first_line, start["date"], _time_of_day(start), author, text, size)
+    half = start["before"] or start["half"] or ""
+    has_year_first = half.startswith(_YEAR_FIRST)
+    return ChatMessage(
+        first_line, start["date"], has_year_first, _time_of_day(start), author, text, size
+    )
+
+
+def plain_date(message: ChatMessage) -> str:
+    """Return the date with ASCII digits and separators, and with a year of the common era."""
+    numbers = re.findall(r"\d+", message.date)
+    separator = next((mark for mark in "./-" if mark in message.date), ".")
+    if message.has_year_first and len(numbers[0]) <= 2:
+        numbers[0] = f"20{int(numbers[0]):02}"
+    for position, number in enumerate(numbers):
+        for difference, first_year in _YEAR_ERAS.items():
+            if int(number) >= first_year:
+                numbers[position] = str(int(number) - difference)
+    return separator.join(str(int(number)).zfill(len(number)) for number in numbers)
 
 
 def _time_of_day(start: re.Match[str]) -> TimeOfDay | None:
@@ -87,7 +131,7 @@ def _time_of_day(start: re.Match[str]) -> TimeOfDay | None:
 
 def parse_time(message: ChatMessage, *, date_order: str, zone: tzinfo) -> datetime | None:
     """Return when a message was sent, or None for an impossible date or time."""
-    written = dates.parse_written_date(message.date.replace(" ", ""))
+    written = dates.parse_written_date(plain_date(message))
     day = dates.to_date(written, date_order) if written else None
     if day is None or message.time is None:
         return None
@@ -101,6 +145,8 @@ _CHAT_NAME = re.compile(
     r"WhatsApp[ -_]?Chat(?:[ _]?-[ _]?|[ _](?:with|mit|con|avec|de|met|com|med|z)[ _])(.+)",
     re.IGNORECASE,
 )
+_COPY_NUMBER = re.compile(r"\s*\(\d{1,2}\)$")
+"""Browsers and phones add this to the name of a second download."""
 _MEDIA_NAME = re.compile(
     r"(?:IMG|VID|PTT|AUD|DOC|STK)-\d{8}-WA\d+|\d{8}-[A-Z]+-\d{4}|\d{8}-.+", re.I
 )
@@ -149,7 +195,7 @@ def _detect_date_order(
     messages: Iterable[ChatMessage], options: Options, *, chosen: str | None
 ) -> str:
     return dates.detect_date_order(
-        (message.date.replace(" ", "") for message in messages),
+        (plain_date(message) for message in messages),
         years=range(FIRST_YEAR, options.horizon_year + 1),
         chosen=chosen,
         ascends=True,
@@ -170,34 +216,43 @@ def _read_chat(file: ExportFile, *, media: dict[str, ExportFile], options: Optio
     date_order = options.date_order or _detect_date_order(
         islice(_messages(file), 5_000), options, chosen=None
     )
-    yield ExportItem(file.name, "", 0, lambda: ParsedItem([conversation.record()]))
-    keys = ContentKeys("w_")
+    # Earlier releases took "Jonas (1)", the copy of a download, for another chat.
+    old_id = records.conversation_id(SERVICE, _chat_name(file, is_copy_another=True))
+    stale = [] if old_id == conversation.id else [StaleRecords("conversations", old_id)]
+    yield ExportItem(file.name, "", 0, lambda: ParsedItem([conversation.record()], stale=stale))
+    keys, old_keys = ContentKeys("w_"), ContentKeys("w_")
     for message in _messages(file):
         sent_at = parse_time(message, date_order=date_order, zone=options.zone)
         keys.start_group((message.date, message.time))
-        key = keys.key(conversation.id, message.date, message.time, message.author, message.text)
+        old_keys.start_group((message.date, message.time))
+        content = (message.date, message.time, message.author, message.text)
+        key = keys.key(conversation.id, *content)
         parse = partial(
             _message,
             message,
             conversation,
             key=key,
+            old_key=old_keys.key(old_id, *content) if stale else None,
             sent_at=sent_at.isoformat() if sent_at else None,
             file=_message_file(file, message, media),
         )
         yield ExportItem(file.name, f"line {message.line:,}", message.size, parse)
 
 
-def _chat_name(file: ExportFile) -> str:
+def _chat_name(file: ExportFile, *, is_copy_another: bool = False) -> str:
     """Return the name of the chat from the file name, or from the archive name for _chat.txt."""
     for stem in (file.path.stem, file.export.removesuffix(".zip")):
         if match := _CHAT_NAME.match(stem):
-            return match[1].strip()
+            name = match[1].strip()
+            return name if is_copy_another else _COPY_NUMBER.sub("", name)
     return file.path.stem.strip("_") if file.path.stem != "_chat" else file.export or "Chat"
 
 
 def _message_file(
     chat: ExportFile, message: ChatMessage, media: dict[str, ExportFile]
 ) -> records.MessageFile | None:
+    if _OMITTED.match(message.text):
+        return records.MessageFile(name="")
     match = _FILE_NAME.match(message.text.lstrip("\u200e"))
     if match is None:
         return None
@@ -211,6 +266,7 @@ def _message(
     conversation: records.Conversation,
     *,
     key: str,
+    old_key: str | None,
     sent_at: str | None,
     file: records.MessageFile | None,
 ) -> ParsedItem:
@@ -219,11 +275,15 @@ def _message(
         item.add_issue(ReceiptCode.BAD_DATE, detail=message.date)
     if file is not None and file.content is None:
         item.add_issue(ReceiptCode.FILE_MISSING, detail=file.name)
+    is_omitted = file is not None and not file.name
     records.add_message(
         item,
         conversation,
         key=key,
-        text=message.text.strip(),
+        text=_OMITTED.sub("", message.text, count=1).strip()
+        if is_omitted
+        else message.text.strip(),
+        replaces=old_key,
         sent_at=sent_at,
         author=message.author,
         kind="message" if message.author else "system",

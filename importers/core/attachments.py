@@ -71,9 +71,9 @@ def _extract_text(
     """Return the text, and the number of pages of a PDF."""
     pages = None
     if media_type == "application/pdf":
-        text, pages = parse_pdf(content)
+        text, pages, is_locked = parse_pdf(content)
         if text is None:
-            item.add_issue(ReceiptCode.NO_TEXT)
+            item.add_issue(ReceiptCode.LOCKED if is_locked else ReceiptCode.NO_TEXT)
             return None, pages
     elif media_type == "text/html":
         text = html_to_text(decode(text_prefix(content), charset))

@@ -5,7 +5,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from pypdf import PdfReader
 from striprtf.striprtf import rtf_to_text
@@ -44,28 +44,49 @@ def time_limit(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, previous)
 
 
-def parse_pdf(content: bytes) -> tuple[str | None, int | None]:
-    """Return the text of a PDF and its number of pages, each None where it cannot be read.
+class PdfContent(NamedTuple):
+    """The text of a PDF and its number of pages, each None where it cannot be read."""
 
-    The text is that of all pages before the first damaged one, and before the time limit.
+    text: str | None = None
+    pages: int | None = None
+    is_locked: bool = False
+
+
+def parse_pdf(content: bytes) -> PdfContent:
+    """Return the text of all pages before the first damaged one, and before the time limit.
+
+    Values of form fields follow. ``is_locked``: the file cannot be read without its password.
     """
     if len(content) > PDF_MAX_BYTES or b"%PDF" not in content[:1024]:
-        return None, None
+        return PdfContent()
     texts: list[str] = []
-    pages = None
+    pages, is_locked = None, False
     try:
         with time_limit(PDF_SECONDS):
             reader = PdfReader(io.BytesIO(content))
+            is_locked = reader.is_encrypted and not reader.decrypt("")
             pages = len(reader.pages)
             for page in reader.pages[:MAX_PAGES]:
                 texts.append(page.extract_text())
                 if sum(map(len, texts)) > MAX_CHARS:
                     break
+            texts.append(_form_text(reader))
     except (Exception, TimeLimitExceeded):  # noqa: BLE001, S110 - pypdf raises arbitrary errors
         pass
     text = "\n\n".join(filter(None, (text.strip() for text in texts)))
     text = text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-    return text[:MAX_CHARS] or None, pages
+    return PdfContent(text[:MAX_CHARS] or None, pages, is_locked)
+
+
+def _form_text(reader: PdfReader) -> str:
+    """Return a line for each form field that has a value."""
+    lines = []
+    for name, form_field in (reader.get_fields() or {}).items():
+        value = form_field.get("/V")
+        value = ", ".join(map(str, value)) if isinstance(value, list) else str(value or "")
+        if value.strip() and value != "/Off":
+            lines.append(f"{form_field.get('/TU') or name}: {value.removeprefix('/')}")
+    return "\n".join(lines)
 
 
 def parse_tnef(content: bytes) -> TnefFields | None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from hashlib import sha256
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -191,16 +191,15 @@ def _is_hidden(folder: Path) -> bool:
 
 
 def _is_hidden_member(name: str) -> bool:
-    *folders, file_name = name.split("/")
-    next_names = [*folders[1:], file_name]
-    return file_name.startswith(".") or any(
+    names = name.split("/")
+    return names[-1].startswith(".") or any(
         folder == "__MACOSX"
         or (
             folder.startswith(".")
             and next_name not in MAILDIR_PARTS
             and not MAILDIR_NAME.match(next_name)
         )
-        for folder, next_name in zip(folders, next_names, strict=True)
+        for folder, next_name in pairwise(names)
     )
 
 

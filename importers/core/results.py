@@ -43,6 +43,7 @@ class ReceiptCode(StrEnum):
     TEXT_ONCE = "text_once"
     TEXT_CUT = "text_cut"
     NO_TEXT = "no_text"
+    LOCKED = "locked"
     FILE_TOO_LARGE = "file_too_large"
     FILE_MISSING = "file_missing"
     NOT_STORED = "not_stored"
@@ -159,6 +160,11 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.NO_TEXT: ReceiptText(
         "The file has no readable text; search finds it by name only.",
         "Run text recognition on scanned pages before you export them.",
+        is_imported=True,
+    ),
+    ReceiptCode.LOCKED: ReceiptText(
+        "The file is locked with a password; search finds it by name only.",
+        "Save it without a password and import it again.",
         is_imported=True,
     ),
     ReceiptCode.FILE_TOO_LARGE: ReceiptText(

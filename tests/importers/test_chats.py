@@ -98,7 +98,7 @@ def test_slack_resolves_users_and_threads() -> None:
     assert answer["thread_id"] == answer["reply_to"] == first["id"]
     assert answer["edited_at"] == "2026-02-01T08:03:20Z"
     assert one("attachments", filename="deck.pdf")["message_id"] == answer["id"]
-    assert one("messages", text="In private")["conversation"] == "D01"
+    assert one("messages", text="In private")["conversation"] == "Ida Falkner, Mara"
     assert one("conversations", name="general")["members"] == ["Ida Falkner", "Mara"]
     assert receipts() == {
         ("bad_date", "message 3"),

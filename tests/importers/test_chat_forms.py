@@ -1,0 +1,272 @@
+# ruff: noqa: RUF001
+"""Chats in more languages, and messages without plain text."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evidence.models.records import Record
+from evidence.storing.record_erasure import delete_record
+from importers.chat import whatsapp
+from tests.importers.imports import connection, latest, one, receipts, records, run
+from tests.world import NOW
+
+pytestmark = pytest.mark.django_db
+
+
+def chat(path: Path, *lines: str, name: str = "WhatsApp Chat with Jonas") -> Path:
+    file = path / f"{name}.txt"
+    file.write_text("".join(f"{line}\n" for line in lines))
+    return file
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("٢٢/١١/٢٠٢٦، ٨:٣٠ م - Ida: hi", "٢٣/١١/٢٠٢٦، ٨:٣٠ ص - Ida: ho"),
+        (
+            "\u200f22\u200f/11\u200f/2026، 8:30 م - Ida: hi",
+            "\u200f23\u200f/11\u200f/2026، 8:30 ص - Ida: ho",
+        ),
+        ("[22/11/2026، 8:30:00 م] Ida: hi", "[23/11/2026، 8:30:00 ص] Ida: ho"),
+        ("۲۰۲۶/۱۱/۲۲،\u200f ۲۰:۳۰ - Ida: hi", "۲۰۲۶/۱۱/۲۳،\u200f ۸:۳۰ - Ida: ho"),
+        ("2026/11/22, 8:30 ب.ظ. - Ida: hi", "2026/11/23, 8:30 ق.ظ. - Ida: ho"),
+        ("22/11/2026، 8:30 pm - Ida: hi", "23/11/2026، 8:30 am - Ida: ho"),
+        ("22/11/2026، 8:30 بعد دوپہر - Ida: hi", "23/11/2026، 8:30 قبل دوپہر - Ida: ho"),
+        ("22/11/26, 8:30 μ.μ. - Ida: hi", "23/11/26, 8:30 π.μ. - Ida: ho"),
+        ("22.11.26 г., 20:30 ч. - Ida: hi", "23.11.26 г., 08:30 ч. - Ida: ho"),
+        ("26. 11. 22. 오후 8:30 - Ida: hi", "26. 11. 23. 오전 8:30 - Ida: ho"),
+        ("[2026. 11. 22. 오후 8:30:00] Ida: hi", "[2026. 11. 23. 오전 8:30:00] Ida: ho"),
+        ("2026년 11월 22일 오후 8:30 - Ida: hi", "2026년 11월 23일 오전 8:30 - Ida: ho"),
+        ("2026年11月22日 下午8:30 - Ida: hi", "2026年11月23日 上午8:30 - Ida: ho"),
+        ("22/11/2569 20:30 - Ida: hi", "23/11/2569 08:30 - Ida: ho"),
+        ("[22/11/2569 BE 20:30:00] Ida: hi", "[23/11/2569 BE 08:30:00] Ida: ho"),
+        ("2026. 11. 22. 20:30 - Ida: hi", "2026. 11. 23. 8:30 - Ida: ho"),
+    ],
+)
+def test_whatsapp_dates_of_more_languages(tmp_path: Path, first: str, second: str) -> None:
+    run(chat(tmp_path, first, second))
+
+    times = {record["text"]: record["sent_at"][:16] for record in records("messages")}
+    assert times == {"hi": "2026-11-22T20:30", "ho": "2026-11-23T08:30"}
+    assert {record["author"] for record in records("messages")} == {"Ida"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<Medien ausgeschlossen>",
+        "<Media omitted>",
+        "<Multimedia omitido>",
+        "<미디어 파일을 제외한 내용>",
+        "<メディアは含まれていません>",
+        "\u200eimage omitted",
+        "\u200eBild weggelassen",
+        "\u200eimagen omitida",
+    ],
+)
+def test_omitted_media_is_a_file_and_no_text(tmp_path: Path, text: str) -> None:
+    run(chat(tmp_path, f"13.01.26, 08:30 - Ida: {text}", "14.01.26, 08:30 - Ida: <3 you all"))
+
+    message = one("messages", has_attachments=True)
+    assert message["text"] is None
+    assert one("messages", has_attachments=False)["text"] == "<3 you all"
+    assert records("attachments")[0]["message_id"] == message["id"]
+    assert {code for code, _ in receipts()} == {"file_missing"}
+
+
+LINES = ("13.01.26, 08:30 - Ida: hi", "14.01.26, 08:30 - Ida: DOC-1.txt (file attached)")
+
+
+def test_second_download_of_a_chat_is_the_same_chat(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    chat(tmp_path / "in", *LINES)
+    chat(tmp_path / "in", *LINES, name="WhatsApp Chat with Jonas (1)")
+
+    run(tmp_path / "in")
+
+    assert len(records("messages")) == 2
+    assert [record["name"] for record in records("conversations")] == ["Jonas"]
+
+
+def import_as_before(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Import as the release before, which took a second download for another chat."""
+    name = whatsapp._chat_name
+    with monkeypatch.context() as release_before:
+        release_before.setattr(
+            whatsapp, "_chat_name", lambda file, **_: name(file, is_copy_another=True)
+        )
+        run(path)
+
+
+@pytest.mark.parametrize("has_both", [False, True])
+def test_doubled_chat_of_the_release_before_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_both: bool
+) -> None:
+    (tmp_path / "in").mkdir()
+    chat(tmp_path / "in", *LINES, name="WhatsApp Chat with Jonas (1)")
+    if has_both:
+        chat(tmp_path / "in", *LINES)
+    import_as_before(tmp_path / "in", monkeypatch)
+    assert len(records("messages")) == (4 if has_both else 2)
+
+    run(tmp_path / "in")
+
+    assert [record["name"] for record in records("conversations")] == ["Jonas"]
+    assert {record["conversation"] for record in records("messages")} == {"Jonas"}
+    assert (len(records("messages")), len(records("attachments"))) == (2, 1)
+    run(tmp_path / "in")
+    assert (latest().created, latest().updated) == (0, 0)
+
+
+def test_erased_message_of_a_doubled_chat_stays_erased(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = chat(tmp_path, *LINES, name="WhatsApp Chat with Jonas (1)")
+    import_as_before(path, monkeypatch)
+    key = next(
+        row.record_key
+        for row in Record.unscoped.filter(stream="messages")
+        if row.data["text"] == "hi"
+    )
+    cin = connection("WhatsApp").connection_id
+    delete_record(cin, stream="messages", record_key=key, suppress=True, now=NOW)
+
+    run(path)
+
+    assert [record["has_attachments"] for record in records("messages")] == [True]
+
+
+def slack(path: Path, message: dict[str, Any], *, folder: str = "D01") -> None:
+    users = [{"id": "U1", "name": "ida"}, {"id": "U2", "profile": {"real_name": "Jonas Wolf"}}]
+    dms = [{"id": "D01", "members": ["U1", "U2"]}]
+    mpims = [{"id": "G1", "name": "mpdm-ida--jonas-1", "members": ["U1", "U2"]}]
+    (path / folder).mkdir(parents=True)
+    for name, value in (("users", users), ("dms", dms), ("mpims", mpims)):
+        (path / f"{name}.json").write_text(json.dumps(value))
+    day = [{"ts": "1768000000.000100", "user": "U1", **message}]
+    (path / folder / "2026-01-10.json").write_text(json.dumps(day))
+    run(path)
+
+
+RICH = [
+    {
+        "type": "rich_text",
+        "elements": [
+            {
+                "type": "rich_text_section",
+                "elements": [
+                    {"type": "text", "text": "a < b, "},
+                    {"type": "user", "user_id": "U2"},
+                    {"type": "text", "text": " see "},
+                    {"type": "link", "url": "https://a.example", "text": "this"},
+                    {"type": "emoji", "name": "wave"},
+                ],
+            },
+            {
+                "type": "rich_text_list",
+                "elements": [
+                    {"type": "rich_text_section", "elements": [{"type": "text", "text": "one"}]},
+                    {"type": "rich_text_section", "elements": [{"type": "text", "text": "two"}]},
+                ],
+            },
+        ],
+    }
+]
+SECTION = [
+    {"type": "header", "text": {"type": "plain_text", "text": "Build"}},
+    {"type": "divider"},
+    {
+        "type": "section",
+        "text": {"type": "mrkdwn", "text": "<@U2> broke &amp; fixed it"},
+        "fields": [{"type": "mrkdwn", "text": "Took 5 min"}],
+    },
+    {"type": "context", "elements": [{"type": "mrkdwn", "text": "by CI"}]},
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"blocks": RICH}, "a < b, @Jonas Wolf see this (https://a.example):wave:\none\ntwo"),
+        ({"text": "", "blocks": SECTION}, "Build\n@Jonas Wolf broke & fixed it\nTook 5 min\nby CI"),
+        ({"text": "", "attachments": [{"blocks": SECTION[:1]}]}, "Build"),
+        ({"text": "Said", "blocks": SECTION}, "Said"),
+    ],
+)
+def test_slack_message_with_text_in_blocks(
+    tmp_path: Path, message: dict[str, Any], text: str
+) -> None:
+    slack(tmp_path / "slack", message)
+
+    lines = [line.strip() for line in records("messages")[0]["text"].splitlines() if line.strip()]
+    assert "\n".join(lines) == text
+
+
+@pytest.mark.parametrize("folder", ["D01", "mpdm-ida--jonas-1"])
+def test_slack_direct_messages_are_named_by_people(tmp_path: Path, folder: str) -> None:
+    slack(tmp_path / "slack", {"text": "hi"}, folder=folder)
+
+    assert records("messages")[0]["conversation"] == "ida, Jonas Wolf"
+    assert {record["name"] for record in records("conversations")} == {"ida, Jonas Wolf"}
+
+
+@pytest.mark.parametrize(
+    ("members", "text", "kind"),
+    [
+        (
+            {
+                "poll": {
+                    "question": "Tea?",
+                    "answers": [{"text": "Yes", "voters": 3}, {"text": "No", "voters": 0}],
+                }
+            },
+            "Tea?\n- Yes (3)\n- No (0)",
+            "poll",
+        ),
+        (
+            {
+                "poll": {
+                    "question": [{"type": "plain", "text": "Tea?"}],
+                    "answers": [{"text": ["Yes"]}],
+                }
+            },
+            "Tea?\n- Yes",
+            "poll",
+        ),
+        (
+            {
+                "place_name": "Café Blau",
+                "address": "Lindenstr. 1",
+                "location_information": {"latitude": 52.5, "longitude": 13.4},
+            },
+            "Café Blau\nLindenstr. 1\n52.5, 13.4",
+            "place",
+        ),
+        (
+            {
+                "contact_information": {
+                    "first_name": "Eva",
+                    "last_name": "Lang",
+                    "phone_number": "+49 1",
+                }
+            },
+            "Eva Lang +49 1",
+            "contact",
+        ),
+        ({"media_type": "sticker", "sticker_emoji": "👋"}, "👋", "sticker"),
+    ],
+)
+def test_telegram_messages_without_text(
+    tmp_path: Path, members: dict[str, Any], text: str, kind: str
+) -> None:
+    message = {"id": 1, "type": "message", "date_unixtime": "1768000000", "from": "Ida", "text": ""}
+    result = {"name": "Jonas", "type": "personal_chat", "id": 7, "messages": [message | members]}
+    (tmp_path / "result.json").write_text(json.dumps(result))
+
+    run(tmp_path / "result.json")
+
+    (record,) = records("messages")
+    assert (record["text"], record["kind"]) == (text, kind)

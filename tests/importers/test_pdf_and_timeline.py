@@ -1,0 +1,108 @@
+"""PDF forms and locked PDF files, and the timeline of an iPhone."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from pypdf import PdfWriter
+from pypdf.generic import ArrayObject, DictionaryObject, NameObject, TextStringObject
+
+from tests.importers.imports import one, receipts, records, run
+
+pytestmark = pytest.mark.django_db
+
+
+def pdf(path: Path, *, value: str = "", password: str | None = None) -> Path:
+    writer = PdfWriter()
+    page = writer.add_blank_page(200, 200)
+    if value:
+        field = DictionaryObject(
+            {
+                NameObject("/FT"): NameObject("/Tx"),
+                NameObject("/T"): TextStringObject("Landlord"),
+                NameObject("/V"): TextStringObject(value),
+                NameObject("/Subtype"): NameObject("/Widget"),
+            }
+        )
+        reference = writer._add_object(field)
+        page[NameObject("/Annots")] = ArrayObject([reference])
+        writer._root_object[NameObject("/AcroForm")] = DictionaryObject(
+            {NameObject("/Fields"): ArrayObject([reference])}
+        )
+    if password is not None:
+        writer.encrypt(password, owner_password="owner", algorithm="AES-256")
+    content = io.BytesIO()
+    writer.write(content)
+    path.write_bytes(content.getvalue())
+    return path
+
+
+@pytest.mark.parametrize("password", [None, ""])
+def test_form_values_are_read(tmp_path: Path, password: str | None) -> None:
+    run(pdf(tmp_path / "a.pdf", value="Eva Müller", password=password))
+
+    assert records("documents")[0]["text"] == "Landlord: Eva Müller"
+
+
+def test_locked_files_are_told_from_scans(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    pdf(tmp_path / "in" / "locked.pdf", value="secret", password="1234")
+    pdf(tmp_path / "in" / "scan.pdf")
+
+    run(tmp_path / "in")
+
+    assert receipts() == {("locked", "locked.pdf"), ("no_text", "scan.pdf")}
+    assert [record["text"] for record in records("documents")] == [None, None]
+
+
+TIMELINE = [
+    {
+        "endTime": "2026-01-05T09:30:00.000+01:00",
+        "startTime": "2026-01-05T08:30:00.000+01:00",
+        "visit": {
+            "hierarchyLevel": "0",
+            "topCandidate": {
+                "probability": "0.816",
+                "semanticType": "Home",
+                "placeLocation": "geo:52.520008,13.404954",
+            },
+            "probability": "0.97",
+        },
+    },
+    {
+        "startTime": "2026-01-05T09:30:00.000+01:00",
+        "endTime": "2026-01-05T10:00:00.000+01:00",
+        "activity": {
+            "start": "geo:52.520008,13.404954",
+            "end": "geo:-33.5,1.5e1",
+            "distanceMeters": "1234.5",
+            "topCandidate": {"type": "cycling", "probability": "0.0"},
+        },
+    },
+    {
+        "startTime": "2026-01-05T10:00:00.000+01:00",
+        "timelinePath": [{"point": "geo:1,2", "durationMinutesOffsetFromStartTime": "4"}],
+    },
+]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_timeline_of_an_iphone_is_imported(tmp_path: Path, indent: int | None) -> None:
+    path = tmp_path / "location-history.json"
+    path.write_text(json.dumps(TIMELINE, indent=indent))
+
+    run(path)
+
+    home, ride = one("visits", kind="visit"), one("visits", kind="cycling")
+    assert (home["latitude"], home["longitude"], home["confidence"]) == (
+        52.520008,
+        13.404954,
+        0.816,
+    )
+    assert (ride["distance_m"], ride["end_latitude"], ride["end_longitude"]) == (
+        1234.5,
+        -33.5,
+        15.0,
+    )
+    assert receipts() == set()
