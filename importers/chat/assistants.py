@@ -1,0 +1,177 @@
+"""Import the conversation exports of ChatGPT and Claude (conversations.json)."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from importers.chat import records
+from importers.core.dates import unix_to_iso
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
+from importers.core.streaming import iter_json_items
+from importers.core.text import one_line, replace_unstorable
+
+Json = Mapping[str, Any]
+_AUTHORS = {"user": "User", "human": "User"}
+_HIDDEN = "is_visually_hidden_from_conversation"
+
+
+def _claim(files: ExportFiles, *, member: bytes) -> list[ExportFile]:
+    return [
+        file
+        for file in files
+        if file.suffix == ".json"
+        and file.path.stem.startswith("conversations")
+        and member in file.head
+    ]
+
+
+def _read_file(file: ExportFile, *, service: str) -> ExportItems:
+    with file.open() as stream:
+        for number, (node, size) in enumerate(iter_json_items(stream, prefix="item"), 1):
+            location = f"conversation {number:,}"
+            yield ExportItem(file.name, location, size, partial(_conversation, node, service))
+
+
+def _conversation(node: Any, service: str) -> ParsedItem:
+    """Return a conversation with all its messages, in all branches."""
+    if not isinstance(node, dict):
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    conversation_id = node.get("conversation_id") or node.get("id") or node.get("uuid")
+    if not isinstance(conversation_id, str):
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    title = one_line(replace_unstorable(str(node.get("title") or node.get("name") or "")))
+    conversation = records.Conversation(
+        id=f"{service}_{one_line(conversation_id, max_chars=100)}",
+        name=title or "Conversation",
+        service=service,
+        kind="assistant",
+    )
+    topic = node.get("summary")
+    topic = topic if isinstance(topic, str) else None
+    item = ParsedItem([conversation.record(topic=topic)])
+    if "chat_messages" in node:
+        for message in records.only_objects(node["chat_messages"]):
+            _add_claude_message(item, conversation, message)
+    else:
+        for message, parent in _chatgpt_messages(node):
+            _add_chatgpt_message(item, conversation, message, parent)
+    return item
+
+
+def _chatgpt_messages(node: Json) -> Iterator[tuple[Json, object]]:
+    """Yield each message that a person saw, with the id of the message that it answers."""
+    mapping = node.get("mapping")
+    for entry in records.only_objects(list(mapping.values()) if isinstance(mapping, dict) else []):
+        message = _object(entry, "message")
+        is_hidden = _object(message, "metadata").get(_HIDDEN) is True
+        if message and not is_hidden and _object(message, "author").get("role") != "system":
+            yield message, entry.get("parent")
+
+
+def _add_chatgpt_message(
+    item: ParsedItem, conversation: records.Conversation, message: Json, parent: object
+) -> None:
+    role, content = str(_object(message, "author").get("role")), _object(message, "content")
+    files = [
+        records.MessageFile(
+            name=str(file.get("name") or ""),
+            media_type=file.get("mime_type"),
+            size=file.get("size"),
+        )
+        for file in records.only_objects(_object(message, "metadata").get("attachments"))
+    ]
+    text = "\n".join(filter(None, _chatgpt_texts(content))).strip()
+    if not text and not files:
+        return
+    sent_at = unix_to_iso(message.get("create_time"))
+    records.add_message(
+        item,
+        conversation,
+        key=f"{conversation.id}.{message.get('id')}",
+        text=text,
+        sent_at=sent_at,
+        author=_AUTHORS.get(role, "ChatGPT"),
+        author_id=role,
+        edited_at=unix_to_iso(message.get("update_time")),
+        kind="message" if role in ("user", "assistant") else role,
+        reply_to=f"{conversation.id}.{parent}" if parent else None,
+        files=files,
+    )
+
+
+def _chatgpt_texts(content: Json) -> Iterator[str]:
+    parts = content.get("parts")
+    for part in parts if isinstance(parts, list) else [content]:
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            members = ("title", "text", "content", "result", "url")
+            yield from (str(part[name]) for name in members if isinstance(part.get(name), str))
+    for thought in records.only_objects(content.get("thoughts")):
+        yield str(thought.get("content") or thought.get("summary") or "")
+
+
+def _add_claude_message(
+    item: ParsedItem, conversation: records.Conversation, message: Json
+) -> None:
+    role = str(message.get("sender"))
+    blocks = [
+        str(block["text"])
+        for block in records.only_objects(message.get("content"))
+        if block.get("type") == "text" and block.get("text")
+    ]
+    extracted = [
+        f"{file.get('file_name')}:\n{file['extracted_content']}"
+        for file in records.only_objects(message.get("attachments"))
+        if file.get("extracted_content")
+    ]
+    listed = records.only_objects(message.get("attachments"))
+    listed += records.only_objects(message.get("files"))
+    files = [
+        records.MessageFile(name=str(file.get("file_name") or ""), size=_size(file))
+        for file in listed
+    ]
+    text = "\n\n".join(blocks or [str(message.get("text") or "")])
+    sent_at = message.get("created_at")
+    if not isinstance(sent_at, str):
+        item.add_issue(ReceiptCode.BAD_DATE, detail=str(sent_at)[:40])
+        sent_at = None
+    parent = message.get("parent_message_uuid")
+    records.add_message(
+        item,
+        conversation,
+        key=f"{conversation.id}.{message.get('uuid')}",
+        text="\n\n".join(filter(None, (text, *extracted))),
+        sent_at=sent_at,
+        author=_AUTHORS.get(role, "Claude"),
+        author_id=role,
+        reply_to=f"{conversation.id}.{parent}" if parent else None,
+        files=files,
+    )
+
+
+def _size(file: Json) -> int | None:
+    size = file.get("file_size")
+    return size if isinstance(size, int) and size >= 0 else None
+
+
+def _object(node: Json, name: str) -> Json:
+    """Return a member that is an object, and an empty object for any other value."""
+    member = node.get(name)
+    return member if isinstance(member, dict) else {}
+
+
+def _read(files: ExportFiles, options: Options, *, service: str) -> ExportItems:
+    return iter_items(files, partial(_read_file, service=service))
+
+
+CHATGPT = Importer(
+    claim=partial(_claim, member=b'"mapping"'),
+    read=partial(_read, service="chatgpt"),
+)
+CLAUDE = Importer(
+    claim=partial(_claim, member=b'"chat_messages"'),
+    read=partial(_read, service="claude"),
+)

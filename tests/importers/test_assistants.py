@@ -1,0 +1,124 @@
+"""Conversation exports of ChatGPT and Claude."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.importers.imports import latest, one, receipts, records, run
+
+pytestmark = pytest.mark.django_db
+
+
+def chatgpt_message(
+    message_id: str, parent: str | None, role: str, content: dict[str, Any], **metadata: Any
+) -> dict[str, Any]:
+    message = {
+        "id": message_id,
+        "author": {"role": role, "name": None, "metadata": {}},
+        "create_time": 1768000000.25,
+        "content": content,
+        "metadata": metadata,
+    }
+    return {"id": message_id, "message": message, "parent": parent, "children": []}
+
+
+def text(*parts: Any) -> dict[str, Any]:
+    return {"content_type": "text", "parts": list(parts)}
+
+
+CHATGPT = [
+    {
+        "title": "Leaking tap",
+        "create_time": 1768000000.0,
+        "mapping": {
+            "root": {"id": "root", "message": None, "parent": None, "children": ["s"]},
+            "s": chatgpt_message("s", "root", "system", text("")),
+            "h": chatgpt_message(
+                "h", "s", "user", text("Profile"), is_visually_hidden_from_conversation=True
+            ),
+            "u": chatgpt_message(
+                "u",
+                "h",
+                "user",
+                {
+                    "content_type": "multimodal_text",
+                    "parts": [{"content_type": "image_asset_pointer"}, "My tap leaks."],
+                },
+                attachments=[{"name": "tap.jpg", "mime_type": "image/jpeg", "size": 12}],
+            ),
+            "a": chatgpt_message("a", "u", "assistant", text("Close the valve.")),
+            "c": chatgpt_message(
+                "c", "a", "assistant", {"content_type": "code", "text": "print(1)"}
+            ),
+        },
+        "conversation_id": "c-1",
+    },
+    {"title": "Broken"},
+]
+CLAUDE = [
+    {
+        "uuid": "c-2",
+        "name": "Trip to Rome",
+        "created_at": "2026-01-05T08:30:00.000000Z",
+        "chat_messages": [
+            {
+                "uuid": "m-1",
+                "text": "Plan it",
+                "content": [{"type": "text", "text": "Plan it"}],
+                "sender": "human",
+                "created_at": "2026-01-05T08:30:00.123456Z",
+                "attachments": [
+                    {"file_name": "a.txt", "file_size": 4, "extracted_content": "Rome"}
+                ],
+                "files": [],
+            },
+            {
+                "uuid": "m-2",
+                "text": "",
+                "content": [
+                    {"type": "thinking", "thinking": "hm"},
+                    {"type": "text", "text": "Day one"},
+                    {"type": "text", "text": "Day two"},
+                ],
+                "sender": "assistant",
+                "created_at": "2026-01-05T08:31:00Z",
+            },
+        ],
+    }
+]
+
+
+def export(path: Path, value: Any) -> Path:
+    path.mkdir()
+    (path / "conversations.json").write_text(json.dumps(value))
+    return path
+
+
+def test_conversations_with_chatgpt_are_imported(tmp_path: Path) -> None:
+    path = export(tmp_path / "chatgpt", CHATGPT)
+
+    run(path)
+
+    messages = {record["text"]: record for record in records("messages")}
+    assert messages.keys() == {"My tap leaks.", "Close the valve.", "print(1)"}
+    answer = messages["Close the valve."]
+    assert (answer["author"], answer["conversation"]) == ("ChatGPT", "Leaking tap")
+    assert answer["sent_at"] == "2026-01-09T23:06:40.250000Z"
+    assert answer["reply_to"] == messages["My tap leaks."]["id"]
+    assert one("attachments", filename="tap.jpg")["size_bytes"] == 12
+    assert receipts() == {("no_identity", "conversation 2")}
+    run(path)
+    assert (latest().created, latest().updated) == (0, 0)
+
+
+def test_conversations_with_claude_are_imported(tmp_path: Path) -> None:
+    run(export(tmp_path / "claude", CLAUDE))
+
+    first, second = records("messages")
+    assert (first["author"], first["text"]) == ("User", "Plan it\n\na.txt:\nRome")
+    assert (second["author"], second["text"]) == ("Claude", "Day one\n\nDay two")
+    assert second["sent_at"] == "2026-01-05T08:31:00Z"
+    assert one("conversations", name="Trip to Rome")["service"] == "claude"
+    assert receipts() == set()
