@@ -55,8 +55,8 @@ def _conversation(node: Any, service: str) -> ParsedItem:
         for message in records.only_objects(node["chat_messages"]):
             _add_claude_message(item, conversation, message)
     else:
-        for message, parent in _chatgpt_messages(node):
-            _add_chatgpt_message(item, conversation, message, parent)
+        for answer, parent in _chatgpt_messages(node):
+            _add_chatgpt_message(item, conversation, answer, parent)
     return item
 
 

@@ -68,10 +68,7 @@ def add_message(
     files: Sequence[MessageFile] = (),
     replaces: str | None = None,
 ) -> None:
-    """Add the records of a message and its files to an item.
-
-    ``replaces`` is the key under which an earlier release stored the message.
-    """
+    """Add the records of a message and its files. ``replaces`` is its key in an earlier release."""
     text, is_truncated = truncate(replace_unstorable(text))
     if is_truncated:
         item.add_issue(ReceiptCode.TEXT_CUT)
@@ -93,8 +90,8 @@ def add_message(
         "text": text or None,
     }
     item.records.append(ParsedRecord("messages", message, (replaces,) if replaces else ()))
-    if replaces:
-        item.stale += [StaleRecords(stream, replaces) for stream in ("messages", "attachments")]
+    streams = ("messages", "attachments") if replaces else ()
+    item.stale += [StaleRecords(stream, replaces or "") for stream in streams]
     for number, file in enumerate(files, 1):
         item.records.append(_attachment(item, file, key=f"{key}.{number}", message=message))
 
