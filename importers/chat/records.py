@@ -68,18 +68,17 @@ def add_message(
     files: Sequence[MessageFile] = (),
     replaces: str | None = None,
 ) -> None:
-    """Add the records of a message and its files. ``replaces`` is its key in an earlier release."""
+    """Add the records of a message and its files; ``replaces`` is its key in an earlier release."""
     text, is_truncated = truncate(replace_unstorable(text))
     if is_truncated:
         item.add_issue(ReceiptCode.TEXT_CUT)
-    author_key = one_line(replace_unstorable(str(author_id)), max_chars=200) if author_id else None
     message: dict[str, Any] = {
         "id": key,
         "conversation_id": conversation.id,
         "conversation": conversation.name,
         "service": conversation.service,
         "author": one_line(replace_unstorable(author or "")) or None,
-        "author_id": author_key,
+        "author_id": _author_id(author_id),
         "sent_at": sent_at,
         "edited_at": edited_at,
         "kind": kind,
@@ -90,10 +89,18 @@ def add_message(
         "text": text or None,
     }
     item.records.append(ParsedRecord("messages", message, (replaces,) if replaces else ()))
-    streams = ("messages", "attachments") if replaces else ()
-    item.stale += [StaleRecords(stream, replaces or "") for stream in streams]
+    item.stale += _stale_message(replaces)
     for number, file in enumerate(files, 1):
         item.records.append(_attachment(item, file, key=f"{key}.{number}", message=message))
+
+
+def _author_id(value: object) -> str | None:
+    return one_line(replace_unstorable(str(value)), max_chars=200) if value else None
+
+
+def _stale_message(key: str | None) -> list[StaleRecords]:
+    streams = ("messages", "attachments") if key else ()
+    return [StaleRecords(stream, key or "") for stream in streams]
 
 
 def only_objects(value: object) -> list[dict[str, Any]]:
