@@ -69,9 +69,6 @@ def add_message(
     replaces: str | None = None,
 ) -> None:
     """Add the records of a message and its files; ``replaces`` is its key in an earlier release."""
-    text, is_truncated = truncate(replace_unstorable(text))
-    if is_truncated:
-        item.add_issue(ReceiptCode.TEXT_CUT)
     message: dict[str, Any] = {
         "id": key,
         "conversation_id": conversation.id,
@@ -86,12 +83,21 @@ def add_message(
         "reply_to": reply_to,
         "reactions": list(reactions),
         "has_attachments": bool(files),
-        "text": text or None,
+        "text": _stored_text(item, text),
     }
     item.records.append(ParsedRecord("messages", message, (replaces,) if replaces else ()))
     item.stale += _stale_message(replaces)
-    for number, file in enumerate(files, 1):
-        item.records.append(_attachment(item, file, key=f"{key}.{number}", message=message))
+    item.records += [
+        _attachment(item, file, key=f"{key}.{number}", message=message)
+        for number, file in enumerate(files, 1)
+    ]
+
+
+def _stored_text(item: ParsedItem, text: str) -> str | None:
+    text, is_truncated = truncate(replace_unstorable(text))
+    if is_truncated:
+        item.add_issue(ReceiptCode.TEXT_CUT)
+    return text or None
 
 
 def _author_id(value: object) -> str | None:
