@@ -7,8 +7,7 @@ import pytest
 
 from evidence.models.records import Record
 from evidence.storing.record_erasure import delete_record
-from importers.core import text as text_module
-from tests.importers.imports import connection, latest, one, records, run
+from tests.importers.imports import connection, latest, one, records, run, store_as_before
 from tests.world import NOW
 
 pytestmark = pytest.mark.django_db
@@ -92,15 +91,12 @@ def test_a_declared_charset_survives_a_bad_byte(tmp_path: Path) -> None:
     assert one("messages", subject="sjis")["body_text"][:14] == "これは日本語のテスト文章です"
 
 
-def test_mail_keeps_its_key_when_its_headers_decode_differently(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mail_keeps_its_key_when_its_headers_decode_differently(tmp_path: Path) -> None:
     path = mail(
         tmp_path / "a.eml", subject="Prélèvement".encode("latin-1"), body=b"x", charset="latin-1"
     )
-    with monkeypatch.context() as release_before:
-        release_before.setattr("importers.mail.headers.decode", decode_as_release_before)
-        run(path)
+    run(path)
+    store_as_before("Mail", "mail_latin1.ndjson")
     (before,) = records("messages")
 
     run(path)
@@ -110,24 +106,17 @@ def test_mail_keeps_its_key_when_its_headers_decode_differently(
     assert before["subject"] != message["subject"] == "Prélèvement"
 
 
-def decode_as_release_before(content: bytes, declared: str | None = None) -> str:
-    return text_module.decode_as_before(content)
-
-
-def old_contacts(path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Import a card in windows-1252 as the release before did."""
+def old_contacts(path: Path) -> Path:
+    """Store a card in windows-1252 as the release before did."""
     path.write_bytes("BEGIN:VCARD\r\nVERSION:2.1\r\nFN:Peña\r\nEND:VCARD\r\n".encode("cp1252"))
-    with monkeypatch.context() as release_before:
-        release_before.setattr("importers.contacts.decode", decode_as_release_before)
-        run(path)
+    run(path)
+    store_as_before("Contacts", "contact_cp1252.ndjson")
     assert records("contacts")[0]["name"] != "Peña"
     return path
 
 
-def test_contact_under_a_misread_name_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = old_contacts(tmp_path / "a.vcf", monkeypatch)
+def test_contact_under_a_misread_name_is_replaced(tmp_path: Path) -> None:
+    path = old_contacts(tmp_path / "a.vcf")
 
     run(path)
 
@@ -136,10 +125,8 @@ def test_contact_under_a_misread_name_is_replaced(
     assert (latest().created, latest().updated) == (0, 0)
 
 
-def test_erased_contact_under_a_misread_name_stays_erased(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = old_contacts(tmp_path / "a.vcf", monkeypatch)
+def test_erased_contact_under_a_misread_name_stays_erased(tmp_path: Path) -> None:
+    path = old_contacts(tmp_path / "a.vcf")
     cin = connection("Contacts").connection_id
     key = Record.unscoped.get(stream="contacts").record_key
     delete_record(cin, stream="contacts", record_key=key, suppress=True, now=NOW)

@@ -7,10 +7,16 @@ from typing import Any
 
 import pytest
 
-from evidence.models.records import Record
 from evidence.storing.record_erasure import delete_record
-from importers.chat import whatsapp
-from tests.importers.imports import connection, latest, one, receipts, records, run
+from tests.importers.imports import (
+    connection,
+    latest,
+    one,
+    receipts,
+    records,
+    run,
+    store_as_before,
+)
 from tests.world import NOW
 
 pytestmark = pytest.mark.django_db
@@ -91,26 +97,14 @@ def test_second_download_of_a_chat_is_the_same_chat(tmp_path: Path) -> None:
     assert [record["name"] for record in records("conversations")] == ["Jonas"]
 
 
-def import_as_before(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Import as the release before, which took a second download for another chat."""
-    name = whatsapp._chat_name
-    with monkeypatch.context() as release_before:
-        release_before.setattr(
-            whatsapp, "_chat_name", lambda file, **_: name(file, is_copy_another=True)
-        )
-        run(path)
-
-
 @pytest.mark.parametrize("has_both", [False, True])
-def test_doubled_chat_of_the_release_before_is_replaced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_both: bool
-) -> None:
+def test_doubled_chat_of_the_release_before_is_replaced(tmp_path: Path, has_both: bool) -> None:
     (tmp_path / "in").mkdir()
     chat(tmp_path / "in", *LINES, name="WhatsApp Chat with Jonas (1)")
     if has_both:
         chat(tmp_path / "in", *LINES)
-    import_as_before(tmp_path / "in", monkeypatch)
-    assert len(records("messages")) == (4 if has_both else 2)
+    run(tmp_path / "in")
+    store_as_before("WhatsApp", "whatsapp_copy.ndjson")
 
     run(tmp_path / "in")
 
@@ -121,16 +115,11 @@ def test_doubled_chat_of_the_release_before_is_replaced(
     assert (latest().created, latest().updated) == (0, 0)
 
 
-def test_erased_message_of_a_doubled_chat_stays_erased(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_erased_message_of_a_doubled_chat_stays_erased(tmp_path: Path) -> None:
     path = chat(tmp_path, *LINES, name="WhatsApp Chat with Jonas (1)")
-    import_as_before(path, monkeypatch)
-    key = next(
-        row.record_key
-        for row in Record.unscoped.filter(stream="messages")
-        if row.data["text"] == "hi"
-    )
+    run(path)
+    store_as_before("WhatsApp", "whatsapp_copy.ndjson")
+    key = next(record["id"] for record in records("messages") if record["text"] == "hi")
     cin = connection("WhatsApp").connection_id
     delete_record(cin, stream="messages", record_key=key, suppress=True, now=NOW)
 
