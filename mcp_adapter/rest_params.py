@@ -9,13 +9,15 @@ from mcp_adapter.errors import AdapterError
 from mcp_adapter.rest import RestResponse
 from mcp_adapter.tool import Call
 
-_OPERATORS = ("gte", "gt", "lte", "lt")
+_OPERATORS = ("gte", "gt", "lte", "lt", "ne", "contains", "words")
 _SCALARS = (str, int, float, bool)
 
-CONNECTION_ID = string("connection_id", "Connection id from schema", max_length=200)
-STREAM = string("stream", "Stream name from schema", required=True)
+CONNECTION_ID = string("connection_id", "From schema", max_length=200)
+STREAM = string("stream", "From schema", required=True)
 FIELDS = string_list("fields", "Only these fields", max_items=limits.QUERY_ARRAY_MAX)
-CURSOR = string("cursor", "next_cursor of the page before")
+CURSOR = string("cursor")
+AFTER = string("after")
+BEFORE = string("before")
 
 
 def limit_argument(description: str) -> Argument:
@@ -38,9 +40,16 @@ def _parse_filter(value: Any) -> dict[str, Any]:
 
 def _check_range(bounds: dict[str, Any]) -> None:
     if not bounds or not all(operator in _OPERATORS for operator in bounds):
-        raise _invalid_filter(f"A range uses only {', '.join(_OPERATORS)}.")
-    if not all(isinstance(bound, _SCALARS) for bound in bounds.values()):
-        raise _invalid_filter("The bounds of a range are strings, numbers or booleans.")
+        raise _invalid_filter(f"A condition uses only {', '.join(_OPERATORS)}.")
+    values = [
+        each
+        for operator, bound in bounds.items()
+        for each in (bound if operator == "ne" and isinstance(bound, list) else [bound])
+    ]
+    if not all(isinstance(value, _SCALARS) for value in values):
+        raise _invalid_filter(
+            "The values of a condition are strings, numbers or booleans; ne also takes a list."
+        )
 
 
 def _invalid_filter(message: str) -> AdapterError:
@@ -69,7 +78,11 @@ def _parse_expand_limit(value: Any) -> dict[str, int]:
     return value
 
 
-FILTER = object_("filter", "{field: value} or {field: {gte|gt|lte|lt: value}}", parse=_parse_filter)
+FILTER = object_(
+    "filter",
+    "{field: value or {gte|gt|lte|lt|ne|contains|words: value}}",
+    parse=_parse_filter,
+)
 EXPAND = string_list("expand", "Relations to include")
 EXPAND_LIMIT = object_("expand_limit", "{relation: count}", parse=_parse_expand_limit)
 
@@ -99,7 +112,9 @@ def _pairs(name: str, value: Any) -> list[tuple[str, str]]:
     pairs = []
     for key, member in value.items():
         if isinstance(member, dict):
-            pairs += [(f"{name}[{key}][{op}]", _scalar(bound)) for op, bound in member.items()]
+            for operator, bound in member.items():
+                values = bound if isinstance(bound, list) else [bound]
+                pairs += [(f"{name}[{key}][{operator}]", _scalar(value)) for value in values]
         else:
             pairs.append((f"{name}[{key}]", _scalar(member)))
     return pairs

@@ -182,6 +182,10 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
         {"max_bytes": 4000}, {"sort": "-received_at"}, {"fields": "subject"}, {"view": "envelope"},
         {"filter__is_seen": "true"}, {"filter__size_bytes__gte": 100}, {"connection_id": WORK},
         {"filter__from_name": "Eva Lang"}, {"connection_id": CHAT}, {"changes_since": "beginning"},
+        {"sort": "-size_bytes", "limit": 2}, {"filter__labels": "home"}, {"after": "2026-01-11"},
+        {"filter__body_text__contains": "unicorn"}, {"filter__body_text__words": "lease"},
+        {"filter__subject__ne": "Lease signed"}, {"filter__subject": "Old lease draft"},
+        {"filter__size_bytes": 10, "filter__is_seen": "true"},
     ):  # fmt: skip
         yield f"{base}/records", query
     for key in KEYS:
@@ -209,6 +213,9 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
         {"metric": "count_distinct", "field": "from_name"},
         {"metric": "max", "field": "received_at"},
         {"metric": "count", "group_by_time": "received_at", "granularity": "month"},
+        {"metrics": "count,avg,max:received_at", "field": "size_bytes", "group_by": "from_name",
+         "group_by_time": "received_at", "granularity": "month", "limit": 1, "sort": "-count"},
+        {"metrics": "count,sum", "field": "size_bytes", "group_by": "from_name,is_seen"},
     ):  # fmt: skip
         yield f"{base}/aggregate", query
     for path, query in (
@@ -236,6 +243,17 @@ TOOLS_ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("search", {"q": "unicrn canal", "mode": "hybrid"}),
     ("search", {"q": "unicrn Canal", "match": "exact"}),
     ("aggregate", {"stream": "messages", "metric": "count", "group_by": "from_name"}),
+    (
+        "aggregate",
+        {
+            "stream": "messages",
+            "metrics": ["count", "sum:size_bytes"],
+            "limit": 2,
+            "group_by": "from_name",
+            "group_by_time": "received_at",
+            "granularity": "month",
+        },
+    ),
     ("fetch", {"id": f"{PERSONAL}/messages:m1"}),
     ("fetch", {"id": "messages:m1"}),
     ("read_record_field", {"id": f"{WORK}/messages:m1", "field_path": "body_text", "q": "budget"}),

@@ -1,88 +1,90 @@
 """Count and aggregate visible records, in one statement.
 
 A number over few records reveals those records, so each statement also returns witnesses: the
-records that the ledger names. All records behind fewer than ``SMALL_GROUP`` are witnesses, and one
-record of each larger group that is shown, and the record of a minimum or maximum.
+records that the ledger names. Witnesses are all records behind fewer than ``SMALL_GROUP``, all
+records with a value where fewer than ``SMALL_GROUP`` have one, one record of each larger group that
+is shown, and the record of a minimum or maximum.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, Literal
 from zoneinfo import available_timezones
 
-from evidence.access.granted_streams import typed_column
+from evidence.access.granted_streams import number_expression, typed_column
 from evidence.access.records import RecordKey, VisibleRecords
-from evidence.access.scope import Everything
-from evidence.access.sql import SQL, fetch_all
+from evidence.access.sql import SQL, fetch_all, join_sql
 from evidence.declarations.declaration import Field
 
-Metric = Literal["count", "count_distinct", "sum", "min", "max"]
-METRICS: Final = ("count", "count_distinct", "sum", "min", "max")
+Metric = Literal["count", "count_distinct", "sum", "avg", "min", "max"]
+METRICS: Final = ("count", "count_distinct", "sum", "avg", "min", "max")
 GRANULARITIES: Final = ("minute", "hour", "day", "week", "month", "quarter", "year")
 
 _METRIC_SQL: Final = {
     "count": "count(*)",
-    "count_distinct": "count(DISTINCT u.v)",
-    "sum": "sum(u.v)",
-    "min": "min(u.v)",
-    "max": "max(u.v)",
+    "count_distinct": "count(DISTINCT u.{v})",
+    "sum": "sum(u.{v})",
+    "avg": "avg(u.{v})",
+    "min": "min(u.{v})",
+    "max": "max(u.{v})",
 }
-ROW_ID: Final = SQL(", r.connection_id, r.record_key")
+ROW_ID: Final = SQL("r.connection_id, r.record_key")
 _BUCKET_FORMATS: Final = {"minute": 'YYYY-MM-DD"T"HH24:MI', "hour": 'YYYY-MM-DD"T"HH24:00'}
 
 SMALL_GROUP: Final = 5
 """A number over fewer records than this discloses each of them."""
 
 TOTAL: Final = """
--- One value over all matching rows, and its witnesses per connection. Reads the rows again only to find
--- witnesses: behind few rows, or behind a minimum or maximum.
--- Parameters: those of the rows, SMALL_GROUP, SMALL_GROUP. One query.
+-- Values over all matching rows, and their witnesses per connection: the records behind few rows or few
+-- values, and one record for each minimum or maximum. Reads the rows again only to find witnesses.
+-- Parameters: those of the rows. One query.
 WITH u AS NOT MATERIALIZED ({rows}),
-k AS MATERIALIZED (SELECT {measure} AS m, count(*) AS n FROM u)
-SELECT k.m, k.n, w.connection_id, w.witnesses
+k AS MATERIALIZED (SELECT {measures}, count(*) AS n FROM u)
+SELECT 1, k.n, k.n, {values}, w.*
 FROM k LEFT JOIN LATERAL (
-    SELECT u.connection_id,
-        CASE WHEN k.n < %s THEN array_agg(u.record_key) ELSE ARRAY[min(u.record_key)] END AS witnesses
-    FROM u WHERE k.n < %s OR {extreme} GROUP BY u.connection_id
+    SELECT u.connection_id, array_agg(u.record_key) FILTER (WHERE k.n < {small} OR {few}),
+        NULL{extremes}
+    FROM u WHERE k.n < {small} OR {few} OR {extreme} GROUP BY u.connection_id
 ) w ON true
 ORDER BY w.connection_id
 """
 GROUPED: Final = """
--- The first groups, and the witnesses of each per connection. The rows beyond the limit are one more
--- group, without a place; its records are witnesses if there are few.
--- Parameters: those of the key and rows, limit, SMALL_GROUP, SMALL_GROUP, those of the shown key. One query.
+-- Groups in order up to the end of the page, and the witnesses of those on it per connection. The rows
+-- after the page are one more group, without a place; its records are witnesses if there are few.
+-- Parameters: those of the keys and rows, end, start, those of the shown keys. One query.
 WITH u AS NOT MATERIALIZED (
-    SELECT i.v, {key} AS key, i.connection_id, i.record_key FROM ({rows}) i
+    SELECT {columns}, {keys}, i.connection_id, i.record_key FROM ({rows}) i
 ),
 k AS MATERIALIZED (
     SELECT g.*, row_number() OVER (ORDER BY {order}) AS place FROM (
-        SELECT u.key, {measure} AS m, count(*) AS n, sum(count(*)) OVER () AS records
-        FROM u GROUP BY 1
+        SELECT {key_names}, {measures}, count(*) AS n, sum(count(*)) OVER () AS records
+        FROM u AS u GROUP BY {key_names}
     ) g ORDER BY place LIMIT %s
 ),
 o AS MATERIALIZED (SELECT max(k.records) - sum(k.n) AS n FROM k),
 w AS (
-    SELECT x.place, x.connection_id, bool_or(x.extreme) AS extreme,
-        coalesce(
-            array_agg(x.record_key) FILTER (WHERE x.n < %s),
-            ARRAY[coalesce(min(x.record_key) FILTER (WHERE x.extreme), min(x.record_key))]
-        ) AS witnesses
-    FROM (
-        SELECT k.place, coalesce(k.n, o.n) AS n, {extreme} AS extreme, u.connection_id, u.record_key
-        FROM u CROSS JOIN o
-        LEFT JOIN k ON (u.key IS NULL) = (k.key IS NULL)
-            AND coalesce(u.key, {null}) = coalesce(k.key, {null})
-        WHERE k.place IS NOT NULL OR o.n < %s
-    ) x GROUP BY 1, 2
+    SELECT k.place, u.connection_id,
+        array_agg(u.record_key) FILTER (WHERE coalesce(k.n, o.n) < {small} OR {few}) AS named,
+        min(u.record_key) AS first{extremes}
+    FROM u CROSS JOIN o LEFT JOIN k ON {joined}
+    WHERE k.place > %s OR (k.place IS NULL AND o.n < {small})
+    GROUP BY 1, 2
 )
-SELECT k.place, {shown}, k.m, k.n, k.records, w.connection_id, w.witnesses
+SELECT k.place, k.n, k.records, {values}, {shown}, w.connection_id, w.named, w.first{extreme_names}
 FROM k FULL JOIN w ON w.place = k.place
-ORDER BY k.place NULLS LAST, w.extreme DESC NULLS LAST, w.connection_id
+ORDER BY k.place NULLS LAST, w.connection_id
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A metric, over a field unless it counts records."""
+
+    metric: Metric
+    field: Field | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +96,40 @@ class TimeBuckets:
     time_zone: str
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """``rows`` are (key, value, records); ``records`` counts the records that match the filters."""
+Key = Field | TimeBuckets
 
-    rows: list[tuple[Any, Any, int]]
+
+@dataclass(frozen=True, slots=True)
+class GroupPage:
+    """The groups from ``start`` to ``end``, by ``measure`` (-1: by size), or by key if it is None."""
+
+    start: int
+    end: int
+    measure: int | None
+    descending: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Values of the keys and measures, the number of records, and the records that these disclose."""
+
+    keys: tuple[Any, ...]
+    values: tuple[Any, ...]
     records: int
     witnesses: frozenset[RecordKey]
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """``records`` match the filters. ``before`` of them are in groups before the page.
+
+    ``rest`` are the witnesses of the groups after the page.
+    """
+
+    groups: list[Group]
+    records: int
+    before: int = 0
+    rest: frozenset[RecordKey] = frozenset()
 
 
 def is_time_zone(name: str) -> bool:
@@ -116,87 +145,146 @@ def _time_zones() -> frozenset[str]:
 
 
 def aggregate_total(
-    visible: VisibleRecords, metric: Metric, field: Field | None, where: Sequence[SQL]
+    visible: VisibleRecords, measures: Sequence[Measure], where: Sequence[SQL]
 ) -> Totals:
-    """Return one value over all rows. One query."""
-    select = visible.select(_value(visible, field, "v") + ROW_ID, where)
-    text = TOTAL.format(rows=select.text, measure=_METRIC_SQL[metric], extreme=_extreme(metric))
-    rows = fetch_all(SQL(text, (*select.values, SMALL_GROUP, SMALL_GROUP)))
-    value, records = rows[0][:2]
-    keys_by_connection = [(connection_id, keys) for _, _, connection_id, keys in rows if keys]
-    witnesses = frozenset(_witnesses(keys_by_connection, records))
-    return Totals([(None, value, records)], records, witnesses)
+    """Return one group without keys over all rows. One query."""
+    select = visible.select(join_sql(", ", [*_values(visible, measures), ROW_ID]), where)
+    text = TOTAL.format(rows=select.text, **_measure_sql(measures))
+    rows = fetch_all(SQL(text, select.values))
+    group = _group(rows, keys=0, measures=len(measures), is_total=True)
+    return Totals([group], group.records)
 
 
 def aggregate_groups(
     visible: VisibleRecords,
-    metric: Metric,
-    field: Field | None,
-    by: Field | TimeBuckets,
+    measures: Sequence[Measure],
+    keys: Sequence[Key],
     where: Sequence[SQL],
     *,
-    limit: int,
+    page: GroupPage,
 ) -> Totals:
-    """Return the first ``limit`` groups. One query.
-
-    Time buckets are ordered by time, other groups by size, largest first. Null comes last.
-    """
-    if isinstance(by, TimeBuckets):
-        value, key, shown = _value(visible, by.field, "g"), _bucket_start(by), _bucket_name(by)
-        order, null = "g.key NULLS LAST", "timestamp '-infinity'"
-    else:
-        value, key = _value(visible, by, "g"), SQL('i.g::text COLLATE "C"')
-        shown, order, null = SQL("k.key"), "g.key IS NULL, g.n DESC, g.key", "''"
-    select = visible.select(_value(visible, field, "v") + SQL(", ") + value + ROW_ID, where)
+    """Return one page of groups. One query."""
+    fields = [key.field if isinstance(key, TimeBuckets) else key for key in keys]
+    grouped = [_value(visible, field, f"g{at}") for at, field in enumerate(fields)]
+    columns = [*_values(visible, measures), *grouped, ROW_ID]
+    select = visible.select(join_sql(", ", columns), where)
+    starts = join_sql(", ", [_key_start(key, at) for at, key in enumerate(keys)])
+    shown = join_sql(", ", [_key_name(key, at) for at, key in enumerate(keys)])
     text = GROUPED.format(
-        key=key.text,
+        columns=", ".join(f"i.v{at}" for at in range(len(measures))),
+        keys=starts.text,
+        key_names=", ".join(f"u.k{at}" for at in range(len(keys))),
         rows=select.text,
-        order=order,
-        measure=_METRIC_SQL[metric],
-        extreme=_extreme(metric),
-        null=null,
+        order=_order(page, len(keys)),
+        joined=" AND ".join(_same_key(key, at) for at, key in enumerate(keys)),
         shown=shown.text,
+        **_measure_sql(measures),
     )
-    bounds = (limit, SMALL_GROUP, SMALL_GROUP)
-    return _totals(fetch_all(SQL(text, (*key.values, *select.values, *bounds, *shown.values))))
+    values = (*starts.values, *select.values, page.end, page.start, *shown.values)
+    return _page_totals(fetch_all(SQL(text, values)), page, len(keys), len(measures))
 
 
-def _totals(rows: Sequence[tuple[Any, ...]]) -> Totals:
-    """Convert rows of ``GROUPED``: one or more per place, then those of groups not shown."""
-    groups, witnesses = [], set[RecordKey]()
+def _page_totals(
+    rows: Sequence[tuple[Any, ...]], page: GroupPage, keys: int, measures: int
+) -> Totals:
+    """Convert rows of ``GROUPED``: one or more per place, then those after the page."""
+    groups, before, rest = [], 0, frozenset[RecordKey]()
     for place, rows_of_place in groupby(rows, key=itemgetter(0)):
-        group_rows = list(rows_of_place)
-        _, key, value, n = group_rows[0][:4]
-        if place is not None:
-            groups.append((key, value, n))
-        witnesses.update(_witnesses([(row[5], row[6]) for row in group_rows], n or 0))
-    records = int(rows[0][4]) if rows else 0
-    return Totals(groups, records, frozenset(witnesses))
+        group = _group(list(rows_of_place), keys=keys, measures=measures)
+        if place is None:
+            rest = group.witnesses
+        elif place > page.start:
+            groups.append(group)
+        else:
+            before += group.records
+    return Totals(groups, int(rows[0][2]) if rows else 0, before, rest)
 
 
-def _witnesses(
-    keys_by_connection: Sequence[tuple[str, list[str]]], records: int
-) -> Iterator[RecordKey]:
-    """Yield every record of a small group; of a larger one those of the first connection."""
-    is_small = records < SMALL_GROUP
-    for connection_id, keys in keys_by_connection if is_small else keys_by_connection[:1]:
-        for key in keys:
-            yield RecordKey(connection_id, key)
+def _group(
+    rows: Sequence[tuple[Any, ...]], *, keys: int, measures: int, is_total: bool = False
+) -> Group:
+    """Return the group of one place, whose rows differ only in their witnesses."""
+    _, n, _, *columns = rows[0]
+    values, names = columns[:measures], columns[measures : measures + keys]
+    witnesses = [row[3 + measures + keys :] for row in rows if row[3 + measures + keys] is not None]
+    return Group(tuple(names), tuple(values), int(n or 0), frozenset(_named(witnesses, n or 0)))
 
 
-def _extreme(metric: Metric) -> str:
-    # Whether a row of ``u`` has the minimum or maximum.
-    return "coalesce(u.v = k.m, false)" if metric in ("min", "max") else "false"
+def _named(rows: Sequence[tuple[Any, ...]], records: int) -> Iterator[RecordKey]:
+    """Yield the records that each connection names: all of a few, and else one for each number.
+
+    A row is (connection, the records behind few, any record, one record for each extreme).
+    """
+    for connection_id, named, *_ in rows:
+        yield from (RecordKey(connection_id, key) for key in named or ())
+    if records < SMALL_GROUP:
+        return
+    extremes = [column for column in zip(*(row[3:] for row in rows), strict=True) if any(column)]
+    for column in extremes or [tuple(row[2] for row in rows)]:
+        first = next((at for at, key in enumerate(column) if key is not None), None)
+        if first is not None:
+            yield RecordKey(rows[first][0], column[first])
 
 
-def _bucket_start(by: TimeBuckets) -> SQL:
-    zone = "UTC" if by.field.kind == "date" else by.time_zone
-    return SQL("date_trunc(%s, i.g AT TIME ZONE %s)", (by.granularity, zone))
+def _measure_sql(measures: Sequence[Measure]) -> dict[str, str]:
+    """Return the parts of both statements that depend on the measures."""
+    numbers = range(len(measures))
+    extreme = [at for at in numbers if measures[at].metric in ("min", "max")]
+    over = [at for at in numbers if measures[at].field is not None]
+    computed = [
+        f"{_METRIC_SQL[measure.metric].format(v=f'v{at}')} AS m{at}, count(u.v{at}) AS c{at}"
+        for at, measure in enumerate(measures)
+    ]
+    few = [f"(k.c{at} < {SMALL_GROUP} AND u.v{at} IS NOT NULL)" for at in over]
+    return {
+        "measures": ", ".join(computed),
+        "values": ", ".join(f"k.m{at}" for at in numbers),
+        "small": str(SMALL_GROUP),
+        "few": f"coalesce({' OR '.join(few)}, false)" if few else "false",
+        "extreme": " OR ".join(f"u.v{at} = k.m{at}" for at in extreme) or "false",
+        "extremes": "".join(
+            f", min(u.record_key) FILTER (WHERE u.v{at} = k.m{at}) AS e{at}" for at in extreme
+        ),
+        "extreme_names": "".join(f", w.e{at}" for at in extreme),
+    }
 
 
-def _bucket_name(by: TimeBuckets) -> SQL:
-    """Return the name of a bucket in the format of contract 3.7, computed once per bucket."""
-    return SQL("to_char(k.key, %s)", (_BUCKET_FORMATS.get(by.granularity, "YYYY-MM-DD"),))
+def _order(page: GroupPage, keys: int) -> str:
+    by_key = [f"g.k{at} NULLS LAST" for at in range(keys)]
+    direction = "DESC" if page.descending else "ASC"
+    if page.measure is None:
+        return ", ".join(f"g.k{at} {direction} NULLS LAST" for at in range(keys))
+    if page.measure >= 0:
+        return ", ".join([f"g.m{page.measure} {direction} NULLS LAST", *by_key])
+    # Records without the key come last, whatever their number.
+    missing = [f"g.k{at} IS NULL" for at in range(keys)]
+    return ", ".join([*missing, f"g.n {direction}", *by_key])
+
+
+def _key_start(key: Key, at: int) -> SQL:
+    """Return the value that records of one group share: a text, or the start of a period."""
+    if not isinstance(key, TimeBuckets):
+        return SQL(f'i.g{at}::text COLLATE "C" AS k{at}')
+    zone = "UTC" if key.field.kind == "date" else key.time_zone
+    return SQL(f"date_trunc(%s, i.g{at} AT TIME ZONE %s) AS k{at}", (key.granularity, zone))
+
+
+def _key_name(key: Key, at: int) -> SQL:
+    """Return the key as shown; periods have the format of contract 3.7, computed once per group."""
+    if not isinstance(key, TimeBuckets):
+        return SQL(f"k.k{at}")
+    return SQL(f"to_char(k.k{at}, %s)", (_BUCKET_FORMATS.get(key.granularity, "YYYY-MM-DD"),))
+
+
+def _same_key(key: Key, at: int) -> str:
+    # IS NOT DISTINCT FROM would prevent a hash join.
+    null = "timestamp '-infinity'" if isinstance(key, TimeBuckets) else "''"
+    same = f"coalesce(u.k{at}, {null}) = coalesce(k.k{at}, {null})"
+    return f"(u.k{at} IS NULL) = (k.k{at} IS NULL) AND {same}"
+
+
+def _values(visible: VisibleRecords, measures: Sequence[Measure]) -> list[SQL]:
+    return [_value(visible, measure.field, f"v{at}") for at, measure in enumerate(measures)]
 
 
 def _value(visible: VisibleRecords, field: Field | None, name: str) -> SQL:
@@ -204,6 +292,8 @@ def _value(visible: VisibleRecords, field: Field | None, name: str) -> SQL:
     if field is None:
         return SQL(f"NULL::text AS {name}")
     checked = visible.filter_field(field.name, param="field")
+    if checked.kind == "number":
+        return number_expression(visible, checked) + SQL(f" AS {name}")
     column = typed_column(visible, checked)
     if column is None or checked.kind in ("string", "boolean"):
         return SQL(f"(r.data->>%s) AS {name}", (checked.name,))
@@ -211,86 +301,3 @@ def _value(visible: VisibleRecords, field: Field | None, name: str) -> SQL:
         # The consent time is the same value, and an index covers it, so no record is read.
         column = "r.consent_time"
     return SQL(f"{column} AS {name}")
-
-
-SELECT_COUNTERS: Final = """
--- Counters of every stream of some connections. Parameters: connection ids. One query.
-SELECT s.connection_id, s.stream, s.record_count, s.latest_emitted_at, s.latest_declared_at
-FROM evidence_streamstate s WHERE s.connection_id = ANY(%s)
-"""
-
-
-def count_records(visible: VisibleRecords, where: Sequence[SQL] = ()) -> int:
-    """Return the number of visible rows that match ``where``. One query."""
-    branches = visible.select(SQL("count(*) AS n"), where)
-    statement = SQL("SELECT coalesce(sum(u.n), 0)::bigint FROM (") + branches + SQL(") u")
-    return int(fetch_all(statement)[0][0])
-
-
-def time_bounds(
-    visible: VisibleRecords, where: Sequence[SQL] = ()
-) -> tuple[datetime | None, datetime | None]:
-    """Return the earliest and latest consent time of the rows that match ``where``. One query."""
-    columns = SQL("min(r.consent_time) AS low, max(r.consent_time) AS high")
-    branches = visible.select(columns, where)
-    statement = SQL("SELECT min(u.low), max(u.high) FROM (") + branches + SQL(") u")
-    [(earliest, latest)] = fetch_all(statement)
-    return earliest, latest
-
-
-def records_at(
-    visible: VisibleRecords, times: Iterable[datetime | None], where: Sequence[SQL] = ()
-) -> list[tuple[str, str]]:
-    """Return connection and key of one record for each of these consent times. One query."""
-    instants = [time for time in times if time is not None]
-    at = SQL(" AND r.consent_time = ANY(%s)", (instants,))
-    columns = SQL("r.connection_id, r.record_key, r.consent_time")
-    statement = SQL("SELECT DISTINCT ON (u.consent_time) u.connection_id, u.record_key FROM (")
-    statement += visible.select(columns, [*where, at])
-    order = SQL(") u ORDER BY u.consent_time, u.connection_id, u.record_key")
-    return [(connection_id, key) for connection_id, key in fetch_all(statement + order)]
-
-
-def list_record_ids(
-    visible: VisibleRecords, where: Sequence[SQL] = (), *, limit: int
-) -> list[tuple[str, str]]:
-    """Return connection and key of up to ``limit`` visible rows. One query."""
-    rows = visible.select(SQL("r.connection_id, r.record_key"), where)
-    statement = SQL("SELECT u.* FROM (") + rows + SQL(") u LIMIT %s", (limit,))
-    return [(connection_id, key) for connection_id, key in fetch_all(statement)]
-
-
-def stored_counts(
-    streams: Iterable[VisibleRecords],
-) -> Mapping[tuple[str, str], tuple[int, datetime | None]]:
-    """Return (connection_id, stream) -> record count and latest emitted time. One query.
-
-    Reads stored counters, so it skips streams of which a grant hides rows. A grant of all declared
-    fields gets the latest time over declared fields; a grant of fewer fields gets None, because
-    hidden changes move that time.
-    """
-    streams_by_key = {
-        (facts.connection_id, visible.stream.name): visible
-        for visible in streams
-        if visible.hides_no_rows
-        for facts in visible.connections
-    }
-    if not streams_by_key:
-        return {}
-    connection_ids = sorted({connection_id for connection_id, _ in streams_by_key})
-    rows = fetch_all(SQL(SELECT_COUNTERS, (connection_ids,)))
-    counts: dict[tuple[str, str], tuple[int, datetime | None]]
-    counts = dict.fromkeys(streams_by_key, (0, None))
-    for connection_id, stream, records, *latest in rows:
-        if visible := streams_by_key.get((connection_id, stream)):
-            counts[connection_id, stream] = (records, _visible_latest(visible, *latest))
-    return counts
-
-
-def _visible_latest(
-    visible: VisibleRecords, latest: datetime | None, latest_declared: datetime | None
-) -> datetime | None:
-    """Return the latest time that counts only fields which every grant shows, if any."""
-    if all(isinstance(grant.terms.fields, Everything) for grant in visible.granted):
-        return latest
-    return latest_declared if all(map(visible.shows, visible.stream.fields)) else None

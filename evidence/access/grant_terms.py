@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from evidence.access.scope import Allowed, Everything, FrozenRelation, Only, StreamTerms, TimeRange
+from evidence.declarations.array_items import is_comparable
 from evidence.declarations.declaration import StreamDeclaration
 from evidence.errors import InvalidRequest, StreamNotDeclared, UnknownField
 
@@ -190,7 +191,8 @@ def _resolve_time(request: StreamRequest, stream: StreamDeclaration) -> TimeRang
 
 
 def _is_filterable(stream: StreamDeclaration, name: str) -> bool:
-    return stream.fields[name].kind not in ("array", "object", "mixed")
+    field = stream.fields[name]
+    return field.kind != "mixed" and is_comparable(stream, field)
 
 
 def _expandable_relations(stream: StreamDeclaration) -> list[FrozenRelation]:

@@ -16,6 +16,7 @@ import orjson
 from evidence.access.grant_text import fields_clause, filters_clause
 from evidence.access.scope import ConnectionFacts, Only, SourceFacts, StreamTerms
 from evidence.access.sql import SQL
+from evidence.declarations.array_items import array_item
 from evidence.declarations.declaration import Field, StreamDeclaration
 from evidence.declarations.filter_values import FilterValue, FilterValueError, parse_filter_value
 from evidence.declarations.storage_layout import SLOTS, StreamLayout
@@ -156,14 +157,70 @@ SQL_OPERATORS: Final = {"gte": ">=", "gt": ">", "lte": "<=", "lt": "<"}
 
 
 def equals_filter(visible: VisibleStream, name: str, text: str, *, param: str) -> SQL:
-    """Return a condition that a field equals ``text``, parsed as the declared type."""
+    """Return a condition that a field equals ``text``, or that an array contains it."""
     field = visible.filter_field(name, param=param)
+    return SQL(" AND ") + _equals(visible, field, text, param)
+
+
+def excludes_filter(visible: VisibleStream, name: str, text: str, *, param: str) -> SQL:
+    """Return a condition that a field does not equal ``text``, or is missing."""
+    field = visible.filter_field(name, param=param)
+    return SQL(" AND NOT coalesce(") + _equals(visible, field, text, param) + SQL(", false)")
+
+
+def contains_filter(visible: VisibleStream, name: str, text: str, *, param: str) -> SQL:
+    """Return a condition that a text, or a text of an array, contains ``text`` in any case."""
+    field = visible.filter_field(name, param=param)
+    item = array_item(visible.stream, field) if field.kind == "array" else field
+    if item is None or item.kind != "string":
+        raise InvalidRequest(
+            message=f"contains takes a text field; {name!r} is {field.kind}.", param=param
+        )
+    if field.kind == "array":
+        return SQL(
+            " AND jsonb_typeof(r.data->%s) = 'array' AND EXISTS (SELECT FROM"
+            " jsonb_array_elements_text(CASE WHEN jsonb_typeof(r.data->%s) = 'array'"
+            " THEN r.data->%s END) x WHERE strpos(lower(x), lower(%s)) > 0)",
+            (name, name, name, text),
+        )
+    return SQL(" AND strpos(lower(r.data->>%s), lower(%s)) > 0", (name, text))
+
+
+def time_filter(visible: VisibleStream, operator: str, instant: datetime, *, param: str) -> SQL:
+    """Return a condition on the stream's own time. Raises ``InvalidRequest`` if it has none."""
+    name = visible.stream.event_time_field
+    column = None
+    if name is not None:
+        field = visible.filter_field(name, param=param)
+        is_consent_time = name == visible.stream.consent_time_field
+        column = "r.consent_time" if is_consent_time else typed_column(visible, field)
+    if column is None:
+        raise InvalidRequest(
+            message=f"The stream {visible.stream.name!r} has no time of its own.", param=param
+        )
+    return SQL(f" AND {column} {SQL_OPERATORS[operator]} %s", (instant,))
+
+
+def has_own_time(visible: VisibleStream) -> bool:
+    """Return whether ``time_filter`` works for the stream under this grant."""
+    name = visible.stream.event_time_field
+    if name is None or not visible.can_filter_by(name):
+        return False
+    is_consent_time = name == visible.stream.consent_time_field
+    return is_consent_time or typed_column(visible, visible.stream.fields[name]) is not None
+
+
+def _equals(visible: VisibleStream, field: Field, text: str, param: str) -> SQL:
+    item = array_item(visible.stream, field) if field.kind == "array" else None
+    if item is not None:
+        value = _parse_value(item, text, param)
+        return SQL("(r.data->%s) @> %s::jsonb", (field.name, f"[{_json(value, text)}]"))
     value = _parse_value(field, text, param)
     if isinstance(value, datetime):
         column = typed_column(visible, field)
         if column is not None:
-            return SQL(f" AND {column} = %s", (value,))
-    return SQL(" AND r.data->%s = %s::jsonb", (name, _json(value, text)))
+            return SQL(f"{column} = %s", (value,))
+    return SQL("r.data->%s = %s::jsonb", (field.name, _json(value, text)))
 
 
 def range_filter(visible: VisibleStream, name: str, operator: str, text: str, *, param: str) -> SQL:
@@ -180,6 +237,17 @@ def range_filter(visible: VisibleStream, name: str, operator: str, text: str, *,
         return SQL(f' AND r.data->>%s COLLATE "C" {SQL_OPERATORS[operator]} %s', (name, value))
     # Every other type with a range operator has a typed column.
     return SQL(f" AND {typed_column(visible, field)} {SQL_OPERATORS[operator]} %s", (value,))
+
+
+def number_expression(visible: VisibleStream, field: Field) -> SQL:
+    """Return the value of a number field of ``r``; null where it is no number."""
+    column = typed_column(visible, field)
+    if column is not None:
+        return SQL(column)
+    return SQL(
+        "(CASE WHEN jsonb_typeof(r.data->%s) = 'number' THEN (r.data->>%s)::numeric END)",
+        (field.name, field.name),
+    )
 
 
 def typed_column(visible: VisibleStream, field: Field) -> str | None:

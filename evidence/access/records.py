@@ -10,7 +10,7 @@ so the cost of a page does not depend on the rows outside of it.
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple, Self
@@ -18,9 +18,15 @@ from typing import Any, NamedTuple, Self
 import orjson
 from typing_extensions import override
 
-from evidence.access.granted_streams import GrantedStream, VisibleStream
+from evidence.access.granted_streams import (
+    GrantedStream,
+    VisibleStream,
+    number_expression,
+    typed_column,
+)
 from evidence.access.scope import ConnectionFacts, Only, TimeRange
 from evidence.access.sql import SQL, fetch_all_generic_plan, in_time_range, join_sql
+from evidence.declarations.declaration import Field
 from evidence.models.erasures import CONNECTION_ERASURE_LOCK
 
 RECORD_COLUMNS = (
@@ -90,17 +96,20 @@ class VisibleRecords(VisibleStream):
     """The visible records of one stream of one source."""
 
     where: tuple[SQL, ...] = ()
+    period: tuple[SQL, ...] = ()
+    """Conditions on the consent time, which every table of records has."""
 
-    def filter(self, where: Sequence[SQL]) -> Self:
+    def filter(self, where: Sequence[SQL], *, period: Sequence[SQL] = ()) -> Self:
         """Return the records that also satisfy conditions of ``granted_streams``."""
         filtered = super().restricted_to(*self.granted)
         filtered.where = (*self.where, *where)
+        filtered.period = (*self.period, *period)
         return filtered
 
     @override
     def restricted_to(self, *granted: GrantedStream) -> Self:
         restricted = super().restricted_to(*granted)
-        restricted.where = self.where
+        restricted.where, restricted.period = self.where, self.period
         return restricted
 
     @cached_property
@@ -109,8 +118,11 @@ class VisibleRecords(VisibleStream):
         for grant in self.granted:
             ids = ids_by_terms.setdefault((grant.terms.time, grant.terms.records), [])
             ids.extend(facts.connection_id for facts in grant.connections)
+        period = join_sql("", self.period)
         return tuple(
-            ConnectionGroup(ids, _condition(self.stream.name, time, records) + self._where(ids))
+            ConnectionGroup(
+                ids, _condition(self.stream.name, time, records) + period + self._where(ids)
+            )
             for (time, records), ids in ids_by_terms.items()
         )
 
@@ -133,27 +145,47 @@ class VisibleRecords(VisibleStream):
         descending: bool,
         after: Keyset | None = None,
         where: Sequence[SQL] = (),
+        by: Field | None = None,
     ) -> list[VisibleRecord]:
         """Return at most ``limit`` records after a keyset, in the order of the stream. One query.
 
         Records without a cursor value come last in both directions; record key and connection break
-        ties.
+        ties. ``by`` is a number or time to sort by instead, which reads every row.
         """
+        direction = "DESC" if descending else "ASC"
+        columns = ALL_COLUMNS
+        if by is not None:
+            columns += SQL(", ") + self._sort_value(by) + SQL(" AS sort_value")
         branches = [
             branch
             for group in self.groups
-            for partition in self._sort_partitions(descending)
+            for partition in self._sort_partitions(direction, by)
             for branch in _branches(
-                group, partition, [*where, *_after_keyset(after, partition, descending)], limit
+                group,
+                partition,
+                [*where, *_after_keyset(after, partition, descending)],
+                limit,
+                columns,
             )
         ]
-        direction = "DESC" if descending else "ASC"
         order = f"u.record_key {direction}, u.connection_id {direction}"
-        if self.in_time_order:
-            order = f"(u.sort_key IS NULL), u.sort_key {direction}, {order}"
-        statement = SQL("SELECT u.* FROM (") + join_sql(" UNION ALL ", branches)
+        value = "u.sort_key" if by is None else "u.sort_value"
+        if self.in_time_order or by is not None:
+            order = f"({value} IS NULL), {value} {direction}, {order}"
+        shown = "u.*" if by is None else "u.*, u.sort_value::text"
+        statement = SQL(f"SELECT {shown} FROM (") + join_sql(" UNION ALL ", branches)
         statement += SQL(f") u ORDER BY {order} LIMIT %s", (limit,))
-        return [self.project(row) for row in fetch_all_generic_plan(statement)]
+        rows = fetch_all_generic_plan(statement)
+        if by is None:
+            return [self.project(row) for row in rows]
+        return [
+            replace(self.project(row[:6]), position=Keyset(row[-1], row[1], row[0])) for row in rows
+        ]
+
+    def _sort_value(self, by: Field) -> SQL:
+        return (
+            number_expression(self, by) if by.kind == "number" else SQL(str(typed_column(self, by)))
+        )
 
     def get(self, record_key: str) -> list[VisibleRecord]:
         """Return the record from each connection that has it. One query."""
@@ -162,20 +194,27 @@ class VisibleRecords(VisibleStream):
     def key_query(self, record_key: str, columns: SQL = ALL_COLUMNS) -> SQL:
         """Return ``SELECT columns`` over the record ``r`` from each connection that has it."""
         key = SQL(" AND r.record_key = %s", (record_key,))
-        partition = SortPartition("r.record_key", has_sort_key=False, condition="")
+        partition = SortPartition(SQL("r.record_key"))
         branches = (_branches(group, partition, [key], 1, columns) for group in self.groups)
         return join_sql(" UNION ALL ", (branch for group in branches for branch in group))
 
-    def _sort_partitions(self, descending: bool) -> "list[SortPartition]":  # noqa: FBT001 - internal
-        direction = "DESC" if descending else "ASC"
-        by_key = f"r.record_key {direction}"
-        if not self.in_time_order:
-            return [SortPartition(by_key, has_sort_key=False, condition="")]
-        by_time = f"r.sort_key {direction}, {by_key}"
+    def _sort_partitions(self, direction: str, by: Field | None) -> "list[SortPartition]":
+        by_key = SQL(f"r.record_key {direction}")
+        if by is None and not self.in_time_order:
+            return [SortPartition(by_key)]
+        value = SQL("r.sort_key") if by is None else self._sort_value(by)
+        by_value = value + SQL(f" {direction}, ") + by_key
+        kind = (
+            ""
+            if by is None
+            else "::text::numeric"
+            if by.kind == "number"
+            else "::text::timestamptz"
+        )
         return [
-            SortPartition(by_time, has_sort_key=True, condition=" AND r.sort_key IS NOT NULL"),
+            SortPartition(by_value, SQL(" AND ") + value + SQL(" IS NOT NULL"), value, kind),
             # The sort key is null throughout, but naming it lets the index provide the order.
-            SortPartition(by_time, has_sort_key=False, condition=" AND r.sort_key IS NULL"),
+            SortPartition(by_value, SQL(" AND ") + value + SQL(" IS NULL")),
         ]
 
     def select(
@@ -221,11 +260,12 @@ class VisibleRecords(VisibleStream):
 
 @dataclass(frozen=True, slots=True)
 class SortPartition:
-    """The records with a sort key, or those without one."""
+    """The records with a sort ``key``, of a SQL type for its parameter, or those without one."""
 
-    order: str
-    has_sort_key: bool
-    condition: str
+    order: SQL
+    condition: SQL = SQL("")  # noqa: RUF009 - immutable
+    key: SQL | None = None
+    cast: str = ""
 
 
 def _branches(
@@ -240,10 +280,10 @@ def _branches(
     is_lateral = not 1 <= len(ids) <= MAX_NAMED_CONNECTIONS
     for connection in [SQL("c.id")] if is_lateral else [SQL("%s", (id_,)) for id_ in ids]:
         rows = SQL("SELECT ") + columns + SQL(" FROM evidence_record r WHERE ")
-        rows += SQL("r.connection_id = ") + connection + SQL(partition.condition)
+        rows += SQL("r.connection_id = ") + connection + partition.condition
         for condition in (group.condition, *where):
             rows += condition
-        rows += SQL(f" ORDER BY {partition.order} LIMIT %s", (limit,))
+        rows += SQL(" ORDER BY ") + partition.order + SQL(" LIMIT %s", (limit,))
         if is_lateral:
             connections = SQL("SELECT r.* FROM unnest(%s::text[]) AS c(id)", (ids,))
             rows = connections + SQL(" CROSS JOIN LATERAL (") + rows + SQL(") r")
@@ -264,12 +304,14 @@ def _after_keyset(after: Keyset | None, partition: SortPartition, descending: bo
     if after is None:
         return []
     sign = "<" if descending else ">"
-    if partition.has_sort_key:
+    if partition.key is not None:
+        if after.sort_key is None:
+            return [SQL(" AND false")]
+        place = (after.sort_key, after.record_key, after.connection_id)
+        row = SQL(" AND (") + partition.key
         return [
-            SQL(
-                f" AND (r.sort_key, r.record_key, r.connection_id) {sign} (%s, %s, %s)",
-                (after.sort_key, after.record_key, after.connection_id),
-            )
+            row
+            + SQL(f", r.record_key, r.connection_id) {sign} (%s{partition.cast}, %s, %s)", place)
         ]
     if after.sort_key is not None:
         return []

@@ -192,7 +192,6 @@ class GrantedView(PublicView):
         return disclosed_items(
             response.data,  # type: ignore[attr-defined] # DRF's own; streaming views override this
             gate=self.gate,
-            connection_id=self.query.connection_id(),
             filter_fields=self.filter_fields,
         )
 
@@ -209,7 +208,12 @@ class GrantedView(PublicView):
 
     @property
     def filter_fields(self) -> frozenset[str]:
-        return frozenset(name for keys, _ in self.query.nested("filter") for name in keys[:1])
+        """The fields that select records: of the filters, and the time of `after` and `before`."""
+        names = frozenset(name for keys, _ in self.query.nested("filter") for name in keys[:1])
+        if "stream" not in self.kwargs or not (self.query.has("after") or self.query.has("before")):
+            return names
+        visible = self.gate.stream(self.kwargs["stream"], connection_id=self.query.connection_id())
+        return names | {str(visible.stream.event_time_field)}
 
     @property
     def _charged_grants(self) -> Sequence[GrantTerms]:

@@ -15,7 +15,7 @@ from evidence.api.schema_bodies import (
     totals,
     type_name,
 )
-from evidence.declarations.declaration import AGGREGATIONS
+from evidence.declarations.declaration import USABLE_AGGREGATIONS
 from evidence.reading.schema import FieldCapability, SourceCapability, StreamCapability
 
 _SEPARATORS = re.compile(r"[\s,=|:]+")
@@ -89,7 +89,7 @@ def capability_flags(capability: FieldCapability) -> str:
     if capability.semantic:
         parts.append("sem")
     if capability.aggregations:
-        usable = (name for name in AGGREGATIONS if name in capability.aggregations)
+        usable = (name for name in USABLE_AGGREGATIONS if name in capability.aggregations)
         parts.append("a=" + "|".join(usable))
     return ",".join(parts) or "declared"
 

@@ -25,17 +25,12 @@ class UnknownResponseType(Exception):  # noqa: N818 - a bug in a view, not a bad
 
 
 def disclosed_items(
-    body: Json, *, gate: Gate, connection_id: str | None, filter_fields: frozenset[str]
+    body: Json, *, gate: Gate, filter_fields: frozenset[str]
 ) -> list[DisclosedItem]:
     """Return the records and fields in `body`.
 
-    A filtered response also discloses the values of `filter_fields`. `connection_id` is the
-    requested connection. Raises UnknownResponseType.
+    A filtered response also discloses the values of `filter_fields`. Raises UnknownResponseType.
     """
-    if body["object"] == "aggregation":
-        visible = gate.stream(body["stream"], connection_id=connection_id)
-        named = frozenset(body[name] for name in ("field", "group_by", "group_by_time")) - {None}
-        return aggregate_disclosures(visible, fields=filter_fields | named)
     if body["object"] == "list":
         return list(_listed(body, gate, filter_fields=filter_fields))
     return list(_disclosed(body, gate))

@@ -5,7 +5,12 @@ from typing import Any
 
 from evidence.access.scope import ConnectionFacts, Scope, TokenKind
 from evidence.api.envelopes import format_time, index_maintenance
-from evidence.declarations.declaration import AGGREGATIONS, Field
+from evidence.declarations.declaration import (
+    AGGREGATIONS,
+    USABLE_AGGREGATIONS,
+    Field,
+    is_aggregatable,
+)
 from evidence.reading.schema import (
     ExpandCapability,
     FieldCapability,
@@ -133,7 +138,7 @@ def _query(row: StreamCapability) -> Json:
     """Return the declaration's `query` member, limited to what this token may use."""
     ranges = {f.field.name: list(f.range_operators) for f in row.fields if f.range_operators}
     aggregations: Json = {"count": row.declaration.count}
-    for name in AGGREGATIONS:
+    for name in USABLE_AGGREGATIONS:
         fields = [f.field.name for f in row.fields if name in f.aggregations]
         if fields:
             aggregations[name] = fields
@@ -179,9 +184,9 @@ def _capability(capability: FieldCapability) -> Json:
     semantic = {"declared": field.semantic, "usable": capability.semantic}
     body["semantic_search"] = semantic | (reason if field.semantic else {})
     body["aggregation"] = {
-        name: {"declared": name in field.aggregations, "usable": name in capability.aggregations}
+        name: {"declared": is_aggregatable(field, name), "usable": name in capability.aggregations}
         | (reason if name in field.aggregations else {})
-        for name in AGGREGATIONS
+        for name in (USABLE_AGGREGATIONS if field.kind == "number" else AGGREGATIONS)
     }
     return body
 

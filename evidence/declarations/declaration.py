@@ -69,6 +69,16 @@ class Field:
         object.__setattr__(self, "kind", field_kind(self.types, format=self.format))
 
 
+USABLE_AGGREGATIONS = ("count_distinct", "group_by", "group_by_time", "sum", "avg", "min", "max")
+NUMBER_AGGREGATIONS = ("sum", "avg", "min", "max")
+"""The aggregations of every number, declared or not."""
+
+
+def is_aggregatable(field: Field, use: str) -> bool:
+    """Return whether a field declares an aggregation, or is a number and has it anyway."""
+    return use in field.aggregations or (field.kind == "number" and use in NUMBER_AGGREGATIONS)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relation:
     """A relation of this stream to `stream`, between records of one connection.

@@ -11,10 +11,10 @@ from datetime import datetime, timedelta
 
 from django.conf import settings
 
-from evidence.access.aggregates import count_records, stored_counts
 from evidence.access.gate import Gate
 from evidence.access.owner_notices import ReadShare, pause_by_tripwire
 from evidence.access.quotas import effective_tripwire_share, schedule_recount
+from evidence.access.record_counts import count_records, stored_counts
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope
 from evidence.access.sql import SQL, fetch_all

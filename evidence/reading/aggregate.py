@@ -1,96 +1,144 @@
 """Compute counts, sums and histograms over visible records (contract 3.7)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
-from typing import Any
+from typing import Any, Final, cast
 
 from evidence.access.aggregates import (
+    METRICS,
+    SMALL_GROUP,
+    Group,
+    GroupPage,
+    Key,
+    Measure,
     Metric,
     TimeBuckets,
+    Totals,
     aggregate_groups,
     aggregate_total,
     is_time_zone,
 )
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.sql import SQL
-from evidence.declarations.declaration import Field
+from evidence.declarations.declaration import Field, is_aggregatable
 from evidence.errors import InvalidRequest
 
 MAX_EXACT_INTEGER = 2**63 - 1
+MAX_METRICS: Final = 8
+MAX_KEYS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AggregateRequest:
-    metric: Metric
+    """A metric is ``name`` or ``name:field``; without a field it is over ``field``."""
+
+    metrics: Sequence[str]
     field: str | None
-    group_by: str | None
+    group_by: Sequence[str]
     group_by_time: str | None
     granularity: str | None
     time_zone: str
+    sort: str | None
+    start: int
     limit: int
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """Either one ``value`` or ``groups``.
+    """One group without keys, or a page of groups.
 
-    ``other_count`` is the number of records in omitted groups; ``witnesses`` are the records that the
-    numbers disclose.
+    ``fields`` are those that the numbers disclose.
     """
 
+    groups: list[Group]
     records: int
-    value: Any
-    groups: list[tuple[Any, Any, int]] | None
-    other_count: int
-    witnesses: frozenset[RecordKey]
+    fields: frozenset[str]
+    before: int = 0
+    rest: frozenset[RecordKey] = frozenset()
+
+    def other_count(self, shown: int) -> int:
+        """Return the number of records in groups after the first ``shown``."""
+        return self.records - self.before - sum(group.records for group in self.groups[:shown])
+
+    def witnesses(self, shown: int) -> frozenset[RecordKey]:
+        """Return the records that the first ``shown`` groups and the number of others disclose."""
+        disclosed = self.groups[:shown]
+        named = frozenset[RecordKey]().union(*(group.witnesses for group in disclosed))
+        if self.other_count(shown) >= SMALL_GROUP:
+            return named
+        return named.union(self.rest, *(group.witnesses for group in self.groups[shown:]))
 
 
 def aggregate(
     visible: VisibleRecords, request: AggregateRequest, where: Sequence[SQL]
 ) -> Aggregation:
     """Aggregate over every connection of the stream, in one query."""
-    field = _metric_field(visible, request)
-    by = _grouping(visible, request)
-    if by is None:
-        totals = aggregate_total(visible, request.metric, field, where)
-        value = _json_value(totals.rows[0][1], field, request.metric)
-        return Aggregation(totals.records, value, None, 0, totals.witnesses)
-    totals = aggregate_groups(visible, request.metric, field, by, where, limit=request.limit)
-    return Aggregation(
-        totals.records,
-        None,
-        [
-            (_group_key(key, by), _json_value(value, field, request.metric), n)
-            for key, value, n in totals.rows
-        ],
-        totals.records - sum(n for _, _, n in totals.rows),
-        totals.witnesses,
+    measures = [_measure(visible, name, request) for name in request.metrics]
+    keys = _keys(visible, request)
+    fields = frozenset(
+        field.name for field in (*(m.field for m in measures), *map(_field_of, keys)) if field
     )
+    if not keys:
+        if request.sort is not None:
+            raise InvalidRequest(message="sort needs group_by or group_by_time.", param="sort")
+        totals = aggregate_total(visible, measures, where)
+    else:
+        totals = aggregate_groups(visible, measures, keys, where, page=_group_page(request, keys))
+    return _aggregation(totals, measures, keys, fields)
 
 
-def _metric_field(visible: VisibleRecords, request: AggregateRequest) -> Field | None:
-    if request.metric == "count":
-        if request.field is not None:
-            raise InvalidRequest(message="count takes no field.", param="field")
-        return None
-    if request.field is None:
-        raise InvalidRequest(message=f"{request.metric} needs a field.", param="field")
-    return _aggregatable_field(visible, request.field, request.metric, param="field")
-
-
-def _grouping(visible: VisibleRecords, request: AggregateRequest) -> Field | TimeBuckets | None:
-    if request.group_by is not None and request.group_by_time is not None:
-        raise InvalidRequest(
-            message="Give group_by or group_by_time, not both.", param="group_by_time"
+def _aggregation(
+    totals: Totals, measures: Sequence[Measure], keys: Sequence[Key], fields: frozenset[str]
+) -> Aggregation:
+    groups = [
+        Group(
+            tuple(map(_group_key, group.keys, keys)),
+            tuple(
+                _json_value(value, measure.field, measure.metric)
+                for value, measure in zip(group.values, measures, strict=True)
+            ),
+            group.records,
+            group.witnesses,
         )
-    if request.group_by is not None:
-        _refuse_granularity(request)
-        return _aggregatable_field(visible, request.group_by, "group_by", param="group_by")
-    if request.group_by_time is None:
-        _refuse_granularity(request)
-        return None
+        for group in totals.groups
+    ]
+    return Aggregation(groups, totals.records, fields, totals.before, totals.rest)
+
+
+def _measure(visible: VisibleRecords, name: str, request: AggregateRequest) -> Measure:
+    param = "metric" if len(request.metrics) == 1 else "metrics"
+    metric, _, own_field = name.partition(":")
+    if metric not in METRICS:
+        raise InvalidRequest(message=f"{param} takes {' or '.join(METRICS)}.", param=param)
+    field = own_field or (request.field if metric != "count" or param == "metric" else None)
+    if metric == "count":
+        if field:
+            raise InvalidRequest(message="count takes no field.", param="field")
+        return Measure("count")
+    if not field:
+        raise InvalidRequest(message=f"{metric} needs a field.", param="field")
+    return Measure(cast(Metric, metric), _aggregatable_field(visible, field, metric, param="field"))
+
+
+def _keys(visible: VisibleRecords, request: AggregateRequest) -> list[Key]:
+    keys: list[Key] = [
+        _aggregatable_field(visible, name, "group_by", param="group_by")
+        for name in request.group_by
+    ]
+    if request.group_by_time is not None:
+        keys.append(_time_buckets(visible, request))
+    elif request.granularity is not None:
+        raise InvalidRequest(message="granularity needs group_by_time.", param="granularity")
+    if len(keys) > MAX_KEYS:
+        raise InvalidRequest(
+            message=f"Group by at most {MAX_KEYS} keys, group_by_time included.", param="group_by"
+        )
+    return keys
+
+
+def _time_buckets(visible: VisibleRecords, request: AggregateRequest) -> TimeBuckets:
     if request.granularity is None:
         raise InvalidRequest(message="group_by_time needs a granularity.", param="granularity")
     if not is_time_zone(request.time_zone):
@@ -98,21 +146,36 @@ def _grouping(visible: VisibleRecords, request: AggregateRequest) -> Field | Tim
             message="time_zone takes an IANA name, such as Europe/Berlin.", param="time_zone"
         )
     field = _aggregatable_field(
-        visible, request.group_by_time, "group_by_time", param="group_by_time"
+        visible, str(request.group_by_time), "group_by_time", param="group_by_time"
     )
     return TimeBuckets(field, request.granularity, request.time_zone)
 
 
-def _refuse_granularity(request: AggregateRequest) -> None:
-    if request.granularity is not None:
-        raise InvalidRequest(message="granularity needs group_by_time.", param="granularity")
+def _group_page(request: AggregateRequest, keys: Sequence[Key]) -> GroupPage:
+    """Return the page. Without ``sort``, periods are in order of time, other groups by size."""
+    end = request.start + request.limit
+    name = (request.sort or "").removeprefix("-")
+    descending = name != request.sort
+    if request.sort is None:
+        is_timed = any(isinstance(key, TimeBuckets) for key in keys)
+        return GroupPage(request.start, end, None if is_timed else -1, descending=not is_timed)
+    if name == "key":
+        return GroupPage(request.start, end, None, descending)
+    orders: Mapping[str, int] = {"count": -1, "value": 0} | {
+        metric: at for at, metric in enumerate(request.metrics)
+    }
+    if name not in orders:
+        raise InvalidRequest(
+            message=f"sort takes key or {' or '.join(orders)}, with - for descending.", param="sort"
+        )
+    return GroupPage(request.start, end, orders[name], descending)
 
 
 def _aggregatable_field(visible: VisibleRecords, name: str, use: str, *, param: str) -> Field:
     field = visible.filter_field(name, param=param)
-    if use not in field.aggregations:
+    if not is_aggregatable(field, use):
         allowed = [
-            other.name for other in visible.stream.fields.values() if use in other.aggregations
+            other.name for other in visible.stream.fields.values() if is_aggregatable(other, use)
         ]
         raise InvalidRequest(
             message=f"The field {name!r} does not declare {use}; these do: "
@@ -120,6 +183,10 @@ def _aggregatable_field(visible: VisibleRecords, name: str, use: str, *, param: 
             param=param,
         )
     return field
+
+
+def _field_of(key: Key) -> Field:
+    return key.field if isinstance(key, TimeBuckets) else key
 
 
 def _json_value(value: Any, field: Field | None, metric: Metric) -> Any:
@@ -135,9 +202,9 @@ def _json_value(value: Any, field: Field | None, metric: Metric) -> Any:
     return value
 
 
-def _group_key(key: Any, by: Field | TimeBuckets) -> Any:
-    if isinstance(by, Field) and by.kind == "boolean" and key is not None:
-        return key == "true"
-    if isinstance(by, Field) and by.kind == "number" and key is not None:
-        return _json_value(Decimal(key), by, "min")
-    return key
+def _group_key(value: Any, by: Key) -> Any:
+    if isinstance(by, Field) and by.kind == "boolean" and value is not None:
+        return value == "true"
+    if isinstance(by, Field) and by.kind == "number" and value is not None:
+        return _json_value(Decimal(value), by, "min")
+    return value

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from evidence.access.aggregates import SMALL_GROUP, list_record_ids, records_at, time_bounds
-from evidence.access.aggregates import count_records as count_records
-from evidence.access.granted_streams import equals_filter, range_filter
+from evidence.access.aggregates import SMALL_GROUP
+from evidence.access.granted_streams import has_own_time, time_filter, typed_column
+from evidence.access.record_counts import count_records as count_records
+from evidence.access.record_counts import list_record_ids, records_at, time_bounds
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
+from evidence.declarations.declaration import Field
+from evidence.declarations.values import parse_instant
 from evidence.errors import AmbiguousConnection, InvalidRequest, InvalidSort, NotFound
-
-Filter = tuple[tuple[str, ...], str]
-"""The keys in brackets and the value: ``filter[size][gte]=1`` is ``(("size", "gte"), "1")``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +43,10 @@ def page(
     descending: bool,
     after: Keyset | None,
     where: Sequence[SQL],
+    by: Field | None = None,
 ) -> Page:
     """Return up to ``limit`` records after a position; one query."""
-    rows = visible.page(limit=limit + 1, descending=descending, after=after, where=where)
+    rows = visible.page(limit=limit + 1, descending=descending, after=after, where=where, by=by)
     return Page(rows[:limit], has_more=len(rows) > limit)
 
 
@@ -93,40 +94,65 @@ def count_with_witnesses(
     return total, list_record_ids(visible, where, limit=SMALL_GROUP)
 
 
-def parse_filters(visible: VisibleRecords, filters: Sequence[Filter]) -> list[SQL]:
-    """Return the conditions of ``filter`` parameters, checked against grant and declaration."""
-    conditions = []
-    for keys, value in filters:
-        param = "filter" + "".join(f"[{key}]" for key in keys)
-        if len(keys) == 1:
-            conditions.append(equals_filter(visible, keys[0], value, param=param))
-        elif len(keys) == 2:
-            conditions.append(range_filter(visible, keys[0], keys[1], value, param=param))
-        else:
-            raise InvalidRequest(
-                message="Use filter[field]=value or filter[field][operator]=value.",
-                param=param,
-            )
-    return conditions
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The order of a list: newest first, or by ``field`` instead of the cursor field."""
+
+    descending: bool
+    field: Field | None = None
 
 
-def is_descending(visible: VisibleRecords, *, order: str | None, sort: str | None) -> bool:
-    """Return whether the newest record is first. ``sort`` may only name the cursor field."""
+def parse_order(visible: VisibleRecords, *, order: str | None, sort: str | None) -> Order:
+    """Return the order. ``sort`` names the cursor field, a number or a time, - for descending."""
     descending = order != "asc"
     if sort is None:
-        return descending
+        return Order(descending)
     name = sort.lstrip("+-")
-    if name in visible.stream.fields:
-        visible.filter_field(name, param="sort")
-    if name != visible.stream.cursor_field:
-        allowed = visible.stream.cursor_field or "none"
-        raise InvalidSort(
-            message=f"sort takes only the cursor field of the stream: {allowed}.", param="sort"
-        )
+    field = visible.stream.fields.get(name)
+    if field is not None:
+        field = visible.filter_field(name, param="sort")
+    if field is None or not is_sortable(visible, field):
+        allowed = ", ".join(sortable_fields(visible)) or "none"
+        raise InvalidSort(message=f"sort takes a number or time: {allowed}.", param="sort")
     by_sort = sort.startswith("-")
     if order is not None and by_sort != descending:
         raise InvalidSort(message="sort and order contradict each other; omit one.", param="sort")
-    return by_sort
+    return Order(by_sort, None if name == visible.stream.cursor_field else field)
+
+
+def sortable_fields(visible: VisibleRecords) -> list[str]:
+    """Return the fields that ``sort`` takes under this grant, the cursor field first."""
+    names = [
+        name
+        for name, field in visible.stream.fields.items()
+        if is_sortable(visible, field) and visible.can_filter_by(name)
+    ]
+    return sorted(names, key=lambda name: name != visible.stream.cursor_field)
+
+
+def is_sortable(visible: VisibleRecords, field: Field) -> bool:
+    """Return whether records can be sorted by a field: the cursor field, a number or a time."""
+    if field.name == visible.stream.cursor_field or field.kind == "number":
+        return True
+    return field.kind in ("time", "date") and typed_column(visible, field) is not None
+
+
+def future_records(
+    visible: VisibleRecords, where: Sequence[SQL], page: Page, *, at: datetime
+) -> tuple[int, Sequence[tuple[str, str]]]:
+    """Return the number of matching records after an instant, and the records that it discloses.
+
+    No query unless the first record of the page is one of them.
+    """
+    name = visible.stream.cursor_field
+    if not page.records or not has_own_time(visible) or name != visible.stream.event_time_field:
+        return 0, ()
+    newest = parse_instant(str(page.records[0].data.get(str(name))))
+    if newest is None or newest < at:
+        return 0, ()
+    return count_with_witnesses(
+        visible, [*where, time_filter(visible, "gte", at, param="before")], page
+    )
 
 
 def select_fields(

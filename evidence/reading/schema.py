@@ -8,15 +8,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from evidence.access.aggregates import stored_counts
 from evidence.access.gate import Gate, VisibleSource
 from evidence.access.granted_streams import GrantedStream
 from evidence.access.ranking.vectors import EmbeddingProgress, StreamKey
+from evidence.access.record_counts import stored_counts
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts
-from evidence.declarations.declaration import AGGREGATIONS, Field, Relation, StreamDeclaration
+from evidence.declarations.array_items import is_comparable
+from evidence.declarations.declaration import (
+    USABLE_AGGREGATIONS,
+    Field,
+    Relation,
+    StreamDeclaration,
+    is_aggregatable,
+)
 from evidence.errors import AmbiguousSchemaDetail, InvalidRequest
 from evidence.reading.expansion import refusal_reason, with_effective_limits
+from evidence.reading.records import sortable_fields
 from evidence.search.query_planner import SEMANTIC, search_modes, vector_progress
 
 
@@ -155,7 +163,7 @@ def _stream_capability(visible: VisibleRecords, facts: SchemaFacts) -> StreamCap
             if relation.expandable
         ),
         views=_views(visible),
-        sort=_sort_fields(visible),
+        sort=tuple(sortable_fields(visible)),
         search_modes=modes,
         record_count=sum(n for n, _ in counters) if is_complete else None,
         captured_at=max(times) if times and is_complete else None,
@@ -166,7 +174,7 @@ def field_capability(
     visible: VisibleRecords, field: Field, *, is_embedded: bool
 ) -> FieldCapability:
     granted = visible.shows(field.name)
-    filterable = visible.can_filter_by(field.name) and field.kind not in ("array", "object")
+    filterable = visible.can_filter_by(field.name) and is_comparable(visible.stream, field)
     return FieldCapability(
         field=field,
         granted=granted,
@@ -175,14 +183,9 @@ def field_capability(
         lexical=granted and field.lexical,
         semantic=granted and field.semantic and is_embedded,
         aggregations=frozenset(
-            name for name in AGGREGATIONS if filterable and name in field.aggregations
+            name for name in USABLE_AGGREGATIONS if filterable and is_aggregatable(field, name)
         ),
     )
-
-
-def _sort_fields(visible: VisibleRecords) -> tuple[str, ...]:
-    cursor_field = visible.stream.cursor_field
-    return (cursor_field,) if cursor_field and visible.can_filter_by(cursor_field) else ()
 
 
 def _views(visible: VisibleRecords) -> tuple[str, ...]:

@@ -4,10 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from evidence.access.gate import Gate
+from evidence.access.granted_streams import has_own_time
 from evidence.access.ranking.vectors import StreamKey
 from evidence.access.records import VisibleRecords
-from evidence.errors import GrantPaused, InvalidRequest, NotFound, StreamNotGranted
-from evidence.reading import records
+from evidence.errors import (
+    AmbiguousConnection,
+    GrantPaused,
+    InvalidRequest,
+    NotFound,
+    StreamNotGranted,
+)
+from evidence.reading import filters
 from evidence.search import hybrid, lexical, semantic
 from evidence.search.analysis.query_parser import parse
 from evidence.search.analysis.query_relaxation import without_stop_words
@@ -45,15 +52,37 @@ def _stale_streams(visible: Sequence[VisibleRecords]) -> Iterator[StreamKey]:
 
 def _filtered_streams(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:
     visible = _requested_streams(gate, request)
-    if not request.filters:
+    if request.filters:
+        stream = _one_stream(visible, request)
+        visible = [stream.filter(filters.parse_filters(stream, request.filters))]
+    if request.since is None and request.until is None:
         return visible
-    if len(visible) != 1 or request.streams is None:
+    # A stream without a time of its own has no record in any period, unless it was named.
+    timed = [stream for stream in visible if has_own_time(stream)]
+    return [_in_period(stream, request) for stream in timed or visible]
+
+
+def _in_period(stream: VisibleRecords, request: SearchRequest) -> VisibleRecords:
+    period = filters.parse_period(stream, request.since, request.until)
+    if stream.stream.event_time_field == stream.stream.consent_time_field:
+        return stream.filter([], period=period)
+    return stream.filter(period)
+
+
+def _one_stream(visible: Sequence[VisibleRecords], request: SearchRequest) -> VisibleRecords:
+    """Return the stream to filter. Raises AmbiguousConnection if several sources have it."""
+    if request.streams is None or len({stream.stream.name for stream in visible}) != 1:
         raise InvalidRequest(
-            message="filter needs one stream of one source; add streams[].",
+            message="filter needs one stream of one source; name it with streams.",
             param="filter",
-            next_step="Add streams[]=NAME, and connection_id if several sources have this stream.",
+            next_step="Name one stream with streams, and connection_id if several sources have it.",
         )
-    return [visible[0].filter(records.parse_filters(visible[0], request.filters))]
+    if len(visible) > 1:
+        raise AmbiguousConnection(
+            [candidate for stream in visible for candidate in stream.candidates()],
+            message="Several sources have this stream; filter needs one: name it by connection_id.",
+        )
+    return visible[0]
 
 
 def _requested_streams(gate: Gate, request: SearchRequest) -> Sequence[VisibleRecords]:

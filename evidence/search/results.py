@@ -192,6 +192,8 @@ class SearchRequest:
     newest_first: bool
     after: CursorState | None
     exact: bool = False
+    since: str | None = None
+    until: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

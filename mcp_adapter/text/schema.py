@@ -7,9 +7,9 @@ from mcp_adapter.json_text import dumps
 LEGEND = {
     "t": "type",
     "role": "declared meaning",
-    "eq": "filter {field: value}",
+    "eq": "filter {field: value or {ne: value}}; texts also {contains: part}",
     "r": "filter {field: {operator: value}} with these operators",
-    "lex": "search finds its words",
+    "lex": "search finds its words; filter {field: {words: q}}",
     "sem": "semantic search covers it",
     "a": "aggregate: metric with field, or group_by, or group_by_time",
     "g=false": "not granted",

@@ -23,15 +23,18 @@ ARGUMENTS = (
     string_list("streams", "Only these streams"),
     rest_params.CONNECTION_ID,
     rest_params.FILTER,
+    rest_params.AFTER,
+    rest_params.BEFORE,
     choice("mode", ("lexical", "semantic", "hybrid"), "See search_modes in schema"),
-    choice("match", ("exact",), "Words as written, no stems or other spellings"),
+    choice("match", ("exact",)),
     choice("sort", ("-time",), "Newest first, not by rank"),
     rest_params.limit_argument("Hits, 1 to 100"),
     rest_params.CURSOR,
     budgets.MAX_BYTES,
 )
 _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
-_FORWARDED = ("streams", "connection_id", "filter", "match", "sort", "cursor")
+_FORWARDED = ("streams", "connection_id", "filter", "after", "before", "match", "sort",
+              "cursor")  # fmt: skip
 _DEFAULT_HITS = 6
 _SNIPPET_CHARS = 160
 _SOURCE = ("stream", "record_key", "connection_id", "connector_key", "display_name", "origin",

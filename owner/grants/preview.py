@@ -6,7 +6,6 @@ The owner is the only reader, so nothing is recorded as disclosed.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evidence.access.aggregates import count_records, stored_counts
 from evidence.access.gate import Gate
 from evidence.access.grant_text import (
     StreamDescription,
@@ -16,6 +15,7 @@ from evidence.access.grant_text import (
     stream_label,
 )
 from evidence.access.owner_scope import owner_scope, preview_scope
+from evidence.access.record_counts import count_records, stored_counts
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import StreamTerms
 from evidence.models.accounts import OWNER_ID

@@ -4,9 +4,9 @@ import psycopg
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from evidence.access.aggregates import stored_counts
 from evidence.access.ranking.matches import load_records
 from evidence.access.ranking.vectors import streams_without_vectors
+from evidence.access.record_counts import stored_counts
 from evidence.access.record_parts import find_blobs
 from evidence.access.sql import SQL, fetch_all_generic_plan
 

@@ -87,8 +87,15 @@ def test_filters_narrow_first(world: World) -> None:
             {"metric": "count", "group_by_time": "received_at", "granularity": "day",
              "time_zone": "localtime"}, 400, "time_zone"),
         (
-            {"metric": "count", "group_by": "from_name", "group_by_time": "received_at",
-             "granularity": "day"}, 400, "group_by_time"),
+            {"metric": "count", "group_by": "from_name,thread_id", "group_by_time": "received_at",
+             "granularity": "day"}, 400, "group_by"),
+        ({"metric": "count", "group_by": "from_name", "sort": "-sum"}, 400, "sort"),
+        ({"metric": "count", "sort": "key"}, 400, "sort"),
+        ({"metrics": "count,median"}, 400, "metrics"),
+        ({"metrics": "count,sum:nonsense"}, 400, "field"),
+        ({"metrics": "count,sum:size_bytes"}, 403, "field"),
+        ({"metrics": "count,avg"}, 400, "field"),
+        ({"metric": "count", "metrics": "count,sum"}, 400, "metric"),
     ],
 )  # fmt: skip
 def test_bad_aggregates_name_the_parameter(
@@ -122,3 +129,78 @@ def test_a_zone_that_the_database_does_not_know_is_refused(
 def test_strangers_see_nothing(world: World) -> None:
     assert world.get(MAIL, "charlie", metric="count").status == 404
     assert world.get(MONEY, "charlie", metric="count", connection_id=BANK).status == 200
+
+
+def test_several_metrics_at_once(world: World) -> None:
+    body = ask(world, metrics="count,sum,avg,min,max", field="amount")
+    assert body["values"] == {
+        "count": 3, "sum": 586000, "avg": pytest.approx(195333.333), "min": -234000, "max": 410000,
+    }  # fmt: skip
+    grouped = ask(world, metrics="count,max:amount", group_by="name", sort="-max:amount")
+    assert grouped["groups"] == [
+        {"key": "Acme GmbH", "count": 2, "values": {"count": 2, "max:amount": 410000}},
+        {"key": "Eva Lang", "count": 1, "values": {"count": 1, "max:amount": -234000}},
+    ]
+    assert ask(world, metric="avg", field="amount", filter__name="Acme GmbH")["value"] == 410000
+
+
+def test_two_keys(world: World) -> None:
+    monthly = {"group_by_time": "date", "granularity": "month"}
+    body = ask(world, metric="sum", field="amount", group_by="name", **monthly)
+    assert body["groups"] == [
+        {"keys": ["Acme GmbH", "2026-01-01"], "count": 1, "value": 410000},
+        {"keys": ["Acme GmbH", "2026-02-01"], "count": 1, "value": 410000},
+        {"keys": ["Eva Lang", "2026-01-01"], "count": 1, "value": -234000},
+    ]
+    by_two = ask(world, MAIL, "dora", metric="count", group_by="from_name,is_seen",
+                 connection_id=PERSONAL)  # fmt: skip
+    assert by_two["groups"][0] == {"keys": ["Alice", False], "count": 1}
+    assert {"keys": ["Eva Lang", None], "count": 1} in by_two["groups"]
+
+
+@pytest.mark.parametrize(
+    ("sort", "first"),
+    [("value", "Eva Lang"), ("-value", "Acme GmbH"), ("key", "Acme GmbH"), ("-key", "Eva Lang"),
+     ("count", "Eva Lang"), ("-count", "Acme GmbH")],
+)  # fmt: skip
+def test_groups_can_be_sorted(world: World, sort: str, first: str) -> None:
+    body = ask(world, metric="sum", field="amount", group_by="name", sort=sort)
+    assert body["groups"][0]["key"] == first
+
+
+@pytest.mark.parametrize("sort", [None, "key", "-key", "-count"])
+def test_a_cursor_reaches_every_group(world: World, sort: str | None) -> None:
+    query = {"metric": "count", "group_by": "from_name"} | ({"sort": sort} if sort else {})
+    whole = ask(world, MAIL, "bob", **query)
+    pages, cursor = [], {}
+    for _ in range(len(whole["groups"])):
+        body = ask(world, MAIL, "bob", limit=1, **query, **cursor)
+        pages += body["groups"]
+        cursor = {"cursor": body.get("next_cursor")}
+    assert pages == whole["groups"]
+    assert cursor == {"cursor": None}
+    assert (body["other_count"], body["filtered_record_count"]) == (0, 5)
+
+
+def test_a_cursor_belongs_to_its_query(world: World) -> None:
+    body = ask(world, MAIL, "bob", metric="count", group_by="from_name", limit=1)
+    answer = world.get(MAIL, metric="count", group_by="from_name", sort="key",
+                       cursor=body["next_cursor"])  # fmt: skip
+    assert (answer.status, answer.error["param"]) == (400, "cursor")
+
+
+def test_groups_end_where_the_byte_limit_ends(world: World) -> None:
+    world.put(*((PERSONAL, "messages", {"id": f"n{n}", "from_name": f"{'Name ' * 20}{n}",
+                 "received_at": "2026-04-01T00:00:00Z"}) for n in range(60)))  # fmt: skip
+    query = {"metric": "count", "group_by": "from_name", "limit": 100, "sort": "key"}
+    whole = ask(world, MAIL, "bob", **query)
+    part = ask(world, MAIL, "bob", max_bytes=2000, **query)
+    assert len(str(part)) < 2_000 < len(str(whole))
+    rest = ask(world, MAIL, "bob", cursor=part["next_cursor"], **query)
+    assert part["groups"] + rest["groups"] == whole["groups"]
+    assert part["other_count"] == sum(group["count"] for group in rest["groups"])
+
+
+def test_every_declared_number_can_be_summed(world: World) -> None:
+    body = ask(world, MAIL, "dora", metrics="sum,avg", field="size_bytes", connection_id=PERSONAL)
+    assert body["values"] == {"sum": 3310, "avg": 662}

@@ -55,7 +55,8 @@ def keys(row: DisclosureEntry) -> list[tuple[str, str]]:
 
 
 def ask(world: World, who: str = "bob", path: str = AGGREGATE, **query: Any) -> Any:
-    answer = world.get(path, who, **({"metric": "count"} | query))
+    query = {"metric": "count"} | query
+    answer = world.get(path, who, **{k: v for k, v in query.items() if v is not None})
     assert answer.status == 200, answer.body
     return answer.body
 
@@ -163,3 +164,41 @@ def test_records_of_each_grant_are_on_its_own_chain(world: World) -> None:
     row = last_row(world, "dora")
     assert row.grant_id == world.grants["dora"][2].pk
     assert keys(row) == [(BANK, "b1"), (BANK, "b2"), (BANK, "b3")]
+
+
+def test_groups_of_two_keys_name_their_records(busy: World) -> None:
+    body = ask(busy, group_by="from_name", group_by_time="received_at", granularity="month",
+               limit=100)  # fmt: skip
+    small = [group for group in body["groups"] if group["count"] < 5]
+    assert sum(group["count"] for group in small) == 5
+    assert len(keys(last_row(busy))) == SENDERS + 5
+    fields = {name for each in last_row(busy).covered for name in each.fields}
+    assert fields == {"from_name", "received_at"}
+
+
+def test_every_extreme_of_several_metrics_names_its_record(busy: World) -> None:
+    query = {"metric": None, "metrics": "count,min,max", "field": "received_at",
+             "filter__from_name": "Sender 1"}  # fmt: skip
+    ask(busy, **query)
+    assert keys(last_row(busy)) == [(PERSONAL, "s1-0"), (PERSONAL, "s1-7")]
+    ask(busy, **query, group_by="from_name")
+    assert keys(last_row(busy)) == [(PERSONAL, "s1-0"), (PERSONAL, "s1-7")]
+
+
+def test_a_number_over_few_values_names_their_records(busy: World) -> None:
+    """Of eight records, one has a value: the sum is that value."""
+    for number in range(SENDERS + 2):
+        busy.put((PERSONAL, "messages", mail(f"x{number}", "2026-07-01T00:00:00Z",
+                  from_name="Sender X", size_bytes=7 if number == 3 else None)))  # fmt: skip
+    query = {"metric": "sum", "field": "size_bytes", "connection_id": PERSONAL}
+    assert ask(busy, "dora", **query, filter__from_name="Sender X")["value"] == 7
+    assert keys(last_row(busy, "dora")) == [(PERSONAL, "x3")]
+
+
+def test_pages_of_groups_name_only_what_they_show(busy: World) -> None:
+    first = ask(busy, group_by="from_name", limit=SENDERS)
+    assert len(keys(last_row(busy))) == SENDERS
+    ask(busy, group_by="from_name", limit=2, cursor=first["next_cursor"])
+    assert len(keys(last_row(busy))) == 5
+    ask(busy, group_by="from_name", limit=100, max_bytes=1000)
+    assert len(keys(last_row(busy))) <= SENDERS

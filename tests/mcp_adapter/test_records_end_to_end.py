@@ -122,3 +122,23 @@ def test_blob_is_described_and_readable_as_resource(world: World) -> None:
     assert output["blob"]["total_bytes"] == len(CONTENT)
     assert output["blob"]["media_type"] == "application/pdf"
     assert base64.b64decode(complete.blob) == CONTENT
+
+
+def test_aggregate_of_two_keys_and_metrics(world: World) -> None:
+    bearer = world.tokens["dora@mcp"]
+    result = real.call(
+        bearer, "aggregate", stream="transactions", metrics=["count", "sum"], field="amount",
+        group_by="name", group_by_time="date", granularity="month", sort="-sum", limit=2,
+    )  # fmt: skip
+
+    text, data = parsed_text(result), structured(result)["data"]
+    assert text["columns"] == ["name", "date", "count", "sum"]
+    assert text["groups"][0] == ["Acme GmbH", "2026-01-01", 1, 410000]
+    assert data["groups"][0]["values"] == {"count": 1, "sum": 410000}
+    assert text["next_cursor"] == data["next_cursor"]
+    rest = real.call(
+        bearer, "aggregate", stream="transactions", metrics=["count", "sum"], field="amount",
+        group_by="name", group_by_time="date", granularity="month", sort="-sum", limit=2,
+        cursor=text["next_cursor"],
+    )  # fmt: skip
+    assert parsed_text(rest)["groups"] == [["Eva Lang", "2026-01-01", 1, -234000]]

@@ -40,8 +40,14 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
         "With changes_since: if there are no changes, wait up to this many seconds, at most "
         f"{limits.WAIT_SECONDS}. A token waits once at a time; a new request ends the previous wait.",
     ),
+    "after": (TEXT, "Only records from this date or time on, by the stream's own time."),
+    "before": (TEXT, "Only records before this date or time, by the stream's own time."),
     "order": (_one_of("asc", "desc"), "Oldest or newest first; default desc."),
-    "sort": (TEXT, "The cursor field with an optional sign; on search, -time for newest first."),
+    "sort": (
+        TEXT,
+        "The cursor field, a number or a time, with an optional sign; on search, -time for newest first; on aggregates, "
+        "key, count, value or a metric.",
+    ),
     "fields": (NAMES, "Only these fields and the primary key."),
     "count": (_one_of("none", "estimated", "exact"), "Also count the matching records."),
     "window": (_one_of("none", "exact"), "Also return the total and the time range."),
@@ -81,7 +87,12 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
     "before_chars": (_integer(0, limits.WINDOW_CONTEXT_MAX_CHARS), "Context before the match."),
     "after_chars": (_integer(0, limits.WINDOW_CONTEXT_MAX_CHARS), "Context after the match."),
     "metric": (_one_of(*METRICS), "What to compute."),
-    "group_by": (TEXT, "The field to group by."),
+    "metrics": (
+        NAMES,
+        "Several metrics at once instead of metric, each with a field of its own after a colon: "
+        "count,sum,avg:other_field. Values are in values, by these names.",
+    ),
+    "group_by": (NAMES, "The field to group by, or two. A group of two keys has keys, not key."),
     "group_by_time": (TEXT, "The time field to group by."),
     "granularity": (_one_of(*GRANULARITIES), "The period; with group_by_time."),
     "time_zone": (TEXT, "IANA time zone of the periods; default UTC."),
@@ -98,8 +109,9 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
 }  # fmt: skip
 
 DEEP_OBJECT_PARAMETERS: dict[str, str] = {
-    "filter": "filter[field]=value, or filter[field][gte]=value with gte, gt, lte or lt. On search, only "
-    "with one stream in streams[].",
+    "filter": "filter[field]=value, also for an item of an array, or filter[field][operator]=value with "
+    "gte, gt, lte, lt, ne, contains (a part of a text) or words (of a searched field). On search, only with "
+    "one stream in streams[].",
     "expand_limit": "expand_limit[relation]=n, for relations to many.",
 }
 

@@ -215,17 +215,25 @@ SCHEMAS: dict[str, Json] = {
         {
             "object": {"const": "aggregation"},
             "stream": STRING,
-            "metric": STRING,
             "field": nullable(STRING),
             "filtered_record_count": INTEGER,
             "approximate": BOOLEAN,
             **ENVELOPE,
         },
         {
+            "metric": STRING,
+            "metrics": array(STRING),
             "value": {},
-            "groups": array(obj({"key": {}, "count": INTEGER}, {"value": {}})),
+            "values": ANY_OBJECT,
+            "groups": array(
+                obj(
+                    {"count": INTEGER},
+                    {"key": {}, "keys": array({}), "value": {}, "values": ANY_OBJECT},
+                )
+            ),
             "limit": INTEGER,
             "other_count": INTEGER,
+            "next_cursor": STRING,
             "granularity": STRING,
             "time_zone": STRING,
         },

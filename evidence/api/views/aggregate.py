@@ -1,7 +1,7 @@
 """`GET /v1/streams/{stream}/aggregate`."""
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 from django.http.response import HttpResponseBase
 from rest_framework.request import Request
@@ -9,90 +9,172 @@ from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
-from evidence.access.aggregates import GRANULARITIES, METRICS, Metric
-from evidence.api import envelopes
+from evidence.access import cursors
+from evidence.access.aggregates import GRANULARITIES, METRICS, Group
+from evidence.access.records import RecordKey, VisibleRecords
+from evidence.access.sql import SQL
+from evidence.api import envelopes, size_budget
 from evidence.api.base_views import GrantedView
-from evidence.api.query_parameters import CONNECTION_PARAMETERS, QueryParameters
+from evidence.api.disclosed_records import aggregate_disclosures
+from evidence.api.filter_warnings import unmatched_warnings
+from evidence.api.item_sizes import json_size, quoted_json_size
+from evidence.api.query_parameters import CONNECTION_PARAMETERS
 from evidence.errors import InvalidRequest
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import aggregate, records
+from evidence.reading import aggregate, filters
 
 
 class AggregateView(GrantedView):
-    parameters = CONNECTION_PARAMETERS | {
-        "metric", "field", "group_by", "group_by_time", "granularity", "time_zone", "limit", "filter",
+    parameters = CONNECTION_PARAMETERS | size_budget.PARAMETERS | {
+        "metric", "metrics", "field", "group_by", "group_by_time", "granularity", "time_zone",
+        "sort", "cursor", "limit", "filter", "after", "before",
     }  # fmt: skip
+    witnesses: frozenset[RecordKey] = frozenset()
+    fields: frozenset[str] = frozenset()
+    matched: Sequence[tuple[str, str, str]] = ()
+    """A record for each filter of an empty result that some record meets."""
 
     def get(self, request: Request, stream: str) -> Response:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        where = records.parse_filters(visible, self.query.nested("filter"))
-        aggregate_request = parse_aggregate(self.query)
+        where = self._conditions(visible)
+        aggregate_request = self._parse(visible)
         found = aggregate.aggregate(visible, aggregate_request, where)
-        self.witnesses = found.witnesses
+        body = _body(stream, aggregate_request, found)
+        shown = 1
+        if "groups" in body:
+            shown = self._fit(body)
+            body["other_count"] = found.other_count(shown)
+            if body["other_count"]:
+                body["next_cursor"] = self._cursor(visible, aggregate_request.start + shown)
+        self.witnesses, self.fields = found.witnesses(shown), found.fields
+        if not found.records:
+            checked = filters.find_unmatched(visible, self.query.nested("filter"))
+            self.query.warnings += unmatched_warnings(checked.unmatched)
+            self.matched = checked.witnesses
         return Response(
             envelopes.with_links_and_meta(
-                _body(stream, aggregate_request, found),
-                self_link=self.query.path,
-                warnings=self.query.warnings,
+                body, self_link=self.query.path, warnings=self.query.warnings
             )
         )
 
     @override
     def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
         """Return the counted connections, and the records that small numbers disclose."""
-        counted = super().disclosed_in(response)
-        stream, fields = counted[0].stream, counted[0].fields
-        return [*counted, *(DisclosedItem(one, stream, key, fields) for one, key in self.witnesses)]
-
-
-def parse_aggregate(query: QueryParameters) -> aggregate.AggregateRequest:
-    metric = query.choice("metric", *METRICS, default="")
-    if not metric:
-        raise InvalidRequest(message=f"metric takes {' or '.join(METRICS)}.", param="metric")
-    grouped = query.text("group_by") is not None or query.text("group_by_time") is not None
-    limit = query.integer("limit")
-    if limit is not None and (not grouped or not 1 <= limit <= limits.GROUPS_MAX):
-        raise InvalidRequest(
-            message=f"limit takes 1 to {limits.GROUPS_MAX}, with group_by or group_by_time only.",
-            param="limit",
+        stream = self.kwargs["stream"]
+        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
+        fields = self.filter_fields | self.fields
+        named = (DisclosedItem(one, stream, key, fields) for one, key in self.witnesses)
+        matched = (
+            DisclosedItem(one, stream, key, frozenset({field})) for one, key, field in self.matched
         )
-    return aggregate.AggregateRequest(
-        metric=cast(Metric, metric),
-        field=query.text("field"),
-        group_by=query.text("group_by"),
-        group_by_time=query.text("group_by_time"),
-        granularity=query.choice("granularity", *GRANULARITIES, default="") or None,
-        time_zone=query.text("time_zone") or "UTC",
-        limit=limit or limits.GROUPS_DEFAULT,
-    )
+        return [*aggregate_disclosures(visible, fields=fields), *named, *matched]
+
+    def _conditions(self, visible: VisibleRecords) -> list[SQL]:
+        period = filters.parse_period(visible, self.query.text("after"), self.query.text("before"))
+        return [*filters.parse_filters(visible, self.query.nested("filter")), *period]
+
+    def _parse(self, visible: VisibleRecords) -> aggregate.AggregateRequest:
+        query = self.query
+        metrics = query.name_list("metrics") or []
+        if bool(metrics) == query.has("metric") or len(metrics) > aggregate.MAX_METRICS:
+            raise InvalidRequest(
+                message=f"Give metric, which takes {' or '.join(METRICS)}; or metrics, a list of up "
+                f"to {aggregate.MAX_METRICS}, such as count,sum,avg:amount.",
+                param="metric",
+            )
+        grouped = query.has("group_by") or query.has("group_by_time")
+        limit = query.integer("limit")
+        if limit is not None and (not grouped or not 1 <= limit <= limits.GROUPS_MAX):
+            raise InvalidRequest(
+                message=f"limit takes 1 to {limits.GROUPS_MAX}, with group_by or group_by_time only.",
+                param="limit",
+            )
+        return aggregate.AggregateRequest(
+            metrics=metrics or [query.choice("metric", *METRICS, default="")],
+            field=query.text("field"),
+            group_by=query.name_list("group_by") or [],
+            group_by_time=query.text("group_by_time"),
+            granularity=query.choice("granularity", *GRANULARITIES, default="") or None,
+            time_zone=query.text("time_zone") or "UTC",
+            sort=query.text("sort"),
+            start=self._start(visible),
+            limit=limit or limits.GROUPS_DEFAULT,
+        )
+
+    def _fit(self, body: dict[str, Any]) -> int:
+        """Drop the last groups until the response fits the byte limits. Returns how many remain."""
+        byte_limits = size_budget.parse_byte_limits(self.query)
+        groups = body["groups"]
+        total = json_size(body | {"groups": []}) + _ENVELOPE_BYTES
+        lines, shown = _ENVELOPE_BYTES, 0
+        for group in groups:
+            total += json_size(group) + 1
+            lines += quoted_json_size(list(group.values())) + 1
+            too_large = byte_limits.total is not None and total > byte_limits.total
+            too_long = byte_limits.lines is not None and lines > byte_limits.lines
+            if shown and (too_large or too_long):
+                break
+            shown += 1
+        body["groups"] = groups[:shown]
+        return shown
+
+    def _query(self, visible: VisibleRecords) -> dict[str, Any]:
+        """Return the query that a cursor is bound to."""
+        names = ("metric", "metrics", "field", "group_by", "group_by_time", "granularity",
+                 "time_zone", "sort", "after", "before")  # fmt: skip
+        return {name: self.query.text(name) for name in names} | {
+            "stream": visible.stream.name,
+            "connection_id": sorted(facts.connection_id for facts in visible.connections),
+            "filter": sorted(self.query.nested("filter")),
+        }
+
+    def _cursor(self, visible: VisibleRecords, start: int) -> str:
+        return cursors.encode_cursor(
+            "groups", scope=self.scope, query=self._query(visible), place={"g": start}
+        )
+
+    def _start(self, visible: VisibleRecords) -> int:
+        cursor = self.query.text("cursor")
+        if cursor is None:
+            return 0
+        query = self._query(visible)
+        return int(cursors.decode_cursor(cursor, "groups", scope=self.scope, query=query)["g"])
+
+
+_ENVELOPE_BYTES = 600
+"""Room for links, meta and the cursor."""
 
 
 def _body(
-    stream: str, aggregate_request: aggregate.AggregateRequest, found: aggregate.Aggregation
+    stream: str, request: aggregate.AggregateRequest, found: aggregate.Aggregation
 ) -> dict[str, Any]:
     body: dict[str, Any] = {
         "object": "aggregation",
         "stream": stream,
-        "metric": aggregate_request.metric,
-        "field": aggregate_request.field,
-        "group_by": aggregate_request.group_by,
-        "group_by_time": aggregate_request.group_by_time,
+        "field": request.field,
+        "group_by": ",".join(request.group_by) or None,
+        "group_by_time": request.group_by_time,
         "approximate": False,
         "filtered_record_count": found.records,
     }
-    if aggregate_request.group_by_time is not None:
-        body |= {
-            "granularity": aggregate_request.granularity,
-            "time_zone": aggregate_request.time_zone,
-        }
-    if found.groups is None:
-        return body | {"value": found.value}
-    groups = [
-        {"key": key, "count": n} | ({} if aggregate_request.metric == "count" else {"value": value})
-        for key, value, n in found.groups
-    ]
-    return body | {
-        "groups": groups,
-        "limit": aggregate_request.limit,
-        "other_count": found.other_count,
-    }
+    name = "metric" if len(request.metrics) == 1 else "metrics"
+    body[name] = request.metrics[0] if name == "metric" else list(request.metrics)
+    if request.group_by_time is not None:
+        body |= {"granularity": request.granularity, "time_zone": request.time_zone}
+    if not request.group_by and request.group_by_time is None:
+        return body | _values(request, found.groups[0])
+    groups = [_group(request, group) for group in found.groups]
+    return body | {"groups": groups, "limit": request.limit, "other_count": 0}
+
+
+def _group(request: aggregate.AggregateRequest, group: Group) -> dict[str, Any]:
+    keys = list(group.keys)
+    body: dict[str, Any] = {"key": keys[0]} if len(keys) == 1 else {"keys": keys}
+    body["count"] = group.records
+    return body | ({} if list(request.metrics) == ["count"] else _values(request, group))
+
+
+def _values(request: aggregate.AggregateRequest, group: Group) -> dict[str, Any]:
+    if len(request.metrics) == 1:
+        return {"value": group.values[0]}
+    return {"values": dict(zip(request.metrics, group.values, strict=True))}

@@ -14,7 +14,16 @@ from evidence.reading import changes, records
 from evidence.reading.bookmarks import BEGINNING, FollowedStream
 from evidence.reading.changes import ChangesPage, FeedBookmark
 
-INCOMPATIBLE_PARAMETERS = ("sort", "order", "count", "window", "cursor", "filter")
+INCOMPATIBLE_PARAMETERS = (
+    "after",
+    "before",
+    "sort",
+    "order",
+    "count",
+    "window",
+    "cursor",
+    "filter",
+)
 """Parameters that sort or filter. A feed has its own order, and only hashes of a record's former values
 are stored, so the server cannot know whether a filter matched at the bookmark."""
 

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django.http.response import HttpResponseBase
@@ -13,9 +14,11 @@ from typing_extensions import override
 from evidence import limits
 from evidence.access import cursors
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
+from evidence.access.sql import SQL
 from evidence.api import envelopes, expansion, long_poll, size_budget
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
+from evidence.api.filter_warnings import future_warning, unmatched_warnings
 from evidence.api.item_sizes import json_size
 from evidence.api.query_parameters import CONNECTION_PARAMETERS, PROJECTION_PARAMETERS
 from evidence.api.target_connection import target_connection_id
@@ -24,7 +27,7 @@ from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.erasure import erase_record, run_erasure
 from evidence.errors import InvalidArgument, InvalidFieldPath, NotFound
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import blobs, records
+from evidence.reading import blobs, filters, records
 from evidence.storing import record_erasure
 from evidence.storing.erasure_orders import ErasureScope, create_erasure
 
@@ -89,13 +92,15 @@ class RecordsView(GrantedView):
             "max_line_bytes",
             "subject_id",
         }
-        | {"changes_since", "wait"}
+        | {"changes_since", "wait", "after", "before"}
         | expansion.PARAMETERS
     )
     extent: Sequence[tuple[str, str]] | None = None
     """The records that `window` discloses, if requested."""
     count_witnesses: Sequence[tuple[str, str]] = ()
     """The records that `count` discloses."""
+    warning_witnesses: Sequence[tuple[str, str, str]] = ()
+    """The records that warnings disclose, each with a field."""
 
     def get(self, request: Request, stream: str) -> Response:
         self._check_subject()
@@ -103,17 +108,22 @@ class RecordsView(GrantedView):
             return changes.changes_response(self, stream)
         long_poll.parse_wait(self)
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        where = records.parse_filters(visible, self.query.nested("filter"))
-        descending = self._is_descending(visible)
+        where = self._conditions(visible)
+        order = self._order(visible)
         fields = _selected_fields(self, visible)
         expansions = expansion.parse_expand(self.query, self.gate, visible)
         byte_limits = size_budget.parse_byte_limits(self.query)
-        query = self._query(visible, descending=descending)
+        query = self._query(visible, order)
         limit = self.query.positive_integer(
             "limit", default=limits.PAGE_DEFAULT, max_value=limits.PAGE_MAX
         )
         after = self._after(query)
-        page = records.page(visible, limit=limit, descending=descending, after=after, where=where)
+        page = records.page(
+            visible, limit=limit, descending=order.descending, by=order.field, after=after,
+            where=where,
+        )  # fmt: skip
+        if after is None:
+            self._warn(visible, where, page, order)
         data = [_record(visible, record, fields) for record in page.records]
         counted, extent = self._count(visible, where, page), self._window(visible, where)
         longest = cursors.cursor_length("records", query=query, place=_longest(page))
@@ -151,6 +161,13 @@ class RecordsView(GrantedView):
                 for connection_id, key in self.count_witnesses
             ),
         ]
+        shown = [
+            *shown,
+            *(
+                DisclosedItem(connection_id, visible.stream.name, key, frozenset({field}))
+                for connection_id, key, field in self.warning_witnesses
+            ),
+        ]
         return shown or aggregate_disclosures(visible, fields=self.filter_fields)
 
     def delete(self, request: Request, stream: str) -> Response:
@@ -184,11 +201,33 @@ class RecordsView(GrantedView):
             )
         return body
 
-    def _is_descending(self, visible: VisibleRecords) -> bool:
-        order = self.query.choice("order", "asc", "desc", default="") or None
-        return records.is_descending(visible, order=order, sort=self.query.text("sort"))
+    def _conditions(self, visible: VisibleRecords) -> list[SQL]:
+        period = filters.parse_period(visible, self.query.text("after"), self.query.text("before"))
+        return [*filters.parse_filters(visible, self.query.nested("filter")), *period]
 
-    def _query(self, visible: VisibleRecords, *, descending: bool) -> dict[str, Any]:
+    def _warn(
+        self, visible: VisibleRecords, where: list[SQL], page: records.Page, order: records.Order
+    ) -> None:
+        """Warn of filter values that nothing has, and of records in the future before others."""
+        if not page.records:
+            found = filters.find_unmatched(visible, self.query.nested("filter"))
+            self.query.warnings += unmatched_warnings(found.unmatched)
+            self.warning_witnesses = found.witnesses
+        elif order.descending and order.field is None:
+            tomorrow = (timezone.now() + timedelta(days=1)).date().isoformat()
+            count, witnesses = records.future_records(
+                visible, where, page, at=filters.parse_time(tomorrow, "before")
+            )
+            if count:
+                self.query.warnings.append(future_warning(count, tomorrow))
+            name = str(visible.stream.cursor_field)
+            self.warning_witnesses = [(*witness, name) for witness in witnesses]
+
+    def _order(self, visible: VisibleRecords) -> records.Order:
+        order = self.query.choice("order", "asc", "desc", default="") or None
+        return records.parse_order(visible, order=order, sort=self.query.text("sort"))
+
+    def _query(self, visible: VisibleRecords, order: records.Order) -> dict[str, Any]:
         """Return the query that a cursor is bound to."""
         return {
             "stream": visible.stream.name,
@@ -196,8 +235,14 @@ class RecordsView(GrantedView):
             "filter": sorted(
                 ["/".join(keys), value] for keys, value in self.query.nested("filter")
             ),
-            "order": "desc" if descending else "asc",
-            "by": visible.stream.cursor_field if visible.in_time_order else None,
+            "after": self.query.text("after"),
+            "before": self.query.text("before"),
+            "order": "desc" if order.descending else "asc",
+            "by": order.field.name
+            if order.field
+            else visible.stream.cursor_field
+            if visible.in_time_order
+            else None,
         }
 
     def _after(self, query: dict[str, Any]) -> Keyset | None:

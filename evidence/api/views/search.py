@@ -11,12 +11,15 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.access import cursors
+from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, search_bodies, size_budget
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
+from evidence.api.filter_warnings import unmatched_warnings
 from evidence.api.query_parameters import CONNECTION_PARAMETERS
 from evidence.errors import InvalidRequest, NotFound
 from evidence.ledger.entries import DisclosedItem
+from evidence.reading import filters
 from evidence.reading.search import search
 from evidence.search.query_planner import HYBRID, LEXICAL, MODES, SEMANTIC
 from evidence.search.results import SearchRequest, SearchResult
@@ -24,6 +27,7 @@ from evidence.search.results import SearchRequest, SearchResult
 COMMON_PARAMETERS = (
     CONNECTION_PARAMETERS
     | {"q", "match", "limit", "cursor", "streams", "filter", "sort"}
+    | {"after", "before"}
     | size_budget.PARAMETERS
 )
 
@@ -31,6 +35,8 @@ COMMON_PARAMETERS = (
 class SearchView(GrantedView):
     charges_all_grants = True
     parameters = COMMON_PARAMETERS | {"mode"}
+    matched: Sequence[tuple[str, str, str]] = ()
+    """A record for each filter of an empty result that some record meets."""
 
     @property
     def mode(self) -> str:
@@ -38,6 +44,10 @@ class SearchView(GrantedView):
 
     def get(self, request: Request) -> Response:
         found = self.found = search(self.gate, self._search_request())
+        if not found.hits and self.query.has("filter"):
+            checked = filters.find_unmatched(self._filtered(), self.query.nested("filter"))
+            self.query.warnings += unmatched_warnings(checked.unmatched)
+            self.matched = checked.witnesses
         data = [
             search_bodies.hit_body(hit, mode=self.mode) | search_bodies.word_forms_body(hit, found)
             for hit in found.hits
@@ -79,15 +89,23 @@ class SearchView(GrantedView):
         """Return the hits, or that a filter leaves none, and the records of suggested words."""
         hits = super().disclosed_in(response)
         if not hits and self.filter_fields:
-            [searched] = self.gate.streams(
-                names=self.query.name_list("streams"), connection_id=self.query.connection_id()
-            )
-            hits = aggregate_disclosures(searched, fields=self.filter_fields)
+            hits = aggregate_disclosures(self._filtered(), fields=self.filter_fields)
+            hits += [
+                DisclosedItem(one, self._filtered().stream.name, key, frozenset({field}))
+                for one, key, field in self.matched
+            ]
         suggested = (
             DisclosedItem(each.connection_id, each.stream, each.record_key, each.fields)
             for each in self.found.holders
         )
         return [*hits, *suggested]
+
+    def _filtered(self) -> VisibleRecords:
+        """Return the only stream of a search with filters."""
+        [searched] = self.gate.streams(
+            names=self.query.name_list("streams"), connection_id=self.query.connection_id()
+        )
+        return searched
 
     def _envelope_size(self, found: SearchResult) -> size_budget.EnvelopeSize:
         """Return the envelope size for the longest cursor on the page."""
@@ -113,6 +131,8 @@ class SearchView(GrantedView):
                 "limit", default=limits.PAGE_DEFAULT, max_value=limits.PAGE_MAX
             ),
             newest_first=self.query.choice("sort", "-time", default="") == "-time",
+            since=self.query.text("after"),
+            until=self.query.text("before"),
             exact=self.query.choice("match", "exact", default="") == "exact",
             after=self._cursor(),
         )
@@ -134,6 +154,8 @@ class SearchView(GrantedView):
             "connector_id": self.query.text("connector_id"),
             "sort": self.query.text("sort"),
             "match": self.query.text("match"),
+            "after": self.query.text("after"),
+            "before": self.query.text("before"),
         }
 
 

@@ -1,0 +1,91 @@
+"""Count visible records, their time range and the stored counters of whole streams."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final
+
+from evidence.access.records import VisibleRecords
+from evidence.access.scope import Everything
+from evidence.access.sql import SQL, fetch_all
+
+SELECT_COUNTERS: Final = """
+-- Counters of every stream of some connections. Parameters: connection ids. One query.
+SELECT s.connection_id, s.stream, s.record_count, s.latest_emitted_at, s.latest_declared_at
+FROM evidence_streamstate s WHERE s.connection_id = ANY(%s)
+"""
+
+
+def count_records(visible: VisibleRecords, where: Sequence[SQL] = ()) -> int:
+    """Return the number of visible rows that match ``where``. One query."""
+    branches = visible.select(SQL("count(*) AS n"), where)
+    statement = SQL("SELECT coalesce(sum(u.n), 0)::bigint FROM (") + branches + SQL(") u")
+    return int(fetch_all(statement)[0][0])
+
+
+def time_bounds(
+    visible: VisibleRecords, where: Sequence[SQL] = ()
+) -> tuple[datetime | None, datetime | None]:
+    """Return the earliest and latest consent time of the rows that match ``where``. One query."""
+    columns = SQL("min(r.consent_time) AS low, max(r.consent_time) AS high")
+    branches = visible.select(columns, where)
+    statement = SQL("SELECT min(u.low), max(u.high) FROM (") + branches + SQL(") u")
+    [(earliest, latest)] = fetch_all(statement)
+    return earliest, latest
+
+
+def records_at(
+    visible: VisibleRecords, times: Iterable[datetime | None], where: Sequence[SQL] = ()
+) -> list[tuple[str, str]]:
+    """Return connection and key of one record for each of these consent times. One query."""
+    instants = [time for time in times if time is not None]
+    at = SQL(" AND r.consent_time = ANY(%s)", (instants,))
+    columns = SQL("r.connection_id, r.record_key, r.consent_time")
+    statement = SQL("SELECT DISTINCT ON (u.consent_time) u.connection_id, u.record_key FROM (")
+    statement += visible.select(columns, [*where, at])
+    order = SQL(") u ORDER BY u.consent_time, u.connection_id, u.record_key")
+    return [(connection_id, key) for connection_id, key in fetch_all(statement + order)]
+
+
+def list_record_ids(
+    visible: VisibleRecords, where: Sequence[SQL] = (), *, limit: int
+) -> list[tuple[str, str]]:
+    """Return connection and key of up to ``limit`` visible rows. One query."""
+    rows = visible.select(SQL("r.connection_id, r.record_key"), where)
+    statement = SQL("SELECT u.* FROM (") + rows + SQL(") u LIMIT %s", (limit,))
+    return [(connection_id, key) for connection_id, key in fetch_all(statement)]
+
+
+def stored_counts(
+    streams: Iterable[VisibleRecords],
+) -> Mapping[tuple[str, str], tuple[int, datetime | None]]:
+    """Return (connection_id, stream) -> record count and latest emitted time. One query.
+
+    Reads stored counters, so it skips streams of which a grant hides rows. A grant of all declared
+    fields gets the latest time over declared fields; a grant of fewer fields gets None, because
+    hidden changes move that time.
+    """
+    streams_by_key = {
+        (facts.connection_id, visible.stream.name): visible
+        for visible in streams
+        if visible.hides_no_rows
+        for facts in visible.connections
+    }
+    if not streams_by_key:
+        return {}
+    connection_ids = sorted({connection_id for connection_id, _ in streams_by_key})
+    rows = fetch_all(SQL(SELECT_COUNTERS, (connection_ids,)))
+    counts: dict[tuple[str, str], tuple[int, datetime | None]]
+    counts = dict.fromkeys(streams_by_key, (0, None))
+    for connection_id, stream, records, *latest in rows:
+        if visible := streams_by_key.get((connection_id, stream)):
+            counts[connection_id, stream] = (records, _visible_latest(visible, *latest))
+    return counts
+
+
+def _visible_latest(
+    visible: VisibleRecords, latest: datetime | None, latest_declared: datetime | None
+) -> datetime | None:
+    """Return the latest time that counts only fields which every grant shows, if any."""
+    if all(isinstance(grant.terms.fields, Everything) for grant in visible.granted):
+        return latest
+    return latest_declared if all(map(visible.shows, visible.stream.fields)) else None
