@@ -71,7 +71,7 @@ def read_window(
         path,
         field.get("type", "string"),
         body["window"],
-        {name: field[name] for name in ("media_type", "size_bytes") if name in field},
+        {name: field[name] for name in ("media_type", "size_bytes", "item_count") if name in field},
         body.get("origin"),
         referenced_blob_id(field.get("blob")),
     )

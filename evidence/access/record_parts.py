@@ -24,12 +24,13 @@ class FieldSlice:
     """A slice of a field: ``text`` starts at code point ``start_chars`` of ``total_chars``.
 
     ``json_type`` is the type of the value, None if there is no value; for any type but string,
-    ``text`` is the value as JSON. ``size_bytes`` is the length in UTF-8. ``authorship`` has the
-    granted fields that show who wrote the record.
+    ``text`` is the value as JSON. ``size_bytes`` is the length in UTF-8, ``item_count`` the length of
+    an array. ``authorship`` has the granted fields that show who wrote the record.
     """
 
     connection_id: str
     json_type: str | None
+    item_count: int | None
     start_chars: int
     text: str
     total_chars: int
@@ -59,7 +60,10 @@ def field_slices(
     columns = SQL("r.connection_id, r.data #> %s::text[] AS j, ", ([name, *below],))
     value = visible.key_query(record_key, columns + _authorship(visible) + SQL(" AS a"))
     statement = SQL("SELECT v.connection_id, jsonb_typeof(v.j), ") + part
-    statement += SQL(", char_length(v.t), octet_length(v.t), v.a FROM")
+    statement += SQL(
+        ", char_length(v.t), octet_length(v.t), v.a,"
+        " CASE WHEN jsonb_typeof(v.j) = 'array' THEN jsonb_array_length(v.j) END FROM"
+    )
     statement += SQL(" (SELECT u.connection_id, u.j, u.j #>> '{}' AS t, u.a FROM (") + value
     statement += SQL(") u OFFSET 0) v")
     rows = fetch_all_generic_plan(statement)
@@ -67,13 +71,14 @@ def field_slices(
         FieldSlice(
             connection_id=connection_id,
             json_type=json_type,
+            item_count=items,
             start_chars=start if length is not None else 0,
             text=text or "",
             total_chars=total or 0,
             size_bytes=size or 0,
             authorship=orjson.loads(authorship),
         )
-        for connection_id, json_type, text, total, size, authorship in rows
+        for connection_id, json_type, text, total, size, authorship, items in rows
     ]
 
 

@@ -16,6 +16,7 @@ from evidence.api.schema_bodies import (
     type_name,
 )
 from evidence.declarations.declaration import USABLE_AGGREGATIONS
+from evidence.declarations.money import money_format
 from evidence.reading.schema import FieldCapability, SourceCapability, StreamCapability
 
 _SEPARATORS = re.compile(r"[\s,=|:]+")
@@ -91,6 +92,9 @@ def capability_flags(capability: FieldCapability) -> str:
     if capability.aggregations:
         usable = (name for name in USABLE_AGGREGATIONS if name in capability.aggregations)
         parts.append("a=" + "|".join(usable))
+    if money := money_format(field):
+        unit = "minor" if money.is_minor else "major"
+        parts.append(f"m={unit}|{_word(money.currency_field)}")
     return ",".join(parts) or "declared"
 
 

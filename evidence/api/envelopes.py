@@ -13,6 +13,7 @@ from evidence.access.scope import ConnectionFacts
 from evidence.api.query_parameters import ApiWarning
 from evidence.declarations.authorship import determine_origin
 from evidence.declarations.declaration import BLOB_REFERENCE
+from evidence.declarations.money import money_texts
 from evidence.reading.changes import Tombstone
 from evidence.reading.field_windows import FieldWindow, QuoteCheck
 from evidence.reading.schema import StreamRow
@@ -65,6 +66,7 @@ def connection_members(visible: VisibleRecords, record: VisibleRecord | Tombston
 
 def record_body(visible: VisibleRecords, record: VisibleRecord, data: Mapping[str, Any]) -> Json:
     """Return a record envelope with the projected `data`; blob references get their URL."""
+    money = money_texts(visible.stream, data)
     return {
         "object": "record",
         "id": record.record_key,
@@ -74,6 +76,7 @@ def record_body(visible: VisibleRecords, record: VisibleRecord, data: Mapping[st
         "version": record.version,
         "origin": record_origin(visible, record),
         "data": with_blob_url(data, record.connection.connection_id),
+        **({"money": money} if money else {}),
     }
 
 
@@ -153,6 +156,8 @@ def field_window_body(
     if window.match is not None:
         window_members["match_start_chars"], window_members["match_end_chars"] = window.match
     field: Json = {"path": path, "type": window.json_type, "size_bytes": window.size_bytes}
+    if window.item_count is not None:
+        field["item_count"] = window.item_count
     if window.json_type != "string":
         field["media_type"] = "application/json"
     if window.blob_id is not None:

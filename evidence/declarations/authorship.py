@@ -3,7 +3,8 @@
 An answer therefore reveals nothing about other fields. Anyone can use any name, so a name can show
 that someone else wrote a record, but never that the owner did. An id or address is compared with
 those of the owner. Where a source has a direction field, that field decides, because a message can
-carry a forged sender address.
+carry a forged sender address; in what the owner sent, a name that is not among the identities is
+only another spelling of the owner's.
 """
 
 from collections.abc import Collection, Mapping
@@ -34,9 +35,12 @@ def determine_origin(
     verdicts = [
         (role, _is_by_owner(role, fields.get(name), identities)) for name, role in roles.items()
     ]
+    has_direction = DIRECTION_ROLE in roles.values()
+    if has_direction and any(verdict for _, verdict in verdicts):
+        verdicts = [(role, verdict) for role, verdict in verdicts if role != ACTOR_ROLE]
     if any(verdict is False for _, verdict in verdicts):
         return Origin.THIRD_PARTY
-    deciding_role = DIRECTION_ROLE if DIRECTION_ROLE in roles.values() else ACTOR_ID_ROLE
+    deciding_role = DIRECTION_ROLE if has_direction else ACTOR_ID_ROLE
     deciding = [verdict for role, verdict in verdicts if role == deciding_role]
     return Origin.OWNER if deciding and all(deciding) else Origin.UNKNOWN
 

@@ -97,6 +97,7 @@ class FieldWindow:
     limit_chars: int
     total_chars: int
     origin: Origin
+    item_count: int | None = None
     match: tuple[int, int] | None = None
     verdict: QuoteCheck | None = None
 
@@ -247,6 +248,7 @@ def _make_window(
         limit_chars=length,
         total_chars=piece.total_chars,
         origin=origin,
+        item_count=piece.item_count,
         match=match,
     )
 

@@ -43,6 +43,8 @@ def _record_renderer(handle: str, record: dict[str, Any]) -> Callable[[int], dic
         tombstone = {**head, "deleted": True, "deleted_at": record.get("deleted_at")}
         return lambda _max_chars: tombstone
     head |= omitted_fields(record)
+    if record.get("money"):
+        head["money"] = record["money"]
     preview = Preview(record.get("data", {}))
     return lambda max_chars: {
         **head,

@@ -12,6 +12,7 @@ LEGEND = {
     "lex": "search finds its words; filter {field: {words: q}}",
     "sem": "semantic search covers it",
     "a": "aggregate: metric with field, or group_by, or group_by_time",
+    "m": "money, in minor or major units of the currency in that field; money shows the decimal",
     "g=false": "not granted",
     "primary_key": "identity, returned with every projection",
 }

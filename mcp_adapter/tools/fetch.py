@@ -13,6 +13,7 @@ from mcp_adapter.errors import AdapterError
 from mcp_adapter.field_windows import referenced_blob_id
 from mcp_adapter.json_text import dumps
 from mcp_adapter.labels import is_window_descriptor
+from mcp_adapter.record_lines import record_lines
 from mcp_adapter.text.fitting import Preview, expanded_records, omitted_fields
 from mcp_adapter.tool import Call, Result, Tool
 
@@ -83,7 +84,7 @@ def build_document(
         metadata |= _passage_extent(record, passage)
     else:
         fields = Preview(data).fit(max_chars)
-        text = dumps(fields.pop("data", {}))
+        text = record_lines(fields.pop("data", {}), body.get("money", {}))
     metadata |= {"fields": fields.pop("data")} if fields.get("data") else {}
     omitted = omitted_fields(body)
     metadata["complete"] = metadata.get("complete", True) and not omitted and "cut" not in fields
@@ -144,7 +145,7 @@ DESCRIPTION = (
     "Open one record as a document with id, title, text, url, metadata (read-only; GET "
     "/v1/streams/{stream}/records/{id}). Pass an id from search or query_records exactly as "
     "shown; pdpp://record/... URIs work too. metadata.next reads on in a long text; fields of "
-    "schema(stream) narrow the record, and without a text field the text is the record as JSON. "
+    "schema(stream) narrow the record, and without a text field the text is one line per field. "
     "For records as structured output use query_records."
 )
 ARGUMENTS = (

@@ -27,6 +27,20 @@ NAMED = {"organizer": "actor"}
         (MAIL, {"from_email": "alice@example.org", "folder": "sent"}, "owner"),
         (MAIL, {"from_email": "eva@example.org", "folder": "sent"}, "third_party"),
         (MAIL, {"from_email": "alice@example.org"}, "unknown"),
+        # The owner's own name need not be among the identities.
+        (
+            MAIL,
+            {"from_name": "Alice L.", "from_email": "alice@example.org", "folder": "sent"},
+            "owner",
+        ),
+        (MAIL, {"from_name": "Alice L.", "folder": "sent"}, "owner"),
+        (MAIL, {"from_name": "Alice L.", "from_email": "alice@example.org"}, "unknown"),
+        (
+            MAIL,
+            {"from_name": "Mallory", "from_email": "alice@example.org", "folder": "inbox"},
+            "third_party",
+        ),
+        (MAIL, {"from_name": "Mallory"}, "third_party"),
         (MAIL, {"folder": "sent"}, "owner"),
         (MAIL, {"folder": "spam"}, "third_party"),
         # No usable field.

@@ -1,7 +1,6 @@
 """fetch against a fake REST API."""
 
 import base64
-import json
 
 import pytest
 
@@ -84,12 +83,12 @@ def test_max_bytes_changes_the_size_of_the_document() -> None:
 
 
 @scenario("C18")
-def test_document_without_text_field_shows_record_as_json() -> None:
+def test_document_without_text_field_shows_the_fields_as_lines() -> None:
     fake = rest_with(subject="S", body="hidden words", price=7)
 
     result = call(fake, "fetch", id=ID, fields=["subject", "price"])
 
-    assert json.loads(structured(result)["text"]) == {"subject": "S", "price": 7}
+    assert structured(result)["text"] == "subject: S\nprice: 7"
     assert "hidden" not in text_of(result)
     assert fake.calls[0][1]["fields"] == "subject,price"
 

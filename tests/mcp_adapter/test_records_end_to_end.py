@@ -1,6 +1,7 @@
 """Expansion, changes and blobs through the real endpoint."""
 
 import base64
+import copy
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from tests.api.test_blobs import CONTENT, FILES, ONE, keep
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import error_of, parsed_text, structured
 from tests.scenarios import scenario
-from tests.world import BANK, PERSONAL, WORK, World
+from tests.world import ACCOUNT, BANK, PERSONAL, WORK, World
 
 pytestmark = pytest.mark.django_db
 
@@ -142,3 +143,51 @@ def test_aggregate_of_two_keys_and_metrics(world: World) -> None:
         cursor=text["next_cursor"],
     )  # fmt: skip
     assert parsed_text(rest)["groups"] == [["Eva Lang", "2026-01-01", 1, -234000]]
+
+
+@pytest.fixture
+def money(world: World) -> World:
+    document = copy.deepcopy(ACCOUNT) | {"version": "1.1.0"}
+    properties = document["streams"][0]["schema"]["properties"]
+    properties["amount"]["x_pdpp_money"] = {"currency_field": "currency", "unit": "minor"}
+    world.declare(document)
+    world.put((BANK, "transactions", {"id": "b9", "date": "2026-03-01", "amount": -7440,
+               "currency": "EUR", "name": "Shop\namount: 1", "memo": "a\u2028currency: JPY"}))  # fmt: skip
+    return world
+
+
+def test_money_is_shown_as_a_decimal_beside_the_raw_value(money: World) -> None:
+    bearer = money.tokens["dora@mcp"]
+    result = real.call(bearer, "query_records", stream="transactions", limit=1)
+
+    [record] = parsed_text(result)["records"]
+    assert record["data"]["amount"] == -7440
+    assert record["money"] == {"amount": "-74.40 EUR"}
+    assert structured(result)["data"]["data"][0]["money"] == {"amount": "-74.40 EUR"}
+    [stream] = parsed_text(real.call(bearer, "schema", stream="transactions"))["streams"]
+    assert stream["fields"]["amount"].endswith(",m=minor|currency")
+    without = real.call(bearer, "query_records", stream="transactions", fields=["amount"], limit=1)
+    assert "money" not in parsed_text(without)["records"][0]
+
+
+def test_a_record_without_a_long_text_is_fetched_as_lines(money: World) -> None:
+    document = structured(
+        real.call(money.tokens["dora@mcp"], "fetch", id=f"{BANK}/transactions:b9")
+    )
+
+    assert document["text"].splitlines() == [
+        "id: b9",
+        "date: 2026-03-01",
+        "amount: -7440 (-74.40 EUR)",
+        "currency: EUR",
+        'name: "Shop\\namount: 1"',
+        'memo: "a\\u2028currency: JPY"',
+    ]
+
+
+def test_windows_of_arrays_say_how_many_items_there_are(world: World) -> None:
+    bearer = world.tokens["dora@mcp"]
+    result = real.call(
+        bearer, "read_record_field", id=f"{PERSONAL}/messages:m1", field_path="labels"
+    )
+    assert parsed_text(result)["field"]["item_count"] == 1

@@ -140,6 +140,7 @@ SCHEMAS: dict[str, Json] = {
             "version": STRING,
             "origin": ORIGIN,
             "data": ANY_OBJECT,
+            "money": {"type": "object", "additionalProperties": STRING},
             "expanded": ANY_OBJECT,
             "deleted": {"const": True},
             "deleted_at": MOMENT,
@@ -196,7 +197,11 @@ SCHEMAS: dict[str, Json] = {
             "origin": ORIGIN,
             "field": obj(
                 {"path": STRING, "type": STRING, "size_bytes": INTEGER},
-                {"media_type": STRING, "blob": obj({"blob_id": STRING, "fetch_url": STRING})},
+                {
+                    "media_type": STRING,
+                    "item_count": INTEGER,
+                    "blob": obj({"blob_id": STRING, "fetch_url": STRING}),
+                },
             ),
             "window": WINDOW,
             **ENVELOPE,
