@@ -80,7 +80,7 @@ def _parse_expand_limit(value: Any) -> dict[str, int]:
 
 FILTER = object_(
     "filter",
-    "{field: value or {gte|gt|lte|lt|ne|contains|words: value}}",
+    "{field: v or {gte|gt|lte|lt|ne|contains|words: v}}",
     parse=_parse_filter,
 )
 EXPAND = string_list("expand", "Relations to include")

@@ -85,6 +85,8 @@ def _route(tool: str, arguments: dict[str, Any]) -> tuple[str, list[tuple[str, s
     if tool == "aggregate":
         stream = arguments.pop("stream")
         return f"/v1/streams/{stream}/aggregate", list(_flatten(arguments))
+    if tool == "query_records":
+        return f"/v1/streams/{arguments.pop('stream')}/records", list(_flatten(arguments))
     if tool == "schema":
         return "/v1/schema", list(_flatten(arguments))
     return "/v1/search", list(_flatten(arguments))
@@ -94,7 +96,7 @@ def _flatten(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
     pairs: list[tuple[str, str]] = []
     for name, value in arguments.items():
         if not isinstance(value, Mapping):
-            pairs.append((name, str(value)))
+            pairs.append((name, ",".join(value) if isinstance(value, list) else str(value)))
             continue
         for key, inner in value.items():
             if isinstance(inner, Mapping):

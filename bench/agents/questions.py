@@ -31,12 +31,19 @@ class Question:
     searches: tuple[str, ...]
     evidence: tuple[Evidence, ...]
     aggregate: Mapping[str, Any]
+    call: tuple[str, Mapping[str, Any]] | None = None
+    """The one call that answers the question, if its result does."""
+    seen: tuple[str, ...] = ()
+    """Patterns that the result of `call` matches."""
 
     def answered(self, seen: str) -> bool:
         """Return whether the text contains the answer: quote and record key of an evidence.
 
         A multi-hop question needs all of its evidence, any other question one.
         """
+        if self.call:
+            plain = _ESCAPED_QUOTE.sub(r"\1", seen)
+            return all(re.search(pattern, plain) for pattern in self.seen)
         if self.aggregate:
             return re.search(rf'"value":\s?{self.aggregate["number"]}(\.0)?\b', seen) is not None
         text = readable(seen)
@@ -53,7 +60,7 @@ def readable(text: str) -> str:
 
 
 def load() -> list[Question]:
-    """Return the questions of `demo/questions.toml`."""
+    """Return the questions of `demo/questions.toml`, then those of `questions.toml` here."""
     document = tomllib.loads((ROOT / "demo" / "questions.toml").read_text())
     return [
         Question(
@@ -66,4 +73,15 @@ def load() -> list[Question]:
             aggregate=entry.get("aggregate", {}),
         )
         for entry in document["question"]
+    ] + [
+        Question(
+            id=entry["id"],
+            kind=entry["kind"],
+            searches=(),
+            evidence=(),
+            aggregate={},
+            call=(entry["tool"], entry["arguments"]),
+            seen=tuple(entry["seen"]),
+        )
+        for entry in tomllib.loads((ROOT / "bench/agents/questions.toml").read_text())["question"]
     ]

@@ -19,6 +19,7 @@ _EXPONENTS = dict.fromkeys(
      "XOF", "XPF"), 0,
 ) | dict.fromkeys(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"), 3)  # fmt: skip
 _MAX_EXPONENT = 6
+_MAX_AMOUNT = 10**18
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class MoneyFormat:
             amount = Decimal(str(value))
         except InvalidOperation:
             return None
+        if not abs(amount) < _MAX_AMOUNT:
+            return None
         if self.is_minor:
             amount = amount.scaleb(-digits)
         exact = amount if -int(amount.as_tuple().exponent) > digits else round(amount, digits)
@@ -56,8 +59,13 @@ def money_format(field: Field) -> MoneyFormat | None:
     name, exponent = declared.get("currency_field"), declared.get("exponent")
     if not isinstance(name, str) or declared.get("unit") not in ("minor", "major"):
         return None
-    is_exponent = type(exponent) is int and 0 <= exponent <= _MAX_EXPONENT
-    return MoneyFormat(name, declared["unit"] == "minor", exponent if is_exponent else None)
+    if (
+        not isinstance(exponent, int)
+        or isinstance(exponent, bool)
+        or not 0 <= exponent <= _MAX_EXPONENT
+    ):
+        exponent = None
+    return MoneyFormat(name, declared["unit"] == "minor", exponent)
 
 
 def money_texts(stream: StreamDeclaration, data: Mapping[str, object]) -> dict[str, str]:

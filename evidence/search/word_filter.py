@@ -1,5 +1,6 @@
 """Filter records by words in one field, through the search index."""
 
+from evidence.access.ranking.scores import matches_condition
 from evidence.access.records import VisibleRecords
 from evidence.access.sql import SQL, join_sql
 from evidence.errors import InvalidRequest
@@ -33,12 +34,5 @@ def words_filter(visible: VisibleRecords, name: str, text: str, *, param: str) -
         codes = {name: group.layout["search"][name]}
         tsquery = to_tsquery(query, codes=codes, languages=languages)
         ids = [facts.connection_id for facts in group.connections]
-        branches.append(
-            SQL(
-                "(r.connection_id, r.record_key) IN (SELECT t.connection_id, t.record_key"
-                " FROM evidence_searchtext t WHERE t.connection_id = ANY(%s) AND t.stream = %s"
-                " AND t.terms @@ %s::text::tsquery)",
-                (ids, visible.stream.name, tsquery or ""),
-            )
-        )
+        branches.append(matches_condition(ids, visible.stream.name, tsquery or ""))
     return SQL(" AND (") + join_sql(" OR ", branches) + SQL(")")

@@ -52,11 +52,16 @@ def test_a_revoked_connection_is_gone_for_everybody(world: World) -> None:
 
 
 def test_a_shown_field_need_not_choose_rows(world: World) -> None:
-    answer = world.get(LIST, who="alice", connection_id=PERSONAL, filter__labels="home")
+    document = deepcopy(MAIL) | {"version": "1.1.0"}
+    document["streams"][0]["schema"]["properties"]["headers"] = {"type": "object"}
+    world.declare(document)
+    request = StreamRequest(name="messages", fields=["headers"])
+    world.grant("hedy", GrantRequest(connection_ids=[PERSONAL], streams=[request]))
+    answer = world.get(LIST, who="alice", connection_id=PERSONAL, filter__headers="home")
     assert answer.status == 400
-    refused = world.get(LIST, who="dora", connection_id=PERSONAL, filter__labels="home")
+    refused = world.get(LIST, who="hedy", connection_id=PERSONAL, filter__headers="home")
     assert (refused.status, refused.error["code"]) == (403, "field_not_granted")
-    assert refused.error["param"] == "filter[labels]"
+    assert refused.error["param"] == "filter[headers]"
     assert "does not allow filtering by it" in refused.error["message"]
     assert "stream=messages" in refused.error["next_step"]
 

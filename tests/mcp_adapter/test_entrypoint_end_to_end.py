@@ -102,7 +102,7 @@ def test_schema_of_shared_stream_lists_every_source(bearer: str) -> None:
     assert {row["connector_key"] for row in output["streams"]} == {"mail", "workspace"}
     mail = next(row for row in output["streams"] if row["connector_key"] == "mail")
     assert mail["connections"] == {PERSONAL: "Personal mail", WORK: "Work mail"}
-    assert mail["fields"]["size_bytes"].split(",")[1:] == ["eq", "r=gte|lt", "a=sum|min|max"]
+    assert mail["fields"]["size_bytes"].split(",")[1:] == ["eq", "r=gte|lt", "a=sum|avg|min|max"]
     assert {"t", "eq", "r", "lex", "a"} <= set(output["legend"])
 
 
@@ -160,7 +160,7 @@ def test_schema_of_stream_and_connection_suffices_for_next_read(
         "messages",
         "Your messages",
     )
-    assert row["sort"] == ["received_at"]
+    assert row["sort"] == ["received_at", "size_bytes"]
     assert row["count"] == ["exact", "estimated"]
     assert row["search_modes"] == ["lexical"]
     assert row["expand"][0]["name"] == "thread"

@@ -43,7 +43,7 @@ READS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("aggregate", {"stream": "transactions", "metric": "count"},
      "/v1/streams/transactions/aggregate", {"metric": "count"}),
     ("aggregate", {"stream": "transactions", "metric": "count", "group_by": "name"},
-     "/v1/streams/transactions/aggregate", {"metric": "count", "group_by": "name"}),
+     "/v1/streams/transactions/aggregate", {"metric": "count", "group_by": "name", "limit": 100}),
 ]  # fmt: skip
 
 

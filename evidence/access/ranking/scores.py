@@ -137,6 +137,16 @@ def select_matches(
     )
 
 
+def matches_condition(connection_ids: list[str], stream: str, tsquery: str) -> SQL:
+    """Return a condition that the search text of a row ``r`` of any table matches."""
+    return SQL(
+        "(r.connection_id, r.record_key) IN (SELECT t.connection_id, t.record_key"
+        " FROM evidence_searchtext t WHERE t.connection_id = ANY(%s) AND t.stream = %s"
+        " AND t.terms @@ %s::text::tsquery)",
+        (connection_ids, stream, tsquery),
+    )
+
+
 def _connection_conditions(group: ConnectionGroup) -> Iterator[SQL]:
     """Yield one condition per connection, each in one partition, or one for all if they are many."""
     ids = group.connection_ids

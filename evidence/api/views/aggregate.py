@@ -12,13 +12,12 @@ from evidence import limits
 from evidence.access import cursors
 from evidence.access.aggregates import GRANULARITIES, METRICS, Group
 from evidence.access.records import RecordKey, VisibleRecords
-from evidence.access.sql import SQL
 from evidence.api import envelopes, size_budget
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
-from evidence.api.filter_warnings import unmatched_warnings
 from evidence.api.item_sizes import json_size, quoted_json_size
 from evidence.api.query_parameters import CONNECTION_PARAMETERS
+from evidence.api.record_filters import parse_conditions, unmatched_warnings
 from evidence.errors import InvalidRequest
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import aggregate, filters
@@ -36,7 +35,7 @@ class AggregateView(GrantedView):
 
     def get(self, request: Request, stream: str) -> Response:
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        where = self._conditions(visible)
+        where = parse_conditions(visible, self.query)
         aggregate_request = self._parse(visible)
         found = aggregate.aggregate(visible, aggregate_request, where)
         body = _body(stream, aggregate_request, found)
@@ -68,10 +67,6 @@ class AggregateView(GrantedView):
             DisclosedItem(one, stream, key, frozenset({field})) for one, key, field in self.matched
         )
         return [*aggregate_disclosures(visible, fields=fields), *named, *matched]
-
-    def _conditions(self, visible: VisibleRecords) -> list[SQL]:
-        period = filters.parse_period(visible, self.query.text("after"), self.query.text("before"))
-        return [*filters.parse_filters(visible, self.query.nested("filter")), *period]
 
     def _parse(self, visible: VisibleRecords) -> aggregate.AggregateRequest:
         query = self.query

@@ -18,9 +18,9 @@ from evidence.access.sql import SQL
 from evidence.api import envelopes, expansion, long_poll, size_budget
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
-from evidence.api.filter_warnings import future_warning, unmatched_warnings
 from evidence.api.item_sizes import json_size
 from evidence.api.query_parameters import CONNECTION_PARAMETERS, PROJECTION_PARAMETERS
+from evidence.api.record_filters import future_warning, parse_conditions, unmatched_warnings
 from evidence.api.target_connection import target_connection_id
 from evidence.api.views import changes
 from evidence.declarations.declaration import BLOB_REFERENCE
@@ -108,7 +108,7 @@ class RecordsView(GrantedView):
             return changes.changes_response(self, stream)
         long_poll.parse_wait(self)
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        where = self._conditions(visible)
+        where = parse_conditions(visible, self.query)
         order = self._order(visible)
         fields = _selected_fields(self, visible)
         expansions = expansion.parse_expand(self.query, self.gate, visible)
@@ -200,10 +200,6 @@ class RecordsView(GrantedView):
                 "records", scope=self.scope, query=query, place=place
             )
         return body
-
-    def _conditions(self, visible: VisibleRecords) -> list[SQL]:
-        period = filters.parse_period(visible, self.query.text("after"), self.query.text("before"))
-        return [*filters.parse_filters(visible, self.query.nested("filter")), *period]
 
     def _warn(
         self, visible: VisibleRecords, where: list[SQL], page: records.Page, order: records.Order

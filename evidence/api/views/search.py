@@ -15,8 +15,8 @@ from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, search_bodies, size_budget
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
-from evidence.api.filter_warnings import unmatched_warnings
 from evidence.api.query_parameters import CONNECTION_PARAMETERS
+from evidence.api.record_filters import unmatched_warnings
 from evidence.errors import InvalidRequest, NotFound
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import filters

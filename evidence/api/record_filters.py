@@ -1,11 +1,19 @@
-"""Warnings about what filters leave out or let in."""
+"""Parse the conditions of a request, and warn about what they leave out or let in."""
 
 from collections.abc import Sequence
 
-from evidence.api.query_parameters import ApiWarning
-from evidence.reading.filters import Filter, parameter_name
+from evidence.access.records import VisibleRecords
+from evidence.access.sql import SQL
+from evidence.api.query_parameters import ApiWarning, QueryParameters
+from evidence.reading.filters import Filter, parameter_name, parse_filters, parse_period
 
 MAX_VALUE_CHARS = 100
+
+
+def parse_conditions(visible: VisibleRecords, query: QueryParameters) -> list[SQL]:
+    """Return the conditions of `filter`, `after` and `before`."""
+    period = parse_period(visible, query.text("after"), query.text("before"))
+    return [*parse_filters(visible, query.nested("filter")), *period]
 
 
 def unmatched_warnings(unmatched: Sequence[Filter]) -> list[ApiWarning]:
