@@ -38,6 +38,12 @@ class FieldSlice:
     authorship: Mapping[str, Any]
 
 
+SLICE_SIZES = SQL(
+    ", char_length(v.t), octet_length(v.t), v.a,"
+    " CASE WHEN jsonb_typeof(v.j) = 'array' THEN jsonb_array_length(v.j) END FROM"
+)
+
+
 def field_slices(
     visible: VisibleRecords,
     record_key: str,
@@ -59,11 +65,7 @@ def field_slices(
     # OFFSET 0 prevents PostgreSQL from decompressing a large value once for each use.
     columns = SQL("r.connection_id, r.data #> %s::text[] AS j, ", ([name, *below],))
     value = visible.key_query(record_key, columns + _authorship(visible) + SQL(" AS a"))
-    statement = SQL("SELECT v.connection_id, jsonb_typeof(v.j), ") + part
-    statement += SQL(
-        ", char_length(v.t), octet_length(v.t), v.a,"
-        " CASE WHEN jsonb_typeof(v.j) = 'array' THEN jsonb_array_length(v.j) END FROM"
-    )
+    statement = SQL("SELECT v.connection_id, jsonb_typeof(v.j), ") + part + SLICE_SIZES
     statement += SQL(" (SELECT u.connection_id, u.j, u.j #>> '{}' AS t, u.a FROM (") + value
     statement += SQL(") u OFFSET 0) v")
     rows = fetch_all_generic_plan(statement)

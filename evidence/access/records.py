@@ -176,11 +176,11 @@ class VisibleRecords(VisibleStream):
         statement = SQL(f"SELECT {shown} FROM (") + join_sql(" UNION ALL ", branches)
         statement += SQL(f") u ORDER BY {order} LIMIT %s", (limit,))
         rows = fetch_all_generic_plan(statement)
-        if by is None:
-            return [self.project(row) for row in rows]
-        return [
-            replace(self.project(row[:6]), position=Keyset(row[-1], row[1], row[0])) for row in rows
-        ]
+        return [self.project(row) if by is None else self._sorted(row) for row in rows]
+
+    def _sorted(self, row: tuple[Any, ...]) -> VisibleRecord:
+        """Return the record of a row that ends with its sort value and the text of it."""
+        return replace(self.project(row[:6]), position=Keyset(row[-1], row[1], row[0]))
 
     def _sort_value(self, by: Field) -> SQL:
         return (

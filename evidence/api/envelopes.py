@@ -156,8 +156,7 @@ def field_window_body(
     if window.match is not None:
         window_members["match_start_chars"], window_members["match_end_chars"] = window.match
     field: Json = {"path": path, "type": window.json_type, "size_bytes": window.size_bytes}
-    if window.item_count is not None:
-        field["item_count"] = window.item_count
+    field |= {} if window.item_count is None else {"item_count": window.item_count}
     if window.json_type != "string":
         field["media_type"] = "application/json"
     if window.blob_id is not None:
@@ -176,9 +175,9 @@ def field_window_body(
         "window": window_members,
         "url": url,
     }
-    return body | (
-        {} if window.verdict is None else {"verification": verification_body(window.verdict)}
-    )
+    if window.verdict is not None:
+        body["verification"] = verification_body(window.verdict)
+    return body
 
 
 def verification_body(verdict: QuoteCheck) -> Json:

@@ -45,9 +45,7 @@ class SearchView(GrantedView):
     def get(self, request: Request) -> Response:
         found = self.found = search(self.gate, self._search_request())
         if not found.hits and self.query.has("filter"):
-            checked = filters.find_unmatched(self._filtered(), self.query.nested("filter"))
-            self.query.warnings += unmatched_warnings(checked.unmatched)
-            self.matched = checked.witnesses
+            self._warn_of_filters()
         data = [
             search_bodies.hit_body(hit, mode=self.mode) | search_bodies.word_forms_body(hit, found)
             for hit in found.hits
@@ -99,6 +97,11 @@ class SearchView(GrantedView):
             for each in self.found.holders
         )
         return [*hits, *suggested]
+
+    def _warn_of_filters(self) -> None:
+        checked = filters.find_unmatched(self._filtered(), self.query.nested("filter"))
+        self.query.warnings += unmatched_warnings(checked.unmatched)
+        self.matched = checked.witnesses
 
     def _filtered(self) -> VisibleRecords:
         """Return the only stream of a search with filters."""
