@@ -17,6 +17,7 @@ from evidence.declarations.money import money_texts
 from evidence.reading.changes import Tombstone
 from evidence.reading.field_windows import FieldWindow, QuoteCheck
 from evidence.reading.schema import StreamRow
+from evidence.record_ids import path_segment
 from evidence.search.query_planner import is_stale, searchable_fields
 
 Json = dict[str, Any]
@@ -122,7 +123,7 @@ def blob_url(blob_id: str, connection_id: str) -> str:
 
 def record_path(stream: str, record_key: str) -> str:
     """Return the path of a record; its key may contain any character except control characters."""
-    return f"/v1/streams/{quote(stream, safe='')}/records/{quote(record_key, safe='')}"
+    return f"/v1/streams/{quote(stream, safe='')}/records/{path_segment(record_key)}"
 
 
 def field_window_link(stream: str, record_key: str, field: str, connection_id: str) -> Json:

@@ -107,3 +107,14 @@ def test_the_version_changes_with_what_is_granted_and_with_nothing_else(world: W
     last = world.get(RECORD + "m2").body
     assert last["version"] != before["version"]
     assert last["emitted_at"] == "2026-10-21T00:00:00Z"
+
+
+@pytest.mark.parametrize("key", [".", ".."])
+def test_links_to_keys_of_dots_keep_them(world: World, key: str) -> None:
+    world.put((WORK, "messages", {"id": key, "received_at": "2026-06-01T00:00:00Z",
+        "body_text": "a numbat"}))  # fmt: skip
+
+    [hit] = world.get("/v1/search", "dora", q="numbat").body["data"]
+
+    assert f"/records/{key.replace('.', '%2E')}?" in hit["record_url"]
+    assert world.get(hit["record_url"], "dora").body["id"] == key

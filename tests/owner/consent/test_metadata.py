@@ -151,10 +151,11 @@ def test_loopback_server_describes_itself_under_the_requested_name(host: str, ur
     assert refused.json()["error"]["resource_metadata"].startswith(url)
 
 
-def test_public_server_describes_itself_under_its_own_name_only(documents: HttpClient) -> None:
-    server = documents.get(
-        "/.well-known/oauth-authorization-server", headers={"host": "localhost:8000"}
-    )
+@pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1"])
+def test_public_server_describes_itself_under_its_own_name_only(
+    documents: HttpClient, host: str
+) -> None:
+    server = documents.get("/.well-known/oauth-authorization-server", headers={"host": host})
 
     assert server.json()["issuer"] == ORIGIN
 
