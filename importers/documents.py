@@ -7,6 +7,7 @@ from evidence import limits
 from importers.core.attachments import add_attachment
 from importers.core.export_files import ExportFile
 from importers.core.importer import ExportFiles, Importer, Options, claim_by_suffix
+from importers.core.office_files import MEDIA_TYPES as OFFICE_TYPES
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ParsedRecord
 from importers.core.text import one_line
 
@@ -21,6 +22,7 @@ MEDIA_TYPES = {
     ".html": "text/html",
     ".htm": "text/html",
     ".pdf": "application/pdf",
+    **OFFICE_TYPES,
 }
 
 

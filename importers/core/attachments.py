@@ -3,10 +3,13 @@
 import mimetypes
 import re
 from hashlib import sha256
+from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from evidence import limits
 from importers.core.binary_formats import parse_pdf
+from importers.core.office_files import MEDIA_TYPES as OFFICE_TYPES
+from importers.core.office_files import extract_office_text
 from importers.core.results import ParsedFile, ParsedItem, ReceiptCode
 from importers.core.text import decode, html_to_text, text_prefix, truncate
 
@@ -28,7 +31,8 @@ def detect_media_type(name: str | None, declared: str | None = None) -> str:
     """Return the declared media type, or a guess by file name if none is declared."""
     if declared and declared != DEFAULT_MEDIA_TYPE and _MEDIA_TYPE.fullmatch(declared):
         return declared.lower()
-    guess, _ = mimetypes.guess_type(name or "", strict=False)
+    suffix = PurePosixPath(name or "").suffix.lower()
+    guess = OFFICE_TYPES.get(suffix) or mimetypes.guess_type(name or "", strict=False)[0]
     return guess or DEFAULT_MEDIA_TYPE
 
 
@@ -75,6 +79,11 @@ def _extract_text(
         if text is None:
             item.add_issue(ReceiptCode.LOCKED if is_locked else ReceiptCode.NO_TEXT)
             return None, pages
+    elif media_type in OFFICE_TYPES.values():
+        office_text, issue = extract_office_text(content)
+        if issue is not None:
+            item.add_issue(issue)
+        text = office_text or ""
     elif media_type == "text/html":
         text = html_to_text(decode(text_prefix(content), charset))
     elif media_type.startswith("text/") or media_type in _TEXT_TYPES:

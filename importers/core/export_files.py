@@ -32,6 +32,18 @@ MAILDIR_PARTS = ("cur", "new")
 MAILDIR_NAME = re.compile(r"\d{9,11}\.[^/]+")
 """Names of messages in a Maildir begin with a time."""
 MAX_NAMES_CHECKED = 100
+DOCUMENT_SUFFIXES = (
+    ".docx",
+    ".xlsx",
+    ".pptx",
+    ".odt",
+    ".ods",
+    ".odp",
+    ".epub",
+    ".pages",
+    ".numbers",
+)
+"""Zip archives that are one document."""
 
 Opener = Callable[[], AbstractContextManager[IO[bytes]]]
 
@@ -112,7 +124,7 @@ def open_export(path: Path) -> Export:
             return _open_folder(path)
         if not path.is_file():
             raise UnreadableError(ReceiptCode.CANNOT_OPEN)
-        if zip_archive.is_zip(path):
+        if zip_archive.is_zip(path) and path.suffix.lower() not in DOCUMENT_SUFFIXES:
             return _open_archive(path)
         return _export(path, [_export_file(path.resolve(), path.name)])
     except OSError:

@@ -44,6 +44,7 @@ class ReceiptCode(StrEnum):
     TEXT_CUT = "text_cut"
     NO_TEXT = "no_text"
     LOCKED = "locked"
+    NEEDS_OFFICE = "needs_office"
     FILE_TOO_LARGE = "file_too_large"
     FILE_MISSING = "file_missing"
     NOT_STORED = "not_stored"
@@ -165,6 +166,11 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.LOCKED: ReceiptText(
         "The file is locked with a password; search finds it by name only.",
         "Save it without a password and import it again.",
+        is_imported=True,
+    ),
+    ReceiptCode.NEEDS_OFFICE: ReceiptText(
+        "The text of Office files needs the extra office; search finds the file by name only.",
+        "Install requirements-office.txt with pip, and import the export again.",
         is_imported=True,
     ),
     ReceiptCode.FILE_TOO_LARGE: ReceiptText(
