@@ -21,6 +21,7 @@ from importers.core.importer import DATE_ORDERS, parse_import_request
 from importers.core.results import RECEIPT_TEXTS, UnreadableError
 from importers.registry import installed_importers
 from importers.runs import preview
+from importers.runs.import_totals import total_lines
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.store import find_run, latest_runs, list_receipts
 from owner.formatting import format_time, pluralize
@@ -53,6 +54,7 @@ class RunLines:
     text: str
     percent: int
     receipts: list[str] = field(default_factory=list)
+    totals: list[str] = field(default_factory=list)
 
 
 def part_lines(found: ExportPreview) -> list[PartLines]:
@@ -69,7 +71,7 @@ def part_lines(found: ExportPreview) -> list[PartLines]:
 
 def left_lines(found: ExportPreview) -> list[str]:
     return [
-        f"{escape_invisible(name)}: {RECEIPT_TEXTS[issue.code].problem} {RECEIPT_TEXTS[issue.code].next_step}"
+        escape_invisible(f"{name}: {preview.issue_text(issue)}")
         for name, issue in found.skipped[:LEFT_SHOWN]
     ]
 
@@ -90,6 +92,10 @@ def run_lines(run: ImportRun, *, receipts: int = 0) -> RunLines:
         text=text,
         percent=100 if run.status == ImportRun.Status.FINISHED else percent,
         receipts=[escape_invisible(preview.receipt_line(each)) for each in said],
+        totals=[
+            escape_invisible(line)
+            for line in total_lines(run.totals, source=run.connection.display_name)
+        ],
     )
 
 
@@ -138,6 +144,29 @@ class WishForm(forms.Form):
         label="Languages",
         required=False,
         help_text="Of the texts, for a new connection: en, de.",
+    )
+    account = forms.CharField(
+        label="Account",
+        required=False,
+        help_text="Of a bank statement that does not name it, such as Savings.",
+    )
+    decimal = forms.ChoiceField(
+        label="Amounts such as 1,234",
+        required=False,
+        choices=[
+            ("", "As the export shows"),
+            ("comma", "A comma before the cents"),
+            ("point", "A point before the cents"),
+        ],
+    )
+    signs = forms.ChoiceField(
+        label="Amounts without a minus sign",
+        required=False,
+        choices=[
+            ("", "As the export shows"),
+            ("as-written", "They arrive"),
+            ("inverted", "They are purchases with a card"),
+        ],
     )
     columns = forms.CharField(
         label="Columns of a CSV file",

@@ -36,6 +36,7 @@ class ImportRun(models.Model):
     files = models.BigIntegerField(default=0)
     left_out = models.BigIntegerField(default=0)
     remarked = models.BigIntegerField(default=0)
+    totals = models.JSONField(default=dict, help_text="By stream, account and currency.")
     started_at = models.DateTimeField()
     updated_at = models.DateTimeField()
 

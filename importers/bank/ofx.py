@@ -3,30 +3,62 @@
 This is a parser of our own, because the maintained ones reject a statement for one invalid date.
 """
 
+import contextlib
 import html
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
+from typing import Any
 
-from importers.bank import records
+from importers.bank import amounts, earlier_keys, records
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer
+from importers.core.importer import ChoiceNeeded, ExportFiles, Importer, Options
 from importers.core.results import (
     ContentKeys,
     ExportItem,
     ExportItems,
+    Issue,
     ParsedItem,
     ReceiptCode,
     UnreadableError,
+    issues_only,
 )
 from importers.core.text import decode
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
 _TAG = re.compile(r"<(/?)([A-Za-z0-9._]+)>([^<\r\n]*)")
 _CHARSET = re.compile(rb"CHARSET:\s*([\w-]+)|encoding=[\"']([\w-]+)", re.IGNORECASE)
+_STATEMENTS = ("STMTRS", "CCSTMTRS", "INVSTMTRS")
 _ACCOUNTS = ("BANKACCTFROM", "CCACCTFROM", "INVACCTFROM")
+_INVESTMENTS = (
+    "BUYDEBT", "BUYMF", "BUYOPT", "BUYOTHER", "BUYSTOCK", "CLOSUREOPT", "INCOME", "INVEXPENSE",
+    "JRNLFUND", "JRNLSEC", "MARGININTEREST", "REINVEST", "RETOFCAP", "SELLDEBT", "SELLMF", "SELLOPT",
+    "SELLOTHER", "SELLSTOCK", "SPLIT", "TRANSFER",
+)  # fmt: skip
+_AGGREGATES = frozenset((*_STATEMENTS, *_ACCOUNTS, *_INVESTMENTS, "STMTTRN", "LEDGERBAL"))
+_NESTED = frozenset(("ORIGCURRENCY", "CURRENCY", "BANKACCTTO", "CCACCTTO", "PAYEE"))
+"""Aggregates of a booking; their elements are named PAYEE.NAME, and so on."""
+_DEBIT_TYPES = frozenset(
+    ["DEBIT", "FEE", "SRVCHG", "ATM", "POS", "CHECK", "PAYMENT", "CASH", "DIRECTDEBIT", "REPEATPMT"]
+)
+
+
+_EARLIER_FIELDS = ("account_id", "reference", "date", "amount")
+"""A booking of the release before that is equal in these has another name or memo only."""
+_SHORT_ID = 4
+_LAYOUT = "ofx"
+
+
+@dataclass(frozen=True, slots=True)
+class OfxReading:
+    """How the amounts of a file are read; without signs the types of bookings have them."""
+
+    decimal: str
+    has_signs: bool
+    was_asked: bool = False
 
 
 @dataclass(slots=True)
@@ -34,13 +66,22 @@ class Statement:
     """The elements read for one account so far."""
 
     elements: dict[str, str] = field(default_factory=dict)
+    decimal: str = "."
 
     @property
     def account_id(self) -> str:
         return records.account_id(self.elements.get("BANKID"), self.elements.get("ACCTID"))
 
+    def is_ended_by(self, name: str, elements: dict[str, str]) -> bool:
+        """Return whether an aggregate belongs to the next statement."""
+        if name in _STATEMENTS or (name in _ACCOUNTS and "ACCTID" in self.elements):
+            return "ACCTID" in self.elements or "CURDEF" in self.elements
+        return "CURDEF" in elements and {"CURDEF", "ACCTID"} <= self.elements.keys()
+
     def account(self) -> ParsedItem:
-        balance = records.parse_amount(self.elements.get("BALAMT", ""))
+        balance = amounts.parse_amount(
+            self.elements.get("BALAMT", ""), decimal_separator=self.decimal
+        )
         balance_on = parse_date(self.elements.get("DTASOF", ""))
         last_digits = self.elements.get("ACCTID", "")[-4:]
         return ParsedItem(
@@ -66,33 +107,104 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
     ]
 
 
-def _read_file(file: ExportFile) -> ExportItems:
-    statement, keys = Statement(), ContentKeys("o_")
-    is_empty = True
-    for name, line, elements in _aggregates(_text(file)):
-        is_empty = False
+def _prepare(files: ExportFiles, options: Options) -> Options:
+    """Check that amounts such as 1,234 can be read. Raises ``ChoiceNeeded``."""
+    answers: dict[str, dict[str, str]] = {}
+    for file in files:
+        with contextlib.suppress(UnreadableError):
+            reading = _reading(list(_aggregates(_text(file))), options)
+            if reading.was_asked:
+                answers[_LAYOUT] = {"decimal": reading.decimal}
+    return replace(options, answers=answers)
+
+
+def _reading(aggregates: list[tuple[str, int, dict[str, str]]], options: Options) -> OfxReading:
+    written = [fields.get("TRNAMT", "") for name, _, fields in aggregates if name == "STMTTRN"]
+    signs = {each.sign for text in written if (each := amounts.parse_written(text))}
+    has_signs = "-" in signs
+    if not any(map(amounts.is_ambiguous, written)):
+        return OfxReading(".", has_signs)
+    currency = next((fields["CURDEF"] for _, _, fields in aggregates if "CURDEF" in fields), None)
+    detect = partial(amounts.detect_decimal_separator, written, currency=currency)
+    try:
+        return OfxReading(detect(chosen=None), has_signs)
+    except ChoiceNeeded:
+        answer = options.decimal or (options.remembered.get(_LAYOUT) or {}).get("decimal")
+        return OfxReading(detect(chosen=answer), has_signs, was_asked=True)
+
+
+def _read(files: ExportFiles, options: Options) -> ExportItems:
+    earlier = defaultdict[tuple[Any, ...], list[str]](list)
+    for key, values in options.earlier.items():
+        earlier[tuple(values)].append(key)
+    return iter_items(files, partial(_read_file, options=options, earlier=earlier))
+
+
+def _read_file(
+    file: ExportFile, *, options: Options, earlier: Mapping[tuple[Any, ...], list[str]]
+) -> ExportItems:
+    aggregates = list(_aggregates(_text(file)))
+    reading = _reading(aggregates, options)
+    statement, keys, is_empty = Statement(decimal=reading.decimal), OfxKeys(), True
+    for name, line, elements in aggregates:
+        is_empty, location = False, f"line {line:,}"
         if name == "STMTTRN":
-            key = keys.key(
-                statement.account_id,
-                *(elements.get(n) for n in ("FITID", "DTPOSTED", "TRNAMT", "NAME", "MEMO")),
-            )
-            parse = partial(
+            key, replaces = keys.keys(statement.account_id, elements)
+            booking = partial(
                 _transaction,
                 elements,
                 key=key,
+                replaces=replaces,
                 account=statement.account_id,
                 currency=statement.elements.get("CURDEF"),
+                reading=reading,
+                earlier=earlier,
             )
-            yield ExportItem(file.name, f"line {line:,}", 0, parse)
-            continue
-        if name in _ACCOUNTS and "ACCTID" in statement.elements:
-            yield ExportItem(file.name, "", 0, statement.account)
-            organization = statement.elements.get("ORG")
-            statement = Statement({"ORG": organization} if organization is not None else {})
-        statement.elements |= elements
+            yield ExportItem(file.name, location, 0, booking)
+        elif name in _INVESTMENTS:
+            issue = Issue(ReceiptCode.NOT_SUPPORTED, f"investment {name}")
+            yield ExportItem(file.name, location, 0, issues_only([issue]))
+        else:
+            if statement.is_ended_by(name, elements):
+                yield ExportItem(file.name, "", 0, statement.account)
+                kept = {n: v for n, v in statement.elements.items() if n == "ORG"}
+                statement = Statement(kept, reading.decimal)
+            statement.elements |= elements
     if is_empty:
         raise UnreadableError(ReceiptCode.MALFORMED)
     yield ExportItem(file.name, "", file.size, statement.account)
+
+
+class OfxKeys:
+    """Makes the record keys of a file.
+
+    The bank's id of a booking (FITID) is unique in an account. Some banks number the bookings of
+    each statement, or use an id for two, so the amount counts too, and for short ids the day.
+    """
+
+    def __init__(self) -> None:
+        self._content_keys = ContentKeys("f_")
+        self._earlier_keys = ContentKeys("o_")
+        self._days: dict[tuple[str, ...], str] = {}
+
+    def keys(self, account: str, elements: dict[str, str]) -> tuple[str, tuple[str, ...]]:
+        """Return the key of a booking, and the key that the release before gave it."""
+        earlier = earlier_keys.ofx_key(self._earlier_keys, account, elements)
+        fitid, amount = elements.get("FITID", ""), elements.get("TRNAMT", "")
+        day = elements.get("DTPOSTED", "")[:8]
+        if not fitid.strip("0-") or fitid.upper() in ("NONE", "NULL", "NA"):
+            texts = (elements.get(name, "") for name in ("NAME", "MEMO", "CHECKNUM", "REFNUM"))
+            return self._content_keys.key(account, day, amount, *texts), (earlier,)
+        plain = (account, fitid, _plain_amount(amount), *([day] if len(fitid) <= _SHORT_ID else []))
+        first_day = self._days.setdefault(plain, day)
+        identity = plain if first_day == day else (*plain, day)
+        return ContentKeys("f_").key(*identity), (earlier,)
+
+
+def _plain_amount(text: str) -> str:
+    """Return an amount in one form: banks write -42, -42.0 and -42,00 for the same booking."""
+    amount = amounts.parse_amount(text)
+    return text if amount is None else f"{amount.normalize():f}"
 
 
 def _text(file: ExportFile) -> str:
@@ -103,22 +215,29 @@ def _text(file: ExportFile) -> str:
 
 
 def _aggregates(text: str) -> Iterator[tuple[str, int, dict[str, str]]]:
-    """Yield (name, line, elements) of each account, transaction and balance.
+    """Yield (name, line, elements) of each statement, account, booking, balance and investment.
 
     The name is empty for single elements outside of these.
     """
-    aggregate, elements, first_line = "", dict[str, str](), 0
+    aggregate, nested, elements, first_line = "", "", dict[str, str](), 0
     line = line_position = 0
     for tag in _TAG.finditer(text):
-        is_end, name, value = tag[1], tag[2].upper(), html.unescape(tag[3].strip())
-        if name in (*_ACCOUNTS, "STMTTRN", "LEDGERBAL"):
+        is_end, name, value = bool(tag[1]), tag[2].upper(), html.unescape(tag[3].strip())
+        is_nested = aggregate in _INVESTMENTS and name in _INVESTMENTS and name != aggregate
+        if name in _AGGREGATES and not is_nested:
             if aggregate and elements:
                 yield aggregate, first_line, elements
             line += text.count("\n", line_position, tag.start())
             line_position = tag.start()
-            aggregate, elements, first_line = ("" if is_end else name), {}, line + 1
+            is_open = not is_end and name not in _STATEMENTS
+            if name in _STATEMENTS and not is_end:
+                yield name, line + 1, {}
+            aggregate, nested, elements = (name if is_open else ""), "", {}
+            first_line = line + 1
+        elif name in _NESTED and not value:
+            nested = "" if is_end else f"{name}."
         elif value and aggregate:
-            elements[name] = value
+            elements.setdefault(f"{nested}{name}", value)
         elif value and name in ("CURDEF", "ORG"):
             yield "", 0, {name: value}
     if aggregate and elements:
@@ -134,33 +253,49 @@ def parse_date(text: str) -> date | None:
 
 
 def _transaction(
-    elements: dict[str, str], *, key: str, account: str, currency: str | None
+    elements: dict[str, str],
+    *,
+    key: str,
+    replaces: tuple[str, ...],
+    account: str,
+    currency: str | None,
+    reading: OfxReading,
+    earlier: Mapping[tuple[Any, ...], list[str]],
 ) -> ParsedItem:
-    item = ParsedItem()
-    amount = records.parse_amount(elements.get("TRNAMT", ""))
-    if amount is None:
-        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=elements.get("TRNAMT", "")[:40])
+    item, text = ParsedItem(), elements.get("TRNAMT", "")
+    # With ORIGCURRENCY the amount is converted to the currency of the account; with CURRENCY not.
+    currency = elements.get("CURRENCY.CURSYM") or currency
+    # The format allows both separators, so one file may have them.
+    decimal = reading.decimal if amounts.is_ambiguous(text) else None
+    amount = amounts.parse_amount(text, decimal_separator=decimal)
+    if amount is None or not amounts.fits_currency(amount, currency):
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=text[:40])
+    kind = elements.get("TRNTYPE", "").upper()
+    if not reading.has_signs and kind in _DEBIT_TYPES:
+        amount = -amount
     on = parse_date(elements.get("DTPOSTED", ""))
     if on is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=elements.get("DTPOSTED", "")[:40])
-    item.records.append(
-        records.transaction_record(
-            key,
-            account=account,
-            on=on,
-            amount=amount,
-            currency=elements.get("CURSYM") or currency,
-            counterparty=elements.get("NAME") or elements.get("PAYEE"),
-            kind=elements.get("TRNTYPE", "").lower(),
-            reference=elements.get("REFNUM") or elements.get("FITID"),
-            check_number=elements.get("CHECKNUM"),
-            memo=elements.get("MEMO"),
-        )
+    record = records.transaction_record(
+        key,
+        account=account,
+        on=on,
+        amount=amount,
+        currency=currency,
+        counterparty=elements.get("NAME") or elements.get("PAYEE.NAME") or elements.get("PAYEE"),
+        counterparty_account=elements.get("BANKACCTTO.ACCTID") or elements.get("CCACCTTO.ACCTID"),
+        kind=kind.lower(),
+        reference=elements.get("REFNUM") or elements.get("FITID"),
+        check_number=elements.get("CHECKNUM"),
+        memo=elements.get("MEMO"),
     )
+    same = earlier.get(tuple(record.data[name] for name in _EARLIER_FIELDS), ())
+    item.records.append(replace(record, replaces=tuple({*replaces, *same})))
     return item
 
 
 OFX = Importer(
     claim=_claim,
-    read=lambda files, _options: iter_items(files, _read_file),
+    prepare=_prepare,
+    read=_read,
 )

@@ -3,25 +3,35 @@
 A transaction is lines that each begin with the letter of a field, followed by a line with a caret.
 """
 
+import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from importers.bank import records
-from importers.core import dates
+from importers.bank import amounts, records, written_dates
 from importers.core.export_files import ExportFile, iter_items
-from importers.core.importer import ExportFiles, Importer, Options, claim_by_start
+from importers.core.importer import (
+    ChoiceNeeded,
+    ExportFiles,
+    Importer,
+    Options,
+    claim_by_start,
+)
 from importers.core.results import (
     ContentKeys,
     ExportItem,
     ExportItems,
+    Issue,
     ParsedItem,
     ReceiptCode,
     UnreadableError,
+    issues_only,
 )
 from importers.core.text import decode
 
+_LAYOUT = "qif"
+"""All QIF files have one layout."""
 FILE_MAX_BYTES = 16 * 1024 * 1024
 _TRANSACTION_TYPES = ("!type:bank", "!type:ccard", "!type:cash", "!type:oth a", "!type:oth l")
 
@@ -29,18 +39,42 @@ Transaction = tuple[str, int, dict[str, str]]
 
 
 def _prepare(files: ExportFiles, options: Options) -> Options:
-    transactions = (fields for file in files for _, _, fields in _transactions(file))
-    date_order = dates.detect_date_order(
-        (_normalize_date(fields["D"]) for fields in transactions if "D" in fields),
-        years=range(1970, options.horizon_year + 1),
-        chosen=options.date_order,
-    )
-    return replace(options, date_order=date_order)
+    """Find date order and decimal separator of each file. Raises ``ChoiceNeeded``."""
+    used = dict[str, str]()
+    for file in files:
+        with contextlib.suppress(UnreadableError):
+            _reading(file, options, used)
+    return replace(options, answers={_LAYOUT: used} if used else {})
+
+
+def _reading(file: ExportFile, options: Options, used: dict[str, str]) -> dict[str, str]:
+    """Return date order and decimal separator, and add the answers that they depend on."""
+    given = {"date_order": options.date_order, "decimal": options.decimal}
+    remembered = options.remembered.get(_LAYOUT) or {}
+    transactions = [fields for _, _, fields in _transactions(file)]
+    dates = [_normalize_date(fields.get("D", "")) for fields in transactions]
+    texts = [fields.get("T") or fields.get("U") or "" for fields in transactions]
+    decide: dict[str, Callable[..., str]] = {
+        "date_order": partial(
+            written_dates.detect_order, dates, last_year=options.current_year + 1
+        ),
+        "decimal": partial(amounts.detect_decimal_separator, texts, currency=None),
+    }
+    found = {}
+    for name, detect in decide.items():
+        try:
+            found[name] = detect(chosen=None)
+        except ChoiceNeeded:
+            found[name] = used[name] = detect(chosen=given[name] or remembered.get(name))
+    return found
 
 
 def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
-    date_order = options.date_order or "ymd"
+    reading = _reading(file, options, {})
     keys, accounts = ContentKeys("q_"), set[str]()
+    if b"!TYPE:INVST" in file.read(max_bytes=FILE_MAX_BYTES).upper():
+        issue = Issue(ReceiptCode.NOT_SUPPORTED, "investments")
+        yield ExportItem(file.name, "", 0, issues_only([issue]))
     count = sum(1 for _ in _transactions(file))
     if not count:
         raise UnreadableError(ReceiptCode.EMPTY)
@@ -52,7 +86,7 @@ def _read_file(file: ExportFile, *, options: Options) -> ExportItems:
             record = records.account_record(account, name=name)
             yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
         key = keys.key(account, *(fields.get(letter) for letter in "DTPMNL"))
-        parse = partial(_transaction, fields, key=key, account=account, date_order=date_order)
+        parse = partial(_transaction, fields, key=key, account=account, reading=reading)
         yield ExportItem(file.name, f"line {line:,}", size, parse)
 
 
@@ -67,7 +101,7 @@ def _transactions(file: ExportFile) -> Iterator[Transaction]:
             is_account = line.lower() == "!account"
             has_transactions = line.lower().startswith(_TRANSACTION_TYPES)
             fields, first_line = {}, number + 1
-        elif line == "^":
+        elif line and not line.strip("^"):  # some programs end a record with ^^
             if is_account:
                 account = fields.get("N") or account
             elif has_transactions and fields:
@@ -84,14 +118,15 @@ def _normalize_date(text: str) -> str:
     return text.replace(" ", "").replace("'", "/")
 
 
-def _transaction(fields: dict[str, str], *, key: str, account: str, date_order: str) -> ParsedItem:
+def _transaction(
+    fields: dict[str, str], *, key: str, account: str, reading: dict[str, str]
+) -> ParsedItem:
     item = ParsedItem()
     amount_text = fields.get("T") or fields.get("U") or ""
-    amount = records.parse_amount(amount_text)
+    amount = amounts.parse_amount(amount_text, decimal_separator=reading["decimal"])
     if amount is None:
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=amount_text[:40])
-    written = dates.parse_written_date(_normalize_date(fields.get("D", "")))
-    on = dates.to_date(written, date_order) if written else None
+    on = written_dates.parse_date(_normalize_date(fields.get("D", "")), reading["date_order"])
     if on is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=fields.get("D", "")[:40])
     item.records.append(

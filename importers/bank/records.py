@@ -1,17 +1,12 @@
-"""Build account and transaction records, and parse amounts."""
+"""Build account and transaction records."""
 
-import re
 from datetime import date
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from hashlib import sha256
 from typing import Any
 
 from importers.core.results import ParsedRecord
 from importers.core.text import one_line, replace_unstorable
-
-_MAX_AMOUNT = 10**15
-_EXPONENT = re.compile(r"\d[eE][+-]?\d")
-_NOT_AMOUNT = re.compile(r"[^\d.,+()\u2212-]")
 
 
 def account_id(*parts: str | None) -> str:
@@ -29,7 +24,13 @@ def account_record(key: str, *, name: str, **fields: Any) -> ParsedRecord:
 
 
 def transaction_record(
-    key: str, *, account: str, on: date | None, amount: Decimal, **fields: str | None
+    key: str,
+    *,
+    account: str,
+    on: date | None,
+    amount: Decimal,
+    replaces: tuple[str, ...] = (),
+    **fields: str | None,
 ) -> ParsedRecord:
     names = ("currency", "counterparty", "counterparty_account", "kind", "category", "reference",
              "check_number", "memo")  # fmt: skip
@@ -43,38 +44,5 @@ def transaction_record(
             "amount": float(amount),
             **texts,
         },
+        replaces,
     )
-
-
-def parse_amount(text: str, *, decimal_separator: str | None = None) -> Decimal | None:
-    """Return an amount, or None if the text is none.
-
-    A negative amount has a minus sign before or after it, or is in parentheses. Without a given
-    decimal separator the last of two separators is the decimal one.
-    """
-    if _EXPONENT.search(text):
-        return None
-    cleaned = _NOT_AMOUNT.sub("", text).replace("\u2212", "-")
-    is_negative = "-" in cleaned or cleaned.startswith("(")
-    digits = cleaned.strip("+-()")
-    separator = decimal_separator or _detect_decimal_separator(digits)
-    digits = digits.replace("," if separator == "." else ".", "").replace(separator, ".")
-    try:
-        value = Decimal(digits)
-    except InvalidOperation:
-        return None
-    if abs(value) >= _MAX_AMOUNT:
-        return None
-    return -value if is_negative else value
-
-
-def _detect_decimal_separator(digits: str) -> str:
-    """Return the last separator, unless it separates thousands."""
-    comma, point = digits.rfind(","), digits.rfind(".")
-    if comma >= 0 and point >= 0:
-        return "," if comma > point else "."
-    mark, position = (",", comma) if comma >= 0 else (".", point)
-    has_three_decimals = position >= 0 and len(digits) - position == 4
-    if digits.count(mark) > 1 or (has_three_decimals and mark == ","):
-        return "." if mark == "," else ","
-    return mark

@@ -12,6 +12,7 @@ NUMBERS = re.compile(r"(\d{1,4})\s*[./'-]\s*(\d{1,2})\s*[./'-]\s*(\d{1,4})(?:\D|
 COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})(?:\D|$)")
 EVIDENCE_LINES = 3
 MAX_DATES = 200_000
+RECENT_YEARS = 11
 _POSITIONS = {"dmy": (2, 1, 0), "mdy": (2, 0, 1), "ymd": (0, 1, 2)}
 """Positions of year, month and day."""
 
@@ -43,14 +44,19 @@ def to_date(written: WrittenDate, order: str) -> date | None:
 
 
 def detect_date_order(
-    texts: Iterable[str], *, years: range, chosen: str | None, ascends: bool = False
+    texts: Iterable[str],
+    *,
+    years: range,
+    chosen: str | None,
+    ascends: bool = False,
+    year_may_be_first: bool = False,
 ) -> str:
     """Return the only order of day, month and year that fits the dates of an export.
 
     An order may fail for one date, or for one in twenty, since a single impossible date is a typing
-    error. A two-digit year comes first only where no other order fits. ``years`` are the possible
-    years. If the export ``ascends``, the order with the fewest steps back in time is taken.
-    Raises ``ChoiceNeeded`` with example dates when several orders fit.
+    error. A two-digit year comes first only where no other order fits, or ``year_may_be_first``.
+    ``years`` are the possible years. If the export ``ascends``, the order with the fewest steps back
+    in time is taken. Raises ``ChoiceNeeded`` with examples when several fit.
     """
     written_dates = (written for text in texts if (written := parse_written_date(text)))
     dates = [written for written, _ in islice(groupby(written_dates), MAX_DATES)]
@@ -61,9 +67,11 @@ def detect_date_order(
     orders = [order for order in ("dmy", "mdy") if _fits(dates, order, years)] or ["ymd"]
     if all(written.has_dots for written in dates) and "dmy" in orders:
         return "dmy"
+    if year_may_be_first and orders != ["ymd"]:
+        is_sure = _is_year_first(dates, years)
+        orders = ["ymd"] if is_sure else orders if is_sure is None else [*orders, "ymd"]
     if len(orders) > 1 and ascends:
-        steps_back = {order: _count_steps_back(dates, order) for order in orders}
-        orders = [order for order in orders if steps_back[order] == min(steps_back.values())]
+        orders = _fewest_steps_back(dates, orders)
     if chosen in orders:
         return chosen
     if len(orders) == 1:
@@ -79,6 +87,25 @@ def _fits(dates: Sequence[WrittenDate], order: str, years: range) -> bool:
     days = (to_date(written, order) for written in dates)
     bad = sum(1 for day in days if day is None or day.year not in years)
     return bad <= max(1, len(dates) // 20) and bad * 2 < len(dates)
+
+
+def _is_year_first(dates: Sequence[WrittenDate], years: range) -> bool | None:
+    """Return whether two-digit years come first for sure, or None if they do not.
+
+    Of the first and the last number the one is the year that is recent and varies less.
+    """
+    recent = range(years.stop - RECENT_YEARS, years.stop)
+    first, last = ({written.numbers[position] for written in dates} for position in (0, 2))
+    if any(len(number) > 2 for number in first | last) or not _fits(dates, "ymd", recent):
+        return None
+    if not all(2000 + int(number) in recent for number in last):
+        return True
+    return False if len(first) < len(last) else None
+
+
+def _fewest_steps_back(dates: Sequence[WrittenDate], orders: Sequence[str]) -> list[str]:
+    steps_back = {order: _count_steps_back(dates, order) for order in orders}
+    return [order for order in orders if steps_back[order] == min(steps_back.values())]
 
 
 def _count_steps_back(dates: Sequence[WrittenDate], order: str) -> int:

@@ -20,6 +20,9 @@ YEARS_AHEAD = 2
 These are whole calendar years, so that importing an export again in the same year writes nothing.
 """
 DATE_ORDERS = ("dmy", "mdy", "ymd")
+DECIMALS = {"comma": ",", "point": "."}
+SIGNS = ("as-written", "inverted")
+"""Whether an amount without a minus sign arrives, or is a purchase with a card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +30,28 @@ class Options:
     """Options of one import.
 
     Times without a zone are read in ``zone``. Recurring events are expanded from the start of
-    ``first_year`` until the end of ``horizon_year``. ``columns`` maps our field names to column
-    names of a CSV file.
+    ``first_year`` until the end of ``horizon_year``. Of bank statements, ``columns`` maps our field
+    names to column names, ``decimal`` is the decimal separator, ``signs`` one of SIGNS, and
+    ``account`` a name. ``remembered`` are earlier answers for the connection, and ``earlier`` fields
+    of records of an earlier release, by key.
+
+    An importer's ``prepare`` adds ``answers`` to remember, ``unclaimed`` files as (name, code,
+    detail), and ``doubts``.
     """
 
     zone: tzinfo = UTC_ZONE
     horizon_year: int = 2030
     date_order: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
+    decimal: str | None = None
+    signs: str | None = None
+    account: str | None = None
+    remembered: Mapping[str, Any] = field(default_factory=dict)
+    earlier: Mapping[str, list[Any]] = field(default_factory=dict)
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    unclaimed: Sequence[Sequence[str]] = ()
+    doubts: Sequence[Mapping[str, Any]] = ()
+    """Questions to ask if the connection has the ``account`` but none of the ``keys``."""
 
     def to_json(self) -> dict[str, Any]:
         values = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -105,6 +122,10 @@ class InstalledImporter:
     - ``name`` is the value of ``--as``, and ``label`` the default name of its connection.
     - ``object_path`` is the ``Importer``, such as ``pdpp_mood.importer:MOOD``, and ``folder`` the
       folder of its top-level package.
+    - ``remembers_by_layout``: ``prepare`` alone decides which answers are remembered, and for which
+      files.
+    - ``earlier_prefix``: records whose keys begin with it are of an earlier release, and importers
+      get their ``earlier_fields``.
     - ``has_local_times``: some times of this format have no zone.
     - ``has_recurring_events``: its recurring events are expanded within the years of the options.
     """
@@ -116,6 +137,9 @@ class InstalledImporter:
     folder: Path
     declaration: bytes
     connector_key: str
+    remembers_by_layout: bool = False
+    earlier_prefix: str = ""
+    earlier_fields: tuple[str, ...] = ()
     has_local_times: bool = False
     has_recurring_events: bool = False
 
@@ -157,14 +181,11 @@ def parse_import_request(values: Mapping[str, str]) -> ImportRequest:
     """Parse the values of a form or command line. Raises ``InvalidRequest``.
 
     All keys are optional: ``kind``, ``connection``, ``languages`` (en,de), ``timezone``,
-    ``date_order``, and ``columns`` (lines such as date=Buchungstag).
+    ``date_order``, ``decimal`` (comma or point), ``signs``, ``account``, and ``columns`` (lines such
+    as date=Buchungstag).
     """
-    date_order = values.get("date_order") or None
-    if date_order is not None and date_order not in DATE_ORDERS:
-        raise InvalidRequest(
-            message=f"date_order takes {', '.join(DATE_ORDERS)}; got {date_order!r}.",
-            param="date_order",
-        )
+    date_order = _parse_choice(values, "date_order", DATE_ORDERS)
+    decimal = _parse_choice(values, "decimal", tuple(DECIMALS))
     languages = (language.strip() for language in values.get("languages", "").split(","))
     return ImportRequest(
         kind=values.get("kind") or None,
@@ -173,11 +194,23 @@ def parse_import_request(values: Mapping[str, str]) -> ImportRequest:
         options=Options(
             zone=parse_time_zone(values.get("timezone", "").strip() or "UTC"),
             date_order=date_order,
+            decimal=DECIMALS[decimal] if decimal else None,
+            signs=_parse_choice(values, "signs", SIGNS),
+            account=values.get("account", "").strip() or None,
             columns=dict(
                 _parse_column(line) for line in values.get("columns", "").splitlines() if line
             ),
         ),
     )
+
+
+def _parse_choice(values: Mapping[str, str], name: str, choices: Sequence[str]) -> str | None:
+    value = values.get(name) or None
+    if value is not None and value not in choices:
+        raise InvalidRequest(
+            message=f"{name} takes {', '.join(choices)}; got {value!r}.", param=name
+        )
+    return value
 
 
 def _parse_column(text: str) -> tuple[str, str]:

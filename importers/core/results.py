@@ -32,6 +32,10 @@ class ReceiptCode(StrEnum):
     NO_IDENTITY = "no_identity"
     BAD_DATE = "bad_date"
     BAD_AMOUNT = "bad_amount"
+    NOT_A_BOOKING = "not_a_booking"
+    NOT_BOOKED = "not_booked"
+    UNKNOWN_COLUMNS = "unknown_columns"
+    NOT_SUPPORTED = "not_supported"
     NESTED_TOO_DEEPLY = "nested_too_deeply"
     BAD_RECURRENCE = "bad_recurrence"
     BAD_LISTED_DATE = "bad_listed_date"
@@ -106,7 +110,24 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "Text search finds the record; time filters do not.",
         is_imported=True,
     ),
-    ReceiptCode.BAD_AMOUNT: ReceiptText("The amount is not a number.", "Correct it by hand."),
+    ReceiptCode.BAD_AMOUNT: ReceiptText(
+        "The amount cannot be read exactly.", "Correct it by hand, and import the file again."
+    ),
+    ReceiptCode.NOT_A_BOOKING: ReceiptText(
+        "The row has no date, so it is not a booking.", "Compare it with the totals of the import."
+    ),
+    ReceiptCode.NOT_BOOKED: ReceiptText(
+        "The bank did not book this: it is pending, was declined or has no effect on the balance.",
+        "Import a newer statement if it was booked later.",
+    ),
+    ReceiptCode.UNKNOWN_COLUMNS: ReceiptText(
+        "This table does not look like a bank statement.",
+        "If its rows are bookings, name the columns: --column date=NAME --column amount=NAME (or"
+        " debit= and credit=).",
+    ),
+    ReceiptCode.NOT_SUPPORTED: ReceiptText(
+        "Entries of this kind are not imported.", "Keep the original file."
+    ),
     ReceiptCode.NESTED_TOO_DEEPLY: ReceiptText(
         "The parts are nested too deeply; the innermost were skipped.",
         "You need not do anything: mail like this is written to do harm.",

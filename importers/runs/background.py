@@ -1,6 +1,7 @@
 """Import uploaded exports and exports in a watched folder in the background."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,6 +26,9 @@ from importers.runs.runner import BusyError, ImportStopped, import_part
 QUIET_SECONDS = 30
 """A file with a more recent write may still be incomplete."""
 
+WAITING_SECONDS = 300
+"""Pause before an export that only its owner can explain is looked at again."""
+
 PathStamp = tuple[int, int, float]
 
 
@@ -34,13 +38,20 @@ class WatchedFolder:
 
     folder: Path
     _seen: dict[Path, PathStamp] = field(default_factory=dict)
+    _waiting: dict[Path, float] = field(default_factory=dict)
 
     def changed_paths(self) -> Iterator[Path]:
-        """Yield the paths that are new or have changed since the last call."""
+        """Yield the paths that are new or have changed since the last call, or wait no longer."""
         for path, stamp in self._quiet_paths(time.time()):
-            if self._seen.get(path) != stamp:
+            is_due = time.monotonic() >= self._waiting.get(path, math.inf)
+            if is_due or self._seen.get(path) != stamp:
                 self._seen[path] = stamp
+                self._waiting.pop(path, None)
                 yield path
+
+    def wait(self, path: Path) -> None:
+        """Yield this path again after WAITING_SECONDS; its owner may have answered by then."""
+        self._waiting[path] = time.monotonic() + WAITING_SECONDS
 
     def forget(self, path: Path) -> None:
         """Yield this path again at the next call."""
@@ -152,6 +163,8 @@ class ImportWorker:
                     path, owner_id=get_or_create_owner(now).owner_id, now=now
                 )
                 self._import_parts(preview, now)
+                if any(part.missing_option is not None for part in preview.parts):
+                    watched.wait(path)
             except ImportStopped:
                 return
             except UnreadableError as error:

@@ -1,10 +1,10 @@
 """Preview an export before anything is written, dry-run an import, and format reports."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportReceipt, ImportRun
@@ -18,13 +18,16 @@ from importers.core.importer import (
 )
 from importers.core.results import RECEIPT_TEXTS, Issue, ReceiptCode
 from importers.core.sandbox import ClaimedFiles, Claims
-from importers.core.sandbox_process import SandboxError, Session
+from importers.core.sandbox_process import SandboxError, Session, parse_issue
 from importers.registry import installed_importers, iter_packages
+from importers.runs.import_totals import ImportTotals, total_lines
 from importers.runs.record_feed import AttachmentSpool, RecordFeed, pending_receipts
 from importers.runs.seen_keys import KeySet
 from importers.runs.store import (
     ImportTarget,
     PendingReceipt,
+    answers_to_save,
+    find_doubt,
     find_target,
     list_receipts,
     load_options,
@@ -33,13 +36,17 @@ from importers.runs.store import (
 
 @dataclass(frozen=True, slots=True)
 class ExportPart:
-    """The files of one importer. ``missing_option`` asks what the owner must decide first."""
+    """The files of one importer. ``missing_option`` asks what the owner must decide first.
+
+    ``answers`` are what the owner answered, by the name under which it is remembered.
+    """
 
     importer: InstalledImporter
     files: ClaimedFiles
     target: ImportTarget
     options: Options
     missing_option: ChoiceNeeded | None = None
+    answers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -117,7 +124,10 @@ class _Survey:
             prepared = sandbox.prepare(session, importer, files, options)
         except ChoiceNeeded as missing_option:
             return ExportPart(importer, files, target, options, missing_option)
-        return ExportPart(importer, files, target, prepared)
+        if doubt := find_doubt(target, prepared):
+            return ExportPart(importer, files, target, options, doubt)
+        answers = answers_to_save(importer, given=self.options, prepared=prepared)
+        return ExportPart(importer, files, target, prepared, answers=answers)
 
     def preview(self) -> ExportPreview:
         """Return the parts, and the files that cannot be read or that nobody claims."""
@@ -127,8 +137,14 @@ class _Survey:
             (name, Issue(ReceiptCode.NOT_RECOGNISED if size else ReceiptCode.EMPTY))
             for name, size in self.claims.unclaimed
         ]
-        skipped = (*self.claims.unreadable, *self.failed, *unclaimed)
-        return ExportPreview(self.claims.export_name, tuple(self.parts), skipped)
+        declined = [
+            (name, parse_issue(issue))
+            for part in self.parts
+            for name, *issue in part.options.unclaimed
+        ]
+        parts = [p for p in self.parts if len(p.options.unclaimed) < len(p.files)]
+        skipped = (*self.claims.unreadable, *self.failed, *unclaimed, *declined)
+        return ExportPreview(self.claims.export_name, tuple(parts), skipped)
 
 
 def _find_importer(name: str | None) -> InstalledImporter | None:
@@ -163,14 +179,22 @@ def preview_lines(preview: ExportPreview) -> Iterator[str]:
     if not preview.parts:
         yield f"{preview.label}: no importable files"
     for name, issue in preview.skipped[:MAX_SKIPPED_SHOWN]:
-        yield f"  skipped: {name}: {RECEIPT_TEXTS[issue.code].problem}"
+        yield f"  skipped: {name}: {issue_text(issue)}"
     if len(preview.skipped) > MAX_SKIPPED_SHOWN:
         yield f"  skipped: {len(preview.skipped) - MAX_SKIPPED_SHOWN:,} more"
 
 
+def issue_text(issue: Issue) -> str:
+    """Describe a problem with its detail and the next step."""
+    text = RECEIPT_TEXTS[issue.code]
+    detail = f" ({issue.detail})" if issue.detail else ""
+    return f"{text.problem}{detail} {text.next_step}"
+
+
 def describe_part(part: ExportPart) -> str:
     importer, options = part.importer, part.options
-    files = "1 file" if len(part.files) == 1 else f"{len(part.files):,} files"
+    count = len(part.files) - len(options.unclaimed)
+    files = "1 file" if count == 1 else f"{count:,} files"
     connection = part.target.connection_id or "a new connection"
     zone = f", local times in {options.zone}" if importer.has_local_times else ""
     years = f"{options.first_year} to {options.horizon_year}"
@@ -194,14 +218,14 @@ def result_lines(run: ImportRun) -> Iterator[str]:
     hidden = run.left_out + run.remarked - MAX_RECEIPTS_SHOWN
     if hidden > 0:
         yield f"    and {hidden:,} more; --report FILE writes all of them"
+    for line in total_lines(run.totals, source=run.connection.display_name):
+        yield f"  {line}"
 
 
 def receipt_line(receipt: ImportReceipt) -> str:
     """Describe a receipt: file, location, problem and next step."""
-    text = RECEIPT_TEXTS[ReceiptCode(receipt.code)]
     location = ", ".join(filter(None, (receipt.file, receipt.place)))
-    detail = f" ({receipt.detail})" if receipt.detail else ""
-    return f"{location}: {text.problem}{detail} {text.next_step}"
+    return f"{location}: {issue_text(Issue(ReceiptCode(receipt.code), receipt.detail))}"
 
 
 MAX_DRY_RUN_RECEIPTS = 10_000
@@ -209,21 +233,23 @@ MAX_DRY_RUN_RECEIPTS = 10_000
 
 @dataclass(slots=True)
 class DryRunResult:
-    """What an import would store; ``record_counts`` is by stream."""
+    """What an import would store."""
 
-    record_counts: Counter[str] = field(default_factory=Counter)
+    totals: ImportTotals
     duplicates: int = 0
     receipts: list[PendingReceipt] = field(default_factory=list)
 
 
 def dry_run(part: ExportPart) -> DryRunResult:
     """Parse a part completely without writing anything."""
-    result, spool = DryRunResult(), AttachmentSpool()
+    result = DryRunResult(ImportTotals.of(part.importer.declaration))
+    spool = AttachmentSpool()
     feed = RecordFeed(
         sandbox.read(part.importer, part.files, part.options, skip=0),
         connection_id="",
         seen=KeySet(),
         spool=spool,
+        totals=result.totals,
     )
     try:
         while feed.has_more:
@@ -239,6 +265,6 @@ def _count_items(result: DryRunResult, feed: RecordFeed, spool: AttachmentSpool)
     spool.take(up_to=feed.line)
     spool.truncate()
     for item in feed.finished_items(up_to=feed.line):
-        result.record_counts.update(item.streams)
+        result.totals.add(item.summaries)
         result.duplicates += item.duplicates
         result.receipts += pending_receipts(item)[: MAX_DRY_RUN_RECEIPTS - len(result.receipts)]

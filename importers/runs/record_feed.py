@@ -17,6 +17,7 @@ import orjson
 from evidence.storing.ndjson import NdjsonLine
 from importers.core.results import Issue, StaleRecords
 from importers.core.sandbox import FileHeader, ReceivedItem, RecordHeader
+from importers.runs.import_totals import ImportTotals, RecordSummary
 from importers.runs.seen_keys import KeySet, key_hash
 from importers.runs.store import PendingReceipt
 
@@ -118,7 +119,7 @@ class ItemProgress:
     size: int
     issues: list[Issue] = field(default_factory=list)
     duplicates: int = 0
-    streams: list[str] = field(default_factory=list)
+    summaries: list[RecordSummary] = field(default_factory=list)
     keys: "array[int]" = field(default_factory=lambda: array("Q"))
 
 
@@ -132,7 +133,9 @@ class RecordFeed:
         connection_id: str,
         seen: KeySet,
         spool: AttachmentSpool,
+        totals: ImportTotals | None = None,
     ) -> None:
+        self._totals = totals or ImportTotals({})
         self.line = 0
         self.has_more = True
         self._items = items
@@ -184,7 +187,7 @@ class RecordFeed:
                 progress.duplicates += 1
                 continue
             progress.keys.append(hashed)
-            progress.streams.append(stream)
+            progress.summaries.append(self._totals.summarize(stream, content))
             self.line += 1
             # Spool files before the line, because the other thread may store the line at once.
             for file, offset in files:

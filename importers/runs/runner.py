@@ -20,6 +20,7 @@ from evidence.storing.receipts import ReceiptCode as RejectionCode
 from importers.core import sandbox
 from importers.core.results import Issue, ReceiptCode
 from importers.runs import store
+from importers.runs.import_totals import ImportTotals
 from importers.runs.preview import ExportPart
 from importers.runs.record_feed import AttachmentSpool, RecordFeed, SpooledFile, pending_receipts
 from importers.runs.seen_keys import KeyLog, KeySet
@@ -54,7 +55,7 @@ def import_part(
     if part.missing_option is not None:
         raise part.missing_option
     connection_id = store.ensure_connection(part.target, now=now)
-    store.save_options(connection_id, part.options)
+    store.save_answers(connection_id, part.answers)
     # Lock before looking for the run: two processes that start at once must not create two runs.
     with try_exclusive(
         f"import {connection_id} {part.importer.name} {part.fingerprint}"
@@ -106,9 +107,14 @@ class _PartImport:
     on_progress: OnProgress | None
     counted: IngestResult = field(default_factory=IngestResult)
     rejected_lines: set[int] = field(default_factory=set)
+    totals: ImportTotals = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.totals = ImportTotals.of(self.part.importer.declaration)
 
     def run_to_end(self) -> None:
         feed = self._feed()
+        self.totals.load(self.run.totals)
         while feed.has_more:
             self._import(feed)
         self.run.status = ImportRun.Status.FINISHED
@@ -147,6 +153,7 @@ class _PartImport:
             ),
             connection_id=self.run.connection_id,
             seen=seen,
+            totals=self.totals,
             spool=self.spool,
         )
 
@@ -178,6 +185,8 @@ class _PartImport:
             self.run.items_done = item.number + 1
             self.run.bytes_done += item.size
             self.run.doubles += item.duplicates
+            self.totals.add(item.summaries)
+        self.run.totals = self.totals.to_json()
         self.rejected_lines = {line for line in self.rejected_lines if line > up_to}
         self.log.append(((item.number, item.keys) for item in items), items=self.run.items_done)
         receipts = [receipt for item in items for receipt in pending_receipts(item)]

@@ -1,25 +1,26 @@
 """Store import runs, their receipts and the options of each connection."""
 
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 from django.db import transaction
 
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
 from evidence.models.imports import ImportChoice, ImportReceipt, ImportRun
+from evidence.storing import stored_keys
 from evidence.storing.connections import create_connection
 from evidence.storing.declaration_store import declare
-from importers.core.importer import InstalledImporter, Options
+from importers.core.importer import ChoiceNeeded, InstalledImporter, Options
 from importers.core.results import RECEIPT_TEXTS, Issue
 from importers.core.text import replace_unstorable
 
 MAX_RECEIPTS = 10_000
 DATE_ORDER = "date_order"
-COLUMNS = "columns"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,7 @@ def has_finished(
 def restart(run: ImportRun, receipts: Sequence[PendingReceipt], *, now: datetime) -> None:
     """Reset a run to its first item, and replace its receipts."""
     run.items_done = run.bytes_done = run.doubles = run.left_out = run.remarked = 0
+    run.totals = {}
     with transaction.atomic():
         ImportReceipt.unscoped.filter(run=run).delete()
         save_progress(run, receipts, now=now)
@@ -191,21 +193,47 @@ def latest_runs(owner_id: str, *, limit: int) -> list[ImportRun]:
 
 
 def load_options(target: ImportTarget, options: Options) -> Options:
-    """Complete the options with those saved for the connection."""
+    """Complete the options with answers and earlier records of the connection."""
     if target.connection_id is None:
         return options
+    importer = target.importer
     choices = ImportChoice.unscoped.filter(connection_id=target.connection_id)
-    saved = dict(choices.values_list("name", "value"))
-    return replace(
-        options,
-        date_order=options.date_order or saved.get(DATE_ORDER),
-        columns=options.columns or saved.get(COLUMNS) or {},
-    )
+    remembered = dict(choices.values_list("name", "value"))
+    if not importer.remembers_by_layout:
+        return replace(options, date_order=options.date_order or remembered.get(DATE_ORDER))
+    earlier = {}
+    if importer.earlier_prefix:
+        earlier = stored_keys.fields_by_key(
+            target.connection_id,
+            "transactions",
+            prefix=importer.earlier_prefix,
+            fields=importer.earlier_fields,
+        )
+    return replace(options, remembered=remembered, earlier=earlier)
 
 
-def save_options(connection_id: str, options: Options) -> None:
-    for name, value in ((DATE_ORDER, options.date_order), (COLUMNS, options.columns)):
-        if value:
-            ImportChoice.unscoped.update_or_create(
-                connection_id=connection_id, name=name, defaults={"value": value}
-            )
+def find_doubt(target: ImportTarget, prepared: Options) -> ChoiceNeeded | None:
+    """Return the first question of an importer that the records of the connection do not answer."""
+    if target.connection_id is None:
+        return None
+    has_any = partial(stored_keys.has_any, target.connection_id)
+    for doubt in prepared.doubts:
+        if has_any("accounts", [doubt["account"]]) and not has_any("transactions", doubt["keys"]):
+            return ChoiceNeeded(doubt["question"], evidence=doubt["evidence"], flag=doubt["flag"])
+    return None
+
+
+def answers_to_save(
+    importer: InstalledImporter, *, given: Options, prepared: Options
+) -> dict[str, Any]:
+    """Return what the owner answered; what an export showed is detected again in the next one."""
+    if importer.remembers_by_layout:
+        return dict(prepared.answers)
+    return {DATE_ORDER: given.date_order} if given.date_order else {}
+
+
+def save_answers(connection_id: str, answers: Mapping[str, Any]) -> None:
+    for name, value in answers.items():
+        ImportChoice.unscoped.update_or_create(
+            connection_id=connection_id, name=name, defaults={"value": value}
+        )

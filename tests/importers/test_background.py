@@ -64,7 +64,7 @@ def test_damaged_and_ambiguous_exports_do_not_stop_others(tmp_path: Path) -> Non
     folder = tmp_path / "watched"
     folder.mkdir()
     put(folder / "a.zip", b"PK\x03\x04 no archive", seconds_ago=100)
-    put(folder / "b.csv", b"Quando,Quanto\n2026-01-05,1\n", seconds_ago=100)
+    put(folder / "b.csv", b"Quando,Quanto\n2026-01-05,-1\n", seconds_ago=100)
     put(folder / "c.ics", (TORTURE / "calendar.ics").read_bytes(), seconds_ago=100)
 
     run_jobs(ImportWorker(tmp_path / "imports", watch=folder, seconds=0))

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from django.core.management.base import CommandError
 
-from importers.bank.records import parse_amount
+from importers.bank.amounts import parse_amount
 from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 
 pytestmark = pytest.mark.django_db

@@ -452,11 +452,11 @@ def test_quoted_csv_cell_can_contain_line_breaks(tmp_path: Path) -> None:
     "amount", ["1e5", "1.5E-3", "1E+400", "NaN", "Infinity", "=1+1", "9" * 500]
 )
 def test_invalid_amounts_get_receipts(tmp_path: Path, amount: str) -> None:
-    put(tmp_path / "a.csv", f"date,amount,memo\n2026-01-05,1.50,x\n2026-01-06,{amount},y\n")
+    put(tmp_path / "a.csv", f"date,amount,memo\n2026-01-05,-1.50,x\n2026-01-06,{amount},y\n")
 
     run(tmp_path / "a.csv")
 
-    assert [record["amount"] for record in records("transactions")] == [1.5]
+    assert [record["amount"] for record in records("transactions")] == [-1.5]
     assert receipts() == {("bad_amount", "line 3")}
 
 

@@ -18,11 +18,19 @@ from typing_extensions import override
 from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
-from importers.core.importer import DATE_ORDERS, ChoiceNeeded, ImportRequest, parse_import_request
+from importers.core.importer import (
+    DATE_ORDERS,
+    DECIMALS,
+    SIGNS,
+    ChoiceNeeded,
+    ImportRequest,
+    parse_import_request,
+)
 from importers.core.results import RECEIPT_TEXTS, UnreadableError
 from importers.registry import installed_importers
 from importers.runs import preview
 from importers.runs.background import ImportWorker
+from importers.runs.import_totals import total_lines
 from importers.runs.preview import ExportPart, ExportPreview, dry_run, preview_export
 from importers.runs.runner import OnProgress, import_part
 from importers.runs.store import list_receipts
@@ -31,6 +39,8 @@ WATCH_SECONDS = 10
 GOES_ON = "What was stored stays; the same command goes on from here."
 KINDS_HELP = ", ".join(kind.name for kind in installed_importers())
 DATE_ORDER_HELP = "How 03/04/2026 is read, where the export leaves it open; remembered."
+DECIMAL_HELP = "The mark before the cents of a bank statement, where the file leaves it open."
+SIGNS_HELP = "Whether amounts without a minus sign arrive, or are purchases with a card (inverted)."
 TEXTS = (
     ("--connection", "NAME", "The name or id of the connection it belongs to."),
     (
@@ -38,6 +48,7 @@ TEXTS = (
         "ZONE",
         "Where times without a zone are meant, such as Europe/Berlin (default: UTC).",
     ),
+    ("--account", "NAME", "The account of a bank statement that does not name it."),
 )
 LISTS = (
     ("--language", "CODE", "A language of its texts, for a new connection; may be repeated."),
@@ -67,6 +78,8 @@ class Command(BaseCommand):
             "--dry-run", action="store_true", help="Read everything, write nothing."
         )
         parser.add_argument("--date-order", choices=DATE_ORDERS, help=DATE_ORDER_HELP)
+        parser.add_argument("--decimal", choices=tuple(DECIMALS), help=DECIMAL_HELP)
+        parser.add_argument("--signs", choices=SIGNS, help=SIGNS_HELP)
         for flag, metavar, meaning in TEXTS:
             parser.add_argument(flag, metavar=metavar, help=meaning)
         for flag, metavar, meaning in LISTS:
@@ -162,12 +175,11 @@ class Command(BaseCommand):
     def _try(self, part: ExportPart) -> None:
         tried = dry_run(part)
         self.stdout.write(f"{part.importer.name}: nothing was written")
-        for stream, count in sorted(tried.record_counts.items()):
-            self.stdout.write(f"  {count:,} {stream}")
+        for line in total_lines(tried.totals.to_json(), source=part.target.name):
+            self.stdout.write(f"  {line}")
         for said in tried.receipts[: preview.MAX_RECEIPTS_SHOWN]:
-            meaning = RECEIPT_TEXTS[said.issue.code]
             where = ", ".join(filter(None, (said.file, said.location)))
-            self.stdout.write(f"    {where}: {meaning.problem}")
+            self.stdout.write(f"    {where}: {preview.issue_text(said.issue)}")
 
 
 def _wish(options: dict[str, Any]) -> ImportRequest:
@@ -178,6 +190,9 @@ def _wish(options: dict[str, Any]) -> ImportRequest:
             "languages": ",".join(options["language"]),
             "timezone": options["timezone"] or "",
             "date_order": options["date_order"] or "",
+            "decimal": options["decimal"] or "",
+            "signs": options["signs"] or "",
+            "account": options["account"] or "",
             "columns": "\n".join(options["column"]),
         }
     )

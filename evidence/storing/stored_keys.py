@@ -1,0 +1,39 @@
+"""Answer importers' questions about the records that a connection has."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from django.db import connection
+
+SELECT_ANY = """
+-- Return whether a stream of a connection has one of these keys.
+SELECT EXISTS (
+    SELECT FROM evidence_record
+    WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
+)
+"""
+SELECT_FIELDS = """
+-- Return some fields, in their order, of the records whose keys begin with a prefix.
+SELECT record_key,
+    (SELECT jsonb_agg(data -> f.name ORDER BY f.position)
+     FROM unnest(%s::text[]) WITH ORDINALITY AS f(name, position))::text
+FROM evidence_record
+WHERE connection_id = %s AND stream = %s AND starts_with(record_key, %s)
+"""
+
+
+def has_any(connection_id: str, stream: str, keys: Sequence[str]) -> bool:
+    """Return whether a stream of a connection has one of these keys."""
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_ANY, [connection_id, stream, list(keys)])
+        return bool(cursor.fetchone()[0])
+
+
+def fields_by_key(
+    connection_id: str, stream: str, *, prefix: str, fields: Sequence[str]
+) -> dict[str, list[Any]]:
+    """Return fields of the records whose keys begin with the prefix."""
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_FIELDS, [list(fields), connection_id, stream, prefix])
+        return {key: orjson.loads(values or "[]") for key, values in cursor}

@@ -1,0 +1,164 @@
+"""Import ISO 20022 statements, camt.053."""
+
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from functools import partial
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from importers.bank import amounts, records
+from importers.bank.csv_accounts import FoundAccount, number_account
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.results import (
+    ContentKeys,
+    ExportItem,
+    ExportItems,
+    ParsedItem,
+    ParsedRecord,
+    ReceiptCode,
+    UnreadableError,
+)
+
+FILE_MAX_BYTES = 16 * 1024 * 1024
+_NOT_BOOKED = ("PDNG", "INFO", "FUTR")
+_CLOSING_BALANCES = ("CLBD", "CLAV")
+
+
+def _claim(files: ExportFiles) -> list[ExportFile]:
+    return [
+        file
+        for file in files
+        if file.suffix in (".xml", ".camt", ".053", ".c53") and b"BkToCstmrStmt" in file.head
+    ]
+
+
+def _read_file(file: ExportFile) -> ExportItems:
+    content = file.read(max_bytes=FILE_MAX_BYTES)
+    if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
+        raise UnreadableError(ReceiptCode.MALFORMED, detail="document type")
+    try:
+        root = ET.fromstring(content)  # noqa: S314 - without a document type there are no entities
+    except (ET.ParseError, ValueError) as error:
+        raise UnreadableError(ReceiptCode.DAMAGED, detail=str(error)[:80]) from error
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+    keys = ContentKeys("c_")
+    for statement in root.iter("Stmt"):
+        yield from _statement(file, statement, keys)
+    yield ExportItem(file.name, "", file.size, ParsedItem)
+
+
+def _statement(file: ExportFile, statement: ET.Element, keys: ContentKeys) -> ExportItems:
+    number = _text(statement, "Acct/Id/IBAN", "Acct/Id/Othr/Id")
+    if number is None:
+        raise UnreadableError(ReceiptCode.NO_IDENTITY, detail="account")
+    account = number_account(number)
+    record = _account_record(account, statement)
+    yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
+    for position, entry in enumerate(statement.iter("Ntry"), 1):
+        identity = ("AcctSvcrRef", "Amt", "CdtDbtInd", "BookgDt/Dt", "BookgDt/DtTm", "NtryRef")
+        texts = [_text(entry, name) for name in identity]
+        if texts[0] is None:
+            texts += [_memo(entry), _text(entry, ".//EndToEndId")]
+        key = keys.key(account.key, _currency(entry), *texts)
+        parse = partial(_transaction, entry, key=key, account=account.key)
+        yield ExportItem(file.name, f"entry {position:,}", 0, parse)
+
+
+def _account_record(account: FoundAccount, statement: ET.Element) -> ParsedRecord:
+    fields: dict[str, Any] = {
+        "bank": _text(statement, "Acct/Svcr/FinInstnId/Nm", "Acct/Svcr/FinInstnId/BICFI",
+                      "Acct/Svcr/FinInstnId/BIC"),
+        "currency": _text(statement, "Acct/Ccy"),
+    }  # fmt: skip
+    for balance in statement.iter("Bal"):
+        if _text(balance, "Tp/CdOrPrtry/Cd") in _CLOSING_BALANCES and "balance" not in fields:
+            amount, on = _amount(balance), _date(balance, "Dt")
+            fields["balance"] = None if amount is None else float(amount)
+            fields["balance_on"] = on.isoformat() if on else None
+            fields["currency"] = fields["currency"] or _currency(balance)
+    return records.account_record(account.key, name=account.name, **fields)
+
+
+def _transaction(entry: ET.Element, *, key: str, account: str) -> ParsedItem:
+    item, status = ParsedItem(), _text(entry, "Sts/Cd", "Sts") or "BOOK"
+    if status in _NOT_BOOKED:
+        raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=status)
+    amount, currency = _amount(entry), _currency(entry)
+    if amount is None or not amounts.fits_currency(amount, currency):
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=_text(entry, "Amt") or "")
+    on = _date(entry, "BookgDt") or _date(entry, "ValDt")
+    if on is None:
+        item.add_issue(ReceiptCode.BAD_DATE, detail=_text(entry, "BookgDt/Dt") or "")
+    is_credit = _text(entry, "CdtDbtInd") == "CRDT"
+    other = "Dbtr" if is_credit else "Cdtr"
+    parties = f"NtryDtls/TxDtls/RltdPties/{other}"
+    item.records.append(
+        records.transaction_record(
+            key,
+            account=account,
+            on=on,
+            amount=amount,
+            currency=currency,
+            counterparty=_text(entry, f"{parties}/Pty/Nm", f"{parties}/Nm"),
+            counterparty_account=_text(
+                entry, f"{parties}Acct/Id/IBAN", f"{parties}Acct/Id/Othr/Id"
+            ),
+            kind=_text(entry, "BkTxCd/Prtry/Cd", "BkTxCd/Domn/Fmly/SubFmlyCd"),
+            reference=_text(entry, "AcctSvcrRef", ".//EndToEndId"),
+            memo=_memo(entry),
+        )
+    )
+    return item
+
+
+def _memo(entry: ET.Element) -> str | None:
+    """Return the remittance texts of all transactions of a batch, or the text of the entry."""
+    found = [*_texts(entry, ".//RmtInf/Ustrd"), *_texts(entry, ".//RmtInf/Strd/CdtrRefInf/Ref")]
+    return " ".join(found) or _text(entry, "AddtlNtryInf", ".//AddtlTxInf")
+
+
+def _amount(element: ET.Element) -> Decimal | None:
+    """Return the signed amount. A reversal has the direction in which its money moves."""
+    sign = {"CRDT": 1, "DBIT": -1}.get(_text(element, "CdtDbtInd") or "")
+    try:
+        amount = Decimal(_text(element, "Amt") or "")
+    except InvalidOperation:
+        return None
+    if sign is None or not amount.is_finite() or len(amount.as_tuple().digits) > amounts.MAX_DIGITS:
+        return None
+    return amount * sign
+
+
+def _currency(element: ET.Element) -> str | None:
+    found = element.find("Amt")
+    return found.get("Ccy") if found is not None else None
+
+
+def _date(element: ET.Element, name: str) -> date | None:
+    try:
+        return date.fromisoformat((_text(element, f"{name}/Dt", f"{name}/DtTm") or "")[:10])
+    except ValueError:
+        return None
+
+
+def _text(element: ET.Element, *paths: str) -> str | None:
+    return next((text for path in paths for text in _texts(element, path)), None)
+
+
+def _texts(element: ET.Element, path: str) -> Iterator[str]:
+    for found in element.findall(path):
+        if found.text and found.text.strip():
+            yield found.text.strip()
+
+
+def _read(files: ExportFiles, _options: Options) -> ExportItems:
+    return iter_items(files, _read_file)
+
+
+CAMT = Importer(
+    claim=_claim,
+    read=_read,
+)

@@ -1,0 +1,233 @@
+"""Decide how a CSV statement is read: columns, dates, decimal separator, signs and account."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from typing import TypeVar
+
+from importers.bank import amounts
+from importers.bank.csv_accounts import (
+    FoundAccount,
+    currency_above,
+    find_account,
+    named_account,
+    own_account_column,
+)
+from importers.bank.csv_columns import (
+    CREDITS,
+    DEBITS,
+    NOT_MONEY,
+    Bank,
+    find_bank,
+    guess_columns,
+    plain_name,
+)
+from importers.bank.csv_table import CsvTable
+from importers.bank.written_dates import detect_order, is_date_like
+from importers.core.export_files import ExportFile
+from importers.core.importer import ChoiceNeeded, Options
+from importers.core.results import ReceiptCode, UnreadableError
+
+T = TypeVar("T")
+AMOUNT_FIELDS = ("amount", "debit", "credit")
+_MARKS = DEBITS | CREDITS
+_PAYMENT = re.compile(
+    r"payment.{0,12}(received|thank)|thank you|autopay|auto pay|online payment|zahlung erhalten|dankend"
+    r"|zahlung.{0,20}dank|paiement re[cç]u|pago recibido|pagamento ricevuto|betaling ontvangen",
+    re.IGNORECASE,
+)
+_CARD = re.compile(
+    r"(?i)card|karte|visa|master|amex|american express|carte|tarjeta|carta di credito"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CsvReading:
+    """How one file is read. ``columns`` are indexes by field.
+
+    ``indicator`` is the column that says debit or credit. ``sign`` is -1 where purchases are printed
+    without a minus sign, and otherwise 1. ``debits_are_negative``: the debit column has signs.
+    """
+
+    columns: dict[str, int]
+    date_order: str
+    decimal: str
+    sign: int
+    indicator: int | None
+    debits_are_negative: bool
+    account: FoundAccount
+    currency: str | None
+    bank: Bank | None
+
+
+def layout_name(table: CsvTable) -> str:
+    """Return the name under which answers for tables with this header are remembered."""
+    names = "\0".join(plain_name(name)[0] for name in table.header)
+    return f"csv {sha256(names.encode('utf-8', 'replace')).hexdigest()[:20]}"
+
+
+class ReadingBuilder:
+    """Builds the reading of a table. ``used`` are the owner's answers that it depends on."""
+
+    def __init__(self, table: CsvTable, file: ExportFile, options: Options) -> None:
+        self.used: dict[str, object] = {}
+        self._table = table
+        self._file = file
+        self._options = options
+        self._layout = layout_name(table)
+        self._remembered = options.remembered.get(self._layout) or {}
+
+    def build(self) -> CsvReading:
+        """Return the reading.
+
+        Raises ``UnreadableError`` for a table that is no bank statement, and ``ChoiceNeeded``.
+        """
+        table = self._table
+        columns, bank = self._columns(), find_bank(table.header)
+        currency = self._currency(columns)
+        last_year = self._options.current_year + 1
+
+        def date_order(chosen: str | None) -> str:
+            texts = table.column(columns["date"])
+            return detect_order(texts, last_year=last_year, chosen=chosen)
+
+        def decimal(chosen: str | None) -> str:
+            texts = [text for text, _ in self._amounts(columns)]
+            return amounts.detect_decimal_separator(texts, chosen=chosen, currency=currency)
+
+        indicator = self._indicator(columns)
+        return CsvReading(
+            columns=columns,
+            date_order=self._ask("date_order", self._options.date_order, date_order),
+            decimal=self._ask("decimal", self._options.decimal, decimal),
+            sign=1
+            if indicator is not None
+            else self._ask("signs", self._options.signs, partial(self._sign, columns, bank)),
+            indicator=indicator,
+            debits_are_negative=self._debits_are_negative(columns),
+            account=self._account(bank),
+            currency=currency,
+            bank=bank,
+        )
+
+    def _ask(self, name: str, given: str | None, decide: Callable[[str | None], T]) -> T:
+        """Return what the file shows, or else what the owner answered, which is then remembered."""
+        if name == "signs" and given:  # also against what the file seems to show
+            self.used[name] = given
+            return decide(given)
+        try:
+            return decide(None)
+        except ChoiceNeeded:
+            answer = given or self._remembered.get(name)
+            result = decide(answer)
+            self.used[name] = answer
+            return result
+
+    def _columns(self) -> dict[str, int]:
+        """Map fields to columns: named ones that the file has, and guesses for other fields."""
+        table, header = self._table, self._table.header
+        columns = guess_columns(header)
+        earlier = self._options.remembered.get("columns") or {}
+        known = set(columns.values())
+        named = {f: c for f, c in earlier.items() if c in header and header.index(c) not in known}
+        named |= self._remembered.get("columns") or {}
+        named |= {f: c for f, c in self._options.columns.items() if c in header}
+        if named:
+            self.used["columns"] = named
+        own = own_account_column(table, columns.pop("account", None), used=columns.values())
+        columns |= {field: header.index(name) for field, name in named.items() if name in header}
+        if own is not None and "account" not in columns:
+            columns = {f: c for f, c in columns.items() if c != own} | {"account": own}
+        if "date" not in columns or not columns.keys() & {*AMOUNT_FIELDS}:
+            raise self._unknown()
+        if not named and {plain_name(name)[0] for name in header} & NOT_MONEY:
+            raise self._unknown()
+        dates = [text for text in table.column(columns["date"]) if text]
+        if dates and not named and sum(map(is_date_like, dates)) * 2 < len(dates):
+            raise self._unknown()
+        written = [amounts.parse_written(text) for text, _ in self._amounts(columns)]
+        if not named and sum(each is not None for each in written) * 2 < len(written):
+            raise self._unknown()
+        codes = [text for text in table.column(columns.get("currency")) if text]
+        if sum(len(code) == 3 and code.isalpha() for code in codes) * 2 < len(codes):
+            columns.pop("currency", None)
+        return columns
+
+    def _unknown(self) -> UnreadableError:
+        names = ", ".join(filter(None, self._table.header))
+        return UnreadableError(ReceiptCode.UNKNOWN_COLUMNS, detail=f"columns: {names}"[:200])
+
+    def _amounts(self, columns: dict[str, int]) -> Iterator[tuple[str, int]]:
+        """Yield each amount as written, with its row."""
+        indexes = [columns[field] for field in AMOUNT_FIELDS if field in columns]
+        for row, (_, cells) in enumerate(self._table.rows):
+            yield from ((cells[i], row) for i in indexes if len(cells) > i and cells[i])
+
+    def _currency(self, columns: dict[str, int]) -> str | None:
+        """Return the currency that the header, an amount or the lines above the header name."""
+        headers = [self._table.header[columns[f]] for f in AMOUNT_FIELDS if f in columns]
+        found = {code for name in headers if (code := plain_name(name)[1])}
+        if not found:
+            codes = Counter(self._table.column(columns.get("currency")))
+            found = {code.upper() for code in codes if code}
+        if not found:
+            written = (amounts.parse_written(text) for text, _ in self._amounts(columns))
+            found = {each.currency for each in written if each and each.currency}
+        if found:
+            return found.pop() if len(found) == 1 else None
+        return currency_above(self._table.preamble)
+
+    def _indicator(self, columns: dict[str, int]) -> int | None:
+        """Return the column that says debit or credit, unless amounts have signs or two columns."""
+        written = [amounts.parse_written(text) for text, _ in self._amounts(columns)]
+        if "amount" not in columns or any(each and each.sign for each in written):
+            return None
+        for index in range(len(self._table.header)):
+            cells = {plain_name(cell)[0] for cell in self._table.column(index)} - {""}
+            if cells and index not in (columns["amount"], columns["date"]) and cells <= _MARKS:
+                return index
+        return None
+
+    def _debits_are_negative(self, columns: dict[str, int]) -> bool:
+        debits = map(amounts.parse_written, filter(None, self._table.column(columns.get("debit"))))
+        signs = {each.sign for each in debits if each and each.digits.strip("0.,")}
+        return signs == {"-"}
+
+    def _sign(self, columns: dict[str, int], bank: Bank | None, chosen: str | None) -> int:
+        """Return -1 where purchases have no minus sign. Raises ``ChoiceNeeded`` in doubt."""
+        if bank is not None and not chosen:
+            return -1 if bank.is_inverted else 1
+        if chosen:
+            return -1 if chosen == "inverted" else 1
+        if "amount" not in columns:
+            return 1
+        written = [(amounts.parse_written(text), row) for text, row in self._amounts(columns)]
+        negative = [row for each, row in written if each and each.sign == "-"]
+        positive = [
+            row for each, row in written if each and each.sign != "-" and each.digits.strip("0.,")
+        ]
+        if any(each and each.sign == "+" for each, _ in written) or not positive:
+            return 1
+        payments = [row for row in negative if _PAYMENT.search(self._row_text(row))]
+        is_card = _CARD.search(f"{self._file.name} {' '.join(self._table.header)}") is not None
+        if negative and not payments and not (is_card and len(positive) > len(negative)):
+            return 1
+        if payments and len(payments) == len(negative) and len(positive) > 1:
+            return -1
+        raise ChoiceNeeded(
+            "Do amounts without a minus sign arrive, or are they purchases with a card?",
+            evidence=[self._row_text(row)[:120] for row in (positive + negative)[:3]],
+            flag="--signs as-written (they arrive) or --signs inverted (they are purchases)",
+        )
+
+    def _row_text(self, row: int) -> str:
+        return " | ".join(filter(None, self._table.rows[row][1]))
+
+    def _account(self, bank: Bank | None) -> FoundAccount:
+        found = find_account(self._table, self._file, bank=bank, layout=self._layout)
+        if self._options.account and not found.has_number:
+            return named_account(self._options.account)
+        return found

@@ -1,0 +1,139 @@
+"""Import SWIFT MT940 statements; the library mt-940 parses each booking."""
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
+from functools import partial
+from typing import Any
+
+import mt940
+
+from importers.bank import amounts, records
+from importers.bank.csv_accounts import FoundAccount, find_iban, number_account
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.results import (
+    ContentKeys,
+    ExportItem,
+    ExportItems,
+    ParsedItem,
+    ReceiptCode,
+    UnreadableError,
+)
+from importers.core.text import decode
+
+FILE_MAX_BYTES = 16 * 1024 * 1024
+_SUFFIXES = (".sta", ".mt940", ".940", ".swi", ".mt9")
+_STATEMENT = re.compile(r"^(?:\{4:\s*)?:20:", re.MULTILINE)
+_BOOKING = re.compile(r"^:61:", re.MULTILINE)
+_END = re.compile(r"^(?::6[25][FM]?:|:64:|-\}?\s*$)", re.MULTILINE)
+_ACCOUNT = re.compile(r"^:25P?:(.*)$", re.MULTILINE)
+_BALANCE = re.compile(r"^:62F:([CD])(\d{6})([A-Z]{3})([\d,]+)", re.MULTILINE)
+_OPENING = re.compile(r"^:60[FM]:[CD]\d{6}([A-Z]{3})", re.MULTILINE)
+_SIGNS = {"C": 1, "RD": 1, "D": -1, "RC": -1}
+"""A reversal of a debit (RD) arrives."""
+
+
+def _claim(files: ExportFiles) -> list[ExportFile]:
+    return [
+        file
+        for file in files
+        if file.suffix in _SUFFIXES
+        or (file.suffix in (".txt", "") and _is_statement(file.head.decode("latin-1")))
+    ]
+
+
+def _is_statement(head: str) -> bool:
+    return bool(_STATEMENT.search(head) and _ACCOUNT.search(head) and _OPENING.search(head))
+
+
+def _read_file(file: ExportFile) -> ExportItems:
+    text = decode(file.read(max_bytes=FILE_MAX_BYTES)).replace("\r\n", "\n").replace("\r", "\n")
+    starts = [match.start() for match in _STATEMENT.finditer(text)]
+    if not starts:
+        raise UnreadableError(ReceiptCode.MALFORMED)
+    keys = ContentKeys("m_")
+    for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
+        line = text.count("\n", 0, start) + 1
+        yield from _statement(file.name, text[start:end], line, keys)
+    yield ExportItem(file.name, "", file.size, ParsedItem)
+
+
+def _statement(name: str, text: str, line: int, keys: ContentKeys) -> ExportItems:
+    number = _ACCOUNT.search(text)
+    if number is None:
+        raise UnreadableError(ReceiptCode.MALFORMED, detail="no account (:25:)")
+    bank, _, rest = number[1].strip().rpartition("/")
+    account = number_account(find_iban(rest) or rest)
+    yield ExportItem(name, "", 0, partial(ParsedItem, [_account_record(account, text, bank)]))
+    header, *blocks = _BOOKING.split(text)
+    position = line + header.count("\n")
+    for block in blocks:
+        end = _END.search(block)
+        booking = f":61:{block[: end.start()] if end else block}"
+        key = keys.key(account.key, *_identity(booking))
+        parse = partial(_transaction, f"{header}{booking}", key=key, account=account.key)
+        yield ExportItem(name, f"line {position:,}", 0, parse)
+        position += block.count("\n")
+
+
+def _identity(booking: str) -> Iterator[str]:
+    """Yield what stays the same when the bank writes the booking again: not the layout of lines."""
+    yield from (" ".join(part.split()) for part in booking.split(":86:"))
+
+
+def _account_record(account: FoundAccount, text: str, bank: str) -> Any:
+    opening, closing = _OPENING.search(text), _BALANCE.search(text)
+    fields: dict[str, Any] = {"currency": opening[1] if opening else None, "bank": bank or None}
+    if closing and (amount := amounts.parse_amount(closing[4], decimal_separator=",")) is not None:
+        fields["balance"] = float(-amount if closing[1] == "D" else amount)
+        digits = closing[2]
+        fields["balance_on"] = f"20{digits[:2]}-{digits[2:4]}-{digits[4:]}"
+    return records.account_record(account.key, name=account.name, **fields)
+
+
+def _transaction(text: str, *, key: str, account: str) -> ParsedItem:
+    try:
+        (parsed,) = mt940.parse(text)
+    except (ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
+        raise UnreadableError(ReceiptCode.MALFORMED, detail=str(error)[:80]) from error
+    data: dict[str, Any] = parsed.data
+    sign = _SIGNS.get(data.get("status", ""))
+    amount, currency = data.get("amount"), data.get("currency")
+    if sign is None:
+        raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=str(data.get("status")))
+    if amount is None or not amounts.fits_currency(abs(Decimal(amount.amount)), currency):
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=str(amount)[:40])
+    on: date | None = data.get("entry_date") or data.get("date")
+    item = ParsedItem()
+    if on is None:
+        item.add_issue(ReceiptCode.BAD_DATE)
+    details = data.get("purpose") or data.get("transaction_details") or data.get("extra_details")
+    other = str(data.get("applicant_name") or "")
+    iban = find_iban(other) or data.get("applicant_iban")
+    item.records.append(
+        records.transaction_record(
+            key,
+            account=account,
+            on=date(on.year, on.month, on.day) if on else None,
+            amount=abs(Decimal(amount.amount)) * sign,
+            currency=currency,
+            counterparty=other.removeprefix(iban or "").strip(),
+            counterparty_account=iban,
+            kind=data.get("posting_text"),
+            reference=data.get("bank_reference") or data.get("customer_reference"),
+            memo=details,
+        )
+    )
+    return item
+
+
+def _read(files: ExportFiles, _options: Options) -> ExportItems:
+    return iter_items(files, _read_file)
+
+
+MT940 = Importer(
+    claim=_claim,
+    read=_read,
+)

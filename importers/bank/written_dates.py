@@ -1,0 +1,65 @@
+"""Read dates of bank statements, which may name the month."""
+
+import re
+import unicodedata
+from collections.abc import Iterable
+from datetime import date
+
+from importers.core import dates
+
+_MONTHS = (
+    "jan ene gen янв", "feb fev фев", "mar mrz maa mart мар", "apr avr abr avg апр", "may mai mei mag maj май мая",
+    "jun juin giu июн", "jul juil lug июл", "aug aou ago авг", "sep set сен", "oct okt out ott окт",
+    "nov ноя", "dec dez dic des дек",
+)  # fmt: skip
+_NUMBER_BY_MONTH = {
+    name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()
+}
+_NAMED = re.compile(
+    r"(?:[^\W\d]{2,9}\.?,?\s+)?(?:(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.)?[\s./-]*(?:de\s+)?(?P<month>[^\W\d_]{3,10})"
+    r"|(?P<month_first>[^\W\d_]{3,10})\.?\s+(?P<day_second>\d{1,2})(?:st|nd|rd|th)?)"
+    r"\.?,?[\s./'-]*(?:de\s+)?(?P<year>\d{4}|\d{2})?(?!\d)",
+    re.IGNORECASE,
+)
+_CJK = re.compile(r"(\d{4})\s*[年년]\s*(\d{1,2})\s*[月월]\s*(\d{1,2})\s*[日일]")
+_WEEKDAY = re.compile(r"^[^\W\d]{2,10}[.,]*\s+(?=\d)")
+
+
+def normalize(text: str) -> str:
+    """Return the date in numbers. A month in words is unambiguous, so its date becomes ISO 8601."""
+    text = unicodedata.normalize("NFKC", text).strip().strip("'\"")
+    if cjk := _CJK.match(text):
+        return f"{cjk[1]}-{int(cjk[2]):02}-{int(cjk[3]):02}"
+    match = _NAMED.match(text) if text and not text[:10].replace("-", "").isdecimal() else None
+    if match is None or not match["year"]:
+        return _WEEKDAY.sub("", text)
+    word = unicodedata.normalize("NFKD", (match["month"] or match["month_first"]).lower())
+    bare = "".join(char for char in word if not unicodedata.combining(char))
+    month = next((_NUMBER_BY_MONTH[bare[:n]] for n in (4, 3) if bare[:n] in _NUMBER_BY_MONTH), None)
+    if month is None:
+        return text
+    year = int(match["year"])
+    year += 0 if year > 99 else 2000 if year < 70 else 1900
+    return f"{year:04}-{month:02}-{int(match['day'] or match['day_second']):02}"
+
+
+def is_date_like(text: str) -> bool:
+    return dates.parse_written_date(normalize(text)) is not None
+
+
+def parse_date(text: str, order: str) -> date | None:
+    """Return the date, or None for an impossible one."""
+    written = dates.parse_written_date(normalize(text))
+    if written is None:
+        return None
+    return dates.to_date(written, "ymd" if len(written.numbers[0]) == 4 else order)
+
+
+def detect_order(texts: Iterable[str], *, last_year: int, chosen: str | None) -> str:
+    """Return the order of day, month and year. Raises ``ChoiceNeeded`` if several fit."""
+    return dates.detect_date_order(
+        (text for text in map(normalize, texts) if len(text.split("-", 1)[0]) != 4),
+        years=range(1970, last_year + 1),
+        chosen=chosen,
+        year_may_be_first=True,
+    )

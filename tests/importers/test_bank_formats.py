@@ -1,0 +1,284 @@
+"""OFX, QIF, camt.053 and MT940, and rows that the release before stored."""
+
+from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import mt940
+import orjson
+import pytest
+from django.utils import timezone
+
+from evidence.models.accounts import get_or_create_owner
+from evidence.storing.connections import create_connection
+from evidence.storing.declaration_store import declare
+from evidence.storing.ingest import ingest_lines
+from evidence.storing.ndjson import NdjsonLine
+from evidence.storing.record_erasure import delete_record
+from importers.bank import earlier_keys
+from importers.bank import records as bank_records
+from importers.core.results import ContentKeys, ParsedRecord
+from importers.registry import installed_importers
+from tests.importers.imports import latest, one, receipts, records, run
+from tests.importers.test_bank_csv import account_names, bookings, put
+
+pytestmark = pytest.mark.django_db
+
+
+def ofx(*bookings: str, currency: str = "EUR", account: str = "DE1234567890") -> str:
+    return (
+        f"<STMTTRNRS><STMTRS><CURDEF>{currency}<BANKACCTFROM><BANKID>2005<ACCTID>{account}</BANKACCTFROM>"
+        f"<BANKTRANLIST>{''.join(f'<STMTTRN>{each}</STMTTRN>' for each in bookings)}</BANKTRANLIST>"
+        "</STMTRS></STMTTRNRS>"
+    )
+
+
+def document(*statements: str) -> str:
+    return f"OFXHEADER:100\nCHARSET:UTF-8\n\n<OFX><BANKMSGSRSV1>{''.join(statements)}</BANKMSGSRSV1></OFX>"
+
+
+def booking(
+    amount: str, *, fitid: str = "2026010500017", day: str = "20260105", more: str = ""
+) -> str:
+    return f"<TRNTYPE>DEBIT<DTPOSTED>{day}<TRNAMT>{amount}<FITID>{fitid}{more}\n"
+
+
+def test_booking_with_another_name_is_the_same(tmp_path: Path) -> None:
+    run(
+        put(
+            tmp_path / "january.ofx",
+            document(ofx(booking("-42.00", more="<NAME>CARD 123<MEMO>pending"))),
+        )
+    )
+    february = ofx(
+        booking("-42.0", day="20260105120000", more="<NAME>Bookshop<MEMO>Books"),
+        booking("-9.99", fitid="2026020100001", day="20260201"),
+    )
+    run(put(tmp_path / "february.ofx", document(february)))
+
+    assert [amount for _, amount, _ in bookings()] == [Decimal("-42.0"), Decimal("-9.99")]
+    assert one("transactions", amount=-42)["counterparty"] == "Bookshop"
+
+
+def test_numbers_of_each_statement_are_no_identity(tmp_path: Path) -> None:
+    run(put(tmp_path / "january.ofx", document(ofx(booking("-500.00", fitid="1")))))
+    run(
+        put(tmp_path / "february.ofx", document(ofx(booking("-500.00", fitid="1", day="20260205"))))
+    )
+
+    assert len(bookings()) == 2
+
+
+def test_each_statement_has_its_currency(tmp_path: Path) -> None:
+    converted = "<NAME>Hotel<ORIGCURRENCY><CURRATE>1.1<CURSYM>CHF</ORIGCURRENCY>"
+    foreign = "<NAME>Taxi<CURRENCY><CURRATE>1.1<CURSYM>GBP</CURRENCY>"
+    bought = (
+        "<INVSTMTRS><CURDEF>USD<INVACCTFROM><BROKERID>B<ACCTID>INV99999</INVACCTFROM><INVTRANLIST>"
+        "<BUYSTOCK><INVBUY><INVTRAN><FITID>7<DTTRADE>20260105</INVTRAN><TOTAL>-5</INVBUY></BUYSTOCK>"
+        "</INVTRANLIST></INVSTMTRS>"
+    )
+    run(put(tmp_path / "two.ofx", document(
+        ofx(booking("-1.00", more=converted)),
+        ofx(booking("-2.00", more=foreign), booking("-3.00", fitid="2026010500018"),
+            currency="USD", account="US99999"),
+        bought,
+    )))  # fmt: skip
+
+    assert [currency for _, _, currency in bookings()] == ["USD", "GBP", "EUR"]
+    assert account_names() == {"Account …7890": "EUR", "Account …9999": "USD"}
+    assert ("not_supported", "line 7") in receipts()
+
+
+def test_qif_records_may_end_with_two_carets_and_dates_are_found_for_each_file(
+    tmp_path: Path,
+) -> None:
+    put(
+        tmp_path / "q/german.qif",
+        "!Type:Bank\nD13.01.2026\nT-1.234,56\nPA\n^^\nD14.01.2026\nT-2,00\nPB\n^^\n",
+    )
+    put(
+        tmp_path / "q/american.qif",
+        "!Type:Bank\nD01/15/2026\nT-1,234.56\nPA\n^\nD01/16/2026\nT-2.00\nPB\n^\n",
+    )
+
+    run(tmp_path / "q")
+
+    assert [(day, amount) for day, amount, _ in bookings()] == [
+        ("2026-01-13", Decimal("-1234.56")), ("2026-01-14", Decimal("-2.0")),
+        ("2026-01-15", Decimal("-1234.56")), ("2026-01-16", Decimal("-2.0")),
+    ]  # fmt: skip
+
+
+CAMT = """<?xml version="1.0" encoding="UTF-8"?>
+<Document xmlns="urn:iso:std:iso:20022:tech:xsd:camt.053.001.{version}"><BkToCstmrStmt><Stmt>
+<Acct><Id><IBAN>DE89370400440532013000</IBAN></Id><Ccy>EUR</Ccy></Acct>
+<Bal><Tp><CdOrPrtry><Cd>CLBD</Cd></CdOrPrtry></Tp><Amt Ccy="EUR">87.50</Amt><CdtDbtInd>CRDT</CdtDbtInd>
+<Dt><Dt>2026-01-31</Dt></Dt></Bal>
+<Ntry><Amt Ccy="EUR">12.50</Amt><CdtDbtInd>DBIT</CdtDbtInd><Sts>{booked}</Sts><BookgDt><Dt>2026-01-13</Dt></BookgDt>
+<AcctSvcrRef>R1</AcctSvcrRef><NtryDtls><TxDtls><RltdPties><Cdtr>{name}</Cdtr><CdtrAcct><Id>
+<IBAN>DE02120300000000202051</IBAN></Id></CdtrAcct></RltdPties><RmtInf><Ustrd>Kauf</Ustrd></RmtInf></TxDtls></NtryDtls></Ntry>
+<Ntry><Amt Ccy="EUR">12.50</Amt><CdtDbtInd>CRDT</CdtDbtInd><RvslInd>true</RvslInd><Sts>{booked}</Sts>
+<BookgDt><DtTm>2026-01-14T10:00:00+01:00</DtTm></BookgDt><AcctSvcrRef>R2</AcctSvcrRef></Ntry>
+<Ntry><Amt Ccy="EUR">99.00</Amt><CdtDbtInd>DBIT</CdtDbtInd><Sts>{pending}</Sts></Ntry>
+</Stmt></BkToCstmrStmt></Document>"""
+
+
+@pytest.mark.parametrize(
+    ("version", "booked", "pending", "name"),
+    [
+        ("02", "BOOK", "PDNG", "<Nm>Shop</Nm>"),
+        ("08", "<Cd>BOOK</Cd>", "<Cd>PDNG</Cd>", "<Pty><Nm>Shop</Nm></Pty>"),
+    ],
+)
+def test_camt_entries(tmp_path: Path, version: str, booked: str, pending: str, name: str) -> None:
+    text = CAMT.format(version=version, booked=booked, pending=pending, name=name)
+    path = put(tmp_path / "statement.xml", text)
+
+    run(path)
+    run(path)
+
+    assert latest().created == 0
+    assert [(day, amount) for day, amount, _ in bookings()] == [
+        ("2026-01-13", Decimal("-12.5")), ("2026-01-14", Decimal("12.5")),
+    ]  # fmt: skip
+    shop = one("transactions", counterparty="Shop")
+    assert (shop["memo"], shop["counterparty_account"]) == ("Kauf", "DE02120300000000202051")
+    assert one("accounts")["balance"] == 87.5
+    assert ("not_booked", "entry 3") in receipts()
+
+
+MT940 = """:20:STARTUMS
+:25:20050550/DE89370400440532013000
+:28C:1/1
+:60F:C260101EUR1000,00
+:61:2601130113DR12,50N001NONREF
+:86:106?00KARTENZAHLUNG?20Einkauf?31DE02120300000000202051?32REWE
+:61:2601140114CR2000,N062REF123//BANKREF
+:86:166?00GUTSCHRIFT?20Lohn?32ACME GMBH
+:61:2601150115RC5,00NMSCNONREF
+:86:reversal of a credit
+:61:2601169999D5,00NMSCNONREF
+:86:no such day
+:62F:C260115EUR2982,50
+-
+"""
+
+
+def test_mt940_bookings_equal_the_balance(tmp_path: Path) -> None:
+    run(put(tmp_path / "statement.sta", MT940.replace("\n", "\r\n"), "cp1252"))
+
+    total = sum(amount for _, amount, _ in bookings())
+    statement = mt940.parse(MT940.replace(":61:2601169999D5,00NMSCNONREF\n:86:no such day\n", ""))
+    balances = [
+        statement.data[f"final_{name}_balance"].amount.amount for name in ("closing", "opening")
+    ]
+    assert total == balances[0] - balances[1]
+    assert one("transactions", counterparty="REWE")["amount"] == -12.5
+    assert receipts() == {("malformed", "line 11")}
+
+
+def earlier_release(*parsed: ParsedRecord) -> str:
+    """Store records as the release before did, and return the connection."""
+    now = timezone.now()
+    owner_id = get_or_create_owner(now).owner_id
+    csv = next(importer for importer in installed_importers() if importer.name == "csv")
+    declare(csv.declaration, owner_id=owner_id, now=now)
+    connection_id = create_connection(
+        csv.connector_key, display_name="Bank", owner_id=owner_id, languages=(), now=now
+    )
+
+    def lines() -> Iterator[NdjsonLine]:
+        for number, record in enumerate(parsed, 1):
+            line: dict[str, Any] = {"connection_id": connection_id, "stream": record.stream}
+            yield NdjsonLine(
+                number, orjson.dumps(line | {"key": record.data["id"], "data": record.data})
+            )
+
+    ingest_lines(lines(), owner_id=owner_id, now=now)
+    return connection_id
+
+
+ROWS = [
+    {"Date": "01/13/2026", "Description": "Shop", "Amount": "-1,234.56"},
+    {"Date": "01/14/2026", "Description": "Refund", "Amount": "4.50"},
+]
+STATEMENT = 'Date,Description,Amount\n01/13/2026,Shop,"-1,234.56"\n01/14/2026,Refund,4.50\n'
+
+
+EARLIER_KEYS = ["v_63bc2fb2dbd5a07533c40e52be05", "v_a9772f5d92d3b00aa9534efb01bf"]
+"""As the release before computed them for STATEMENT."""
+
+
+def earlier_rows() -> list[ParsedRecord]:
+    """Return the rows of STATEMENT as read with the decimal comma of another file."""
+    keys = ContentKeys("v_")
+    columns = earlier_keys.csv_columns(("Date", "Description", "Amount"), {})
+    return [
+        bank_records.transaction_record(
+            earlier_keys.csv_key(keys, row, columns),
+            account=earlier_keys.CSV_ACCOUNT,
+            on=datetime.strptime(row["Date"], "%m/%d/%Y").date(),  # noqa: DTZ007
+            amount=Decimal(wrong),
+        )
+        for row, wrong in zip(ROWS, ("-123456", "450"), strict=True)
+    ]
+
+
+def test_rows_of_the_release_before_are_replaced(tmp_path: Path) -> None:
+    # The keys are those that the release before computed.
+    assert [row.data["id"] for row in earlier_rows()] == EARLIER_KEYS
+    account = bank_records.account_record(earlier_keys.CSV_ACCOUNT, name="Account")
+    earlier_release(account, *earlier_rows())
+
+    run(put(tmp_path / "giro.csv", STATEMENT))
+
+    assert [amount for _, amount, _ in bookings()] == [Decimal("-1234.56"), Decimal("4.5")]
+    assert account_names() == {"giro": None}
+    run(tmp_path / "giro.csv")
+    assert (latest().created, latest().unchanged) == (0, 3)
+
+
+def test_erased_rows_of_the_release_before_stay_erased(tmp_path: Path) -> None:
+    connection_id = earlier_release(*earlier_rows())
+    delete_record(
+        connection_id,
+        stream="transactions",
+        record_key=EARLIER_KEYS[0],
+        suppress=True,
+        now=timezone.now(),
+    )
+
+    run(put(tmp_path / "giro.csv", STATEMENT))
+    run(tmp_path / "giro.csv")
+
+    assert [amount for _, amount, _ in bookings()] == [Decimal("4.5")]
+    assert ("erased", "line 2") in receipts()
+
+
+def test_ofx_rows_of_the_release_before_are_replaced_whatever_their_name_was(
+    tmp_path: Path,
+) -> None:
+    elements = {
+        "FITID": "2026010500017",
+        "DTPOSTED": "20260105",
+        "TRNAMT": "-42.00",
+        "NAME": "CARD",
+    }
+    account = bank_records.account_id("2005", "DE1234567890")
+    earlier_release(
+        bank_records.transaction_record(
+            earlier_keys.ofx_key(ContentKeys("o_"), account, elements),
+            account=account,
+            on=datetime(2026, 1, 5).date(),  # noqa: DTZ001
+            amount=Decimal("-42.00"),
+            reference="2026010500017",
+            counterparty="CARD",
+        )
+    )
+
+    run(put(tmp_path / "february.ofx", document(ofx(booking("-42.00", more="<NAME>Bookshop")))))
+
+    (only,) = records("transactions")
+    assert only["counterparty"] == "Bookshop"
