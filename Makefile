@@ -4,6 +4,7 @@
 # make check  run all static checks
 # make audit  check the installed packages for known vulnerabilities (pip-audit, needs the internet)
 # make coverage  run the tests and report the lines that they do not cover
+# make office    read the text of Word, Excel, PowerPoint and OpenDocument files in imports
 # make semantic  install semantic and hybrid search: a model that runs without a network
 # make telemetry  install the OpenTelemetry exporter (PDPP_TELEMETRY)
 # make non-interference  compare all responses before and after 10,000 changes that the grant hides;
@@ -29,7 +30,7 @@ PIP := 26.3
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults import-large non-interference relevance semantic run sign-in telemetry test check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults import-large non-interference office relevance semantic run sign-in telemetry test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -87,6 +88,8 @@ bench: .venv/runtime
 trace: .venv/runtime
 	$(BIN)/python manage.py trace $(ARGS)
 
+office: .venv/office
+
 semantic: .venv/semantic
 
 telemetry: .venv/telemetry
@@ -120,7 +123,11 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-telemetry.txt
 	touch $@
 
-.venv/development: pyproject.toml .venv/semantic .venv/telemetry
+.venv/office: requirements-office.txt .venv/runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-office.txt
+	touch $@
+
+.venv/development: pyproject.toml .venv/semantic .venv/telemetry .venv/office
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
 	touch $@
 
