@@ -9,7 +9,7 @@ import pytest
 from django.core.management import call_command
 from django.utils import timezone
 
-from evidence.access import owner_notices
+from evidence.access import grant_terms, owner_notices
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, pause_client, revoke_client
 from evidence.access.quotas import set_quotas
@@ -104,7 +104,11 @@ def test_the_extent_of_a_grant_is_told(world: World, terms: dict[str, Any], exte
     )
 
 
-def test_a_field_that_is_shown_but_not_chosen_by_is_told(world: World) -> None:
+def test_a_field_that_is_shown_but_not_chosen_by_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Grants of earlier releases do not allow filtering by arrays."""
+    monkeypatch.setattr(grant_terms, "_is_filterable", lambda stream, name: name != "labels")
     fields = ["id", "labels", "subject"]
     of_mail = StreamRequest(name="messages", fields=fields)
     world.grant("erin", GrantRequest(connection_ids=[PERSONAL], streams=[of_mail]))

@@ -177,6 +177,7 @@ def test_non_text_field_is_read_as_json(bearer: str) -> None:
         "text_like": False,
         "media_type": "application/json",
         "size_bytes": 8,
+        "item_count": 1,
     }
     assert json.loads(result["window"]["text"]) == ["home"]
     assert member["window"]["text"] == "home"
