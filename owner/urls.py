@@ -9,11 +9,16 @@ from owner.accounts.sign_in import sign_in
 from owner.connect_page import connect, connect_status, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
 from owner.grants.narrow_page import narrow_page
+from owner.home_page import remove_demo_data
 from owner.oauth.agent_connect import agent_connect, poll_token
 from owner.oauth.authorization_endpoint import authorize
 from owner.oauth.device_flow import device, device_authorization
 from owner.oauth.endpoints import authorization_server, introspect, register, revoke, token
 from owner.oauth.pushed_requests import push
+from owner.records.browse_page import record_list
+from owner.records.day_page import day_page, today_page
+from owner.records.record_page import record_page
+from owner.records.search_page import search_page
 
 urlpatterns = [
     path(".well-known/oauth-authorization-server", authorization_server),
@@ -37,6 +42,12 @@ urlpatterns = [
     path("connect", connect, name="connect"),
     path("connect/doctor", doctor, name="connect-doctor"),
     path("connect/status", connect_status, name="connect-status"),
+    path("demo/remove", remove_demo_data, name="remove-demo"),
+    path("search", search_page, name="search"),
+    path("day", today_page, name="today"),
+    path("day/<str:day>", day_page, name="day"),
+    path("records/<str:connection_id>/<str:stream>/", record_list, name="record-list"),
+    path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page, name="record"),
     path("connected", connected_apps, name="connected-apps"),
     path("connected/seen", acknowledge_alert, name="alert-acknowledge"),
     path("connected/narrow", narrow_page, name="grant-narrow"),

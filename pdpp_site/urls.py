@@ -8,7 +8,6 @@ from django.urls import include, path
 from evidence.api.openapi.views import OpenApiPageView
 from evidence.api.views.connectors import ConnectorsView, ConnectorView
 from evidence.api.views.public import ProtectedResourceView
-from owner.records.record_pages import record_page
 from owner.site import owner_site
 from pdpp_site import error_pages, views
 
@@ -26,8 +25,6 @@ urlpatterns = [
     path(f"{METADATA}/mcp", ProtectedResourceView.as_view(path="/mcp")),
     path(f"{METADATA}/mcp/events", ProtectedResourceView.as_view(path="/mcp/events")),
     path("", include("owner.urls")),
-    path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page),
-    path("records/<str:connection_id>/<str:stream>/", record_page),
     path("admin/", owner_site.urls),
 ]
 

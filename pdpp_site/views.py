@@ -9,19 +9,22 @@ from evidence.api.authentication import requested_url
 from evidence.api.error_responses import MethodNotAllowed
 from evidence.api.views.public import IndexView
 from evidence.errors import NotFound
-from owner.permissions import PAGE_HEADERS
+from owner.home_page import home
+from owner.permissions import PAGE_HEADERS, is_owner
 from pdpp_site.error_pages import error_response
 
 
 @csrf_exempt
 def front(request: HttpRequest) -> HttpResponseBase:
-    """Return a page with links to people, and the API index to programs."""
+    """Return the home page to the owner, links to other people, the API index to programs."""
     if request.method not in ("GET", "HEAD"):
         response = error_response(request, MethodNotAllowed(message=_mcp_address(request)))
         response["Allow"] = "GET, HEAD"
         return response
     if request.get_preferred_type(["application/json", "text/html"]) != "text/html":
         return IndexView.as_view()(request)
+    if is_owner(request.user):
+        return home(request)
     response = render(request, "pdpp_site/front.html", {"url": requested_url(request)})
     for header, value in PAGE_HEADERS.items():
         response[header] = value

@@ -169,3 +169,38 @@ def first_disclosure_at(grant_ids: Sequence[str]) -> datetime | None:
     rows = Disclosure.unscoped.filter(chain__in=grant_ids)
     first: datetime | None = rows.aggregate(first=Min("at"))["first"]
     return first
+
+
+@dataclass(slots=True)
+class AppReading:
+    """What one client read: responses, records in them, and the streams of connections."""
+
+    answers: int
+    records: int
+    last: datetime
+    places: set[tuple[str, str]]
+
+
+def readings_by_client(*, since: datetime) -> dict[str, AppReading]:
+    """Return client id -> what it read since then, without the owner's own reads. Two queries."""
+    rows = Disclosure.unscoped.filter(at__gte=since).exclude(client_id="").order_by()
+    totals = rows.values("client_id").annotate(
+        answers=RESPONSE_COUNT, records=Sum("record_count"), last=Max("at")
+    )
+    readings = {
+        row["client_id"]: AppReading(row["answers"], row["records"], row["last"], set())
+        for row in totals
+    }
+    for client_id, covered in rows.values_list("client_id", "covered").distinct():
+        places = {(connection_id, stream) for connection_id, stream, _ in orjson.loads(covered)}
+        readings[client_id].places |= places
+    return readings
+
+
+def readers_of_record(
+    connection_id: str, stream: str, record_key: str
+) -> list[tuple[str, int, datetime]]:
+    """Return client id, responses and last time per reader, latest first. The owner's id is empty."""
+    rows = disclosures_of_record(connection_id, stream, record_key).order_by()
+    found = rows.values("client_id").annotate(answers=RESPONSE_COUNT, last=Max("at"))
+    return [(row["client_id"], row["answers"], row["last"]) for row in found.order_by("-last")]

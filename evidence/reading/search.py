@@ -7,6 +7,7 @@ from evidence.access.gate import Gate
 from evidence.access.granted_streams import has_own_time
 from evidence.access.ranking.vectors import StreamKey
 from evidence.access.records import VisibleRecords
+from evidence.access.timeline import MonthCount, count_matches_by_month
 from evidence.errors import (
     AmbiguousConnection,
     GrantPaused,
@@ -17,12 +18,13 @@ from evidence.errors import (
 from evidence.reading import filters
 from evidence.search import hybrid, lexical, semantic
 from evidence.search.analysis.query_parser import parse
-from evidence.search.analysis.query_relaxation import without_stop_words
+from evidence.search.analysis.query_relaxation import match_any_word, without_stop_words
 from evidence.search.analysis.query_tree import Query, QueryError
 from evidence.search.query_planner import (
     HYBRID,
     SEMANTIC,
     is_stale,
+    plan_queries,
     query_languages,
     searchable_fields,
     semantic_scope,
@@ -42,6 +44,22 @@ def search(gate: Gate, request: SearchRequest) -> SearchResult:
     else:
         result = lexical.search(query, visible, request)
     return replace(result, asked=query, reindexing=list(_stale_streams(visible)))
+
+
+def count_by_month(gate: Gate, found: SearchResult) -> list[tuple[VisibleRecords, MonthCount]]:
+    """Return the matches in every stream of the gate, by connection and month. One query.
+
+    A phrase is not verified in the text, so the counts of such a query are upper bounds.
+    """
+    if found.asked is None:
+        return []
+    searched = [visible for visible in gate.streams() if searchable_fields(visible)]
+    query = found.asked
+    if found.any_word is not None:
+        languages = query_languages(searched)
+        query = match_any_word(query, languages=languages, spellings=found.any_word)
+    plans = plan_queries(query, searched, scored=False)
+    return [(plans[each.number].visible, each) for each in count_matches_by_month(plans)]
 
 
 def _stale_streams(visible: Sequence[VisibleRecords]) -> Iterator[StreamKey]:

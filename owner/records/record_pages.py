@@ -1,17 +1,13 @@
 """Records, to look at: through the gate like every reader, as plain text, and never to edit."""
 
-import secrets
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlencode
 
 from django import forms
-from django.contrib.auth.views import redirect_to_login
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
 from django.urls import reverse
-from django.utils import timezone
-from django.views.decorators.http import require_safe
 
 from evidence.access.cursors import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
@@ -21,12 +17,10 @@ from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.scope import Scope
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
-from evidence.ledger.writer import DisclosedAnswer, record_disclosure
 from evidence.reading import records as reading
 from evidence.storing.erasure_orders import ErasureScope
 from owner.form_fields import set_choices
 from owner.formatting import format_time
-from owner.permissions import is_owner
 from owner.record_text import (
     MAX_VALUE_LENGTH,
     escape_invisible,
@@ -36,6 +30,7 @@ from owner.record_text import (
 )
 from owner.records import erasure_pages
 from owner.records.connection_streams import list_url
+from owner.records.owner_reads import record_owner_read
 from owner.site import owner, page
 
 
@@ -47,8 +42,7 @@ def note(
     route: str,
     fields: Iterable[str] | None = None,
 ) -> None:
-    """Inside the transaction of the read. ``fields`` where a page shows only some of them; its
-    size is not told, for a page is more than what it shows of records."""
+    """Inside the transaction of the read. ``fields`` where a page shows only some of them."""
     only = None if fields is None else frozenset(fields)
     shown = [
         DisclosedItem(
@@ -59,13 +53,7 @@ def note(
         )
         for each in records
     ]
-    answer = DisclosedAnswer(
-        route=f"admin {route}",
-        request_id=f"req_{secrets.token_hex(10)}",
-        items=shown,
-        size_bytes=0,
-    )
-    record_disclosure(scope, answer, now=timezone.now())
+    record_owner_read(scope, shown, route=route)
 
 
 A_PAGE = 50
@@ -244,50 +232,3 @@ def _url_of(visible: VisibleRecords, record: VisibleRecord) -> str:
 def _url(connection_id: str, stream: str, key: str) -> str:
     query = urlencode({"connection": connection_id, "stream": stream, "key": key})
     return f"{reverse('admin:evidence_record')}?{query}"
-
-
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "private, no-store",
-}
-
-
-@require_safe
-def record_page(
-    request: HttpRequest, connection_id: str, stream: str, record_key: str = ""
-) -> HttpResponse:
-    """``/records/{connection_id}/{stream}/{record_key}``; 404 for whatever the owner lacks.
-
-    A key that no path can carry is the parameter ``key``.
-    """
-    record_key = record_key or request.GET.get("key", "")
-    if not is_owner(request.user):
-        return redirect_to_login(request.get_full_path(), reverse("admin:login"))
-    try:
-        gate = owners_gate()
-        visible = gate.stream(stream, connection_id=connection_id)
-        record = looked_at(gate, visible, record_key)
-    except ApiException:
-        return _page(
-            request, {"title": "No such record", "key": escape_invisible(record_key)}, status=404
-        )
-    context = {
-        "title": record_title(visible, record),
-        "key": escape_invisible(record.record_key),
-        "connection": record.connection,
-        "stream_label": stream_label(visible.stream),
-        "emitted_at": format_time(record.emitted_at),
-        "values": record_values(
-            visible, record, max_length=None if "whole" in request.GET else MAX_VALUE_LENGTH
-        ),
-    }
-    return _page(request, context)
-
-
-def _page(request: HttpRequest, context: dict[str, object], *, status: int = 200) -> HttpResponse:
-    response = render(request, "owner/record_page.html", context, status=status)
-    for name, value in HEADERS.items():
-        response[name] = value
-    return response

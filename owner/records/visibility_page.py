@@ -55,10 +55,7 @@ def who_can_see(request: HttpRequest) -> HttpResponse:
     connection = gate.scope.connections.get(place.connection_id)
     if connection is None or not _named(gate, place):
         raise Http404
-    rows = with_grant_state(timezone.now()).filter(package__owner=owner())
-    rows = rows.order_by("package__client__display_name", "grant_id")
-    standing = [*filter_state(rows, GrantState.ACTIVE), *filter_state(rows, GrantState.PAUSED)]
-    found = [(grant, seen_through(grant, place)) for grant in standing]
+    found = [(grant, seen_through(grant, place)) for grant in _standing_grants()]
     labels = connection_labels(owner().pk)
     context = {
         "key": escape_invisible(place.key),
@@ -72,6 +69,21 @@ def who_can_see(request: HttpRequest) -> HttpResponse:
         ],
     }
     return page(request, "record_who", title="Who can see it", context=context)
+
+
+def standing_readers(place: Place) -> list[tuple[str, GrantState]]:
+    """Return the name and the state of each grant that shows the record."""
+    return [
+        (grant.package.client.display_name, state_of(grant))
+        for grant in _standing_grants()
+        if seen_through(grant, place)
+    ]
+
+
+def _standing_grants() -> list[Grant]:
+    rows = with_grant_state(timezone.now()).filter(package__owner=owner())
+    rows = rows.order_by("package__client__display_name", "grant_id")
+    return [*filter_state(rows, GrantState.ACTIVE), *filter_state(rows, GrantState.PAUSED)]
 
 
 def seen_through(grant: Grant, place: Place) -> VisibleRecord | None:

@@ -23,6 +23,16 @@ RULES = Path(__file__).with_name("rules.js").read_text()
 LOOKS = ((PHONE, "dark"), (DESKTOP, "light"))
 LONG, HOSTILE = "W" * 200, "مرحبا <b>bold</b> <script>alert(1)</script>"
 OWNERS = (
+    "/",
+    "/search",
+    "/search?q=lease",
+    "/day/2026-01-10",
+    "/records/{personal}/messages/",
+    "/records/{personal}/messages/m1",
+    "/records/{personal}/messages/none",
+    "/records/cin_bank/transactions/?month=2026-01",
+    "/records/cin_bank/transactions/b1",
+    "/demo/remove",
     "/connect",
     "/connect/doctor",
     "/connected",

@@ -1,0 +1,43 @@
+"""The owner's home page, and removing the demo data."""
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods
+
+from evidence.access.gate import Gate
+from evidence.access.owner_scope import owner_scope
+from evidence.models.connections import Connection
+from operations.demo_data import remove_demo
+from owner.overview import RECENT, attention, overview, recent_readings
+from owner.permissions import owner_required
+from owner.site import owner
+
+
+@owner_required
+def home(request: HttpRequest) -> HttpResponse:
+    """Show what is here, what apps read recently, and what needs attention."""
+    now = timezone.now()
+    gate = Gate(owner_scope(owner().pk))
+    context = {
+        "here": "home",
+        "overview": overview(gate, now=now),
+        "readings": recent_readings(gate, now=now),
+        "attention": attention(owner().pk, now=now),
+        "days": RECENT.days,
+        "today": now.date(),
+    }
+    return render(request, "owner/home.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@owner_required
+def remove_demo_data(request: HttpRequest) -> HttpResponse:
+    """Ask for confirmation on GET, and erase the demo connections on POST."""
+    demo = Connection.unscoped.filter(owner=owner(), demo=True).order_by("display_name")
+    if request.method == "POST":
+        remove_demo(now=timezone.now())
+        messages.success(request, "The demo data is removed.")
+        return redirect("home")
+    return render(request, "owner/remove_demo.html", {"here": "home", "connections": demo})

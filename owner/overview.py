@@ -1,0 +1,276 @@
+"""What the home page shows: sources with their months, what apps read, and what needs attention."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from django.db.models import Count, Max
+from django.urls import reverse
+
+from evidence.access.gate import Gate
+from evidence.access.grant_states import GrantState, filter_state, with_grant_state
+from evidence.access.grant_text import format_day, join_words, stream_label
+from evidence.access.owner_notices import refused_calls
+from evidence.access.records import VisibleRecords
+from evidence.access.timeline import MonthCount
+from evidence.ledger.disclosures import AppReading, readings_by_client
+from evidence.models.accounts import Client
+from evidence.models.connections import Connection
+from evidence.models.imports import ImportRun
+from owner.charts import Chart, add_months, month_chart, months_between, year_ticks
+from owner.formatting import pluralize
+from owner.records.month_counts import cached_month_counts
+from owner.records.record_roles import stream_url
+
+MAX_MONTHS = 120
+"""Older months are left out of the charts; the first date still tells of them."""
+RECENT = timedelta(days=7)
+ENDING_SOON = timedelta(days=14)
+FAILED_IMPORTS = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StreamLine:
+    label: str
+    records: int
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionCard:
+    """One connection: its streams, its first and last date, and its months."""
+
+    connection_id: str
+    name: str
+    source: str
+    is_demo: bool
+    records: int
+    first: date | None
+    last: date | None
+    freshness: str
+    is_stale: bool
+    chart: Chart
+    streams: Sequence[StreamLine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    own: Sequence[ConnectionCard]
+    demo: Sequence[ConnectionCard]
+    ticks: Sequence[tuple[str, str]]
+
+    @property
+    def records(self) -> int:
+        return sum(card.records for card in self.own)
+
+    @property
+    def demo_records(self) -> int:
+        return sum(card.records for card in self.demo)
+
+
+def overview(gate: Gate, *, now: datetime) -> Overview:
+    """Return all connections of the owner with records, fullest first. At most three queries."""
+    streams = gate.streams()
+    rows = Connection.unscoped.filter(pk__in=gate.scope.connections, demo=True)
+    demo = frozenset(rows.values_list("pk", flat=True))
+    counts = cached_month_counts(streams)
+    by_connection: dict[str, list[MonthCount]] = defaultdict(list)
+    for count in counts:
+        by_connection[count.connection_id].append(count)
+    months = _months(counts, now)
+    cards = [
+        _card(facts.connection_id, by_connection[facts.connection_id], streams, months,
+              is_demo=facts.connection_id in demo, now=now)
+        for facts in gate.scope.connections.values()
+    ]  # fmt: skip
+    cards.sort(key=lambda card: (-card.records, card.name))
+    return Overview(
+        own=[card for card in cards if not card.is_demo],
+        demo=[card for card in cards if card.is_demo],
+        ticks=year_ticks(months),
+    )
+
+
+def _months(counts: Iterable[MonthCount], now: datetime) -> list[date]:
+    found = [count.month for count in counts if count.month and _is_plausible(count.month, now)]
+    this_month = now.date().replace(day=1)
+    last = min(max([*found, this_month]), add_months(this_month, 12))
+    first = max(min([*found, this_month]), add_months(last, 1 - MAX_MONTHS))
+    return months_between(min(first, add_months(last, -11)), last)
+
+
+def _bounds(counts: Iterable[MonthCount], now: datetime) -> tuple[datetime | None, datetime | None]:
+    """Return the first and the last time without implausible months."""
+    plausible = [count for count in counts if _is_plausible(count.month, now)]
+    first = min((count.first for count in plausible if count.first), default=None)
+    last = max((count.last for count in plausible if count.last), default=None)
+    return first, last
+
+
+def _chart_text(name: str, records: int, first: datetime | None, last: datetime | None) -> str:
+    words = f"Records by month in {name}: {pluralize(records, 'record')}"
+    if first is None or last is None:
+        return words
+    return f"{words}, from {format_day(first)} to {format_day(last)}"
+
+
+def _is_plausible(month: date | None, now: datetime) -> bool:
+    """Return whether a month is no mistake of its sender: such dates stay out of the overview."""
+    return month is not None and 1900 <= month.year <= now.year + 10
+
+
+def _card(
+    connection_id: str,
+    counts: Sequence[MonthCount],
+    streams: Sequence[VisibleRecords],
+    months: Sequence[date],
+    *,
+    is_demo: bool,
+    now: datetime,
+) -> ConnectionCard:
+    per_month: Counter[date] = Counter()
+    per_stream: Counter[int] = Counter()
+    for count in counts:
+        per_stream[count.number] += count.records
+        if count.month is not None:
+            per_month[count.month] += count.records
+    held = [each for each in streams if connection_id in each.connection_for]
+    name = held[0].connection_for[connection_id].display_name if held else connection_id
+    first, last = _bounds(counts, now)
+    records = sum(per_stream.values())
+    return ConnectionCard(
+        connection_id=connection_id,
+        name=name,
+        source=held[0].source.display_name if held else "",
+        is_demo=is_demo,
+        records=records,
+        first=None if first is None else first.date(),
+        last=None if last is None else last.date(),
+        freshness=freshness(last, now=now),
+        is_stale=last is not None and now - last > timedelta(days=30),
+        chart=month_chart(per_month, months, text=_chart_text(name, records, first, last)),
+        streams=[
+            StreamLine(
+                label=stream_label(each.stream),
+                records=per_stream[number],
+                url=stream_url(connection_id, each.stream.name),
+            )
+            for number, each in enumerate(streams)
+            if per_stream[number]
+        ],
+    )
+
+
+def freshness(last: datetime | None, *, now: datetime) -> str:
+    """Return how old the newest record is: ``up to today``, ``60 days old``."""
+    if last is None:
+        return ""
+    days = (now.date() - last.date()).days
+    if days <= 0:
+        return "up to today" if days == 0 else f"reaches to {format_day(last)}"
+    return f"{pluralize(days, 'day')} old" if days < 730 else f"{days // 365} years old"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppReadings:
+    """What one app read recently, in words."""
+
+    client_id: str
+    name: str
+    answers: int
+    records: int
+    what: str
+    last: datetime
+
+
+def recent_readings(gate: Gate, *, now: datetime) -> list[AppReadings]:
+    """Return what each app read in the last days, latest first. Two queries."""
+    readings = readings_by_client(since=now - RECENT)
+    names = dict(Client.unscoped.filter(pk__in=readings).values_list("pk", "display_name"))
+    labels = {
+        (
+            facts.connection_id,
+            each.stream.name,
+        ): f"{facts.display_name}: {stream_label(each.stream)}"
+        for each in gate.streams()
+        for facts in each.connections
+    }
+    return [
+        AppReadings(
+            client_id=client_id,
+            name=names.get(client_id, client_id),
+            answers=reading.answers,
+            records=reading.records,
+            what=_places(reading, labels),
+            last=reading.last,
+        )
+        for client_id, reading in sorted(readings.items(), key=lambda it: it[1].last, reverse=True)
+    ]
+
+
+def _places(reading: AppReading, labels: Mapping[tuple[str, str], str]) -> str:
+    known = sorted({labels[place] for place in reading.places if place in labels})
+    shown = [*known[:3], *([f"{len(known) - 3} more"] if len(known) > 3 else [])]
+    return join_words(shown) if shown else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One thing to look at, with the page where the owner can act."""
+
+    text: str
+    link: str
+    url: str
+
+
+def attention(owner_id: str, *, now: datetime) -> list[Attention]:
+    """Return refused calls, unfinished imports and grants that end soon. Tripwires have alerts."""
+    return [*_refusals(owner_id, now), *_imports(owner_id, now), *_ending(owner_id, now)]
+
+
+def _refusals(owner_id: str, now: datetime) -> list[Attention]:
+    rows = refused_calls(owner_id).filter(at__gte=now - RECENT).order_by()
+    found = rows.values("client_id").annotate(calls=Count("pk")).order_by("-calls")
+    names = dict(Client.unscoped.filter(owner_id=owner_id).values_list("pk", "display_name"))
+    page = reverse("admin:evidence_refused")
+    return [
+        Attention(
+            f"{pluralize(row['calls'], 'call')} of {names[row['client_id']]}"
+            f" {'was' if row['calls'] == 1 else 'were'} refused in the last {RECENT.days} days.",
+            "See why",
+            f"{page}?client={row['client_id']}",
+        )
+        for row in found
+        if row["client_id"] in names
+    ]
+
+
+def _imports(owner_id: str, now: datetime) -> list[Attention]:
+    """Return imports that stopped and that no later import of the same file completed."""
+    rows = ImportRun.unscoped.filter(owner_id=owner_id, started_at__gte=now - FAILED_IMPORTS)
+    latest = rows.values("connection", "fingerprint").annotate(last=Max("started_at"))
+    newest = {(row["connection"], row["fingerprint"]): row["last"] for row in latest}
+    stopped = rows.filter(status=ImportRun.Status.STOPPED).order_by("-started_at")
+    page = reverse("admin:evidence_importrun_changelist")
+    return [
+        Attention(f"The import of {run.label} stopped before its end.", "Continue it", page)
+        for run in stopped
+        if newest[run.connection_id, run.fingerprint] == run.started_at
+    ]
+
+
+def _ending(owner_id: str, now: datetime) -> list[Attention]:
+    rows = filter_state(with_grant_state(now), GrantState.ACTIVE)
+    rows = rows.filter(package__owner_id=owner_id, expires_at__lte=now + ENDING_SOON)
+    rows = rows.select_related("package__client", "source").order_by("expires_at", "grant_id")
+    return [
+        Attention(
+            f"Access of {grant.package.client.display_name} to {grant.source.display_name} ends on"
+            f" {format_day(grant.expires_at)}.",
+            "See the app",
+            reverse("connected-apps"),
+        )
+        for grant in rows
+        if grant.expires_at is not None
+    ]

@@ -1,0 +1,91 @@
+"""One month of events as a grid of weeks and as an agenda."""
+
+import calendar
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from evidence.access.records import VisibleRecords
+from evidence.access.scope import TimeRange
+from evidence.access.timeline import within
+from owner.charts import add_months
+from owner.records.record_roles import RecordSummary, summarize
+from owner.records.search_page import period_range
+
+MAX_EVENTS = 500
+SHOWN_PER_DAY = 3
+MAX_DAYS = 62
+"""An event that lasts longer is shown on this many days."""
+
+
+@dataclass(frozen=True, slots=True)
+class GridDay:
+    """One cell of the grid. `more` counts the events that the cell has no room for."""
+
+    day: date
+    in_month: bool
+    is_today: bool
+    events: Sequence[RecordSummary]
+
+    @property
+    def first_events(self) -> Sequence[RecordSummary]:
+        return self.events[:SHOWN_PER_DAY]
+
+    @property
+    def more(self) -> int:
+        return max(0, len(self.events) - SHOWN_PER_DAY)
+
+
+def calendar_month(
+    visible: VisibleRecords, month: date, *, url: Callable[..., str]
+) -> tuple[dict[str, Any], list[RecordSummary]]:
+    """Return the template variables of a month, and the events that begin in it."""
+    found = within(visible, month_range(month)).page(limit=MAX_EVENTS + 1, descending=False)
+    events = summarize(visible, found[:MAX_EVENTS])
+    by_day: dict[date, list[RecordSummary]] = defaultdict(list)
+    for event in events:
+        for day in _days(event):
+            by_day[day].append(event)
+    today = timezone.now().date()
+    weeks = [
+        [GridDay(day, day.month == month.month, day == today, by_day.get(day, ())) for day in week]
+        for week in calendar.Calendar().monthdatescalendar(month.year, month.month)
+    ]
+    agenda = sorted((day, rows) for day, rows in by_day.items() if day.month == month.month)
+    context = {
+        "weeks": weeks,
+        "agenda": agenda,
+        "truncated": len(found) > MAX_EVENTS,
+        **month_links(month, url=url),
+    }
+    return context, events
+
+
+def month_range(month: date) -> TimeRange:
+    return period_range(f"{month:%Y-%m}")
+
+
+def month_links(month: date, *, url: Callable[..., str]) -> dict[str, Any]:
+    """Return the month with the URLs of its neighbors and of this month."""
+    previous, following = add_months(month, -1), add_months(month, 1)
+    return {
+        "month": month,
+        "previous": (previous, url(month=f"{previous:%Y-%m}")),
+        "following": (following, url(month=f"{following:%Y-%m}")),
+        "this_month_url": url(month=f"{timezone.now():%Y-%m}"),
+    }
+
+
+def _days(event: RecordSummary) -> list[date]:
+    """Return the days of an event. A day that it only touches at midnight does not count."""
+    start = event.at
+    if start is None:
+        return []
+    end: datetime = event.end or start
+    last = max(start, end - timedelta(microseconds=1)).date()
+    count = min((last - start.date()).days + 1, MAX_DAYS)
+    return [start.date() + timedelta(days=number) for number in range(count)]

@@ -1,0 +1,166 @@
+"""Everything of one day, from all sources in one order."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from django.db import transaction
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from evidence.access.gate import Gate
+from evidence.access.owner_scope import owner_scope
+from evidence.access.records import VisibleRecords
+from evidence.access.scope import TimeRange
+from evidence.access.timeline import within
+from owner.permissions import owner_required
+from owner.records.month_counts import cached_month_counts
+from owner.records.owner_reads import listed_items, record_owner_read
+from owner.records.record_roles import Layout, RecordSummary, summarize
+from owner.site import owner
+
+MAX_PER_STREAM = 200
+MAX_SEPARATE = 6
+"""Records without text, such as measurements, are grouped if a stream has more of them."""
+EARLIER_YEARS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class DayGroup:
+    """Consecutive records of one stream: one record, or several behind a summary."""
+
+    records: Sequence[RecordSummary]
+
+    @property
+    def first(self) -> RecordSummary:
+        return self.records[0]
+
+    @property
+    def is_folded(self) -> bool:
+        return len(self.records) > 1
+
+
+@dataclass(frozen=True, slots=True)
+class EarlierYear:
+    day: date
+    records: Sequence[RecordSummary]
+    has_more: bool
+    url: str
+
+
+@require_safe
+@owner_required
+def today_page(request: HttpRequest) -> HttpResponse:
+    """Redirect to the chosen day, or to today."""
+    return redirect("day", request.GET.get("day") or timezone.now().date().isoformat())
+
+
+@require_safe
+@owner_required
+def day_page(request: HttpRequest, day: str) -> HttpResponse:
+    """Show the records of a day, ``2026-11-20``, and of the same day in earlier years."""
+    chosen = _parse_day(day)
+    gate = Gate(owner_scope(owner().pk))
+    streams = [
+        each
+        for each in gate.streams()
+        if each.stream.consent_time_field and each.stream.event_time_field
+    ]
+    with transaction.atomic():
+        records, truncated = _records_of(streams, chosen, limit=MAX_PER_STREAM)
+        earlier = _earlier_years(streams, chosen)
+        shown = [*records, *(record for year in earlier for record in year.records)]
+        record_owner_read(gate.scope, listed_items(shown), route="day")
+    context = {
+        "here": "day",
+        "day": chosen,
+        "all_day": [each for each in records if not each.has_clock],
+        "groups": _groups([each for each in records if each.has_clock]),
+        "count": len(records),
+        "truncated": truncated,
+        "earlier": earlier,
+        **_neighbors(chosen),
+    }
+    return render(request, "owner/records/day.html", context)
+
+
+def _parse_day(text: str) -> date:
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise Http404 from None
+    if not 1 < day.year < 9999:
+        raise Http404
+    return day
+
+
+def _records_of(
+    streams: Sequence[VisibleRecords], day: date, *, limit: int
+) -> tuple[list[RecordSummary], bool]:
+    """Return the records of a day by time, and whether a stream has more. One query a stream."""
+    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    time = TimeRange(start, start + timedelta(days=1))
+    records: list[RecordSummary] = []
+    truncated = False
+    for visible in streams:
+        found = within(visible, time).page(limit=limit + 1, descending=False)
+        truncated = truncated or len(found) > limit
+        records += summarize(visible, found[:limit])
+    records.sort(key=lambda each: (each.at or start, each.visible.source.connector_key))
+    return records, truncated
+
+
+def _groups(records: Sequence[RecordSummary]) -> list[DayGroup]:
+    """Return the records in order; a long run of plain values of one stream is one group."""
+    groups = []
+    for _, run in groupby(records, key=_run_key):
+        rows = list(run)
+        if rows[0].roles.layout == Layout.LIST and len(rows) > MAX_SEPARATE:
+            groups.append(DayGroup(rows))
+        else:
+            groups += [DayGroup([row]) for row in rows]
+    return groups
+
+
+def _run_key(record: RecordSummary) -> Any:
+    return record.connection_id, record.visible.stream.name
+
+
+def _earlier_years(streams: Sequence[VisibleRecords], day: date) -> list[EarlierYear]:
+    """Return the same day of earlier years that have records, without plain values."""
+    months = {count.month for count in cached_month_counts(streams)}
+    worded = [each for each in streams if _has_words(each)]
+    years = []
+    for count in range(1, EARLIER_YEARS + 1):
+        other = _years_before(day, count)
+        if other is None or other.replace(day=1) not in months:
+            continue
+        records, _ = _records_of(worded, other, limit=2)
+        if records:
+            url = reverse("day", args=[other.isoformat()])
+            years.append(EarlierYear(other, records[:3], len(records) > 3, url))
+    return years
+
+
+def _has_words(visible: VisibleRecords) -> bool:
+    return bool(visible.stream.lexical_fields)
+
+
+def _years_before(day: date, count: int) -> date | None:
+    try:
+        return day.replace(year=day.year - count)
+    except ValueError:
+        return None
+
+
+def _neighbors(day: date) -> dict[str, Any]:
+    before, after = day - timedelta(days=1), day + timedelta(days=1)
+    return {
+        "before": (before, reverse("day", args=[before.isoformat()])),
+        "after": (after, reverse("day", args=[after.isoformat()])),
+    }

@@ -1,0 +1,36 @@
+"""Cache the number of the owner's records by month until a connection changes."""
+
+import hashlib
+from collections.abc import Sequence
+
+import orjson
+from django.core.cache import cache
+
+from evidence.access.records import VisibleRecords
+from evidence.access.timeline import MonthCount, count_by_month
+from evidence.models.connections import Connection
+
+CACHE_SECONDS = 3_600
+
+
+def cached_month_counts(streams: Sequence[VisibleRecords]) -> list[MonthCount]:
+    """Return the counts of streams of the owner's unrestricted scope. One or two queries."""
+    ids = {facts.connection_id for each in streams for facts in each.connections}
+    rows = Connection.unscoped.filter(pk__in=ids).values_list("pk", "change_seq")
+    change_numbers = dict(rows)
+    version = [
+        (
+            each.source.declaration_pk,
+            each.stream.name,
+            facts.connection_id,
+            change_numbers.get(facts.connection_id),
+        )
+        for each in streams
+        for facts in each.connections
+    ]
+    key = f"months-{hashlib.sha256(orjson.dumps(version)).hexdigest()}"
+    counts: list[MonthCount] | None = cache.get(key)
+    if counts is None:
+        counts = count_by_month(streams)
+        cache.set(key, counts, CACHE_SECONDS)
+    return counts

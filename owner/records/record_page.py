@@ -1,0 +1,191 @@
+"""Show one record as what it is: a mail, a message, an event, a booking or a list of facts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+import nh3
+from django.db import transaction
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from evidence.access.gate import Gate
+from evidence.access.grant_text import field_label, humanize, stream_label
+from evidence.access.owner_scope import owner_scope
+from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.declarations.declaration import BLOB_REFERENCE, Field
+from evidence.errors import ApiException
+from evidence.ledger.disclosures import readers_of_record
+from evidence.ledger.entries import DisclosedItem
+from evidence.models.accounts import Client
+from evidence.reading import records as reading
+from evidence.reading.expansion import Children, load_related, parse_expand
+from evidence.storing.erasure_orders import ErasureScope
+from owner.formatting import format_time
+from owner.permissions import owner_required
+from owner.record_text import MAX_VALUE_LENGTH, escape_invisible, record_values, truncate
+from owner.records import erasure_pages
+from owner.records.owner_reads import listed_items, record_owner_read
+from owner.records.record_roles import (
+    Layout,
+    RecordSummary,
+    parse_time,
+    stream_url,
+    summarize,
+)
+from owner.records.visibility_page import Place, standing_readers
+from owner.site import owner
+
+MAX_FACT_CHARS = 500
+HTML_TAGS = nh3.ALLOWED_TAGS - {"img", "map", "area"}
+"""Images would load from elsewhere; a sanitized text has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    label: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who has seen a record, how often, and when last."""
+
+    name: str
+    times: int
+    last: str
+
+
+@dataclass(frozen=True, slots=True)
+class RelatedRecords:
+    label: str
+    records: Sequence[RecordSummary]
+    has_more: bool
+
+
+@require_safe
+@owner_required
+def record_page(
+    request: HttpRequest, connection_id: str, stream: str, record_key: str
+) -> HttpResponse:
+    """Show a record; 404 for whatever the owner lacks. `whole` shows long texts to their end."""
+    gate = Gate(owner_scope(owner().pk))
+    try:
+        visible = gate.stream(stream, connection_id=connection_id)
+        place = Place(connection_id, stream, record_key)
+        readers = _readers(place)
+        with transaction.atomic():
+            record = reading.get(visible, record_key)
+            [summary] = summarize(visible, [record])
+            related = _related(gate, visible, record)
+            shown = [each for group in related for each in group.records]
+            item = DisclosedItem(connection_id, stream, record_key, frozenset(record.data))
+            record_owner_read(gate.scope, [item, *listed_items(shown)], route="record")
+    except ApiException:
+        context: dict[str, Any] = {"key": escape_invisible(record_key)}
+        return render(request, "owner/records/missing.html", context, status=404)
+    context = {
+        **_content(summary, whole="whole" in request.GET),
+        "related": related,
+        "can_see": standing_readers(place),
+        "have_seen": readers,
+        "list_url": stream_url(connection_id, stream),
+        **_links(place),
+    }
+    return render(request, "owner/records/record.html", context)
+
+
+def _content(summary: RecordSummary, *, whole: bool) -> dict[str, Any]:
+    text, left_out = truncate(
+        summary.text, max_length=len(summary.text) if whole else MAX_VALUE_LENGTH
+    )
+    html = summary.record.data.get(summary.roles.html or "")
+    return {
+        "record": summary,
+        "stream_label": stream_label(summary.visible.stream),
+        "text": text,
+        "left_out": left_out,
+        "html": sanitize_html(html) if isinstance(html, str) and html else "",
+        "facts": _facts(summary),
+        "values": record_values(
+            summary.visible, summary.record, max_length=None if whole else MAX_VALUE_LENGTH
+        ),
+        "key": escape_invisible(summary.record.record_key),
+        "emitted_at": format_time(summary.record.emitted_at),
+    }
+
+
+def sanitize_html(html: str) -> str:
+    """Return HTML without scripts, styles, images and anything else that acts or loads."""
+    return nh3.clean(html, tags=HTML_TAGS, url_schemes={"http", "https", "mailto"})
+
+
+def _facts(summary: RecordSummary) -> list[Fact]:
+    """Return the declared fields with a short value; ids and what the page shows are left out."""
+    roles, stream = summary.roles, summary.visible.stream
+    shown = {roles.title, roles.text, roles.html, roles.amount, roles.actor, roles.actor_id,
+             stream.event_time_field, BLOB_REFERENCE, *stream.primary_key}  # fmt: skip
+    shown |= {each.foreign_key for each in stream.relations.values()}
+    if roles.layout == Layout.CALENDAR:
+        shown.add(roles.end)
+    return [
+        Fact(escape_invisible(field_label(field)), text)
+        for name, field in stream.fields.items()
+        if name not in shown and not name.endswith("_id")
+        if (text := _fact_text(summary, field))
+    ]
+
+
+def _fact_text(summary: RecordSummary, field: Field) -> str:
+    value = summary.record.data.get(field.name)
+    if field.kind == "time" and (moment := parse_time(value)) is not None:
+        return format_time(moment)
+    if isinstance(value, int | float):
+        # Flags and sizes of messages are among the stored fields.
+        is_message = summary.roles.layout in (Layout.MAILBOX, Layout.CONVERSATION)
+        return "" if is_message or isinstance(value, bool) else f"{value:,}"
+    return summary.line(field.name, MAX_FACT_CHARS)
+
+
+def _related(gate: Gate, visible: VisibleRecords, record: VisibleRecord) -> list[RelatedRecords]:
+    """Return the related records of each relation that has some. One query a relation."""
+    names = [each.name for each in visible.stream.relations.values() if each.expandable]
+    try:
+        expansions = parse_expand(gate, visible, names=names, limits=[])
+    except ApiException:
+        return []
+    groups = []
+    for expansion, found in load_related([record], expansions)[0]:
+        records = found.records if isinstance(found, Children) else [found] if found else []
+        if records:
+            label = humanize(expansion.relation.name)
+            has_more = isinstance(found, Children) and found.has_more
+            groups.append(RelatedRecords(label, summarize(expansion.child, records), has_more))
+    return groups
+
+
+def _readers(place: Place) -> list[Reader]:
+    """Return who has seen the record before this page, latest first."""
+    found = readers_of_record(place.connection_id, place.stream, place.key)
+    names = dict(Client.unscoped.filter(owner=owner()).values_list("pk", "display_name"))
+    return [
+        Reader(names.get(client_id, client_id) if client_id else "You", times, format_time(last))
+        for client_id, times, last in found
+    ]
+
+
+def _links(place: Place) -> dict[str, str]:
+    query = urlencode({"connection": place.connection_id, "stream": place.stream, "key": place.key})
+    return {
+        "who_url": f"{reverse('admin:evidence_record_who')}?{query}",
+        "seen_url": f"{reverse('admin:evidence_disclosures')}?{query}",
+        "erase_url": erasure_pages.url(
+            ErasureScope.RECORD,
+            connection_id=place.connection_id,
+            stream=place.stream,
+            key=place.key,
+        ),
+    }

@@ -1,0 +1,111 @@
+"""The home page: what is here, what apps read, what needs attention, and the demo data apart."""
+
+import re
+from datetime import timedelta
+
+import pytest
+from django.test import Client as HttpClient
+from django.utils import timezone
+
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
+from evidence.models.connections import Connection
+from evidence.models.grants import Grant
+from evidence.models.imports import ImportRun
+from tests.owner.pages.browser import Browser
+from tests.world import BANK, PERSONAL, World
+
+MESSAGES = "/v1/streams/messages/records"
+
+
+def html(alice: Browser, address: str = "/") -> str:
+    return alice.http.get(address, headers={"Accept": "text/html"}).content.decode()
+
+
+@pytest.fixture
+def home(alice: Browser) -> Browser:
+    alice.http.defaults["HTTP_ACCEPT"] = "text/html"
+    return alice
+
+
+def test_it_shows_each_connection_with_its_records_and_dates(world: World, home: Browser) -> None:
+    page = home.open("/")
+
+    assert "13 records in 4 connections" in page.text
+    assert "Personal mail Mail · 6 records 1 Jun 2025 \N{EN DASH} 5 Mar 2026" in page.text
+    assert 'aria-label="Records by month in Bank account: 3 records, from 13 January 2026' in (
+        page.html
+    )
+    assert page.link("Your transactions") == f"/records/{BANK}/transactions/"
+
+
+def test_it_counts_again_after_an_import_and_an_erasure(world: World, home: Browser) -> None:
+    assert "Bank account Bank · 3 records" in home.open("/").text
+
+    world.put((BANK, "transactions", {"id": "b4", "date": "2026-10-20", "amount": 1}))
+
+    assert (
+        "Bank account Bank · 4 records 13 Jan 2026 \N{EN DASH} 20 Oct 2026" in home.open("/").text
+    )
+
+
+def test_a_date_that_cannot_be_does_not_stretch_the_time(world: World, home: Browser) -> None:
+    world.put((PERSONAL, "messages", {"id": "far", "received_at": "9999-12-31T00:00:00Z"}))
+
+    assert "Mail · 7 records 1 Jun 2025 \N{EN DASH} 5 Mar 2026" in home.open("/").text
+
+
+def test_it_says_what_apps_read_and_not_what_the_owner_read(world: World, home: Browser) -> None:
+    assert "No app read anything." in home.open("/").text
+
+    world.get(MESSAGES, "bob", connection_id=PERSONAL)
+    world.get(MESSAGES, "alice", connection_id=PERSONAL)
+
+    page = home.open("/")
+    assert re.search(r"Bob \d+ records in 1 answer, from Personal mail: Your messages\b", page.text)
+    assert page.link("Activity of Bob").endswith("client=" + world.packages["bob"].client_id)
+
+
+def test_it_says_what_needs_attention(world: World, home: Browser) -> None:
+    assert "Needs your attention" not in home.open("/").text
+    soon = timezone.now() + timedelta(days=3)
+    world.grant("eve", GrantRequest(connection_ids=[BANK], streams=[StreamRequest(name="transactions")],
+                                    expires_at=soon))  # fmt: skip
+    world.get("/v1/streams/transactions/records", "bob")
+    ImportRun.unscoped.create(
+        run_id="run_1", owner_id=world.owner_id, connection_id=BANK, kind="csv", label="june.csv",
+        fingerprint="f", status="stopped", started_at=timezone.now(), updated_at=timezone.now(),
+    )  # fmt: skip
+
+    page = home.open("/")
+
+    assert "1 call of Bob was refused in the last 7 days." in page.text
+    assert "The import of june.csv stopped before its end." in page.text
+    assert "Access of Eve to Bank ends on" in page.text
+
+
+def test_demo_data_is_apart_and_can_be_removed(world: World, home: Browser) -> None:
+    Connection.unscoped.filter(pk=BANK).update(demo=True)
+    page = home.open("/")
+    assert "10 records in 3 connections" in page.text
+    assert "3 demo records" in page.text
+
+    question = home.open(page.link("Remove the demo data"))
+    assert "Bank account" in question.text
+    assert "Personal mail" not in question.text
+    answer = home.press(question.form)
+
+    assert "The demo data is removed." in answer.text
+    assert not Connection.unscoped.filter(pk=BANK).exists()
+    assert Connection.unscoped.filter(pk=PERSONAL).exists()
+    assert world.get("/v1/streams/transactions/records", "charlie").status == 403
+
+
+def test_nobody_else_sees_it(world: World) -> None:
+    assert "Personal mail" not in html(Browser())
+    for address in ("/search?q=lease", "/day/2026-01-10", f"/records/{BANK}/transactions/",
+                    "/demo/remove"):  # fmt: skip
+        answer = HttpClient().get(address)
+        assert answer.status_code == 302, address
+        assert answer.headers["Location"].startswith("/login?next="), address
+    assert Grant.unscoped.count() > 0

@@ -1,0 +1,105 @@
+"""Searching from the owner's pages: hits, facets, months and the state in the URL."""
+
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from tests.owner.pages.browser import Browser, Form, Page
+from tests.world import BANK, CHAT, PERSONAL, WORK, World
+
+
+def search(alice: Browser, **query: str) -> Page:
+    return alice.press(_filled(alice, query))
+
+
+def _filled(alice: Browser, query: dict[str, str]) -> Form:
+    page = alice.open("/search")
+    [form] = [each for each in page.forms if each.action.endswith("/search")]
+    for name, value in query.items():
+        form.fill(name, value)
+    return form
+
+
+def hits(page: Page) -> list[str]:
+    return [at for words, at in page.links if at.startswith("/records/")]
+
+
+def test_a_search_finds_records_of_every_source(world: World, alice: Browser) -> None:
+    page = search(alice, q="canal")
+
+    assert set(hits(page)) == {f"/records/{PERSONAL}/messages/m3", f"/records/{CHAT}/messages/c2"}
+    assert "2 records" in page.text
+    assert "Jonas Weber" in page.text
+    assert "5 Mar 2026, 18:30" in page.text
+    assert "<mark>canal</mark>" in page.html
+
+
+def test_the_search_box_is_on_every_page(world: World, alice: Browser) -> None:
+    for address in ("/connected", "/connect", "/admin/", f"/records/{BANK}/transactions/"):
+        forms = alice.open(address).forms
+        assert any(form.action.endswith("/search") for form in forms), address
+
+
+def test_facets_narrow_and_keep_the_rest_of_the_search(world: World, alice: Browser) -> None:
+    page = search(alice, q="budget OR lease OR deposit")
+    assert {f"/records/{CHAT}/messages/c1", f"/records/{BANK}/transactions/b1"} <= set(hits(page))
+
+    narrowed = alice.open(page.link("Bank account"))
+    assert hits(narrowed) == [f"/records/{BANK}/transactions/b1"]
+    assert alice.open(narrowed.link("Remove all filters")).text == page.text
+    by_year = alice.open(page.link("2025"))
+    assert hits(by_year) == [f"/records/{PERSONAL}/messages/m0"]
+    assert parse_qs(urlsplit(page.link("2025")).query)["q"] == ["budget OR lease OR deposit"]
+    by_kind = alice.open(page.link("Your chat"))
+    assert hits(by_kind) == [f"/records/{CHAT}/messages/c1"]
+
+
+def test_a_month_of_the_histogram_narrows(world: World, alice: Browser) -> None:
+    page = search(alice, q="lease")
+    [url] = {at for tag, given in page.elements if tag == "a"
+             for at in [given.get("href") or ""] if "period=2026-01" in at}  # fmt: skip
+
+    assert sorted(hits(alice.open(url))) == [
+        f"/records/{PERSONAL}/messages/m1",
+        f"/records/{PERSONAL}/messages/m2",
+    ]
+
+
+def test_pages_follow_one_another(world: World, alice: Browser) -> None:
+    world.put(*((WORK, "messages", {"id": f"x{n}", "subject": f"Report {n}",
+                 "received_at": f"2026-04-{n % 28 + 1:02}T00:00:00Z"}) for n in range(45)))  # fmt: skip
+    page = search(alice, q="report", sort="newest")
+    found = hits(page)
+    while page.has_link("More results"):
+        page = alice.open(page.link("More results"))
+        found += hits(page)
+
+    assert len(found) == len(set(found)) == 45
+
+
+@pytest.mark.parametrize("query", ['"', "period=99", "after=nonsense", "kind=none", "source=none"])
+def test_what_cannot_be_searched_is_said(world: World, alice: Browser, query: str) -> None:
+    name, _, value = query.partition("=")
+    page = alice.open(f"/search?q=lease&{name}={value}" if value else f"/search?q={name}")
+
+    assert page.status == 200
+
+
+def test_what_a_hit_says_does_nothing(world: World, alice: Browser) -> None:
+    world.put((PERSONAL, "messages", {"id": "h", "subject": "<script>zebra</script>\u202e",
+        "body_text": "a <img src=x onerror=alert(1)> zebra", "received_at": "2026-05-01T00:00:00Z"}))  # fmt: skip
+    page = search(alice, q="zebra")
+
+    assert "<script>" not in page.html
+    assert "<img" not in page.html
+    assert "\u202e" not in page.html
+    assert "⟨U+202E⟩" in page.text
+
+
+def test_what_was_found_is_on_record(world: World, alice: Browser) -> None:
+    search(alice, q="canal")
+
+    page = alice.open("/admin/evidence/connection/disclosures/?client=you")
+    assert "admin search" in page.text
+    assert page.has_link("m3")
+    assert page.has_link("c2")
