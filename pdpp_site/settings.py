@@ -83,7 +83,6 @@ INSTALLED_APPS = [
     "django_otp",
     "django_otp.plugins.otp_static",
     "django_otp.plugins.otp_totp",
-    "django.contrib.humanize",
     "drf_spectacular_sidecar",
     # Simple, because owner.admin registers its models with its own site.
     "django.contrib.admin.apps.SimpleAdminConfig",

@@ -19,8 +19,6 @@ def test_the_ways_in_are_these() -> None:
         ".well-known/oauth-protected-resource/mcp",
         ".well-known/oauth-protected-resource/mcp/events",
         "",  # owner.urls
-        "records/<str:connection_id>/<str:stream>/<path:record_key>",
-        "records/<str:connection_id>/<str:stream>/",
         "admin/",
     ]
 

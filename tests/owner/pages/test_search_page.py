@@ -35,7 +35,7 @@ def test_a_search_finds_records_of_every_source(world: World, alice: Browser) ->
 
 
 def test_the_search_box_is_on_every_page(world: World, alice: Browser) -> None:
-    for address in ("/connected", "/connect", "/admin/", f"/records/{BANK}/transactions/"):
+    for address in ("/connected", "/connect", f"/records/{BANK}/transactions/"):
         forms = alice.open(address).forms
         assert any(form.action.endswith("/search") for form in forms), address
 
