@@ -124,18 +124,19 @@ def _sums_by_month(
 ) -> Mapping[date, float]:
     """Return month -> sum of the positive (``gt``) or negative (``lt``) amounts, without sign."""
     request = AggregateRequest(
-        metric="sum",
+        metrics=["sum"],
         field=roles.amount,
-        group_by=None,
+        group_by=[],
         group_by_time=rows.stream.event_time_field,
         granularity="month",
         time_zone="UTC",
+        sort=None,
+        start=0,
         limit=MONTHS,
     )
     where = [range_filter(rows, roles.amount or "", operator, "0", param="filter")]
-    groups = aggregate(rows, request, where).groups or []
     return {
-        date.fromisoformat(name[:10]).replace(day=1): abs(float(value)) / units
-        for name, value, _ in groups
-        if name is not None
+        date.fromisoformat(group.keys[0][:10]).replace(day=1): abs(float(group.values[0])) / units
+        for group in aggregate(rows, request, where).groups
+        if group.keys[0] is not None
     }

@@ -20,6 +20,7 @@ from evidence.declarations.declaration import (
     Relation,
     StreamDeclaration,
 )
+from evidence.declarations.money import money_format
 from evidence.declarations.values import field_text
 from owner.record_text import escape_invisible, one_line
 
@@ -74,6 +75,9 @@ class StreamRoles:
     def smallest_units(self, currency: str) -> int:
         """Return how many units of the amount field make one unit of the currency."""
         field = self.stream.fields.get(self.amount or "")
+        declared = None if field is None else money_format(field)
+        if declared is not None and (unit := declared.text(1, currency)) is not None:
+            return round(1 / float(unit.split()[0]))
         if field is None or field.types != ("integer",) or currency in WITHOUT_CENTS:
             return 1
         return 100
