@@ -18,17 +18,12 @@ from evidence.access.granted_streams import GrantedStream
 from evidence.access.record_history import Change, ChangeCandidate, FeedPosition
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.scope import Only, TimeRange
-from evidence.access.sql import SQL, fetch_all_generic_plan, in_time_range, join_sql
+from evidence.access.sql import SORT_BLOCKER, SQL, fetch_all_generic_plan, in_time_range, join_sql
 from evidence.models.connections import Connection
 
 MAX_SORTED_CHANGES = 20_000
 """Above this many changes, page through keys instead of sorting by change number: the cost per page
 stays constant."""
-
-SORT_BLOCKER = "NULL::char(10485760)"
-"""A null column that PostgreSQL estimates at 40 MB per row, so that a plan with a sort looks too
-expensive. The planner then uses the index in the requested order, even with missing or outdated
-statistics."""
 
 COLUMNS = "r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text, r.change_seq"
 LOG_HEADS = """

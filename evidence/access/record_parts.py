@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from evidence.access.records import (
+    BLOB_TABLES,
     RECORD_COLUMNS,
     ConnectionGroup,
     RecordKey,
@@ -91,10 +92,6 @@ def _authorship(visible: VisibleRecords) -> SQL:
     return SQL("jsonb_build_object(") + pairs + SQL(")::text")
 
 
-BLOB_TABLES = (
-    "evidence_blob b JOIN evidence_record r ON r.connection_id = b.connection_id"
-    " AND r.stream = b.stream AND r.record_key = b.record_key"
-)
 BLOB_COLUMNS = SQL(
     "b.connection_id, b.record_key, b.media_type, b.size_bytes, encode(b.sha256, 'hex')"
 )
@@ -188,7 +185,7 @@ def fetch_one_related(
 ) -> dict[RecordKey, VisibleRecord]:
     """Return the visible records of these keys. One query, or none without keys."""
     branches = [
-        SQL(f"SELECT {RECORD_COLUMNS} FROM ") + pairs + _join_record(group)
+        SQL(f"SELECT {RECORD_COLUMNS} FROM ") + pairs + group.join_row(SQL("p.id"), "p.key")
         for group, pairs in _keys_by_group(child, frozenset(keys))
     ]
     if not branches:
@@ -226,18 +223,6 @@ def fetch_many_related(
         record = child.project(tuple(row))
         related[RecordKey(record.connection.connection_id, parent)].append(record)
     return {parent: records[:limit] for parent, records in related.items()}
-
-
-def _join_record(group: ConnectionGroup) -> SQL:
-    """Return a join of each pair ``p`` with its record.
-
-    LIMIT 1 repeats the primary key: without it, a planner without statistics may scan the table.
-    """
-    rows = SQL(
-        " CROSS JOIN LATERAL (SELECT * FROM evidence_record r"
-        " WHERE r.connection_id = p.id AND r.record_key = p.key"
-    )
-    return rows + group.condition + SQL(" LIMIT 1) r")
 
 
 def _sort_partitions(

@@ -25,7 +25,9 @@ from evidence.access.granted_streams import (
     typed_column,
 )
 from evidence.access.scope import ConnectionFacts, Only, TimeRange
+from evidence.access.sql import BLOB_TABLES as BLOB_TABLES
 from evidence.access.sql import SQL, fetch_all_generic_plan, in_time_range, join_sql
+from evidence.access.sql import ConnectionGroup as ConnectionGroup
 from evidence.declarations.declaration import Field
 from evidence.models.erasures import CONNECTION_ERASURE_LOCK
 
@@ -84,14 +86,6 @@ class VisibleRecord:
         return hashlib.sha256(canonical).hexdigest()[:32]
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionGroup:
-    """Connections that are read under the same condition."""
-
-    connection_ids: list[str]
-    condition: SQL
-
-
 class VisibleRecords(VisibleStream):
     """The visible records of one stream of one source."""
 
@@ -121,7 +115,10 @@ class VisibleRecords(VisibleStream):
         period = join_sql("", self.period)
         return tuple(
             ConnectionGroup(
-                ids, _condition(self.stream.name, time, records) + period + self._where(ids)
+                self.stream.name,
+                ids,
+                _condition(self.stream.name, time, records) + period + self._where(ids),
+                sorted(records.names) if isinstance(records, Only) else None,
             )
             for (time, records), ids in ids_by_terms.items()
         )
@@ -193,9 +190,11 @@ class VisibleRecords(VisibleStream):
 
     def key_query(self, record_key: str, columns: SQL = ALL_COLUMNS) -> SQL:
         """Return ``SELECT columns`` over the record ``r`` from each connection that has it."""
-        key = SQL(" AND r.record_key = %s", (record_key,))
         partition = SortPartition(SQL("r.record_key"))
-        branches = (_branches(group, partition, [key], 1, columns) for group in self.groups)
+        branches = (
+            _branches(replace(group, record_keys=[record_key]), partition, [], 1, columns)
+            for group in self.groups
+        )
         return join_sql(" UNION ALL ", (branch for group in branches for branch in group))
 
     def _sort_partitions(self, direction: str, by: Field | None) -> "list[SortPartition]":
@@ -227,11 +226,17 @@ class VisibleRecords(VisibleStream):
         """Return ``SELECT columns`` over every visible row ``r`` that satisfies ``where``."""
         branches = []
         for group in self.groups:
-            branch = SQL("SELECT ") + columns + SQL(f" FROM {source} WHERE ")
-            branch += SQL("r.connection_id = ANY(%s)", (group.connection_ids,))
-            for condition in (group.condition, *where):
-                branch += condition
-            branches.append(branch)
+            ids = (group.connection_ids,)
+            branch = SQL("SELECT ") + columns
+            if group.record_keys is None or source == BLOB_TABLES:
+                branch += SQL(f" FROM {source} WHERE r.connection_id = ANY(%s)", ids)
+                branch += group.condition
+            else:
+                connections = SQL(" FROM unnest(%s::text[]) AS c(id)", ids)
+                keys = SQL(" CROSS JOIN unnest(%s::text[]) AS n(key)", (group.record_keys,))
+                branch += connections + keys + group.join_row(SQL("c.id"), "n.key", source)
+                branch += SQL(" WHERE TRUE")
+            branches.append(branch + join_sql("", where))
         return join_sql(" UNION ALL ", branches)
 
     def excluded_rows(self) -> SQL:
@@ -279,10 +284,8 @@ def _branches(
     ids = group.connection_ids
     is_lateral = not 1 <= len(ids) <= MAX_NAMED_CONNECTIONS
     for connection in [SQL("c.id")] if is_lateral else [SQL("%s", (id_,)) for id_ in ids]:
-        rows = SQL("SELECT ") + columns + SQL(" FROM evidence_record r WHERE ")
-        rows += SQL("r.connection_id = ") + connection + partition.condition
-        for condition in (group.condition, *where):
-            rows += condition
+        rows = SQL("SELECT ") + columns + group.rows(connection)
+        rows += partition.condition + join_sql("", where)
         rows += SQL(" ORDER BY ") + partition.order + SQL(" LIMIT %s", (limit,))
         if is_lateral:
             connections = SQL("SELECT r.* FROM unnest(%s::text[]) AS c(id)", (ids,))

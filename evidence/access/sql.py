@@ -19,6 +19,16 @@ from psycopg import pq
 from evidence.access.scope import TimeRange
 from evidence.errors import QueryTimeout
 
+SORT_BLOCKER = "NULL::char(10485760)"
+"""A null column that PostgreSQL estimates at 40 MB per row, so that a plan with a sort looks too
+expensive. The planner then uses the index in the requested order, even with missing or outdated
+statistics."""
+
+BLOB_TABLES = (
+    "evidence_blob b JOIN evidence_record r ON r.connection_id = b.connection_id"
+    " AND r.stream = b.stream AND r.record_key = b.record_key"
+)
+
 _deadline = ContextVar("deadline", default=math.inf)
 
 
@@ -47,6 +57,36 @@ def in_time_range(column: str, time: TimeRange) -> SQL:
     if time.until is not None:
         condition += SQL(f" AND {column} < %s", (time.until,))
     return condition
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionGroup:
+    """Connections that are read under the same condition."""
+
+    stream: str
+    connection_ids: list[str]
+    condition: SQL
+    record_keys: list[str] | None = None
+    """The only keys that the terms allow, None if they allow every key."""
+
+    def rows(self, connection: SQL, table: str = "evidence_record r") -> SQL:
+        """Return FROM and WHERE for the rows ``r`` of one connection; allowed keys are looked up."""
+        if self.record_keys is None:
+            return SQL(f" FROM {table} WHERE r.connection_id = ") + connection + self.condition
+        keys = SQL(" FROM unnest(%s::text[]) AS n(key)", (self.record_keys,))
+        return keys + self.join_row(connection, "n.key", table) + SQL(" WHERE TRUE")
+
+    def join_row(self, connection: SQL, key: str, table: str = "evidence_record r") -> SQL:
+        """Return a join with the row ``r`` of a key, by the primary key with any statistics.
+
+        The key is a range and the order is by key, so any other index would need a sort.
+        """
+        row = SQL(f" CROSS JOIN LATERAL (SELECT * FROM (SELECT *, {SORT_BLOCKER} FROM {table}")
+        row += SQL(" WHERE r.connection_id = ") + connection
+        row += SQL(f" AND r.stream = %s AND r.record_key BETWEEN {key} AND {key}", (self.stream,))
+        return (
+            row + SQL(" ORDER BY r.record_key LIMIT 1) r WHERE TRUE") + self.condition + SQL(") r")
+        )
 
 
 @contextmanager

@@ -246,8 +246,7 @@ def _newest(queries: Sequence[StreamQuery], size: int) -> list[SQL]:
     """Return, for each connection, its newest rows ``w`` with whether they match."""
     return [
         SQL("SELECT (r.terms @@ %s::tsquery) AS hit", (query.terms.matching,))
-        + SQL(f" FROM {TIME_INDEXED_TEXT} WHERE r.connection_id = %s", (connection_id,))
-        + group.condition
+        + group.rows(SQL("%s", (connection_id,)), TIME_INDEXED_TEXT)
         + SQL(" ORDER BY r.consent_time DESC LIMIT %s) w", (size,))
         for query in queries
         for group in query.visible.groups

@@ -56,12 +56,11 @@ def load_records(
             )
             branch = SQL(
                 f"SELECT n.at, {RECORD_COLUMNS} FROM unnest(%s::int[], %s::text[], %s::text[])"
-                " AS n(at, id, key) CROSS JOIN LATERAL (SELECT * FROM evidence_record r"
-                " WHERE r.connection_id = n.id AND r.record_key = n.key"
-                " AND r.connection_id = ANY(%s)",
-                (*keys, group.connection_ids),
+                " AS n(at, id, key)",
+                keys,
             )
-            branches.append(branch + group.condition + SQL(" LIMIT 1) r"))
+            named = SQL(" WHERE n.id = ANY(%s)", (group.connection_ids,))
+            branches.append(branch + group.join_row(SQL("n.id"), "n.key") + named)
     if not branches:
         return [None for _ in locations]
     rows = {at: row for at, *row in fetch_all_generic_plan(join_sql(" UNION ALL ", branches))}

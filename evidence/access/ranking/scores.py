@@ -1,7 +1,7 @@
 """Score and order matching records in SQL, from granted fields only."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
@@ -126,13 +126,12 @@ def select_matches(
     if but_not is not None:
         tests.append(SQL(" AND (r.terms @@ %s::tsquery) IS FALSE", (but_not,)))
     start = SQL("SELECT ") + columns
-    start += SQL(f" FROM {TIME_INDEXED_TEXT if query.has_few_rows else TERM_INDEXED_TEXT} WHERE ")
     return join_sql(
         " UNION ALL ",
         (
-            start + condition + group.condition + join_sql("", tests)
+            start + rows + join_sql("", tests)
             for group in query.visible.groups
-            for condition in _connection_conditions(group)
+            for rows in _rows_of_connections(group, has_few_rows=query.has_few_rows)
         ),
     )
 
@@ -147,14 +146,16 @@ def matches_condition(connection_ids: list[str], stream: str, tsquery: str) -> S
     )
 
 
-def _connection_conditions(group: ConnectionGroup) -> Iterator[SQL]:
-    """Yield one condition per connection, each in one partition, or one for all if they are many."""
+def _rows_of_connections(group: ConnectionGroup, *, has_few_rows: bool) -> Iterator[SQL]:
+    """Yield FROM and WHERE per connection, each in one partition, or once for all if they are many."""
+    table = TIME_INDEXED_TEXT if has_few_rows else TERM_INDEXED_TEXT
+    by_key = group if has_few_rows else replace(group, record_keys=None)
     ids = group.connection_ids
     if len(ids) > MAX_NAMED_CONNECTIONS:
-        yield SQL("r.connection_id = ANY(%s)", (ids,))
+        yield SQL(f" FROM {table} WHERE r.connection_id = ANY(%s)", (ids,)) + group.condition
         return
     for connection_id in ids:
-        yield SQL("r.connection_id = %s", (connection_id,))
+        yield by_key.rows(SQL("%s", (connection_id,)), table)
 
 
 def hit_columns(number: int, query: StreamQuery, score: SQL) -> SQL:

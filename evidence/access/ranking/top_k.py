@@ -234,8 +234,7 @@ def _newest_rows(
     after: SearchHitKey | None,
     size: int,
 ) -> SQL:
-    rows = SQL(f"SELECT * FROM {TIME_INDEXED_TEXT} WHERE r.connection_id = %s", (connection_id,))
-    rows += group.condition
+    rows = SQL("SELECT r.*") + group.rows(SQL("%s", (connection_id,)), TIME_INDEXED_TEXT)
     if query.shows_time:
         rows += SQL(" AND r.consent_time IS NOT NULL")
         if after is not None and after.at is not None:
