@@ -27,6 +27,12 @@ Filters = Annotated[
         help="Also FIELD>=VALUE, >, <= and <. Repeat it for several filters.",
     ),
 ]
+After = Annotated[
+    str | None, typer.Option("--after", metavar="TIME", help="Only from this time or date on.")
+]
+Before = Annotated[
+    str | None, typer.Option("--before", metavar="TIME", help="Only before this time or date.")
+]
 ExtraParams = Annotated[
     list[str] | None,
     typer.Option("--param", metavar="NAME=VALUE", help="Another parameter of the REST API."),

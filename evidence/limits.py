@@ -34,11 +34,14 @@ BLOB_MAX_BYTES: Final = INGEST_MAX_BYTES
 RECORD_KEY_MAX_BYTES: Final = 200
 LABEL_MAX_CHARS: Final = 200
 
-# Range of max_bytes, in UTF-8 bytes of the serialized response. A tool result has two channels, each a
-# smaller REST response, so tools require at least MAX_BYTES_LEAST.
+# Range of max_bytes, in UTF-8 bytes of the serialized response. A tool result also contains the next
+# steps, so tools require at least MAX_BYTES_LEAST for each channel.
 PAGE_BYTES_LEAST: Final = 1_000
 MAX_BYTES_LEAST: Final = 4_000
 MAX_BYTES_MOST: Final = 50_000
+
+# A value up to this length is shown whole or not at all; only longer ones are cut to a budget.
+WHOLE_VALUE_CHARS: Final = 500
 
 # Size limit of the compact schema; a larger one lists only stream names.
 COMPACT_SCHEMA_BYTES: Final = 55_000
@@ -46,7 +49,7 @@ COMPACT_SCHEMA_BYTES: Final = 55_000
 # Size limits of an MCP tool result by channel, in UTF-8 bytes.
 STRUCTURED_BYTES: Final = 10_000
 TEXT_BYTES: Final = 4_000
-SEARCH_TEXT_BYTES: Final = 1_800
+SEARCH_TEXT_BYTES: Final = 4_000
 AGGREGATE_TEXT_BYTES: Final = 400
 READ_BYTES: Final = 8_000
 

@@ -1,9 +1,9 @@
 """The event tools of `/mcp/events`: create, list, show, update, test and delete event subscriptions."""
 
 from evidence import record_ids
+from evidence.json_text import dumps
 from mcp_adapter.arguments import boolean, string, string_list
 from mcp_adapter.errors import error_from_response
-from mcp_adapter.json_text import dumps
 from mcp_adapter.rest import RestResponse
 from mcp_adapter.tool import Call, Result, Tool
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evidence import limits, record_ids
+from evidence.page_cutter import grapheme_boundary
 from mcp_adapter import record_refs, rest_params
 from mcp_adapter.arguments import Arguments
-from mcp_adapter.budget import grapheme_boundary
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.tool import Call
 

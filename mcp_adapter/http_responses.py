@@ -10,7 +10,7 @@ import mcp_types as types
 import orjson
 from starlette.types import Message, Scope, Send
 
-from mcp_adapter.json_text import dumps
+from evidence.json_text import dumps
 from mcp_adapter.rest import TokenRejected
 
 _STASH_KEY = "mcp_adapter.raw_result"

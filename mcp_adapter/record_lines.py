@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from mcp_adapter.json_text import dumps
+from evidence.json_text import dumps
 
 # Everything that str.splitlines() or a terminal takes for the end of a line.
 _LINE_BREAK = re.compile("[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\u2028\u2029]")

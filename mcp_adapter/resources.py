@@ -9,10 +9,10 @@ from typing import Any
 import mcp_types as types
 
 from evidence import limits, record_ids
+from evidence.json_text import dumps
 from mcp_adapter import field_windows, labels, record_refs, rest_params
 from mcp_adapter.budget import Budget
 from mcp_adapter.errors import AdapterError, error_from_response
-from mcp_adapter.json_text import dumps
 from mcp_adapter.rest import Rest
 from mcp_adapter.tool import Call, Result
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from evidence import limits, record_ids
+from evidence.item_lines import target_arguments as target_arguments
 from mcp_adapter import record_refs
 from mcp_adapter.arguments import Argument, Arguments, integer, object_, string, string_list
 from mcp_adapter.errors import AdapterError

@@ -17,10 +17,10 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from evidence.json_text import dumps
 from mcp_adapter import metrics, resources
 from mcp_adapter.errors import AdapterError, ToolError, error_from_response
 from mcp_adapter.http_responses import stash_result
-from mcp_adapter.json_text import dumps
 from mcp_adapter.metrics import Outcome, SpanFactory, no_span
 from mcp_adapter.rest import Rest, RestResponse, TokenRejected
 from mcp_adapter.surfaces import READ_SURFACE, Surface

@@ -7,8 +7,8 @@ from typing import Final
 
 import mcp_types as types
 
+from evidence.json_text import dumps
 from mcp_adapter import event_tools, resources
-from mcp_adapter.json_text import dumps
 from mcp_adapter.tool import Tool
 from mcp_adapter.tools import aggregate, fetch, query_records, read_record_field, schema, search
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from evidence.json_text import dumps
 from mcp_adapter.arguments import Argument, Arguments, input_schema, validate
 from mcp_adapter.errors import error_from_response
-from mcp_adapter.json_text import dumps
 from mcp_adapter.record_refs import resolve_stream
 from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestResponse
 

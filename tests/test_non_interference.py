@@ -35,7 +35,7 @@ from tests.mcp_adapter import real
 from tests.world import BANK, CHAT, MAIL, PERSONAL, WORK, World
 
 CURSOR = re.compile(
-    r'("next_(?:cursor|changes_since)": ?"|(?:cursor|changes_since)=)[A-Za-z0-9_-]{40,}'
+    r'("(?:next_)?(?:cursor|changes_since)": ?"|(?:cursor|changes_since)=)[A-Za-z0-9_-]{40,}'
 )
 VOLATILE = re.compile(r'"request_id": ?"[^"]*"')
 

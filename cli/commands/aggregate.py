@@ -7,6 +7,7 @@ import typer
 
 from cli.options import (
     Connection,
+    Cursor,
     ExtraParams,
     Filters,
     Stream,
@@ -18,7 +19,12 @@ from cli.output import one_line, table
 from cli.session import Session, command
 from evidence.record_ids import path_segment
 
-METRIC = typer.Argument(metavar="METRIC", help="count, sum, min, max or count_distinct.")
+METRIC = typer.Argument(metavar="METRIC", help="count, sum, avg, min, max or count_distinct.")
+METRICS = typer.Option("--metrics", metavar="A,B", help="Several, such as count,avg:amount.")
+TIME_ZONE = typer.Option("--time-zone", help="For example Asia/Tokyo.")
+SORT = typer.Option(
+    "--sort", metavar="KEY", help="key or a metric; -KEY sorts in descending order."
+)
 GRANULARITY = typer.Option("--granularity", help="minute, hour, day, week, month, quarter, year.")
 
 
@@ -26,19 +32,20 @@ GRANULARITY = typer.Option("--granularity", help="minute, hour, day, week, month
 def aggregate(
     session: Session,
     stream: Stream,
-    metric: Annotated[str, METRIC] = "count",
+    metric: Annotated[str | None, METRIC] = None,
     *,
+    metrics: Annotated[str | None, METRICS] = None,
     field: Annotated[
         str | None, typer.Option("--field", help="The field to sum or compare.")
     ] = None,
     by: Annotated[
-        str | None, typer.Option("--by", metavar="FIELD", help="Group by this field.")
+        str | None, typer.Option("--by", metavar="FIELD", help="Group by this field, or two: A,B.")
     ] = None,
     by_time: Annotated[str | None, typer.Option("--by-time", metavar="FIELD")] = None,
     granularity: Annotated[str | None, GRANULARITY] = None,
-    time_zone: Annotated[
-        str | None, typer.Option("--time-zone", help="For example Asia/Tokyo.")
-    ] = None,
+    time_zone: Annotated[str | None, TIME_ZONE] = None,
+    sort: Annotated[str | None, SORT] = None,
+    cursor: Cursor = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Number of groups.")] = None,
     filter_: Filters = None,
     connection: Connection = None,
@@ -46,12 +53,15 @@ def aggregate(
 ) -> None:
     """Count, sum or compare records, in total or by group."""
     params = query_params(
-        metric=metric,
+        metric=metric or (None if metrics else "count"),
+        metrics=metrics,
         field=field,
         group_by=by,
         group_by_time=by_time,
         granularity=granularity,
         time_zone=time_zone,
+        sort=sort,
+        cursor=cursor,
         limit=limit,
         connection_id=connection,
     )
@@ -63,15 +73,28 @@ def aggregate(
 def _lines(body: dict[str, Any]) -> Iterator[str]:
     groups = body.get("groups")
     if groups is None:
-        yield one_line(body.get("value"))
+        values = body.get("values") or {"": body.get("value")}
+        yield from (one_line(f"{name} {value}".strip()) for name, value in values.items())
         return
-    names = ["key", "count"] if body.get("metric") == "count" else ["key", "value", "count"]
-    headings = {
-        "key": str(body.get("group_by") or body.get("group_by_time")),
-        "value": f"{body.get('metric')} of {body.get('field')}",
-        "count": "count",
-    }
-    rows = [tuple(group.get(name) for name in names) for group in groups]
-    yield from table([headings[name].upper() for name in names], rows)
+    keys = [*str(body.get("group_by") or "").split(","), body.get("group_by_time")]
+    headings = [str(key).upper() for key in keys if key]
+    yield from table([*headings, *_measures(body)], [_row(body, group) for group in groups])
     if body.get("other_count"):
         yield f"and {body['other_count']} in other groups"
+    if body.get("next_cursor"):
+        yield f"--cursor {one_line(body['next_cursor'])}"
+
+
+def _measures(body: dict[str, Any]) -> list[str]:
+    if metrics := body.get("metrics"):
+        return [str(metric).upper() for metric in metrics]
+    value = [f"{body.get('metric')} of {body.get('field')}".upper()]
+    return [*([] if body.get("metric") == "count" else value), "COUNT"]
+
+
+def _row(body: dict[str, Any], group: dict[str, Any]) -> tuple[Any, ...]:
+    keys = group["keys"] if "keys" in group else [group.get("key")]
+    if "values" in group:
+        return (*keys, *group["values"].values())
+    value = [] if body.get("metric") == "count" else [group.get("value")]
+    return (*keys, *value, group.get("count"))

@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from cli.options import (
+    After,
+    Before,
     Connection,
     Cursor,
     Expand,
@@ -50,6 +52,8 @@ def records(
     fields: Fields = None,
     view: View = None,
     filter_: Filters = None,
+    after: After = None,
+    before: Before = None,
     sort: Sort = None,
     order: Annotated[str | None, typer.Option("--order", help="asc or desc.")] = None,
     count: Count = None,
@@ -68,6 +72,8 @@ def records(
         connection_id=connection,
         fields=fields,
         view=view,
+        after=after,
+        before=before,
         sort=sort,
         order=order,
         count=count,

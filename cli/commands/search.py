@@ -7,6 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from cli.options import (
+    After,
+    Before,
     Connection,
     Cursor,
     ExtraParams,
@@ -49,13 +51,19 @@ def search(
     sort: Annotated[
         str | None, typer.Option("--sort", metavar="-time", help="Newest first instead of by rank.")
     ] = None,
+    match: Annotated[
+        str | None, typer.Option("--match", metavar="exact", help="Only words as written.")
+    ] = None,
+    after: After = None,
+    before: Before = None,
     filter_: Filters = None,
     param: ExtraParams = None,
 ) -> None:
     """Search records by words and show where they match."""
     params = query_params(q=" ".join(words), connection_id=connection, limit=limit, cursor=cursor)
     params += [("streams[]", name) for name in stream or ()]
-    params += query_params(sort=sort) + filter_params(filter_) + extra_params(param)
+    params += query_params(sort=sort, match=match, after=after, before=before)
+    params += filter_params(filter_) + extra_params(param)
     body = session.get(PATHS.get(mode or "lexical", f"/v1/search/{mode}"), params)
     for hit in body.get("data") or ():
         for excerpt in hit.get("evidence_excerpts") or ():

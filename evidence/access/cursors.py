@@ -1,13 +1,15 @@
 """Encrypt page cursors and bind them to caller, query and direction.
 
 A cursor reveals nothing to its holder: its content is encrypted and padded to a multiple of 32
-bytes. It works only for the same rights, query and direction, and each kind of misuse has its own
+bytes. Cursors of lists are compressed too: these hold only what the holder saw and asked, while
+bookmarks hold numbers that count hidden changes, which must not change a length. A cursor works only for the same rights, query and direction, and each kind of misuse has its own
 error (contract 3.3).
 """
 
 import base64
 import binascii
 import hashlib
+import zlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,36 +23,54 @@ from evidence.errors import CursorExpired, InvalidCursor
 PURPOSE = "cursor"
 BLOCK_BYTES = 32
 DIGEST_BYTES = 3
-BLANK_DIGEST = "0" * 2 * DIGEST_BYTES
+_COMPRESSED_KINDS = frozenset({"records", "search"})
+_COMPRESSED = b"z"
+"""First byte of compressed content. JSON begins with a brace."""
+_DICTIONARY = (
+    b'{"k":"records","k":"search","o":"","b":"","q":{"connection_id":"","connector_id":"","streams":"'
+    b'","sort":"","filter":"","stream":"transactions","by":"","q":"","mode":"","order":""},"p":{"n":1,'
+    b'"t":"2026-01-01T00:00:00+00:00","s":"2026-01-01T00:00:00Z","c":"cin_","s":"messages","r":"'
+    b'","x":null}}'
+)
+"""What most cursors contain, so that compression leaves little more than ids."""
 
 
 def encode_cursor(
     kind: str, *, scope: Scope, query: Mapping[str, Any], place: Mapping[str, Any]
 ) -> str:
     """Return a cursor of one ``kind`` for ``place`` in the results of ``query``."""
-    content = _content(
-        kind,
-        owner=_digest(_holder(scope)),
-        binding=_digest(scope.binding),
-        query=query,
-        place=place,
-    )
+    content = _content(kind, scope=scope, query=query, place=place)
     content += b" " * (-len(content) % BLOCK_BYTES)
     return base64.urlsafe_b64encode(encrypt(content, purpose=PURPOSE)).rstrip(b"=").decode()
 
 
-def cursor_length(kind: str, *, query: Mapping[str, Any], place: object) -> int:
+def cursor_length(kind: str, *, scope: Scope, query: Mapping[str, Any], place: object) -> int:
     """Return the number of characters of the cursor that ``encode_cursor`` makes."""
-    content = len(
-        _content(kind, owner=BLANK_DIGEST, binding=BLANK_DIGEST, query=query, place=place)
-    )
+    content = len(_content(kind, scope=scope, query=query, place=place))
     return -(-(NONCE_BYTES + content + -content % BLOCK_BYTES + TAG_BYTES) * 4 // 3)
 
 
-def _content(
-    kind: str, *, owner: str, binding: str, query: Mapping[str, Any], place: object
-) -> bytes:
-    return orjson.dumps({"k": kind, "o": owner, "b": binding, "q": _digests(query), "p": place})
+def _content(kind: str, *, scope: Scope, query: Mapping[str, Any], place: object) -> bytes:
+    members = {
+        "k": kind,
+        "o": _digest(_holder(scope)),
+        "b": _digest(scope.binding),
+        "q": _digests(query),
+        "p": place,
+    }
+    content = orjson.dumps(members)
+    if kind not in _COMPRESSED_KINDS:
+        return content
+    packer = zlib.compressobj(9, wbits=-zlib.MAX_WBITS, zdict=_DICTIONARY)
+    return _COMPRESSED + packer.compress(content) + packer.flush()
+
+
+def _parse(content: bytes) -> dict[str, Any]:
+    if content.startswith(_COMPRESSED):
+        unpacker = zlib.decompressobj(wbits=-zlib.MAX_WBITS, zdict=_DICTIONARY)
+        content = unpacker.decompress(content[1:])
+    members: dict[str, Any] = orjson.loads(content)
+    return members
 
 
 def decode_cursor(
@@ -100,7 +120,7 @@ def _holder(scope: Scope) -> str:
 def _decrypt(cursor: str, param: str) -> dict[str, Any]:
     try:
         data = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-        content: dict[str, Any] = orjson.loads(decrypt(data, purpose=PURPOSE))
+        content = _parse(decrypt(data, purpose=PURPOSE))
     except (binascii.Error, InvalidTag, ValueError) as error:
         raise InvalidCursor(
             message="This server did not issue the cursor, or the cursor was changed.",

@@ -18,6 +18,7 @@ METADATA_OBJECTS = frozenset(
     {"schema", "connector", "stream_metadata", "collector_state", "owner_connection"}
 )
 """Body types that describe streams and connections and contain no records."""
+_ROLE_MEMBERS = frozenset({"title", "authored_at", "actor", "amount"})
 
 
 class UnknownResponseType(Exception):  # noqa: N818 - a bug in a view, not a bad request
@@ -37,8 +38,9 @@ def disclosed_items(
 
 
 def _listed(body: Json, gate: Gate, *, filter_fields: frozenset[str]) -> Iterator[DisclosedItem]:
+    shared = body.get("shared", {})  # of the compact form
     for row in body["data"]:
-        for index, item in enumerate(_disclosed(row, gate)):
+        for index, item in enumerate(_disclosed({**shared, **row}, gate)):
             # Related records follow the record that the filter selected.
             yield item if index else replace(item, fields=item.fields | filter_fields)
 
@@ -93,15 +95,25 @@ def _record(body: Json) -> DisclosedItem:
 
 
 def _hit(body: Json, gate: Gate) -> DisclosedItem:
-    fields = {*body["matched_fields"]}
-    stream = gate.stream(body["stream"], connection_id=body["connection_id"]).stream
+    matched = (excerpt["field_path"] for excerpt in body["evidence_excerpts"])
+    fields = {*body.get("matched_fields", ()), *matched, *_role_fields(body, gate)}
     if "snippet" in body:  # of a semantic match, where no word matched
         fields.add(body["snippet"]["field"])
-    if "title" in body:
-        fields.add(stream.title_field or "")
-    if "authored_at" in body:
-        fields.add(stream.event_time_field or "")
     return _item(body, body["record_key"], fields)
+
+
+def _role_fields(body: Json, gate: Gate) -> set[str]:
+    """Return the fields whose values the members of an item show by their role."""
+    if not _ROLE_MEMBERS & body.keys():
+        return set()
+    stream = gate.stream(body["stream"], connection_id=body["connection_id"]).stream
+    fields = {
+        "title": stream.heading_field,
+        "authored_at": stream.event_time_field,
+        "actor": stream.actor_field,
+        "amount": stream.amount_field,
+    }
+    return {name for member, name in fields.items() if member in body and name is not None}
 
 
 def _item(body: Json, record_key: str, fields: set[str]) -> DisclosedItem:

@@ -14,6 +14,8 @@ from evidence.api.query_parameters import ApiWarning
 from evidence.declarations.authorship import determine_origin
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.declarations.money import money_texts
+from evidence.item_lines import clip_bytes
+from evidence.page_cutter import clip
 from evidence.reading.changes import Tombstone
 from evidence.reading.field_windows import FieldWindow, QuoteCheck
 from evidence.reading.schema import StreamRow
@@ -21,6 +23,8 @@ from evidence.record_ids import path_segment
 from evidence.search.query_planner import is_stale, searchable_fields
 
 Json = dict[str, Any]
+
+MAX_TITLE_CHARS, MAX_TITLE_BYTES = 160, 320
 
 
 def format_time(at: datetime | None) -> str | None:
@@ -38,16 +42,20 @@ def with_links_and_meta(
     count: Json | None = None,
     next_link: str | None = None,
     meta: Json | None = None,
+    links: bool = True,
 ) -> Json:
-    """Add `links` and `meta` (contract 3.0); `links.next` only to bodies with `has_more`."""
-    links: Json = {"self": self_link}
-    if "has_more" in body:
-        links["next"] = next_link
+    """Add `links` and `meta` (contract 3.0); `links.next` only to bodies with `has_more`.
+
+    The compact form has no links.
+    """
+    if links:
+        next_member = {"next": next_link} if "has_more" in body else {}
+        body = body | {"links": {"self": self_link, **next_member}}
     metadata: Json = {
         "count": count or {"kind": "none"},
         "warnings": [warning_body(warning) for warning in warnings],
     }
-    return body | {"links": links, "meta": metadata | (meta or {})}
+    return body | {"meta": metadata | (meta or {})}
 
 
 def warning_body(warning: ApiWarning) -> Json:
@@ -76,9 +84,37 @@ def record_body(visible: VisibleRecords, record: VisibleRecord, data: Mapping[st
         "emitted_at": format_time(record.emitted_at),
         "version": record.version,
         "origin": record_origin(visible, record),
+        **title_and_time(visible, data),
         "data": with_blob_url(data, record.connection.connection_id),
         **({"money": money} if money else {}),
     }
+
+
+def title_and_time(visible: VisibleRecords, data: Mapping[str, Any]) -> Json:
+    """Return the title and the time of a record by the roles of the fields in `data`."""
+    stream = visible.stream
+    title = _role_text(data, stream.heading_field)
+    authored_at = _role_text(data, stream.event_time_field)
+    return {
+        **({"title": clip_bytes(clip(title, MAX_TITLE_CHARS), MAX_TITLE_BYTES)} if title else {}),
+        **({"authored_at": authored_at} if authored_at else {}),
+    }
+
+
+def actor_and_amount(visible: VisibleRecords, data: Mapping[str, Any]) -> Json:
+    """Return the author and the amount of money by the roles of granted fields."""
+    stream = visible.stream
+    actor = _role_text(data, stream.actor_field)
+    amount = data.get(stream.amount_field or "")
+    return {
+        **({"actor": clip(actor, MAX_TITLE_CHARS)} if actor else {}),
+        **({"amount": amount} if isinstance(amount, int | float) else {}),
+    }
+
+
+def _role_text(data: Mapping[str, Any], field: str | None) -> str | None:
+    value: Any = data.get(field) if field is not None else None
+    return value if isinstance(value, str) and value else None
 
 
 def record_origin(visible: VisibleRecords, record: VisibleRecord) -> str:

@@ -5,20 +5,26 @@ from typing import Any
 
 from evidence.access.ranking.vectors import MILLIONTHS
 from evidence.api.envelopes import (
+    actor_and_amount,
     connection_members,
     field_window_link,
     format_time,
     record_origin,
     record_path,
+    title_and_time,
 )
 from evidence.api.query_parameters import ApiWarning
+from evidence.item_lines import item_title
 from evidence.search.absence import word_forms
-from evidence.search.analysis.highlighter import excerpt_text, excerpt_with_marks
+from evidence.search.analysis.graphemes import grapheme_ceil, grapheme_floor
+from evidence.search.analysis.highlighter import Passage, excerpt_text, excerpt_with_marks
 from evidence.search.query_planner import HYBRID, LEXICAL
 from evidence.search.results import Excerpt, Hit, SearchResult
 
 Json = dict[str, Any]
 
+COMPACT_CHARS = 64
+"""Width of the excerpt of a compact hit, about."""
 EMBEDDING_NOTE = "Semantic search does not find the newest records there yet; lexical search does."
 REINDEXING_NOTE = (
     "The index there is being rebuilt. Until then, search finds exact words, and may miss records"
@@ -47,10 +53,7 @@ def hit_body(found: Hit, *, mode: str) -> Json:
         **_ranking(found, mode),
         "evidence_excerpts": [_excerpt(found, excerpt) for excerpt in found.excerpts],
     }
-    if found.title is not None:
-        body["title"] = found.title
-    if found.authored_at is not None:
-        body["authored_at"] = found.authored_at
+    body |= title_and_time(visible, record.data) | actor_and_amount(visible, record.data)
     if found.excerpts:
         best = found.excerpts[0]
         body["snippet"] = {"field": best.field, "text": excerpt_with_marks(best.text, best.passage)}
@@ -65,6 +68,66 @@ def word_forms_body(hit: Hit, found: SearchResult) -> Json:
         return {}
     forms = word_forms(hit, found.asked, any_word=found.any_word)
     return {"word_forms": forms} if forms else {}
+
+
+def compact_hit_body(found: Hit) -> Json:
+    """Return a search hit with one excerpt, the best one that does not repeat the title.
+
+    The match marks of the excerpt are ours alone: a mark in the record's text is escaped.
+    """
+    visible, record = found.visible, found.record
+    own = title_and_time(visible, record.data)
+    if "title" in own:
+        own["title"] = item_title(own)
+    excerpts = [
+        (excerpt, _narrowed(excerpt))
+        for excerpt in found.excerpts
+        if excerpt.field != visible.stream.heading_field
+    ] or [(excerpt, _narrowed(excerpt)) for excerpt in found.excerpts]
+    body: Json = {
+        "object": "search_result",
+        "stream": visible.stream.name,
+        "record_key": record.record_key,
+        **connection_members(visible, record),
+        "origin": record_origin(visible, record),
+        **own,
+        **actor_and_amount(visible, record.data),
+        "evidence_excerpts": [
+            {
+                "field_path": excerpt.field,
+                "preview_text": excerpt_with_marks(excerpt.text, passage),
+                "start_chars": passage.start,
+                **_first_match(passage),
+                "total_chars": len(excerpt.text),
+            }
+            for excerpt, passage in excerpts[:1]
+        ],
+    }
+    if not excerpts and found.nearest is not None:
+        nearest = _passage(found, found.nearest)
+        body["snippet"] = {name: nearest[name] for name in nearest if name != "read"}
+    return body
+
+
+def _narrowed(excerpt: Excerpt) -> Passage:
+    """Return the part of a passage around its first match, in half as many wide characters."""
+    text, passage = excerpt.text, excerpt.passage
+    start, end = passage.marks[0] if passage.marks else (passage.start, passage.start)
+    shown = text[passage.start : passage.end]
+    width = COMPACT_CHARS if len(shown.encode()) < 2 * len(shown) else COMPACT_CHARS // 2
+    if len(shown) <= width:
+        return passage
+    context = max(width - (end - start), width // 2)
+    first = max(passage.start, min(start - context // 3, passage.end - width))
+    last = min(passage.end, max(first + width, end + context // 3))
+    first, last = grapheme_floor(text, first), grapheme_ceil(text, last)
+    inside = tuple(mark for mark in passage.marks if first <= mark[0] and mark[1] <= last)
+    return Passage(first, last, inside)
+
+
+def _first_match(passage: Passage) -> Json:
+    start, end = passage.marks[0] if passage.marks else (passage.start, passage.start)
+    return {"match_start_chars": start, "match_end_chars": end}
 
 
 def _ranking(found: Hit, mode: str) -> Json:
@@ -208,7 +271,6 @@ def _passage(found: Hit, nearest: Excerpt) -> Json:
 
 def _excerpt(found: Hit, excerpt: Excerpt) -> Json:
     visible, record, passage = found.visible, found.record, excerpt.passage
-    first = passage.marks[0] if passage.marks else (passage.start, passage.start)
     read = field_window_link(
         visible.stream.name, record.record_key, excerpt.field, record.connection.connection_id
     )
@@ -219,8 +281,7 @@ def _excerpt(found: Hit, excerpt: Excerpt) -> Json:
         "plain_text": excerpt_text(excerpt.text, passage),
         "start_chars": passage.start,
         "end_chars": passage.end,
-        "match_start_chars": first[0],
-        "match_end_chars": first[1],
+        **_first_match(passage),
         "total_chars": len(excerpt.text),
         "truncated": passage.start > 0 or passage.end < len(excerpt.text),
         "provenance": "lexical_match",

@@ -21,6 +21,7 @@ ACTOR_ROLE = "actor"
 """The author of a record by name. Anyone can use any name."""
 ACTOR_ID_ROLE = "actor-id"
 """The author of a record by address or id in the source."""
+AMOUNT_TYPE, TEXT_TYPE = "currency", "text"
 DIRECTION_ROLE = "direction"
 """A field that tells whether the owner sent a record, such as its folder."""
 
@@ -134,9 +135,28 @@ class StreamDeclaration:
         return self._first(TITLE_ROLE)
 
     @cached_property
+    def heading_field(self) -> str | None:
+        """The title, unless this is the text itself, as in a chat message."""
+        title = self.title_field
+        if title is None or self.actor_field is None:
+            return title
+        is_text = self.fields[title].pdpp_type == TEXT_TYPE or self.lexical_fields == (title,)
+        return None if is_text else title
+
+    @cached_property
     def event_time_field(self) -> str | None:
         """The first field with the event time role, or else the field of the time range."""
         return self._first(EVENT_TIME_ROLE) or self.consent_time_field
+
+    @cached_property
+    def actor_field(self) -> str | None:
+        """The author by name, or else by address or id."""
+        return self._first(ACTOR_ROLE) or self._first(ACTOR_ID_ROLE)
+
+    @cached_property
+    def amount_field(self) -> str | None:
+        """The first field with an amount of money."""
+        return next((n for n, field in self.fields.items() if field.pdpp_type == AMOUNT_TYPE), None)
 
     @cached_property
     def authorship(self) -> Mapping[str, str]:

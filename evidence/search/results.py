@@ -9,7 +9,6 @@ from evidence.access.ranking.matches import HitPosition, Match
 from evidence.access.ranking.vectors import NearestPassage, StreamKey
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.values import field_text
-from evidence.search.analysis.graphemes import grapheme_floor
 from evidence.search.analysis.highlighter import Passage, best_passages
 from evidence.search.analysis.matcher import needs_verification, verify
 from evidence.search.analysis.query_tree import Query
@@ -27,7 +26,6 @@ class SuggestionHolder:
 
 
 PASSAGES_PER_HIT = 3
-MAX_TITLE_CHARS = 160
 WORK_PER_SEARCH = 1_500_000
 """Units of work (`analysis.work_limit`) for the checks of one search; its excerpts get as many."""
 MIN_WORK_PER_HIT = 10_000
@@ -91,17 +89,6 @@ class Hit:
         if near.end > len(text):
             return None
         return Excerpt(near.field, text, Passage(near.start, near.end, ()))
-
-    @property
-    def title(self) -> str | None:
-        title = _text_value(self.record, self.visible.stream.title_field)
-        if title is None or len(title) <= MAX_TITLE_CHARS:
-            return title
-        return title[: grapheme_floor(title, MAX_TITLE_CHARS)] + "…"
-
-    @property
-    def authored_at(self) -> str | None:
-        return _text_value(self.record, self.visible.stream.event_time_field)
 
 
 class RecordOfStream(Protocol):
@@ -170,11 +157,6 @@ def _excerpts(
 def _count_marked_words(excerpt: Excerpt) -> int:
     """Return the number of different marked words, which ranks passages across fields."""
     return len({excerpt.text[start:end].casefold() for start, end in excerpt.passage.marks})
-
-
-def _text_value(record: VisibleRecord, field: str | None) -> str | None:
-    value: Any = record.data.get(field) if field is not None else None
-    return value if isinstance(value, str) and value else None
 
 
 CursorState = Mapping[str, Any]

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from mcp_adapter.json_text import dumps
+from evidence.json_text import dumps
 
 LEGEND = {
     "t": "type",

@@ -3,11 +3,11 @@
 from typing import Any
 
 from evidence import limits
+from evidence.json_text import dumps, wire_size
 from mcp_adapter import budget as budgets
 from mcp_adapter import labels, rest_params
 from mcp_adapter.arguments import choice, string, string_list
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.json_text import dumps, wire_size
 from mcp_adapter.tool import Call, Result, Tool
 
 _HEAD_MEMBERS = ("metric", "metrics", "stream", "field", "values", "group_by", "group_by_time",
@@ -65,11 +65,11 @@ def _columns(body: dict[str, Any], group: dict[str, Any]) -> list[str]:
 
 
 DESCRIPTION = (
-    "Count, sum, avg, min, max or count_distinct over one stream, whole or by up to two keys: fields, "
-    "or a field and time (read-only; GET /v1/streams/{stream}/aggregate). Numbers, never record "
-    "bodies: use it before listing. schema(stream) says what can be aggregated. group_by_time needs "
-    "granularity. Narrow with filter; cursor shows the groups counted in other_count; "
-    "structured output is visible too."
+    "Count, sum, avg, min, max or count_distinct over one stream, whole or by up to two keys: "
+    "fields, or a field and time (read-only; GET /v1/streams/{stream}/aggregate). Numbers, never "
+    "record bodies: use it before listing. schema(stream) says what can be aggregated. "
+    "group_by_time needs granularity. Narrow with filter; cursor shows the groups counted in "
+    "other_count. May be shown as structured output."
 )
 ARGUMENTS = (
     rest_params.STREAM,
@@ -85,7 +85,7 @@ ARGUMENTS = (
     rest_params.CURSOR,
     rest_params.FILTER,
     rest_params.CONNECTION_ID,
-    budgets.MAX_BYTES,
+    budgets.max_bytes_argument(budgets.PAGE),
 )
 _FORWARDED = (
     "metric",
@@ -116,7 +116,7 @@ def run(call: Call) -> Result:
         )
     is_grouped = "group_by" in arguments or "group_by_time" in arguments
     default = budgets.PAGE if is_grouped else budgets.AGGREGATE
-    budget = budgets.requested_budget(arguments, default=default, ratio=budgets.PAGE)
+    budget = budgets.requested_budget(arguments, default=default)
     path = f"{rest_params.stream_path(arguments['stream'])}/aggregate"
     params = rest_params.query_params(arguments, *_FORWARDED)
     if is_grouped:

@@ -1,28 +1,31 @@
 """fetch: return one record as a document with id, title, text, url and metadata."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evidence import record_ids
+from evidence.item_lines import describe_read, item_title, record_line, record_url
+from evidence.json_text import dumps
+from evidence.page_cutter import (
+    grapheme_boundary,
+    is_window_descriptor,
+    largest_that_fits,
+    shrink_record,
+)
 from mcp_adapter import budget as budgets
 from mcp_adapter import labels, record_refs, rest_params
 from mcp_adapter.arguments import string
-from mcp_adapter.budget import grapheme_boundary, largest_that_fits
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.field_windows import referenced_blob_id
-from mcp_adapter.json_text import dumps
-from mcp_adapter.labels import is_window_descriptor
 from mcp_adapter.record_lines import record_lines
-from mcp_adapter.text.fitting import Preview, expanded_records, omitted_fields
 from mcp_adapter.tool import Call, Result, Tool
 
 _MAIN_TEXT = ("text", "content", "body", "body_text", "message", "description", "notes", "summary")
 _MIN_MAIN_TEXT_CHARS = 200
-# Encoded bytes: letters of both cases and digits, 200 or more, without a space or a full stop.
-_BASE64 = re.compile(
-    r"(?=.*[A-Z])(?=.*[a-z])(?=.*[0-9])[A-Za-z0-9+/_\-\r\n]{200,}={0,2}\s*", re.DOTALL
-)
+# Encoded bytes: letters of both cases and digits, without a space or a full stop.
+_BASE64 = re.compile(r"(?=.*[A-Z])(?=.*[a-z])(?=.*[0-9])[A-Za-z0-9+/_\-\r\n]+={0,2}\s*", re.DOTALL)
+_MIN_BASE64_CHARS, _MIN_BASE64_PREVIEW_CHARS = 200, 40
 _IDENTITY = ("connection_id", "connector_key", "display_name", "emitted_at", "version")
 
 
@@ -56,8 +59,10 @@ def main_text_field(data: dict[str, Any], *, declared: str | None = None) -> str
 
 
 def _text_length(value: Any) -> int:
-    text = value.get("preview", "") if is_window_descriptor(value) else value
-    if not isinstance(text, str) or _BASE64.fullmatch(text):
+    is_preview = is_window_descriptor(value)
+    text = value.get("preview", "") if is_preview else value
+    min_chars = _MIN_BASE64_PREVIEW_CHARS if is_preview else _MIN_BASE64_CHARS
+    if not isinstance(text, str) or (len(text) >= min_chars and _BASE64.fullmatch(text)):
         return 0
     return len(text) if text is value else int(value.get("total_chars") or 0)
 
@@ -70,34 +75,33 @@ def text_passage(data: dict[str, Any], field: str) -> TextPassage:
     return TextPassage(field, value, len(value))
 
 
-def build_document(
-    record: FetchedRecord, passage: TextPassage | None, *, max_chars: int
-) -> dict[str, Any]:
-    """Return the document, with about `max_chars` characters for the fields beside the text."""
+def build_document(record: FetchedRecord, passage: TextPassage | None) -> dict[str, Any]:
+    """Return the document: its main text, and its other fields whole or named in `cut`."""
     body = record.body
-    data = body.get("data", {})
+    data = body.get("data") or {}
     metadata = _identity(record)
     if passage is not None:
-        text = passage.text
-        others = {name: value for name, value in data.items() if name != passage.field}
-        fields = Preview(others).fit(max_chars)
         metadata |= _passage_extent(record, passage)
-    else:
-        fields = Preview(data).fit(max_chars)
-        text = record_lines(fields.pop("data", {}), body.get("money", {}))
-    metadata |= {"fields": fields.pop("data")} if fields.get("data") else {}
-    omitted = omitted_fields(body)
-    metadata["complete"] = metadata.get("complete", True) and not omitted and "cut" not in fields
-    metadata |= omitted
+        data = {name: value for name, value in data.items() if name != passage.field}
+    line = record_line({**body, "data": data})
+    fields: dict[str, Any] = {
+        name: line[name] for name in ("cut", "cut_more", "omitted_fields") if name in line
+    }
+    shown, money = line.get("data", {}), line.get("money", {})
+    text = passage.text if passage else record_lines(shown, money)
+    if passage and shown:
+        metadata |= {"fields": shown, **({"money": money} if money else {})}
+    metadata |= {"complete": metadata.get("complete", True) and not fields, **fields}
     if "cut" in fields:
-        metadata |= fields
         metadata.setdefault("next", _read_field(record.handle, field_path=fields["cut"][0]))
-    if omitted:
+    if "omitted_fields" in fields:
         metadata.setdefault("next", _fetch_omitted(record))
-    metadata |= _blob(body) | expanded_records(body, max_chars=max_chars)
+    metadata |= _blob(body)
+    if "expanded" in line:
+        metadata["expanded"] = line["expanded"]
     return {
         "id": record.requested_id,
-        "title": labels.title(body),
+        "title": item_title(body),
         "text": text,
         "url": record.url,
         "metadata": metadata,
@@ -143,10 +147,9 @@ def _read_field(record_id: str, **arguments: Any) -> dict[str, Any]:
 
 DESCRIPTION = (
     "Open one record as a document with id, title, text, url, metadata (read-only; GET "
-    "/v1/streams/{stream}/records/{id}). Pass an id from search or query_records exactly as "
-    "shown; pdpp://record/... URIs work too. metadata.next reads on in a long text; fields of "
-    "schema(stream) narrow the record, and without a text field the text is one line per field. "
-    "For records as structured output use query_records."
+    "/v1/streams/{stream}/records/{id}). Pass an id exactly as shown. A long text starts at "
+    "its beginning and metadata.next reads on. Narrow with fields (see schema); without a "
+    "text field the text is one line per field. May be shown as structured output."
 )
 ARGUMENTS = (
     string("id", "connection_id/stream:record_id, as shown", required=True),
@@ -154,14 +157,13 @@ ARGUMENTS = (
     rest_params.FIELDS,
     rest_params.EXPAND,
     rest_params.EXPAND_LIMIT,
-    budgets.MAX_BYTES,
+    budgets.max_bytes_argument(budgets.READ),
 )
 _FORWARDED = ("fields", "expand", "expand_limit")
-_REST_SHARE = 0.85
-"""Share of the budget that REST may fill with the record."""
-_FIELD_CHARS = (2_400, 1_200, 600, 300, 120, 0)
-_MIN_FIELD_CHARS = 300
-"""Minimum for the fields beside a text before the text itself is cut."""
+_OVERHEAD = 400
+"""Bytes of a document besides the fields of its record, about."""
+_MIN_TEXT_CHARS, _LEAST_TEXT_CHARS = 300, 40
+"""Minimum of the main text before other fields are cut, and after."""
 
 
 def run(call: Call) -> Result:
@@ -169,23 +171,20 @@ def run(call: Call) -> Result:
     ref = record_refs.parse_record(call.arguments)
     rest_params.require_expandable(call, stream=ref.stream, connection_id=ref.connection_id)
     budget = budgets.requested_budget(call.arguments, default=budgets.READ)
-    max_bytes = int(min(budget.structured, budget.text) * _REST_SHARE)
     params = [
         *record_refs.connection_params(ref.connection_id),
         *rest_params.query_params(call.arguments, *_FORWARDED),
-        budgets.limit_param("max_bytes", max_bytes),
+        ("form", "compact"),
+        budgets.limit_param("max_bytes", budget.structured - _OVERHEAD),
+        budgets.limit_param("max_line_bytes", budget.text - _OVERHEAD),
     ]
     body = call.get_json(rest_params.record_path(ref), params)
     ref = record_refs.resolve(ref, body)
-    url = labels.record_url(call.public_url, ref)
+    url = record_url(call.public_url, ref)
     record = FetchedRecord(call.arguments["id"], record_ids.format_id(ref), url, body)
-    field = main_text_field(body.get("data") or {}, declared=body.get("text_field"))
-    passage = None if field is None else text_passage(body["data"], field)
-    min_chars = _MIN_FIELD_CHARS if passage else 0
-    result: Result | None = _fit_fields(record, passage, budget, min_chars=min_chars)
-    if result is not None and budget.allows(result):
-        return result
-    result = None if passage is None else _fit_text(record, passage, budget)
+    result = _fit_text(record, budget, least=_MIN_TEXT_CHARS)
+    if result is None:
+        result = _fit_fields(record, budget)
     if result is None:
         raise AdapterError(
             "result_too_large",
@@ -195,31 +194,42 @@ def run(call: Call) -> Result:
     return result
 
 
-def _fit_text(record: FetchedRecord, passage: TextPassage, budget: budgets.Budget) -> Result | None:
-    """Return the document with as much of the main text as both channels allow."""
+def _fit_fields(record: FetchedRecord, budget: budgets.Budget) -> Result | None:
+    """Return the document with a short main text and as much of the other fields as fits."""
+    data = record.body.get("data") or {}
+    field = main_text_field(data, declared=record.body.get("text_field"))
+    main = {} if field is None else {field: data[field]}
+
+    def with_fields(body: dict[str, Any]) -> FetchedRecord:
+        return replace(record, body={**body, "data": {**main, **body["data"]}})
+
+    shorter = shrink_record(
+        {**record.body, "data": {name: data[name] for name in data if name not in main}},
+        lambda body: _fit_text(with_fields(body), budget, least=_LEAST_TEXT_CHARS) is not None,
+        describe_read=describe_read,
+    )
+    return _fit_text(with_fields(shorter), budget)
+
+
+def _fit_text(record: FetchedRecord, budget: budgets.Budget, *, least: int = 0) -> Result | None:
+    """Return the document with as much of its main text as fits, or None if less than `least`."""
+    field = main_text_field(record.body.get("data") or {}, declared=record.body.get("text_field"))
+    if field is None:
+        result = _result(record, None)
+        return result if budget.allows(result) else None
+    passage = text_passage(record.body["data"], field)
 
     def render(chars: int) -> Result:
-        text = passage.text[: grapheme_boundary(passage.text, chars)]
-        beginning = TextPassage(passage.field, text, passage.total_chars)
-        return _fit_fields(record, beginning, budget)
+        text = passage.text[: grapheme_boundary(passage.text, chars + shortest)]
+        return _result(record, replace(passage, text=text))
 
-    return largest_that_fits(len(passage.text), render=render, fits=budget.allows)
+    shortest = min(least, len(passage.text))
+    return largest_that_fits(len(passage.text) - shortest, render=render, fits=budget.allows)
 
 
-def _fit_fields(
-    record: FetchedRecord,
-    passage: TextPassage | None,
-    budget: budgets.Budget,
-    *,
-    min_chars: int = 0,
-) -> Result:
-    """Return the document with as much of its other fields as fits, or else the smallest one."""
-    for max_chars in _FIELD_CHARS:
-        document = build_document(record, passage, max_chars=max(max_chars, min_chars))
-        result = Result(document, dumps(document))
-        if budget.allows(result):
-            break
-    return result
+def _result(record: FetchedRecord, passage: TextPassage | None) -> Result:
+    document = build_document(record, passage)
+    return Result(document, dumps(document))
 
 
 TOOL = Tool("fetch", "Fetch a record", DESCRIPTION, ARGUMENTS, run)

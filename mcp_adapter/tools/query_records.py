@@ -3,20 +3,21 @@
 import shlex
 from typing import Any
 
-from evidence import record_ids
+from evidence.item_lines import handle, record_line
+from evidence.json_text import dumps
+from evidence.page_cutter import is_window_descriptor
 from mcp_adapter import budget as budgets
 from mcp_adapter import labels, rest_params
 from mcp_adapter.arguments import Arguments, choice, string
-from mcp_adapter.text.query_records import render
 from mcp_adapter.tool import Call, Result, Tool
 
 DESCRIPTION = (
     "List records of one stream, newest first (read-only; GET /v1/streams/{stream}/records). "
-    "schema(stream) says what can be filtered, sorted, counted, expanded. Page with cursor, "
-    "narrow with fields, filter or view; to count or group use aggregate, to find words use "
-    "search. Up to 25 records a page unless limit says otherwise; a page may end early. "
-    'changes_since: "beginning", then the next_changes_since of the last page, never a date. '
-    "Structured output is visible too."
+    "schema(stream) says what can be filtered, sorted, counted, expanded. Records are whole; "
+    "only texts over 500 characters are cut, named in cut. A page ends at limit (default 25) "
+    "or max_bytes; next.page goes on. Narrow with fields, filter or view; to count or group "
+    'use aggregate, to find words search. changes_since: "beginning", then '
+    "next_changes_since, never a date. May be shown as structured output."
 )
 ARGUMENTS = (
     rest_params.STREAM,
@@ -34,7 +35,7 @@ ARGUMENTS = (
     string("changes_since", '"beginning" or a next_changes_since'),
     rest_params.EXPAND,
     rest_params.EXPAND_LIMIT,
-    budgets.MAX_BYTES,
+    budgets.max_bytes_argument(budgets.PAGE),
 )
 _FORWARDED = (
     "connection_id",
@@ -52,6 +53,7 @@ _FORWARDED = (
     "expand_limit",
 )
 _DEFAULT_RECORDS = 25
+_READ = labels.step("read_record_field", {"id": "x" * 50, "field_path": "x" * 10})
 
 
 def run(call: Call) -> Result:
@@ -61,49 +63,98 @@ def run(call: Call) -> Result:
     connection_id = arguments.get("connection_id")
     rest_params.require_expandable(call, stream=stream, connection_id=connection_id)
     budget = budgets.requested_budget(arguments, default=budgets.PAGE)
-    steps = _next_steps({"has_more": True}, arguments, stream=stream)
+    steps = {"page": labels.step("query_records", arguments, cursor=""), "read": _READ}
+    export = _export(arguments, stream=stream)
+    overhead: dict[str, Any] = {"next": steps, **export}
+    if connection_id is None:
+        overhead["sources"] = "x" * labels.SOURCES_BYTES
     params = [
         *rest_params.query_params(arguments, *_FORWARDED),
+        ("form", "compact"),
         *budgets.limit_params(
             budget,
-            structured={"next": steps, "handles": [], "data": 0},
-            text={"has_more": False, "records": [], **steps},
+            structured={**overhead, "handles": [], "data": 0},
+            text={"has_more": False, "records": [], **overhead},
         ),
         ("limit", str(arguments.get("limit", _DEFAULT_RECORDS))),
     ]
-    body = call.get_json(f"{rest_params.stream_path(stream)}/records", params)
 
     def build(page: dict[str, Any]) -> Result:
-        structured = {
-            "next": _next_steps(page, arguments, stream=stream),
-            "handles": [_handle(record, stream) for record in page["data"]],
-            "origin": labels.page_origin(page["data"]),
-            "data": page,
-        }
-        return Result(structured, render(structured, max_bytes=budget.text))
+        result = _build(page, arguments, stream=stream, export=export)
+        return result if budget.allows(result) else _build(page, arguments, stream=stream)
 
-    return budgets.fit_page(body, build=build, budget=budget)
-
-
-def _handle(record: dict[str, Any], stream: str) -> str:
-    ref = record_ids.RecordRef(
-        record.get("connection_id"),
-        str(record.get("stream", stream)),
-        str(record.get("id") or record.get("record_key")),
+    path = f"{rest_params.stream_path(stream)}/records"
+    return budgets.read_page(
+        lambda params: call.get_json(path, params), params, build=build, budget=budget
     )
-    return record_ids.format_id(ref)
 
 
-def _next_steps(page: dict[str, Any], arguments: Arguments, *, stream: str) -> dict[str, str]:
-    steps = {"read": "fetch(id), or read_record_field(id, field_path) for a field named in cut"}
-    if page.get("has_more"):
-        steps["page"] = "query_records with the same arguments and cursor=next_cursor"
-        steps["export"] = _export_command(arguments, stream=stream)
+def _build(
+    page: dict[str, Any],
+    arguments: Arguments,
+    *,
+    stream: str,
+    export: dict[str, str] | None = None,
+) -> Result:
+    """Return both channels of a page; without `export`, only what is needed to go on."""
+    records = [{"stream": stream, **record} for record in labels.page_items(page)]
+    lines = [record_line(record) for record in records]
+    more = {} if export is None or not page.get("has_more") else export
+    following = {**more, "next": _next_steps(page, records, arguments, lean=export is None)}
+    structured = {
+        **following,
+        "handles": [handle(record) for record in records],
+        "origin": labels.page_origin(records),
+        "data": page,
+    }
+    sources = {} if export is None else labels.count_by_source(records, unit="records", least=2)
+    return Result(structured, dumps({**_page(page), "records": lines, **sources, **following}))
+
+
+def _page(envelope: dict[str, Any]) -> dict[str, Any]:
+    page: dict[str, Any] = {"has_more": envelope.get("has_more", False)}
+    for name in ("next_cursor", "next_changes_since"):
+        if envelope.get(name):
+            page[name] = envelope[name]
+    meta = envelope.get("meta", {})
+    if meta.get("count", {}).get("kind", "none") != "none":
+        page["count"] = meta["count"]
+    if meta.get("warnings"):
+        page["warnings"] = meta["warnings"]
+    return page
+
+
+def _next_steps(
+    page: dict[str, Any], records: list[dict[str, Any]], arguments: Arguments, *, lean: bool
+) -> dict[str, Any]:
+    """Return the calls for the next page, or the next changes, and for the first cut field."""
+    steps: dict[str, Any] = {}
+    if bookmark := page.get("next_changes_since"):
+        name = "page" if page.get("has_more") else "changes"
+        steps[name] = labels.step("query_records", arguments, changes_since=bookmark)
+    elif page.get("has_more"):
+        cursor = page.get("next_cursor")
+        steps["page"] = labels.step("query_records", arguments, cursor=cursor)
+    if not lean and (read := next((step for step in map(_first_cut, records) if step), None)):
+        steps["read"] = read
     return steps
 
 
-def _export_command(arguments: Arguments, *, stream: str) -> str:
-    """Return the shell command that exports all records of the query under the same grant."""
+def _first_cut(record: dict[str, Any]) -> labels.Step | None:
+    """Return the call that reads the first field that is not shown whole, if any."""
+    target = rest_params.target_arguments(record)
+    for name, value in (record.get("data") or {}).items():
+        if is_window_descriptor(value):
+            return labels.step("read_record_field", target, field_path=name)
+    if omitted := record.get("omitted_fields"):
+        return labels.step("fetch", target, fields=omitted)
+    return None
+
+
+def _export(arguments: Arguments, *, stream: str) -> dict[str, str]:
+    """Return the shell command that exports all records of the query, with the first page only."""
+    if "cursor" in arguments or "changes_since" in arguments:
+        return {}
     words = ["pdpp", "export", stream]
     if "connection_id" in arguments:
         words += ["--connection", arguments["connection_id"]]
@@ -111,9 +162,9 @@ def _export_command(arguments: Arguments, *, stream: str) -> str:
         words += ["--view", arguments["view"]]
     if "fields" in arguments:
         words += ["--fields", ",".join(arguments["fields"])]
-    for name, value in rest_params.query_params(arguments, "filter"):
+    for name, value in rest_params.query_params(arguments, "filter", "after", "before"):
         words += ["--param", f"{name}={value}"]
-    return shlex.join(words)
+    return {"export": shlex.join(words)}
 
 
 TOOL = Tool("query_records", "Query records", DESCRIPTION, ARGUMENTS, run)

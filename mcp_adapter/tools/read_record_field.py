@@ -3,21 +3,21 @@
 from typing import Any
 
 from evidence import limits, record_ids
+from evidence.json_text import dumps
+from evidence.page_cutter import largest_that_fits
 from mcp_adapter import budget as budgets
 from mcp_adapter import labels, record_refs, resources
 from mcp_adapter.arguments import Arguments, integer, string
-from mcp_adapter.budget import largest_that_fits
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.field_windows import FieldWindow, read_window
-from mcp_adapter.json_text import dumps
 from mcp_adapter.tool import Call, Result, Tool
 
 DESCRIPTION = (
-    "Read a window of one field of one record, with offsets and ready-made next and previous "
-    "arguments (read-only; GET /v1/streams/{stream}/records/{id}/field-window). Name the record by "
-    "id or pdpp:// URI, or by stream, record_id and connection_id. Page with cursor or offset_chars, "
-    "or read around the nth occurrence of q. field_path is a field name of schema(stream), or a JSON "
-    "Pointer into a structured field. Offsets count characters; structured output is visible too."
+    "Read a window of one field of one record, with ready-made next and previous calls "
+    "(read-only; GET /v1/streams/{stream}/records/{id}/field-window). Name the record by id, "
+    "or by stream, record_id and connection_id. Start at offset_chars or cursor, or around "
+    "the nth occurrence of q; narrow with limit_chars. field_path is a field of "
+    "schema(stream), or a JSON Pointer into it. May be shown as structured output."
 )
 _MAX_CHARS = limits.WINDOW_MAX_CHARS
 _MAX_CONTEXT = limits.WINDOW_CONTEXT_MAX_CHARS
@@ -34,7 +34,7 @@ ARGUMENTS = (
     integer("offset_chars", "Where to start, from 0", minimum=0, maximum=10**12 - 1),
     string("cursor", "next_cursor or previous_cursor"),
     integer("limit_chars", f"1 to {_MAX_CHARS}, default 4096", minimum=1, maximum=_MAX_CHARS),
-    budgets.MAX_BYTES,
+    budgets.max_bytes_argument(budgets.READ),
 )
 
 

@@ -2,21 +2,22 @@
 
 from typing import Any
 
+from evidence.json_text import wire_size
+from evidence.page_cutter import largest_that_fits
 from mcp_adapter import budget as budgets
 from mcp_adapter import rest_params
 from mcp_adapter.arguments import Arguments, choice, string
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.json_text import wire_size
 from mcp_adapter.schema_pages import SchemaEntry, build_page, split_entries
 from mcp_adapter.text.schema import LEGEND, render
 from mcp_adapter.tool import Call, Result, Tool
 
 DESCRIPTION = (
-    "Show what this grant covers (read-only; GET /v1/schema). Without arguments: every stream by "
-    "connector, and the connections. schema(stream) gives fields, filters, sorts, relations, "
-    "aggregations and connection ids for the other tools, with a legend; add connection_id to "
-    'narrow. detail "full" adds the JSON Schema of a stream. Page with cursor; structured output '
-    "is visible too. Call this first."
+    "Show what this grant covers (read-only; GET /v1/schema). Without arguments: every "
+    "stream by connector, and the connections. schema(stream) gives fields, filters, sorts, "
+    "relations, aggregations and connection ids for the other tools, with a legend; narrow "
+    'with connection_id. detail "full" adds the JSON Schema, only together with stream. Call '
+    "this first. May be shown as structured output."
 )
 ARGUMENTS = (
     string("stream", "Stream name"),
@@ -52,7 +53,7 @@ def run(call: Call) -> Result:
     result = build(remaining)
     if budget.allows(result):
         return result
-    return budgets.largest_that_fits(remaining - 1, render=build, fits=budget.allows) or build(1)
+    return largest_that_fits(remaining - 1, render=build, fits=budget.allows) or build(1)
 
 
 def _as_index(body: dict[str, Any]) -> dict[str, Any]:

@@ -2,20 +2,22 @@
 
 from typing import Any
 
-from evidence import record_ids
+from evidence.item_lines import hit_entry, hit_line, near_passage
+from evidence.json_text import dumps
 from mcp_adapter import budget as budgets
 from mcp_adapter import labels, rest_params
 from mcp_adapter.arguments import Arguments, choice, string, string_list
 from mcp_adapter.errors import AdapterError, error_from_response
-from mcp_adapter.text.search import EMPTY_PAGE, best_excerpt, highlight, render
+from mcp_adapter.rest import Params
 from mcp_adapter.tool import Call, Result, Tool, require_success
 
 DESCRIPTION = (
     "Find records by words over all granted connections, merged and ranked (read-only; GET "
-    '/v1/search). Words are ANDed; also "a phrase", "=as written", prefix*, OR, -not. Give q or '
-    "query. Each hit has an id for fetch, a title, a url and evidence around the match. limit "
-    "counts merged hits. Page with cursor or narrow by streams and connection_id (see schema); "
-    "structured output is visible too. For lists and totals use query_records or aggregate."
+    '/v1/search). Words are ANDed; also "a phrase", "=as written", prefix*, OR, -not. Give q '
+    "or query. Hits have id (for fetch), title, url, date, author, amount and the match in "
+    "<mark> unless the title shows it. limit counts merged hits (default 10); next.page goes "
+    "on. Narrow by streams and connection_id from schema. For lists and totals use "
+    "query_records or aggregate. May be shown as structured output."
 )
 ARGUMENTS = (
     string("q", "Words to find"),
@@ -27,50 +29,62 @@ ARGUMENTS = (
     rest_params.BEFORE,
     choice("mode", ("lexical", "semantic", "hybrid"), "See search_modes in schema"),
     choice("match", ("exact",)),
-    choice("sort", ("-time",), "Newest first, not by rank"),
+    choice("sort", ("-time",), "Newest first"),
     rest_params.limit_argument("Hits, 1 to 100"),
     rest_params.CURSOR,
-    budgets.MAX_BYTES,
+    budgets.max_bytes_argument(budgets.SEARCH),
 )
 _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
-_FORWARDED = ("streams", "connection_id", "filter", "after", "before", "match", "sort",
-              "cursor")  # fmt: skip
-_DEFAULT_HITS = 6
-_SNIPPET_CHARS = 160
-_SOURCE = ("stream", "record_key", "connection_id", "connector_key", "display_name", "origin",
-           "word_forms")  # fmt: skip
+_FORWARDED = ("streams", "connection_id", "filter", "after", "before", "match", "sort", "cursor")
+_DEFAULT_HITS = 10
+_RENDERED_META = frozenset({"count", "count_accuracy", "recall", "warnings", "match"})
+_FETCH = labels.step("fetch", {"id": "x" * 50})
 
 
 def run(call: Call) -> Result:
     """Read one page of hits, and return each with a handle that opens it."""
     arguments = call.arguments
-    default = budgets.PAGE if "limit" in arguments else budgets.SEARCH
-    budget = budgets.requested_budget(arguments, default=default, ratio=budgets.PAGE)
+    budget = budgets.requested_budget(arguments, default=budgets.SEARCH)
     path = _PATHS.get(arguments.get("mode", ""), "/v1/search")
+    steps = {"next": {"page": labels.step("search", arguments, cursor=""), "fetch": _FETCH}}
     params = [
         ("q", _query(arguments)),
         *rest_params.query_params(arguments, *_FORWARDED),
-        *budgets.limit_params(budget, structured={"results": [], "data": 0}, text=EMPTY_PAGE),
+        ("form", "compact"),
+        *budgets.limit_params(
+            budget,
+            structured={"results": [], **steps, "data": 0},
+            text={"has_more": False, "results": [], **steps, "sources": "x" * 160},
+        ),
         ("limit", str(arguments.get("limit", _DEFAULT_HITS))),
     ]
-    response = call.get(path, params)
-    if response.status == 404 and path in _PATHS.values():
-        next_step = "Call search without mode: this server has no such one."
-        raise error_from_response(response, next_step=next_step)
+
+    def request(params: Params) -> dict[str, Any]:
+        response = call.get(path, params)
+        if response.status == 404 and path in _PATHS.values():
+            next_step = "Call search without mode: this server has no such one."
+            raise error_from_response(response, next_step=next_step)
+        return require_success(response)
 
     def build(page: dict[str, Any]) -> Result:
-        hits = page["data"]
-        structured = {
-            "results": [
-                _result(hit, position, public_url=call.public_url)
-                for position, hit in enumerate(hits)
-            ],
-            "origin": labels.page_origin(hits),
-            "data": page,
-        }
-        return Result(structured, render(structured, max_bytes=budget.text))
+        result = _build(page, call)
+        return result if budget.allows(result) else _build(page, call, lean=True)
 
-    return budgets.fit_page(require_success(response), build=build, budget=budget)
+    return budgets.read_page(request, params, build=build, budget=budget)
+
+
+def _build(page: dict[str, Any], call: Call, *, lean: bool = False) -> Result:
+    """Return both channels of a page; if `lean`, only what is needed to go on."""
+    hits = labels.page_items(page)
+    entries = [
+        hit_entry(hit, public_url=call.public_url, position=position)
+        for position, hit in enumerate(hits)
+    ]
+    steps = {"next": _next_steps(page, hits, call.arguments, lean=lean)}
+    structured = {"results": entries, **steps, "origin": labels.page_origin(hits), "data": page}
+    lines = [hit_line(hit, entry) for hit, entry in zip(hits, entries, strict=True)]
+    sources = {} if lean else labels.count_by_source(hits, unit="hits", least=1)
+    return Result(structured, dumps({"results": lines, **_page(page), **sources, **steps}))
 
 
 def _query(arguments: Arguments) -> str:
@@ -92,31 +106,38 @@ def _query(arguments: Arguments) -> str:
     )
 
 
-def _result(hit: dict[str, Any], position: int, *, public_url: str) -> dict[str, Any]:
-    ref = _record_ref(hit)
-    hit_id = hit.get("result_id")
-    # A self-contained id of the REST API passes unchanged.
-    if not (isinstance(hit_id, str) and "/" in hit_id):
-        fallback = str(hit.get("url") or f"result:{position}")
-        hit_id = record_ids.format_id(ref) if ref else fallback
-    result = {
-        "id": hit_id,
-        "title": labels.title(hit),
-        "url": labels.record_url(public_url, ref) if ref else f"{public_url}/records",
-    }
-    for name in _SOURCE:
-        if hit.get(name):
-            result[name] = hit[name]
-    if (excerpt := best_excerpt(hit)) is not None:
-        result["snippet"] = highlight(excerpt, max_chars=_SNIPPET_CHARS)
-    return result
+def _page(envelope: dict[str, Any]) -> dict[str, Any]:
+    meta = envelope.get("meta", {})
+    page: dict[str, Any] = {"has_more": envelope.get("has_more", False)}
+    if envelope.get("next_cursor"):
+        page["next_cursor"] = envelope["next_cursor"]
+    if not isinstance(meta.get("count"), dict) and meta.get("count") is not None:
+        page["count"] = {"value": meta["count"], "accuracy": meta.get("count_accuracy")}
+    if meta.get("recall", {}).get("complete") is False:
+        page["recall"] = meta["recall"]
+    if meta.get("warnings"):
+        page["warnings"] = meta["warnings"]
+    rest = {name: value for name, value in meta.items() if name not in _RENDERED_META}
+    if meta.get("match") == "any_word":
+        rest["match"] = meta["match"]
+    return {**page, **({"meta": rest} if rest else {})}
 
 
-def _record_ref(hit: dict[str, Any]) -> record_ids.RecordRef | None:
-    stream, key = hit.get("stream"), hit.get("record_key")
-    if not isinstance(stream, str) or not isinstance(key, str):
-        return None
-    return record_ids.RecordRef(hit.get("connection_id"), stream, key)
+def _next_steps(
+    page: dict[str, Any], hits: list[dict[str, Any]], arguments: Arguments, *, lean: bool
+) -> dict[str, labels.Step]:
+    """Return the calls for the next page and for the first hit, or what is near it in meaning."""
+    if not hits:
+        return {"schema": labels.step("schema", {})}
+    steps = {}
+    if page.get("next_cursor"):
+        steps["page"] = labels.step("search", arguments, cursor=page["next_cursor"])
+    if lean or not isinstance(hits[0].get("record_key"), str):
+        return steps
+    target = rest_params.target_arguments(hits[0])
+    if near := near_passage(hits[0]):
+        return steps | {"read": labels.step("read_record_field", {**target, **near["near"]})}
+    return steps | {"fetch": labels.step("fetch", target)}
 
 
 TOOL = Tool("search", "Search records", DESCRIPTION, ARGUMENTS, run)

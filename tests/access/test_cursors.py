@@ -39,9 +39,9 @@ def test_cursor_round_trip() -> None:
 @pytest.mark.parametrize("key", ["", "m", "mm"])
 def test_cursor_length_is_independent_of_its_content(key: str) -> None:
     place = {"key": key}
-    length = cursors.cursor_length("list", query=QUERY, place=place)
+    length = cursors.cursor_length("list", place=place, **BINDING)
     assert len(cursors.encode_cursor("list", place=place, **BINDING)) == length
-    assert length == cursors.cursor_length("list", query=QUERY, place={"key": "m"})
+    assert length == cursors.cursor_length("list", place={"key": "m"}, **BINDING)
 
 
 @pytest.mark.parametrize(

@@ -20,20 +20,23 @@ def test_commands_cover_every_tool_argument(shell: Shell, monkeypatch: pytest.Mo
     shell.send = lambda request: answering({request.url.path: {"data": []}})(request)
     page = ["--limit", "2", "--cursor", "c"]
     narrowed = ["--connection", "cin_a", "--filter", "n=1", "--filter", "size>=2"]
+    period = ["--after", "2026-01-01", "--before", "2026-02-01"]
     expanded = ["--expand", "thread", "--expand-limit", "thread=2"]
     lines = {
         "schema": [["schema", "mail", "--connection", "cin_a"], ["schema", "mail", "--full"]],
-        "search": [["search", "a", "--stream", "mail", "--sort", "-time", *narrowed, *page],
+        "search": [["search", "a", "--stream", "mail", "--sort", "-time", "--match", "exact",
+                    *period, *narrowed, *page],
                    ["search", "a", "--mode", "hybrid"]],
         "query_records": [["records", "mail", *narrowed, "--fields", "a,b", "--sort", "-n",
-                           "--order", "desc", "--count", "exact", *page, *expanded],
+                           "--order", "desc", "--count", "exact", *period, *page, *expanded],
                           ["records", "mail", "--view", "v"], ["changes", "mail", "--since", "b"]],
         "fetch": [["fetch", "cin_a/mail:1", "--fields", "a", *expanded]],
         "read_record_field": [["field", "cin_a/mail:1", "body", "--find", "x", "--occurrence", "2",
                                "--before", "1", "--after", "2", "--limit", "9"],
                               ["field", "cin_a/mail:1", "body", "--offset", "7"]],
         "aggregate": [["aggregate", "mail", "sum", "--field", "a", *narrowed],
-                      ["aggregate", "mail", "--by", "a", "--limit", "3"],
+                      ["aggregate", "mail", "--metrics", "count,sum:a", "--by", "a", "--limit", "3",
+                       "--sort", "-count", "--cursor", "c"],
                       ["aggregate", "mail", "--by-time", "t", "--granularity", "day",
                        "--time-zone", "Asia/Tokyo"]],
     }  # fmt: skip
@@ -137,12 +140,12 @@ def test_fetch_prints_expanded_relations(pdpp: Shell) -> None:
     assert "The lease" in result.out
 
 
-def test_export_command_shown_to_agents_works(pdpp: Shell, tmp_path: Path) -> None:
-    from mcp_adapter.tools.query_records import _export_command
+def test_export_shown_to_agents_works(pdpp: Shell, tmp_path: Path) -> None:
+    from mcp_adapter.tools.query_records import _export
 
     arguments = {"connection_id": "cin_bank", "fields": ["id", "amount"],
                  "filter": {"amount": {"gte": 0}}}  # fmt: skip
-    line = _export_command(arguments, stream="transactions")
+    line = _export(arguments, stream="transactions")["export"]
 
     result = pdpp(*shlex.split(line)[1:])
 

@@ -12,8 +12,9 @@ from urllib.parse import quote, unquote
 
 import orjson
 
-from evidence.api import size_budget
-from mcp_adapter.json_text import json_size
+from evidence.api import list_form
+from evidence.json_text import json_size
+from evidence.page_cutter import Size
 from mcp_adapter.rest import NO_HEADERS, Params, RestResponse
 
 WORK = ("cin_work", "Work mail", "mailbox")
@@ -184,24 +185,21 @@ class FakeRest:
         start = int(given.get("cursor", "c0")[1:])
         end = min(start + int(given.get("limit", "25")), len(matches))
         items = [item() if callable(item) else item for item in matches[start:end]]
-        frame = size_budget.EnvelopeSize(
-            size_budget.EMPTY_BYTES + 2 * len(url) + json_size(META), json_size(META) + 60, 20
+        form = list_form_of(given)
+        frame = Size(
+            list_form.EMPTY_BYTES + 2 * len(url) + json_size(META) + 40, json_size(META) + 100
         )
-        page = (
-            items
+        fitted = (
+            list_form.ItemPage(items, {})
             if is_unserializable(items)
-            else size_budget.fit_page(
-                items,
-                byte_bounds(given),
-                frame,
-                more=end < len(matches),
-                shrink=size_budget.drop_excerpts if url == "/v1/search" else None,
-            )
+            else list_form.fit_items(items, form, frame)
         )
+        page = fitted.items
         body: dict[str, Any] = {
             "object": "list",
             "url": url,
             "has_more": start + len(page) < len(matches),
+            **fitted.shared,
             "data": page,
             "links": {"self": url, "next": None},
             "meta": {"count": {"kind": "none"}, "warnings": []},
@@ -242,11 +240,9 @@ class FakeRest:
         record = self._one(stream, key, given)
         if isinstance(record, RestResponse):
             return record
-        bounds = byte_bounds(given)
-        unserializable = is_unserializable(record)
-        return RestResponse(
-            200, record if unserializable else size_budget.fit_record(record, bounds)
-        )
+        if is_unserializable(record):
+            return RestResponse(200, record)
+        return RestResponse(200, list_form.fit_item(record, list_form_of(given)))
 
     def _window(self, stream: str, key: str, given: dict[str, str]) -> RestResponse:
         record = self._one(stream, key, {k: v for k, v in given.items() if k == "connection_id"})
@@ -370,11 +366,13 @@ def is_unserializable(value: object) -> bool:
     return False
 
 
-def byte_bounds(given: Mapping[str, str]) -> size_budget.ByteLimits:
-    """Return the byte limits of a request for the real page-cutting code."""
+def list_form_of(given: Mapping[str, str]) -> list_form.ListForm:
+    """Return the form of a request for the real page-cutting code."""
     max_bytes, lines = given.get("max_bytes"), given.get("max_line_bytes")
-    return size_budget.ByteLimits(
-        int(max_bytes) if max_bytes else None, int(lines) if lines else None
+    return list_form.ListForm(
+        given.get("form") == "compact",
+        int(max_bytes) if max_bytes else None,
+        int(lines) if lines else None,
     )
 
 

@@ -24,7 +24,9 @@ ORIGIN = "https://records.example"
 URL = f"{ORIGIN}/mcp"
 MODERN, LEGACY = "2026-07-28", "legacy"
 SURFACES = tuple((way, era) for way in ("http", "stdio") for era in (MODERN, LEGACY))
-_VOLATILE = frozenset({"request_id", "next_cursor", "next_changes_since", "links", "_meta"})
+_VOLATILE = frozenset(
+    {"request_id", "next_cursor", "next_changes_since", "cursor", "changes_since", "links", "_meta"}
+)
 
 
 async def run_in_test_thread(work: Callable[[], Any]) -> Any:

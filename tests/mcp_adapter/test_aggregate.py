@@ -1,7 +1,7 @@
 """aggregate against a fake REST API."""
 
 from evidence import limits
-from mcp_adapter.json_text import json_size, wire_size
+from evidence.json_text import json_size, wire_size
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import call, parsed_text, structured, text_of
 

@@ -195,7 +195,12 @@ def test_cut_fields_of_large_records_are_named(world: World, bearer: str) -> Non
     assert record["cut"] == ["body_text"]
     assert full["data"]["body_text"]["truncated"] is True
     assert full["data"]["body_text"]["total_chars"] == len(LONG)
-    assert full["data"]["body_text"]["read"]["field"] == "body_text"
+    step = full["data"]["body_text"]["read"]
+    assert step == {
+        "tool": "read_record_field",
+        "args": {"id": record["id"], "field_path": "body_text"},
+    }
+    assert not real.call(bearer, step["tool"], **step["args"]).is_error
 
 
 @scenario("B9")

@@ -7,8 +7,8 @@ import pytest
 from evidence import limits
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
+from evidence.json_text import json_size, wire_size
 from mcp_adapter.inprocess import InProcessRest
-from mcp_adapter.json_text import json_size, wire_size
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import parsed_text, structured, text_of
 from tests.world import World
@@ -66,11 +66,8 @@ def call_once(bearer: str, rest_calls: list[str], tool: str, **arguments: Any) -
     assert len(rest_calls) == 1, rest_calls
     text, data = wire_size(text_of(result)), json_size(structured(result))
     max_bytes = arguments.get("max_bytes")
-    if max_bytes is not None:
-        assert text + data <= max_bytes
-    else:
-        assert data <= limits.STRUCTURED_BYTES
-        assert text <= limits.READ_BYTES
+    assert data <= (max_bytes or limits.STRUCTURED_BYTES)
+    assert text <= (max_bytes or limits.READ_BYTES)
     return result
 
 

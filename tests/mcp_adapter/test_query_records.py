@@ -3,7 +3,7 @@
 import pytest
 
 from evidence import limits
-from mcp_adapter.json_text import json_size, wire_size
+from evidence.json_text import json_size, wire_size
 from mcp_adapter.rest import RestResponse
 from tests.mcp_adapter.fake_rest import FakeRest, error_response
 from tests.mcp_adapter.hosts import call, error_of, parsed_text, structured, text_of
@@ -48,6 +48,7 @@ def test_typed_arguments_become_rest_parameters() -> None:
         "count": "exact",
         "cursor": "c0",
         "limit": "7",
+        "form": "compact",
     }
 
 
@@ -96,11 +97,11 @@ def test_max_bytes_sets_size_and_default_is_small() -> None:
     ]
 
     counts = [len(parsed_text(result)["records"]) for result in results]
-    totals = [json_size(structured(item)) + wire_size(text_of(item)) for item in results]
+    sizes = [(json_size(structured(item)), wire_size(text_of(item))) for item in results]
     assert 1 <= counts[0] < counts[1] < counts[2]
-    assert totals[0] <= 4_000
-    assert totals[1] <= limits.STRUCTURED_BYTES + limits.TEXT_BYTES
-    assert totals[2] <= 50_000
+    assert sizes[0] <= (4_000, 4_000)
+    assert sizes[1] <= (limits.STRUCTURED_BYTES, limits.TEXT_BYTES)
+    assert sizes[2] <= (50_000, 50_000)
 
 
 @scenario("D7")

@@ -30,7 +30,7 @@ def test_expand_is_passed_and_returned_unchanged(world: World, bearer: str) -> N
     )
 
     own = world.get("/v1/streams/threads/records", who="dora", expand="messages",
-                    expand_limit__messages=1).body  # fmt: skip
+                    expand_limit__messages=1, form="compact").body  # fmt: skip
     assert structured(result)["data"]["data"] == own["data"]
     (record,) = parsed_text(result)["records"]
     assert record["expanded"]["messages"]["has_more"] is True

@@ -56,6 +56,12 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
         _integer(limits.PAGE_BYTES_LEAST, limits.MAX_BYTES_MOST),
         "Size limit of the response. The page ends early, and large fields become window descriptors.",
     ),
+    "form": (
+        _one_of("full", "compact"),
+        "compact is for language models: members that all items share (shared) and the labels of "
+        "connections are given once a page, a hit has one excerpt, links are left out, and reads "
+        "are tool calls. The schemas here describe full, the default.",
+    ),
     "max_line_bytes": (
         _integer(limits.PAGE_BYTES_LEAST, limits.MAX_BYTES_MOST),
         "With max_bytes, for clients that also show each item on a line: size limit of those "

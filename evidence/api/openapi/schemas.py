@@ -137,6 +137,8 @@ SCHEMAS: dict[str, Json] = {
         },
         {
             "connector_instance_id": STRING,
+            "title": STRING,
+            "authored_at": STRING,
             "version": STRING,
             "origin": ORIGIN,
             "data": ANY_OBJECT,
@@ -169,6 +171,8 @@ SCHEMAS: dict[str, Json] = {
         {
             "title": STRING,
             "authored_at": STRING,
+            "actor": STRING,
+            "amount": {"type": "number"},
             "score": SCORE,
             "retrieval_mode": {"enum": ["semantic", "hybrid"]},
             "retrieval_sources": array({"enum": ["lexical", "semantic"]}),

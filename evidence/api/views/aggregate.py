@@ -12,19 +12,19 @@ from evidence import limits
 from evidence.access import cursors
 from evidence.access.aggregates import GRANULARITIES, METRICS, Group
 from evidence.access.records import RecordKey, VisibleRecords
-from evidence.api import envelopes, size_budget
+from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
-from evidence.api.item_sizes import json_size, quoted_json_size
 from evidence.api.query_parameters import CONNECTION_PARAMETERS
 from evidence.api.record_filters import parse_conditions, unmatched_warnings
 from evidence.errors import InvalidRequest
+from evidence.json_text import dumps, json_size, wire_size
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import aggregate, filters
 
 
 class AggregateView(GrantedView):
-    parameters = CONNECTION_PARAMETERS | size_budget.PARAMETERS | {
+    parameters = CONNECTION_PARAMETERS | list_form.BYTE_PARAMETERS | {
         "metric", "metrics", "field", "group_by", "group_by_time", "granularity", "time_zone",
         "sort", "cursor", "limit", "filter", "after", "before",
     }  # fmt: skip
@@ -98,15 +98,15 @@ class AggregateView(GrantedView):
 
     def _fit(self, body: dict[str, Any]) -> int:
         """Drop the last groups until the response fits the byte limits. Returns how many remain."""
-        byte_limits = size_budget.parse_byte_limits(self.query)
+        form = list_form.parse_list_form(self.query)
         groups = body["groups"]
         total = json_size(body | {"groups": []}) + _ENVELOPE_BYTES
         lines, shown = _ENVELOPE_BYTES, 0
         for group in groups:
             total += json_size(group) + 1
-            lines += quoted_json_size(list(group.values())) + 1
-            too_large = byte_limits.total is not None and total > byte_limits.total
-            too_long = byte_limits.lines is not None and lines > byte_limits.lines
+            lines += wire_size(dumps(list(group.values()))) - 1
+            too_large = form.total is not None and total > form.total
+            too_long = form.lines is not None and lines > form.lines
             if shown and (too_large or too_long):
                 break
             shown += 1

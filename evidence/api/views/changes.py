@@ -7,7 +7,7 @@ from rest_framework.response import Response
 
 from evidence import limits
 from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.api import envelopes, long_poll, size_budget
+from evidence.api import envelopes, list_form, long_poll
 from evidence.api.base_views import GrantedView
 from evidence.errors import CursorExpired, InvalidExpand, InvalidRequest
 from evidence.reading import changes, records
@@ -42,29 +42,48 @@ def changes_response(view: GrantedView, stream: str) -> Response:
     fields = records.select_fields(
         visible, fields=query.name_list("fields"), view=query.text("view")
     )
-    byte_limits = size_budget.parse_byte_limits(query)
+    form = list_form.parse_list_form(query)
     standing, page = _read(view, followed)
     if long_poll.must_wait(view, standing, page, seconds=seconds):
         return Response({"object": "list", "data": []})
     rows = [_row(visible, change, fields) for change in page.items]
-    envelope = size_budget.envelope_size(
-        query, cursor=followed.max_encoded_length(page.bookmark, items=page.items)
+    shown = list_form.fit_items(
+        rows,
+        form,
+        list_form.envelope_size(
+            query, form, cursor=followed.max_encoded_length(page.bookmark, items=page.items)
+        ),
+        order=list_form.order_of_fields(visible),
     )
-    data = size_budget.fit_page(rows, byte_limits, envelope, more=True)
-    bookmark = followed.encode(page.bookmark_after(len(data)), now=timezone.now())
-    has_more = page.has_more or len(data) < len(page.items)
+    return _page_response(view, stream, followed, page, shown, compact=form.compact)
+
+
+def _page_response(
+    view: GrantedView,
+    stream: str,
+    followed: FollowedStream,
+    page: ChangesPage,
+    shown: list_form.ItemPage,
+    *,
+    compact: bool,
+) -> Response:
+    query = view.query
+    bookmark = followed.encode(page.bookmark_after(len(shown.items)), now=timezone.now())
+    has_more = page.has_more or len(shown.items) < len(page.items)
     body = {
         "object": "list",
         "url": f"/v1/streams/{stream}/records",
         "has_more": has_more,
         "next_changes_since": bookmark,
-        "data": data,
+        **shown.shared,
+        "data": shown.items,
     }
     return Response(
         envelopes.with_links_and_meta(
             body,
             self_link=query.path,
             next_link=query.link(changes_since=bookmark) if has_more else None,
+            links=not compact,
             warnings=query.warnings,
         )
     )

@@ -15,10 +15,9 @@ from evidence import limits
 from evidence.access import cursors
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
-from evidence.api import envelopes, expansion, long_poll, size_budget
+from evidence.api import envelopes, expansion, list_form, long_poll
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
-from evidence.api.item_sizes import json_size
 from evidence.api.query_parameters import CONNECTION_PARAMETERS, PROJECTION_PARAMETERS
 from evidence.api.record_filters import future_warning, parse_conditions, unmatched_warnings
 from evidence.api.target_connection import target_connection_id
@@ -26,6 +25,7 @@ from evidence.api.views import changes
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.erasure import erase_record, run_erasure
 from evidence.errors import InvalidArgument, InvalidFieldPath, NotFound
+from evidence.json_text import json_size
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import blobs, filters, records
 from evidence.storing import record_erasure
@@ -88,11 +88,10 @@ class RecordsView(GrantedView):
             "filter",
             "count",
             "window",
-            "max_bytes",
-            "max_line_bytes",
             "subject_id",
         }
         | {"changes_since", "wait", "after", "before"}
+        | list_form.PARAMETERS
         | expansion.PARAMETERS
     )
     extent: Sequence[tuple[str, str]] | None = None
@@ -112,7 +111,7 @@ class RecordsView(GrantedView):
         order = self._order(visible)
         fields = _selected_fields(self, visible)
         expansions = expansion.parse_expand(self.query, self.gate, visible)
-        byte_limits = size_budget.parse_byte_limits(self.query)
+        form = list_form.parse_list_form(self.query)
         query = self._query(visible, order)
         limit = self.query.positive_integer(
             "limit", default=limits.PAGE_DEFAULT, max_value=limits.PAGE_MAX
@@ -126,17 +125,17 @@ class RecordsView(GrantedView):
             self._warn(visible, where, page, order)
         data = [_record(visible, record, fields) for record in page.records]
         counted, extent = self._count(visible, where, page), self._window(visible, where)
-        longest = cursors.cursor_length("records", query=query, place=_longest(page))
-        envelope = size_budget.envelope_size(self.query, cursor=longest, meta=[counted, extent])
+        longest = self._max_cursor_length(page, query) if form.total else 0
+        envelope = list_form.envelope_size(self.query, form, cursor=longest, meta=[counted, extent])
         rows = expansion.with_expanded(data, page.records, expansions)
-        shown = size_budget.fit_page(rows, byte_limits, envelope, more=page.has_more)
+        shown = list_form.fit_items(rows, form, envelope, order=list_form.order_of_fields(visible))
         body = self._body(stream, page, shown, query)
-        cursor = body.get("next_cursor")
         return Response(
             envelopes.with_links_and_meta(
                 body,
                 self_link=self.query.path,
-                next_link=self.query.link(cursor=cursor) if cursor else None,
+                next_link=body.get("next_cursor") and self.query.link(cursor=body["next_cursor"]),
+                links=not form.compact,
                 warnings=self.query.warnings,
                 count=counted,
                 meta=extent,
@@ -154,18 +153,13 @@ class RecordsView(GrantedView):
                 DisclosedItem(connection_id, visible.stream.name, key, fields)
                 for connection_id, key in self.extent
             ]
+        name, fields = visible.stream.name, self.filter_fields
         shown = [
             *shown,
+            *(DisclosedItem(one, name, key, fields) for one, key in self.count_witnesses),
             *(
-                DisclosedItem(connection_id, visible.stream.name, key, self.filter_fields)
-                for connection_id, key in self.count_witnesses
-            ),
-        ]
-        shown = [
-            *shown,
-            *(
-                DisclosedItem(connection_id, visible.stream.name, key, frozenset({field}))
-                for connection_id, key, field in self.warning_witnesses
+                DisclosedItem(one, name, key, frozenset({field}))
+                for one, key, field in self.warning_witnesses
             ),
         ]
         return shown or aggregate_disclosures(visible, fields=self.filter_fields)
@@ -183,23 +177,33 @@ class RecordsView(GrantedView):
         self,
         stream: str,
         page: records.Page,
-        shown: list[dict[str, Any]],
+        shown: list_form.ItemPage,
         query: dict[str, Any],
     ) -> dict[str, Any]:
         """Return the list, with a cursor after its last record if more follow."""
-        has_more = page.has_more or len(shown) < len(page.records)
+        has_more = page.has_more or len(shown.items) < len(page.records)
         body: dict[str, Any] = {
             "object": "list",
             "url": f"/v1/streams/{stream}/records",
             "has_more": has_more,
-            "data": shown,
+            **shown.shared,
+            "data": shown.items,
         }
         if has_more:
-            place = _place(page.records[len(shown) - 1].position)
+            place = _place(page.records[len(shown.items) - 1].position)
             body["next_cursor"] = cursors.encode_cursor(
                 "records", scope=self.scope, query=query, place=place
             )
         return body
+
+    def _max_cursor_length(self, page: records.Page, query: dict[str, Any]) -> int:
+        lengths = (
+            cursors.cursor_length(
+                "records", scope=self.scope, query=query, place=_place(record.position)
+            )
+            for record in page.records
+        )
+        return max(lengths, default=0)
 
     def _warn(
         self, visible: VisibleRecords, where: list[SQL], page: records.Page, order: records.Order
@@ -283,12 +287,6 @@ def _record(
     return envelopes.record_body(visible, record, records.project_fields(record, fields))
 
 
-def _longest(page: records.Page) -> object:
-    """Return the position with the longest cursor on the page."""
-    places = [_place(record.position) for record in page.records]
-    return max(places, key=lambda place: sum(map(len, filter(None, place.values()))), default=None)
-
-
 def _place(position: Keyset) -> dict[str, Any]:
     return {"s": position.sort_key, "r": position.record_key, "c": position.connection_id}
 
@@ -296,7 +294,7 @@ def _place(position: Keyset) -> dict[str, Any]:
 class RecordView(GrantedView):
     owner_methods: ClassVar = {"DELETE": DELETE_PARAMETERS}
     parameters = (
-        CONNECTION_PARAMETERS | PROJECTION_PARAMETERS | {"max_bytes"} | expansion.PARAMETERS
+        CONNECTION_PARAMETERS | PROJECTION_PARAMETERS | list_form.PARAMETERS | expansion.PARAMETERS
     )
     or_window = False
     """Whether the path may also be a field-window request without `field`."""
@@ -315,7 +313,8 @@ class RecordView(GrantedView):
         body |= envelopes.main_text_member(visible, data)
         data_bytes = json_size(body["data"])
         bodies = expansion.with_expanded([body], [record], expansions)
-        body = size_budget.fit_record(bodies[0], size_budget.parse_byte_limits(self.query))
+        order = list_form.order_of_fields(visible)
+        body = list_form.fit_item(bodies[0], list_form.parse_list_form(self.query), order=order)
         return Response(
             envelopes.with_links_and_meta(
                 body | {"record_json_bytes": data_bytes},

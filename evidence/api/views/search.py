@@ -12,13 +12,14 @@ from typing_extensions import override
 from evidence import limits
 from evidence.access import cursors
 from evidence.access.records import VisibleRecords
-from evidence.api import envelopes, search_bodies, size_budget
+from evidence.api import envelopes, list_form, search_bodies
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
 from evidence.api.query_parameters import CONNECTION_PARAMETERS
 from evidence.api.record_filters import unmatched_warnings
 from evidence.errors import InvalidRequest, NotFound
 from evidence.ledger.entries import DisclosedItem
+from evidence.page_cutter import Size
 from evidence.reading import filters
 from evidence.reading.search import search
 from evidence.search.query_planner import HYBRID, LEXICAL, MODES, SEMANTIC
@@ -28,7 +29,7 @@ COMMON_PARAMETERS = (
     CONNECTION_PARAMETERS
     | {"q", "match", "limit", "cursor", "streams", "filter", "sort"}
     | {"after", "before"}
-    | size_budget.PARAMETERS
+    | list_form.PARAMETERS
 )
 
 
@@ -46,22 +47,16 @@ class SearchView(GrantedView):
         found = self.found = search(self.gate, self._search_request())
         if not found.hits and self.query.has("filter"):
             self._warn_of_filters()
-        data = [
-            search_bodies.hit_body(hit, mode=self.mode) | search_bodies.word_forms_body(hit, found)
-            for hit in found.hits
-        ]
-        shown = size_budget.fit_page(
-            data,
-            size_budget.parse_byte_limits(self.query),
-            self._envelope_size(found),
-            more=found.has_more,
-            shrink=size_budget.drop_excerpts,
-        )
+        form = list_form.parse_list_form(self.query)
+        data = self._hit_bodies(found, form)
+        page = list_form.fit_items(data, form, self._envelope_size(found, form))
+        shown = page.items
         has_more = found.has_more or len(shown) < len(data)
         body: dict[str, Any] = {
             "object": "list",
             "url": request.path,
             "has_more": has_more,
+            **page.shared,
             "data": shown,
         }
         next_link = None
@@ -77,10 +72,22 @@ class SearchView(GrantedView):
             body,
             self_link=self.query.path,
             next_link=next_link,
+            links=not form.compact,
             warnings=[*self.query.warnings, *search_bodies.skipped_stream_warnings(found)],
         )
         response_body["meta"] |= search_bodies.search_meta(found, mode=self.mode)
         return Response(response_body)
+
+    def _hit_bodies(self, found: SearchResult, form: list_form.ListForm) -> list[dict[str, Any]]:
+        return [
+            (
+                search_bodies.compact_hit_body(hit)
+                if form.compact
+                else search_bodies.hit_body(hit, mode=self.mode)
+            )
+            | search_bodies.word_forms_body(hit, found)
+            for hit in found.hits
+        ]
 
     @override
     def disclosed_in(self, response: HttpResponseBase) -> Sequence[DisclosedItem]:
@@ -110,15 +117,17 @@ class SearchView(GrantedView):
         )
         return searched
 
-    def _envelope_size(self, found: SearchResult) -> size_budget.EnvelopeSize:
+    def _envelope_size(self, found: SearchResult, form: list_form.ListForm) -> Size:
         """Return the envelope size for the longest cursor on the page."""
         places = [found.cursor_state(count) for count in range(1, len(found.hits) + 1)]
         lengths = (
-            cursors.cursor_length("search", query=self._query(), place=place) for place in places
+            cursors.cursor_length("search", scope=self.scope, query=self._query(), place=place)
+            for place in places
         )
         about = [search_bodies.search_meta(found, mode=self.mode)]
         about += map(asdict, search_bodies.skipped_stream_warnings(found))
-        return size_budget.envelope_size(self.query, cursor=max(lengths, default=0), meta=about)
+        longest = max(lengths, default=0)
+        return list_form.envelope_size(self.query, form, cursor=longest, meta=about)
 
     def _search_request(self) -> SearchRequest:
         q = self.query.text("q")

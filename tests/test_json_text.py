@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mcp_adapter import json_text
+from evidence import json_text
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),

@@ -1,0 +1,211 @@
+"""How a response shows its items: in the full or the compact form, and within which byte limits.
+
+The compact form is for language models. Members that all items share and the labels of connections
+are given once a page, a search hit has one excerpt, and links are left out, because next_cursor says
+the same. Nothing else is lost: the full form gives the rest.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from django.conf import settings
+
+from evidence import limits
+from evidence.access.records import VisibleRecords
+from evidence.api.envelopes import field_window_link
+from evidence.api.query_parameters import QueryParameters
+from evidence.errors import InvalidRequest
+from evidence.item_lines import describe_read, hit_entry, hit_line, record_line
+from evidence.json_text import dumps, json_size, wire_size
+from evidence.page_cutter import Size, cut_hit, cut_record, fit_page, shrink_hit, shrink_record
+
+Json = dict[str, Any]
+
+BYTE_PARAMETERS = frozenset({"max_bytes", "max_line_bytes"})
+PARAMETERS = BYTE_PARAMETERS | {"form"}
+EMPTY_BYTES = 320
+"""Size of an empty page or record: member names, counts and an empty meta."""
+_EMPTY_LINE_BYTES = 60
+_CONNECTION_MEMBERS = ("connector_id", "connector_instance_id", "connector_key", "display_name")
+_LABELS = ("connector_key", "display_name")
+_REPEATED = frozenset({*_CONNECTION_MEMBERS, "title", "authored_at"})
+"""Members of a record that its data or the page also gives."""
+_SHARED = ("object", "origin")
+
+
+@dataclass(frozen=True, slots=True)
+class ListForm:
+    """The form, and the limits in bytes of the whole response and of the lines of its items."""
+
+    compact: bool = False
+    total: int | None = None
+    lines: int | None = None
+
+
+def parse_list_form(query: QueryParameters) -> ListForm:
+    """Parse `form`, `max_bytes` and `max_line_bytes`. Raises InvalidRequest."""
+    total, lines = (_byte_limit(query, name) for name in ("max_bytes", "max_line_bytes"))
+    if lines is not None and total is None:
+        raise InvalidRequest(message="max_line_bytes requires max_bytes.", param="max_line_bytes")
+    return ListForm(
+        query.choice("form", "full", "compact", default="full") == "compact", total, lines
+    )
+
+
+def _byte_limit(query: QueryParameters, name: str) -> int | None:
+    number = query.integer(name)
+    minimum, maximum = limits.PAGE_BYTES_LEAST, limits.MAX_BYTES_MOST
+    if number is not None and not minimum <= number <= maximum:
+        raise InvalidRequest(message=f"{name} takes {minimum} to {maximum}.", param=name)
+    return number
+
+
+@dataclass(frozen=True)
+class ItemPage:
+    """The items of a response that fit, and the members that these share."""
+
+    items: list[Json]
+    shared: Json
+
+
+def envelope_size(
+    query: QueryParameters, form: ListForm, *, cursor: int, meta: object = None
+) -> Size:
+    """Return the size of a page without items: its meta, links and cursors of at most `cursor`."""
+    metadata = [meta or {}, [asdict(warning) for warning in query.warnings]]
+    body = EMPTY_BYTES + json_size(metadata) + 2 * cursor
+    if not form.compact:
+        body += 2 * json_size(query.path)
+    return Size(body, _EMPTY_LINE_BYTES + wire_size(dumps(metadata)) + 2 * cursor)
+
+
+def fit_items(
+    items: Sequence[Json], form: ListForm, envelope: Size, *, order: Sequence[str] = ()
+) -> ItemPage:
+    """Return the first items that fit into the limits, in the form, and what they share.
+
+    `order` has the fields of a record by importance, for a record that exceeds the limits alone.
+    """
+    connections = _connections(items)
+    shared: Json = {}
+    room = _room(form, envelope)
+    if form.compact:
+        items = [_without_repeated(item) for item in items]
+        shared = _shared_members(items)
+        room = Size(room.structured - json_size([shared, connections]), room.text)
+    measure = partial(_measure, form=form, shared=shared, connections=connections)
+    items = _fit(items, form, room, measure=measure, order=order)
+    shown = [{name: item[name] for name in item if name not in shared} for item in items]
+    if not form.compact:
+        return ItemPage(shown, {})
+    ids = {item["connection_id"] for item in items}
+    page_connections = {key: value for key, value in connections.items() if key in ids}
+    return ItemPage(shown, {"shared": shared, "connections": page_connections} if items else {})
+
+
+def fit_item(item: Json, form: ListForm, *, order: Sequence[str] = ()) -> Json:
+    """Return a single record within the limits. In the compact form, only its reads are compact."""
+    room = _room(form, Size(EMPTY_BYTES, _EMPTY_LINE_BYTES))
+    measure = partial(_measure, form=form, shared={}, connections={})
+    return _fit([item], form, room, measure=measure, order=order)[0]
+
+
+def _room(form: ListForm, envelope: Size) -> Size:
+    text = 0 if form.lines is None else form.lines - envelope.text
+    return Size((form.total or 0) - envelope.structured, text)
+
+
+def _fit(
+    items: Sequence[Json],
+    form: ListForm,
+    room: Size,
+    *,
+    measure: Callable[[Json], Size],
+    order: Sequence[str],
+) -> list[Json]:
+    if form.total is None:
+        return list(items)
+    describe = describe_read if form.compact else _window_link
+    return fit_page(
+        items,
+        room,
+        measure=measure,
+        cut=lambda item, chars: (
+            cut_hit(item, chars)
+            if item["object"] == "search_result"
+            else cut_record(item, chars, describe_read=describe)
+        ),
+        shrink=lambda item, fits: (
+            shrink_hit(item, fits)
+            if item["object"] == "search_result"
+            else shrink_record(item, fits, order=order, describe_read=describe)
+        ),
+    )
+
+
+def order_of_fields(visible: VisibleRecords) -> list[str]:
+    """Return the fields of a stream by importance: key, roles, searchable texts, then as declared."""
+    stream = visible.stream
+    roles = [name for name, field in stream.fields.items() if field.role]
+    return list(
+        dict.fromkeys([*stream.primary_key, *roles, *stream.lexical_fields, *stream.fields])
+    )
+
+
+def _without_repeated(item: Json) -> Json:
+    repeated = _CONNECTION_MEMBERS if item["object"] == "search_result" else _REPEATED
+    compact = {name: value for name, value in item.items() if name not in repeated}
+    if "expanded" in item:
+        compact["expanded"] = {name: _related(body) for name, body in item["expanded"].items()}
+    return compact
+
+
+def _related(body: Any) -> Any:
+    if body is None:
+        return None
+    if body["object"] != "list":
+        return _without_repeated(body)
+    return {**body, "data": [_without_repeated(record) for record in body["data"]]}
+
+
+def _shared_members(items: Sequence[Json]) -> Json:
+    """Return the members that have the same value in every item."""
+    if not items:
+        return {}
+    first = items[0]
+    return {
+        name: first[name]
+        for name in _SHARED
+        if name in first and all(item.get(name) == first[name] for item in items)
+    }
+
+
+def _connections(items: Iterable[Json]) -> dict[str, Json]:
+    return {
+        item["connection_id"]: {name: item[name] for name in _LABELS if name in item}
+        for item in items
+    }
+
+
+def _measure(
+    item: Json, *, form: ListForm, shared: Mapping[str, Any], connections: Mapping[str, Json]
+) -> Size:
+    """Return the size of an item in both channels, with its entry in the structured one."""
+    size = json_size({name: item[name] for name in item if name not in shared}) + 1
+    if form.lines is None:
+        return Size(size, 0)
+    if item["object"] == "search_result":
+        labels = connections[item["connection_id"]]
+        entry = hit_entry({**labels, **item}, public_url=settings.PDPP_PUBLIC_URL)
+        line = hit_line(item, entry)
+    else:
+        line = record_line(item)
+        entry = line["id"]
+    return Size(size + json_size(entry) + 1, wire_size(dumps(line)) - 1)
+
+
+def _window_link(record: Json, field: str) -> Json:
+    link = field_window_link(record["stream"], record["id"], field, record["connection_id"])
+    return {name: link[name] for name in link if name != "object"}

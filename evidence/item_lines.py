@@ -1,0 +1,235 @@
+"""What a language model reads of a record or search hit: its line in text, and its result entry.
+
+The MCP adapter renders these, and the REST API measures them to end a page at `max_line_bytes`.
+Pure functions of REST items, in the full or the compact form.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+from urllib.parse import quote
+
+from evidence.json_text import json_size
+from evidence.page_cutter import clip, is_window_descriptor
+from evidence.record_ids import RecordRef, format_id, includes_connection
+
+Json: TypeAlias = dict[str, Any]
+
+MAX_TITLE_CHARS, MAX_TITLE_BYTES = 80, 160
+_MAX_ACTOR_BYTES, _MAX_MATCH_BYTES = 80, 700
+_MAX_SOURCE_CHARS = 100
+_MAX_CUT_NAMES = 6
+_MAX_ID_CHARS = 480
+_TITLE_FIELDS = ("subject", "title", "name", "filename", "summary")
+_OPEN, _CLOSE = "<mark>", "</mark>"
+_TAG = re.compile(r"</?mark>")
+_TAG_START = re.compile(r"<(?=/?mark\b)", re.IGNORECASE)
+_OFFSETS = ("start_chars", "end_chars", "match_start_chars", "match_end_chars")
+
+
+def clip_bytes(text: str, max_bytes: int) -> str:
+    """Cut text until its JSON takes at most `max_bytes`."""
+    while json_size(text) > max_bytes:
+        text = clip(text, len(text) * 3 // 4)
+    return text
+
+
+def source_label(item: Mapping[str, Any]) -> str:
+    """Return the label and connector of an item, `Work mail (mailbox)`, as far as known."""
+    label, connector = item.get("display_name"), item.get("connector_key")
+    if label and connector:
+        return f"{clip(str(label), _MAX_SOURCE_CHARS)} ({connector})"
+    return clip(str(label or connector or ""), _MAX_SOURCE_CHARS)
+
+
+def item_title(item: Mapping[str, Any]) -> str:
+    """Return the item's own title, or else its source, stream and own time, never an import date."""
+    own_title = item.get("title") or _title_field(item.get("data"))
+    if not isinstance(own_title, str) or not own_title.strip():
+        parts = (
+            item.get("display_name") or item.get("connector_key"),
+            item.get("stream"),
+            item.get("authored_at"),
+        )
+        own_title = " / ".join(str(part) for part in parts if part)
+    # Invisible characters are escaped, so that few of them can exceed the byte limit.
+    return clip_bytes(clip(" ".join(own_title.split()), MAX_TITLE_CHARS), MAX_TITLE_BYTES)
+
+
+def _title_field(data: object) -> str | None:
+    """Return a title by the usual field names, for servers that give none."""
+    if not isinstance(data, Mapping):
+        return None
+    values = (data.get(name) for name in _TITLE_FIELDS)
+    return next((text for text in values if isinstance(text, str) and text.strip()), None)
+
+
+def record_url(public_url: str, ref: RecordRef) -> str:
+    """Return the URL of the record's page, which the signed-in owner can open."""
+    parts = (public_url.rstrip("/"), "records", quote(ref.connection_id or "-", safe=""))
+    key = quote(ref.record_id, safe="")
+    # Browsers remove the segments "." and "..", encoded ones too.
+    end = key if key.strip(".") else f"?key={key}"
+    return "/".join((*parts, quote(ref.stream, safe=""), end))
+
+
+def handle(item: Mapping[str, Any]) -> str:
+    """Return the id of a record or hit that every tool accepts."""
+    key = item.get("record_key") or item.get("id")
+    return format_id(RecordRef(item.get("connection_id"), str(item.get("stream", "")), str(key)))
+
+
+def target_arguments(item: Mapping[str, Any]) -> Json:
+    """Return the arguments that name the record of an item: its id, and its connection if needed."""
+    record_id, connection_id = handle(item), item.get("connection_id")
+    is_beside = connection_id and not includes_connection(record_id, str(connection_id))
+    return {"id": record_id, **({"connection_id": connection_id} if is_beside else {})}
+
+
+def describe_read(record: Mapping[str, Any], field: str) -> Json:
+    """Return the tool call that reads a field of a record."""
+    arguments = {**target_arguments(record), "field_path": field}
+    return {"tool": "read_record_field", "args": arguments}
+
+
+def id_members(record_id: str, connection_id: object) -> Json:
+    """Return the id of an item, and its connection where the id cannot include it.
+
+    An id longer than any of this server is cut and marked as cut.
+    """
+    members: Json = {"id": record_id}
+    if len(record_id) > _MAX_ID_CHARS:
+        note = "too long to show whole; see the structured output"
+        members = {"id": record_id[:200], "id_cut": note}
+    if connection_id and not includes_connection(record_id, str(connection_id)):
+        members["connection_id"] = connection_id
+    return members
+
+
+def record_line(record: Mapping[str, Any]) -> Json:
+    """Return a record with its fields, and the names of those that are cut."""
+    head = id_members(handle(record), record.get("connection_id"))
+    if record.get("deleted"):
+        return {**head, "deleted": True, "deleted_at": record.get("deleted_at")}
+    data: Mapping[str, Any] = record.get("data") or {}
+    cut = [name for name, value in data.items() if is_window_descriptor(value)]
+    shown = {
+        name: f"{value['preview']}…" if name in cut else value
+        for name, value in data.items()
+        if name not in cut or value.get("preview")
+    }
+    line = {**head, **({"data": shown} if shown else {}), **_cut_members(cut)}
+    if record.get("money"):
+        line["money"] = record["money"]
+    if count := record.get("omitted_field_count", 0):
+        line["omitted_fields"] = count
+    if isinstance(record.get("expanded"), dict):
+        line["expanded"] = {name: _related(body) for name, body in record["expanded"].items()}
+    return line
+
+
+def _cut_members(names: list[str]) -> Json:
+    if len(names) <= _MAX_CUT_NAMES:
+        return {"cut": names} if names else {}
+    return {"cut": names[:_MAX_CUT_NAMES], "cut_more": len(names) - _MAX_CUT_NAMES}
+
+
+def _related(body: Any) -> Json | None:
+    if not isinstance(body, dict):
+        return None
+    if body.get("object") != "list":
+        return record_line(body)
+    return {
+        "records": [record_line(child) for child in body["data"]],
+        "has_more": body.get("has_more", False),
+    }
+
+
+def best_excerpt(hit: Mapping[str, Any]) -> Json | None:
+    """Return the first evidence excerpt that does not repeat the title, or else the first one."""
+    excerpts: list[Json] = hit.get("evidence_excerpts") or []
+    others = (each for each in excerpts if each.get("plain_text") != hit.get("title"))
+    return next(others, excerpts[0] if excerpts else None)
+
+
+def marked_excerpt(excerpt: Mapping[str, Any]) -> str:
+    """Return the text of an excerpt with our marks around the match, and no mark of the record.
+
+    A tag in the record's text is escaped as REST does. Marks are shown only if they are balanced.
+    """
+    plain, offsets = excerpt.get("plain_text"), [excerpt.get(name) for name in _OFFSETS]
+    if isinstance(plain, str) and all(isinstance(offset, int) for offset in offsets):
+        base, until, start, end = (int(str(offset)) for offset in offsets)
+        # An excerpt from inside the field begins with an ellipsis.
+        base -= base > 0 and len(plain) > until - base
+        start, end = (min(max(at - base, 0), len(plain)) for at in (start, end))
+        parts = [_escape_tags(part) for part in (plain[:start], plain[start:end], plain[end:])]
+        return f"{parts[0]}{_OPEN}{parts[1]}{_CLOSE}{parts[2]}" if start < end else "".join(parts)
+    tagged = str(excerpt.get("preview_text") or excerpt.get("text") or "")
+    opened, expected = 0, _OPEN
+    for tag in _TAG.findall(tagged):
+        if tag != expected:
+            return _escape_tags(tagged)
+        opened, expected = (1, _CLOSE) if tag == _OPEN else (0, _OPEN)
+    return _escape_tags(tagged) if opened else tagged
+
+
+def _escape_tags(text: str) -> str:
+    return _TAG_START.sub("&lt;", text)
+
+
+def _match(excerpt: Mapping[str, Any]) -> str:
+    """Return the marked excerpt, or the beginning of its text if it is too long."""
+    marked = marked_excerpt(excerpt)
+    return (
+        marked if json_size(marked) <= _MAX_MATCH_BYTES else clip_bytes(_TAG.sub("", marked), 400)
+    )
+
+
+def hit_line(hit: Mapping[str, Any], entry: Mapping[str, Any]) -> Json:
+    """Return a search hit in text, given its result entry."""
+    names = ("title", "url", "date", "actor", "amount", "word_forms")
+    line = {
+        **id_members(entry["id"], hit.get("connection_id")),
+        **{name: entry[name] for name in names if name in entry},
+    }
+    excerpt = best_excerpt(hit)
+    if excerpt is None:
+        return {**line, **near_passage(hit)}
+    line["field"] = excerpt["field_path"]
+    plain = " ".join(_TAG.sub("", entry["snippet"]).strip("…").split())
+    # The title is not shown again as the match.
+    return line if plain in entry["title"] else {**line, "match": entry["snippet"]}
+
+
+def near_passage(hit: Mapping[str, Any]) -> Json:
+    """Return where a hit without evidence is nearest in meaning, for read_record_field."""
+    snippet = hit.get("snippet") or {}
+    if snippet.get("provenance") != "semantic_passage":
+        return {}
+    return {"near": {"field_path": snippet["field"], "offset_chars": snippet["start_chars"]}}
+
+
+_SOURCE = ("stream", "record_key", "connection_id", "connector_key", "display_name", "origin")
+
+
+def hit_entry(hit: Mapping[str, Any], *, public_url: str, position: int = 0) -> Json:
+    """Return the entry of a hit in `results`: identity, title, page, time, author and match."""
+    stream, key = hit.get("stream"), hit.get("record_key")
+    url, hit_id = f"{public_url}/records", hit.get("result_id")
+    is_record = isinstance(stream, str) and isinstance(key, str)
+    # A self-contained id of the REST API passes unchanged.
+    if not (isinstance(hit_id, str) and "/" in hit_id):
+        hit_id = handle(hit) if is_record else str(hit.get("url") or f"result:{position}")
+    if is_record:
+        url = record_url(public_url, RecordRef(hit.get("connection_id"), str(stream), str(key)))
+    entry: Json = {"id": hit_id, "title": item_title(hit), "url": url}
+    if hit.get("authored_at"):
+        entry["date"] = hit["authored_at"]
+    if hit.get("actor"):
+        entry["actor"] = clip_bytes(str(hit["actor"]), _MAX_ACTOR_BYTES)
+    if hit.get("amount") is not None:
+        entry["amount"] = hit["amount"]
+    entry |= {name: hit[name] for name in (*_SOURCE, "word_forms") if hit.get(name)}
+    excerpt = best_excerpt(hit)
+    return entry if excerpt is None else {**entry, "snippet": _match(excerpt)}

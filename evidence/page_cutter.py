@@ -1,0 +1,325 @@
+"""Cut a page to byte limits: whole items, in which only long texts are cut.
+
+The REST API cuts pages with this module, so that cursors and the ledger count what was shown. The MCP
+adapter uses it for what it renders itself. Pure functions; sizes are UTF-8 bytes of JSON.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import regex
+
+from evidence.json_text import dumps, json_size
+from evidence.limits import WHOLE_VALUE_CHARS, WINDOW_GRAPHEME_CHARS
+
+Json: TypeAlias = dict[str, Any]
+Rendered = TypeVar("Rendered")
+Cut: TypeAlias = Callable[[Json, int], Json]
+"""Returns an item with its long texts cut to a number of characters, or the same object if none is."""
+DescribeRead: TypeAlias = Callable[[Json, str], Json]
+"""Returns how to read a field of a record."""
+
+MIN_PREVIEW_CHARS = 120
+MIN_EXCERPT_CHARS = 32
+MAX_OMITTED_NAMES = 10
+SHRUNK_CHARS, MIN_SHRUNK_CHARS = 2_000, 60
+"""Range of the length of each text of a search hit that exceeds the limits alone."""
+_IDENTITY = frozenset({"stream", "record_key", "connection_id", "result_id", "field_path"})
+_SMALL_FIELD_BYTES, _SMALL_PREVIEW_CHARS = 320, 40
+_GRAPHEME = regex.compile(r"\X")
+
+
+class Size(NamedTuple):
+    """Bytes in the structured channel and in the text channel."""
+
+    structured: int
+    text: int
+
+    def plus(self, other: "Size") -> "Size":
+        return Size(self.structured + other.structured, self.text + other.text)
+
+    def fits(self, room: "Size") -> bool:
+        return self.structured <= room.structured and self.text <= room.text
+
+
+def largest_that_fits(
+    maximum: int, *, render: Callable[[int], Rendered], fits: Callable[[Rendered], bool]
+) -> Rendered | None:
+    """Return `render(n)` for the largest n from 0 to `maximum` that fits, or None.
+
+    Searches by bisection: a smaller n must not render larger, except for the few characters that
+    keep a grapheme whole.
+    """
+    minimum, largest = 0, None
+    while minimum <= maximum:
+        middle = (minimum + maximum + 1) // 2
+        rendered = render(middle)
+        if fits(rendered):
+            minimum, largest = middle + 1, rendered
+        else:
+            maximum = middle - 1
+    return largest
+
+
+def grapheme_boundary(text: str, position: int) -> int:
+    """Return the last grapheme boundary up to `position`, or `position` if none is near."""
+    if position >= len(text):
+        return len(text)
+    start, end = max(0, position - WINDOW_GRAPHEME_CHARS), position + WINDOW_GRAPHEME_CHARS
+    ends = (grapheme.end() for grapheme in _GRAPHEME.finditer(text, start, end))
+    return max((end for end in ends if end <= position), default=position)
+
+
+def clip(text: str, max_chars: int) -> str:
+    """Cut text to `max_chars` characters, the last one an ellipsis if any were cut."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[: grapheme_boundary(text, max(max_chars - 1, 0))]}…"
+
+
+def fit_page(
+    items: Sequence[Json],
+    room: Size,
+    *,
+    measure: Callable[[Json], Size],
+    cut: Cut,
+    shrink: Callable[[Json, Callable[[Json], bool]], Json],
+) -> list[Json]:
+    """Return the first items that fit with their long texts cut, then with these as long as possible.
+
+    A first item that does not fit even so is the only one, as `shrink(item, fits)` returns it.
+    """
+    used = Size(0, 0)
+    shortest: list[Json] = []
+    for item in items:
+        short = cut(item, 0)
+        used = used.plus(measure(short))
+        if not used.fits(room):
+            break
+        shortest.append(short)
+    if not shortest and items:
+        return [shrink(items[0], lambda item: measure(item).fits(room))]
+    return _lengthen(items, shortest, room, measure=measure, cut=cut)
+
+
+def _lengthen(
+    items: Sequence[Json],
+    shortest: Sequence[Json],
+    room: Size,
+    *,
+    measure: Callable[[Json], Size],
+    cut: Cut,
+) -> list[Json]:
+    """Return the items of a page with their cut texts as long as fit, all of the same length."""
+    whole = [short is item for item, short in zip(items, shortest, strict=False)]
+    fixed = sum_sizes(
+        measure(short) for short, is_whole in zip(shortest, whole, strict=True) if is_whole
+    )
+
+    def render(chars: int) -> list[Json]:
+        pairs = zip(items, whole, strict=False)
+        return [item if is_whole else cut(item, chars) for item, is_whole in pairs]
+
+    def fits(rendered: list[Json]) -> bool:
+        cut_items = (item for item, is_whole in zip(rendered, whole, strict=True) if not is_whole)
+        return fixed.plus(sum_sizes(map(measure, cut_items))).fits(room)
+
+    # More characters than the room has bytes never fit.
+    return largest_that_fits(max(*room, 0), render=render, fits=fits) or list(shortest)
+
+
+def sum_sizes(sizes: Iterable[Size]) -> Size:
+    """Return the sum of sizes by channel."""
+    return reduce(Size.plus, sizes, Size(0, 0))
+
+
+def cut_record(record: Json, chars: int, *, describe_read: DescribeRead) -> Json:
+    """Return a record, and its expanded records, with each long value cut to `chars` characters.
+
+    A value of up to WHOLE_VALUE_CHARS is never cut. A cut text becomes the descriptor of a field
+    window with its beginning as preview.
+    """
+    data: Json = record.get("data") or {}
+    cut_data = {
+        name: _cut_value(record, name, value, max(chars, MIN_PREVIEW_CHARS), describe_read)
+        for name, value in data.items()
+    }
+    changes: Json = {}
+    if any(cut_data[name] is not value for name, value in data.items()):
+        changes["data"] = cut_data
+    if record.get("expanded"):
+        changes["expanded"] = {
+            name: _cut_related(body, chars, describe_read)
+            for name, body in record["expanded"].items()
+        }
+    return {**record, **changes} if changes else record
+
+
+def _cut_related(body: Any, chars: int, describe_read: DescribeRead) -> Any:
+    if not isinstance(body, dict):
+        return body
+    if body.get("object") == "list":
+        children = [cut_record(child, chars, describe_read=describe_read) for child in body["data"]]
+        return {**body, "data": children}
+    return cut_record(body, chars, describe_read=describe_read)
+
+
+def _cut_value(record: Json, name: str, value: Any, chars: int, describe_read: DescribeRead) -> Any:
+    if isinstance(value, str):
+        is_long = len(value) > max(chars, WHOLE_VALUE_CHARS)
+        return describe(record, name, value, chars, describe_read) if is_long else value
+    if not isinstance(value, dict | list) or is_window_descriptor(value):
+        return value
+    is_long = len(dumps(value)) > max(chars, WHOLE_VALUE_CHARS)
+    return describe(record, name, value, 0, describe_read) if is_long else value
+
+
+def is_window_descriptor(value: Any) -> bool:
+    """Return whether a large field was replaced by the descriptor of a window of it."""
+    return isinstance(value, dict) and value.get("object") == "field_window_read"
+
+
+def describe(record: Json, name: str, value: Any, chars: int, describe_read: DescribeRead) -> Json:
+    """Return the descriptor of a field that is not shown whole."""
+    if is_window_descriptor(value):
+        preview = str(value.get("preview", ""))
+        return {**value, "preview": preview[: grapheme_boundary(preview, chars)]}
+    descriptor: Json = {"object": "field_window_read", "truncated": True, "field": name}
+    if isinstance(value, str):
+        descriptor["total_chars"] = len(value)
+        descriptor["preview"] = value[: grapheme_boundary(value, chars)]
+    return {
+        **descriptor,
+        "total_bytes": json_size(value),
+        "read": describe_read(record, name),
+    }
+
+
+def shrink_record(
+    record: Json,
+    fits: Callable[[Json], bool],
+    *,
+    order: Sequence[str] = (),
+    describe_read: DescribeRead,
+) -> Json:
+    """Return a record that exceeds the limits alone, with as much as fits.
+
+    First its expanded lists end early. Then the fields in `order`, key and roles first, stay whole,
+    the others become descriptors, and fields for which even these have no room are counted.
+    """
+    record = cut_record(record, 0, describe_read=describe_read)
+    record = _shorten_lists(record, fits)
+    if fits(record):
+        return record
+    data: Json = record.get("data") or {}
+    names = [*(name for name in order if name in data), *(n for n in data if n not in order)]
+
+    def keep_whole(count: int) -> Json:
+        whole = set(names[:count])
+        shown = {
+            name: value
+            if name in whole or json_size(value) <= _SMALL_FIELD_BYTES
+            else describe(record, name, value, _SMALL_PREVIEW_CHARS, describe_read)
+            for name, value in data.items()
+        }
+        return {**record, "data": shown}
+
+    shrunk = largest_that_fits(len(names) - 1, render=keep_whole, fits=fits)
+    return shrunk or _omit_last(keep_whole(0), names, fits)
+
+
+def _omit_last(record: Json, names: Sequence[str], fits: Callable[[Json], bool]) -> Json:
+    """Return the record with as many of its fields, in the order of `names`, as fit."""
+    data = record["data"]
+
+    def keep(count: int) -> Json:
+        kept = set(names[:count])
+        shown = {name: value for name, value in data.items() if name in kept}
+        omitted = [name for name in data if name not in kept]
+        return {**record, "data": shown, **_omitted_fields(record, omitted)}
+
+    return largest_that_fits(len(names), render=keep, fits=fits) or keep(0)
+
+
+def cut_hit(hit: Json, chars: int) -> Json:
+    """Return a search hit with its excerpt cut to about `chars` characters around the match.
+
+    Only an excerpt with one match is cut, so that marks stay balanced.
+    """
+    excerpts = hit["evidence_excerpts"]
+    chars = max(chars, MIN_EXCERPT_CHARS)
+    preview = excerpts[0].get("preview_text", "") if len(excerpts) == 1 else ""
+    if preview.count("<mark>") != 1 or "plain_text" in excerpts[0]:
+        return hit
+    before, rest = preview.split("<mark>")
+    match, after = rest.split("</mark>")
+    context = max(chars - len(match), chars // 2)
+    if len(before) + len(after) <= context:
+        return hit
+    kept = max(context // 2, context - len(after))
+    if len(before) > kept:
+        start = len(before) - kept
+        before = f"…{before[grapheme_boundary(before, start) :]}"
+    shorter = f"{before}<mark>{match}</mark>{clip(after, max(context - kept, context // 2))}"
+    return {**hit, "evidence_excerpts": [{**excerpts[0], "preview_text": shorter}]}
+
+
+def shrink_hit(hit: Json, fits: Callable[[Json], bool]) -> Json:
+    """Return a search hit without the last excerpts, until it fits, and cut its texts at last."""
+    while not fits(hit) and len(hit["evidence_excerpts"]) > 1:
+        hit = {**hit, "evidence_excerpts": hit["evidence_excerpts"][:-1]}
+    if fits(hit):
+        return hit
+    shorter = largest_that_fits(
+        SHRUNK_CHARS, render=lambda chars: {**_clip_strings(hit, chars), "cut": True}, fits=fits
+    )
+    return shorter or {**hit, "evidence_excerpts": []}
+
+
+def _clip_strings(value: Any, max_chars: int) -> Any:
+    if isinstance(value, str):
+        return clip(value, max(max_chars, MIN_SHRUNK_CHARS))
+    if isinstance(value, dict):
+        return {
+            name: member if name in _IDENTITY else _clip_strings(member, max_chars)
+            for name, member in value.items()
+        }
+    if isinstance(value, list):
+        return [_clip_strings(member, max_chars) for member in value]
+    return value
+
+
+def _omitted_fields(record: Json, names: Sequence[str]) -> Json:
+    all_names = [name[:64] for name in [*names, *record.get("omitted_fields", [])]]
+    return {
+        "omitted_fields": all_names[:MAX_OMITTED_NAMES],
+        "omitted_field_count": record.get("omitted_field_count", 0) + len(names),
+    }
+
+
+def _shorten_lists(record: Json, fits: Callable[[Json], bool]) -> Json:
+    """Return the record with the longest prefix of its expanded lists that fits, or with none."""
+    relations = record.get("expanded") or {}
+    sizes = [len(body["data"]) for body in relations.values() if _is_list(body)]
+    if not sizes:
+        return record
+
+    def keep(count: int) -> Json:
+        shorter = {
+            name: {
+                **body,
+                "data": body["data"][:count],
+                "has_more": body.get("has_more", False) or len(body["data"]) > count,
+            }
+            if _is_list(body)
+            else body
+            for name, body in relations.items()
+        }
+        return {**record, "expanded": shorter}
+
+    return largest_that_fits(max(sizes), render=keep, fits=fits) or keep(0)
+
+
+def _is_list(body: Any) -> bool:
+    return isinstance(body, dict) and body.get("object") == "list"
