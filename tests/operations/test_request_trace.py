@@ -12,7 +12,7 @@ from mcp_adapter.inprocess import InProcessRest
 from operations.request_trace import RequestTrace, trace_request
 from tests.world import World
 
-MAX_MODULES = {"list": 29, "query_records": 40, "fetch": 42, "search": 62}
+MAX_MODULES = {"list": 33, "query_records": 42, "search": 62}
 
 
 def list_records(scope: Scope) -> object:
