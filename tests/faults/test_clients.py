@@ -18,7 +18,8 @@ from tests.pdpp_site.living import Cast, cast_in
 pytestmark = pytest.mark.faults
 
 SLOW = 100
-STALLED_READERS = 4
+STALLED_READERS = 2
+"""One token has two requests at once; more of them would wait for these."""
 """Half of the threads: each that reads nothing holds one until it is given up."""
 BLOB_BYTES = 20_000_000
 
