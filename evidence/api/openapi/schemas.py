@@ -43,6 +43,20 @@ def listing(items: Json, **more: Json) -> Json:
 
 
 ENVELOPE: dict[str, Json] = {"links": ref("Links"), "meta": ref("Meta")}
+COMPACT_LIST = {
+    **obj(
+        {"object": {"const": "list"}, "has_more": BOOLEAN, "data": array({"type": "object"})},
+        {
+            "shared": {"type": "object"},
+            "connections": {"type": "object"},
+            "meta": {"type": "object"},
+            "next_cursor": STRING,
+            "next_changes_since": STRING,
+        },
+    ),
+    "not": {"required": ["links"]},
+    "description": "The answer with form=compact. Members of all items stand once, in shared.",
+}
 
 WINDOW = obj(
     {
@@ -78,6 +92,7 @@ EXCERPT = obj(
 )
 
 SCHEMAS: dict[str, Json] = {
+    "CompactList": COMPACT_LIST,
     "Error": obj(
         {
             "error": obj(
@@ -152,7 +167,7 @@ SCHEMAS: dict[str, Json] = {
             **ENVELOPE,
         },
     ),
-    "RecordList": listing(ref("Record")),
+    "RecordList": {"anyOf": [listing(ref("Record")), ref("CompactList")]},
     "SearchHit": obj(
         {
             "object": {"const": "search_result"},
@@ -190,7 +205,7 @@ SCHEMAS: dict[str, Json] = {
             ),
         },
     ),
-    "SearchHits": listing(ref("SearchHit")),
+    "SearchHits": {"anyOf": [listing(ref("SearchHit")), ref("CompactList")]},
     "FieldWindow": obj(
         {
             "object": {"const": "field_window"},

@@ -6,8 +6,8 @@ import pytest
 from django.contrib.auth.models import User
 from django.test import Client
 
+from evidence import item_lines
 from evidence.record_ids import RecordRef
-from mcp_adapter import labels
 from tests.world import WORK, World
 
 PAGE = f"/records/{WORK}/messages/"
@@ -64,7 +64,7 @@ def test_key_that_browsers_remove_from_a_path_is_a_parameter(
 ) -> None:
     world.put((WORK, "messages", {"id": key, "received_at": "2026-06-01T00:00:00Z",
         "subject": "Dots"}))  # fmt: skip
-    url = labels.record_url("https://records.example", RecordRef(WORK, "messages", key))
+    url = item_lines.record_url("https://records.example", RecordRef(WORK, "messages", key))
 
     assert url == f"https://records.example{PAGE}?key={key}"
     assert "Dots" in owner.get(url.removeprefix("https://records.example")).content.decode()
