@@ -1,7 +1,7 @@
 """Django's session backend on the database, with a keyed digest in place of each session key.
 
-The key in the browser's cookie signs the owner in. Stored as it is, whoever reads the database or a
-copy of it could become the owner.
+The key in the browser's cookie signs the owner in. If the database held the key itself, anyone who
+reads the database or a copy of it could sign in as the owner.
 """
 
 import base64

@@ -194,7 +194,7 @@ class ImportAdmin(OwnerAdmin[ImportRun]):
 
 
 def send(request: HttpRequest) -> HttpResponse:
-    """A form for the file, and what was imported lately."""
+    """Show the upload form and the recent imports."""
     form = SendForm(request.POST or None, request.FILES or None)
     if request.method == "POST" and form.is_valid():
         file = form.cleaned_data["file"]

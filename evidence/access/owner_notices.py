@@ -113,15 +113,15 @@ MAX_REFUSED_CALLS_PER_HOUR = 500
 STORE_REFUSED_CALL = """
 -- Store a refused call, unless the client had too many in the last hour. One query.
 -- Parameters: client id, an hour ago, maximum, the columns of the row, maximum.
-WITH hasty AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
-lately AS MATERIALIZED (
+WITH async_commit AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)),
+recent_calls AS MATERIALIZED (
     SELECT count(*) AS calls FROM (
         SELECT FROM evidence_refusedcall WHERE client_id = %s AND at > %s LIMIT %s
     ) c
 )
 INSERT INTO evidence_refusedcall
     (owner_id, at, client_id, token_id, request_id, route, code, param, stream, clause)
-SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, %s FROM hasty, lately WHERE lately.calls < %s
+SELECT %s, %s, %s, %s, %s, %s, %s, %s, %s, %s FROM async_commit, recent_calls WHERE recent_calls.calls < %s
 RETURNING id
 """
 
