@@ -3,7 +3,7 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
-from evidence.access.ranking.matches import Matches, count_matches
+from evidence.access.ranking.matches import Matches
 from evidence.access.records import VisibleRecords
 from evidence.search.analysis.exact_words import is_written_in
 from evidence.search.analysis.matcher import needs_verification
@@ -59,7 +59,7 @@ def _is_absent(leaf: Leaf, searched: Sequence[VisibleRecords]) -> bool:
         needs_verification(Query(leaf), languages=plan.visible.connections[0].languages)
         for plan in plans
     ):
-        return not count_matches(plans, max_count=0)
+        return not Matches(plans, counted_to=0).count
     builder = HitBuilder(Query(leaf))
     matches = Matches(plans, counted_to=MAX_CANDIDATES_READ)
     candidates = matches.page(limit=MAX_CANDIDATES_READ + 1)

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from evidence.access.ranking.match_counts import count_matches as count_matches
-from evidence.access.ranking.match_counts import mark_few_visible
+from evidence.access.ranking.match_counts import count_matches, mark_few_visible
 from evidence.access.ranking.scores import CompiledQuery as CompiledQuery
 from evidence.access.ranking.scores import HitPosition as HitPosition
 from evidence.access.ranking.scores import (
