@@ -1,20 +1,120 @@
-"""Read what a pdpp:// URI names: resource templates, JSON resources and blob content.
+"""Read what a pdpp:// URI names: field windows, blob content, JSON resources; resource templates.
 
 Every URI that a tool shows is also accepted by a tool, so hosts without resources lose nothing.
 """
 
 import base64
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mcp_types as types
 
 from evidence import limits, record_ids
+from evidence.item_lines import origin_mark
 from evidence.json_text import dumps
-from mcp_adapter import field_windows, labels, record_refs, rest_params
+from evidence.page_cutter import grapheme_boundary
+from mcp_adapter import rest_params
+from mcp_adapter.arguments import Arguments
 from mcp_adapter.budget import Budget
 from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.rest import Rest
 from mcp_adapter.tool import Call, Result
+
+
+@dataclass(frozen=True, slots=True)
+class FieldWindow:
+    """A window as REST returns it, with the field that it belongs to.
+
+    `metadata` is the media type and size of the field, where known. `blob_id` is set if the field
+    refers to binary content.
+    """
+
+    ref: record_ids.RecordRef
+    path: str
+    field_type: str
+    window: dict[str, Any]
+    metadata: dict[str, Any]
+    origin: str | None = None
+    blob_id: str | None = None
+
+    def narrowed(self, chars: int) -> "FieldWindow":
+        """Return the window cut to `chars` characters, with a match still inside."""
+        text, start = self.window["text"], self.window["start_chars"]
+        low = 0
+        if "match_start_chars" in self.window:
+            before = self.window["match_start_chars"] - start
+            low = grapheme_boundary(text, before - before * chars // max(len(text), 1))
+        part = text[low : max(low, grapheme_boundary(text, low + chars))]
+        begin, end, total = start + low, start + low + len(part), self.window["total_chars"]
+        return replace(
+            self,
+            window={
+                **self.window,
+                "text": part,
+                "start_chars": begin,
+                "end_chars": end,
+                "limit_chars": chars,
+                "complete": len(part) == total,
+                "has_more": end < total,
+                "next_offset_chars": end if end < total else None,
+                "previous_offset_chars": max(0, begin - chars) if begin else None,
+            },
+        )
+
+
+def read_window(
+    call: Call, ref: record_ids.RecordRef, *, path: str, arguments: Arguments
+) -> FieldWindow:
+    """Read the window that the arguments select. Raises ToolError."""
+    params = [
+        *rest_params.connection_params(ref.connection_id),
+        ("field", path),
+        *_window_params(arguments),
+    ]
+    body = call.get_json(f"{rest_params.record_path(ref)}/field-window", params)
+    field = body["field"]
+    return FieldWindow(
+        rest_params.resolve_record(ref, body),
+        path,
+        field.get("type", "string"),
+        body["window"],
+        {name: field[name] for name in ("media_type", "size_bytes", "item_count") if name in field},
+        body.get("origin"),
+        rest_params.referenced_blob_id(field.get("blob")),
+    )
+
+
+def _window_params(arguments: Arguments) -> list[tuple[str, str]]:
+    """Return the REST parameters for one of cursor, offset_chars and q."""
+    starts = [name for name in ("cursor", "offset_chars", "q") if name in arguments]
+    context = [name for name in ("occurrence", "before_chars", "after_chars") if name in arguments]
+    if len(starts) > 1:
+        raise _invalid_selector(f"give only one of {', '.join(starts)}", param=starts[1])
+    if context and starts != ["q"]:
+        raise _invalid_selector(f"{context[0]} needs q", param=context[0])
+    cursor = arguments.get("cursor", "0")
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 12):
+        raise _invalid_selector(
+            "cursor is a number of characters, as next_cursor gives it", param="cursor"
+        )
+    if "q" in arguments:
+        start = rest_params.query_params(
+            arguments, "q", "occurrence", "before_chars", "after_chars"
+        )
+    else:
+        start = [("offset_chars", str(arguments.get("offset_chars", int(cursor))))]
+    limit = arguments.get("limit_chars", limits.WINDOW_DEFAULT_CHARS)
+    return [*start, ("limit_chars", str(limit))]
+
+
+def _invalid_selector(reason: str, *, param: str) -> AdapterError:
+    return AdapterError(
+        "invalid_field_window_selector",
+        f"read_record_field: {reason}.",
+        param=param,
+        next_step="Call again with offset_chars alone, or with q and before_chars/after_chars.",
+    )
+
 
 _TEXT_TYPES = ("text/", "application/json", "application/xml", "application/x-ndjson")
 
@@ -36,7 +136,7 @@ def _read_range(
     """Return some bytes of the blob, its media type and its total size."""
     response = call.get(
         f"/v1/blobs/{record_ids.path_segment(uri.name)}",
-        record_refs.connection_params(uri.connection_id),
+        rest_params.connection_params(uri.connection_id),
         headers={"Range": f"bytes={start}-{start + length - 1}"},
     )
     if response.status not in {200, 206}:
@@ -80,7 +180,7 @@ def _window_result(
         body["next"] = (
             f"resources/read {blob_uri} gives the bytes; pdpp blob {blob_uri} saves large ones"
         )
-    body["origin"] = labels.origin_mark({})
+    body["origin"] = origin_mark({})
     return Result(body, dumps(body))
 
 
@@ -122,23 +222,23 @@ _Contents = list[types.TextResourceContents | types.BlobResourceContents]
 
 def read(uri: str, rest: Rest, authority: object) -> _Contents:
     """Return the contents that a URI names. Raises ToolError."""
-    parsed = record_refs.parse_uri(uri, param="uri")
+    parsed = rest_params.parse_uri(uri, param="uri")
     call = Call(parsed.window, rest, authority, "")
     if parsed.kind == "blob":
         return [_blob(uri, call, parsed)]
     if parsed.kind == "stream":
         path = rest_params.stream_path(parsed.name)
-        params = record_refs.connection_params(parsed.connection_id)
+        params = rest_params.connection_params(parsed.connection_id)
         return [_json(uri, call.get_json(path, params))]
     record = parsed.record
     assert record is not None  # noqa: S101 - the remaining two kinds name a record
     if parsed.kind == "record":
         params = [
-            *record_refs.connection_params(record.connection_id),
+            *rest_params.connection_params(record.connection_id),
             ("max_bytes", str(limits.MAX_BYTES_MOST)),
         ]
         return [_json(uri, call.get_json(rest_params.record_path(record), params))]
-    window = field_windows.read_window(
+    window = read_window(
         call, record, path=parsed.window["field_path"], arguments=parsed.window
     ).window
     return [types.TextResourceContents(uri=uri, mime_type="text/plain", text=window["text"])]

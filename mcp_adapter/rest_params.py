@@ -1,14 +1,118 @@
-"""Arguments that several tools share, their conversion to REST parameters, and the `expand` check."""
+"""Arguments that several tools share, the records that they name, and their REST parameters."""
 
 from typing import Any
 
 from evidence import limits, record_ids
-from evidence.item_lines import target_arguments as target_arguments
-from mcp_adapter import record_refs
 from mcp_adapter.arguments import Argument, Arguments, integer, object_, string, string_list
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.rest import RestResponse
-from mcp_adapter.tool import Call
+
+
+class InvalidId(AdapterError):  # noqa: N818 - named like the exceptions of the REST API
+    """The id or URI is not valid."""
+
+    def __init__(self, message: str, *, param: str = "id") -> None:
+        super().__init__(
+            "invalid_id",
+            message,
+            param=param,
+            next_step="Pass an id exactly as search or query_records shows it: "
+            "connection_id/stream:record_id.",
+        )
+
+
+def parse_uri(uri: str, *, param: str = "id") -> record_ids.ParsedUri:
+    """Parse a pdpp:// URI. Raises InvalidId naming `param`."""
+    try:
+        return record_ids.parse_uri(uri)
+    except ValueError as error:
+        raise InvalidId(str(error), param=param) from None
+
+
+def resolve_stream(arguments: Arguments) -> Arguments:
+    """Return the arguments with a `pdpp://stream/…` URI replaced by its stream and connection."""
+    if not str(arguments.get("stream", "")).startswith("pdpp:"):
+        return arguments
+    uri = parse_uri(arguments["stream"], param="stream")
+    if uri.kind != "stream":
+        raise InvalidId("Pass a stream name or a pdpp://stream URI.", param="stream")
+    named = _add_connection(record_ids.RecordRef(uri.connection_id, uri.name, ""), arguments)
+    connection = {} if named.connection_id is None else {"connection_id": named.connection_id}
+    return {**arguments, "stream": uri.name, **connection}
+
+
+def parse_record(arguments: Arguments) -> record_ids.RecordRef:
+    """Return the record that `id` names, with `connection_id` added to a legacy id.
+
+    Raises InvalidId, or AdapterError if the id and `connection_id` name different connections.
+    """
+    try:
+        ref = record_ids.parse_id(arguments["id"])
+    except ValueError as error:
+        raise InvalidId(str(error)) from None
+    return _add_connection(ref, arguments)
+
+
+def _add_connection(ref: record_ids.RecordRef, arguments: Arguments) -> record_ids.RecordRef:
+    connection_id = arguments.get("connection_id")
+    if connection_id is None:
+        return ref
+    if ref.connection_id is not None and ref.connection_id != connection_id:
+        raise AdapterError(
+            "conflicting_connection_id",
+            "The id names one connection and connection_id another.",
+            param="connection_id",
+            next_step="Call again with the id alone, exactly as it was shown.",
+        )
+    return record_ids.RecordRef(connection_id, ref.stream, ref.record_id)
+
+
+def parse_target(arguments: Arguments) -> record_ids.ParsedUri:
+    """Return what read_record_field reads, from an id or URI, or from stream and record_id."""
+    parts = [name for name in ("stream", "record_id") if name in arguments]
+    if "id" in arguments and not parts:
+        return _parse_target_id(arguments)
+    if "id" not in arguments and len(parts) == 2:
+        return _record_target(
+            record_ids.RecordRef(
+                arguments.get("connection_id"), arguments["stream"], arguments["record_id"]
+            )
+        )
+    raise AdapterError(
+        "invalid_record_selector",
+        "Name the record either by id, or by stream and record_id.",
+        param="id",
+        next_step="Call read_record_field again with id and field_path alone.",
+    )
+
+
+def _parse_target_id(arguments: Arguments) -> record_ids.ParsedUri:
+    if not arguments["id"].startswith("pdpp://"):
+        return _record_target(parse_record(arguments))
+    uri = parse_uri(arguments["id"])
+    if uri.kind == "stream":
+        raise InvalidId("A pdpp://stream URI names no record: pass it to query_records.")
+    record = _add_connection(uri.record, arguments) if uri.record else None
+    connection_id = (
+        record.connection_id if record else arguments.get("connection_id", uri.connection_id)
+    )
+    return record_ids.ParsedUri(uri.kind, record, uri.name, connection_id, uri.window)
+
+
+def _record_target(ref: record_ids.RecordRef) -> record_ids.ParsedUri:
+    return record_ids.ParsedUri("record", ref, "", ref.connection_id, {})
+
+
+def connection_params(connection_id: str | None) -> list[tuple[str, str]]:
+    """Return the REST parameter for a connection, if there is one."""
+    return [] if connection_id is None else [("connection_id", connection_id)]
+
+
+def resolve_record(ref: record_ids.RecordRef, body: dict[str, Any]) -> record_ids.RecordRef:
+    """Return the record with the connection under which REST found it."""
+    return record_ids.RecordRef(
+        body.get("connection_id", ref.connection_id), ref.stream, ref.record_id
+    )
+
 
 _OPERATORS = ("gte", "gt", "lte", "lt", "ne", "contains", "words")
 _SCALARS = (str, int, float, bool)
@@ -125,38 +229,7 @@ def _scalar(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def require_expandable(call: Call, *, stream: str, connection_id: str | None) -> None:
-    """Raise AdapterError if the call expands a stream whose schema advertises no relation.
-
-    The schema is read on every such call, so a changed declaration applies at once. If it cannot be
-    read or does not contain the stream, REST decides.
-    """
-    if "expand" not in call.arguments and "expand_limit" not in call.arguments:
-        return
-    params = [
-        ("view", "compact"),
-        ("stream", stream),
-        *record_refs.connection_params(connection_id),
-    ]
-    rows = _stream_rows(call.get("/v1/schema", params), stream)
-    if rows and not any(row.get("expand_capabilities") for row in rows):
-        named = ", ".join(call.arguments.get("expand") or call.arguments["expand_limit"])
-        raise AdapterError(
-            "invalid_expand",
-            f"{named[:200]!r} cannot be expanded: stream {stream} advertises no relation "
-            "(expand_capabilities of GET /v1/schema).",
-            param="expand" if "expand" in call.arguments else "expand_limit",
-            next_step=f"Call again without expand; schema(stream={stream!r}) shows "
-            "expand_capabilities.",
-        )
-
-
-def _stream_rows(response: RestResponse, stream: str) -> list[dict[str, Any]]:
-    if response.status != 200 or isinstance(response.body, bytes):
-        return []
-    return [
-        row
-        for connector in response.body.get("connectors", [])
-        for row in connector.get("streams", [])
-        if row.get("name") == stream
-    ]
+def referenced_blob_id(value: Any) -> str | None:
+    """Return the blob id of a `blob_ref` value, or None for any other value."""
+    blob_id = value.get("blob_id") if isinstance(value, dict) else None
+    return blob_id if isinstance(blob_id, str) and blob_id else None

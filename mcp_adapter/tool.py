@@ -7,9 +7,9 @@ from typing import Any
 
 from evidence.json_text import dumps
 from mcp_adapter.arguments import Argument, Arguments, input_schema, validate
-from mcp_adapter.errors import error_from_response
-from mcp_adapter.record_refs import resolve_stream
+from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.rest import NO_HEADERS, Params, Rest, RestResponse
+from mcp_adapter.rest_params import connection_params, resolve_stream
 
 READ_ONLY: Mapping[str, bool] = {
     "readOnlyHint": True,
@@ -48,6 +48,43 @@ def require_success(response: RestResponse) -> dict[str, Any]:
     if response.status != 200 or isinstance(response.body, bytes):
         raise error_from_response(response)
     return response.body
+
+
+def require_expandable(call: Call, *, stream: str, connection_id: str | None) -> None:
+    """Raise AdapterError if the call expands a stream whose schema advertises no relation.
+
+    The schema is read on every such call, so a changed declaration applies at once. If it cannot be
+    read or does not contain the stream, REST decides.
+    """
+    if "expand" not in call.arguments and "expand_limit" not in call.arguments:
+        return
+    params = [
+        ("view", "compact"),
+        ("stream", stream),
+        *connection_params(connection_id),
+    ]
+    rows = _stream_rows(call.get("/v1/schema", params), stream)
+    if rows and not any(row.get("expand_capabilities") for row in rows):
+        named = ", ".join(call.arguments.get("expand") or call.arguments["expand_limit"])
+        raise AdapterError(
+            "invalid_expand",
+            f"{named[:200]!r} cannot be expanded: stream {stream} advertises no relation "
+            "(expand_capabilities of GET /v1/schema).",
+            param="expand" if "expand" in call.arguments else "expand_limit",
+            next_step=f"Call again without expand; schema(stream={stream!r}) shows "
+            "expand_capabilities.",
+        )
+
+
+def _stream_rows(response: RestResponse, stream: str) -> list[dict[str, Any]]:
+    if response.status != 200 or isinstance(response.body, bytes):
+        return []
+    return [
+        row
+        for connector in response.body.get("connectors", [])
+        for row in connector.get("streams", [])
+        if row.get("name") == stream
+    ]
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from typing import Any
 
 from evidence import limits
+from evidence.item_lines import origin_mark
 from evidence.json_text import dumps, wire_size
 from mcp_adapter import budget as budgets
-from mcp_adapter import labels, rest_params
+from mcp_adapter import rest_params
 from mcp_adapter.arguments import choice, string, string_list
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.tool import Call, Result, Tool
@@ -129,7 +130,7 @@ def run(call: Call) -> Result:
         params += rest_params.query_params(arguments, "limit")
     body = call.get_json(path, params)
     while True:
-        structured = {"data": body, "origin": labels.origin_mark(body)}
+        structured = {"data": body, "origin": origin_mark(body)}
         result = Result(structured, render(structured, max_bytes=budget.text))
         if budget.allows(result):
             return result

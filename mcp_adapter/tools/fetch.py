@@ -1,11 +1,12 @@
 """fetch: return one record as a document with id, title, text, url and metadata."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from evidence import record_ids
-from evidence.item_lines import describe_read, item_title, record_line, record_url
+from evidence.item_lines import describe_read, item_title, origin_mark, record_line, record_url
 from evidence.json_text import dumps
 from evidence.page_cutter import (
     grapheme_boundary,
@@ -14,12 +15,33 @@ from evidence.page_cutter import (
     shrink_record,
 )
 from mcp_adapter import budget as budgets
-from mcp_adapter import labels, record_refs, rest_params
+from mcp_adapter import rest_params
 from mcp_adapter.arguments import string
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.field_windows import referenced_blob_id
-from mcp_adapter.record_lines import record_lines
-from mcp_adapter.tool import Call, Result, Tool
+from mcp_adapter.tool import Call, Result, Tool, require_expandable
+
+# Everything that str.splitlines() or a terminal takes for the end of a line.
+_LINE_BREAK = re.compile("[\\x00-\\x08\\x0a-\\x1f\\x7f-\\x9f\u2028\u2029]")
+
+
+def record_lines(data: Mapping[str, Any], money: Mapping[str, str]) -> str:
+    """Return one line `field: value` for each field, with declared money as a decimal after it.
+
+    A text with a line break is quoted as JSON, so a line always begins with a field's name.
+    """
+    return "\n".join(
+        f"{_text(name)}: {_text(value)}" + (f" ({money[name]})" if name in money else "")
+        for name, value in data.items()
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        return dumps(value)
+    if not _LINE_BREAK.search(value):
+        return value
+    return _LINE_BREAK.sub(lambda match: f"\\u{ord(match.group()):04x}", dumps(value))
+
 
 _MAIN_TEXT = ("text", "content", "body", "body_text", "message", "description", "notes", "summary")
 _MIN_MAIN_TEXT_CHARS = 200
@@ -111,7 +133,7 @@ def build_document(record: FetchedRecord, passage: TextPassage | None) -> dict[s
 def _blob(body: dict[str, Any]) -> dict[str, Any]:
     """Return how to read the binary content of the record, if it has any."""
     reference = body.get("data", {}).get("blob_ref")
-    blob_id = referenced_blob_id(reference)
+    blob_id = rest_params.referenced_blob_id(reference)
     if blob_id is None:
         return {}
     uri = record_ids.blob_uri(blob_id, connection_id=body.get("connection_id"))
@@ -123,7 +145,7 @@ def _identity(record: FetchedRecord) -> dict[str, Any]:
     identity = {name: body[name] for name in _IDENTITY if body.get(name) is not None}
     if record.handle != record.requested_id:
         identity["handle"] = record.handle
-    return {"stream": body.get("stream"), **identity, "origin": labels.origin_mark(body)}
+    return {"stream": body.get("stream"), **identity, "origin": origin_mark(body)}
 
 
 def _passage_extent(record: FetchedRecord, passage: TextPassage) -> dict[str, Any]:
@@ -168,18 +190,18 @@ _MIN_TEXT_CHARS, _LEAST_TEXT_CHARS = 300, 40
 
 def run(call: Call) -> Result:
     """Read the record, and fit its main text and its other fields into the budget."""
-    ref = record_refs.parse_record(call.arguments)
-    rest_params.require_expandable(call, stream=ref.stream, connection_id=ref.connection_id)
+    ref = rest_params.parse_record(call.arguments)
+    require_expandable(call, stream=ref.stream, connection_id=ref.connection_id)
     budget = budgets.requested_budget(call.arguments, default=budgets.READ)
     params = [
-        *record_refs.connection_params(ref.connection_id),
+        *rest_params.connection_params(ref.connection_id),
         *rest_params.query_params(call.arguments, *_FORWARDED),
         ("form", "compact"),
         budgets.limit_param("max_bytes", budget.structured - _OVERHEAD),
         budgets.limit_param("max_line_bytes", budget.text - _OVERHEAD),
     ]
     body = call.get_json(rest_params.record_path(ref), params)
-    ref = record_refs.resolve(ref, body)
+    ref = rest_params.resolve_record(ref, body)
     url = record_url(call.public_url, ref)
     record = FetchedRecord(call.arguments["id"], record_ids.format_id(ref), url, body)
     result = _fit_text(record, budget, least=_MIN_TEXT_CHARS)

@@ -3,13 +3,22 @@
 import shlex
 from typing import Any
 
-from evidence.item_lines import handle, record_line
+from evidence.item_lines import (
+    SOURCES_BYTES,
+    count_by_source,
+    handle,
+    next_call,
+    page_items,
+    page_origin,
+    record_line,
+    target_arguments,
+)
 from evidence.json_text import dumps
 from evidence.page_cutter import is_window_descriptor
 from mcp_adapter import budget as budgets
-from mcp_adapter import labels, rest_params
+from mcp_adapter import rest_params
 from mcp_adapter.arguments import Arguments, choice, string
-from mcp_adapter.tool import Call, Result, Tool
+from mcp_adapter.tool import Call, Result, Tool, require_expandable
 
 DESCRIPTION = (
     "List records of one stream, newest first (read-only; GET /v1/streams/{stream}/records). "
@@ -53,7 +62,7 @@ _FORWARDED = (
     "expand_limit",
 )
 _DEFAULT_RECORDS = 25
-_READ = labels.step("read_record_field", {"id": "x" * 50, "field_path": "x" * 10})
+_READ = next_call("read_record_field", {"id": "x" * 50, "field_path": "x" * 10})
 
 
 def run(call: Call) -> Result:
@@ -61,13 +70,13 @@ def run(call: Call) -> Result:
     arguments = call.arguments
     stream = arguments["stream"]
     connection_id = arguments.get("connection_id")
-    rest_params.require_expandable(call, stream=stream, connection_id=connection_id)
+    require_expandable(call, stream=stream, connection_id=connection_id)
     budget = budgets.requested_budget(arguments, default=budgets.PAGE)
-    steps = {"page": labels.step("query_records", arguments, cursor=""), "read": _READ}
+    steps = {"page": next_call("query_records", arguments, cursor=""), "read": _READ}
     export = _export(arguments, stream=stream)
     overhead: dict[str, Any] = {"next": steps, **export}
     if connection_id is None:
-        overhead["sources"] = "x" * labels.SOURCES_BYTES
+        overhead["sources"] = "x" * SOURCES_BYTES
     params = [
         *rest_params.query_params(arguments, *_FORWARDED),
         ("form", "compact"),
@@ -97,17 +106,17 @@ def _build(
     export: dict[str, str] | None = None,
 ) -> Result:
     """Return both channels of a page; without `export`, only what is needed to go on."""
-    records = [{"stream": stream, **record} for record in labels.page_items(page)]
+    records = [{"stream": stream, **record} for record in page_items(page)]
     lines = [record_line(record) for record in records]
     more = {} if export is None or not page.get("has_more") else export
     following = {**more, "next": _next_steps(page, records, arguments, lean=export is None)}
     structured = {
         **following,
         "handles": [handle(record) for record in records],
-        "origin": labels.page_origin(records),
+        "origin": page_origin(records),
         "data": page,
     }
-    sources = {} if export is None else labels.count_by_source(records, unit="records", least=2)
+    sources = {} if export is None else count_by_source(records, unit="records", least=2)
     return Result(structured, dumps({**_page(page), "records": lines, **sources, **following}))
 
 
@@ -131,23 +140,23 @@ def _next_steps(
     steps: dict[str, Any] = {}
     if bookmark := page.get("next_changes_since"):
         name = "page" if page.get("has_more") else "changes"
-        steps[name] = labels.step("query_records", arguments, changes_since=bookmark)
+        steps[name] = next_call("query_records", arguments, changes_since=bookmark)
     elif page.get("has_more"):
         cursor = page.get("next_cursor")
-        steps["page"] = labels.step("query_records", arguments, cursor=cursor)
+        steps["page"] = next_call("query_records", arguments, cursor=cursor)
     if not lean and (read := next((step for step in map(_first_cut, records) if step), None)):
         steps["read"] = read
     return steps
 
 
-def _first_cut(record: dict[str, Any]) -> labels.Step | None:
+def _first_cut(record: dict[str, Any]) -> dict[str, Any] | None:
     """Return the call that reads the first field that is not shown whole, if any."""
-    target = rest_params.target_arguments(record)
+    target = target_arguments(record)
     for name, value in (record.get("data") or {}).items():
         if is_window_descriptor(value):
-            return labels.step("read_record_field", target, field_path=name)
+            return next_call("read_record_field", target, field_path=name)
     if omitted := record.get("omitted_fields"):
-        return labels.step("fetch", target, fields=omitted)
+        return next_call("fetch", target, fields=omitted)
     return None
 
 

@@ -3,13 +3,14 @@
 from typing import Any
 
 from evidence import limits, record_ids
+from evidence.item_lines import origin_mark
 from evidence.json_text import dumps
 from evidence.page_cutter import largest_that_fits
 from mcp_adapter import budget as budgets
-from mcp_adapter import labels, record_refs, resources
+from mcp_adapter import resources, rest_params
 from mcp_adapter.arguments import Arguments, integer, string
 from mcp_adapter.errors import AdapterError
-from mcp_adapter.field_windows import FieldWindow, read_window
+from mcp_adapter.resources import FieldWindow, read_window
 from mcp_adapter.tool import Call, Result, Tool
 
 DESCRIPTION = (
@@ -41,7 +42,7 @@ ARGUMENTS = (
 def run(call: Call) -> Result:
     """Read the window, and shorten it if it exceeds the budget."""
     arguments = call.arguments
-    uri = record_refs.parse_target(arguments)
+    uri = rest_params.parse_target(arguments)
     budget = budgets.requested_budget(arguments, default=budgets.READ)
     if uri.kind == "blob":
         return resources.blob_result(call, uri, budget=budget)
@@ -108,7 +109,7 @@ def _result(field: FieldWindow, arguments: Arguments) -> Result:
     if before is not None:
         chars = window["start_chars"] - before
         text["previous"] = _continuation(field, arguments, offset=before, chars=chars)
-    origin = labels.origin_mark({"origin": field.origin})
+    origin = origin_mark({"origin": field.origin})
     return Result({**text, "origin": origin}, dumps(text))
 
 

@@ -2,10 +2,19 @@
 
 from typing import Any
 
-from evidence.item_lines import hit_entry, hit_line, near_passage
+from evidence.item_lines import (
+    count_by_source,
+    hit_entry,
+    hit_line,
+    near_passage,
+    next_call,
+    page_items,
+    page_origin,
+    target_arguments,
+)
 from evidence.json_text import dumps
 from mcp_adapter import budget as budgets
-from mcp_adapter import labels, rest_params
+from mcp_adapter import rest_params
 from mcp_adapter.arguments import Arguments, choice, string, string_list
 from mcp_adapter.errors import AdapterError, error_from_response
 from mcp_adapter.rest import Params
@@ -38,7 +47,7 @@ _PATHS = {"semantic": "/v1/search/semantic", "hybrid": "/v1/search/hybrid"}
 _FORWARDED = ("streams", "connection_id", "filter", "after", "before", "match", "sort", "cursor")
 _DEFAULT_HITS = 10
 _RENDERED_META = frozenset({"count", "count_accuracy", "recall", "warnings", "match"})
-_FETCH = labels.step("fetch", {"id": "x" * 50})
+_FETCH = next_call("fetch", {"id": "x" * 50})
 
 
 def run(call: Call) -> Result:
@@ -46,7 +55,7 @@ def run(call: Call) -> Result:
     arguments = call.arguments
     budget = budgets.requested_budget(arguments, default=budgets.SEARCH)
     path = _PATHS.get(arguments.get("mode", ""), "/v1/search")
-    steps = {"next": {"page": labels.step("search", arguments, cursor=""), "fetch": _FETCH}}
+    steps = {"next": {"page": next_call("search", arguments, cursor=""), "fetch": _FETCH}}
     params = [
         ("q", _query(arguments)),
         *rest_params.query_params(arguments, *_FORWARDED),
@@ -75,15 +84,15 @@ def run(call: Call) -> Result:
 
 def _build(page: dict[str, Any], call: Call, *, lean: bool = False) -> Result:
     """Return both channels of a page; if `lean`, only what is needed to go on."""
-    hits = labels.page_items(page)
+    hits = page_items(page)
     entries = [
         hit_entry(hit, public_url=call.public_url, position=position)
         for position, hit in enumerate(hits)
     ]
     steps = {"next": _next_steps(page, hits, call.arguments, lean=lean)}
-    structured = {"results": entries, **steps, "origin": labels.page_origin(hits), "data": page}
+    structured = {"results": entries, **steps, "origin": page_origin(hits), "data": page}
     lines = [hit_line(hit, entry) for hit, entry in zip(hits, entries, strict=True)]
-    sources = {} if lean else labels.count_by_source(hits, unit="hits", least=1)
+    sources = {} if lean else count_by_source(hits, unit="hits", least=1)
     return Result(structured, dumps({"results": lines, **_page(page), **sources, **steps}))
 
 
@@ -125,19 +134,19 @@ def _page(envelope: dict[str, Any]) -> dict[str, Any]:
 
 def _next_steps(
     page: dict[str, Any], hits: list[dict[str, Any]], arguments: Arguments, *, lean: bool
-) -> dict[str, labels.Step]:
+) -> dict[str, dict[str, Any]]:
     """Return the calls for the next page and for the first hit, or what is near it in meaning."""
     if not hits:
-        return {"schema": labels.step("schema", {})}
+        return {"schema": next_call("schema", {})}
     steps = {}
     if page.get("next_cursor"):
-        steps["page"] = labels.step("search", arguments, cursor=page["next_cursor"])
+        steps["page"] = next_call("search", arguments, cursor=page["next_cursor"])
     if lean or not isinstance(hits[0].get("record_key"), str):
         return steps
-    target = rest_params.target_arguments(hits[0])
+    target = target_arguments(hits[0])
     if near := near_passage(hits[0]):
-        return steps | {"read": labels.step("read_record_field", {**target, **near["near"]})}
-    return steps | {"fetch": labels.step("fetch", target)}
+        return steps | {"read": next_call("read_record_field", {**target, **near["near"]})}
+    return steps | {"fetch": next_call("fetch", target)}
 
 
 TOOL = Tool("search", "Search records", DESCRIPTION, ARGUMENTS, run)

@@ -1,1 +1,0 @@
-"""Render results as text for models: one JSON object, derived from structuredContent."""
