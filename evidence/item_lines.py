@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
-from evidence.json_text import dumps, json_size, wire_size
-from evidence.page_cutter import clip, is_window_descriptor
+from evidence.json_text import clip, clip_bytes, dumps, json_size, wire_size
+from evidence.page_cutter import is_window_descriptor
 from evidence.record_ids import RecordRef, format_id, includes_connection
 
 Json: TypeAlias = dict[str, Any]
@@ -26,13 +26,6 @@ _OPEN, _CLOSE = "<mark>", "</mark>"
 _TAG = re.compile(r"</?mark>")
 _TAG_START = re.compile(r"<(?=/?mark\b)", re.IGNORECASE)
 _OFFSETS = ("start_chars", "end_chars", "match_start_chars", "match_end_chars")
-
-
-def clip_bytes(text: str, max_bytes: int) -> str:
-    """Cut text until its JSON takes at most `max_bytes`."""
-    while json_size(text) > max_bytes:
-        text = clip(text, len(text) * 3 // 4)
-    return text
 
 
 def source_label(item: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Serialize JSON as compact UTF-8 with invisible characters escaped, and measure its size.
+"""Serialize text as JSON, measure its bytes, and cut it between graphemes.
 
 Invisible, bidirectional and tag characters become JSON escapes: parsing gives the same values, and
 readers of the raw text see that a character is there.
@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 import orjson
+import regex
 
 from evidence import limits
 
@@ -17,6 +18,10 @@ _INVISIBLE = frozenset(
 )
 _VISIBLE_ASCII = bytes(range(0x7F))
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_GRAPHEME = regex.compile(r"\X")
+_OTHER = regex.compile(r"\p{Grapheme_Cluster_Break=Other}")
+_LOOK_BACK = 128
+"""Far enough back for the start of any real cluster; only absurd ones and rows of flags are longer."""
 
 
 def dumps(value: Any) -> str:
@@ -56,3 +61,60 @@ def json_size(value: Any) -> int:
 def wire_size(text: str) -> int:
     """Return the UTF-8 bytes of a text block in the response: a JSON string with its quotes."""
     return len(orjson.dumps(text))
+
+
+def clip_bytes(text: str, max_bytes: int) -> str:
+    """Cut text until its JSON takes at most `max_bytes`."""
+    while json_size(text) > max_bytes:
+        text = clip(text, len(text) * 3 // 4)
+    return text
+
+
+def clip(text: str, max_chars: int) -> str:
+    """Cut text to `max_chars` characters, the last one an ellipsis if any were cut."""
+    if len(text) <= max_chars:
+        return text
+    return f"{text[: grapheme_floor(text, max(max_chars - 1, 0))]}…"
+
+
+def grapheme_floor(text: str, i: int) -> int:
+    """Return the last grapheme boundary at or before `i`, or `i` if none is near."""
+    before, _ = _boundaries(text, i)
+    return before
+
+
+def grapheme_ceil(text: str, i: int) -> int:
+    """Return the first grapheme boundary at or after `i`, or `i` if none is near."""
+    _, after = _boundaries(text, i)
+    return after
+
+
+def _boundaries(text: str, i: int) -> tuple[int, int]:
+    if i <= 0 or i >= len(text):
+        inside = min(max(i, 0), len(text))
+        return inside, inside
+    if _is_separate(text[i - 1]) and _is_separate(text[i]):
+        return i, i
+    start, limit = _certain_boundary(text, i), limits.WINDOW_GRAPHEME_CHARS
+    # A slice, because in a row of flags the library looks back to the start of its input.
+    for cluster in _GRAPHEME.finditer(text[start : i + limit + 1]):
+        first, last = cluster.start() + start, cluster.end() + start
+        if last == i:
+            return i, i
+        if last > i:
+            return (first if i - first <= limit else i), (last if last - i <= limit else i)
+    return i, i
+
+
+def _certain_boundary(text: str, i: int) -> int:
+    """Return a boundary before `i` from which to iterate over clusters."""
+    furthest = max(0, i - _LOOK_BACK)
+    for at in range(i - 1, furthest, -1):
+        if _is_separate(text[at - 1]) and _is_separate(text[at]):
+            return at
+    return furthest
+
+
+def _is_separate(character: str) -> bool:
+    """Return whether the character never joins others like it: letters, ideographs, punctuation."""
+    return " " <= character <= "~" or _OTHER.match(character) is not None

@@ -8,10 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-import regex
-
-from evidence.json_text import dumps, json_size
-from evidence.limits import WHOLE_VALUE_CHARS, WINDOW_GRAPHEME_CHARS
+from evidence.json_text import clip, dumps, grapheme_floor, json_size
+from evidence.limits import WHOLE_VALUE_CHARS
 
 Json: TypeAlias = dict[str, Any]
 Rendered = TypeVar("Rendered")
@@ -27,7 +25,6 @@ SHRUNK_CHARS, MIN_SHRUNK_CHARS = 2_000, 60
 """Range of the length of each text of a search hit that exceeds the limits alone."""
 _IDENTITY = frozenset({"stream", "record_key", "connection_id", "result_id", "field_path"})
 _SMALL_FIELD_BYTES, _SMALL_PREVIEW_CHARS = 320, 40
-_GRAPHEME = regex.compile(r"\X")
 
 
 class Size(NamedTuple):
@@ -60,22 +57,6 @@ def largest_that_fits(
         else:
             maximum = middle - 1
     return largest
-
-
-def grapheme_boundary(text: str, position: int) -> int:
-    """Return the last grapheme boundary up to `position`, or `position` if none is near."""
-    if position >= len(text):
-        return len(text)
-    start, end = max(0, position - WINDOW_GRAPHEME_CHARS), position + WINDOW_GRAPHEME_CHARS
-    ends = (grapheme.end() for grapheme in _GRAPHEME.finditer(text, start, end))
-    return max((end for end in ends if end <= position), default=position)
-
-
-def clip(text: str, max_chars: int) -> str:
-    """Cut text to `max_chars` characters, the last one an ellipsis if any were cut."""
-    if len(text) <= max_chars:
-        return text
-    return f"{text[: grapheme_boundary(text, max(max_chars - 1, 0))]}…"
 
 
 def fit_page(
@@ -184,11 +165,11 @@ def describe(record: Json, name: str, value: Any, chars: int, describe_read: Des
     """Return the descriptor of a field that is not shown whole."""
     if is_window_descriptor(value):
         preview = str(value.get("preview", ""))
-        return {**value, "preview": preview[: grapheme_boundary(preview, chars)]}
+        return {**value, "preview": preview[: grapheme_floor(preview, chars)]}
     descriptor: Json = {"object": "field_window_read", "truncated": True, "field": name}
     if isinstance(value, str):
         descriptor["total_chars"] = len(value)
-        descriptor["preview"] = value[: grapheme_boundary(value, chars)]
+        descriptor["preview"] = value[: grapheme_floor(value, chars)]
     return {
         **descriptor,
         "total_bytes": json_size(value),
@@ -260,7 +241,7 @@ def cut_hit(hit: Json, chars: int) -> Json:
     kept = max(context // 2, context - len(after))
     if len(before) > kept:
         start = len(before) - kept
-        before = f"…{before[grapheme_boundary(before, start) :]}"
+        before = f"…{before[grapheme_floor(before, start) :]}"
     shorter = f"{before}<mark>{match}</mark>{clip(after, max(context - kept, context // 2))}"
     return {**hit, "evidence_excerpts": [{**excerpts[0], "preview_text": shorter}]}
 

@@ -11,8 +11,7 @@ import mcp_types as types
 
 from evidence import limits, record_ids
 from evidence.item_lines import origin_mark
-from evidence.json_text import dumps
-from evidence.page_cutter import grapheme_boundary
+from evidence.json_text import dumps, grapheme_floor
 from mcp_adapter import rest_params
 from mcp_adapter.arguments import Arguments
 from mcp_adapter.budget import Budget
@@ -43,8 +42,8 @@ class FieldWindow:
         low = 0
         if "match_start_chars" in self.window:
             before = self.window["match_start_chars"] - start
-            low = grapheme_boundary(text, before - before * chars // max(len(text), 1))
-        part = text[low : max(low, grapheme_boundary(text, low + chars))]
+            low = grapheme_floor(text, before - before * chars // max(len(text), 1))
+        part = text[low : max(low, grapheme_floor(text, low + chars))]
         begin, end, total = start + low, start + low + len(part), self.window["total_chars"]
         return replace(
             self,

@@ -14,8 +14,7 @@ from evidence.api.query_parameters import ApiWarning
 from evidence.declarations.authorship import determine_origin
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.declarations.money import money_texts
-from evidence.item_lines import clip_bytes
-from evidence.page_cutter import clip
+from evidence.json_text import clip, clip_bytes
 from evidence.reading.changes import Tombstone
 from evidence.reading.field_windows import FieldWindow, QuoteCheck
 from evidence.reading.schema import StreamRow

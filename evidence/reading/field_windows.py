@@ -21,8 +21,8 @@ from evidence.declarations.authorship import Origin, determine_origin
 from evidence.declarations.declaration import Field
 from evidence.declarations.values import field_text
 from evidence.errors import FieldNotFound, NotFound, QueryNotFound, UnknownField
+from evidence.json_text import grapheme_ceil, grapheme_floor
 from evidence.reading.records import ambiguous_record
-from evidence.search.analysis.graphemes import grapheme_ceil, grapheme_floor
 from evidence.search.analysis.highlighter import count_occurrences, find_occurrence
 
 Status = Literal["verified", "moved", "changed", "absent"]
@@ -236,9 +236,9 @@ def _make_window(
 ) -> FieldWindow:
     """Build the window, with both ends moved to grapheme boundaries."""
     low = min(max(0, start - piece.start_chars), len(piece.text))
-    low = grapheme_floor(piece.text, low, limit=limits.WINDOW_GRAPHEME_CHARS)
+    low = grapheme_floor(piece.text, low)
     high = min(len(piece.text), max(0, start - piece.start_chars) + length)
-    high = grapheme_ceil(piece.text, high, limit=limits.WINDOW_GRAPHEME_CHARS)
+    high = grapheme_ceil(piece.text, high)
     return FieldWindow(
         connection_id=piece.connection_id,
         json_type=piece.json_type or "null",

@@ -16,7 +16,7 @@ from evidence.access.records import VisibleRecords
 from evidence.access.sql import SQL
 from evidence.declarations.values import parse_instant
 from evidence.errors import InvalidRequest
-from evidence.search.word_filter import words_filter
+from evidence.search.query_planner import words_filter
 
 Filter = tuple[tuple[str, ...], str]
 """The keys in brackets and the value: ``filter[size][gte]=1`` is ``(("size", "gte"), "1")``."""

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 from django.conf import settings
 from django.utils.module_loading import import_string
 
-from evidence.search.analysis.graphemes import grapheme_floor
+from evidence.json_text import grapheme_floor
 
 NONE = "none"
 OLD_PATHS: Final = {"evidence.embedding.wordllama.WordLlama": "evidence.search.embedding.WordLlama"}

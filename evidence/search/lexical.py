@@ -19,7 +19,6 @@ from evidence.access.ranking.matches import (
 )
 from evidence.access.records import VisibleRecords
 from evidence.declarations.values import parse_instant
-from evidence.search.absence import absent_leaves, has_alternatives
 from evidence.search.analysis.matcher import needs_verification
 from evidence.search.analysis.query_relaxation import match_any_word
 from evidence.search.analysis.query_tree import Leaf, Or, Query
@@ -32,7 +31,7 @@ from evidence.search.analysis.spelling import (
     similar_runs,
     words_with_prefix,
 )
-from evidence.search.analysis.work_limit import WorkLimit
+from evidence.search.analysis.tokenizer import WorkLimit
 from evidence.search.query_planner import plan_queries, query_languages, searchable_fields
 from evidence.search.results import (
     CursorState,
@@ -42,6 +41,8 @@ from evidence.search.results import (
     SearchResult,
     Spellings,
     SuggestionHolder,
+    absent_leaves,
+    has_alternatives,
     visible_texts,
 )
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from evidence import record_ids
 from evidence.item_lines import describe_read, item_title, origin_mark, record_line, record_url
-from evidence.json_text import dumps
+from evidence.json_text import dumps, grapheme_floor
 from evidence.page_cutter import (
-    grapheme_boundary,
     is_window_descriptor,
     largest_that_fits,
     shrink_record,
@@ -242,7 +241,7 @@ def _fit_text(record: FetchedRecord, budget: budgets.Budget, *, least: int = 0) 
     passage = text_passage(record.body["data"], field)
 
     def render(chars: int) -> Result:
-        text = passage.text[: grapheme_boundary(passage.text, chars + shortest)]
+        text = passage.text[: grapheme_floor(passage.text, chars + shortest)]
         return _result(record, replace(passage, text=text))
 
     shortest = min(least, len(passage.text))

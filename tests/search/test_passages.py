@@ -7,7 +7,7 @@ import regex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence.search.analysis.graphemes import grapheme_ceil, grapheme_floor
+from evidence.json_text import grapheme_ceil, grapheme_floor
 from evidence.search.analysis.highlighter import (
     Passage,
     best_passages,

@@ -15,7 +15,7 @@ from evidence.search.analysis.spelling import (
     similar_runs,
     words_with_prefix,
 )
-from evidence.search.analysis.work_limit import WorkLimit
+from evidence.search.analysis.tokenizer import WorkLimit
 
 SHORT = st.text(alphabet="abc", max_size=6)
 

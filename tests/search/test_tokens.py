@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evidence.search.analysis.segmentation import is_cjk
-from evidence.search.analysis.tokenizer import find_tokens, term_frequencies, tokenize
-from evidence.search.analysis.tokens import TermFilter
-from evidence.search.analysis.work_limit import WorkLimit
+from evidence.search.analysis.segmentation import TermFilter, is_cjk
+from evidence.search.analysis.tokenizer import WorkLimit, find_tokens, term_frequencies, tokenize
 from tests.search.texts import LANGUAGES, MIXED
 
 

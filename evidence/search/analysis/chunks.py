@@ -14,21 +14,19 @@ from evidence.search.analysis.compounds import CompoundPart, is_too_long, split_
 from evidence.search.analysis.folding import Offsets, fold
 from evidence.search.analysis.segmentation import (
     CJK_RUN,
+    Chunk,
+    ChunkMatches,
     Segment,
+    TermFilter,
+    Token,
     cjk_characters,
     find_words,
+    length_marks,
+    make_chunk,
     segments,
     split_cjk,
 )
 from evidence.search.analysis.terms import Vocabulary, cache_put, literal_term
-from evidence.search.analysis.tokens import (
-    Chunk,
-    ChunkMatches,
-    TermFilter,
-    Token,
-    length_marks,
-    make_chunk,
-)
 
 
 def cjk_chunk(characters: Sequence[str]) -> Chunk:

@@ -10,11 +10,11 @@ import re
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Literal, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import regex
 
-from evidence.search.analysis.segmentation import WORD
+from evidence.search.analysis.segmentation import WORD, PartKind
 
 _GROUPED = re.compile(r"[0-9]{1,3}(?:([.,'])[0-9]{3})(?:\1[0-9]{3})*")
 _YEAR_FIRST = re.compile(r"([0-9]{4})([-./])([0-9]{1,2})\2([0-9]{1,2})")
@@ -84,9 +84,6 @@ def _valid_dates(*candidates: tuple[str, str, str]) -> tuple[str, ...]:
     )
     return tuple(dict.fromkeys(days))
 
-
-PartKind = Literal["word", "whole", "exact"]
-"""`whole`: in a query, its parts match too. `exact`: they do not (12.50 is not 12 and 50)."""
 
 _MAX_COMPOUND_CHARS = 256
 

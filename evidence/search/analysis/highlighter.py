@@ -13,12 +13,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
-from evidence.search.analysis.graphemes import grapheme_ceil, grapheme_floor
+from evidence.json_text import grapheme_ceil, grapheme_floor
 from evidence.search.analysis.matcher import PatternMatcher, term_filter
 from evidence.search.analysis.query_tree import Leaf, Query, compile_leaf
 from evidence.search.analysis.text_matches import TextMatch, find_matches
-from evidence.search.analysis.tokenizer import find_tokens
-from evidence.search.analysis.work_limit import WorkLimit
+from evidence.search.analysis.tokenizer import WorkLimit, find_tokens
 
 # Characters around a match that fills the width alone.
 _MIN_CONTEXT = 24

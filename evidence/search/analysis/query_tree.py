@@ -10,8 +10,8 @@ from itertools import islice
 from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
+from evidence.search.analysis.segmentation import Token
 from evidence.search.analysis.tokenizer import tokenize
-from evidence.search.analysis.tokens import Token
 
 ErrorCode = Literal[
     "empty_query",

@@ -12,10 +12,8 @@ from functools import lru_cache
 
 from evidence.search.analysis.folding import fold, strip_marks
 from evidence.search.analysis.query_tree import Leaf
-from evidence.search.analysis.segmentation import CJK_RUN, is_cjk
-from evidence.search.analysis.tokenizer import find_tokens
-from evidence.search.analysis.tokens import TermFilter
-from evidence.search.analysis.work_limit import WorkLimit
+from evidence.search.analysis.segmentation import CJK_RUN, TermFilter, is_cjk
+from evidence.search.analysis.tokenizer import WorkLimit, find_tokens
 
 _MIN_WORD_CHARS = 4
 _MAX_WORD_CHARS = 32

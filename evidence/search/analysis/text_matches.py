@@ -6,12 +6,15 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from evidence.search.analysis.exact_words import CHARS_PER_UNIT, exact_matches
-from evidence.search.analysis.matcher import PatternMatcher, term_filter
+from evidence.search.analysis.matcher import (
+    CHARS_PER_UNIT,
+    PatternMatcher,
+    exact_matches,
+    term_filter,
+)
 from evidence.search.analysis.query_tree import Leaf, compile_leaf
-from evidence.search.analysis.tokenizer import find_tokens
-from evidence.search.analysis.tokens import Token
-from evidence.search.analysis.work_limit import WorkLimit
+from evidence.search.analysis.segmentation import Token
+from evidence.search.analysis.tokenizer import WorkLimit, find_tokens
 
 # The search for a leaf ends after so many occurrences.
 _MAX_OCCURRENCES = 200

@@ -13,12 +13,52 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
 
 from evidence.search.analysis.chunks import POSITIONS, UNIT, ChunkAnalyzer, MatchCache
-from evidence.search.analysis.tokens import EXTRA_WORD, NO_WORD, TermFilter, Token
-from evidence.search.analysis.work_limit import WorkLimit
+from evidence.search.analysis.segmentation import EXTRA_WORD, NO_WORD, TermFilter, Token
+
+UNITS_PER_TEXT = 1_000_000
+"""Default limit for one text. Prose of three million characters needs less."""
+
+
+class WorkLimit:
+    """The text analysis that one response may cost. Not thread-safe: each response has its own.
+
+    Anyone can write a text, and a client can search it repeatedly. Work is counted in units of about
+    one microsecond, from the text alone and never from a clock or a cache, so the same request over
+    the same visible text always stops at the same place.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, units: int = UNITS_PER_TEXT) -> None:
+        self.left = units
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether no units are left, so that the last analysis may be incomplete."""
+        return self.left <= 0
+
+    def spend(self, units: int) -> None:
+        """Subtract the units of completed work."""
+        self.left -= units
+
+    @contextmanager
+    def share(self, *, max_units: int, min_units: int = 0) -> Iterator[WorkLimit]:
+        """Give one text a budget between `min_units` and `max_units`, and subtract what it used.
+
+        One expensive text then cannot use up the budget of the others.
+        """
+        part = WorkLimit(max(min_units, min(max_units, self.left)))
+        granted = part.left
+        try:
+            yield part
+        finally:
+            self.left -= granted - part.left
+
 
 # Texts, and runs without white space, are analyzed in blocks of at most this many code points, so
 # that no single call into C blocks other threads for long.
