@@ -1,7 +1,7 @@
 """What a language model reads of records and search hits: lines, result entries, origins and calls.
 
 The MCP adapter renders these, and the REST API measures them to end a page at `max_line_bytes`.
-Pure functions of REST items, in the full or the compact form.
+Groups of aggregates have lines too. Pure functions of REST items, in the full or the compact form.
 """
 
 import re
@@ -137,6 +137,13 @@ def _related(body: Any) -> Json | None:
         "records": [record_line(child) for child in body["data"]],
         "has_more": body.get("has_more", False),
     }
+
+
+def group_line(group: Mapping[str, Any]) -> list[Any]:
+    """Return the keys and values of a group. Groups of a count have no value, only the count."""
+    keys = group["keys"] if "keys" in group else [group.get("key")]
+    values = group["values"].values() if "values" in group else [group.get("value", group["count"])]
+    return [*keys, *values]
 
 
 def best_excerpt(hit: Mapping[str, Any]) -> Json | None:

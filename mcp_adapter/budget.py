@@ -41,28 +41,32 @@ READ = Budget(limits.READ_BYTES, limits.READ_BYTES)
 
 def max_bytes_argument(default: Budget) -> Any:
     """Define `max_bytes`; the description states its unit, bounds and default."""
-    size = f"{default.text} text, {default.structured} structured"
+    size = f"{limits.MAX_BYTES_LEAST} to {limits.MAX_BYTES_MOST}; default {default.text}"
+    if default.text != default.structured:
+        size = (
+            f"to {limits.MAX_BYTES_MOST}; default, least: {default.text} text, "
+            f"{default.structured} structured"
+        )
     return integer(
         "max_bytes",
-        f"Bytes per channel, {limits.MAX_BYTES_LEAST} to {limits.MAX_BYTES_MOST}; default "
-        f"{default.text if default.text == default.structured else size}",
+        f"Bytes per channel, {size}",
         minimum=limits.MAX_BYTES_LEAST,
         maximum=limits.MAX_BYTES_MOST,
     )
 
 
 def requested_budget(arguments: Arguments, *, default: Budget) -> Budget:
-    """Return the default, or `max_bytes` for each channel."""
+    """Return the default, or `max_bytes` for each channel.
+
+    Both channels show the same page, so where their defaults differ, each is also the least: less
+    room for one channel would show less in the other than its default does.
+    """
     total = arguments.get("max_bytes")
-    return default if total is None else Budget(total, total)
-
-
-def drop_groups(body: Body) -> Body:
-    """Drop the last quarter of the groups of an aggregate, and count the dropped ones."""
-    groups = body["groups"]
-    count = len(groups) * 3 // 4
-    left_out = body.get("groups_left_out", 0) + len(groups) - count
-    return {**body, "groups": groups[:count], "groups_left_out": left_out}
+    if total is None:
+        return default
+    if default.text == default.structured:
+        return Budget(total, total)
+    return Budget(max(total, default.structured), max(total, default.text))
 
 
 _ORIGIN_BYTES = 140

@@ -60,7 +60,7 @@ also pdpp://field-window/... and pdpp://blob/... URIs; all are resource template
 - Paging: pass next_cursor back as cursor with the same arguments. Incremental reads: \
 changes_since="beginning", later the next_changes_since of the last page (never a date).
 - Size: a result keeps within a budget and ends early with a cursor; it is never cut without \
-saying so. max_bytes asks for more or less. Projected records (fields) are cheaper than whole ones. \
+saying so. max_bytes asks for more. Projected records (fields) are cheaper than whole ones. \
 Long text comes as bounded field windows: read_record_field returns one with ready-made next and \
 previous arguments.
 - Search: all words by default; "a phrase", "=as written", prefix*, OR, -not. absent_words match \

@@ -3,61 +3,36 @@
 from typing import Any
 
 from evidence import limits
-from evidence.item_lines import origin_mark
-from evidence.json_text import dumps, wire_size
+from evidence.item_lines import group_line, next_call, origin_mark
+from evidence.json_text import dumps
+from evidence.page_cutter import largest_that_fits
 from mcp_adapter import budget as budgets
 from mcp_adapter import rest_params
-from mcp_adapter.arguments import choice, string, string_list
+from mcp_adapter.arguments import Arguments, choice, string, string_list
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.tool import Call, Result, Tool
 
 _HEAD_MEMBERS = ("metric", "metrics", "stream", "field", "values", "group_by", "group_by_time",
                  "granularity")  # fmt: skip
-_GROUP_MEMBERS = ("time_zone", "other_count", "next_cursor")
-_NEXT_STEP = "query_records(stream, filter) lists the records"
-_NEXT_PAGE = "aggregate with the same arguments and cursor=next_cursor shows more groups; "
+_GROUP_MEMBERS = ("time_zone", "other_count", "next_cursor", "groups_left_out")
+_RECORD_ARGUMENTS = ("stream", "connection_id", "filter", "after", "before")
 
 
-def render(structured: dict[str, Any], *, max_bytes: int) -> str:
-    """Return the value, or the groups that fit, with the others counted in `groups_left_out`."""
+def render(structured: dict[str, Any]) -> str:
+    """Return the value, or the groups as rows, and the next steps."""
     body = structured["data"]
     groups = body.get("groups")
     names = _HEAD_MEMBERS if groups is None else _HEAD_MEMBERS + _GROUP_MEMBERS
-    head = {name: body[name] for name in names if body.get(name) is not None}
+    text = {name: body[name] for name in names if body.get(name) is not None}
     if warnings := body.get("meta", {}).get("warnings"):
-        head["warnings"] = warnings
+        text["warnings"] = warnings
     if groups is None:
-        value = {} if "values" in head else {"value": body.get("value")}
-        return dumps({**head, **value, "next": _NEXT_STEP})
-    if groups and ("keys" in groups[0] or "values" in groups[0]):
-        head["columns"] = _columns(body, groups[0])
-    text, count = "", len(groups)
-    while count >= 0:
-        text = dumps(_with_groups(head, groups, count=count))
-        if wire_size(text) <= max_bytes:
-            return text
-        count = count - 1 if count < 8 else count * 3 // 4
-    return text
-
-
-def _with_groups(
-    head: dict[str, Any], groups: list[dict[str, Any]], *, count: int
-) -> dict[str, Any]:
-    rows = [_row(group) for group in groups[:count]]
-    left_out = len(groups) - count
-    if not left_out:
-        more = _NEXT_PAGE if "next_cursor" in head else ""
-        return {**head, "groups": rows, "next": f"{more}{_NEXT_STEP}"}
-    head = {name: value for name, value in head.items() if name != "next_cursor"}
-    fewer = f"aggregate with limit={max(count, 1)} or a filter shows fewer groups; "
-    return {**head, "groups": rows, "groups_left_out": left_out, "next": f"{fewer}{_NEXT_STEP}"}
-
-
-def _row(group: dict[str, Any]) -> list[Any]:
-    """Return the keys and values of a group. Groups of a count have no value, only the count."""
-    keys = group["keys"] if "keys" in group else [group.get("key")]
-    values = group["values"].values() if "values" in group else [group.get("value", group["count"])]
-    return [*keys, *values]
+        text |= {} if "values" in text else {"value": body.get("value")}
+    else:
+        if groups and ("keys" in groups[0] or "values" in groups[0]):
+            text["columns"] = _columns(body, groups[0])
+        text["groups"] = [group_line(group) for group in groups]
+    return dumps({**text, **({"next": steps} if (steps := structured["next"]) else {})})
 
 
 def _columns(body: dict[str, Any], group: dict[str, Any]) -> list[str]:
@@ -67,8 +42,8 @@ def _columns(body: dict[str, Any], group: dict[str, Any]) -> list[str]:
 
 DESCRIPTION = (
     "Count, sum, avg, min, max or count_distinct over one stream, whole or by up to two keys: "
-    "fields, or a field and time (read-only; GET /v1/streams/{stream}/aggregate). Numbers, never "
-    "record bodies: use it before listing. schema(stream) says what can be aggregated. "
+    "fields, or a field and time (read-only; GET /v1/streams/{stream}/aggregate). Use it "
+    "before listing. schema(stream) says what can be aggregated. "
     "group_by_time needs granularity. Narrow with filter; cursor shows the groups counted in "
     "other_count. May be shown as structured output."
 )
@@ -85,6 +60,8 @@ ARGUMENTS = (
     rest_params.limit_argument("Groups, 1 to 100"),
     rest_params.CURSOR,
     rest_params.FILTER,
+    rest_params.AFTER,
+    rest_params.BEFORE,
     rest_params.CONNECTION_ID,
     budgets.max_bytes_argument(budgets.PAGE),
 )
@@ -99,14 +76,14 @@ _FORWARDED = (
     "sort",
     "cursor",
     "filter",
+    "after",
+    "before",
     "connection_id",
 )
-_HEAD_BYTES = 800
-"""Room for everything but the groups, in each channel."""
 
 
 def run(call: Call) -> Result:
-    """Read the aggregate, and drop groups until the result fits the budget."""
+    """Read the aggregate. Of a server that ignores the byte limits, only the groups that fit are shown."""
     arguments = call.arguments
     if not {"metric", "metrics"} & set(arguments):
         raise AdapterError(
@@ -118,29 +95,58 @@ def run(call: Call) -> Result:
     is_grouped = "group_by" in arguments or "group_by_time" in arguments
     default = budgets.PAGE if is_grouped else budgets.AGGREGATE
     budget = budgets.requested_budget(arguments, default=default)
-    path = f"{rest_params.stream_path(arguments['stream'])}/aggregate"
     params = rest_params.query_params(arguments, *_FORWARDED)
     if is_grouped:
+        steps = {"next": _next_steps({"next_cursor": ""}, arguments)}
         params += [
             ("limit", str(arguments.get("limit", limits.GROUPS_MAX))),
-            budgets.limit_param("max_bytes", budget.structured - _HEAD_BYTES),
-            budgets.limit_param("max_line_bytes", budget.text - _HEAD_BYTES),
+            *budgets.limit_params(budget, structured={**steps, "data": 0}, text=steps),
         ]
     else:
         params += rest_params.query_params(arguments, "limit")
-    body = call.get_json(path, params)
-    while True:
-        structured = {"data": body, "origin": origin_mark(body)}
-        result = Result(structured, render(structured, max_bytes=budget.text))
-        if budget.allows(result):
-            return result
-        if not body.get("groups"):
-            raise AdapterError(
-                "result_too_large",
-                "The aggregate is larger than the result may be.",
-                next_step="Call aggregate again with a larger max_bytes, or with a filter.",
-            )
-        body = {**budgets.drop_groups(body), "next_cursor": None}
+    body = call.get_json(f"{rest_params.stream_path(arguments['stream'])}/aggregate", params)
+    result = _build(body, arguments)
+    if not budget.allows(result):
+        result = _shorter(body, arguments, budget)
+    return result
+
+
+def _shorter(body: dict[str, Any], arguments: Arguments, budget: budgets.Budget) -> Result:
+    """Return the first groups that fit, or the value without the next steps. Raises AdapterError."""
+    groups = body.get("groups") or []
+
+    def render_groups(count: int) -> Result:
+        left_out = {"groups_left_out": len(groups) - count, "next_cursor": None}
+        return _build({**body, "groups": groups[:count], **left_out}, arguments)
+
+    result = largest_that_fits(len(groups) - 1, render=render_groups, fits=budget.allows)
+    if result is None and budget.allows(lean := _build(body, arguments, lean=True)):
+        result = lean
+    if result is None:
+        raise AdapterError(
+            "result_too_large",
+            "The aggregate is larger than the result may be.",
+            next_step="Call aggregate again with a larger max_bytes, or with a filter.",
+        )
+    return result
+
+
+def _build(body: dict[str, Any], arguments: Arguments, *, lean: bool = False) -> Result:
+    steps = {} if lean else _next_steps(body, arguments)
+    structured = {"next": steps, "data": body, "origin": origin_mark(body)}
+    return Result(structured, render(structured))
+
+
+def _next_steps(body: dict[str, Any], arguments: Arguments) -> dict[str, dict[str, Any]]:
+    """Return the calls for more groups and for the records that were counted."""
+    cursor, steps = body.get("next_cursor"), {}
+    if cursor is not None:
+        steps["page"] = next_call("aggregate", arguments, cursor=cursor)
+    elif "groups_left_out" in body:
+        # The same groups again, with the cursor that follows them.
+        steps["page"] = next_call("aggregate", arguments, limit=max(len(body["groups"]), 1))
+    given = {name: arguments[name] for name in _RECORD_ARGUMENTS if name in arguments}
+    return {**steps, "records": next_call("query_records", given)}
 
 
 TOOL = Tool("aggregate", "Aggregate records", DESCRIPTION, ARGUMENTS, run)

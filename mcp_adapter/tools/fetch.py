@@ -173,7 +173,7 @@ DESCRIPTION = (
     "text field the text is one line per field. May be shown as structured output."
 )
 ARGUMENTS = (
-    string("id", "connection_id/stream:record_id, as shown", required=True),
+    string("id", "connection_id/stream:record_id", required=True),
     rest_params.CONNECTION_ID,
     rest_params.FIELDS,
     rest_params.EXPAND,

@@ -35,7 +35,7 @@ ARGUMENTS = (
     rest_params.AFTER,
     rest_params.BEFORE,
     rest_params.FIELDS,
-    string("view", "A named view, instead of fields"),
+    string("view", "Instead of fields"),
     string("sort", "Field, - for descending"),
     choice("order", ("asc", "desc")),
     choice("count", ("none", "estimated", "exact")),

@@ -14,7 +14,7 @@ from mcp_adapter.resources import FieldWindow, read_window
 from mcp_adapter.tool import Call, Result, Tool
 
 DESCRIPTION = (
-    "Read a window of one field of one record, with ready-made next and previous calls "
+    "Read a window of one field of a record, with next and previous calls "
     "(read-only; GET /v1/streams/{stream}/records/{id}/field-window). Name the record by id, "
     "or by stream, record_id and connection_id. Start at offset_chars or cursor, or around "
     "the nth occurrence of q; narrow with limit_chars. field_path is a field of "

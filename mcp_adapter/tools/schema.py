@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from evidence.item_lines import next_call
 from evidence.json_text import dumps, wire_size
 from evidence.page_cutter import largest_that_fits
 from mcp_adapter import budget as budgets
@@ -49,7 +50,8 @@ def render(structured: dict[str, Any]) -> str:
         {
             **({"next_cursor": cursor} if cursor else {}),
             **render_document(document),
-            **structured["next"],
+            "hint": structured["hint"],
+            **({"next": steps} if (steps := structured["next"]) else {}),
         }
     )
 
@@ -191,7 +193,7 @@ def run(call: Call) -> Result:
     budget = _budget(body, first=start == 0)
 
     def build(count: int) -> Result:
-        return _build(body, entries, start=start, end=start + max(count, 1), full=full)
+        return _build(body, entries, arguments, start=start, end=start + max(count, 1))
 
     remaining = len(entries) - start
     result = build(remaining)
@@ -245,35 +247,50 @@ def _budget(body: dict[str, Any], *, first: bool) -> budgets.Budget:
 
 
 def _build(
-    body: dict[str, Any], entries: list[SchemaEntry], *, start: int, end: int, full: bool
+    body: dict[str, Any], entries: list[SchemaEntry], arguments: Arguments, *, start: int, end: int
 ) -> Result:
+    full = arguments.get("detail") == "full"
     document = build_page(body, entries[start:end], first=start == 0)
-    if document.get("detail") not in _NEXT_STEPS:
+    if document.get("detail") not in _HINTS:
         document["detail"] = "full" if full else "compact"
     if document["detail"] == "compact":
         document["field_capability_legend"] = LEGEND
     if end < len(entries):
         document["next_cursor"] = f"{_CURSOR_PREFIX}{end}"
-    structured = {"next": _next_steps(document), "data": document}
+    steps = _next_steps(document, arguments)
+    structured = {"hint": _HINTS[document["detail"]], "next": steps, "data": document}
     return Result(structured, render(structured))
 
 
-def _next_steps(document: dict[str, Any]) -> dict[str, str]:
-    steps = {"next": _NEXT_STEPS[document["detail"]]}
+def _next_steps(document: dict[str, Any], arguments: Arguments) -> dict[str, dict[str, Any]]:
+    """Return the calls for the next page, and for the first stream that this one shows."""
     if not document["connectors"]:
-        steps["next"] = "Nothing of that name here. Call schema() for every stream."
+        return {"schema": next_call("schema", {})} if "stream" in arguments else {}
+    steps = {}
     if "next_cursor" in document:
-        steps["page"] = "schema with the same arguments and cursor=next_cursor"
+        steps["page"] = next_call("schema", arguments, cursor=document["next_cursor"])
+    connectors = document["connectors"]
+    connection = {name: arguments[name] for name in ("connection_id",) if name in arguments}
+    if document["detail"] == "index":
+        names = [name for one in connectors for name in one.get("stream_names", [])]
+        first = {"stream": next_call("schema", {"stream": names[0], **connection})} if names else {}
+        return steps | first
+    if len(connectors) > 1 and not connection:
+        # A stream of several sources needs a connection.
+        rows = [row for one in connectors for row in one.get("streams", [])]
+        ids = [each["connection_id"] for row in rows for each in row.get("granted_connections", [])]
+        connection = {"connection_id": ids[0]} if ids else {}
+    target = {"stream": arguments["stream"], **connection}
+    steps["records"] = next_call("query_records", target)
+    steps["count"] = next_call("aggregate", target, metric="count")
     return steps
 
 
-_NEXT_STEPS = {
-    "index": "Choose a stream and call schema(stream) for its fields; search(q) finds words in "
-    "all of them.",
-    "compact": "query_records(stream, connection_id, fields, filter, sort, expand) lists records; "
-    "aggregate counts them (metric=count always works). Any field shown can stand in fields.",
-    "full": "query_records(stream, connection_id, fields, filter) lists records. Capabilities that "
-    "are not shown are not declared; eq, r, lex, sem and a= are as in the compact schema's legend.",
+_HINTS = {
+    "index": "schema(stream) shows the fields of a stream; search(q) finds words in all of them.",
+    "compact": "Any field shown can stand in fields; aggregate with metric=count always works.",
+    "full": "Capabilities that are not shown are not declared; eq, r, lex, sem and a= are as in the "
+    "legend of the compact schema.",
 }
 
 TOOL = Tool("schema", "Schema", DESCRIPTION, ARGUMENTS, run)

@@ -21,7 +21,7 @@ from mcp_adapter.rest import Params
 from mcp_adapter.tool import Call, Result, Tool, require_success
 
 DESCRIPTION = (
-    "Find records by words over all granted connections, merged and ranked (read-only; GET "
+    "Find records by words over all granted connections, merged, ranked (read-only; GET "
     '/v1/search). Words are ANDed; also "a phrase", "=as written", prefix*, OR, -not. Give q '
     "or query. Hits have id (for fetch), title, url, date, author, amount and the match in "
     "<mark> unless the title shows it. limit counts merged hits (default 10); next.page goes "

@@ -1,5 +1,7 @@
 """aggregate against a fake REST API."""
 
+import pytest
+
 from evidence import limits
 from evidence.json_text import json_size, wire_size
 from tests.mcp_adapter.fake_rest import FakeRest
@@ -41,7 +43,9 @@ def test_groups_beyond_the_budget_are_counted() -> None:
     assert json_size(structured(result)) <= limits.STRUCTURED_BYTES
     assert len(data["groups"]) + data["groups_left_out"] == 100
     assert output["groups_left_out"] > 0
-    assert "limit" in output["next"]
+    step = output["next"]["page"]
+    again = parsed_text(call(fake, step["tool"], **step["args"]))
+    assert again["groups"] == output["groups"]
 
 
 def test_text_shows_other_count() -> None:
@@ -50,3 +54,25 @@ def test_text_shows_other_count() -> None:
     )
 
     assert (len(output["groups"]), output["other_count"]) == (5, 25)
+
+
+@pytest.mark.parametrize("grouped", [{}, {"group_by": "from"}])
+def test_the_next_step_lists_the_counted_records(grouped: dict[str, str]) -> None:
+    fake = people(3)
+    asked = {"stream": "messages", "connection_id": "cin_work", "after": "2026-01-01"}
+
+    result = call(
+        fake, "aggregate", metric="count", filter={"from": "person 1"}, **asked, **grouped
+    )
+
+    step = {"tool": "query_records", "args": {**asked, "filter": {"from": "person 1"}}}
+    assert parsed_text(result)["next"]["records"] == structured(result)["next"]["records"] == step
+    assert fake.calls[-1][1]["after"] == "2026-01-01"
+
+
+def test_a_value_is_shown_without_next_steps_that_do_not_fit() -> None:
+    result = call(people(3), "aggregate", stream="messages", metric="count",
+                  filter={"from": "person" * 60})  # fmt: skip
+
+    assert (parsed_text(result)["value"], "next" in parsed_text(result)) == (3, False)
+    assert wire_size(text_of(result)) <= limits.AGGREGATE_TEXT_BYTES

@@ -119,7 +119,9 @@ def test_uri_without_record_is_refused(tool: str, arguments: dict[str, str]) -> 
 def test_result_that_cannot_fit_is_refused_with_next_step(
     tool: str, arguments: dict[str, Any]
 ) -> None:
-    records = [("cin_work", "messages", "k" * 3_000, {"body": "words and words " * 90})]
+    # A page shows at least what its default does, so only a longer key exceeds it.
+    key = "k" * (8_000 if tool == "query_records" else 3_000)
+    records = [("cin_work", "messages", key, {"body": "words and words " * 90})]
 
     result = call(FakeRest(records=records), tool, **arguments, max_bytes=4_000)
 

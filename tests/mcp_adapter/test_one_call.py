@@ -66,7 +66,7 @@ def call_once(bearer: str, rest_calls: list[str], tool: str, **arguments: Any) -
     assert len(rest_calls) == 1, rest_calls
     text, data = wire_size(text_of(result)), json_size(structured(result))
     max_bytes = arguments.get("max_bytes")
-    assert data <= (max_bytes or limits.STRUCTURED_BYTES)
+    assert data <= max(max_bytes or 0, limits.STRUCTURED_BYTES)
     assert text <= (max_bytes or limits.READ_BYTES)
     return result
 

@@ -88,20 +88,22 @@ def test_changes_page_shows_bookmark_and_deletions() -> None:
 
 
 @scenario("D6")
-def test_max_bytes_sets_size_and_default_is_small() -> None:
+def test_max_bytes_widens_a_page_and_shows_no_less_than_the_default() -> None:
     fake = rest_with_mails(100, body="word " * 60)
 
     results = [
         call(fake, "query_records", stream="messages", limit=100, **extra)
-        for extra in ({"max_bytes": 4_000}, {}, {"max_bytes": 50_000})
+        for extra in ({}, {"max_bytes": 4_000}, {"max_bytes": 7_000}, {"max_bytes": 50_000})
     ]
 
     counts = [len(parsed_text(result)["records"]) for result in results]
     sizes = [(json_size(structured(item)), wire_size(text_of(item))) for item in results]
-    assert 1 <= counts[0] < counts[1] < counts[2]
-    assert sizes[0] <= (4_000, 4_000)
-    assert sizes[1] <= (limits.STRUCTURED_BYTES, limits.TEXT_BYTES)
-    assert sizes[2] <= (50_000, 50_000)
+    assert 1 <= counts[0] == counts[1] < counts[2] < counts[3]
+    bounds = [(limits.STRUCTURED_BYTES, limits.TEXT_BYTES)] * 2
+    bounds += [(limits.STRUCTURED_BYTES, 7_000), (50_000, 50_000)]
+    for (data, text), (data_bound, text_bound) in zip(sizes, bounds, strict=True):
+        assert data <= data_bound
+        assert text <= text_bound
 
 
 @scenario("D7")

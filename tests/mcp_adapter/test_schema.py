@@ -161,7 +161,7 @@ def test_unknown_stream_names_the_index_as_next_step() -> None:
     output = parsed_text(call(FakeRest(), "schema", stream="nothing"))
 
     assert output["streams"] == []
-    assert "schema()" in output["next"]
+    assert output["next"] == {"schema": {"tool": "schema", "args": {}}}
 
 
 @scenario("C10", "C11")
@@ -220,3 +220,28 @@ def test_full_schema_of_many_fields_takes_at_most_ten_calls() -> None:
             break
 
     assert seen == names
+
+
+@scenario("C10")
+@pytest.mark.parametrize("detail", ["compact", "full"])
+def test_every_next_step_of_schema_can_be_called(detail: str) -> None:
+    fake = FakeRest(records=[("cin_work", "messages", "m1", {"subject": "Lease"})])
+
+    index = parsed_text(call(fake, "schema"))
+    stream = call(fake, "schema", **index["next"]["stream"]["args"], detail=detail)
+    steps = parsed_text(stream)["next"]
+
+    assert steps == structured(stream)["next"]
+    assert len(parsed_text(call(fake, "query_records", **steps["records"]["args"]))["records"]) == 1
+    assert parsed_text(call(fake, "aggregate", **steps["count"]["args"]))["value"] == 1
+
+
+def test_a_stream_of_two_sources_is_listed_with_a_connection() -> None:
+    fake = FakeRest(
+        connections=[("cin_a", "A", "mailbox"), ("cin_b", "B", "chat")],
+        fields={"mailbox/messages": {"id": "t=string"}, "chat/messages": {"id": "t=string"}},
+    )
+
+    steps = parsed_text(call(fake, "schema", stream="messages"))["next"]
+
+    assert steps["records"]["args"] == {"stream": "messages", "connection_id": "cin_a"}

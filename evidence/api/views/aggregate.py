@@ -18,6 +18,7 @@ from evidence.api.disclosed_records import aggregate_disclosures
 from evidence.api.query_parameters import CONNECTION_PARAMETERS
 from evidence.api.record_filters import parse_conditions, unmatched_warnings
 from evidence.errors import InvalidRequest
+from evidence.item_lines import group_line
 from evidence.json_text import dumps, json_size, wire_size
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import aggregate, filters
@@ -99,12 +100,13 @@ class AggregateView(GrantedView):
     def _fit(self, body: dict[str, Any]) -> int:
         """Drop the last groups until the response fits the byte limits. Returns how many remain."""
         form = list_form.parse_list_form(self.query)
-        groups = body["groups"]
-        total = json_size(body | {"groups": []}) + _ENVELOPE_BYTES
-        lines, shown = _ENVELOPE_BYTES, 0
+        groups, head = body["groups"], body | {"groups": []}
+        envelope = list_form.envelope_size(self.query, form, cursor=_CURSOR_BYTES)
+        total, lines = json_size(head) + envelope.structured, wire_size(dumps(head)) + envelope.text
+        shown = 0
         for group in groups:
             total += json_size(group) + 1
-            lines += wire_size(dumps(list(group.values()))) - 1
+            lines += wire_size(dumps(group_line(group))) - 1
             too_large = form.total is not None and total > form.total
             too_long = form.lines is not None and lines > form.lines
             if shown and (too_large or too_long):
@@ -136,8 +138,8 @@ class AggregateView(GrantedView):
         return int(cursors.decode_cursor(cursor, "groups", scope=self.scope, query=query)["g"])
 
 
-_ENVELOPE_BYTES = 600
-"""Room for links, meta and the cursor."""
+_CURSOR_BYTES = 256
+"""Room for the cursor of the next page."""
 
 
 def _body(
