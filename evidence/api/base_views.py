@@ -4,6 +4,7 @@ A view works the same over HTTP and for the MCP adapter in this process, which p
 its transport authenticated.
 """
 
+import hashlib
 import logging
 import re
 import secrets
@@ -15,6 +16,7 @@ import orjson
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
+from django.utils.http import parse_etags, quote_etag
 from prometheus_client import Counter
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
@@ -28,10 +30,9 @@ from evidence.access.scope import GrantTerms, Scope, TokenKind
 from evidence.api import error_responses
 from evidence.api.authentication import BearerAuthentication
 from evidence.api.disclosed_records import disclosed_items
-from evidence.api.entity_tags import entity_tag, parse_entity_tags
 from evidence.api.json_io import OrjsonRenderer
 from evidence.api.query_parameters import QueryParameters
-from evidence.api.refusal_log import record_refused_call, record_rejected_token
+from evidence.api.refusal_log import record_refused_call
 from evidence.errors import (
     ApiException,
     AuthenticationRequired,
@@ -137,7 +138,14 @@ class GrantedView(PublicView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         response = self._dispatch_recorded(request, *args, **kwargs)
         if self.error is not None and 400 <= response.status_code < 500:
-            self._record_refused_call(self.error, str(kwargs.get("stream", "")))
+            record_refused_call(
+                self.caller,
+                self.error,
+                route=self._route,
+                request_id=self.request_id,
+                stream=str(kwargs.get("stream", "")),
+                parameters=self.parameters,
+            )
         return response
 
     def _dispatch_recorded(
@@ -167,19 +175,6 @@ class GrantedView(PublicView):
             self.headers = self.default_response_headers
         response = self.handle_exception(error)
         return self.finalize_response(self.request, response, *args, **kwargs)
-
-    def _record_refused_call(self, error: ApiException, stream: str) -> None:
-        if self.caller is None:
-            record_rejected_token(error, route=self._route, request_id=self.request_id)
-            return
-        record_refused_call(
-            self.caller,
-            error,
-            route=self._route,
-            request_id=self.request_id,
-            stream=stream,
-            parameters=self.parameters,
-        )
 
     @property
     def _route(self) -> str:
@@ -282,8 +277,9 @@ class GrantedView(PublicView):
         self, request: Request, response: Response, *args: Any, **kwargs: Any
     ) -> Response:
         if self.conditional and response.status_code == 200:
-            tag = entity_tag(response.data)
-            if tag in parse_entity_tags(request.headers.get("If-None-Match", "")):
+            tag = quote_etag(hashlib.sha256(orjson.dumps(response.data)).hexdigest()[:32])
+            known = parse_etags(request.headers.get("If-None-Match", ""))
+            if tag in (each.removeprefix("W/") for each in known):
                 self.unmodified_response, response = response, Response(status=304)
             response["ETag"] = tag
             response["Cache-Control"] = "private, no-cache"

@@ -1,25 +1,23 @@
 """Build the JSON envelopes of records, streams and field windows (contracts 2 and 3).
 
-These functions only format; readers have already decided what may be seen.
+Readers decide what may be seen. Only `with_expanded` reads: one query per relation.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.access.scope import ConnectionFacts
 from evidence.api.query_parameters import ApiWarning
 from evidence.declarations.authorship import determine_origin
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.declarations.money import money_texts
 from evidence.json_text import clip, clip_bytes
 from evidence.reading.changes import Tombstone
+from evidence.reading.expansion import Children, Expansion, Related, load_related
 from evidence.reading.field_windows import FieldWindow, QuoteCheck
-from evidence.reading.schema import StreamRow
 from evidence.record_ids import path_segment
-from evidence.search.query_planner import is_stale, searchable_fields
 
 Json = dict[str, Any]
 
@@ -226,28 +224,48 @@ def verification_body(verdict: QuoteCheck) -> Json:
     return body
 
 
-def stream_body(row: StreamRow) -> Json:
-    """Return an item of `GET /v1/streams`."""
-    body: Json = {
-        "object": "stream",
-        "name": row.visible.stream.name,
-        "connection_id": row.connection.connection_id,
-        "connector_instance_id": row.connection.connection_id,
-        "connector_key": row.visible.source.connector_key,
-        "connector_id": row.visible.source.connector_key,
-        "display_name": row.connection.display_name,
-        "source": {"kind": row.visible.source.kind, "id": row.visible.source.source_id},
-    }
-    if row.record_count is not None:
-        body["record_count"] = row.record_count
-    if row.latest_at is not None:
-        body["last_updated"] = format_time(row.latest_at)
-    status = "unknown" if row.latest_at is None else "current"
-    freshness = {"status": status, "captured_at": format_time(row.latest_at)}
-    return body | {"freshness": freshness | index_maintenance(row.visible, [row.connection])}
+def with_expanded(
+    bodies: Sequence[dict[str, Any]],
+    records: Sequence[VisibleRecord],
+    expansions: Sequence[Expansion],
+) -> list[dict[str, Any]]:
+    """Return the envelopes of `records` with their related records. One query per relation."""
+    if not expansions:
+        return list(bodies)
+    related_records = load_related(records, expansions)
+    return [
+        body
+        | {
+            "expanded": {
+                expansion.relation.name: _related_body(record, expansion, related)
+                for expansion, related in relations
+            }
+        }
+        for body, record, relations in zip(bodies, records, related_records, strict=True)
+    ]
 
 
-def index_maintenance(visible: VisibleRecords, connections: Iterable[ConnectionFacts]) -> Json:
-    """Return `index_maintenance` for a searchable stream whose index is being rebuilt."""
-    reindexing = any(is_stale(facts) for facts in connections)
-    return {"index_maintenance": True} if reindexing and searchable_fields(visible) else {}
+def _related_body(
+    parent: VisibleRecord, expansion: Expansion, related: Related
+) -> dict[str, Any] | None:
+    if isinstance(related, Children):
+        return {
+            "object": "list",
+            **_list_url(parent, expansion),
+            "has_more": related.has_more,
+            "data": [
+                record_body(expansion.child, record, record.data) for record in related.records
+            ],
+        }
+    return None if related is None else record_body(expansion.child, related, related.data)
+
+
+def _list_url(parent: VisibleRecord, expansion: Expansion) -> dict[str, Any]:
+    """Return the URL that lists all children, if the client may filter by the foreign key."""
+    child, key = expansion.child, expansion.relation.foreign_key
+    if not child.can_filter_by(key):
+        return {}
+    query = urlencode(
+        {f"filter[{key}]": parent.record_key, "connection_id": parent.connection.connection_id}
+    )
+    return {"url": f"/v1/streams/{quote(child.stream.name, safe='')}/records?{query}"}

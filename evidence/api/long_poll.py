@@ -8,10 +8,8 @@ view again when the condition is met.
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from evidence import limits
 from evidence.api.base_views import GrantedView
 from evidence.api.query_parameters import ApiWarning
-from evidence.errors import InvalidRequest
 from evidence.reading.changes import ChangesPage, FeedBookmark
 
 ENVIRON_KEY = "pdpp.held"
@@ -38,15 +36,6 @@ class LongPoll:
     open: bool
     full: bool = False
     condition: WaitCondition | None = None
-
-
-def parse_wait(view: GrantedView) -> int | None:
-    """Return the seconds of `wait`, if given. Raises InvalidRequest without `changes_since`."""
-    if not view.query.has("wait"):
-        return None
-    if not view.query.has("changes_since"):
-        raise InvalidRequest(message="wait requires changes_since.", param="wait")
-    return view.query.positive_integer("wait", default=1, max_value=limits.WAIT_SECONDS)
 
 
 def must_wait(

@@ -4,19 +4,35 @@ The syntax is that of the reference: `filter[field][gte]=1`, `fields=a,b` or rep
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest, QueryDict
 
 from evidence import limits
-from evidence.errors import InvalidArgument, InvalidRequest
+from evidence.access.gate import Gate
+from evidence.access.records import VisibleRecords
+from evidence.access.scope import Scope
+from evidence.access.sql import SQL
+from evidence.errors import (
+    AmbiguousConnection,
+    ConnectionNotFound,
+    ConnectorMismatch,
+    InvalidArgument,
+    InvalidRequest,
+)
+from evidence.reading import expansion
+from evidence.reading.expansion import Expansion
+from evidence.reading.filters import Filter, parameter_name, parse_filters, parse_period
+from evidence.reading.records import select_fields
 
 CONNECTION_PARAMETERS = frozenset({"connection_id", "connector_instance_id", "connector_id"})
 """Parameters of every route that reads or writes connections."""
 PROJECTION_PARAMETERS = frozenset({"fields", "view"})
+EXPAND_PARAMETERS = frozenset({"expand", "expand_limit"})
 MAX_VALUE_LENGTH = 8_192
+MAX_VALUE_CHARS = 100
 _NAME = re.compile(r"([^\[\]]+)((?:\[[^\[\]]*\])*)")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -177,3 +193,100 @@ def _parse_query(query: QueryDict) -> Iterator[tuple[str, tuple[str, ...], str]]
                     message=f"{name} takes at most {MAX_VALUE_LENGTH} characters.", param=name[:64]
                 )
             yield name, keys, value
+
+
+def parse_conditions(visible: VisibleRecords, query: QueryParameters) -> list[SQL]:
+    """Return the conditions of `filter`, `after` and `before`."""
+    period = parse_period(visible, query.text("after"), query.text("before"))
+    return [*parse_filters(visible, query.nested("filter")), *period]
+
+
+def unmatched_warnings(unmatched: Sequence[Filter]) -> list[ApiWarning]:
+    """Name each filter that alone leaves no visible record."""
+    return [
+        ApiWarning(
+            "filter_matches_nothing",
+            f"No visible record meets {parameter_name(keys)}={value[:MAX_VALUE_CHARS]!r} alone.",
+            parameter_name(keys),
+        )
+        for keys, value in unmatched
+    ]
+
+
+def future_warning(count: int, tomorrow: str) -> ApiWarning:
+    """Say how many records of a list are dated in the future, which puts them first."""
+    records = "1 record lies" if count == 1 else f"{count} records lie"
+    return ApiWarning(
+        "records_in_future",
+        f"{records} in the future and come first; before={tomorrow} leaves them out.",
+        "before",
+        {"count": count, "before": tomorrow},
+    )
+
+
+def parse_fields(visible: VisibleRecords, query: QueryParameters) -> frozenset[str] | None:
+    """Return the fields that `fields` or `view` selects, or None for all."""
+    return select_fields(visible, fields=query.name_list("fields"), view=query.text("view"))
+
+
+def parse_expand(query: QueryParameters, gate: Gate, visible: VisibleRecords) -> list[Expansion]:
+    """Return the relations that `expand` names, with their limits."""
+    names, maximums = query.name_list("expand") or (), query.nested("expand_limit")
+    if not names and not maximums:
+        return []
+    return expansion.parse_expand(gate, visible, names=names, limits=maximums)
+
+
+def parse_wait(query: QueryParameters) -> int | None:
+    """Return the seconds of `wait`, if given. Raises InvalidRequest without `changes_since`."""
+    if not query.has("wait"):
+        return None
+    if not query.has("changes_since"):
+        raise InvalidRequest(message="wait requires changes_since.", param="wait")
+    return query.positive_integer("wait", default=1, max_value=limits.WAIT_SECONDS)
+
+
+def target_connection_id(scope: Scope, query: QueryParameters) -> str:
+    """Return the named connection, or the only connection of the connector.
+
+    Raises InvalidRequest, ConnectorMismatch, ConnectionNotFound or AmbiguousConnection.
+    """
+    named, connector = query.connection_id(), query.text("connector_id")
+    if named is not None:
+        _check_same(scope, named, connector)
+        return named
+    if not connector:
+        raise InvalidRequest(
+            message="Name the connector with connector_id, or a connection with connection_id.",
+            param="connector_id",
+        )
+    connections = [
+        facts
+        for facts in scope.connections.values()
+        if scope.sources[facts.source_pk].is_called(connector)
+    ]
+    if not connections:
+        raise ConnectionNotFound(
+            message=f"The connector {connector[:64]!r} has no connection.", param="connector_id"
+        )
+    if len(connections) > 1:
+        raise AmbiguousConnection(
+            [
+                {
+                    "connection_id": facts.connection_id,
+                    "display_name": facts.display_name,
+                    "connector_key": scope.sources[facts.source_pk].connector_key,
+                }
+                for facts in connections
+            ]
+        )
+    return connections[0].connection_id
+
+
+def _check_same(scope: Scope, connection_id: str, connector: str | None) -> None:
+    """Raise ConnectorMismatch; the write itself rejects an unknown connection."""
+    facts = scope.connections.get(connection_id)
+    if connector is None or facts is None:
+        return
+    if not scope.sources[facts.source_pk].is_called(connector):
+        raise ConnectorMismatch(param="connector_id")

@@ -19,7 +19,7 @@ PATH_PARAMETERS = frozenset({"stream", "record_id", "connection_id", "PDPP-Versi
 
 
 def record_refused_call(
-    scope: Scope,
+    scope: Scope | None,
     error: ApiException,
     *,
     route: str,
@@ -27,10 +27,13 @@ def record_refused_call(
     stream: str,
     parameters: frozenset[str],
 ) -> None:
-    """Store a refused call of a client.
+    """Store a refused call of a client; `scope` is None if its token was rejected.
 
     `stream` is the name in the path, `parameters` are those of the route.
     """
+    if scope is None:
+        record_rejected_token(error, route=route, request_id=request_id)
+        return
     if scope.client_id is None:
         return
     base = (error.param or "").partition("[")[0]

@@ -1,10 +1,11 @@
-"""Full and index bodies of `GET /v1/schema` (contract 2)."""
+"""Bodies of `GET /v1/schema`, full and index, and the items of `GET /v1/streams` (contract 2)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
+from evidence.access.records import VisibleRecords
 from evidence.access.scope import ConnectionFacts, Scope, TokenKind
-from evidence.api.envelopes import format_time, index_maintenance
+from evidence.api.envelopes import format_time
 from evidence.declarations.declaration import (
     AGGREGATIONS,
     USABLE_AGGREGATIONS,
@@ -16,7 +17,9 @@ from evidence.reading.schema import (
     FieldCapability,
     SourceCapability,
     StreamCapability,
+    StreamRow,
 )
+from evidence.search.query_planner import is_stale, searchable_fields
 
 Json = dict[str, Any]
 
@@ -229,3 +232,30 @@ def connection_bodies(connections: Sequence[ConnectionFacts]) -> list[Json]:
 def _all_connections(source: SourceCapability) -> tuple[ConnectionFacts, ...]:
     connections = (facts for row in source.streams for facts in row.connections)
     return tuple({facts.connection_id: facts for facts in connections}.values())
+
+
+def stream_body(row: StreamRow) -> Json:
+    """Return an item of `GET /v1/streams`."""
+    body: Json = {
+        "object": "stream",
+        "name": row.visible.stream.name,
+        "connection_id": row.connection.connection_id,
+        "connector_instance_id": row.connection.connection_id,
+        "connector_key": row.visible.source.connector_key,
+        "connector_id": row.visible.source.connector_key,
+        "display_name": row.connection.display_name,
+        "source": {"kind": row.visible.source.kind, "id": row.visible.source.source_id},
+    }
+    if row.record_count is not None:
+        body["record_count"] = row.record_count
+    if row.latest_at is not None:
+        body["last_updated"] = format_time(row.latest_at)
+    status = "unknown" if row.latest_at is None else "current"
+    freshness = {"status": status, "captured_at": format_time(row.latest_at)}
+    return body | {"freshness": freshness | index_maintenance(row.visible, [row.connection])}
+
+
+def index_maintenance(visible: VisibleRecords, connections: Iterable[ConnectionFacts]) -> Json:
+    """Return `index_maintenance` for a searchable stream whose index is being rebuilt."""
+    reindexing = any(is_stale(facts) for facts in connections)
+    return {"index_maintenance": True} if reindexing and searchable_fields(visible) else {}

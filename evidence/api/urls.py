@@ -12,10 +12,10 @@ from evidence.api.views.event_subscriptions import (
     EventSubscriptionView,
     EventTestView,
 )
-from evidence.api.views.field_window import FieldWindowView
 from evidence.api.views.owner_connections import OwnerConnectionsView, OwnerConnectionView
 from evidence.api.views.public import UnknownRouteView
-from evidence.api.views.records import RecordsView, RecordView
+from evidence.api.views.record import FieldWindowView, RecordView
+from evidence.api.views.records import RecordsView
 from evidence.api.views.schema import SchemaView, StreamsView, StreamView
 from evidence.api.views.search import HybridSearchView, SearchView, SemanticSearchView
 

@@ -15,8 +15,11 @@ from evidence.access.records import RecordKey, VisibleRecords
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
-from evidence.api.query_parameters import CONNECTION_PARAMETERS
-from evidence.api.record_filters import parse_conditions, unmatched_warnings
+from evidence.api.query_parameters import (
+    CONNECTION_PARAMETERS,
+    parse_conditions,
+    unmatched_warnings,
+)
 from evidence.errors import InvalidRequest
 from evidence.item_lines import group_line
 from evidence.json_text import dumps, json_size, wire_size

@@ -19,8 +19,11 @@ from evidence import limits
 from evidence.access.record_parts import VisibleBlob, read_chunks
 from evidence.api import error_responses
 from evidence.api.base_views import GrantedView
-from evidence.api.query_parameters import CONNECTION_PARAMETERS, QueryParameters
-from evidence.api.target_connection import target_connection_id
+from evidence.api.query_parameters import (
+    CONNECTION_PARAMETERS,
+    QueryParameters,
+    target_connection_id,
+)
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import ApiException, InvalidRequest, RangeNotSatisfiable, ResourceLimit
 from evidence.ledger.entries import DisclosedItem

@@ -9,6 +9,7 @@ from evidence import limits
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api import envelopes, list_form, long_poll
 from evidence.api.base_views import GrantedView
+from evidence.api.query_parameters import parse_fields, parse_wait
 from evidence.errors import CursorExpired, InvalidExpand, InvalidRequest
 from evidence.reading import changes, records
 from evidence.reading.bookmarks import BEGINNING, FollowedStream
@@ -36,12 +37,10 @@ def changes_response(view: GrantedView, stream: str) -> Response:
     """
     query = view.query
     _check_combination(view)
-    seconds = long_poll.parse_wait(view)
+    seconds = parse_wait(view.query)
     visible = view.gate.stream(stream, connection_id=query.connection_id())
     followed = FollowedStream(view.scope, visible, query.connection_id())
-    fields = records.select_fields(
-        visible, fields=query.name_list("fields"), view=query.text("view")
-    )
+    fields = parse_fields(visible, query)
     form = list_form.parse_list_form(query)
     standing, page = _read(view, followed)
     if long_poll.must_wait(view, standing, page, seconds=seconds):

@@ -11,8 +11,7 @@ from evidence.access.grant_states import granted_stream_names
 from evidence.api.base_views import GrantedView
 from evidence.api.envelopes import format_time
 from evidence.api.json_io import read_object
-from evidence.api.query_parameters import CONNECTION_PARAMETERS
-from evidence.api.target_connection import target_connection_id
+from evidence.api.query_parameters import CONNECTION_PARAMETERS, target_connection_id
 from evidence.errors import InvalidRequest, ResourceLimit
 from evidence.storing.connections import SavedState, get_state, put_state
 from evidence.storing.ingest import IngestResult, ingest_stream

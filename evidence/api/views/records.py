@@ -1,6 +1,5 @@
-"""Read and delete records: `/v1/streams/{stream}/records` and `…/{id}`."""
+"""List the records of a stream: `/v1/streams/{stream}/records`."""
 
-from collections import deque
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -15,64 +14,25 @@ from evidence import limits
 from evidence.access import cursors
 from evidence.access.records import Keyset, VisibleRecord, VisibleRecords
 from evidence.access.sql import SQL
-from evidence.api import envelopes, expansion, list_form, long_poll
+from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
-from evidence.api.query_parameters import CONNECTION_PARAMETERS, PROJECTION_PARAMETERS
-from evidence.api.record_filters import future_warning, parse_conditions, unmatched_warnings
-from evidence.api.target_connection import target_connection_id
+from evidence.api.query_parameters import (
+    CONNECTION_PARAMETERS,
+    EXPAND_PARAMETERS,
+    PROJECTION_PARAMETERS,
+    future_warning,
+    parse_conditions,
+    parse_expand,
+    parse_fields,
+    parse_wait,
+    unmatched_warnings,
+)
 from evidence.api.views import changes
-from evidence.declarations.declaration import BLOB_REFERENCE
-from evidence.erasure import erase_record, run_erasure
-from evidence.errors import InvalidArgument, InvalidFieldPath, NotFound
-from evidence.json_text import json_size
+from evidence.api.views.record import DELETE_PARAMETERS, delete_stream
+from evidence.errors import InvalidArgument
 from evidence.ledger.entries import DisclosedItem
-from evidence.reading import blobs, filters, records
-from evidence.storing import record_erasure
-from evidence.storing.erasure_orders import ErasureScope, create_erasure
-
-ERASED_BY = "a program with an owner token"
-DELETE_PARAMETERS = CONNECTION_PARAMETERS | {"suppress"}
-
-
-def delete_record(view: GrantedView, stream: str, record_id: str) -> Response:
-    if "\x00" in record_id:
-        raise NotFound(message="A record id cannot contain a NUL character.")
-    connection_id, now = _connection_id(view, stream), timezone.now()
-    if _suppress(view):
-        erase_record(
-            connection_id, stream=stream, record_key=record_id, owner_id=view.scope.owner_id,
-            by=ERASED_BY, now=now,
-        )  # fmt: skip
-    else:
-        record_erasure.delete_record(
-            connection_id, stream=stream, record_key=record_id, suppress=False, now=now
-        )
-    return Response(status=204)
-
-
-def delete_stream(view: GrantedView, stream: str) -> Response:
-    connection_id, now = _connection_id(view, stream), timezone.now()
-    if _suppress(view):
-        made = create_erasure(
-            ErasureScope.STREAM, owner_id=view.scope.owner_id, by=ERASED_BY, now=now,
-            connection_id=connection_id, stream=stream,
-        )  # fmt: skip
-        deque(run_erasure(made, now=now), maxlen=0)
-    else:
-        record_erasure.delete_stream(connection_id, stream=stream, now=now)
-    return Response(status=204)
-
-
-def _connection_id(view: GrantedView, stream: str) -> str:
-    """Return the id of the addressed connection, after checking that it has the stream."""
-    connection_id = target_connection_id(view.scope, view.query)
-    view.gate.stream(stream, connection_id=connection_id)
-    return connection_id
-
-
-def _suppress(view: GrantedView) -> bool:
-    return view.query.choice("suppress", "true", "false", default="true") == "true"
+from evidence.reading import filters, records
 
 
 class RecordsView(GrantedView):
@@ -92,7 +52,7 @@ class RecordsView(GrantedView):
         }
         | {"changes_since", "wait", "after", "before"}
         | list_form.PARAMETERS
-        | expansion.PARAMETERS
+        | EXPAND_PARAMETERS
     )
     extent: Sequence[tuple[str, str]] | None = None
     """The records that `window` discloses, if requested."""
@@ -105,12 +65,12 @@ class RecordsView(GrantedView):
         self._check_subject()
         if self.query.has("changes_since"):
             return changes.changes_response(self, stream)
-        long_poll.parse_wait(self)
+        parse_wait(self.query)
         visible = self.gate.stream(stream, connection_id=self.query.connection_id())
         where = parse_conditions(visible, self.query)
         order = self._order(visible)
-        fields = _selected_fields(self, visible)
-        expansions = expansion.parse_expand(self.query, self.gate, visible)
+        fields = parse_fields(visible, self.query)
+        expansions = parse_expand(self.query, self.gate, visible)
         form = list_form.parse_list_form(self.query)
         query = self._query(visible, order)
         limit = self.query.positive_integer(
@@ -127,7 +87,7 @@ class RecordsView(GrantedView):
         counted, extent = self._count(visible, where, page), self._window(visible, where)
         longest = self._max_cursor_length(page, query) if form.total else 0
         envelope = list_form.envelope_size(self.query, form, cursor=longest, meta=[counted, extent])
-        rows = expansion.with_expanded(data, page.records, expansions)
+        rows = envelopes.with_expanded(data, page.records, expansions)
         shown = list_form.fit_items(rows, form, envelope, order=list_form.order_of_fields(visible))
         body = self._body(stream, page, shown, query)
         return Response(
@@ -275,12 +235,6 @@ class RecordsView(GrantedView):
         }
 
 
-def _selected_fields(view: GrantedView, visible: VisibleRecords) -> frozenset[str] | None:
-    return records.select_fields(
-        visible, fields=view.query.name_list("fields"), view=view.query.text("view")
-    )
-
-
 def _record(
     visible: VisibleRecords, record: VisibleRecord, fields: frozenset[str] | None
 ) -> dict[str, Any]:
@@ -289,50 +243,3 @@ def _record(
 
 def _place(position: Keyset) -> dict[str, Any]:
     return {"s": position.sort_key, "r": position.record_key, "c": position.connection_id}
-
-
-class RecordView(GrantedView):
-    owner_methods: ClassVar = {"DELETE": DELETE_PARAMETERS}
-    parameters = (
-        CONNECTION_PARAMETERS | PROJECTION_PARAMETERS | list_form.PARAMETERS | expansion.PARAMETERS
-    )
-    or_window = False
-    """Whether the path may also be a field-window request without `field`."""
-
-    def get(self, request: Request, stream: str, record_id: str) -> Response:
-        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
-        fields = _selected_fields(self, visible)
-        expansions = expansion.parse_expand(self.query, self.gate, visible)
-        record = self._one(visible, record_id)
-        data = records.project_fields(record, fields)
-        blob = blobs.stored_blob(visible, record, data)
-        if blob is not None:
-            reference = data[BLOB_REFERENCE] | {"size_bytes": blob.size_bytes}
-            data = {**data, BLOB_REFERENCE: reference}
-        body = envelopes.record_body(visible, record, data)
-        body |= envelopes.main_text_member(visible, data)
-        data_bytes = json_size(body["data"])
-        bodies = expansion.with_expanded([body], [record], expansions)
-        order = list_form.order_of_fields(visible)
-        body = list_form.fit_item(bodies[0], list_form.parse_list_form(self.query), order=order)
-        return Response(
-            envelopes.with_links_and_meta(
-                body | {"record_json_bytes": data_bytes},
-                self_link=self.query.path,
-                warnings=self.query.warnings,
-            )
-        )
-
-    def _one(self, visible: VisibleRecords, record_id: str) -> VisibleRecord:
-        try:
-            return records.get(visible, record_id)
-        except NotFound as error:
-            if not self.or_window:
-                raise
-            raise InvalidFieldPath(
-                message="field takes a top-level field or a JSON Pointer that starts with one.",
-                param="field",
-            ) from error
-
-    def delete(self, request: Request, stream: str, record_id: str) -> Response:
-        return delete_record(self, stream, record_id)

@@ -69,7 +69,7 @@ class StreamsView(GrantedView):
         body = {
             "object": "list",
             "has_more": False,
-            "data": [envelopes.stream_body(row) for row in rows],
+            "data": [schema_bodies.stream_body(row) for row in rows],
         }
         return Response(
             envelopes.with_links_and_meta(

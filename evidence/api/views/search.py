@@ -15,8 +15,7 @@ from evidence.access.records import VisibleRecords
 from evidence.api import envelopes, list_form, search_bodies
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
-from evidence.api.query_parameters import CONNECTION_PARAMETERS
-from evidence.api.record_filters import unmatched_warnings
+from evidence.api.query_parameters import CONNECTION_PARAMETERS, unmatched_warnings
 from evidence.errors import InvalidRequest, NotFound
 from evidence.ledger.entries import DisclosedItem
 from evidence.page_cutter import Size

@@ -1,26 +1,138 @@
-"""Read part of a long field, or find and verify a quote: `…/field-window`."""
+"""Read or delete a record, read part of a long field, or verify a quote: `…/{id}[/field-window]`."""
 
 import re
-from typing import Any
+from collections import deque
+from typing import Any, ClassVar
 
 from django.core.exceptions import SuspiciousOperation
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
+from django.utils import timezone
 from rest_framework.request import Request
 from rest_framework.response import Response
 from typing_extensions import override
 
 from evidence import limits
-from evidence.api import envelopes
+from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
-from evidence.api.query_parameters import CONNECTION_PARAMETERS, QueryParameters
-from evidence.api.views.records import RecordView
-from evidence.errors import AmbiguousConnection, ApiException, InvalidFieldPath, InvalidWindow
-from evidence.reading import field_windows
+from evidence.api.query_parameters import (
+    CONNECTION_PARAMETERS,
+    EXPAND_PARAMETERS,
+    PROJECTION_PARAMETERS,
+    QueryParameters,
+    parse_expand,
+    parse_fields,
+    target_connection_id,
+)
+from evidence.declarations.declaration import BLOB_REFERENCE
+from evidence.erasure import erase_record, run_erasure
+from evidence.errors import (
+    AmbiguousConnection,
+    ApiException,
+    InvalidFieldPath,
+    InvalidWindow,
+    NotFound,
+)
+from evidence.json_text import json_size
+from evidence.reading import blobs, field_windows, records
 from evidence.reading.field_windows import ExpectedText
+from evidence.storing import record_erasure
+from evidence.storing.erasure_orders import ErasureScope, create_erasure
 
 MAX_DEPTH = 32
 _SHA256 = re.compile("[0-9a-fA-F]{64}")
+
+
+ERASED_BY = "a program with an owner token"
+DELETE_PARAMETERS = CONNECTION_PARAMETERS | {"suppress"}
+
+
+def delete_record(view: GrantedView, stream: str, record_id: str) -> Response:
+    if "\x00" in record_id:
+        raise NotFound(message="A record id cannot contain a NUL character.")
+    connection_id, now = _connection_id(view, stream), timezone.now()
+    if _suppress(view):
+        erase_record(
+            connection_id, stream=stream, record_key=record_id, owner_id=view.scope.owner_id,
+            by=ERASED_BY, now=now,
+        )  # fmt: skip
+    else:
+        record_erasure.delete_record(
+            connection_id, stream=stream, record_key=record_id, suppress=False, now=now
+        )
+    return Response(status=204)
+
+
+def delete_stream(view: GrantedView, stream: str) -> Response:
+    connection_id, now = _connection_id(view, stream), timezone.now()
+    if _suppress(view):
+        made = create_erasure(
+            ErasureScope.STREAM, owner_id=view.scope.owner_id, by=ERASED_BY, now=now,
+            connection_id=connection_id, stream=stream,
+        )  # fmt: skip
+        deque(run_erasure(made, now=now), maxlen=0)
+    else:
+        record_erasure.delete_stream(connection_id, stream=stream, now=now)
+    return Response(status=204)
+
+
+def _connection_id(view: GrantedView, stream: str) -> str:
+    """Return the id of the addressed connection, after checking that it has the stream."""
+    connection_id = target_connection_id(view.scope, view.query)
+    view.gate.stream(stream, connection_id=connection_id)
+    return connection_id
+
+
+def _suppress(view: GrantedView) -> bool:
+    return view.query.choice("suppress", "true", "false", default="true") == "true"
+
+
+class RecordView(GrantedView):
+    owner_methods: ClassVar = {"DELETE": DELETE_PARAMETERS}
+    parameters = (
+        CONNECTION_PARAMETERS | PROJECTION_PARAMETERS | list_form.PARAMETERS | EXPAND_PARAMETERS
+    )
+    or_window = False
+    """Whether the path may also be a field-window request without `field`."""
+
+    def get(self, request: Request, stream: str, record_id: str) -> Response:
+        visible = self.gate.stream(stream, connection_id=self.query.connection_id())
+        fields = parse_fields(visible, self.query)
+        expansions = parse_expand(self.query, self.gate, visible)
+        record = self._one(visible, record_id)
+        data = records.project_fields(record, fields)
+        blob = blobs.stored_blob(visible, record, data)
+        if blob is not None:
+            reference = data[BLOB_REFERENCE] | {"size_bytes": blob.size_bytes}
+            data = {**data, BLOB_REFERENCE: reference}
+        body = envelopes.record_body(visible, record, data)
+        body |= envelopes.main_text_member(visible, data)
+        data_bytes = json_size(body["data"])
+        bodies = envelopes.with_expanded([body], [record], expansions)
+        order = list_form.order_of_fields(visible)
+        body = list_form.fit_item(bodies[0], list_form.parse_list_form(self.query), order=order)
+        return Response(
+            envelopes.with_links_and_meta(
+                body | {"record_json_bytes": data_bytes},
+                self_link=self.query.path,
+                warnings=self.query.warnings,
+            )
+        )
+
+    def _one(self, visible: VisibleRecords, record_id: str) -> VisibleRecord:
+        try:
+            return records.get(visible, record_id)
+        except NotFound as error:
+            if not self.or_window:
+                raise
+            raise InvalidFieldPath(
+                message="field takes a top-level field or a JSON Pointer that starts with one.",
+                param="field",
+            ) from error
+
+    def delete(self, request: Request, stream: str, record_id: str) -> Response:
+        return delete_record(self, stream, record_id)
 
 
 class FieldWindowView(GrantedView):
