@@ -26,10 +26,10 @@ from importers.bank.csv_columns import (
     plain_name,
 )
 from importers.bank.csv_table import CsvTable
-from importers.bank.written_dates import detect_order, is_date_like
 from importers.core.export_files import ExportFile
 from importers.core.importer import ChoiceNeeded, Options
 from importers.core.results import ReceiptCode, UnreadableError
+from importers.core.written_dates import detect_order, is_date_like
 
 T = TypeVar("T")
 AMOUNT_FIELDS = ("amount", "debit", "credit")

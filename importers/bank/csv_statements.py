@@ -13,7 +13,6 @@ from importers.bank.csv_columns import CREDITS, DEBITS, NOT_BOOKED, plain_name
 from importers.bank.csv_readings import CsvReading, ReadingBuilder, layout_name
 from importers.bank.csv_table import CsvTable, read_table
 from importers.bank.wise import unfold_wise_history
-from importers.bank.written_dates import is_date_like, parse_date
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import (
     ChoiceNeeded,
@@ -32,6 +31,7 @@ from importers.core.results import (
     StaleRecords,
     UnreadableError,
 )
+from importers.core.written_dates import is_date_like, parse_date
 
 _TEXTS = ("counterparty", "counterparty_account", "kind", "category", "check_number", "memo")
 _KEY_FIELDS = (

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from importers.bank import amounts, records, written_dates
+from importers.bank import amounts, records
+from importers.core import written_dates
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import (
     ChoiceNeeded,

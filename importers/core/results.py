@@ -34,6 +34,8 @@ class ReceiptCode(StrEnum):
     BAD_AMOUNT = "bad_amount"
     NOT_A_BOOKING = "not_a_booking"
     NOT_BOOKED = "not_booked"
+    DELETED = "deleted"
+    UNSURE_CHARSET = "unsure_charset"
     UNKNOWN_COLUMNS = "unknown_columns"
     NOT_SUPPORTED = "not_supported"
     NESTED_TOO_DEEPLY = "nested_too_deeply"
@@ -119,6 +121,15 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.NOT_BOOKED: ReceiptText(
         "The bank did not book this: it is pending, was declined or has no effect on the balance.",
         "Import a newer statement if it was booked later.",
+    ),
+    ReceiptCode.DELETED: ReceiptText(
+        "The export says that this was deleted, and has no content of it.",
+        "You need not do anything.",
+    ),
+    ReceiptCode.UNSURE_CHARSET: ReceiptText(
+        "The text may be in a wrong charset; it was imported as the export has it.",
+        "Compare it with the original.",
+        is_imported=True,
     ),
     ReceiptCode.UNKNOWN_COLUMNS: ReceiptText(
         "This table does not look like a bank statement.",

@@ -1,4 +1,4 @@
-"""Read dates of bank statements, which may name the month."""
+"""Read written dates, which may name the month in some twenty languages."""
 
 import re
 import unicodedata

@@ -1,0 +1,1 @@
+"""Importers of what was watched, heard, searched and ordered."""
