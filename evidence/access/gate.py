@@ -160,7 +160,8 @@ class Gate:
     def _granted(self, source: SourceFacts, stream: str) -> Iterator[GrantedStream]:
         """Yield the stream as each grant has it.
 
-        Each connection counts once: if two grants of a package named it, the earlier would apply.
+        Each connection counts once. If two grants of a package name it, the earlier one applies: a
+        temporary grant comes before the grant that it extends.
         """
         covered: set[str] = set()
         for grant in self.scope.grants:

@@ -2,17 +2,17 @@
 
 Narrowing issues a successor in the same package, never wider than the grant that it supersedes. Tokens
 stay valid, because they belong to the package. Whatever is bound to the old grant, such as a bookmark
-of the changes feed, becomes invalid (design, section 4).
+of the changes feed or a temporary grant, becomes invalid (design, section 4).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, OuterRef, Q, QuerySet
 
 from evidence.access.crypto import new_id
 from evidence.access.grant_states import (
@@ -41,6 +41,7 @@ from evidence.models.oauth import (
     RefreshToken,
     Registration,
 )
+from evidence.models.quotas import Quota
 from evidence.models.sources import load_declarations
 
 
@@ -58,33 +59,53 @@ def narrow_grant(
     It expires with the old grant, or at ``expires_at`` if that is sooner. Raises ``GrantRevoked`` if the
     old grant is neither active nor paused, ``InvalidRequest`` for anything wider, or like ``issue``.
     """
-    lock_packages(pk__in=Grant.unscoped.filter(pk=grant_id).values("package"))
-    limits = lock_quotas(grant_id)
-    old = with_grant_state(now).select_for_update(of=("self",)).filter(pk=grant_id).first()
-    if old is None or state_of(old) not in (GrantState.ACTIVE, GrantState.PAUSED):
-        raise GrantRevoked
+    old, limits = lock_grant(grant_id, states=(GrantState.ACTIVE, GrantState.PAUSED), now=now)
     source, ids = source_of_connections(connection_ids, owner_id=old.package.owner_id)
     if source.pk != old.source_id or source.current_declaration_id is None:
         message = "The connections must belong to the source of the old grant."
         raise InvalidRequest(message=message, param="connections")
-    successor = Grant.unscoped.create(
-        grant_id=new_id("grt_"),
-        package=old.package,
-        source=source,
+    successor = copy_grant(
+        old,
         declaration_id=source.current_declaration_id,
         streams=_narrowed(old, streams, declaration_id=source.current_declaration_id, ids=ids),
-        purpose_code=old.purpose_code,
-        purpose_description=old.purpose_description,
-        access_mode=old.access_mode,
-        retention=old.retention,
         issued_at=now,
         expires_at=min((e for e in (old.expires_at, expires_at) if e is not None), default=None),
-        paused_at=old.paused_at,
-        readable_until=old.readable_until,
     )
-    Grant.unscoped.filter(pk=old.pk).update(superseded_by=successor)
-    transfer_quotas(old.pk, limits, to=successor.pk, now=now)
+    supersede(old, limits, by=successor, now=now)
     return successor
+
+
+def lock_grant(
+    grant_id: str, *, states: Collection[GrantState], now: datetime
+) -> tuple[Grant, list[Quota]]:
+    """Lock a grant and its quotas until the transaction ends.
+
+    Raises ``GrantRevoked`` if it is in none of the states.
+    """
+    lock_packages(pk__in=Grant.unscoped.filter(pk=grant_id).values("package"))
+    limits = lock_quotas(grant_id)
+    grant = with_grant_state(now).select_for_update(of=("self",)).filter(pk=grant_id).first()
+    if grant is None or state_of(grant) not in states:
+        raise GrantRevoked
+    return grant, limits
+
+
+def copy_grant(old: Grant, **changes: Any) -> Grant:
+    """Create a grant of the same package and source that differs in ``changes``."""
+    columns: dict[str, Any] = {
+        name: getattr(old, name)
+        for name in (
+            "package", "source", "purpose_code", "purpose_description", "access_mode", "retention",
+            "paused_at", "readable_until", "extends",
+        )
+    }  # fmt: skip
+    return Grant.unscoped.create(grant_id=new_id("grt_"), **columns | changes)
+
+
+def supersede(old: Grant, limits: Sequence[Quota], *, by: Grant, now: datetime) -> None:
+    """Put a successor in the place of a locked grant, with its quotas and their usage."""
+    Grant.unscoped.filter(pk=old.pk).update(superseded_by=by)
+    transfer_quotas(old.pk, limits, to=by.pk, now=now)
 
 
 def _narrowed(
@@ -211,9 +232,9 @@ def delete_access(owner_id: str) -> Counter[str]:
 
 
 def _delete_grants(owner_id: str) -> int:
-    """Delete grants, each superseded grant before its successor."""
+    """Delete grants, each superseded or temporary grant before the one that it refers to."""
     grants = Grant.unscoped.filter(package__owner_id=owner_id)
-    superseded = Grant.unscoped.filter(superseded_by=OuterRef("pk"))
+    superseded = Grant.unscoped.filter(Q(superseded_by=OuterRef("pk")) | Q(extends=OuterRef("pk")))
     total = 0
     while count := _delete(grants.filter(~Exists(superseded))):
         total += count

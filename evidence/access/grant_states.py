@@ -48,12 +48,19 @@ class GrantSummary:
 
 def with_grant_state(now: datetime) -> QuerySet[Grant]:
     """Return every grant, newest first, with its state, package, client and source."""
+    is_extended_grant_gone = Q(extends__superseded_by__isnull=False)
     state = Case(
         When(superseded_by__isnull=False, then=Value(GrantState.SUPERSEDED.value)),
-        When(_is_revoked("", "package__"), then=Value(GrantState.REVOKED.value)),
+        When(
+            _is_revoked("", "package__", "extends__") | is_extended_grant_gone,
+            then=Value(GrantState.REVOKED.value),
+        ),
         When(expires_at__lte=now, then=Value(GrantState.EXPIRED.value)),
         When(readable_until__lte=now, then=Value(GrantState.CONSUMED.value)),
-        When(paused_at__isnull=False, then=Value(GrantState.PAUSED.value)),
+        When(
+            Q(paused_at__isnull=False) | Q(extends__paused_at__isnull=False),
+            then=Value(GrantState.PAUSED.value),
+        ),
         default=Value(GrantState.ACTIVE.value),
     )
     rows = Grant.unscoped.select_related("package__client", "source")
@@ -63,7 +70,7 @@ def with_grant_state(now: datetime) -> QuerySet[Grant]:
 def with_token_state(now: datetime) -> QuerySet[AccessToken]:
     """Return every token, newest first, with its state, which is at best that of its grants."""
     current = Grant.unscoped.filter(
-        package=OuterRef("package"), superseded_by=None, revoked_at=None
+        package=OuterRef("package"), superseded_by=None, revoked_at=None, extends=None
     )
     unexpired = current.filter(Q(expires_at=None) | Q(expires_at__gt=now))
     usable = unexpired.filter(Q(readable_until=None) | Q(readable_until__gt=now))
@@ -218,8 +225,12 @@ DETAIL_MEMBERS = ("name", "instance_ids", "fields", "resources", "time_constrain
 
 
 def active_grants(package_id: str, *, now: datetime) -> list[Grant]:
-    """Return the active grants of a package, oldest first, with their source and declaration."""
-    rows = filter_state(with_grant_state(now), GrantState.ACTIVE).filter(package_id=package_id)
+    """Return a package's active grants, oldest first, with source and declaration.
+
+    Temporary grants are left out.
+    """
+    rows = filter_state(with_grant_state(now), GrantState.ACTIVE)
+    rows = rows.filter(package_id=package_id, extends=None)
     return list(rows.select_related("declaration", "source").order_by("issued_at", "grant_id"))
 
 

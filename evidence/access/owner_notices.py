@@ -40,8 +40,11 @@ class ReadShare:
 def pause_by_tripwire(grant_id: str, reading: ReadShare, *, now: datetime) -> None:
     """Pause a grant until its owner resumes it, and store an alert.
 
-    Applies to the next request. Does nothing if the grant is paused already or superseded.
+    Applies to the next request. A temporary grant is paused with the grant that it extends. Does
+    nothing if the grant is paused already or superseded.
     """
+    extended = Grant.unscoped.filter(pk=grant_id).values_list("extends", flat=True).first()
+    grant_id = extended or grant_id
     active = Grant.unscoped.filter(pk=grant_id, paused_at=None, superseded_by=None)
     paused = active.update(paused_at=now)
     if paused:

@@ -69,11 +69,15 @@ def charge(scope: Scope, amounts: Mapping[str, DisclosureCost], *, now: datetime
 
     Raises ``RateLimitExceeded`` and charges nothing if any quota would be exceeded.
     """
-    metered = {grant.grant_id for grant in scope.grants if grant.limits}
+    metered = {str(grant.grant_id): grant.charged_grant for grant in scope.grants if grant.limits}
+    totals: dict[str, DisclosureCost] = {}
+    for grant_id in amounts.keys() & metered.keys():
+        records, size = totals.get(metered[grant_id], DisclosureCost())
+        cost = amounts[grant_id]
+        totals[metered[grant_id]] = DisclosureCost(records + cost.records, size + cost.size_bytes)
     due = [
         (grant_id, measure, amount)
-        for grant_id, (records, size) in amounts.items()
-        if grant_id in metered
+        for grant_id, (records, size) in sorted(totals.items())
         for measure, amount in (("calls", 1), ("records", records), ("bytes", size))
     ]
     if not due:
@@ -119,7 +123,7 @@ def _exhausted_call_quotas(grant: GrantTerms, now: datetime) -> Iterable[Exceede
     for limit in grant.limits:
         is_current = limit.since + PERIODS[limit.period] > now
         if limit.measure == "calls" and is_current and limit.used >= limit.most:
-            yield ExceededQuota(str(grant.grant_id), limit, 1)
+            yield ExceededQuota(grant.charged_grant, limit, 1)
 
 
 def _refusal(scope: Scope, exceeded: Sequence[ExceededQuota], now: datetime) -> RateLimitExceeded:
@@ -170,7 +174,7 @@ def _other_connections(scope: Scope, exceeded: set[str]) -> list[dict[str, str]]
     connections = {
         connection_id: scope.connections[connection_id]
         for grant in scope.grants
-        if grant.grant_id not in exceeded
+        if grant.charged_grant not in exceeded
         for stream in grant.streams
         for connection_id in sorted(stream.connection_ids & scope.connections.keys())
     }

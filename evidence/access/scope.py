@@ -96,7 +96,8 @@ class GrantTerms:
     """One usable grant. ``grant_id`` is None when the owner reads their own data.
 
     ``limits`` are the quotas as the token lookup found them. The first answer that discloses
-    something through a ``single_use`` grant sets when the grant closes.
+    something through a ``single_use`` grant sets when the grant closes. A temporary grant ``extends``
+    another of the package, comes before it, and counts for its quotas.
     """
 
     grant_id: str | None
@@ -104,6 +105,12 @@ class GrantTerms:
     streams: tuple[StreamTerms, ...]
     limits: tuple[QuotaUsage, ...] = ()
     single_use: bool = False
+    extends: str | None = None
+
+    @property
+    def charged_grant(self) -> str:
+        """The grant whose quotas a read through this one counts for."""
+        return self.extends or str(self.grant_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,9 +50,9 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
             g.expires_at IS NOT NULL AND g.expires_at <= %s, g.paused_at IS NOT NULL,
             (SELECT jsonb_agg(jsonb_build_array(q.measure, q.period, q.most, q.used,
                     extract(epoch FROM q.since)))
-                FROM evidence_quota q WHERE q.grant_id = g.grant_id),
+                FROM evidence_quota q WHERE q.grant_id = coalesce(g.extends_id, g.grant_id)),
             g.access_mode = 'single_use',
-            g.readable_until IS NOT NULL AND g.readable_until <= %s) ORDER BY g.issued_at, g.grant_id)::text
+            g.readable_until IS NOT NULL AND g.readable_until <= %s, g.extends_id) ORDER BY g.issued_at, g.grant_id)::text
         FROM evidence_grant g WHERE g.package_id = t.package_id),
     (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id,
             c.identities, c.indexed_languages, c.indexed_analyser)
@@ -158,7 +158,7 @@ def store_token(
     approval: str | None = None,
 ) -> AccessToken:
     """Store the digest of a bearer token of 256 random bits that the caller has generated."""
-    has_several = Grant.unscoped.filter(package=package).count() > 1
+    has_several = Grant.unscoped.filter(package=package, extends=None).count() > 1
     return _store(
         bearer,
         kind=TokenKind.PACKAGE if has_several else TokenKind.CLIENT,
@@ -281,9 +281,10 @@ def _fetch_row(statement: str, values: tuple[object, ...]) -> TokenRow | None:
 def _active_and_paused(rows: Sequence[Sequence[Any]]) -> tuple[Grants, Grants]:
     """Return the active and the paused grants, or raise if no grant is active.
 
-    A superseded grant is neither usable nor a reason to refuse.
+    A superseded grant is neither usable nor a reason to refuse. A temporary grant is active only with
+    the grant that it extends, and comes directly before it.
     """
-    current = [row for row in rows if not row[4]]
+    current = [row for row in rows if not row[4] and row[10] is None]
     unexpired = [row for row in current if not row[3] and not row[5]]
     usable = [row for row in unexpired if not row[9]]
     if not usable:
@@ -295,12 +296,20 @@ def _active_and_paused(rows: Sequence[Sequence[Any]]) -> tuple[Grants, Grants]:
     active = [row for row in usable if not row[6]]
     if not active:
         raise GrantPaused
-    return _terms(active), _terms(row for row in usable if row[6])
+    usable_extensions = [
+        row for row in rows if row[10] is not None and not any((*row[3:7], row[9]))
+    ]
+    with_extensions = (
+        row
+        for grant in active
+        for row in [*(ext for ext in usable_extensions if ext[10] == grant[0]), grant]
+    )
+    return _terms(with_extensions), _terms(row for row in usable if row[6])
 
 
 def _terms(rows: Iterable[Sequence[Any]]) -> Grants:
     return tuple(
-        GrantTerms(row[0], row[1], parse_terms(row[0], row[2]), _quotas(row[7]), row[8])
+        GrantTerms(row[0], row[1], parse_terms(row[0], row[2]), _quotas(row[7]), row[8], row[10])
         for row in rows
     )
 

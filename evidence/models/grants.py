@@ -1,8 +1,9 @@
-"""Packages, grants and access tokens.
+"""Packages, grants, access tokens and permission requests.
 
 During a request only ``evidence.access`` reads these rows, to build a ``Scope``.
 """
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from typing_extensions import override
 
@@ -64,6 +65,8 @@ class Grant(models.Model):
     superseded_by = models.OneToOneField(
         "self", null=True, on_delete=models.PROTECT, related_name="+"
     )
+    extends = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="+")
+    """The grant that a temporary grant extends, and without which it shows nothing."""
 
     unscoped = models.Manager["Grant"]()
 
@@ -136,3 +139,46 @@ class AccessToken(models.Model):
     @override
     def __str__(self) -> str:
         return f"{self.kind} token {self.token_id}"
+
+
+class PermissionRequest(models.Model):
+    """A client's request for one stream, or for fields of it, that its grant does not include.
+
+    Made by a refused call; contains declared names only. ``fields`` is None for a whole stream.
+    ``digest`` is the keyed hash of the link on which the owner answers.
+    """
+
+    class Answer(models.TextChoices):
+        ONCE = "once", "Allowed once"
+        HOUR = "hour", "Allowed for an hour"
+        ALWAYS = "always", "Allowed"
+        DECLINED = "declined", "Declined"
+
+    request_id = models.TextField(primary_key=True, db_collation="C")
+    digest = models.BinaryField(unique=True)
+    grant = models.ForeignKey(Grant, on_delete=models.CASCADE, related_name="+")
+    stream = models.TextField()
+    fields = ArrayField(models.TextField(), null=True)
+    created_at = models.DateTimeField()
+    expires_at = models.DateTimeField()
+    answered_at = models.DateTimeField(null=True)
+    answer = models.TextField(choices=Answer.choices, blank=True)
+    mailed_at = models.DateTimeField(null=True)
+
+    unscoped = models.Manager["PermissionRequest"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                name="permission_request_answered_with_an_answer",
+                condition=models.Q(answered_at__isnull=True, answer="")
+                | models.Q(
+                    answered_at__isnull=False, answer__in=["once", "hour", "always", "declined"]
+                ),
+            )
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.stream} at {self.created_at:%Y-%m-%d %H:%M}"
