@@ -189,7 +189,7 @@ def _match(excerpt: Mapping[str, Any]) -> str:
 
 def hit_line(hit: Mapping[str, Any], entry: Mapping[str, Any]) -> Json:
     """Return a search hit in text, given its result entry."""
-    names = ("title", "url", "date", "actor", "amount", "word_forms")
+    names = ("title", "url", "date", "actor", "amount", "money", "word_forms")
     line = {
         **id_members(entry["id"], hit.get("connection_id")),
         **{name: entry[name] for name in names if name in entry},
@@ -231,7 +231,7 @@ def hit_entry(hit: Mapping[str, Any], *, public_url: str, position: int = 0) -> 
         entry["actor"] = clip_bytes(str(hit["actor"]), _MAX_ACTOR_BYTES)
     if hit.get("amount") is not None:
         entry["amount"] = hit["amount"]
-    entry |= {name: hit[name] for name in (*_SOURCE, "word_forms") if hit.get(name)}
+    entry |= {name: hit[name] for name in ("money", *_SOURCE, "word_forms") if hit.get(name)}
     excerpt = best_excerpt(hit)
     return entry if excerpt is None else {**entry, "snippet": _match(excerpt)}
 

@@ -1,12 +1,12 @@
 """The strategy of the scripted agent.
 
-It searches, fetches the best new hits, continues long documents, and tries its other search words. It
-recognizes an answer when it sees one, but does not know which record contains it.
+It searches, fetches the best new hits, continues long documents, and tries its other search words; or it
+looks up the stream, makes the call that answers, and reads on by the `next` of its result. It recognizes an answer when it sees one, but does not know which record contains it.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Mapping
 from typing import Any
 
 from bench.agents.hosts import CountingHost
@@ -21,22 +21,39 @@ _NEXT = re.compile(r'"next":\s?(\{"tool":"read_record_field","args":\{[^{}]*\}\}
 async def answer(question: Question, host: CountingHost) -> bool:
     """Return whether the agent sees the answer within MAX_CALLS calls."""
     if question.call is not None:
-        tool, arguments = question.call
-        await host.ask(tool, dict(arguments))
-        return question.answered(host.seen)
-    steps = _aggregate_steps(question) if question.aggregate else None
-    if steps is not None:
-        for tool, arguments in steps:
-            await host.ask(tool, arguments)
-        return question.answered(host.seen)
+        return await _call(question, host, *question.call)
+    if question.aggregate:
+        arguments = {name: value for name, value in question.aggregate.items() if name != "number"}
+        return await _call(question, host, "aggregate", arguments)
     return await _search(question, host)
 
 
-def _aggregate_steps(question: Question) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the calls that look up the stream and compute the aggregate."""
-    arguments = {name: value for name, value in question.aggregate.items() if name != "number"}
-    yield "schema", {"stream": arguments["stream"], "connection_id": arguments["connection_id"]}
-    yield "aggregate", arguments
+async def _call(
+    question: Question, host: CountingHost, tool: str, arguments: Mapping[str, Any]
+) -> bool:
+    """Look up the stream, make the call, and go on with the next pages until the answer is seen."""
+    if tool != "search":
+        names = ("stream", "connection_id")
+        await host.ask("schema", {name: arguments[name] for name in names})
+    step: Mapping[str, Any] | None = {"tool": tool, "args": arguments}
+    while step is not None and host.calls < MAX_CALLS:
+        view = await host.ask(step["tool"], step["args"])
+        if question.answered(host.seen):
+            return True
+        step = _next_page(view, tool, arguments)
+    return False
+
+
+def _next_page(view: str, tool: str, arguments: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the call for the next page. REST responses contain only its cursor."""
+    try:
+        page = json.loads(view)
+    except ValueError:
+        return None
+    step = page.get("next")
+    if step is not None or not page.get("next_cursor"):
+        return step.get("page") if step else None
+    return {"tool": tool, "args": {**arguments, "cursor": page["next_cursor"]}}
 
 
 async def _search(question: Question, host: CountingHost) -> bool:

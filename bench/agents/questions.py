@@ -32,9 +32,9 @@ class Question:
     evidence: tuple[Evidence, ...]
     aggregate: Mapping[str, Any]
     call: tuple[str, Mapping[str, Any]] | None = None
-    """The one call that answers the question, if its result does."""
+    """The call that answers the question, with its next pages."""
     seen: tuple[str, ...] = ()
-    """Patterns that the result of `call` matches."""
+    """Patterns that the results of `call` match."""
 
     def answered(self, seen: str) -> bool:
         """Return whether the text contains the answer: quote and record key of an evidence.

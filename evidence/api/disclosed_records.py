@@ -10,6 +10,7 @@ from typing import Any
 
 from evidence.access.gate import Gate
 from evidence.access.records import VisibleRecords
+from evidence.declarations.money import currency_field
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading.schema import SourceCapability
 
@@ -18,7 +19,7 @@ METADATA_OBJECTS = frozenset(
     {"schema", "connector", "stream_metadata", "collector_state", "owner_connection"}
 )
 """Body types that describe streams and connections and contain no records."""
-_ROLE_MEMBERS = frozenset({"title", "authored_at", "actor", "amount"})
+_ROLE_MEMBERS = frozenset({"title", "authored_at", "actor", "amount", "money"})
 
 
 class UnknownResponseType(Exception):  # noqa: N818 - a bug in a view, not a bad request
@@ -51,7 +52,7 @@ def _disclosed(body: Json, gate: Gate) -> Iterator[DisclosedItem]:
         for row in body["data"]:
             yield from _disclosed(row, gate)
     elif kind == "record":
-        yield _record(body)
+        yield _record(body, gate)
         for related in (body.get("expanded") or {}).values():
             if related is not None:
                 yield from _disclosed(related, gate)
@@ -86,12 +87,14 @@ def schema_disclosures(sources: Iterable[SourceCapability]) -> list[DisclosedIte
     ]
 
 
-def _record(body: Json) -> DisclosedItem:
+def _record(body: Json, gate: Gate) -> DisclosedItem:
     # A deleted record gets no pseudonym: it may have been erased.
     key = None if body.get("deleted") else body["id"]
-    return DisclosedItem(
-        body["connection_id"], body["stream"], key, frozenset(body.get("data", ()))
-    )
+    fields = {*body.get("data", ())}
+    if money := body.get("money"):
+        stream = gate.stream(body["stream"], connection_id=body["connection_id"]).stream
+        fields |= {currency for name in money if (currency := currency_field(stream, name))}
+    return _item(body, key, fields)
 
 
 def _hit(body: Json, gate: Gate) -> DisclosedItem:
@@ -112,11 +115,12 @@ def _role_fields(body: Json, gate: Gate) -> set[str]:
         "authored_at": stream.event_time_field,
         "actor": stream.actor_field,
         "amount": stream.amount_field,
+        "money": currency_field(stream, stream.amount_field or ""),
     }
     return {name for member, name in fields.items() if member in body and name is not None}
 
 
-def _item(body: Json, record_key: str, fields: set[str]) -> DisclosedItem:
+def _item(body: Json, record_key: str | None, fields: set[str]) -> DisclosedItem:
     return DisclosedItem(body["connection_id"], body["stream"], record_key, frozenset(fields))
 
 

@@ -72,7 +72,7 @@ def connection_members(visible: VisibleRecords, record: VisibleRecord | Tombston
 
 def record_body(visible: VisibleRecords, record: VisibleRecord, data: Mapping[str, Any]) -> Json:
     """Return a record envelope with the projected `data`; blob references get their URL."""
-    money = money_texts(visible.stream, data)
+    money = money_texts(visible.stream, data, record.data)
     return {
         "object": "record",
         "id": record.record_key,
@@ -102,10 +102,13 @@ def actor_and_amount(visible: VisibleRecords, data: Mapping[str, Any]) -> Json:
     """Return the author and the amount of money by the roles of granted fields."""
     stream = visible.stream
     actor = _role_text(data, stream.actor_field)
-    amount = data.get(stream.amount_field or "")
+    name = stream.amount_field or ""
+    amount = data.get(name)
+    money = money_texts(stream, {name: amount}, data)
     return {
         **({"actor": clip(actor, MAX_TITLE_CHARS)} if actor else {}),
         **({"amount": amount} if isinstance(amount, int | float) else {}),
+        **({"money": money[name]} if money else {}),
     }
 
 

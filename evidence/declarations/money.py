@@ -68,13 +68,22 @@ def money_format(field: Field) -> MoneyFormat | None:
     return MoneyFormat(name, declared["unit"] == "minor", exponent)
 
 
-def money_texts(stream: StreamDeclaration, data: Mapping[str, object]) -> dict[str, str]:
-    """Return the money of a record by field, from the fields in ``data`` alone."""
+def currency_field(stream: StreamDeclaration, name: str) -> str | None:
+    """Return the field with the currency of a money field, or None if this is no money."""
+    field = stream.fields.get(name)
+    declared = money_format(field) if field is not None else None
+    return declared.currency_field if declared else None
+
+
+def money_texts(
+    stream: StreamDeclaration, data: Mapping[str, object], granted: Mapping[str, object]
+) -> dict[str, str]:
+    """Return the money of the fields in ``data``. Currencies come from all ``granted`` fields."""
     texts = {}
     for name, value in data.items():
         field = stream.fields.get(name)
         declared = money_format(field) if field is not None else None
-        text = declared.text(value, data.get(declared.currency_field)) if declared else None
+        text = declared.text(value, granted.get(declared.currency_field)) if declared else None
         if text is not None:
             texts[name] = text
     return texts

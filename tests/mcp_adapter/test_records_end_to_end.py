@@ -8,6 +8,7 @@ import pytest
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
+from evidence.ledger.disclosures import disclosures_to_clients, read_disclosures
 from mcp_adapter.inprocess import InProcessRest
 from tests.api.test_blobs import CONTENT, FILES, ONE, keep
 from tests.mcp_adapter import real
@@ -166,8 +167,34 @@ def test_money_is_shown_as_a_decimal_beside_the_raw_value(money: World) -> None:
     assert structured(result)["data"]["data"][0]["money"] == {"amount": "-74.40 EUR"}
     [stream] = parsed_text(real.call(bearer, "schema", stream="transactions"))["streams"]
     assert stream["fields"]["amount"].endswith(",m=minor|currency")
-    without = real.call(bearer, "query_records", stream="transactions", fields=["amount"], limit=1)
-    assert "money" not in parsed_text(without)["records"][0]
+
+
+def test_money_needs_the_currency_granted_but_not_requested(money: World) -> None:
+    query = {"stream": "transactions", "fields": ["amount"], "limit": 1}
+    [record] = parsed_text(real.call(money.tokens["dora@mcp"], "query_records", **query))["records"]
+    assert (record["data"], record["money"]) == (
+        {"id": "b9", "amount": -7440}, {"amount": "-74.40 EUR"})  # fmt: skip
+    shown = read_disclosures(disclosures_to_clients(money.packages["dora"].client_id))
+    assert {covered.fields for row in shown for covered in row.covered} == {
+        ("amount", "currency", "id")
+    }
+    fields = ["id", "date", "amount", "name", "memo"]
+    narrow = GrantRequest(
+        connection_ids=[BANK], streams=[StreamRequest(name="transactions", fields=fields)]
+    )
+    money.grant("nan", narrow)
+    bearer = money.tokens["nan@mcp"]
+    assert "money" not in parsed_text(real.call(bearer, "query_records", **query))["records"][0]
+    hits = parsed_text(real.call(bearer, "search", q="shop"))["results"]
+    assert [(hit["amount"], "money" in hit) for hit in hits] == [(-7440, False)]
+
+
+def test_a_hit_shows_money_as_a_decimal(money: World) -> None:
+    result = real.call(money.tokens["dora@mcp"], "search", q="shop")
+
+    [hit] = parsed_text(result)["results"]
+    assert (hit["amount"], hit["money"]) == (-7440, "-74.40 EUR")
+    assert structured(result)["results"][0]["money"] == "-74.40 EUR"
 
 
 def test_a_record_without_a_long_text_is_fetched_as_lines(money: World) -> None:

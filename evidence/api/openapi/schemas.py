@@ -188,6 +188,7 @@ SCHEMAS: dict[str, Json] = {
             "authored_at": STRING,
             "actor": STRING,
             "amount": {"type": "number"},
+            "money": STRING,
             "score": SCORE,
             "retrieval_mode": {"enum": ["semantic", "hybrid"]},
             "retrieval_sources": array({"enum": ["lexical", "semantic"]}),
