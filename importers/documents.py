@@ -1,7 +1,8 @@
-"""Import folders of text, Markdown, HTML and PDF files as documents."""
+"""Import folders of text, Markdown, HTML and PDF files as documents, and vaults of notes."""
 
 from functools import partial
 from hashlib import sha256
+from typing import Any
 
 from evidence import limits
 from importers.core.attachments import add_attachment
@@ -9,7 +10,7 @@ from importers.core.export_files import ExportFile
 from importers.core.importer import ExportFiles, Importer, Options, claim_by_suffix
 from importers.core.office_files import MEDIA_TYPES as OFFICE_TYPES
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ParsedRecord
-from importers.core.text import one_line
+from importers.notes.markdown import describe_note
 
 MEDIA_TYPES = {
     ".txt": "text/plain",
@@ -28,10 +29,10 @@ MEDIA_TYPES = {
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
     for file in files:
-        yield ExportItem(file.name, "", file.size, partial(_document, file))
+        yield ExportItem(file.name, "", file.size, partial(_document, file, options))
 
 
-def _document(file: ExportFile) -> ParsedItem:
+def _document(file: ExportFile, options: Options) -> ParsedItem:
     item = ParsedItem()
     path = _path(file)
     key = f"d_{sha256(path.encode('utf-8', 'replace')).hexdigest()[:28]}"
@@ -39,6 +40,9 @@ def _document(file: ExportFile) -> ParsedItem:
     attachment = add_attachment(
         item, content, stream="documents", key=key, media_type=MEDIA_TYPES[file.suffix]
     )
+    text, title, details = attachment.text, None, dict[str, Any]()
+    if MEDIA_TYPES[file.suffix] == "text/markdown" and text:
+        text, title, details = describe_note(text, options.zone, item)
     item.records.append(
         ParsedRecord(
             "documents",
@@ -46,13 +50,14 @@ def _document(file: ExportFile) -> ParsedItem:
                 "id": key,
                 "path": path,
                 "folder": path.rpartition("/")[0] or None,
-                "title": _title(file, attachment.text or ""),
+                "title": title or file.path.name,
                 "media_type": attachment.media_type,
                 "size_bytes": len(content),
                 "modified_at": file.modified_at.isoformat() if file.modified_at else None,
                 "pages": attachment.pages,
-                "text": attachment.text,
+                "text": text or None,
                 "blob_ref": attachment.blob_ref,
+                **details,
             },
         )
     )
@@ -66,15 +71,6 @@ def _path(file: ExportFile) -> str:
     """
     is_folder = not file.export.lower().endswith(".zip") and file.name != file.export
     return f"{file.export}/{file.name}" if is_folder else file.name
-
-
-def _title(file: ExportFile, text: str) -> str:
-    """Return the first heading of a Markdown file, or the file name."""
-    if MEDIA_TYPES[file.suffix] == "text/markdown":
-        for line in text.splitlines()[:40]:
-            if line.startswith("# "):
-                return one_line(line[2:]) or file.path.name
-    return file.path.name
 
 
 DOCUMENTS = Importer(

@@ -18,7 +18,8 @@ from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from evidence.storing.uploads import Upload
 from importers.core.importer import DATE_ORDERS, parse_import_request
-from importers.core.results import RECEIPT_TEXTS, UnreadableError
+from importers.core.receipt_texts import RECEIPT_TEXTS
+from importers.core.results import UnreadableError
 from importers.registry import installed_importers
 from importers.runs import preview
 from importers.runs.import_totals import total_lines

@@ -102,6 +102,16 @@ def parse_written_moment(text: str, zone: tzinfo, item: ParsedItem) -> str | Non
     )
 
 
+def parse_local_moment(text: str, zone: tzinfo) -> str | None:
+    """Return the moment of a written time, in this zone if it names none that is known."""
+    text = " ".join(unicodedata.normalize("NFKC", text).split())
+    clock = _CLOCK.search(text)
+    moment = _local_moment(text, clock) if clock else None
+    if clock is None or moment is None:
+        return None
+    return local_to_utc(moment, _offset(clock["zone"].strip(" ()")) or zone)
+
+
 def _local_moment(text: str, clock: re.Match[str]) -> datetime | None:
     marker = re.sub(r"[.\s]", "", clock["after"] or clock["before"] or "").lower()
     date_text = text[: clock.start() if marker and not clock["after"] else clock.start("hour")]

@@ -1,4 +1,4 @@
-"""Hold what an importer yields: parsed records, attachments, issues, and receipt codes with texts.
+"""Hold what an importer yields: parsed records, attachments, issues, and codes of receipts.
 
 An importer first divides an export into items, which is cheap; parsing an item is not. A resumed
 run therefore skips finished items quickly, and an error in one item affects that item only.
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any
 
 
 class ReceiptCode(StrEnum):
@@ -35,6 +35,8 @@ class ReceiptCode(StrEnum):
     NOT_A_BOOKING = "not_a_booking"
     NOT_BOOKED = "not_booked"
     DELETED = "deleted"
+    PARTLY_ENCRYPTED = "partly_encrypted"
+    BAD_PROPERTIES = "bad_properties"
     UNSURE_CHARSET = "unsure_charset"
     UNKNOWN_COLUMNS = "unknown_columns"
     NOT_SUPPORTED = "not_supported"
@@ -55,174 +57,6 @@ class ReceiptCode(StrEnum):
     FILE_MISSING = "file_missing"
     NOT_STORED = "not_stored"
     ERASED = "erased"
-
-
-class ReceiptText(NamedTuple):
-    """The texts of a receipt. ``is_imported``: the item was imported in spite of the issue."""
-
-    problem: str
-    next_step: str
-    is_imported: bool = False
-
-
-RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
-    ReceiptCode.NOT_RECOGNISED: ReceiptText(
-        "No importer recognizes this file.",
-        "If docs/importing.md lists its format, name the format with --as KIND.",
-    ),
-    ReceiptCode.CANNOT_OPEN: ReceiptText(
-        "The file cannot be opened.", "Check that it exists and that the server may read it."
-    ),
-    ReceiptCode.DAMAGED: ReceiptText(
-        "The file is damaged or incomplete; everything before the damage was imported.",
-        "Download the export again and import it again.",
-    ),
-    ReceiptCode.EMPTY: ReceiptText("The file is empty.", "You need not do anything."),
-    ReceiptCode.ENCRYPTED: ReceiptText(
-        "The file is password-protected.", "Unpack it yourself and import the unpacked folder."
-    ),
-    ReceiptCode.UNSAFE_NAME: ReceiptText(
-        "The file was skipped: its name points outside the archive.",
-        "Do not trust the origin of this archive.",
-    ),
-    ReceiptCode.ZIP_BOMB: ReceiptText(
-        "The file was skipped: its unpacked size is implausible.",
-        "If you trust it, unpack it yourself and import the folder.",
-    ),
-    ReceiptCode.PACKED_OTHERWISE: ReceiptText(
-        "The compression method is not supported.",
-        "Unpack it yourself and import the unpacked folder.",
-    ),
-    ReceiptCode.NO_FILE: ReceiptText(
-        "This is a link, a pipe or a device and not a file.",
-        "Import the target of the link if it belongs to the export.",
-    ),
-    ReceiptCode.TOO_LARGE: ReceiptText(
-        "The item is too large.", "Other items are not affected; keep the original file."
-    ),
-    ReceiptCode.UNREADABLE: ReceiptText(
-        "The item cannot be read.", "Keep the original file, and report the error if it is valid."
-    ),
-    ReceiptCode.MALFORMED: ReceiptText(
-        "The item is not valid in its format.", "Export it again, or correct it by hand."
-    ),
-    ReceiptCode.NO_IDENTITY: ReceiptText("The item has no id or name.", "Correct it by hand."),
-    ReceiptCode.BAD_DATE: ReceiptText(
-        "The date is invalid, so the record has none.",
-        "Text search finds the record; time filters do not.",
-        is_imported=True,
-    ),
-    ReceiptCode.BAD_AMOUNT: ReceiptText(
-        "The amount cannot be read exactly.", "Correct it by hand, and import the file again."
-    ),
-    ReceiptCode.NOT_A_BOOKING: ReceiptText(
-        "The row has no date, so it is not a booking.", "Compare it with the totals of the import."
-    ),
-    ReceiptCode.NOT_BOOKED: ReceiptText(
-        "The bank did not book this: it is pending, was declined or has no effect on the balance.",
-        "Import a newer statement if it was booked later.",
-    ),
-    ReceiptCode.DELETED: ReceiptText(
-        "The export says that this was deleted, and has no content of it.",
-        "You need not do anything.",
-    ),
-    ReceiptCode.UNSURE_CHARSET: ReceiptText(
-        "The text may be in a wrong charset; it was imported as the export has it.",
-        "Compare it with the original.",
-        is_imported=True,
-    ),
-    ReceiptCode.UNKNOWN_COLUMNS: ReceiptText(
-        "This table does not look like a bank statement.",
-        "If its rows are bookings, name the columns: --column date=NAME --column amount=NAME (or"
-        " debit= and credit=).",
-    ),
-    ReceiptCode.NOT_SUPPORTED: ReceiptText(
-        "Entries of this kind are not imported.", "Keep the original file."
-    ),
-    ReceiptCode.NESTED_TOO_DEEPLY: ReceiptText(
-        "The parts are nested too deeply; the innermost were skipped.",
-        "You need not do anything: mail like this is written to do harm.",
-        is_imported=True,
-    ),
-    ReceiptCode.BAD_RECURRENCE: ReceiptText(
-        "The recurrence rule is not supported; only the first occurrence was imported.",
-        "See the recurrence field for the rule.",
-        is_imported=True,
-    ),
-    ReceiptCode.BAD_LISTED_DATE: ReceiptText(
-        "A date that the series adds or excludes is invalid; it was ignored.",
-        "Compare the series with the original.",
-        is_imported=True,
-    ),
-    ReceiptCode.CHANGES_LATER: ReceiptText(
-        "An exception changes an occurrence and all later ones; all of them were imported changed.",
-        "Compare the later occurrences with the original.",
-        is_imported=True,
-    ),
-    ReceiptCode.OLDER_VERSION: ReceiptText(
-        "The export has several versions of this entry; only the newest was imported.",
-        "If they are different entries, correct their UID by hand.",
-        is_imported=True,
-    ),
-    ReceiptCode.UNKNOWN_TIME_ZONE: ReceiptText(
-        "The time zone is unknown; the time zone of this import was used.",
-        "Choose the time zone with --timezone.",
-        is_imported=True,
-    ),
-    ReceiptCode.TOO_MANY_OCCURRENCES: ReceiptText(
-        "The event has too many occurrences; only the first and those closest to this year were"
-        " imported.",
-        "See the recurrence field for the rule, and docs/importing.md for the limits.",
-        is_imported=True,
-    ),
-    ReceiptCode.OUTSIDE_WINDOW: ReceiptText(
-        "Occurrences outside the imported years were skipped.",
-        "See the recurrence field for the rule. Import again in a later year for later occurrences.",
-        is_imported=True,
-    ),
-    ReceiptCode.TEXT_ONCE: ReceiptText(
-        "The description and attendees are too long to repeat; only the first occurrence has them.",
-        "The series_id field connects each occurrence to the first one.",
-        is_imported=True,
-    ),
-    ReceiptCode.TEXT_CUT: ReceiptText(
-        "The text is too long; its end was cut off.",
-        "The original is in the export.",
-        is_imported=True,
-    ),
-    ReceiptCode.NO_TEXT: ReceiptText(
-        "The file has no readable text; search finds it by name only.",
-        "Run text recognition on scanned pages before you export them.",
-        is_imported=True,
-    ),
-    ReceiptCode.LOCKED: ReceiptText(
-        "The file is locked with a password; search finds it by name only.",
-        "Save it without a password and import it again.",
-        is_imported=True,
-    ),
-    ReceiptCode.NEEDS_OFFICE: ReceiptText(
-        "The text of Office files needs the extra office; search finds the file by name only.",
-        "Install requirements-office.txt with pip, and import the export again.",
-        is_imported=True,
-    ),
-    ReceiptCode.FILE_TOO_LARGE: ReceiptText(
-        "The file is too large to store; only its name and size were imported.",
-        "Keep the original file.",
-        is_imported=True,
-    ),
-    ReceiptCode.FILE_MISSING: ReceiptText(
-        "The export mentions this file but does not contain it.",
-        "Export again with media included.",
-        is_imported=True,
-    ),
-    ReceiptCode.NOT_STORED: ReceiptText(
-        "The server rejected the record.",
-        "Keep the original file, and report the error if it is valid.",
-    ),
-    ReceiptCode.ERASED: ReceiptText(
-        "You erased this record; it was not imported again.", "You need not do anything."
-    ),
-}
 
 
 @dataclass(frozen=True, slots=True)

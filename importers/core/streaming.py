@@ -220,7 +220,7 @@ class _ElementCollector:
         self._open = None
 
 
-def _remove_doctype(head: bytes) -> bytes:
+def remove_doctype(head: bytes) -> bytes:
     """Remove the document type, with its entities, but keep its line breaks."""
     start = head.find(b"<!DOCTYPE")
     subset, end = head.find(b"[", start), head.find(b">", start)
@@ -237,7 +237,7 @@ def iter_elements(stream: IO[bytes], *, names: frozenset[str]) -> Iterator[XmlEl
     Raises ``UnreadableError`` at damage, after the elements before it.
     """
     collector = _ElementCollector(names)
-    block = _remove_doctype(stream.read(_DOCTYPE_MAX_BYTES))
+    block = remove_doctype(stream.read(_DOCTYPE_MAX_BYTES))
     while True:
         next_block = stream.read(READ_SIZE)
         failure: UnreadableError | None = None

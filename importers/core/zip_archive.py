@@ -4,14 +4,17 @@ Members are never unpacked to disk. They are read as streams, if the sizes that 
 are plausible.
 """
 
+import os
 import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from shutil import copyfileobj
+from tempfile import NamedTemporaryFile
 from typing import IO
 
 from importers.core.results import Issue, ReceiptCode, UnreadableError
@@ -21,6 +24,7 @@ MAX_COMPRESSION_RATIO = 200
 RATIO_CHECKED_FROM_BYTES = 16 * 1024 * 1024
 DIRECTORY_MAX_BYTES = 16 * 1024 * 1024
 """The central directory is held in memory: this much lists about 150,000 files."""
+NESTED_MAX_BYTES = 1024 * 1024 * 1024
 # zipfile decompresses other methods a block at a time, without a limit on the output.
 _BOUNDED_METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _END_RECORDS_MAX_BYTES = 64 * 1024 + 22 + 76
@@ -78,26 +82,55 @@ def is_zip(path: Path) -> bool:
 
 
 def list_members(path: Path) -> list[ZipMember]:
-    """Return the files of an archive.
+    """Return the files of an archive, and of the archives in it if it has nothing else.
 
     Raises ``UnreadableError`` when the file is no archive, or is a zip bomb as a whole.
     """
+    with path.open("rb") as stream:
+        members = _list(stream, path)
+    if not members or not all(_is_archive(member) for member in members):
+        return members
+    return [each for member in members for each in _list_nested(member)]
+
+
+def _is_archive(member: ZipMember) -> bool:
+    return member.issue is None and member.name.lower().endswith(".zip")
+
+
+def _list_nested(member: ZipMember) -> list[ZipMember]:
+    """Return the files of an archive in an archive, such as a part of an export of Notion.
+
+    It is copied to a temporary file, since reading a list at the end of a stream is slow.
+    """
+    if member.size > NESTED_MAX_BYTES:
+        return [replace(member, issue=Issue(ReceiptCode.PACKED_OTHERWISE))]
+    try:
+        with NamedTemporaryFile() as spool:
+            with convert_errors(), member.open() as stream:
+                copyfileobj(stream, spool)
+                spool.flush()
+            return _list(spool, Path(spool.name))
+    except UnreadableError as error:
+        return [replace(member, issue=error.issue)]
+
+
+def _list(stream: IO[bytes], path: Path) -> list[ZipMember]:
+    """Raises ``UnreadableError``."""
     with convert_errors():
-        if _directory_bytes(path) > DIRECTORY_MAX_BYTES:
+        if _directory_bytes(stream) > DIRECTORY_MAX_BYTES:
             raise UnreadableError(ReceiptCode.ZIP_BOMB)
+        packed = stream.seek(0, os.SEEK_END)
         archive = zipfile.ZipFile(path)
-        packed = path.stat().st_size
     members = [_member(archive, info) for info in archive.infolist() if not info.is_dir()]
     if _is_bomb(sum(member.size for member in members if member.issue is None), packed):
         raise UnreadableError(ReceiptCode.ZIP_BOMB)
     return members
 
 
-def _directory_bytes(path: Path) -> int:
+def _directory_bytes(stream: IO[bytes]) -> int:
     """Return the size of the central directory; the larger if ZIP and ZIP64 records disagree."""
-    with path.open("rb") as stream:
-        stream.seek(max(0, path.stat().st_size - _END_RECORDS_MAX_BYTES))
-        tail = stream.read()
+    stream.seek(max(0, stream.seek(0, os.SEEK_END) - _END_RECORDS_MAX_BYTES))
+    tail = stream.read()
     end = tail.rfind(b"PK\x05\x06")
     zip64 = tail[max(0, end - 76) : end] if end >= 76 else b""
     sizes = [int.from_bytes(tail[end + 12 : end + 16], "little")] if end >= 0 else []

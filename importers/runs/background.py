@@ -18,7 +18,8 @@ from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from evidence.storing.uploads import Upload
 from importers.core.importer import ImportRequest, parse_import_request
-from importers.core.results import RECEIPT_TEXTS, UnreadableError
+from importers.core.receipt_texts import RECEIPT_TEXTS
+from importers.core.results import UnreadableError
 from importers.runs import store
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.runner import BusyError, ImportStopped, import_part

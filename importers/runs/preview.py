@@ -16,7 +16,8 @@ from importers.core.importer import (
     InstalledImporter,
     Options,
 )
-from importers.core.results import RECEIPT_TEXTS, Issue, ReceiptCode
+from importers.core.receipt_texts import RECEIPT_TEXTS
+from importers.core.results import Issue, ReceiptCode
 from importers.core.sandbox import ClaimedFiles, Claims
 from importers.core.sandbox_process import SandboxError, Session, parse_issue
 from importers.registry import installed_importers, iter_packages

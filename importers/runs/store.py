@@ -16,7 +16,8 @@ from evidence.storing import stored_keys
 from evidence.storing.connections import create_connection
 from evidence.storing.declaration_store import declare
 from importers.core.importer import ChoiceNeeded, InstalledImporter, Options
-from importers.core.results import RECEIPT_TEXTS, Issue
+from importers.core.receipt_texts import RECEIPT_TEXTS
+from importers.core.results import Issue
 from importers.core.text import replace_unstorable
 
 MAX_RECEIPTS = 10_000

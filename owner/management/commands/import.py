@@ -26,7 +26,8 @@ from importers.core.importer import (
     ImportRequest,
     parse_import_request,
 )
-from importers.core.results import RECEIPT_TEXTS, UnreadableError
+from importers.core.receipt_texts import RECEIPT_TEXTS
+from importers.core.results import UnreadableError
 from importers.registry import installed_importers
 from importers.runs import preview
 from importers.runs.background import ImportWorker
