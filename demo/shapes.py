@@ -78,7 +78,7 @@ def mail(
         "labels": labels or [],
         "is_read": Rng(f"read/{name}").chance(94),
         "has_attachments": attachments,
-        "size_bytes": len(body.encode()) + Rng(f"headers/{name}").between(900, 2600),
+        "size_bytes": len(body.encode()),
         "body_text": body,
     }
     when = clock.utc(at + SYNC_DELAY)

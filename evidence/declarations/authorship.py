@@ -7,13 +7,25 @@ carry a forged sender address; in what the owner sent, a name that is not among 
 only another spelling of the owner's.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 from evidence.declarations.declaration import ACTOR_ID_ROLE, ACTOR_ROLE, DIRECTION_ROLE
 
-OUTGOING = frozenset({"sent", "outgoing", "outbox", "draft", "drafts"})
-"""Values of a direction field for records that the owner wrote."""
+OUTGOING = frozenset((
+    "sent", "outgoing", "outbox", "draft", "drafts", "sent items", "sent mail", "sent messages",
+    "gesendet", "gesendete elemente", "gesendete objekte", "entwürfe", "envoyés", "messages envoyés",
+    "éléments envoyés", "brouillons", "enviado", "enviados", "elementos enviados", "itens enviados",
+    "borradores", "inviata", "posta inviata", "bozze", "verzonden", "verzonden items", "concepten",
+    "skickat", "skickade objekt", "sendt", "sendte elementer", "sendt post", "lähetetyt", "wysłane",
+    "elementy wysłane", "odeslané", "odeslaná pošta", "odoslané", "elküldött", "elküldött elemek",
+    "trimise", "poslano", "gönderilmiş postalar", "gönderilmiş öğeler", "απεσταλμένα", "отправленные",
+    "надіслані", "изпратени", "送信済み", "送信済みメール", "送信済みアイテム", "下書き", "已发送",
+    "已发邮件", "已发送邮件", "已傳送", "寄件備份", "보낸편지함", "보낸 편지함", "đã gửi", "terkirim",
+))  # fmt: skip
+"""Values of a direction field for records that the owner wrote, in the languages of mail programs."""
+_PATH = re.compile(r"[/.]")
 
 
 class Origin(StrEnum):
@@ -50,12 +62,17 @@ def normalize_identity(identity: str) -> str:
     return " ".join(identity.split()).casefold()
 
 
+def is_outgoing(direction: str) -> bool:
+    """Return whether a direction, or the last part of the path of a folder, is the owner's writing."""
+    return normalize_identity(_PATH.split(direction)[-1]) in OUTGOING
+
+
 def _is_by_owner(role: str, value: object, identities: Collection[str]) -> bool | None:
     """Return whether the owner wrote the record, or None if this field does not tell."""
     if not isinstance(value, str) or not value.strip():
         return None
     if role == DIRECTION_ROLE:
-        return normalize_identity(value) in OUTGOING
+        return is_outgoing(value)
     if not identities:
         return None
     is_owner = normalize_identity(value) in identities

@@ -41,6 +41,10 @@ class HeaderFields:
         for name, value in self.undecoded.items():
             self._values[name] = decode(value, charset).strip()
 
+    def starts_with(self, name: str) -> bool:
+        """Return whether a field is among the first two."""
+        return name in islice(self._values, 2)
+
     def raw(self, name: str) -> str:
         return self._values.get(name, "")
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, NamedTuple
 
+from evidence.declarations.authorship import is_outgoing
 from importers.core import binary_formats
 from importers.core.attachments import add_attachment, detect_media_type
 from importers.core.results import ParsedItem, ParsedRecord, ReceiptCode
@@ -100,7 +101,7 @@ def parse_message(raw: bytes, metadata: MailboxMetadata) -> ParsedItem:
                 "subject": headers.text("subject"),
                 "received_at": sent_at,
                 "has_attachments": bool(attached),
-                "size_bytes": len(raw),
+                "original_bytes": len(raw),
                 "body_source": "plain" if outlook_text else body.source,
                 "body_text": text or outlook_text or None,
             },
@@ -159,6 +160,11 @@ def _folder_fields(headers: HeaderFields, metadata: MailboxMetadata) -> dict[str
     elif metadata.flags is not None or status:
         is_read = "S" in (metadata.flags or "") or "R" in status
     folder = labels[0] if labels else metadata.folder
+    # An export writes its labels first; a sender could write others among the fields of the mail.
+    if headers.starts_with("x-gmail-labels"):
+        folder = next((label for label in labels if is_outgoing(label)), folder)
+    elif labels and is_outgoing(labels[0]):
+        folder = metadata.folder
     return {"folder": folder, "labels": labels, "is_read": is_read}
 
 

@@ -43,6 +43,9 @@ NAMED = {"organizer": "actor"}
         (MAIL, {"from_name": "Mallory"}, "third_party"),
         (MAIL, {"folder": "sent"}, "owner"),
         (MAIL, {"folder": "spam"}, "third_party"),
+        (MAIL, {"folder": "[Gmail]/Gesendet"}, "owner"),
+        (MAIL, {"folder": "INBOX.Sent Items"}, "owner"),
+        (MAIL, {"folder": "Sent to the lawyer"}, "third_party"),
         # No usable field.
         (CHAT, {}, "unknown"),
         (CHAT, {"author_id": None}, "unknown"),
