@@ -15,10 +15,12 @@ from importers.core.results import (
     ContentKeys,
     ExportItem,
     ExportItems,
+    Issue,
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
+    issues_only,
 )
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
@@ -45,18 +47,22 @@ def _read_file(file: ExportFile) -> ExportItems:
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
     keys = ContentKeys("c_")
-    for statement in root.iter("Stmt"):
-        yield from _statement(file, statement, keys)
-    yield ExportItem(file.name, "", file.size, ParsedItem)
+    statements = list(root.iter("Stmt"))
+    for statement in statements:
+        yield from _statement(file, statement, keys, size=file.size // len(statements))
 
 
-def _statement(file: ExportFile, statement: ET.Element, keys: ContentKeys) -> ExportItems:
+def _statement(
+    file: ExportFile, statement: ET.Element, keys: ContentKeys, *, size: int
+) -> ExportItems:
     number = _text(statement, "Acct/Id/IBAN", "Acct/Id/Othr/Id")
     if number is None:
-        raise UnreadableError(ReceiptCode.NO_IDENTITY, detail="account")
+        issue = Issue(ReceiptCode.NO_IDENTITY, "account")
+        yield ExportItem(file.name, "", size, issues_only([issue]))
+        return
     account = number_account(number)
     record = _account_record(account, statement)
-    yield ExportItem(file.name, "", 0, partial(ParsedItem, [record]))
+    yield ExportItem(file.name, "", size, partial(ParsedItem, [record]))
     for position, entry in enumerate(statement.iter("Ntry"), 1):
         identity = ("AcctSvcrRef", "Amt", "CdtDbtInd", "BookgDt/Dt", "BookgDt/DtTm", "NtryRef")
         texts = [_text(entry, name) for name in identity]

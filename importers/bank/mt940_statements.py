@@ -17,9 +17,11 @@ from importers.core.results import (
     ContentKeys,
     ExportItem,
     ExportItems,
+    Issue,
     ParsedItem,
     ReceiptCode,
     UnreadableError,
+    issues_only,
 )
 from importers.core.text import decode
 
@@ -31,6 +33,7 @@ _END = re.compile(r"^(?::6[25][FM]?:|:64:|-\}?\s*$)", re.MULTILINE)
 _ACCOUNT = re.compile(r"^:25P?:(.*)$", re.MULTILINE)
 _BALANCE = re.compile(r"^:62F:([CD])(\d{6})([A-Z]{3})([\d,]+)", re.MULTILINE)
 _OPENING = re.compile(r"^:60[FM]:[CD]\d{6}([A-Z]{3})", re.MULTILINE)
+_AMOUNT = re.compile(r"^:61:\d{6}(?:\d{4})?R?[CD][A-Z]?([\d,]*)", re.MULTILINE)
 _SIGNS = {"C": 1, "RD": 1, "D": -1, "RC": -1}
 """A reversal of a debit (RD) arrives."""
 
@@ -56,17 +59,21 @@ def _read_file(file: ExportFile) -> ExportItems:
     keys = ContentKeys("m_")
     for start, end in zip(starts, [*starts[1:], len(text)], strict=True):
         line = text.count("\n", 0, start) + 1
-        yield from _statement(file.name, text[start:end], line, keys)
-    yield ExportItem(file.name, "", file.size, ParsedItem)
+        size = file.size * (end - start) // len(text)
+        yield from _statement(file.name, text[start:end], (line, size), keys)
 
 
-def _statement(name: str, text: str, line: int, keys: ContentKeys) -> ExportItems:
+def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) -> ExportItems:
+    """Yield the account and the bookings of a statement; ``place`` is its first line and size."""
+    line, size = place
     number = _ACCOUNT.search(text)
     if number is None:
-        raise UnreadableError(ReceiptCode.MALFORMED, detail="no account (:25:)")
+        issue = Issue(ReceiptCode.NO_IDENTITY, "no account (:25:)")
+        yield ExportItem(name, f"line {line:,}", size, issues_only([issue]))
+        return
     bank, _, rest = number[1].strip().rpartition("/")
     account = number_account(find_iban(rest) or rest)
-    yield ExportItem(name, "", 0, partial(ParsedItem, [_account_record(account, text, bank)]))
+    yield ExportItem(name, "", size, partial(ParsedItem, [_account_record(account, text, bank)]))
     header, *blocks = _BOOKING.split(text)
     position = line + header.count("\n")
     for block in blocks:
@@ -96,15 +103,31 @@ def _account_record(account: FoundAccount, text: str, bank: str) -> Any:
 def _transaction(text: str, *, key: str, account: str) -> ParsedItem:
     try:
         (parsed,) = mt940.parse(text)
-    except (ValueError, RuntimeError, KeyError, TypeError, AttributeError) as error:
-        raise UnreadableError(ReceiptCode.MALFORMED, detail=str(error)[:80]) from error
+    except (
+        ValueError,
+        RuntimeError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+    ) as error:
+        line = text[text.rindex(":61:") :].partition("\n")[0]
+        raise UnreadableError(ReceiptCode.MALFORMED, detail=line[:40]) from error
     data: dict[str, Any] = parsed.data
     sign = _SIGNS.get(data.get("status", ""))
     amount, currency = data.get("amount"), data.get("currency")
     if sign is None:
         raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=str(data.get("status")))
-    if amount is None or not amounts.fits_currency(abs(Decimal(amount.amount)), currency):
-        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=str(amount)[:40])
+    written = _AMOUNT.search(text)
+    value = written and amounts.parse_amount(written[1].rstrip(","), decimal_separator=",")
+    # The library cuts an amount that is longer than 15 characters.
+    if (
+        value is None
+        or amount is None
+        or value != abs(Decimal(amount.amount))
+        or not amounts.fits_currency(value, currency)
+    ):
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=written[1][:40] if written else "")
     on: date | None = data.get("entry_date") or data.get("date")
     item = ParsedItem()
     if on is None:
@@ -117,7 +140,7 @@ def _transaction(text: str, *, key: str, account: str) -> ParsedItem:
             key,
             account=account,
             on=date(on.year, on.month, on.day) if on else None,
-            amount=abs(Decimal(amount.amount)) * sign,
+            amount=value * sign,
             currency=currency,
             counterparty=other.removeprefix(iban or "").strip(),
             counterparty_account=iban,

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from importers.chat import records
-from importers.core.dates import unix_to_iso
+from importers.core.dates import iso_to_utc, unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
@@ -77,26 +77,32 @@ def _add_chatgpt_message(
     files = [
         records.MessageFile(
             name=str(file.get("name") or ""),
-            media_type=file.get("mime_type"),
-            size=file.get("size"),
+            media_type=_text(file, "mime_type"),
+            size=_size(file, "size"),
         )
         for file in records.only_objects(_object(message, "metadata").get("attachments"))
     ]
     text = "\n".join(filter(None, _chatgpt_texts(content))).strip()
     if not text and not files:
         return
+    message_id = _text(message, "id")
+    if message_id is None:
+        item.add_issue(ReceiptCode.NO_IDENTITY, detail=one_line(text, max_chars=40))
+        return
     sent_at = unix_to_iso(message.get("create_time"))
+    if sent_at is None:
+        item.add_issue(ReceiptCode.BAD_DATE, detail=str(message.get("create_time"))[:40])
     records.add_message(
         item,
         conversation,
-        key=f"{conversation.id}.{message.get('id')}",
+        key=f"{conversation.id}.{message_id}",
         text=text,
         sent_at=sent_at,
         author=_AUTHORS.get(role, "ChatGPT"),
         author_id=role,
         edited_at=unix_to_iso(message.get("update_time")),
         kind="message" if role in ("user", "assistant") else role,
-        reply_to=f"{conversation.id}.{parent}" if parent else None,
+        reply_to=f"{conversation.id}.{parent}" if isinstance(parent, str) else None,
         files=files,
     )
 
@@ -130,19 +136,21 @@ def _add_claude_message(
     listed = records.only_objects(message.get("attachments"))
     listed += records.only_objects(message.get("files"))
     files = [
-        records.MessageFile(name=str(file.get("file_name") or ""), size=_size(file))
+        records.MessageFile(name=str(file.get("file_name") or ""), size=_size(file, "file_size"))
         for file in listed
     ]
     text = "\n\n".join(blocks or [str(message.get("text") or "")])
-    sent_at = message.get("created_at")
-    if not isinstance(sent_at, str):
-        item.add_issue(ReceiptCode.BAD_DATE, detail=str(sent_at)[:40])
-        sent_at = None
-    parent = message.get("parent_message_uuid")
+    message_id, parent = _text(message, "uuid"), _text(message, "parent_message_uuid")
+    if message_id is None:
+        item.add_issue(ReceiptCode.NO_IDENTITY, detail=one_line(text, max_chars=40))
+        return
+    sent_at = iso_to_utc(message.get("created_at"))
+    if sent_at is None:
+        item.add_issue(ReceiptCode.BAD_DATE, detail=str(message.get("created_at"))[:40])
     records.add_message(
         item,
         conversation,
-        key=f"{conversation.id}.{message.get('uuid')}",
+        key=f"{conversation.id}.{message_id}",
         text="\n\n".join(filter(None, (text, *extracted))),
         sent_at=sent_at,
         author=_AUTHORS.get(role, "Claude"),
@@ -152,9 +160,14 @@ def _add_claude_message(
     )
 
 
-def _size(file: Json) -> int | None:
-    size = file.get("file_size")
-    return size if isinstance(size, int) and size >= 0 else None
+def _size(file: Json, name: str) -> int | None:
+    size = file.get(name)
+    return size if isinstance(size, int) and 0 <= size < 2**53 else None
+
+
+def _text(node: Json, name: str) -> str | None:
+    value = node.get(name)
+    return one_line(replace_unstorable(value), max_chars=200) if isinstance(value, str) else None
 
 
 def _object(node: Json, name: str) -> Json:

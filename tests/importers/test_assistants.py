@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.importers.imports import latest, one, receipts, records, run
+from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 
 pytestmark = pytest.mark.django_db
 
@@ -122,3 +122,15 @@ def test_conversations_with_claude_are_imported(tmp_path: Path) -> None:
     assert second["sent_at"] == "2026-01-05T08:31:00Z"
     assert one("conversations", name="Trip to Rome")["service"] == "claude"
     assert receipts() == set()
+
+
+@pytest.mark.parametrize("service", ["chatgpt", "claude"])
+def test_messages_without_id_or_time_have_receipts(service: str) -> None:
+    run(TORTURE / service)
+
+    assert {"no_identity", "bad_date", "malformed"} <= {code for code, _ in receipts()}
+    times = {record["text"]: record["sent_at"] for record in records("messages")}
+    assert times.keys().isdisjoint({"No id", "No id either"})
+    assert {times[text] for text in times.keys() & {"Bad time", "Bad time.", "Far away."}} == {None}
+    run(TORTURE / service)
+    assert (latest().created, latest().updated) == (0, 0)

@@ -12,6 +12,7 @@ import pytest
 from django.utils import timezone
 
 from evidence.models.accounts import get_or_create_owner
+from evidence.models.imports import ImportReceipt
 from evidence.storing.connections import create_connection
 from evidence.storing.declaration_store import declare
 from evidence.storing.ingest import ingest_lines
@@ -21,7 +22,7 @@ from importers.bank import earlier_keys
 from importers.bank import records as bank_records
 from importers.core.results import ContentKeys, ParsedRecord
 from importers.registry import installed_importers
-from tests.importers.imports import latest, one, receipts, records, run
+from tests.importers.imports import TORTURE, latest, one, receipts, records, run
 from tests.importers.test_bank_csv import account_names, bookings, put
 
 pytestmark = pytest.mark.django_db
@@ -177,6 +178,23 @@ def test_mt940_bookings_equal_the_balance(tmp_path: Path) -> None:
     assert total == balances[0] - balances[1]
     assert one("transactions", counterparty="REWE")["amount"] == -12.5
     assert receipts() == {("malformed", "line 11")}
+
+
+def test_statement_without_an_account_costs_itself_only(tmp_path: Path) -> None:
+    run(TORTURE / "statement.sta")
+    run(TORTURE / "camt.xml")
+
+    assert account_names() == {
+        "Account …3000": "EUR",
+        "Account …4300": "EUR",
+        "Account …4711": None,
+    }
+    found = {(row.file, row.code, row.detail) for row in ImportReceipt.unscoped.all()}
+    assert ("statement.sta", "no_identity", "no account (:25:)") in found
+    assert ("camt.xml", "no_identity", "account") in found
+    # The library cuts amounts after 15 characters.
+    assert ("statement.sta", "bad_amount", "99999999999999999999999999,99") in found
+    assert max(abs(record["amount"]) for record in records("transactions")) == 2000
 
 
 def earlier_release(*parsed: ParsedRecord) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from importers.authoring.__main__ import main
 from importers.authoring.test_kit import ImporterTests
-from importers.registry import OWN_FOLDER
+from importers.registry import OWN_FOLDER, OWN_PACKAGE, load_manifest
 from tests.importers.imports import TORTURE
 
 pytestmark = pytest.mark.subprocess
@@ -49,14 +49,59 @@ def test_wrong_names_are_refused(
     assert list(tmp_path.iterdir()) == []
 
 
+class TestChatGpt(ImporterTests):
+    importer_name = "chatgpt"
+    export = TORTURE / "chatgpt"
+
+
+class TestClaude(ImporterTests):
+    importer_name = "claude"
+    export = TORTURE / "claude"
+
+
+class TestSlack(ImporterTests):
+    importer_name = "slack"
+    export = TORTURE / "slack"
+
+
 class TestTelegram(ImporterTests):
     importer_name = "telegram"
     export = TORTURE / "telegram"
 
 
+class TestWhatsapp(ImporterTests):
+    importer_name = "whatsapp"
+    export = TORTURE / "whatsapp"
+
+
 class TestHealth(ImporterTests):
     importer_name = "apple-health"
     export = TORTURE / "apple_health_export"
+
+
+class TestPlaces(ImporterTests):
+    importer_name = "places"
+    export = TORTURE / "places"
+
+
+class TestMaildir(ImporterTests):
+    importer_name = "maildir"
+    export = TORTURE / "Maildir"
+
+
+class TestMbox(ImporterTests):
+    importer_name = "mbox"
+    export = TORTURE / "mail.mbox"
+
+
+class TestEml(ImporterTests):
+    importer_name = "eml"
+    export = TORTURE / "eml"
+
+
+class TestCalendar(ImporterTests):
+    importer_name = "icalendar"
+    export = TORTURE / "calendar.ics"
 
 
 class TestContacts(ImporterTests):
@@ -69,6 +114,31 @@ class TestOfx(ImporterTests):
     export = TORTURE / "bank.ofx"
 
 
-class TestMbox(ImporterTests):
-    importer_name = "mbox"
-    export = TORTURE / "mail.mbox"
+class TestCamt(ImporterTests):
+    importer_name = "camt"
+    export = TORTURE / "camt.xml"
+
+
+class TestMt940(ImporterTests):
+    importer_name = "mt940"
+    export = TORTURE / "statement.sta"
+
+
+class TestQif(ImporterTests):
+    importer_name = "qif"
+    export = TORTURE / "bank.qif"
+
+
+class TestCsv(ImporterTests):
+    importer_name = "csv"
+    export = TORTURE / "bank.csv"
+
+
+class TestDocuments(ImporterTests):
+    importer_name = "documents"
+    export = TORTURE / "notes"
+
+
+def test_every_importer_of_ours_passes_these_tests() -> None:
+    tested = {each.importer_name for each in ImporterTests.__subclasses__()}
+    assert tested == {each.name for each in load_manifest(OWN_PACKAGE, OWN_FOLDER)}
