@@ -11,13 +11,13 @@ from datetime import datetime
 
 from django.db import connection, transaction
 
-from evidence.models.digests import key_digest
 from evidence.models.sources import load_declarations
 from evidence.storing import rows, vector_table
 from evidence.storing.change_set import ChangeSet
 from evidence.storing.connection_erasure import delete_connection, delete_some_rows
 from evidence.storing.locks import LockedConnection, lock_for_erasure
 from evidence.storing.rows import RecordId
+from evidence.storing.suppression import suppress_keys
 
 BATCH_SIZE = 200
 
@@ -34,10 +34,6 @@ UPDATE evidence_recordchange SET before = coalesce((
 ), '{}')
 """
 BY_KEYS = " WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)"
-SUPPRESS = """
-INSERT INTO evidence_suppression (connection_id, stream, key_digest, erased_at)
-SELECT %s, %s, k.digest, %s FROM unnest(%s::bytea[]) AS k(digest) ON CONFLICT DO NOTHING
-"""
 # Only records that a client has seen need a tombstone. Token ``signed-in`` is the owner's own pages.
 HAS_TRACES = f"""
 SELECT p.record_key FROM evidence_pseudonym p {BY_KEYS} AND EXISTS (
@@ -74,7 +70,7 @@ def delete_record(
         existed = bool(_delete(locked, [ref], now=now))
         if suppress:
             _clear_value_hashes(locked, stream, [record_key])
-            _suppress([ref], now)
+            suppress_keys([ref], now)
     return existed
 
 
@@ -94,7 +90,7 @@ def delete_stream(connection_id: str, *, stream: str, now: datetime, suppress: b
             erased += len(_delete(locked, refs, now=now))
             if suppress:
                 _clear_value_hashes(locked, stream, [ref.record_key for ref in refs])
-                _suppress(refs, now)
+                suppress_keys(refs, now)
 
 
 def erase_connection(connection_id: str) -> int:
@@ -123,7 +119,7 @@ def erase_records(
     existing = _delete(locked, refs, now=now, counts=counts)
     rows.delete_blobs(refs)
     _clear_value_hashes(locked, stream, keys)
-    _suppress(refs, now)
+    suppress_keys(refs, now)
     unseen = [key for key in keys if key not in seen]
     counts.removed["history entries"] += _execute(DELETE_CHANGES, connection_id, stream, unseen)
     counts.removed["records"] += len(existing)
@@ -202,13 +198,3 @@ def _execute(
             statement + BY_KEYS + condition, [*values, connection_id, stream, list(keys)]
         )
         return int(cursor.rowcount)
-
-
-def _suppress(refs: Sequence[RecordId], now: datetime) -> None:
-    """Make imports skip records of one stream of one connection."""
-    connection_id, stream, _ = refs[0]
-    digests = [
-        key_digest(ref.record_key, connection_id=connection_id, stream=stream) for ref in refs
-    ]
-    with connection.cursor() as cursor:
-        cursor.execute(SUPPRESS, [connection_id, stream, now, digests])

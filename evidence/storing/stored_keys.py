@@ -21,6 +21,19 @@ SELECT record_key,
 FROM evidence_record
 WHERE connection_id = %s AND stream = %s AND starts_with(record_key, %s)
 """
+SELECT_FIRST_OF_SERIES = """
+-- Return the first keys of each series: its id, a dot, and the start of an occurrence.
+SELECT record_key
+FROM (
+    SELECT record_key, row_number() OVER (
+        PARTITION BY split_part(record_key, '.', 1) ORDER BY record_key
+    ) AS position
+    FROM evidence_record
+    WHERE connection_id = %s AND stream = %s AND strpos(record_key, '.') > 0
+) AS numbered
+WHERE position <= %s
+"""
+FIRST_OF_SERIES = 20
 
 
 def has_any(connection_id: str, stream: str, keys: Sequence[str]) -> bool:
@@ -37,3 +50,10 @@ def fields_by_key(
     with connection.cursor() as cursor:
         cursor.execute(SELECT_FIELDS, [list(fields), connection_id, stream, prefix])
         return {key: orjson.loads(values or "[]") for key, values in cursor}
+
+
+def first_of_series(connection_id: str, stream: str) -> list[str]:
+    """Return the first FIRST_OF_SERIES keys of each series of a stream."""
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_FIRST_OF_SERIES, [connection_id, stream, FIRST_OF_SERIES])
+        return [key for (key,) in cursor]

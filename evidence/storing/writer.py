@@ -11,17 +11,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from django.db import DatabaseError, connection, transaction
+from django.db import DatabaseError, transaction
 
 from evidence.errors import IngestStorageError
 from evidence.models.connections import Connection
-from evidence.models.digests import key_digest
 from evidence.storing import rows
 from evidence.storing.batches import Op, PreparedRecord
 from evidence.storing.change_set import ChangeSet, RecordVersion
 from evidence.storing.derivation import changed_fields
 from evidence.storing.locks import LockedConnection, lock_connections
 from evidence.storing.receipts import LineRejectedError, Receipt, ReceiptCode
+from evidence.storing.suppression import find_suppressed, suppress_keys
 
 logger = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ def _write(records: Sequence[PreparedRecord], run: IngestRun) -> WriteResult:
         _require_current_target(record, connections)
     for locked in connections.values():
         run.first_seq.setdefault(locked.connection_id, locked.change_seq)
-    erased = frozenset(_find_erased(records, connections))
+    erased = _find_erased(records, connections)
     refs = {ref for record in records for ref in (record.ref, *record.replaced)}
     pruned = [record.ref for record in records if record.entry.op is Op.PRUNE]
     refs.update(rows.ids_below(pruned))
@@ -137,24 +137,14 @@ def _require_current_target(
 
 def _find_erased(
     records: Sequence[PreparedRecord], connections: dict[str, LockedConnection]
-) -> Iterator[rows.RecordId]:
-    """Yield records that the owner erased for good."""
-    digests = {
-        key_digest(ref.record_key, connection_id=ref.connection_id, stream=ref.stream): ref
+) -> frozenset[rows.RecordId]:
+    """Return records that the owner erased for good."""
+    return find_suppressed(
+        ref
         for record in records
         for ref in (record.ref, *record.replaced)
         if ref.connection_id in connections and connections[ref.connection_id].suppresses
-    }
-    if not digests:
-        return
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT key_digest FROM evidence_suppression"
-            " WHERE connection_id = ANY(%s) AND key_digest = ANY(%s)",
-            [list(connections), list(digests)],
-        )
-        for (digest,) in cursor:
-            yield digests[bytes(digest)]
+    )
 
 
 def _group_by_prefix(refs: Iterable[rows.RecordId]) -> dict[rows.RecordId, list[rows.RecordId]]:
@@ -223,6 +213,8 @@ class _Writer:
     def _upsert(self, record: PreparedRecord, version: RecordVersion) -> None:
         current = self.changes.records.get(record.ref)
         if not self.erased.isdisjoint((record.ref, *record.replaced)):
+            if record.ref not in self.erased:  # an earlier key of the record was erased
+                suppress_keys([record.ref], self.run.now)
             raise LineRejectedError(ReceiptCode.SUPPRESSED)
         self._delete_stored(record, record.replaced)
         if current is None:

@@ -114,20 +114,7 @@ def _transaction(text: str, *, key: str, account: str) -> ParsedItem:
         line = text[text.rindex(":61:") :].partition("\n")[0]
         raise UnreadableError(ReceiptCode.MALFORMED, detail=line[:40]) from error
     data: dict[str, Any] = parsed.data
-    sign = _SIGNS.get(data.get("status", ""))
-    amount, currency = data.get("amount"), data.get("currency")
-    if sign is None:
-        raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=str(data.get("status")))
-    written = _AMOUNT.search(text)
-    value = written and amounts.parse_amount(written[1].rstrip(","), decimal_separator=",")
-    # The library cuts an amount that is longer than 15 characters.
-    if (
-        value is None
-        or amount is None
-        or value != abs(Decimal(amount.amount))
-        or not amounts.fits_currency(value, currency)
-    ):
-        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=written[1][:40] if written else "")
+    amount, currency = _signed_amount(text, data)
     on: date | None = data.get("entry_date") or data.get("date")
     item = ParsedItem()
     if on is None:
@@ -140,7 +127,7 @@ def _transaction(text: str, *, key: str, account: str) -> ParsedItem:
             key,
             account=account,
             on=date(on.year, on.month, on.day) if on else None,
-            amount=value * sign,
+            amount=amount,
             currency=currency,
             counterparty=other.removeprefix(iban or "").strip(),
             counterparty_account=iban,
@@ -150,6 +137,21 @@ def _transaction(text: str, *, key: str, account: str) -> ParsedItem:
         )
     )
     return item
+
+
+def _signed_amount(text: str, data: dict[str, Any]) -> tuple[Decimal, str | None]:
+    """Return amount and currency. Raises ``UnreadableError``."""
+    sign = _SIGNS.get(data.get("status", ""))
+    if sign is None:
+        raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=str(data.get("status")))
+    parsed, match = data.get("amount"), _AMOUNT.search(text)
+    written = match[1].rstrip(",") if match else ""
+    amount, currency = amounts.parse_amount(written, decimal_separator=","), data.get("currency")
+    # The library cuts an amount that is longer than 15 characters.
+    is_whole = parsed is not None and amount == abs(Decimal(parsed.amount))
+    if amount is None or not is_whole or not amounts.fits_currency(amount, currency):
+        raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=written[:40])
+    return amount * sign, currency
 
 
 def _read(files: ExportFiles, _options: Options) -> ExportItems:

@@ -1,7 +1,8 @@
 """Parse the entries of one event, and select the newest version of each."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 from typing import NamedTuple
 
 from icalendar import Event
@@ -16,12 +17,13 @@ from importers.core.text import replace_unstorable
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """What all events of a file share."""
+    """What all events of a file share. ``stored`` are first starts of stored series."""
 
     name: str
     zones: TimeZones
     window: Window
     limits: ExpansionLimits
+    stored: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
 
 
 class Entry(NamedTuple):

@@ -8,6 +8,7 @@ from functools import partial
 from evidence.errors import InvalidRequest
 from importers.calendar.entries import Calendar, Entry
 from importers.calendar.expansion_limits import ExpansionLimits, limits_per_file, limits_per_run
+from importers.calendar.moved_series import stored_series
 from importers.calendar.recurrence import Window, build_time_zones
 from importers.calendar.series import parse_series
 from importers.core.export_files import ExportFile, iter_items
@@ -53,6 +54,7 @@ def _entries(file: ExportFile, options: Options, run_limits: ExpansionLimits) ->
         zones=build_time_zones(zones, floating=_default_zone(content) or options.zone),
         window=Window.from_options(options),
         limits=limits_per_file(run_limits),
+        stored=stored_series(options.earlier),
     )
     return [Entry(component, calendar) for component in components if component.name == "VEVENT"]
 

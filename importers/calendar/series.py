@@ -21,6 +21,7 @@ from importers.calendar.event_fields import (
 )
 from importers.calendar.event_times import date_property, event_times, is_convertible
 from importers.calendar.expansion_limits import ExpansionLimits
+from importers.calendar.moved_series import add_moved_keys, key_of
 from importers.calendar.recurrence import (
     Expansion,
     Recurrence,
@@ -80,7 +81,7 @@ def _add_series(master: ParsedEntry, entries: list[ParsedEntry], item: ParsedIte
         expansion = _expand_event(master, times, rules, item, max_steps=limits.steps)
     except UnsupportedRuleError:
         item.add_issue(ReceiptCode.BAD_RECURRENCE, detail=" ".join(rules))
-        item.records.append(_record(master, times, key=_key(series, times.start), item=item))
+        item.records.append(_record(master, times, key=key_of(series, times.start), item=item))
         item.records += [_override_record(each, item) for each in _overrides(entries, {}, item)]
         return
     calendar.limits.subtract(steps=expansion.steps)
@@ -88,7 +89,10 @@ def _add_series(master: ParsedEntry, entries: list[ParsedEntry], item: ParsedIte
         item.add_issue(ReceiptCode.OUTSIDE_WINDOW, detail=skipped)
     days = _days(chain(expansion.starts, expansion.earlier), times)
     overrides = list(_overrides(entries, days, item))
-    item.records += _series_records(master, times, expansion, overrides, limits, item)
+    found = _series_records(master, times, expansion, overrides, limits, item)
+    starts = {key_of(series, start): start for start in expansion.starts}
+    stored, zone = calendar.stored.get(series, ()), times.start.tzinfo or UTC
+    item.records += add_moved_keys(series, found, starts, stored, zone)
     item.stale += _stale_records(series, expansion, calendar.window, item.records)
 
 
@@ -148,12 +152,12 @@ def _stale_records(
     if expansion.is_truncated:
         return []
     keep = {record.data["id"] for record in records}
-    keep.update(_key(series, start) for start in expansion.starts)
+    keep.update(key_of(series, start) for start in expansion.starts)
     first = ""
     if len(expansion.earlier) > MAX_KEPT_EARLIER:
-        first = _key(series, window.first)
+        first = key_of(series, window.first)
     else:
-        keep.update(_key(series, start) for start in expansion.earlier)
+        keep.update(key_of(series, start) for start in expansion.earlier)
     return [StaleRecords("events", series, tuple(sorted(keep)), first)]
 
 
@@ -184,13 +188,13 @@ def _series_records(
         occurrences=len(starts), size=size + other_size * max(0, len(starts) - 1)
     )
     series = series_id(event)
-    changed = {_key(series, each.replaced): _override_record(each, item) for each in overrides}
+    changed = {key_of(series, each.replaced): _override_record(each, item) for each in overrides}
     later = sorted(
         (each for each in overrides if each.is_for_later), key=lambda each: each.replaced
     )
     records = []
     for number, start in enumerate(starts):
-        key = _key(series, start)
+        key = key_of(series, start)
         start_data = (other_data if number else data) | {"id": key}
         fields = start_data | time_fields(replace(times, start=start))
         record = ParsedRecord("events", _change_later(fields, start, later, is_short=is_too_large))
@@ -275,13 +279,9 @@ def _listed_dates(event: Event, name: str, zone: tzinfo, item: ParsedItem) -> It
                 yield to_aware(time.replace(tzinfo=None) if is_local else time, zone=zone)
 
 
-def _key(series: str, start: datetime) -> str:
-    return f"{series}.{start.astimezone(UTC):%Y%m%dT%H%M%SZ}"
-
-
 def _override_record(override: Override, item: ParsedItem) -> ParsedRecord:
     """Return a changed occurrence under the key of the occurrence that it replaces."""
-    key = _key(series_id(override.event), override.replaced)
+    key = key_of(series_id(override.event), override.replaced)
     entry = ParsedEntry(override.event, override.calendar)
     return _record(entry, override.times, key=key, item=item)
 

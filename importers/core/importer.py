@@ -126,6 +126,7 @@ class InstalledImporter:
       files.
     - ``earlier_prefix``: records whose keys begin with it are of an earlier release, and importers
       get their ``earlier_fields``.
+    - ``series_stream``: importers get the first keys of each series of this stream as ``earlier``.
     - ``has_local_times``: some times of this format have no zone.
     - ``has_recurring_events``: its recurring events are expanded within the years of the options.
     """
@@ -140,6 +141,7 @@ class InstalledImporter:
     remembers_by_layout: bool = False
     earlier_prefix: str = ""
     earlier_fields: tuple[str, ...] = ()
+    series_stream: str = ""
     has_local_times: bool = False
     has_recurring_events: bool = False
 

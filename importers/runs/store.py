@@ -198,6 +198,9 @@ def load_options(target: ImportTarget, options: Options) -> Options:
     if target.connection_id is None:
         return options
     importer = target.importer
+    if importer.series_stream:
+        keys = stored_keys.first_of_series(target.connection_id, importer.series_stream)
+        options = replace(options, earlier={key: [] for key in keys})
     choices = ImportChoice.unscoped.filter(connection_id=target.connection_id)
     remembered = dict(choices.values_list("name", "value"))
     if not importer.remembers_by_layout:

@@ -8,6 +8,7 @@ import recurring_ical_events
 import time_machine
 from icalendar import Calendar
 
+from evidence.models.imports import ImportReceipt
 from evidence.storing.record_erasure import delete_record
 from tests.importers.imports import connection, latest, receipts, records, run
 from tests.world import NOW
@@ -260,3 +261,43 @@ def test_a_later_window_keeps_old_occurrences(tmp_path: Path) -> None:
         run(path)
 
     assert "2016-01-03" in days()
+
+
+@time_machine.travel("2026-11-22T12:00:00Z", tick=True)
+@pytest.mark.parametrize(
+    ("before", "after", "erased", "remaining"),
+    [
+        ("20260105T100000", "20260105T113000", "2026-01-07", [5, 6, 8, 9]),
+        ("20260105T100000", "20260104T233000", "2026-01-07", [4, 5, 7, 8]),
+        ("20260105T100000", "20260105T100000", "2026-01-07", [5, 6, 8, 9]),
+    ],
+)
+def test_erased_occurrence_of_a_moved_series_stays_erased(
+    tmp_path: Path, before: str, after: str, erased: str, remaining: list[int]
+) -> None:
+    run(write(tmp_path / "a.ics", DAILY.replace("20260105T100000", before)))
+    erase(erased)
+
+    for _ in range(3):
+        run(write(tmp_path / "a.ics", DAILY.replace("20260105T100000", after)))
+
+        assert days() == [f"2026-01-{day:02}" for day in remaining]
+    assert "erased" in {code for code, _ in receipts()}
+
+
+@time_machine.travel("2026-11-22T12:00:00Z", tick=True)
+def test_occurrences_behind_a_later_start_are_not_taken_for_erased_ones(tmp_path: Path) -> None:
+    endless = "DTSTART;TZID=Europe/Berlin:20260105T100000\nRRULE:FREQ=WEEKLY\nSUMMARY:Tea"
+    run(write(tmp_path / "a.ics", endless))
+    erase("2026-01-05")
+
+    run(write(tmp_path / "a.ics", endless.replace("20260105", "20260601")))
+
+    assert days()[:2] == ["2026-06-01", "2026-06-08"]
+    assert "erased" not in {row.code for row in ImportReceipt.unscoped.filter(run=latest())}
+
+
+def erase(day: str) -> None:
+    found = connection("Calendar")
+    (key,) = (record["id"] for record in records("events") if record["start_day"] == day)
+    delete_record(found.connection_id, stream="events", record_key=key, suppress=True, now=NOW)
