@@ -8,6 +8,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 from importers.bank import amounts, records
+from importers.bank.across_formats import once_across_formats
 from importers.bank.csv_accounts import FoundAccount, number_account
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
@@ -164,7 +165,10 @@ def _read(files: ExportFiles, _options: Options) -> ExportItems:
     return iter_items(files, _read_file)
 
 
-CAMT = Importer(
-    claim=_claim,
-    read=_read,
+CAMT = once_across_formats(
+    Importer(
+        claim=_claim,
+        read=_read,
+    ),
+    "c_",
 )

@@ -116,6 +116,19 @@ def _number_above(preamble: Iterable[list[str]]) -> str | None:
     return None
 
 
+def format_account(bank_code: str, number: str) -> FoundAccount:
+    """Return the account that a format names by bank code and number, one of which may be an IBAN.
+
+    A German bank code and account number make up the IBAN, which other formats have.
+    """
+    iban = find_iban(number)
+    digits = re.fullmatch(r"(\d{1,10})(?:[A-Z]{3})?", number)  # some banks add the currency
+    if iban is None and digits and re.fullmatch(r"\d{8}", bank_code):
+        rest = f"{bank_code}{digits[1].zfill(10)}"
+        iban = f"DE{98 - int(f'{rest}131400') % 97:02}{rest}"
+    return number_account(iban or number)
+
+
 def find_iban(text: str) -> str | None:
     """Return the first IBAN with a valid check digit."""
     for match in _IBAN.finditer(text.upper()):

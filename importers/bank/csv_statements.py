@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from importers.bank import amounts, earlier_keys, records
+from importers.bank.across_formats import once_across_formats
 from importers.bank.csv_accounts import FoundAccount, find_iban, named_account, number_account
 from importers.bank.csv_columns import CREDITS, DEBITS, NOT_BOOKED, plain_name
 from importers.bank.csv_readings import CsvReading, ReadingBuilder, layout_name
@@ -260,8 +261,12 @@ def _amount(fields: dict[str, str], reading: CsvReading) -> Decimal | None:
     return credit + debit if reading.debits_are_negative else credit - debit
 
 
-CSV = Importer(
-    claim=claim_by_suffix(".csv", ".tsv"),
-    prepare=_prepare,
-    read=_read,
+CSV = once_across_formats(
+    Importer(
+        claim=claim_by_suffix(".csv", ".tsv"),
+        prepare=_prepare,
+        read=_read,
+    ),
+    "t_",
+    "v_",
 )

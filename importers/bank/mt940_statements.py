@@ -10,7 +10,8 @@ from typing import Any
 import mt940
 
 from importers.bank import amounts, records
-from importers.bank.csv_accounts import FoundAccount, find_iban, number_account
+from importers.bank.across_formats import once_across_formats
+from importers.bank.csv_accounts import FoundAccount, find_iban, format_account, number_account
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
 from importers.core.results import (
@@ -72,14 +73,17 @@ def _statement(name: str, text: str, place: tuple[int, int], keys: ContentKeys) 
         yield ExportItem(name, f"line {line:,}", size, issues_only([issue]))
         return
     bank, _, rest = number[1].strip().rpartition("/")
-    account = number_account(find_iban(rest) or rest)
-    yield ExportItem(name, "", size, partial(ParsedItem, [_account_record(account, text, bank)]))
+    account = format_account(bank, rest.strip())
+    key_account = number_account(find_iban(rest) or rest).key  # earlier releases named it so
+    yield ExportItem(
+        name, "", size, partial(ParsedItem, [_account_record(account, key_account, text, bank)])
+    )
     header, *blocks = _BOOKING.split(text)
     position = line + header.count("\n")
     for block in blocks:
         end = _END.search(block)
         booking = f":61:{block[: end.start()] if end else block}"
-        key = keys.key(account.key, *_identity(booking))
+        key = keys.key(key_account, *_identity(booking))
         parse = partial(_transaction, f"{header}{booking}", key=key, account=account.key)
         yield ExportItem(name, f"line {position:,}", 0, parse)
         position += block.count("\n")
@@ -90,14 +94,15 @@ def _identity(booking: str) -> Iterator[str]:
     yield from (" ".join(part.split()) for part in booking.split(":86:"))
 
 
-def _account_record(account: FoundAccount, text: str, bank: str) -> Any:
+def _account_record(account: FoundAccount, key_account: str, text: str, bank: str) -> Any:
     opening, closing = _OPENING.search(text), _BALANCE.search(text)
     fields: dict[str, Any] = {"currency": opening[1] if opening else None, "bank": bank or None}
     if closing and (amount := amounts.parse_amount(closing[4], decimal_separator=",")) is not None:
         fields["balance"] = float(-amount if closing[1] == "D" else amount)
         digits = closing[2]
         fields["balance_on"] = f"20{digits[:2]}-{digits[2:4]}-{digits[4:]}"
-    return records.account_record(account.key, name=account.name, **fields)
+    replaces = () if key_account == account.key else (key_account,)
+    return records.account_record(account.key, name=account.name, replaces=replaces, **fields)
 
 
 def _transaction(text: str, *, key: str, account: str) -> ParsedItem:
@@ -158,7 +163,10 @@ def _read(files: ExportFiles, _options: Options) -> ExportItems:
     return iter_items(files, _read_file)
 
 
-MT940 = Importer(
-    claim=_claim,
-    read=_read,
+MT940 = once_across_formats(
+    Importer(
+        claim=_claim,
+        read=_read,
+    ),
+    "m_",
 )

@@ -7,13 +7,15 @@ import contextlib
 import html
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from typing import Any
 
 from importers.bank import amounts, earlier_keys, records
+from importers.bank.across_formats import once_across_formats
+from importers.bank.csv_accounts import format_account
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ChoiceNeeded, ExportFiles, Importer, Options
 from importers.core.results import (
@@ -69,8 +71,16 @@ class Statement:
     decimal: str = "."
 
     @property
-    def account_id(self) -> str:
+    def key_account(self) -> str:
+        """The account in record keys, and its own key in earlier releases."""
         return records.account_id(self.elements.get("BANKID"), self.elements.get("ACCTID"))
+
+    @property
+    def account_id(self) -> str:
+        number = self.elements.get("ACCTID", "").strip()
+        if not any(map(str.isalnum, number)):
+            return self.key_account
+        return format_account(self.elements.get("BANKID", "").strip(), number).key
 
     def is_ended_by(self, name: str, elements: dict[str, str]) -> bool:
         """Return whether an aggregate belongs to the next statement."""
@@ -84,10 +94,12 @@ class Statement:
         )
         balance_on = parse_date(self.elements.get("DTASOF", ""))
         last_digits = self.elements.get("ACCTID", "")[-4:]
+        earlier = () if self.account_id == self.key_account else (self.key_account,)
         return ParsedItem(
             [
                 records.account_record(
                     self.account_id,
+                    replaces=earlier,
                     name=f"Account …{last_digits}" if last_digits else "Account",
                     bank=self.elements.get("ORG") or self.elements.get("BANKID"),
                     kind=self.elements.get("ACCTTYPE", "").lower() or None,
@@ -149,7 +161,7 @@ def _read_file(
     for name, line, elements in aggregates:
         is_empty, location = False, f"line {line:,}"
         if name == "STMTTRN":
-            key, replaces = keys.keys(statement.account_id, elements)
+            key, replaces = keys.keys(statement.key_account, elements)
             booking = partial(
                 _transaction,
                 elements,
@@ -158,7 +170,7 @@ def _read_file(
                 account=statement.account_id,
                 currency=statement.elements.get("CURDEF"),
                 reading=reading,
-                earlier=earlier,
+                same=partial(_same_earlier, account=statement.key_account, earlier=earlier),
             )
             yield ExportItem(file.name, location, 0, booking)
         elif name in _INVESTMENTS:
@@ -260,7 +272,7 @@ def _transaction(
     account: str,
     currency: str | None,
     reading: OfxReading,
-    earlier: Mapping[tuple[Any, ...], list[str]],
+    same: Callable[[Mapping[str, Any]], Sequence[str]],
 ) -> ParsedItem:
     item, text = ParsedItem(), elements.get("TRNAMT", "")
     # With ORIGCURRENCY the amount is converted to the currency of the account; with CURRENCY not.
@@ -289,13 +301,24 @@ def _transaction(
         check_number=elements.get("CHECKNUM"),
         memo=elements.get("MEMO"),
     )
-    same = earlier.get(tuple(record.data[name] for name in _EARLIER_FIELDS), ())
-    item.records.append(replace(record, replaces=tuple({*replaces, *same})))
+    item.records.append(replace(record, replaces=tuple({*replaces, *same(record.data)})))
     return item
 
 
-OFX = Importer(
-    claim=_claim,
-    prepare=_prepare,
-    read=_read,
+def _same_earlier(
+    data: Mapping[str, Any], *, account: str, earlier: Mapping[tuple[Any, ...], list[str]]
+) -> Sequence[str]:
+    """Return the keys of bookings of the release before that are equal but for name and memo."""
+    fields = {**data, "account_id": account}
+    return earlier.get(tuple(fields[name] for name in _EARLIER_FIELDS), ())
+
+
+OFX = once_across_formats(
+    Importer(
+        claim=_claim,
+        prepare=_prepare,
+        read=_read,
+    ),
+    "f_",
+    "o_",
 )

@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 
 from importers.bank import amounts, records
+from importers.bank.across_formats import once_across_formats
 from importers.core import written_dates
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import (
@@ -145,8 +146,11 @@ def _transaction(
     return item
 
 
-QIF = Importer(
-    claim=claim_by_start(b"!TYPE:", ".qif"),
-    prepare=_prepare,
-    read=lambda files, options: iter_items(files, partial(_read_file, options=options)),
+QIF = once_across_formats(
+    Importer(
+        claim=claim_by_start(b"!TYPE:", ".qif"),
+        prepare=_prepare,
+        read=lambda files, options: iter_items(files, partial(_read_file, options=options)),
+    ),
+    "q_",
 )

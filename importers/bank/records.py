@@ -18,9 +18,11 @@ def account_id(*parts: str | None) -> str:
     return f"a_{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:20]}"
 
 
-def account_record(key: str, *, name: str, **fields: Any) -> ParsedRecord:
+def account_record(
+    key: str, *, name: str, replaces: tuple[str, ...] = (), **fields: Any
+) -> ParsedRecord:
     data: dict[str, Any] = dict.fromkeys(("bank", "kind", "currency", "balance", "balance_on"))
-    return ParsedRecord("accounts", {"id": key, "name": name, **data, **fields})
+    return ParsedRecord("accounts", {"id": key, "name": name, **data, **fields}, replaces)
 
 
 def transaction_record(

@@ -48,6 +48,8 @@ class Options:
     account: str | None = None
     remembered: Mapping[str, Any] = field(default_factory=dict)
     earlier: Mapping[str, list[Any]] = field(default_factory=dict)
+    stored: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict)
+    """Fields of stored records by stream and key."""
     answers: Mapping[str, Any] = field(default_factory=dict)
     unclaimed: Sequence[Sequence[str]] = ()
     doubts: Sequence[Mapping[str, Any]] = ()
@@ -127,6 +129,7 @@ class InstalledImporter:
     - ``earlier_prefix``: records whose keys begin with it are of an earlier release, and importers
       get their ``earlier_fields``.
     - ``series_stream``: importers get the first keys of each series of this stream as ``earlier``.
+    - ``stored_fields``: importers get these fields of all records by stream.
     - ``has_local_times``: some times of this format have no zone.
     - ``has_recurring_events``: its recurring events are expanded within the years of the options.
     """
@@ -142,6 +145,7 @@ class InstalledImporter:
     earlier_prefix: str = ""
     earlier_fields: tuple[str, ...] = ()
     series_stream: str = ""
+    stored_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     has_local_times: bool = False
     has_recurring_events: bool = False
 

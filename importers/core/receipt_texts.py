@@ -63,6 +63,15 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.BAD_AMOUNT: ReceiptText(
         "The amount cannot be read exactly.", "Correct it by hand, and import the file again."
     ),
+    ReceiptCode.ALREADY_IMPORTED: ReceiptText(
+        "The account has this booking from a file of another format.",
+        "You need not do anything.",
+    ),
+    ReceiptCode.MAYBE_IMPORTED: ReceiptText(
+        "A file of another format has brought a booking of this amount within three days.",
+        "Compare both, and erase one of them if they are the same.",
+        is_imported=True,
+    ),
     ReceiptCode.NOT_A_BOOKING: ReceiptText(
         "The row has no date, so it is not a booking.", "Compare it with the totals of the import."
     ),

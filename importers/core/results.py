@@ -32,6 +32,8 @@ class ReceiptCode(StrEnum):
     NO_IDENTITY = "no_identity"
     BAD_DATE = "bad_date"
     BAD_AMOUNT = "bad_amount"
+    ALREADY_IMPORTED = "already_imported"
+    MAYBE_IMPORTED = "maybe_imported"
     NOT_A_BOOKING = "not_a_booking"
     NOT_BOOKED = "not_booked"
     DELETED = "deleted"

@@ -5,6 +5,7 @@ import html
 import re
 from typing import Any
 
+import chardet
 from charset_normalizer import from_bytes
 from selectolax.lexbor import LexborHTMLParser
 
@@ -52,6 +53,13 @@ _NEIGHBORS = (
     ),
     ("cp1250", re.compile("[õûÕÛ]"), re.compile("[ãçêàèâÃÇÊÀÈÂäå]")),  # Hungarian
 )
+# Scripts in which chardet errs less than charset_normalizer.
+_OTHER_SCRIPTS = frozenset((
+    "koi8-r", "koi8-u", "cp1251", "iso8859-5", "cp866", "euc_jp", "euc_jis_2004", "cp932",
+    "shift_jis", "shift_jis_2004", "gb18030", "big5", "big5hkscs", "cp949", "euc_kr", "cp1253",
+    "iso8859-7", "cp1255", "iso8859-8", "cp1256", "iso8859-6", "cp874", "tis-620", "iso8859-11",
+))  # fmt: skip
+_MIN_LETTERS = 4
 _RARE_CODECS = ["mac_cyrillic", "mac_greek", "mac_iceland", "mac_latin2", "mac_turkish", "cp1006"]
 # Bytes in these charsets can be valid UTF-8 and mean something else.
 _NOT_UTF8 = ("utf-16", "utf-32", "utf-7", "iso2022", "hz")
@@ -102,7 +110,7 @@ def decode(content: bytes, declared: str | None = None) -> str:
             return replace_unstorable(content.decode("utf-8-sig"))
         except UnicodeDecodeError:
             text = content.decode("utf-8-sig", "replace")
-        if _is_mostly_valid(text, good_per_bad=1):
+        if _is_mostly_valid(text, good_per_bad=4):
             return replace_unstorable(text)
     try:
         if codec is not None and not codec.startswith("utf-8"):
@@ -246,10 +254,13 @@ def _codec(declared: str | None) -> str | None:
 
 
 def _detect_codec(content: bytes) -> str:
-    """Return windows-1252 for text that it fits, and otherwise what charset_normalizer detects."""
+    """Return windows-1252 for text that it fits, and otherwise what a library detects."""
     sample = content[:_DETECTION_BYTES]
     if western := _western_codec(sample):
         return western
+    guess = _codec(chardet.detect(sample)["encoding"])
+    if guess in _OTHER_SCRIPTS and sum(map(len, _HIGH_BYTES.findall(sample))) >= _MIN_LETTERS:
+        return _ACTUAL_CODECS.get(guess, guess)
     match = from_bytes(sample, cp_exclusion=_RARE_CODECS).best()
     codec = match.encoding if match is not None else "cp1252"
     if codec == "cp1250" and _SYMBOL_IN_WORD.search(sample.decode(codec, "replace")):

@@ -39,7 +39,8 @@ from importers.runs.store import (
 class ExportPart:
     """The files of one importer. ``missing_option`` asks what the owner must decide first.
 
-    ``answers`` are what the owner answered, by the name under which it is remembered.
+    ``given`` are the options of the owner, and ``answers`` what the owner answered, by the name under
+    which it is remembered.
     """
 
     importer: InstalledImporter
@@ -48,6 +49,7 @@ class ExportPart:
     options: Options
     missing_option: ChoiceNeeded | None = None
     answers: Mapping[str, Any] = field(default_factory=dict)
+    given: Options = field(default_factory=Options)
 
     @property
     def size(self) -> int:
@@ -120,15 +122,7 @@ class _Survey:
         target = find_target(
             importer, name=request.connection, owner_id=self.owner_id, languages=request.languages
         )
-        options = load_options(target, self.options)
-        try:
-            prepared = sandbox.prepare(session, importer, files, options)
-        except ChoiceNeeded as missing_option:
-            return ExportPart(importer, files, target, options, missing_option)
-        if doubt := find_doubt(target, prepared):
-            return ExportPart(importer, files, target, options, doubt)
-        answers = answers_to_save(importer, given=self.options, prepared=prepared)
-        return ExportPart(importer, files, target, prepared, answers=answers)
+        return _prepare_part(session, importer, files, target, self.options)
 
     def preview(self) -> ExportPreview:
         """Return the parts, and the files that cannot be read or that nobody claims."""
@@ -146,6 +140,34 @@ class _Survey:
         parts = [p for p in self.parts if len(p.options.unclaimed) < len(p.files)]
         skipped = (*self.claims.unreadable, *self.failed, *unclaimed, *declined)
         return ExportPreview(self.claims.export_name, tuple(parts), skipped)
+
+
+def _prepare_part(
+    session: Session,
+    importer: InstalledImporter,
+    files: ClaimedFiles,
+    target: ImportTarget,
+    given: Options,
+) -> ExportPart:
+    options = load_options(target, given)
+    part = ExportPart(importer, files, target, options, given=given)
+    try:
+        prepared = sandbox.prepare(session, importer, files, options)
+    except ChoiceNeeded as missing_option:
+        return replace(part, missing_option=missing_option)
+    if doubt := find_doubt(target, prepared):
+        return replace(part, missing_option=doubt)
+    answers = answers_to_save(importer, given=given, prepared=prepared)
+    return replace(part, options=prepared, answers=answers)
+
+
+def refresh_part(part: ExportPart, connection_id: str) -> ExportPart:
+    """Prepare a part again if the parts before it have stored what its importer looks at."""
+    target = replace(part.target, connection_id=connection_id)
+    if load_options(target, part.given).stored == part.options.stored:
+        return part
+    with sandbox.open_session(part.importer, part.files.export) as session:
+        return _prepare_part(session, part.importer, part.files, target, part.given)
 
 
 def _find_importer(name: str | None) -> InstalledImporter | None:

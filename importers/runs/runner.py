@@ -21,7 +21,7 @@ from importers.core import sandbox
 from importers.core.results import Issue, ReceiptCode
 from importers.runs import store
 from importers.runs.import_totals import ImportTotals
-from importers.runs.preview import ExportPart
+from importers.runs.preview import ExportPart, refresh_part
 from importers.runs.record_feed import AttachmentSpool, RecordFeed, SpooledFile, pending_receipts
 from importers.runs.seen_keys import KeyLog, KeySet
 from importers.runs.store import PendingReceipt
@@ -48,13 +48,16 @@ def import_part(
 ) -> ImportRun:
     """Import a part into its connection. A new run also stores receipts of ``skipped`` files.
 
-    Raises ``ChoiceNeeded`` before anything is written, ``BusyError`` while another process imports
+    Raises ``ChoiceNeeded`` before a record is written, ``BusyError`` while another process imports
     the same export, and ``IngestStorageError`` when the database fails. ``on_progress`` may raise to
     stop the run. Stored records stay, and the next run of the same part resumes.
     """
     if part.missing_option is not None:
         raise part.missing_option
     connection_id = store.ensure_connection(part.target, now=now)
+    part = refresh_part(part, connection_id)
+    if part.missing_option is not None:
+        raise part.missing_option
     store.save_answers(connection_id, part.answers)
     # Lock before looking for the run: two processes that start at once must not create two runs.
     with try_exclusive(

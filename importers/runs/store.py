@@ -205,15 +205,15 @@ def load_options(target: ImportTarget, options: Options) -> Options:
     remembered = dict(choices.values_list("name", "value"))
     if not importer.remembers_by_layout:
         return replace(options, date_order=options.date_order or remembered.get(DATE_ORDER))
+    fields_by_key = partial(stored_keys.fields_by_key, target.connection_id)
     earlier = {}
-    if importer.earlier_prefix:
-        earlier = stored_keys.fields_by_key(
-            target.connection_id,
-            "transactions",
-            prefix=importer.earlier_prefix,
-            fields=importer.earlier_fields,
-        )
-    return replace(options, remembered=remembered, earlier=earlier)
+    if prefix := importer.earlier_prefix:
+        earlier = fields_by_key("transactions", prefix=prefix, fields=importer.earlier_fields)
+    stored = {
+        stream: fields_by_key(stream, prefix="", fields=names)
+        for stream, names in importer.stored_fields.items()
+    }
+    return replace(options, remembered=remembered, earlier=earlier, stored=stored)
 
 
 def find_doubt(target: ImportTarget, prepared: Options) -> ChoiceNeeded | None:

@@ -21,7 +21,11 @@ from importers.mail.records import MailboxMetadata, parse_message
 from importers.runs.seen_keys import KeySet
 from tests.importers.imports import TORTURE, read_all
 
-FILES = sorted(path for path in TORTURE.rglob("*") if path.is_file() and path.suffix != ".mbox")
+FILES = sorted(
+    path
+    for path in TORTURE.rglob("*")
+    if path.suffix != ".mbox" and path.is_file() and path.stat().st_size
+)
 quick = settings(suppress_health_check=list(HealthCheck), max_examples=10)
 
 

@@ -69,6 +69,7 @@ class Command(BaseCommand):
     """Says what an export is before it writes anything. Exits with 1 when something needs the
     owner: a choice, or files that cannot be opened. Items that were left out have receipts."""
 
+    _is_incomplete = False
     help = "Import exports: mail, calendars, contacts, chats, bank statements, health, documents."
 
     @override
@@ -119,7 +120,7 @@ class Command(BaseCommand):
         open_questions = sum(
             part.missing_option is not None for each in surveys for part in each.parts
         )
-        if open_questions or not all(each.parts for each in surveys):
+        if self._is_incomplete or open_questions or not all(each.parts for each in surveys):
             raise CommandError("Not everything could be imported; see above.")
 
     def _survey(self, path: Path, wish: ImportRequest, now: datetime) -> ExportPreview:
@@ -151,15 +152,20 @@ class Command(BaseCommand):
             if options["dry_run"]:
                 self._try(part)
                 continue
-            with _progress(part) as on_progress:
-                run = import_part(
-                    part,
-                    label=found.label,
-                    skipped=found.skipped if number == 0 else (),
-                    workspace=settings.PDPP_VAR / "imports",
-                    now=now,
-                    on_progress=on_progress,
-                )
+            try:
+                with _progress(part) as on_progress:
+                    run = import_part(
+                        part,
+                        label=found.label,
+                        skipped=found.skipped if number == 0 else (),
+                        workspace=settings.PDPP_VAR / "imports",
+                        now=now,
+                        on_progress=on_progress,
+                    )
+            except ChoiceNeeded as needed:  # asked because of another part of this import
+                self._ask(needed)
+                self._is_incomplete = True
+                continue
             self.stdout.write(f"{part.importer.name}:")
             for line in preview.result_lines(run):
                 self.stdout.write(line)

@@ -1,0 +1,213 @@
+"""Import each booking once, also if files of several formats have it.
+
+An account with a number is the same in all formats. Whether an account with another name is one that
+the connection has, the owner decides if their bookings are equal.
+"""
+
+from bisect import bisect_left, bisect_right, insort
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from datetime import date, timedelta
+from functools import partial
+from typing import Any
+
+from importers.core.importer import ChoiceNeeded, ExportFiles, Importer, Options
+from importers.core.results import (
+    ExportItem,
+    ExportItems,
+    ParsedItem,
+    ParsedRecord,
+    ReceiptCode,
+    UnreadableError,
+)
+
+NEAR = timedelta(days=3)
+"""Formats differ in which day they print: of the booking, or of its value."""
+_ANSWERS = "accounts"
+Booking = tuple[str | None, float]
+"""Date and amount."""
+
+
+def once_across_formats(importer: Importer, *prefixes: str) -> Importer:
+    """Return an importer that leaves out what files of other formats have brought.
+
+    ``prefixes`` are those of its own record keys.
+    """
+    return Importer(
+        claim=importer.claim,
+        prepare=partial(_prepare, importer, prefixes),
+        read=partial(_read, importer, prefixes),
+    )
+
+
+class _StoredBookings:
+    """The bookings that the connection has of this format, and of others."""
+
+    def __init__(self, options: Options, prefixes: tuple[str, ...]) -> None:
+        accounts = options.stored.get("accounts", {})
+        self.accounts = {key: str(name) for key, (name, _) in accounts.items()}
+        self.balance_days = {key: str(on or "") for key, (_, on) in accounts.items()}
+        self.own = set[str]()
+        self.others: dict[str, Counter[Booking]] = defaultdict(Counter)
+        self.days: dict[tuple[str, float], list[date]] = defaultdict(list)
+        for key, (account, on, amount) in options.stored.get("transactions", {}).items():
+            if key.startswith(prefixes):
+                self.own.add(key)
+                continue
+            self.others[account][on, amount] += 1
+            with suppress(TypeError, ValueError):
+                insort(self.days[account, amount], date.fromisoformat(on))
+
+    def knows_more(self, data: Mapping[str, Any], account: str) -> bool:
+        """Return whether another format has brought a description of the account as new as this."""
+        if account not in self.accounts:
+            return False
+        on, stored_on = data["balance_on"] or "", self.balance_days[account]
+        return (
+            account != data["id"] or on < stored_on or (on == stored_on and account in self.others)
+        )
+
+    def take_equal(self, account: str, booking: Booking) -> bool:
+        """Return whether another format has brought this booking, once for each of them."""
+        found = self.others[account]
+        if found[booking] <= 0:
+            return False
+        found[booking] -= 1
+        with suppress(TypeError, ValueError):
+            self.days[account, booking[1]].remove(date.fromisoformat(booking[0] or ""))
+        return True
+
+    def take_near(self, account: str, booking: Booking) -> bool:
+        """Return whether another format has a booking of this amount a few days off."""
+        days = self.days[account, booking[1]]
+        try:
+            on = date.fromisoformat(booking[0] or "")
+        except ValueError:
+            return False
+        at = bisect_left(days, on - NEAR)
+        if at == bisect_right(days, on + NEAR):
+            return False
+        del days[at]
+        return True
+
+
+def _prepare(
+    importer: Importer, prefixes: tuple[str, ...], files: ExportFiles, options: Options
+) -> Options:
+    """Find which account of the connection each account of the files is. Raises ``ChoiceNeeded``."""
+    stored = _StoredBookings(options, prefixes)
+    by_name = {_plain(name): key for key, name in stored.accounts.items()}
+    target = by_name.get(_plain(options.account or ""))
+    if target is not None:  # the files keep the account that they name, and it becomes this one
+        options = replace(options, account=None)
+    prepared = importer.prepare(files, options)
+    if not stored.accounts:
+        return prepared
+    remembered: dict[str, str] = options.remembered.get(_ANSWERS) or {}
+    answered: dict[str, str] = {}
+    for account, (name, found) in _bookings(importer, files, prepared).items():
+        if target is not None or options.account:
+            answered[account] = target or account
+        elif account not in stored.accounts and account not in remembered:
+            _require_new(name, found, stored)
+    if not answered:
+        return prepared
+    answers = {**prepared.answers, _ANSWERS: {**remembered, **answered}}
+    return replace(prepared, answers=answers)
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.lower().split())
+
+
+def _bookings(
+    importer: Importer, files: ExportFiles, options: Options
+) -> dict[str, tuple[str, Counter[Booking]]]:
+    """Return name and bookings of each account of the files."""
+    names: dict[str, str] = {}
+    found: dict[str, Counter[Booking]] = defaultdict(Counter)
+    for record in _records(importer.read(files, options)):
+        if record.stream == "accounts":
+            names[record.data["id"]] = record.data["name"]
+        else:
+            found[record.data["account_id"]][_booking(record.data)] += 1
+    return {account: (name, found[account]) for account, name in names.items()}
+
+
+def _records(items: ExportItems) -> Iterator[ParsedRecord]:
+    for item in items:
+        with suppress(UnreadableError):
+            yield from item.parse().records
+
+
+def _booking(data: Mapping[str, Any]) -> Booking:
+    return data["date"], data["amount"]
+
+
+def _require_new(name: str, found: Counter[Booking], stored: _StoredBookings) -> None:
+    """Ask whether an account is one of the connection that has half of its bookings or more."""
+    for account, others in stored.others.items():
+        equal = found & others
+        days = sorted(on for on, _ in others if on)
+        if not equal or not days:
+            continue
+        comparable = sum(n for (on, _), n in found.items() if on and days[0] <= on <= days[-1])
+        if equal.total() * 2 >= comparable:
+            other = stored.accounts.get(account, account)
+            raise ChoiceNeeded(
+                f"Is {name} the account {other}? A file of another format has brought"
+                f" {equal.total():,} of its bookings.",
+                evidence=[f"{on} {amount:.2f}" for on, amount in list(equal)[:3]],
+                flag=f'--account "{other}" if it is, or --account with another name',
+            )
+
+
+def _read(
+    importer: Importer, prefixes: tuple[str, ...], files: ExportFiles, options: Options
+) -> ExportItems:
+    stored = _StoredBookings(options, prefixes)
+    accounts: dict[str, str] = {}
+    for source in (options.remembered, options.answers):
+        accounts |= source.get(_ANSWERS) or {}
+    items = importer.read(files, options)
+    if not accounts and not stored.accounts:
+        yield from items
+        return
+    for item in items:
+        # Parsed here and not later, since a resumed run skips items but must count their bookings.
+        try:
+            parsed = _leave_out(item.parse(), accounts, stored)
+        except UnreadableError:
+            yield item
+        else:
+            yield ExportItem(item.file, item.location, item.size, partial(_same, parsed))
+
+
+def _same(parsed: ParsedItem) -> ParsedItem:
+    return parsed
+
+
+def _leave_out(
+    parsed: ParsedItem, accounts: Mapping[str, str], stored: _StoredBookings
+) -> ParsedItem:
+    """Leave out the bookings of an item that another format has brought."""
+    records: list[ParsedRecord] = []
+    for record in parsed.records:
+        data = record.data
+        if record.stream == "accounts":
+            if not stored.knows_more(data, accounts.get(data["id"], data["id"])):
+                records.append(record)
+            continue
+        account = data["account_id"] = accounts.get(data["account_id"], data["account_id"])
+        if stored.own.isdisjoint((data["id"], *record.replaces)):
+            detail = f"{data['date']} {data['amount']:.2f}"
+            if stored.take_equal(account, _booking(data)):
+                parsed.add_issue(ReceiptCode.ALREADY_IMPORTED, detail=detail)
+                continue
+            if stored.take_near(account, _booking(data)):
+                parsed.add_issue(ReceiptCode.MAYBE_IMPORTED, detail=detail)
+        records.append(record)
+    parsed.records = records
+    return parsed
