@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from evidence.access import sign_in_throttle
 from evidence.access.owner_notices import delete_old_refused_calls
+from evidence.access.permission_requests import delete_old_requests
 from evidence.erasure import apply_retention, run_pending_erasures
 from evidence.events.event_scheduler import delete_settled_events, enqueue_events
 from evidence.events.tasks import recover_lost_deliveries
@@ -77,7 +78,7 @@ def upkeep() -> Iterator[object]:
     yield delete_unused_bookmarks(unused_since=kept_since)
     yield sign_in_throttle.delete_expired(now=now)
     yield SessionStore.clear_expired()
-    yield delete_old_refused_calls(now)
+    yield delete_old_refused_calls(now) + delete_old_requests(now)
     yield prune_orphans(unused_since=now - ORPHAN_AGE)
     yield delete_settled_events(now=now)
     yield create_checkpoint(get_or_create_owner(now).owner_id, now=now)

@@ -23,10 +23,11 @@ from evidence.access.grant_states import (
 from evidence.access.grant_text import StreamDescription
 from evidence.access.grants import pause_client, resume_client, revoke_client
 from evidence.access.owner_notices import AlertMessage, mark_alert_seen, open_alerts
+from evidence.access.permission_requests import open_requests
 from evidence.events.subscriptions import receiver_hosts_by_client
 from evidence.ledger.disclosures import usage_by_client
 from evidence.models.accounts import OWNER_ID
-from evidence.models.grants import Grant
+from evidence.models.grants import Grant, PermissionRequest
 from owner.formatting import describe_terms, format_time, pluralize
 from owner.permissions import is_owner, owner_required
 
@@ -45,6 +46,7 @@ class GrantSummary:
     purpose: str
     issued: str
     expires: str
+    is_temporary: bool
 
     @property
     def is_current(self) -> bool:
@@ -112,6 +114,7 @@ def describe_grant(grant: Grant, *, labels: Mapping[str, str]) -> GrantSummary:
         purpose=grant.purpose_description,
         issued=format_time(grant.issued_at),
         expires=format_time(grant.expires_at, never=""),
+        is_temporary=grant.extends_id is not None,
     )
 
 
@@ -165,14 +168,24 @@ def _overall_state(states: Iterable[GrantState]) -> GrantState:
 
 
 def unseen_alerts(request: HttpRequest) -> dict[str, Any]:
-    """Context processor: the owner's unacknowledged alerts, queried only where a page shows them."""
+    """Context processor: alerts and open permission requests, queried only where a page shows them."""
 
     def alerts() -> list[AlertMessage]:
-        user = getattr(request, "user", None)
-        return open_alerts(OWNER_ID) if user is not None and is_owner(user) else []
+        return open_alerts(OWNER_ID) if _is_signed_in(request) else []
 
-    load: Callable[[], object] = alerts
-    return {"owner_alerts": SimpleLazyObject(load)}
+    def requests() -> list[PermissionRequest]:
+        return open_requests(OWNER_ID, now=timezone.now()) if _is_signed_in(request) else []
+
+    loaders: dict[str, Callable[[], object]] = {
+        "owner_alerts": alerts,
+        "waiting_requests": requests,
+    }
+    return {name: SimpleLazyObject(load) for name, load in loaders.items()}
+
+
+def _is_signed_in(request: HttpRequest) -> bool:
+    user = getattr(request, "user", None)
+    return user is not None and is_owner(user)
 
 
 @require_POST

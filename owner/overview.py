@@ -12,6 +12,7 @@ from evidence.access.gate import Gate
 from evidence.access.grant_states import GrantState, filter_state, with_grant_state
 from evidence.access.grant_text import format_day, join_words, stream_label
 from evidence.access.owner_notices import refused_calls
+from evidence.access.permission_requests import link_token, open_requests, request_sentence
 from evidence.access.records import VisibleRecords
 from evidence.access.timeline import MonthCount
 from evidence.ledger.disclosures import AppReading, readings_by_client
@@ -225,8 +226,26 @@ class Attention:
 
 
 def attention(owner_id: str, *, now: datetime) -> list[Attention]:
-    """Return refused calls, unfinished imports and grants that end soon. Tripwires have alerts."""
-    return [*_refusals(owner_id, now), *_imports(owner_id, now), *_ending(owner_id, now)]
+    """Return permission requests, refused calls, unfinished imports and grants that end soon.
+
+    Tripwires have alerts.
+    """
+    return [
+        *_permission_requests(owner_id, now),
+        *_refusals(owner_id, now),
+        *_imports(owner_id, now),
+        *_ending(owner_id, now),
+    ]
+
+
+def _permission_requests(owner_id: str, now: datetime) -> list[Attention]:
+    return [
+        Attention(
+            f"{request_sentence(row)}.", "Decide", reverse("permission-request", args=[token])
+        )
+        for row in open_requests(owner_id, now=now)
+        if (token := link_token(row)) is not None
+    ]
 
 
 def _refusals(owner_id: str, now: datetime) -> list[Attention]:
@@ -262,7 +281,7 @@ def _imports(owner_id: str, now: datetime) -> list[Attention]:
 
 def _ending(owner_id: str, now: datetime) -> list[Attention]:
     rows = filter_state(with_grant_state(now), GrantState.ACTIVE)
-    rows = rows.filter(package__owner_id=owner_id, expires_at__lte=now + ENDING_SOON)
+    rows = rows.filter(package__owner_id=owner_id, expires_at__lte=now + ENDING_SOON, extends=None)
     rows = rows.select_related("package__client", "source").order_by("expires_at", "grant_id")
     return [
         Attention(

@@ -9,6 +9,7 @@ from owner.accounts.sign_in import sign_in
 from owner.connect_page import connect, connect_status, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
 from owner.grants.narrow_page import narrow_page
+from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
 from owner.oauth.agent_connect import agent_connect, poll_token
 from owner.oauth.authorization_endpoint import authorize
@@ -48,6 +49,7 @@ urlpatterns = [
     path("day/<str:day>", day_page, name="day"),
     path("records/<str:connection_id>/<str:stream>/", record_list, name="record-list"),
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page, name="record"),
+    path("ask/<str:token>", permission_page, name="permission-request"),
     path("connected", connected_apps, name="connected-apps"),
     path("connected/seen", acknowledge_alert, name="alert-acknowledge"),
     path("connected/narrow", narrow_page, name="grant-narrow"),

@@ -38,6 +38,9 @@ CURSOR = re.compile(
     r'("(?:next_)?(?:cursor|changes_since)": ?"|(?:cursor|changes_since)=)[A-Za-z0-9_-]{40,}'
 )
 VOLATILE = re.compile(r'"request_id": ?"[^"]*"')
+ASK_URL = re.compile(r"http[^ \"\\]+/ask/[A-Za-z0-9_-]{24}(?![A-Za-z0-9_-])")
+"""The link of a permission request: its token is random and as long for every request. Which refusals
+have one, and for which stream and fields, is compared."""
 
 FIELDS = (
     "thread_id", "subject", "from_name", "from_email", "received_at", "labels", "is_seen",
@@ -260,6 +263,11 @@ TOOLS_ASKED: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+def plain_text(text: str) -> str:
+    """The text without request ids, cursors, and the random tokens of links."""
+    return VOLATILE.sub("", CURSOR.sub(r"\1…", ASK_URL.sub("/ask/…", text)))
+
+
 def told_by_tools(token: str) -> list[tuple[str, str, tuple[int, ...]]]:
     """Both channels of every tool, with what may differ set aside."""
 
@@ -271,8 +279,7 @@ def told_by_tools(token: str) -> list[tuple[str, str, tuple[int, ...]]]:
         text = json.dumps([result.is_error, result.structured_content], sort_keys=True)
         text += "".join(block.text for block in result.content)
         lengths = tuple(len(match.group(0)) for match in CURSOR.finditer(text))
-        plain = VOLATILE.sub("", CURSOR.sub(r"\1…", text))
-        answers.append((f"{tool} {arguments}", plain, lengths))
+        answers.append((f"{tool} {arguments}", plain_text(text), lengths))
     return answers
 
 
@@ -307,8 +314,7 @@ def told(
         answer = world.get(path, "zoe", **query)
         text = json.dumps(answer.body, sort_keys=True)
         lengths = tuple(len(match.group(0)) for match in CURSOR.finditer(text))
-        plain = VOLATILE.sub("", CURSOR.sub(r"\1…", text))
-        answers.append((f"{path} {query}", answer.status, plain, lengths))
+        answers.append((f"{path} {query}", answer.status, plain_text(text), lengths))
     return answers
 
 

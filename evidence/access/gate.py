@@ -17,6 +17,7 @@ from evidence.errors import (
     ApiException,
     ConnectionNotFound,
     GrantPaused,
+    MissingAccess,
     NotFound,
     StreamNotGranted,
 )
@@ -112,17 +113,32 @@ class Gate:
 
     def _require_stream(self, name: str, connection_id: str | None) -> None:
         """Raise for a stream that shows nothing: 403 if a granted source declares it, else 404."""
-        is_declared = False
+        declaring = []
         for source in self.sources:
             if connection_id is not None and not _covers(source, connection_id):
                 continue
-            is_declared = is_declared or name in source.declared.declaration.streams
+            if name in source.declared.declaration.streams:
+                declaring.append(source.facts)
             for visible in source.streams:
                 if visible.stream.name == name and visible.for_connection(connection_id).granted:
                     return
-        kind = StreamNotGranted if is_declared else NotFound
-        refusal = kind(param="stream", next_step="GET /v1/schema lists the streams.")
+        kind = StreamNotGranted if declaring else NotFound
+        refusal: ApiException = kind(param="stream", next_step="GET /v1/schema lists the streams.")
+        if len(declaring) == 1:
+            refusal.missing = self._missing_stream(declaring[0], name, connection_id)
         raise self._missing(refusal, stream=name, connection_id=connection_id)
+
+    def _missing_stream(
+        self, source: SourceFacts, stream: str, connection_id: str | None
+    ) -> MissingAccess | None:
+        """Return what the first grant of the source, or of the connection, would have to include."""
+        for grant in self.scope.grants:
+            if grant.source_pk == source.source_pk and any(
+                connection_id is None or connection_id in terms.connection_ids
+                for terms in grant.streams
+            ):
+                return MissingAccess(str(grant.grant_id), source.connector_key, stream)
+        return None
 
     def _missing(
         self, refusal: ApiException, *, stream: str | None = None, connection_id: str | None = None

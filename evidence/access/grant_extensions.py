@@ -58,7 +58,7 @@ def extend_grant(
     base, _ = lock_grant(grant_id, states=[GrantState.ACTIVE], now=now)
     if base.access_mode == Grant.AccessMode.SINGLE_USE or base.extends_id is not None:
         raise GrantRevoked
-    earlier = _temporary_grant(base, stream, now)
+    earlier = temporary_grant(base, stream, now)
     is_kept = earlier is not None and earlier.access_mode != "single_use" and fields is not None
     kept = earlier if is_kept else None
     terms = [term for term in widened_terms(kept or base, stream, fields) if term.name == stream]
@@ -77,7 +77,8 @@ def extend_grant(
     return temporary
 
 
-def _temporary_grant(base: Grant, stream: str, now: datetime) -> Grant | None:
+def temporary_grant(base: Grant, stream: str, now: datetime) -> Grant | None:
+    """Return the active temporary grant that extends a grant for a stream."""
     rows = filter_state(with_grant_state(now), GrantState.ACTIVE).filter(extends=base)
     return next((row for row in rows if row.streams[0]["name"] == stream), None)
 

@@ -4,7 +4,7 @@ A field is usable only if every affected grant allows it. A request over several
 which hides the field, is refused: a hidden value must not select, order or count rows.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -20,7 +20,9 @@ from evidence.declarations.array_items import array_item
 from evidence.declarations.declaration import Field, StreamDeclaration
 from evidence.declarations.filter_values import FilterValue, FilterValueError, parse_filter_value
 from evidence.declarations.storage_layout import SLOTS, StreamLayout
-from evidence.errors import FieldNotGranted, InvalidRequest, UnknownField
+from evidence.errors import FieldNotGranted, InvalidRequest, MissingAccess, UnknownField
+
+MAX_MISSING_FIELDS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,11 @@ class VisibleStream:
             grant.terms.filters.allows(str(field)) for grant in self.granted
         )
 
-    def shown_field(self, name: str, *, param: str) -> Field:
-        """Return a declared field. Raises ``UnknownField`` or ``FieldNotGranted``."""
+    def shown_field(self, name: str, *, param: str, among: Sequence[str] = ()) -> Field:
+        """Return a declared field. Raises ``UnknownField`` or ``FieldNotGranted``.
+
+        ``among`` are all fields that the call names, so that the owner can be asked for them at once.
+        """
         field = self.stream.fields.get(name)
         if field is None:
             raise UnknownField(
@@ -110,11 +115,13 @@ class VisibleStream:
                 next_step=f"GET /v1/schema?stream={self.stream.name} lists the fields.",
             )
         if not self.shows(name):
-            raise FieldNotGranted(
+            refusal = FieldNotGranted(
                 message=f"The grant does not include the field {name!r}.",
                 param=param,
                 next_step=f"GET /v1/schema?stream={self.stream.name} lists what is granted.",
             ).with_clause(" ".join(self._hiding_clauses(name)))
+            refusal.missing = self._missing_fields(name, {name, *among})
+            raise refusal
         return field
 
     def filter_field(self, name: str, *, param: str) -> Field:
@@ -127,6 +134,17 @@ class VisibleStream:
                 next_step=f"GET /v1/schema?stream={self.stream.name} lists what is granted.",
             ).with_clause(" ".join(self._unfilterable_clauses(name)))
         return field
+
+    def _missing_fields(self, name: str, named: Collection[str]) -> MissingAccess:
+        """Return the named fields that the first grant which hides ``name`` would have to include."""
+        hiding = next(grant for grant in self.granted if not grant.terms.fields.allows(name))
+        hidden = [
+            field for field in self.stream.fields
+            if field in named and not hiding.terms.fields.allows(field)
+        ]  # fmt: skip
+        key = self.source.connector_key
+        fields = tuple(hidden[:MAX_MISSING_FIELDS])
+        return MissingAccess(str(hiding.grant_id), key, self.stream.name, fields)
 
     def _hiding_clauses(self, name: str) -> Iterator[str]:
         for grant in self.granted:

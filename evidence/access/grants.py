@@ -48,6 +48,11 @@ def lock_packages(**filters: Any) -> None:
 def lock_current_grant(grant_id: str) -> str:
     """Lock the package of a grant and return the id of the grant that superseded it, or its own."""
     lock_packages(pk__in=Grant.unscoped.filter(pk=grant_id).values("package"))
+    return current_grant_id(grant_id)
+
+
+def current_grant_id(grant_id: str) -> str:
+    """Return the id of the grant that superseded a grant, or its own."""
     while successor := _successor(grant_id):
         grant_id = successor
     return grant_id

@@ -32,7 +32,7 @@ from evidence.api.authentication import BearerAuthentication
 from evidence.api.disclosed_records import disclosed_items
 from evidence.api.json_io import OrjsonRenderer
 from evidence.api.query_parameters import QueryParameters
-from evidence.api.refusal_log import record_refused_call
+from evidence.api.refusal_log import permission_offer, record_refused_call
 from evidence.errors import (
     ApiException,
     AuthenticationRequired,
@@ -146,6 +146,8 @@ class GrantedView(PublicView):
                 stream=str(kwargs.get("stream", "")),
                 parameters=self.parameters,
             )
+            if self.caller is not None and isinstance(response, Response):
+                response.data["error"] |= permission_offer(self.caller, self.error)
         return response
 
     def _dispatch_recorded(

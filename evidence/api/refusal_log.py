@@ -1,16 +1,19 @@
-"""Record refused calls for the owner, without request contents.
+"""Record refused calls for the owner, without request contents, and offer to ask for permission.
 
-Of the request, only the name of a known parameter and the name of a declared stream are stored.
+Of the request, only the name of a known parameter and declared names are stored.
 """
 
 import logging
 
+from django.conf import settings
 from django.db import Error
+from django.urls import reverse
 from django.utils import timezone
 
 from evidence.access.gate import Gate
 from evidence.access.grant_text import CLAUSE_BY_CODE, explain_refusal
 from evidence.access.owner_notices import RefusedCallDetails, store_refused_call
+from evidence.access.permission_requests import request_permission, requestable
 from evidence.access.scope import Scope
 from evidence.errors import ApiException, Code
 
@@ -59,6 +62,30 @@ def record_refused_call(
         _log_failure(database_error)
 
 
+def permission_offer(scope: Scope, error: ApiException) -> dict[str, object]:
+    """Return ``missing`` and ``ask_url`` of an error that the owner can lift, else no member.
+
+    Both depend on declarations, grants and answers only. Call after the transaction of the read has
+    ended; a database error leaves out the link.
+    """
+    missing = requestable(error, scope)
+    if missing is None:
+        return {}
+    members: dict[str, object] = {"connector_key": missing.connector_key, "stream": missing.stream}
+    if missing.fields is not None:
+        members["fields"] = list(missing.fields)
+    token = None
+    try:
+        package_id = str(scope.package_id)
+        token = request_permission(missing, package_id=package_id, now=timezone.now())
+    except Error as database_error:
+        _log_failure(database_error)
+    if token is None:
+        return {"missing": members}
+    path = reverse("permission-request", args=[token])
+    return {"missing": members, "ask_url": f"{settings.PDPP_PUBLIC_URL}{path}"}
+
+
 def record_rejected_token(error: ApiException, *, route: str, request_id: str) -> None:
     """Store a call whose token was rejected, if the token is a known client's."""
     if error.caller is None:
@@ -86,4 +113,4 @@ def _store(call: RefusedCallDetails) -> None:
 
 
 def _log_failure(error: Error) -> None:
-    logger.warning("a refused call was not stored: %s", type(error).__name__)
+    logger.warning("a refused call or request was not stored: %s", type(error).__name__)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from evidence import limits
 from evidence.errors.codes import ApiException as ApiException
 from evidence.errors.codes import Code as Code
+from evidence.errors.codes import MissingAccess as MissingAccess
 
 # Authentication
 

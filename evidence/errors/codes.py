@@ -3,6 +3,7 @@
 `evidence.api.error_responses` maps each code to its HTTP status and error type.
 """
 
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
 
@@ -73,6 +74,16 @@ class Code(StrEnum):
     SERVICE_UNAVAILABLE = "service_unavailable"
 
 
+@dataclass(frozen=True, slots=True)
+class MissingAccess:
+    """What one grant lacks, judged by the declaration alone; ``fields`` is None for a whole stream."""
+
+    grant_id: str
+    connector_key: str
+    stream: str
+    fields: tuple[str, ...] | None = None
+
+
 class ApiException(Exception):  # noqa: N818 named like DRF's APIException
     """The request was rejected.
 
@@ -85,6 +96,8 @@ class ApiException(Exception):  # noqa: N818 named like DRF's APIException
     """The clause of a grant that caused the error. Only the owner sees it, never the client."""
     caller: tuple[str, str, str] | None = None
     """Owner, client and token ids of a rejected but known token. Never sent to the client."""
+    missing: MissingAccess | None = None
+    """What the owner could add to the grant, so that the call succeeds."""
     disclosed_records: tuple[tuple[str, str, str], ...] = ()
     """(connection_id, stream, record_key) of visible records that the error discloses, for the ledger."""
 

@@ -169,7 +169,7 @@ def select_fields(
     if fields is None:
         return None
     for name in fields:
-        visible.shown_field(name, param="fields")
+        visible.shown_field(name, param="fields", among=fields)
     return frozenset(fields) | frozenset(visible.stream.primary_key)
 
 

@@ -276,6 +276,7 @@ def _facts(grant: Grant) -> list[tuple[str, str]]:
         ("Issued", format_time(grant.issued_at)),
         ("Expires", format_time(grant.expires_at)),
         *([("Use", _use(grant))] if grant.access_mode == Grant.AccessMode.SINGLE_USE else []),
+        *([("Extends for a short time", grant.extends_id)] if grant.extends_id else []),
         *([("Replaced by", grant.superseded_by_id)] if grant.superseded_by_id is not None else []),
         *([("Revoked by you", format_time(revoked_at))] if revoked_at is not None else []),
         ("Id", grant.pk),

@@ -96,21 +96,25 @@ def _preview(
     totals: Mapping[tuple[str, str], int],
 ) -> StreamPreview:
     visible = gate.stream(terms.name)
-    page = reading.page(visible, limit=SAMPLE_SIZE, descending=True, after=None, where=())
     return StreamPreview(
         words=describe_terms(terms, stream=form.stream, labels=labels),
         count=reading.count_records(visible),
         total=sum(
             totals.get((connection_id, terms.name), 0) for connection_id in terms.connection_ids
         ),
-        extent=_extent(visible),
-        samples=[_sample(visible, record) for record in page.records],
+        extent=describe_extent(visible),
+        samples=newest_samples(visible),
         hidden_fields=[
             field_label(field)
             for name, field in form.stream.fields.items()
             if not terms.fields.allows(name)
         ],
     )
+
+
+def newest_samples(visible: VisibleRecords) -> list[Sample]:
+    page = reading.page(visible, limit=SAMPLE_SIZE, descending=True, after=None, where=())
+    return [_sample(visible, record) for record in page.records]
 
 
 def _sample(visible: VisibleRecords, record: VisibleRecord) -> Sample:
@@ -125,7 +129,7 @@ def _sample(visible: VisibleRecords, record: VisibleRecord) -> Sample:
     )
 
 
-def _extent(visible: VisibleRecords) -> str:
+def describe_extent(visible: VisibleRecords) -> str:
     """Return the first and last day, or an empty string if the time field is not shown."""
     if not visible.shows(visible.stream.consent_time_field):
         return ""

@@ -109,9 +109,19 @@ SCHEMAS: dict[str, Json] = {
                     "resource_metadata": STRING,
                     "available_connections": array(ref("Candidate")),
                     "available_connection_count": INTEGER,
+                    "missing": ref("MissingAccess"),
+                    "ask_url": {
+                        "type": "string",
+                        "format": "uri",
+                        "description": "Page where the owner can allow what is missing.",
+                    },
                 },
             )
         }
+    ),
+    "MissingAccess": obj(
+        {"connector_key": STRING, "stream": STRING},
+        {"fields": array(STRING)},
     ),
     "Candidate": obj(
         {"connection_id": STRING},

@@ -12,6 +12,7 @@ from typing_extensions import override
 from evidence.access.oauth.codes import delete_expired_families
 from evidence.access.oauth.requests import delete_unused_registrations
 from evidence.access.owner_notices import delete_old_refused_calls
+from evidence.access.permission_requests import delete_old_requests
 from evidence.erasure import apply_retention
 from evidence.reading.bookmarks import delete_unused_bookmarks
 from evidence.storing.retention import ORPHAN_AGE, prune_changes, prune_orphans
@@ -48,6 +49,7 @@ class Command(BaseCommand):
         blobs = prune_orphans(unused_since=now - ORPHAN_AGE)
         clients, sign_ins = delete_unused_registrations(now), delete_expired_families(now)
         refused_calls = delete_old_refused_calls(now)
+        delete_old_requests(now)
         self.stdout.write(
             f"Deleted {changes} changes and {bookmarks} bookmarks older than"
             f" {kept_since:%Y-%m-%d %H:%M} UTC, {blobs} unreferenced blobs, {clients} unused"

@@ -139,5 +139,5 @@ def test_a_page_of_records_is_read_in_a_few_queries(
     open_list(alice, PERSONAL)
 
     # Session, user and whether there is a second factor, the owner, sources, connections, the page itself, and what has to be told.
-    with django_assert_max_num_queries(12):
+    with django_assert_max_num_queries(13):
         open_list(alice, PERSONAL)
