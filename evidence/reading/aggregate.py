@@ -175,7 +175,9 @@ def _aggregatable_field(visible: VisibleRecords, name: str, use: str, *, param: 
     field = visible.filter_field(name, param=param)
     if not is_aggregatable(field, use):
         allowed = [
-            other.name for other in visible.stream.fields.values() if is_aggregatable(other, use)
+            other.name
+            for other in visible.stream.fields.values()
+            if is_aggregatable(other, use) and visible.can_filter_by(other.name)
         ]
         raise InvalidRequest(
             message=f"The field {name!r} does not declare {use}; these do: "

@@ -196,13 +196,21 @@ def window(visible: VisibleRecords, where: Sequence[SQL]) -> Window:
     return Window(total, earliest, latest, witnesses)
 
 
+def granted_views(visible: VisibleRecords) -> tuple[str, ...]:
+    """Return the views that the grants include, with all of their fields."""
+    return tuple(
+        name
+        for name, view in visible.stream.views.items()
+        if all(grant.terms.views.allows(name) for grant in visible.granted)
+        and all(visible.shows(field) for field in view.fields)
+    )
+
+
 def _view_fields(visible: VisibleRecords, name: str) -> Sequence[str]:
-    view = visible.stream.views.get(name)
-    allowed = all(grant.terms.views.allows(name) for grant in visible.granted)
-    if view is None or not allowed:
-        views = ", ".join(visible.stream.views) or "none"
+    allowed = granted_views(visible)
+    if name not in allowed:
         raise InvalidRequest(
-            message=f"The grant does not include this view; the stream declares: {views}.",
+            message=f"The grant does not include this view; these: {', '.join(allowed) or 'none'}.",
             param="view",
         )
-    return view.fields
+    return visible.stream.views[name].fields

@@ -24,7 +24,7 @@ from evidence.declarations.declaration import (
 )
 from evidence.errors import AmbiguousSchemaDetail, InvalidRequest
 from evidence.reading.expansion import refusal_reason, with_effective_limits
-from evidence.reading.records import sortable_fields
+from evidence.reading.records import granted_views, sortable_fields
 from evidence.search.query_planner import SEMANTIC, search_modes, vector_progress
 
 
@@ -162,7 +162,7 @@ def _stream_capability(visible: VisibleRecords, facts: SchemaFacts) -> StreamCap
             for relation in visible.stream.relations.values()
             if relation.expandable
         ),
-        views=_views(visible),
+        views=granted_views(visible),
         sort=tuple(sortable_fields(visible)),
         search_modes=modes,
         record_count=sum(n for n, _ in counters) if is_complete else None,
@@ -185,15 +185,6 @@ def field_capability(
         aggregations=frozenset(
             name for name in USABLE_AGGREGATIONS if filterable and is_aggregatable(field, name)
         ),
-    )
-
-
-def _views(visible: VisibleRecords) -> tuple[str, ...]:
-    return tuple(
-        name
-        for name, view in visible.stream.views.items()
-        if all(grant.terms.views.allows(name) for grant in visible.granted)
-        and all(visible.shows(field) for field in view.fields)
     )
 
 

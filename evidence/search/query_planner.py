@@ -159,7 +159,8 @@ def words_filter(visible: VisibleRecords, name: str, text: str, *, param: str) -
     """Return a condition that a field has the words of a search query, without phrases."""
     field = visible.filter_field(name, param=param)
     if not field.lexical:
-        searched = ", ".join(visible.stream.lexical_fields) or "none"
+        searchable = filter(visible.can_filter_by, visible.stream.lexical_fields)
+        searched = ", ".join(searchable) or "none"
         raise InvalidRequest(
             message=f"words needs a searchable field: {searched}. Use contains for {name!r}.",
             param=param,

@@ -7,6 +7,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from evidence.access.ranking import matches
 from evidence.models.records import Record
+from evidence.search import lexical
 from tests.scenarios import scenario
 from tests.world import CHAT, LEDGER, PERSONAL, WORK, World
 
@@ -287,3 +288,31 @@ def test_hits_say_which_words_they_have_in_other_forms(world: World) -> None:
 def test_match_takes_only_exact(world: World) -> None:
     answer = world.get(SEARCH, q="lease", match="fuzzy")
     assert (answer.status, answer.error["param"]) == (400, "match")
+
+
+def test_phrases_are_counted_exactly_on_every_page(world: World) -> None:
+    world.put(*((PERSONAL, "messages", {"id": f"p{n}", "received_at": f"2026-05-{n + 1:02}T00:00:00Z",
+                 "subject": "Blue kettle" if n % 2 else "Kettle, blue"}) for n in range(20)))  # fmt: skip
+    query: dict[str, Any] = {"q": '"blue kettle"', "limit": 4}
+    counts = []
+    while True:
+        body = world.get("/v1/search", **query).body
+        counts.append((body["meta"]["count"], body["meta"]["count_accuracy"]))
+        if not body["has_more"]:
+            break
+        query["cursor"] = body["next_cursor"]
+
+    assert counts == [(10, "exact")] * 3
+
+
+def test_more_candidates_than_are_read_give_a_lower_bound(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put(*((PERSONAL, "messages", {"id": f"p{n}", "received_at": "2026-05-01T00:00:00Z",
+                 "subject": "Blue kettle"}) for n in range(12)))  # fmt: skip
+    monkeypatch.setattr(lexical, "MAX_CANDIDATES_READ", 9)
+
+    body = world.get("/v1/search", q='"blue kettle"', limit=4).body
+
+    assert (body["meta"]["count"], body["meta"]["count_accuracy"]) == (9, "lower_bound")
+    assert (body["has_more"], body["meta"]["recall"]["complete"]) == (True, True)
