@@ -8,8 +8,8 @@ import typer
 
 from cli.errors import usage_error
 
-_FILTER = re.compile(r"([^\s<>=\[\]]+)\s*(>=|<=|>|<|=)\s*(.*)", re.DOTALL)
-_OPERATORS = {">=": "gte", ">": "gt", "<=": "lte", "<": "lt"}
+_FILTER = re.compile(r"([^\s<>=!~\[\]]+)(?:\s*(>=|<=|!=|~|>|<|=)\s*|\s+(words)\s+)(.*)", re.DOTALL)
+_OPERATORS = {">=": "gte", ">": "gt", "<=": "lte", "<": "lt", "!=": "ne", "~": "contains"}
 
 Stream = Annotated[str, typer.Argument(metavar="STREAM", help="A stream; see pdpp streams.")]
 Connection = Annotated[
@@ -24,7 +24,8 @@ Filters = Annotated[
     typer.Option(
         "--filter",
         metavar="FIELD=VALUE",
-        help="Also FIELD>=VALUE, >, <= and <. Repeat it for several filters.",
+        help="Also FIELD>=VALUE, >, <=, <, != (not), ~ (contains) and 'FIELD words WORDS'. "
+        "Repeat it for several filters.",
     ),
 ]
 After = Annotated[
@@ -71,10 +72,11 @@ def _filter_param(text: str) -> tuple[str, str]:
         raise usage_error(
             f"{text[:80]!r} is not a filter.",
             param="--filter",
-            next_step="Write FIELD=VALUE or FIELD>=VALUE, quoted for the shell.",
+            next_step="Write FIELD=VALUE, FIELD>=VALUE, FIELD!=VALUE, FIELD~PART or "
+            "'FIELD words WORDS', quoted for the shell.",
         )
-    field, sign, value = match.groups()
-    operator = _OPERATORS.get(sign)
+    field, sign, words, value = match.groups()
+    operator = words or _OPERATORS.get(sign)
     return (f"filter[{field}][{operator}]" if operator else f"filter[{field}]"), value
 
 

@@ -20,7 +20,7 @@ def check_body(content: bytes, *, version_header: str | None) -> dict[str, Any] 
     """Return the error of a request over HTTP, or None. The SDK answers what is no JSON object.
 
     The SDK takes a request with an invalid id for a notification, and a request of protocol
-    2026-07-28 under the header of another revision for one of that revision.
+    2026-07-28 under the header of another revision, or without one, for one of an older revision.
     """
     try:
         message = orjson.loads(content)
@@ -32,8 +32,9 @@ def check_body(content: bytes, *, version_header: str | None) -> dict[str, Any] 
     if not isinstance(request_id, str | int) or isinstance(request_id, bool):
         return error_body(types.INVALID_REQUEST, _INVALID_ID)
     named = _named_version(message)
-    if named in MODERN_PROTOCOL_VERSIONS and version_header not in {None, named}:
-        text = "The header MCP-Protocol-Version does not match the protocol version of the body."
+    if named in MODERN_PROTOCOL_VERSIONS and version_header != named:
+        wrong = "is missing" if version_header is None else "does not match the body"
+        text = f"The header MCP-Protocol-Version {wrong}: the body names {named}."
         return error_body(types.HEADER_MISMATCH, text, request_id=request_id)
     return None
 

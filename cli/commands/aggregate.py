@@ -6,6 +6,8 @@ from typing import Annotated, Any
 import typer
 
 from cli.options import (
+    After,
+    Before,
     Connection,
     Cursor,
     ExtraParams,
@@ -47,6 +49,8 @@ def aggregate(
     sort: Annotated[str | None, SORT] = None,
     cursor: Cursor = None,
     limit: Annotated[int | None, typer.Option("--limit", min=1, help="Number of groups.")] = None,
+    after: After = None,
+    before: Before = None,
     filter_: Filters = None,
     connection: Connection = None,
     param: ExtraParams = None,
@@ -63,6 +67,8 @@ def aggregate(
         sort=sort,
         cursor=cursor,
         limit=limit,
+        after=after,
+        before=before,
         connection_id=connection,
     )
     params += filter_params(filter_) + extra_params(param)

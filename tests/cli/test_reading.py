@@ -34,7 +34,7 @@ def test_commands_cover_every_tool_argument(shell: Shell, monkeypatch: pytest.Mo
         "read_record_field": [["field", "cin_a/mail:1", "body", "--find", "x", "--occurrence", "2",
                                "--before", "1", "--after", "2", "--limit", "9"],
                               ["field", "cin_a/mail:1", "body", "--offset", "7"]],
-        "aggregate": [["aggregate", "mail", "sum", "--field", "a", *narrowed],
+        "aggregate": [["aggregate", "mail", "sum", "--field", "a", *period, *narrowed],
                       ["aggregate", "mail", "--metrics", "count,sum:a", "--by", "a", "--limit", "3",
                        "--sort", "-count", "--cursor", "c"],
                       ["aggregate", "mail", "--by-time", "t", "--granularity", "day",
@@ -110,6 +110,22 @@ def test_records_are_filtered_sorted_and_counted(pdpp: Shell) -> None:
     assert [record["id"] for record in result.body["data"]] == ["b2", "b3"]
     assert result.body["meta"]["count"]["value"] == 2
     assert "2 shown" in pdpp("records", "transactions", "--filter", "amount>0").out
+
+
+@pytest.mark.parametrize(
+    ("condition", "count"),
+    [
+        ("name!=Acme GmbH", "1"),
+        ("name~cme", "2"),
+        ("name words acme", "2"),
+        ("name = Acme GmbH", "2"),
+        ("memo~a<b=c", "0"),
+    ],
+)
+def test_filters_exclude_contain_and_search_words(pdpp: Shell, condition: str, count: str) -> None:
+    result = pdpp("aggregate", "transactions", "--filter", condition, "--json")
+
+    assert str(result.body["value"]) == count
 
 
 def test_aggregate_prints_totals_and_groups(pdpp: Shell) -> None:
