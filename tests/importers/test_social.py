@@ -1,0 +1,209 @@
+"""Archives of Facebook, Instagram and X."""
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from importers.authoring.test_kit import ImporterTests, read_export
+from importers.social.meta_text import repair_text
+from tests.importers.imports import latest, one, receipts, records, run
+from tests.importers.torture_kit import issue_codes, torture
+from tests.importers.year_of_networks import (
+    break_text,
+    write_facebook,
+    write_instagram,
+    write_json,
+    write_script,
+    write_x,
+)
+
+Writer = Callable[..., object]
+
+
+class NetworkTests(ImporterTests):
+    """Runs the tests of every importer on a generated month, and on a longer one."""
+
+    export: ClassVar[Path]
+    writer: ClassVar[Writer]
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _exports(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
+        for name, days in (("export", 20), ("newer_export", 40)):
+            folder = tmp_path_factory.mktemp(name) / "export"
+            cls.writer(folder, days=days)
+            setattr(cls, name, folder)
+
+
+class TestFacebook(NetworkTests):
+    importer_name = "facebook"
+    writer = staticmethod(write_facebook)
+
+
+class TestFacebookMessages(NetworkTests):
+    importer_name = "facebook-messages"
+    writer = staticmethod(write_facebook)
+
+
+class TestInstagram(NetworkTests):
+    importer_name = "instagram"
+    writer = staticmethod(write_instagram)
+
+
+class TestX(NetworkTests):
+    importer_name = "x"
+    writer = staticmethod(write_x)
+
+
+class TestXMessages(NetworkTests):
+    importer_name = "x-messages"
+    writer = staticmethod(write_x)
+
+
+@pytest.mark.parametrize(
+    ("name", "writer", "folder"),
+    [
+        ("facebook", write_facebook, "your_facebook_activity/posts"),
+        ("facebook", write_facebook, "your_facebook_activity/comments_and_reactions"),
+        ("facebook-messages", write_facebook, "your_facebook_activity/messages/inbox/person0_1"),
+        ("instagram", write_instagram, "your_instagram_activity/comments"),
+        ("instagram", write_instagram, "your_instagram_activity/media"),
+        ("instagram", write_instagram, "connections/followers_and_following"),
+        ("x", write_x, "data"),
+        ("x-messages", write_x, "data"),
+    ],
+)
+def test_hostile_archives_end_with_receipts(
+    name: str, writer: Writer, folder: str, tmp_path: Path
+) -> None:
+    writer(tmp_path / "all", days=1)
+    (tmp_path / "export" / folder).parent.mkdir(parents=True)
+    (tmp_path / "all" / folder).rename(tmp_path / "export" / folder)
+
+    torture(name, tmp_path / "export", tmp_path / "copy")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("writer", [write_facebook, write_instagram])
+def test_year_of_meta_is_imported_as_it_was(writer: Callable[..., Any], tmp_path: Path) -> None:
+    truth = writer(tmp_path / "export", days=365)
+
+    run(tmp_path / "export")
+
+    messages = records("messages")
+    assert Counter(record["author"] for record in messages) == truth["people"]
+    assert {record["text"].splitlines()[0] for record in messages} == {
+        f"Day {day} — café 🎉" for day in range(365)
+    }
+    assert {reaction for record in messages for reaction in record["reactions"]} == {"❤ Ñora"}
+    assert all(record["sent_at"].endswith("05.123Z") for record in messages)
+    posts = [record for record in records("posts") if record["kind"] == "post"]
+    assert len(posts) == truth["posts"]
+    comments = {record["text"] for record in records("posts") if record["kind"] == "comment"}
+    assert comments == {f"Comment {day} ❤" for day in range(0, 365, 3)}
+    assert len(records("likes")) == truth["posts"]
+    assert {record["name"].lower() for record in records("people")} <= {"zoe", "zoë"}
+    assert receipts() == set()
+    run(tmp_path / "export")
+    assert (latest().created, latest().updated) == (0, 0)
+
+
+@pytest.mark.django_db
+def test_year_of_x_is_imported_as_it_was(tmp_path: Path) -> None:
+    truth = write_x(tmp_path / "export", days=365)
+
+    run(tmp_path / "export")
+
+    posts = {record["id"].removeprefix("x_"): record for record in records("posts")}
+    assert {post_id: post["text"] for post_id, post in posts.items()} == truth["texts"]
+    assert {post["author"] for post in posts.values()} == {"Ana ☕"}
+    first = posts[str(10**18)]
+    assert (first["posted_at"], first["likes"], first["tags"]) == (
+        "2025-01-01T07:30:05Z",
+        3,
+        ["sun"],
+    )
+    assert one("attachments", post_id=first["id"])["blob_ref"] is not None
+    assert one("likes", kind="like")["text"] == "A & B"
+    messages = records("messages")
+    assert len(messages) == truth["messages"]
+    assert {message["author"] for message in messages} == {"Ana ☕", "user 2"}
+    assert {message["conversation"] for message in messages} == {"user 2"}
+    assert receipts() == set()
+
+
+@pytest.mark.parametrize(
+    ("written", "text", "is_sure"),
+    [
+        ("plain", "plain", True),
+        (break_text("café"), "café", True),
+        (break_text("❤️🎉 Ünï 陳"), "❤️🎉 Ünï 陳", True),
+        (break_text("café é")[:-1], "café ", True),
+        ("café", "café", True),
+        ("São João, ça va?", "São João, ça va?", True),
+        ("陳美 is right", "陳美 is right", True),
+        (break_text("café") + " é!", break_text("café") + " é!", False),
+        (break_text("café") + " 陳", break_text("café") + " 陳", False),
+        ("a\u0085b", "a\u0085b", False),
+    ],
+)
+def test_broken_texts_are_repaired_or_in_doubt(written: str, text: str, is_sure: bool) -> None:
+    assert repair_text(written) == (text, is_sure)
+
+
+def test_texts_in_doubt_and_unsent_messages_have_receipts(tmp_path: Path) -> None:
+    doubt = {"sender_name": "Ana", "timestamp_ms": 1735716605123, "content": break_text("é") + "é!"}
+    unsent = {"sender_name": "Ana", "timestamp_ms": 1735716605124, "is_unsent": True}
+    undated = {"sender_name": "Ana", "timestamp_ms": 0, "content": "When?"}
+    thread = {
+        "participants": [{"name": "Ana"}],
+        "messages": [doubt, unsent, undated],
+        "title": "Ana",
+    }
+    write_json(tmp_path / "your_instagram_activity/messages/inbox/a_1/message_1.json", thread)
+
+    result = read_export("instagram-messages", tmp_path)
+
+    assert issue_codes(result.issues) == {"unsure_charset", "deleted", "bad_date"}
+    assert len([record for record in result.records if "author" in record]) == 2
+
+
+def test_messages_of_unknown_service_are_not_claimed(tmp_path: Path) -> None:
+    thread = {"participants": [{"name": "Ana"}], "messages": [], "title": "Ana"}
+    write_json(tmp_path / "messages" / "inbox" / "a_1" / "message_1.json", thread)
+
+    for name in ("facebook-messages", "instagram-messages"):
+        with pytest.raises(LookupError):
+            read_export(name, tmp_path)
+
+
+def test_groups_of_x_have_their_newest_name_and_receipts_for_events(tmp_path: Path) -> None:
+    events: list[dict[str, Any]] = [
+        {
+            "messageCreate": {
+                "id": "3",
+                "senderId": "4",
+                "text": "Hi",
+                "createdAt": "2025-01-02T00:00:00Z",
+            }
+        },
+        {"conversationNameUpdate": {"name": "Hikers"}},
+        {"messageCreate": {"id": "2", "senderId": "4", "text": "Yo", "createdAt": "Thursday"}},
+        {"conversationNameUpdate": {"name": "Old name"}},
+        {"participantsJoin": {"userIds": ["4"]}},
+    ]
+    conversation = {"dmConversation": {"conversationId": "77", "messages": events}}
+    write_script(
+        tmp_path / "data" / "direct-messages-group.js", "direct_messages_group", [conversation]
+    )
+
+    result = read_export("x-messages", tmp_path)
+
+    messages = [record for record in result.records if "author" in record]
+    assert {message["conversation"] for message in messages} == {"Hikers"}
+    assert [issue.code.value for issue in result.issues] == [
+        "not_supported", "bad_date", "not_supported", "not_supported"
+    ]  # fmt: skip
