@@ -137,5 +137,7 @@ class TestCsv(ImporterTests):
 
 def test_every_importer_of_ours_passes_these_tests() -> None:
     sources = (path.read_text() for path in TORTURE.parent.rglob("test_*.py"))
-    tested = {name for text in sources for name in re.findall(r'importer_name = "([a-z0-9-]+)"', text)}
+    tested = {
+        name for text in sources for name in re.findall(r'importer_name = "([a-z0-9-]+)"', text)
+    }
     assert tested == {each.name for each in load_manifest(OWN_PACKAGE, OWN_FOLDER)}
