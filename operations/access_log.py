@@ -5,14 +5,38 @@ Paths are left out because they can contain record ids, blob ids and one-time li
 
 import contextlib
 import logging
+import re
 import time
 from collections.abc import Iterator
 
+from django.conf import settings
+from django.urls import Resolver404, resolve
 from starlette.types import Message, Scope, Send
 
+from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS
 from operations import metrics
-from operations.route_names import route_name
-from operations.tracing import Tracer
+from operations.tracer import Tracer
+
+SITE_PATHS = frozenset({"/healthz", "/readyz", "/metrics", *MCP_PATHS, *EVENT_PATHS})
+"""Paths that the site serves without Django."""
+UNKNOWN = "/…"
+_CONVERTER = re.compile(r"<(?:\w+:)?(\w+)>")
+
+
+def route_name(path: str) -> str:
+    """Return a name such as ``/v1/streams/{stream}/records/{record_id}``."""
+    if path in SITE_PATHS:
+        return path.rstrip("/")
+    if path.startswith(settings.STATIC_URL):
+        return f"{settings.STATIC_URL}…"
+    try:
+        pattern = resolve(path).route
+    except Resolver404:
+        return UNKNOWN
+    # Catch-all routes are regular expressions.
+    plain, *rest = re.split(r"[\^\[(]", pattern, maxsplit=1)
+    return "/" + _CONVERTER.sub(r"{\1}", plain) + ("…" if rest else "")
+
 
 logger = logging.getLogger("pdpp.access")
 

@@ -25,8 +25,8 @@ class RouteNameFilter(logging.Filter):
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
-        # Imported late: route_names needs the settings, which import this module.
-        from operations.route_names import route_name
+        # Imported late: access_log needs the settings, which import this module.
+        from operations.access_log import route_name
 
         path = getattr(getattr(record, "request", None), "path", None)
         if isinstance(path, str) and isinstance(record.args, tuple):

@@ -13,8 +13,8 @@ from evidence.access.grant_states import GrantState, filter_state, with_grant_st
 from evidence.access.grant_text import format_day, join_words, stream_label
 from evidence.access.owner_notices import refused_calls
 from evidence.access.permission_requests import link_token, open_requests, request_sentence
+from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
-from evidence.access.timeline import MonthCount
 from evidence.ledger.disclosures import AppReading, readings_by_client
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection

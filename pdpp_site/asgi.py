@@ -6,11 +6,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "pdpp_site.settings")
 
 from pdpp_site.wsgi import application as django_application  # isort: skip - sets Django up first
 
-from operations import tracing_setup
+from operations import tracer
 from pdpp_site import mcp_endpoints
 from pdpp_site.asgi_app import AsgiApp
 
-spans = tracing_setup.create_tracer()
+spans = tracer.create_tracer()
 application = AsgiApp(
     application=django_application,
     endpoint=mcp_endpoints.endpoint(spans=spans),

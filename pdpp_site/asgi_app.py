@@ -22,7 +22,7 @@ from evidence.api import error_responses
 from evidence.api.authentication import METADATA_PATH, ON_ACCEPTED_KEY, public_url
 from evidence.errors import ApiException, Code, MisdirectedRequest
 from mcp_adapter.streamable_http import EVENT_PATHS, MCP_PATHS, McpEndpoint
-from operations import access_log, health, metrics, tracing
+from operations import access_log, health, metrics, tracer
 from pdpp_site import security_headers
 from pdpp_site.callers import Callers
 from pdpp_site.connections import RunningRequests
@@ -65,7 +65,7 @@ class AsgiApp:
         application: WsgiApplication,
         endpoint: McpEndpoint,
         events: McpEndpoint | None = None,
-        spans: tracing.Tracer = tracing.NULL_TRACER,
+        spans: tracer.Tracer = tracer.NULL_TRACER,
     ) -> None:
         self._django = WsgiBridge(application, threads=settings.PDPP_THREADS)
         self._callers = Callers()

@@ -29,7 +29,7 @@ from mcp_adapter.streamable_http import (
     thread_offload,
 )
 from mcp_adapter.surfaces import EVENT_SURFACE, READ_SURFACE, Surface
-from operations import tracing
+from operations import tracer
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +46,17 @@ RESOURCE = "/mcp"
 EVENTS_RESOURCE = "/mcp/events"
 
 
-def endpoint(*, spans: tracing.Tracer = tracing.NULL_TRACER) -> McpEndpoint:
+def endpoint(*, spans: tracer.Tracer = tracer.NULL_TRACER) -> McpEndpoint:
     """Return the `/mcp` endpoint. Its lifespan runs only once."""
     return _endpoint(RESOURCE, READ_SURFACE, spans=spans)
 
 
-def events_endpoint(*, spans: tracing.Tracer = tracing.NULL_TRACER) -> McpEndpoint:
+def events_endpoint(*, spans: tracer.Tracer = tracer.NULL_TRACER) -> McpEndpoint:
     """Return the `/mcp/events` endpoint, whose tools manage event subscriptions and read no records."""
     return _endpoint(EVENTS_RESOURCE, EVENT_SURFACE, spans=spans)
 
 
-def _endpoint(resource: str, surface: Surface, *, spans: tracing.Tracer) -> McpEndpoint:
+def _endpoint(resource: str, surface: Surface, *, spans: tracer.Tracer) -> McpEndpoint:
     return build_endpoint(
         InProcessRest(),
         functools.partial(authenticate, resource=resource),

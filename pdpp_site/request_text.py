@@ -13,7 +13,7 @@ from django.http.multipartparser import MultiPartParserError
 from django.http.request import UnreadablePostError
 
 from evidence.errors import InvalidRequest, NotFound
-from pdpp_site import error_pages
+from pdpp_site import views
 
 NUL = "\x00"
 API = "/v1/"
@@ -31,12 +31,10 @@ class RequestTextMiddleware:
         charset = (request.content_params or {}).get("charset", "utf-8")
         if charset.lower() not in CHARSETS:
             message = f"charset takes utf-8; got {charset[:64]!r}."
-            return error_pages.error_response(
-                request, InvalidRequest(message=message, param="charset")
-            )
+            return views.error_response(request, InvalidRequest(message=message, param="charset"))
         # Views of the API answer as they do for any other unknown id.
         if NUL in request.path_info and not request.path_info.startswith(API):
-            return error_pages.error_response(request, NotFound(message="No page at this address."))
+            return views.error_response(request, NotFound(message="No page at this address."))
         if "%00" in request.META.get("QUERY_STRING", ""):
             return self._nul_error(request, request.GET) or self._get_response(request)
         return self._get_response(request)
@@ -57,7 +55,7 @@ class RequestTextMiddleware:
             if NUL in name or any(NUL in value for value in values):
                 clean_name = name.replace(NUL, "")[:64]
                 message = f"{clean_name} contains a NUL character; remove it."
-                return error_pages.error_response(
+                return views.error_response(
                     request, InvalidRequest(message=message, param=clean_name)
                 )
         return None

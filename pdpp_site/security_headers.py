@@ -1,9 +1,14 @@
-"""Add security headers to every response. Pages extend the policy by what they load."""
+"""Add security headers to every response, and CORS headers where apps in a browser sign in.
+
+Pages extend the policy by what they load.
+"""
 
 from collections.abc import Callable
 
-from django.http import HttpRequest, HttpResponseBase
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
 
+from operations.doctor.http_probe import is_private
 from pdpp_site import callers
 from pdpp_site.wsgi_bridge import Message, Send
 
@@ -47,3 +52,46 @@ def add_security_headers(send: Send) -> Send:
         await send(message)
 
     return send_with_headers
+
+
+CORS_PATHS = frozenset(
+    {
+        "/.well-known/oauth-authorization-server",
+        "/.well-known/oauth-protected-resource",
+        "/.well-known/oauth-protected-resource/mcp",
+        "/.well-known/oauth-protected-resource/mcp/events",
+        "/oauth/register",
+        "/oauth/token",
+        "/oauth/revoke",
+    }
+)
+CORS_HEADERS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Methods": "GET, POST",
+    "Access-Control-Allow-Headers": "authorization, content-type, mcp-protocol-version",
+    "Access-Control-Expose-Headers": "www-authenticate, retry-after",
+    "Access-Control-Max-Age": "3600",
+}
+
+
+def allow_browser_apps(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[..., object]:
+    """Add the CORS headers at CORS_PATHS, if the server has a public https address.
+
+    On loopback and private addresses no other origin may read anything: any page that the owner
+    visits could reach the server there. No response allows credentials, so that only a bearer token
+    counts. `mcp_adapter.streamable_http` allows the origins of PDPP_BROWSER_ORIGINS at /mcp.
+    """
+
+    def add_headers(request: HttpRequest) -> HttpResponseBase:
+        url: str = settings.PDPP_PUBLIC_URL
+        if request.path not in CORS_PATHS or not url.startswith("https://") or is_private(url):
+            return get_response(request)
+        is_preflight = request.method == "OPTIONS"
+        response = HttpResponse(status=204) if is_preflight else get_response(request)
+        for name, value in CORS_HEADERS.items():
+            response.headers[name] = value
+        return response
+
+    return add_headers

@@ -9,7 +9,7 @@ from evidence.api.openapi.views import OpenApiPageView
 from evidence.api.views.connectors import ConnectorsView, ConnectorView
 from evidence.api.views.public import ProtectedResourceView
 from owner.site import owner_site
-from pdpp_site import error_pages, views
+from pdpp_site import views
 
 METADATA = ".well-known/oauth-protected-resource"
 
@@ -28,7 +28,7 @@ urlpatterns = [
     path("admin/", owner_site.urls),
 ]
 
-handler400 = error_pages.bad_request
-handler403 = error_pages.forbidden
-handler404 = error_pages.not_found
-handler500 = error_pages.server_error
+handler400 = views.bad_request
+handler403 = views.forbidden
+handler404 = views.not_found
+handler500 = views.server_error

@@ -1,17 +1,89 @@
-"""The front page, and addresses that people mistake for that of MCP."""
+"""The front page, error pages, and addresses that people mistake for that of MCP.
 
-from django.http import HttpRequest, HttpResponse
+Error pages run no query, because the database may have failed.
+"""
+
+import secrets
+import sys
+
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
+from django.template.loader import render_to_string
 from django.views.decorators.csrf import csrf_exempt
 
+from evidence.api import error_responses
 from evidence.api.authentication import requested_url
 from evidence.api.error_responses import MethodNotAllowed
 from evidence.api.views.public import IndexView
-from evidence.errors import NotFound
+from evidence.errors import ApiException, Code, InvalidRequest, NotFound, ServiceUnavailable
 from owner.home_page import home
 from owner.permissions import PAGE_HEADERS, is_owner
-from pdpp_site.error_pages import error_response
+
+TITLES = {
+    400: "Invalid request",
+    403: "Not allowed",
+    404: "Page not found",
+    405: "Wrong address",
+    500: "Something went wrong",
+    503: "Try again in a moment",
+}
+
+
+class CsrfFailed(ApiException):
+    """The form has expired. Reload the page and try again."""
+
+    code = Code.PERMISSION_ERROR
+
+
+class Forbidden(ApiException):
+    """This page is not for you."""
+
+    code = Code.PERMISSION_ERROR
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return error_response(request, InvalidRequest(message="The request is invalid."))
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    return error_response(request, CsrfFailed())
+
+
+def forbidden(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return error_response(request, Forbidden())
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return error_response(request, NotFound(message="No page at this address."))
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Return the page for the exception that Django is handling."""
+    error = sys.exception()
+    if isinstance(error, OperationalError | InterfaceError):
+        return error_response(request, ServiceUnavailable(message="The database does not answer."))
+    return error_response(request, error_responses.InternalError())
+
+
+def error_response(request: HttpRequest, error: ApiException) -> HttpResponse:
+    """Return the error as a page for browsers, or as an API error."""
+    request_id = f"req_{secrets.token_hex(10)}"
+    status = error_responses.STATUS[error.code]
+    if request.get_preferred_type(["application/json", "text/html"]) == "text/html":
+        context = {"title": TITLES[status], "text": error.message, "request_id": request_id}
+        page = render_to_string("pdpp_site/failed.html", context)
+        response = HttpResponse(page, status=status, headers=PAGE_HEADERS)
+    else:
+        response = JsonResponse(
+            error_responses.error_body(error, request_id=request_id), status=status
+        )
+    response["Request-Id"] = response["X-Request-Id"] = request_id
+    response["Cache-Control"] = "no-store"
+    if status == 503:
+        response["Retry-After"] = error_responses.RETRY_SECONDS
+    return response
 
 
 @csrf_exempt

@@ -1,4 +1,4 @@
-"""Narrow grants, and suspend or delete all access.
+"""Narrow grants, close single-use grants, and suspend or delete all access.
 
 Narrowing issues a successor in the same package, never wider than the grant that it supersedes. Tokens
 stay valid, because they belong to the package. Whatever is bound to the old grant, such as a bookmark
@@ -8,7 +8,7 @@ of the changes feed or a temporary grant, becomes invalid (design, section 4).
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
@@ -26,9 +26,18 @@ from evidence.access.grant_states import (
 from evidence.access.grant_terms import StreamRequest, resolve_terms, serialize_terms
 from evidence.access.grants import lock_packages, revoke_grant, source_of_connections
 from evidence.access.quotas import lock_quotas, transfer_quotas
-from evidence.access.scope import Allowed, Everything, Only, StreamTerms, TimeRange, TokenKind
+from evidence.access.scope import (
+    Allowed,
+    Everything,
+    Only,
+    Scope,
+    StreamTerms,
+    TimeRange,
+    TokenKind,
+)
+from evidence.access.sql import SQL, fetch_all_generic_plan
 from evidence.declarations.declaration import StreamDeclaration
-from evidence.errors import GrantRevoked, InvalidRequest
+from evidence.errors import GrantConsumed, GrantRevoked, InvalidRequest
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
 from evidence.models.events import Bookmark
@@ -244,3 +253,32 @@ def _delete_grants(owner_id: str) -> int:
 def _delete(rows: QuerySet[Any]) -> int:
     """Delete rows and return their number, without cascaded rows."""
     return rows.delete()[1].get(f"evidence.{rows.model.__name__}", 0)
+
+
+SINGLE_USE_WINDOW = timedelta(minutes=10)
+
+OPEN_WINDOW = """
+-- Open the window of single-use grants without one, and lock the grants until the answer is given.
+-- Returns those whose window has closed meanwhile. Parameters: end of the window, grant ids, now, grant ids.
+WITH opened AS (
+    UPDATE evidence_grant SET readable_until = %s
+    WHERE grant_id = ANY(%s) AND readable_until IS NULL
+)
+SELECT grant_id FROM evidence_grant WHERE readable_until <= %s AND grant_id = ANY(%s)
+"""
+
+
+def use_once(scope: Scope, disclosing: Iterable[str], *, now: datetime) -> None:
+    """Open the window of each single-use grant among the grants through which an answer discloses.
+
+    Call it in the transaction of the answer. One query, or none without a single-use grant. Raises
+    ``GrantConsumed`` if a window has closed since the token was looked up.
+    """
+    single_use = {str(grant.grant_id) for grant in scope.grants if grant.single_use}
+    grant_ids = sorted(single_use & set(disclosing))
+    if not grant_ids:
+        return
+    if fetch_all_generic_plan(
+        SQL(OPEN_WINDOW, (now + SINGLE_USE_WINDOW, grant_ids, now, grant_ids))
+    ):
+        raise GrantConsumed

@@ -16,7 +16,7 @@ from evidence.api.schema_bodies import (
     type_name,
 )
 from evidence.declarations.declaration import USABLE_AGGREGATIONS
-from evidence.declarations.money import money_format
+from evidence.declarations.values import money_format
 from evidence.reading.schema import FieldCapability, SourceCapability, StreamCapability
 
 _SEPARATORS = re.compile(r"[\s,=|:]+")

@@ -10,7 +10,7 @@ from typing import Any
 
 from evidence.access.gate import Gate
 from evidence.access.records import VisibleRecords
-from evidence.declarations.money import currency_field
+from evidence.declarations.values import currency_field
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading.schema import SourceCapability
 

@@ -12,7 +12,7 @@ from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api.query_parameters import ApiWarning
 from evidence.declarations.authorship import determine_origin
 from evidence.declarations.declaration import BLOB_REFERENCE
-from evidence.declarations.money import money_texts
+from evidence.declarations.values import money_texts
 from evidence.json_text import clip, clip_bytes
 from evidence.reading.changes import Tombstone
 from evidence.reading.expansion import Children, Expansion, Related, load_related

@@ -17,7 +17,6 @@ from evidence.access.gate import Gate
 from evidence.access.grant_states import live_packages
 from evidence.access.tokens import package_scope
 from evidence.errors import GrantExpired, GrantPaused, GrantRevoked
-from evidence.events.callback_url import receiver_key
 from evidence.events.change_detection import create_change_event
 from evidence.events.subscription_state import (
     EVENT_TYPES_BY_STATUS,
@@ -25,6 +24,7 @@ from evidence.events.subscription_state import (
     end_subscription,
 )
 from evidence.events.tasks import deliver
+from evidence.events.webhook_client import receiver_key
 from evidence.models.connections import Connection
 from evidence.models.events import Event, Subscription, WatchedStream
 

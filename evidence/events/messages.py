@@ -1,14 +1,50 @@
-"""Build a CloudEvents envelope and its Standard Webhooks signatures; it contains no record."""
+"""Build and sign the message of one delivery attempt: a CloudEvents envelope without any record.
 
+Each attempt builds its message from what the grant shows now, so a revoked, paused or narrowed grant
+applies to the next attempt, and reverted changes are not reported. The ledger entry is written before
+sending. Signing secrets are encrypted and bound to their subscription: a copy of the database cannot
+sign, and a secret moved to another subscription cannot be decrypted.
+"""
+
+import base64
+import contextlib
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
+from cryptography.exceptions import InvalidTag
+from django.db import transaction
 from standardwebhooks import Webhook
 
-from evidence.models.events import Event
+from evidence.access import crypto
+from evidence.access.gate import Gate
+from evidence.access.grant_states import has_paused_grant
+from evidence.access.scope import Scope
+from evidence.access.tokens import package_scope
+from evidence.errors import (
+    CursorExpired,
+    GrantExpired,
+    GrantPaused,
+    GrantRevoked,
+    RateLimitExceeded,
+)
+from evidence.events.change_detection import followed_stream, read_changes, without_end
+from evidence.events.subscription_state import (
+    EVENT_TYPES_BY_STATUS,
+    SENDING_STATES,
+    Status,
+    end_subscription,
+    lock_event,
+    requeue,
+    set_status,
+)
+from evidence.ledger.entries import DisclosedItem
+from evidence.ledger.writer import DisclosedAnswer, record_disclosure
+from evidence.models.events import Event, Subscription
+from evidence.reading.bookmarks import BEGINNING, FollowedStream
 
 CONTENT_TYPE = "application/cloudevents+json; charset=utf-8"
 SPEC_VERSION = "1.0"
@@ -58,3 +94,169 @@ def sign_message(
         "webhook-signature": " ".join(signatures),
     }
     return Message(url, headers, content)
+
+
+SECRET_PREFIX = "whsec_"  # noqa: S105 - of every secret
+SECRET_BYTES = 32
+SECRET_PURPOSE = "webhook-secret"  # noqa: S105 - names the key
+
+
+def new_secret() -> str:
+    """Return `whsec_` and 32 random bytes in base64 (Standard Webhooks)."""
+    return SECRET_PREFIX + base64.b64encode(secrets.token_bytes(SECRET_BYTES)).decode()
+
+
+def encrypt_secret(secret: str, *, subscription_id: str) -> bytes:
+    """Encrypt a secret with the server's key."""
+    return crypto.encrypt(secret.encode(), purpose=SECRET_PURPOSE, bound_to=subscription_id)
+
+
+def decrypt_secret(encrypted: bytes, *, subscription_id: str) -> str:
+    """Decrypt a secret. Raises InvalidTag for another key or another subscription."""
+    return crypto.decrypt(encrypted, purpose=SECRET_PURPOSE, bound_to=subscription_id).decode()
+
+
+@transaction.atomic
+def reencrypt_secrets() -> int:
+    """Encrypt all secrets with the current key, and return the number of subscriptions changed.
+
+    A subscription whose secrets cannot be decrypted stays unchanged.
+    """
+    count = 0
+    for row in Subscription.unscoped.select_for_update().order_by("pk"):
+        with contextlib.suppress(InvalidTag):
+            row.secret = _reencrypt(row.secret, row.pk)
+            row.old_secret = None if row.old_secret is None else _reencrypt(row.old_secret, row.pk)
+            row.save(update_fields=["secret", "old_secret"])
+            count += 1
+    return count
+
+
+def _reencrypt(encrypted: bytes | memoryview, subscription_id: str) -> bytes:
+    secret = decrypt_secret(bytes(encrypted), subscription_id=subscription_id)
+    return encrypt_secret(secret, subscription_id=subscription_id)
+
+
+PAUSED_RETRY_DELAY = timedelta(seconds=30)
+"""Maximum delay of a paused grant's events after the grant is resumed."""
+
+Data = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryAttempt:
+    """The message of one attempt. `number` counts the failed attempts before it."""
+
+    number: int
+    message: Message
+
+
+@transaction.atomic
+def prepare_attempt(event_id: str, *, now: datetime) -> DeliveryAttempt | None:
+    """Return the message to send, or None if the event must wait or has been settled."""
+    locked = lock_event(event_id)
+    if locked is None:
+        return None
+    event, subscription = locked
+    if event.status != Event.Status.QUEUED or not event.enqueued:
+        return None
+    if event.type not in EVENT_TYPES_BY_STATUS.get(subscription.status, ()):
+        requeue(event, until=event.due_at)
+        return None
+    try:
+        return _build_attempt(event, subscription, now=now)
+    except InvalidTag:
+        # The server's key is not the one that encrypted the signing secret.
+        if subscription.status in SENDING_STATES:
+            set_status(subscription, Status.FAILED, reason="secret_unreadable", now=now)
+        event.status, event.settled_at = Event.Status.FAILED, now
+        event.save()
+        return None
+
+
+def _build_attempt(
+    event: Event, subscription: Subscription, *, now: datetime
+) -> DeliveryAttempt | None:
+    """Build the message if the grant is active; requeue the event or end the subscription if not."""
+    if event.type == Event.Type.REVOKED:
+        return _sign(event, subscription, {"reason": subscription.disabled_reason}, now=now)
+    try:
+        scope = package_scope(subscription.package_id, on_behalf_of=subscription.pk, now=now)
+    except GrantPaused:
+        requeue(event, until=now + PAUSED_RETRY_DELAY)
+        return None
+    except (GrantRevoked, GrantExpired) as error:
+        end_subscription(subscription, reason=str(error.code), now=now)
+        return None
+    if event.type == Event.Type.CHANGED:
+        return _build_changes(event, subscription, scope, now=now)
+    data = {"challenge": event.challenge} if event.type == Event.Type.VERIFY else {}
+    return _sign(event, subscription, data, now=now)
+
+
+def _build_changes(
+    event: Event, subscription: Subscription, scope: Scope, *, now: datetime
+) -> DeliveryAttempt | None:
+    """Build the message of a change event and record it in the ledger.
+
+    Drops the event if the grant no longer shows its changes. Requeues it if the limits of the grant
+    are used up, or if a paused grant of the package may show the changes.
+    """
+    gate = Gate(scope)
+    following = followed_stream(gate, stream=event.stream, connection_id=event.connection_id)
+    if following is None and has_paused_grant(subscription.package_id, now=now):
+        requeue(event, until=now + PAUSED_RETRY_DELAY)
+        return None
+    data = None if following is None else _change_data(event, following, now=now)
+    if data is None:
+        event.status, event.settled_at = Event.Status.DROPPED, now
+        event.save()
+        return None
+    attempt = _sign(event, subscription, data, now=now)
+    answer = DisclosedAnswer(
+        route="event records changed",
+        request_id=event.event_id,
+        items=[DisclosedItem(event.connection_id, event.stream, None, frozenset())],
+        size_bytes=len(attempt.message.body),
+    )
+    try:
+        record_disclosure(scope, answer, now=now)
+    except RateLimitExceeded as error:
+        requeue(event, until=now + timedelta(seconds=int(str(error.extra["retry_after"]))))
+        return None
+    return attempt
+
+
+def _change_data(event: Event, following: FollowedStream, *, now: datetime) -> Data | None:
+    """Return where to read the changes and about how many there are, or None if there are none."""
+    target = {"stream": event.stream, "connection_id": event.connection_id}
+    from_beginning = target | {"changes_since": BEGINNING}
+    if event.place is None:
+        return from_beginning
+    try:
+        position = following.from_json(event.place)
+        page = read_changes(following, position, now=now)
+    except CursorExpired:
+        return from_beginning
+    if not page.items:
+        return None
+    return target | {
+        "change_count_hint": len(page.items),
+        "changes_since": following.encode(without_end(position), now=now),
+    }
+
+
+def _sign(
+    event: Event, subscription: Subscription, data: Data, *, now: datetime
+) -> DeliveryAttempt:
+    encrypted = [bytes(subscription.secret)]
+    if subscription.old_secret is not None and (subscription.old_secret_until or now) > now:
+        encrypted.append(bytes(subscription.old_secret))
+    message = sign_message(
+        build_envelope(event, data),
+        url=subscription.callback_url,
+        event_id=event.event_id,
+        secrets=[decrypt_secret(secret, subscription_id=subscription.pk) for secret in encrypted],
+        now=now,
+    )
+    return DeliveryAttempt(event.attempts, message)

@@ -19,8 +19,7 @@ from procrastinate.contrib.django.models import ProcrastinateJob
 from procrastinate.jobs import Status
 
 from evidence.events.delivery_outcome import store_outcome
-from evidence.events.message_builder import prepare_attempt
-from evidence.events.messages import Message
+from evidence.events.messages import Message, prepare_attempt
 from evidence.events.webhook_client import WebhookResponse, post
 from evidence.models.events import Event
 

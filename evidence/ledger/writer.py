@@ -16,10 +16,10 @@ from django.conf import settings
 from django.db import OperationalError, transaction
 from prometheus_client import Counter as Metric
 
+from evidence.access.grant_lifecycle import use_once
 from evidence.access.quotas import DisclosureCost, charge
 from evidence.access.records import FIND_ERASED, SHARE_ERASURE_LOCK
 from evidence.access.scope import Scope
-from evidence.access.single_use import use_once
 from evidence.access.sql import SQL, fetch_all_generic_plan, time_limited
 from evidence.ledger.entries import (
     GENESIS,

@@ -6,8 +6,8 @@ from dataclasses import replace
 from evidence.access.gate import Gate
 from evidence.access.granted_streams import has_own_time
 from evidence.access.ranking.vectors import StreamKey
+from evidence.access.record_counts import MonthCount, count_matches_by_month
 from evidence.access.records import VisibleRecords
-from evidence.access.timeline import MonthCount, count_matches_by_month
 from evidence.errors import (
     AmbiguousConnection,
     GrantPaused,

@@ -4,8 +4,98 @@ The steps know nothing about the server except its responses, so they also diagn
 installations, and they notice proxies.
 """
 
-from operations.doctor.findings import Finding, Outcome, Side
-from operations.doctor.probe import HOSTS
-from operations.doctor.runner import diagnose
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import httpx2
+
+from operations.doctor import discovery_checks, oauth_checks, server_checks
+from operations.doctor.findings import Finding, Outcome, Side, StepFailedError, StepSkippedError
+from operations.doctor.http_probe import HttpProbe
+from operations.doctor.probe import DEFAULT_HOST, HOSTS, ProbeState
 
 __all__ = ["HOSTS", "Finding", "Outcome", "Side", "diagnose"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A diagnostic step and the names of the steps whose results it uses.
+
+    `run` returns what it saw, or raises StepFailedError or StepSkippedError.
+    """
+
+    name: str
+    tried: str
+    run: Callable[[ProbeState], str]
+    needs: tuple[str, ...] = ()
+
+
+STEPS = (
+    Step("challenge", "Request /mcp without a token", discovery_checks.check_challenge),
+    Step("bearer", "Send an invalid token", discovery_checks.check_bearer, ("challenge",)),
+    Step("get", "Send a GET request", discovery_checks.check_get, ("challenge",)),
+    Step("bodies", "Send a large body", server_checks.check_large_body, ("challenge",)),
+    Step("answers", "Check the response body", server_checks.check_response_body, ("challenge",)),
+    Step("metadata", "Read the resource metadata", discovery_checks.check_resource, ("challenge",)),
+    Step("server", "Read the sign-in metadata", discovery_checks.check_server, ("metadata",)),
+    Step("address", "Compare the address with the host", oauth_checks.check_address),
+    Step("registration", "Register as the host", oauth_checks.check_registration, ("server",)),
+    Step("consent", "Open the consent page", oauth_checks.check_consent_page, ("registration",)),
+    Step("token", "Redeem an invalid code", oauth_checks.check_token_endpoint, ("registration",)),
+    Step("beside", "Check background jobs", server_checks.check_background_jobs, ("challenge",)),
+    Step("tools", "List the tools", server_checks.check_tools, ("bearer",)),
+    Step("search", "Search", server_checks.check_search, ("tools",)),
+    Step("fetch", "Fetch a search result", server_checks.check_fetch, ("search",)),
+)
+STEPS_WITH_TOKEN = frozenset({"tools", "search", "fetch"})
+
+
+def diagnose(
+    url: str, client: httpx2.Client, *, host: str = "", bearer: str | None = None
+) -> list[Finding]:
+    """Run all steps against a server URL or its /mcp endpoint. `host` is a key of `HOSTS` or empty.
+
+    Registers a client, which expires unused. Skips the steps that read records without `bearer`.
+    """
+    http = HttpProbe(client)
+    state = ProbeState(_mcp_endpoint(url), HOSTS.get(host, DEFAULT_HOST), http, bearer)
+    findings: list[Finding] = []
+    for step in STEPS:
+        findings.append(_run_step(step, state, findings))
+    return findings
+
+
+def _mcp_endpoint(url: str) -> str:
+    endpoint = (url if "://" in url else f"https://{url}").rstrip("/")
+    return endpoint if endpoint.endswith("/mcp") else f"{endpoint}/mcp"
+
+
+def _run_step(step: Step, state: ProbeState, findings: Sequence[Finding]) -> Finding:
+    unfinished = {
+        finding.step for finding in findings if finding.outcome in {Outcome.FAILS, Outcome.SKIPPED}
+    }
+    if missing := [name for name in step.needs if name in unfinished]:
+        tried = next(other.tried for other in STEPS if other.name == missing[0])
+        return _skipped(step, f"“{tried}” did not finish.")
+    if step.name in STEPS_WITH_TOKEN and state.bearer is None:
+        return _skipped(step, "Set PDPP_ACCESS_TOKEN to a grant's token.")
+    try:
+        seen = step.run(state)
+    except StepSkippedError as error:
+        return _skipped(step, str(error))
+    except StepFailedError as error:
+        return Finding(
+            step=step.name,
+            tried=step.tried,
+            outcome=error.outcome,
+            seen=error.seen,
+            code=error.code,
+            side=error.side,
+            change=error.change,
+        )
+    return Finding(step=step.name, tried=step.tried, outcome=Outcome.WORKS, seen=seen)
+
+
+def _skipped(step: Step, reason: str) -> Finding:
+    seen = f"Skipped: {reason}"
+    return Finding(step=step.name, tried=step.tried, outcome=Outcome.SKIPPED, seen=seen)

@@ -8,9 +8,9 @@ from itertools import groupby
 from typing import Any
 
 from evidence.access.granted_streams import equals_filter, range_filter
+from evidence.access.record_counts import within
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import TimeRange
-from evidence.access.timeline import within
 from evidence.reading.aggregate import AggregateRequest, aggregate
 from owner.charts import SLOT, add_months, months_between, year_ticks
 from owner.records.calendar_month import month_links, month_range

@@ -17,9 +17,9 @@ from evidence.access.gate import Gate
 from evidence.access.grant_text import stream_label
 from evidence.access.granted_streams import equals_filter
 from evidence.access.owner_scope import owner_scope
+from evidence.access.record_counts import within
 from evidence.access.records import Keyset, VisibleRecords
 from evidence.access.scope import TimeRange
-from evidence.access.timeline import within
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading import records as reading

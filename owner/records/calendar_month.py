@@ -9,9 +9,9 @@ from typing import Any
 
 from django.utils import timezone
 
+from evidence.access.record_counts import within
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import TimeRange
-from evidence.access.timeline import within
 from owner.charts import add_months
 from owner.records.record_roles import RecordSummary, summarize
 from owner.records.search_page import period_range

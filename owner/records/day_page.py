@@ -15,9 +15,9 @@ from django.views.decorators.http import require_safe
 
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
+from evidence.access.record_counts import within
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import TimeRange
-from evidence.access.timeline import within
 from owner.permissions import owner_required
 from owner.records.month_counts import cached_month_counts
 from owner.records.owner_reads import listed_items, record_owner_read

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import orjson
 from django.core.cache import cache
 
+from evidence.access.record_counts import MonthCount, count_by_month
 from evidence.access.records import VisibleRecords
-from evidence.access.timeline import MonthCount, count_by_month
 from evidence.models.connections import Connection
 
 CACHE_SECONDS = 3_600

@@ -20,8 +20,7 @@ from evidence.declarations.declaration import (
     Relation,
     StreamDeclaration,
 )
-from evidence.declarations.money import money_format
-from evidence.declarations.values import field_text
+from evidence.declarations.values import field_text, money_format
 from owner.record_text import escape_invisible, one_line
 
 TEXT_ROLE = "secondary"

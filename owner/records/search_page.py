@@ -19,9 +19,9 @@ from evidence.access.cursors import decode_cursor, encode_cursor
 from evidence.access.gate import Gate
 from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
+from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
 from evidence.access.scope import Scope, TimeRange
-from evidence.access.timeline import MonthCount
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading.search import count_by_month, search

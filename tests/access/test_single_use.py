@@ -9,7 +9,7 @@ from django.contrib.auth.models import User
 from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
-from evidence.access import single_use
+from evidence.access import grant_lifecycle
 from evidence.access.grant_lifecycle import narrow_grant
 from evidence.access.grant_states import state_of, with_grant_state, with_token_state
 from evidence.access.grant_terms import StreamRequest
@@ -39,7 +39,7 @@ def granted(world: World) -> World:
 
 
 def close_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(single_use, "WINDOW", timedelta(0))
+    monkeypatch.setattr(grant_lifecycle, "SINGLE_USE_WINDOW", timedelta(0))
 
 
 def grant_of(world: World) -> Grant:

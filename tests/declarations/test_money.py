@@ -2,7 +2,7 @@
 
 import pytest
 
-from evidence.declarations.money import MoneyFormat
+from evidence.declarations.values import MoneyFormat
 
 
 @pytest.mark.parametrize(

@@ -355,7 +355,7 @@ def test_event_is_not_sent_if_ledger_fails(
     def fails(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("evidence.events.message_builder.record_disclosure", fails)
+    monkeypatch.setattr("evidence.events.messages.record_disclosure", fails)
     with pytest.raises(ZeroDivisionError):
         attempt_delivery(event_id)
 

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from operations import route_names
+from operations import access_log
 from tests.pdpp_site.test_site import site
 from tests.pdpp_site.web import served
 
@@ -35,7 +35,7 @@ from tests.pdpp_site.web import served
     ],
 )
 def test_path_is_mapped_to_its_route_name(path: str, route: str) -> None:
-    assert route_names.route_name(path) == route
+    assert access_log.route_name(path) == route
 
 
 def test_line_contains_no_query_and_no_token(caplog: pytest.LogCaptureFixture) -> None:

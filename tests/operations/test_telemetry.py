@@ -17,9 +17,9 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from operations import otel_tracing, tracing_setup
-from operations.otel_tracing import OtelTracer
-from operations.tracing import NULL_TRACER
+from operations import otel_tracer, tracer
+from operations.otel_tracer import OtelTracer
+from operations.tracer import NULL_TRACER
 from pdpp_site import mcp_endpoints
 from pdpp_site.asgi_app import AsgiApp
 from tests.operations.collecting import collecting
@@ -158,7 +158,7 @@ def test_failure_is_marked_without_its_message() -> None:
 
 
 def test_unreachable_collector_does_not_affect_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(otel_tracing, "CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr(otel_tracer, "CLOSE_SECONDS", 0.2)
     nowhere = OTLPSpanExporter(endpoint=f"http://127.0.0.1:{free_port()}/v1/traces")
     told = OtelTracer(nowhere)
 
@@ -177,7 +177,7 @@ def test_unreachable_collector_does_not_affect_requests(monkeypatch: pytest.Monk
 def test_spans_are_sent_to_the_collector(settings: Any) -> None:
     with collecting() as collected:
         settings.PDPP_TELEMETRY = f"{collected.address}/"
-        told = tracing_setup.create_tracer()
+        told = tracer.create_tracer()
         with served(
             AsgiApp(application=answering, endpoint=mcp_endpoints.endpoint(), spans=told)
         ) as web:
@@ -191,7 +191,7 @@ def test_spans_are_sent_to_the_collector(settings: Any) -> None:
 def test_no_spans_without_the_setting(settings: Any) -> None:
     settings.PDPP_TELEMETRY = ""
 
-    assert tracing_setup.create_tracer() is NULL_TRACER
+    assert tracer.create_tracer() is NULL_TRACER
 
 
 @pytest.mark.parametrize(
@@ -207,10 +207,10 @@ def test_invalid_setting_is_reported_at_startup(
 ) -> None:
     settings.PDPP_TELEMETRY = address
     if missing:
-        monkeypatch.delitem(sys.modules, "operations.otel_tracing")
+        monkeypatch.delitem(sys.modules, "operations.otel_tracer")
         monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
 
     with pytest.raises(ImproperlyConfigured, match=said):
-        tracing_setup.create_tracer()
+        tracer.create_tracer()
     with pytest.raises(CommandError, match=said):
         call_command("run")

@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from operations.demo_data import DemoTokens
-from pdpp_site import startup_banner
+from pdpp_site.management.commands import run
 
 URL = "http://127.0.0.1:8000"
 
@@ -13,9 +13,7 @@ URL = "http://127.0.0.1:8000"
 def shown(
     capsys: pytest.CaptureFixture[str], *, set_up: str | None, tokens: DemoTokens | None
 ) -> str:
-    startup_banner.show(
-        startup_banner.StartupInfo(url=URL, set_up=set_up, tokens=tokens), seconds=1.23
-    )
+    run.show(run.StartupInfo(url=URL, set_up=set_up, tokens=tokens), seconds=1.23)
     return capsys.readouterr().out
 
 

@@ -11,7 +11,9 @@ from evidence.api.authentication import requested_url
 from evidence.api.base_views import PublicView
 from evidence.declarations.declaration import BLOB_REFERENCE
 from evidence.errors import NotFound
-from evidence.events.capability import capability
+from evidence.events.delivery_outcome import BUSY_STATUSES, GONE_STATUS
+from evidence.events.messages import CONTENT_TYPE, PDPP_VERSION, SECRET_PREFIX, SPEC_VERSION
+from evidence.models.events import Event
 from evidence.reading.bookmarks import BEGINNING
 
 RESOURCE_NAME = "PDPP personal records"
@@ -64,7 +66,7 @@ class ProtectedResourceView(PublicView):
             },
             "capabilities": {
                 "lexical_retrieval": _lexical(),
-                "client_event_subscriptions": capability(),
+                "client_event_subscriptions": _event_capability(),
             },
         }
 
@@ -137,3 +139,51 @@ class UnknownRouteView(PublicView):
 
     def get(self, request: Request) -> Response:
         raise NotFound
+
+
+def _event_capability() -> dict[str, Any]:
+    """Return `capabilities.client_event_subscriptions` of the metadata document."""
+    return {
+        "supported": True,
+        "endpoint": "/v1/event-subscriptions",
+        "authority_kinds": ["client_grant"],
+        "envelope": {
+            "format": "cloudevents",
+            "specversion": SPEC_VERSION,
+            "pdppversion": PDPP_VERSION,
+            "mode": "structured",
+            "content_type": CONTENT_TYPE,
+        },
+        "event_types": [str(event_type) for event_type in Event.Type.values],
+        "signing": {
+            "scheme": "standard-webhooks",
+            "algorithm": "hmac-sha256",
+            "headers": ["webhook-id", "webhook-timestamp", "webhook-signature"],
+            "signed_content": "{webhook-id}.{webhook-timestamp}.{raw body}",
+            "secret_prefix": SECRET_PREFIX,
+            "secret_overlap_seconds": limits.EVENT_SECRET_OVERLAP,
+        },
+        "delivery": _delivery_capability(),
+        "verification": "post_with_challenge_echo",
+        "max_subscriptions": limits.SUBSCRIPTIONS_PER_PACKAGE,
+    }
+
+
+def _delivery_capability() -> dict[str, Any]:
+    return {
+        "guarantee": "at_least_once",
+        "max_attempts": 1 + len(limits.EVENT_RETRIES),
+        "retry_schedule_seconds": list(limits.EVENT_RETRIES),
+        "retry_jitter": limits.EVENT_JITTER,
+        "timeout_seconds": limits.EVENT_TIMEOUT,
+        "follows_redirects": False,
+        "concurrency_per_receiver": 1,
+        "coalescing": "one outstanding pdpp.records.changed per stream and connection",
+        "retry_after": {
+            "statuses": sorted(BUSY_STATUSES),
+            "default_seconds": limits.EVENT_RETRY_AFTER,
+            "max_seconds": limits.EVENT_RETRY_AFTER_MOST,
+            "give_up_after_seconds": limits.EVENT_DEFERRED_MOST,
+        },
+        "disables_at_once": [GONE_STATUS],
+    }

@@ -2,17 +2,23 @@
 
 import json
 import os
+import re
+import secrets
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
-from django.db import DatabaseError
+from django.db import DatabaseError, connection
 from django.utils import timezone
+from psycopg import sql
 from typing_extensions import override
 
 from operations import key_file
@@ -20,9 +26,45 @@ from operations.backup import command_options
 from operations.backup.archive import Secret
 from operations.backup.errors import BackupError
 from operations.backup.restore import Verification, describe_database_error
-from operations.backup.scratch_database import scratch_database
 from operations.management.commands.restore import format_verification
 from operations.postgres import server as embedded_postgres
+
+PREFIX = "pdpp_drill_"
+MAX_AGE = timedelta(days=1)
+"""Older databases were left behind by a killed process."""
+NAME = re.compile(PREFIX + r"(\d+)_[0-9a-f]{8}")
+
+
+@contextmanager
+def scratch_database(*, now: datetime) -> Iterator[str]:
+    """Yield the name of a new database and drop it afterwards.
+
+    Raises DatabaseError if this account cannot create databases.
+    """
+    for name in _abandoned_databases(now):
+        _drop(name)
+    name = f"{PREFIX}{int(now.timestamp())}_{secrets.token_hex(4)}"
+    with connection.cursor() as cursor:
+        cursor.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    try:
+        yield name
+    finally:
+        _drop(name)
+
+
+def _abandoned_databases(now: datetime) -> list[str]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT datname FROM pg_database")
+        matches = [NAME.fullmatch(name) for (name,) in cursor]
+    oldest = (now - MAX_AGE).timestamp()
+    return [match[0] for match in matches if match is not None and int(match[1]) < oldest]
+
+
+def _drop(name: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name))
+        )
 
 
 class Command(BaseCommand):

@@ -7,7 +7,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import DatabaseError
 from typing_extensions import override
 
-from evidence.events import signing_secrets as event_secrets
+from evidence.events.messages import reencrypt_secrets
 from evidence.ledger import checkpoints
 from evidence.ledger.checkpoints import public_key
 from operations import key_file
@@ -26,7 +26,7 @@ ROTATION_STEPS = (
     " python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
 )
 REMOVE_FALLBACKS = "Now remove PDPP_SECRET_KEY_FALLBACKS."
-REENCRYPT = (checkpoints.reseal_chains, event_secrets.reencrypt, second_factor.reencrypt)
+REENCRYPT = (checkpoints.reseal_chains, reencrypt_secrets, second_factor.reencrypt)
 """Functions that encrypt or seal stored values again with the current secret."""
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.utils import timezone
+from rich.console import Console
+from rich.text import Text
 from typing_extensions import override
 
 from importers.runs.background import ImportWorker
@@ -26,13 +29,14 @@ from operations import (
     event_worker,
     leader_lock,
     schema_version,
-    tracing_setup,
+    tracer,
 )
+from operations.demo_data import DemoTokens
 from operations.postgres import server
 from owner.accounts import setup_link
 from owner.management.commands.setup_link import address
+from owner.setup_snippets import MCP, REST, token_snippets
 from pdpp_site import server as pdpp_site_server
-from pdpp_site import startup_banner
 
 MIN_POSTGRES_VERSION = 15
 JOBS = (
@@ -43,6 +47,15 @@ JOBS = (
     (alert_email.tell_owner, alert_email.INTERVAL_SECONDS),
 )
 """Jobs that one process at a time runs repeatedly, with the pause between runs in seconds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartupInfo:
+    """What the banner shows; `set_up` is a set-up link or the command that creates one."""
+
+    url: str
+    set_up: str | None
+    tokens: DemoTokens | None
 
 
 class Command(BaseCommand):
@@ -68,7 +81,7 @@ class Command(BaseCommand):
         jobs = _background_jobs() if settings.PDPP_BACKGROUND else contextlib.nullcontext()
         with _database_watchdog(), jobs:
             pdpp_site_server.serve(
-                bound, ready=lambda: startup_banner.show(info, seconds=time.monotonic() - began)
+                bound, ready=lambda: show_banner(info, seconds=time.monotonic() - began)
             )
 
     def _check_watch_folder(self) -> None:
@@ -91,7 +104,7 @@ class Command(BaseCommand):
 
 def _check_telemetry() -> None:
     try:
-        tracing_setup.check_settings()
+        tracer.check_settings()
     except ImproperlyConfigured as error:
         raise CommandError(str(error)) from error
 
@@ -140,10 +153,10 @@ def _prepare() -> None:
             call_command("demo", "load")
 
 
-def _startup_info() -> startup_banner.StartupInfo:
+def _startup_info() -> StartupInfo:
     """Collect what the banner shows, before the server starts, with queries."""
     now = timezone.now()
-    info = startup_banner.StartupInfo(
+    info = StartupInfo(
         url=settings.PDPP_PUBLIC_URL,
         set_up=None if setup_link.owner_account(now) else _setup_instructions(now),
         tokens=demo_data.create_demo_tokens(now)
@@ -164,3 +177,28 @@ def _is_logged_by_systemd() -> bool:
     """Return whether systemd logs the output. Terminals that it started inherit the variable."""
     output = os.fstat(sys.stdout.fileno())
     return os.environ.get("JOURNAL_STREAM") == f"{output.st_dev}:{output.st_ino}"
+
+
+def show_banner(info: StartupInfo, *, seconds: float) -> None:
+    """Print addresses, set-up link and demo tokens, unwrapped, so that commands can be copied."""
+    console = Console(soft_wrap=True, highlight=False)
+    for heading, lines in _banner_sections(info, seconds):
+        console.print(Text(f"\n{heading}", style="bold"))
+        for line in lines:
+            console.print(Text(f"  {line}"))
+    console.print()
+
+
+def _banner_sections(info: StartupInfo, seconds: float) -> Iterator[tuple[str, list[str]]]:
+    url = info.url
+    yield (
+        f"PDPP is ready after {seconds:.1f} s. Press Ctrl-C to stop.",
+        [f"Admin  {url}/admin/", f"REST   {url}{REST}", f"MCP    {url}{MCP}"],
+    )
+    if info.set_up is not None:
+        yield "Set up your account (the link works once, for 24 hours)", [info.set_up]
+    if info.tokens is not None:
+        yield "Try the demo data (these tokens read only demo data and expire in 24 hours)", []
+        for resource, bearer in ((MCP, info.tokens.mcp), (REST, info.tokens.rest)):
+            for recipe in token_snippets(bearer, resource=resource, url=url):
+                yield recipe.app, list(recipe.lines)

@@ -13,7 +13,7 @@ from django.test import Client
 from django.utils import timezone
 
 from evidence.erasure import erase_record
-from evidence.events.signing_secrets import decrypt_secret, encrypt_secret
+from evidence.events.messages import decrypt_secret, encrypt_secret
 from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.verification import verify
 from evidence.models.events import Subscription

@@ -29,7 +29,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from mcp_adapter.metrics import Outcome
 from operations import metrics
-from operations.tracing import Headers, ResponseRecorder
+from operations.tracer import Headers, ResponseRecorder
 
 CLOSE_SECONDS = 5.0
 
