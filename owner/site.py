@@ -1,19 +1,21 @@
 """The site that holds the owner's administration."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from django.contrib.admin import AdminSite, ModelAdmin, ShowFacets
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.models import LogEntry
+from django.contrib.admin.utils import unquote
 from django.contrib.auth import REDIRECT_FIELD_NAME
 from django.contrib.auth.views import redirect_to_login
 from django.db.models import Model, QuerySet
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.template.response import TemplateResponse
-from django.urls import reverse
+from django.urls import URLPattern, path, reverse
 from django.utils import timezone
 from django.utils.cache import add_never_cache_headers
 from typing_extensions import override
@@ -74,6 +76,8 @@ owner_site = OwnerSite(name="admin")
 
 
 Row = TypeVar("Row", bound=Model)
+OwnPage: TypeAlias = tuple[str, Callable[..., HttpResponseBase], str]
+"""Path, view and name of a page."""
 
 
 class OwnerAdmin(ModelAdmin[Row]):
@@ -81,6 +85,35 @@ class OwnerAdmin(ModelAdmin[Row]):
 
     show_facets = ShowFacets.NEVER
     list_per_page = 50
+    list_title = ""
+    about = ""
+    """The explanation above the list."""
+
+    def own_pages(self) -> Iterable[OwnPage]:
+        """Return the pages besides Django's."""
+        return ()
+
+    @override
+    def get_urls(self) -> list[URLPattern]:
+        added = [
+            path(route, self.admin_site.admin_view(view), name=name)
+            for route, view, name in self.own_pages()
+        ]
+        return [*added, *super().get_urls()]
+
+    @override
+    def changelist_view(
+        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        shown = {"title": self.list_title, "about": self.about}
+        return super().changelist_view(request, {**shown, **(extra_context or {})})
+
+    def get_or_404(self, request: HttpRequest, object_id: str) -> Row:
+        """Return the row that the address of a page names."""
+        row = self.get_object(request, unquote(object_id))
+        if row is None:
+            raise Http404
+        return row
 
     @override
     def has_module_permission(self, request: HttpRequest) -> bool:

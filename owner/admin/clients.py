@@ -40,6 +40,8 @@ class ClientForm(ModelForm[Client]):
 
 @register(Client, site=owner_site)
 class ClientAdmin(OwnerAdmin[Client]):
+    list_title = "Clients"
+    about = "The apps that you gave access, with the names that you chose."
     form = ClientForm
     list_display = ("display_name", "may_read", "created")
     search_fields = ("display_name",)
@@ -54,13 +56,6 @@ class ClientAdmin(OwnerAdmin[Client]):
     @override
     def has_change_permission(self, request: HttpRequest, obj: Client | None = None) -> bool:
         return self.has_view_permission(request, obj)
-
-    @override
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        about = "The apps that you gave access, with the names that you chose."
-        return super().changelist_view(request, {"title": "Clients", "about": about})
 
     @override
     def get_queryset(self, request: HttpRequest) -> QuerySet[Client]:

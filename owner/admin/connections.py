@@ -1,6 +1,6 @@
 """Connections can be renamed, paused and revoked. Imports create them."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 from django import forms
@@ -10,8 +10,6 @@ from django.db.models import OuterRef, QuerySet, Subquery, Sum
 from django.db.models.functions import Coalesce
 from django.forms import ModelForm
 from django.http import HttpRequest, HttpResponse
-from django.http.response import HttpResponseBase
-from django.urls import URLPattern, path
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
@@ -27,7 +25,7 @@ from owner.form_fields import language_choices, set_choices, validate_printable
 from owner.formatting import pluralize, with_code
 from owner.records import connection_streams, erasure_pages, record_pages, visibility_page
 from owner.records.connection_streams import stream_lines
-from owner.site import OwnerAdmin, named, owner_site
+from owner.site import OwnerAdmin, OwnPage, named, owner_site
 
 Status = Connection.Status
 MEANINGS = {
@@ -87,6 +85,13 @@ class ConnectionForm(ModelForm[Connection]):
 
 @register(Connection, site=owner_site)
 class ConnectionAdmin(OwnerAdmin[Connection]):
+    list_title = "Connections"
+    about = with_code(
+        "A connection is one account or device, such as a mailbox. An import creates one."
+        " On the server, {} creates one and {} adds records.",
+        "manage.py connect SOURCE --name NAME",
+        "manage.py ingest FILE",
+    )
     form = ConnectionForm
     list_display = ("display_name", "source_name", "holds", "state")
     list_select_related = ("source",)
@@ -100,44 +105,31 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
         return self.has_view_permission(request, obj)
 
     @override
-    def get_urls(self) -> list[URLPattern]:
-        ours: list[tuple[str, Callable[..., HttpResponseBase], str]] = [
-            ("record/look-up/", record_pages.look_up, "record_lookup"),
-            ("record/list/", record_pages.key_list, "record_list"),
-            ("record/who/", visibility_page.who_can_see, "record_who"),
-            ("record/", record_pages.one, "record"),
-            ("disclosures/", activity.disclosures, "disclosures"),
-            ("refused/", activity.refused, "refused"),
-            ("disclosures.csv", activity.as_csv, "disclosures_csv"),
-            ("erase/", erasure_pages.ask, "erase"),
-            ("erasures/", erasure_pages.receipts_page, "erasures"),
-            ("erasures/<path:object_id>/progress/", erasure_pages.progress, "erasure_progress"),
-            ("erasures/<path:object_id>/", erasure_pages.watch, "erasure"),
-            ("keep/", connection_streams.keep, "keep"),
-        ]
-        added = [
-            path(route, self.admin_site.admin_view(view), name=f"evidence_{name}")
-            for route, view, name in ours
-        ]
-        return [*added, *super().get_urls()]
+    def own_pages(self) -> Iterable[OwnPage]:
+        return (
+            ("record/look-up/", record_pages.look_up, "evidence_record_lookup"),
+            ("record/list/", record_pages.key_list, "evidence_record_list"),
+            ("record/who/", visibility_page.who_can_see, "evidence_record_who"),
+            ("record/", record_pages.one, "evidence_record"),
+            ("disclosures/", activity.disclosures, "evidence_disclosures"),
+            ("refused/", activity.refused, "evidence_refused"),
+            ("disclosures.csv", activity.as_csv, "evidence_disclosures_csv"),
+            ("erase/", erasure_pages.ask, "evidence_erase"),
+            ("erasures/", erasure_pages.receipts_page, "evidence_erasures"),
+            (
+                "erasures/<path:object_id>/progress/",
+                erasure_pages.progress,
+                "evidence_erasure_progress",
+            ),
+            ("erasures/<path:object_id>/", erasure_pages.watch, "evidence_erasure"),
+            ("keep/", connection_streams.keep, "evidence_keep"),
+        )
 
     @override
     def get_queryset(self, request: HttpRequest) -> QuerySet[Connection]:
         states = StreamState.unscoped.filter(connection=OuterRef("pk")).values("connection")
         total = Subquery(states.annotate(total=Sum("record_count")).values("total"))
         return super().get_queryset(request).annotate(total=Coalesce(total, 0))
-
-    @override
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        about = with_code(
-            "A connection is one account or device, such as a mailbox. An import creates one."
-            " On the server, {} creates one and {} adds records.",
-            "manage.py connect SOURCE --name NAME",
-            "manage.py ingest FILE",
-        )
-        return super().changelist_view(request, {"title": "Connections", "about": about})
 
     @display(description="source", ordering="source__display_name")
     def source_name(self, connection: Connection) -> str:

@@ -41,35 +41,32 @@ class TokenStateFilter(StateFilter):
         return [choice for choice in GrantState.choices if choice[0] != GrantState.SUPERSEDED]
 
 
-class ClientFilter(SimpleListFilter):
-    title = "client"
-    parameter_name = "client"
+class RelatedFilter(SimpleListFilter):
+    """A filter by a related row: all rows, the field that names one, and the lookup of that field."""
+
+    rows: QuerySet[Any]
+    key = ""
+    lookup = ""
 
     @override
     def lookups(
         self, request: HttpRequest, model_admin: ModelAdmin[Any]
     ) -> Iterable[tuple[str, str]]:
-        clients = Client.unscoped.order_by("display_name", "client_id")
-        return list(clients.values_list("client_id", "display_name"))
+        return list(self.rows.values_list(self.key, "display_name"))
 
     @override
     def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
         chosen = self.value()
-        return queryset if chosen is None else queryset.filter(package__client_id=chosen)
+        return queryset if chosen is None else queryset.filter(**{self.lookup: chosen})
 
 
-class SourceFilter(SimpleListFilter):
-    title = "source"
-    parameter_name = "source"
+class ClientFilter(RelatedFilter):
+    title = parameter_name = "client"
+    rows = Client.unscoped.order_by("display_name", "client_id")
+    key, lookup = "client_id", "package__client_id"
 
-    @override
-    def lookups(
-        self, request: HttpRequest, model_admin: ModelAdmin[Any]
-    ) -> Iterable[tuple[str, str]]:
-        sources = Source.unscoped.order_by("display_name", "connector_key")
-        return list(sources.values_list("connector_key", "display_name"))
 
-    @override
-    def queryset(self, request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
-        chosen = self.value()
-        return queryset if chosen is None else queryset.filter(source__connector_key=chosen)
+class SourceFilter(RelatedFilter):
+    title = parameter_name = "source"
+    rows = Source.unscoped.order_by("display_name", "connector_key")
+    key, lookup = "connector_key", "source__connector_key"

@@ -1,14 +1,13 @@
 """Grants are listed, described and revoked; never edited or deleted."""
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib.admin import action, display, register
-from django.contrib.admin.utils import unquote
 from django.contrib.admin.views.main import ChangeList
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import URLPattern, path, reverse
+from django.http import HttpRequest, HttpResponse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 from typing_extensions import override
@@ -18,12 +17,8 @@ from evidence.models.grants import Grant
 from owner.admin.filters import ClientFilter, SourceFilter, StateFilter
 from owner.grants import give_access_pages, grant_pages
 from owner.grants.grant_pages import GrantRow, grant_rows
-from owner.site import OwnerAdmin, confirmation, is_confirmed, owner_site
+from owner.site import OwnerAdmin, OwnPage, confirmation, is_confirmed, owner_site
 
-ABOUT = (
-    "A grant lets one app read a part of one source. It never changes. To allow something"
-    " else, give a new grant and revoke this one."
-)
 EXPLANATION = (
     "The app loses this access now. This cannot be undone; to give access again, create a new"
     " grant."
@@ -45,6 +40,11 @@ class GrantList(ChangeList):
 
 @register(Grant, site=owner_site)
 class GrantAdmin(OwnerAdmin[Grant]):
+    list_title = "Grants"
+    about = (
+        "A grant lets one app read a part of one source. It never changes. To allow something"
+        " else, give a new grant and revoke this one."
+    )
     list_display = (
         "client",
         "state",
@@ -78,24 +78,11 @@ class GrantAdmin(OwnerAdmin[Grant]):
         return self.has_view_permission(request)
 
     @override
-    def get_urls(self) -> list[URLPattern]:
-        ours: list[tuple[str, Callable[..., HttpResponse], str]] = [
-            ("add/what/", give_access_pages.choose_scope, "scope"),
-            ("<path:object_id>/limits/", self.limits_view, "limits"),
-            ("<path:object_id>/revoke/", self.revoke_view, "revoke"),
-            ("<path:object_id>/token/", self.token_view, "token"),
-        ]
-        added = [
-            path(route, self.admin_site.admin_view(view), name=f"evidence_grant_{name}")
-            for route, view, name in ours
-        ]
-        return [*added, *super().get_urls()]
-
-    @override
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        return super().changelist_view(request, {"title": "Grants", "about": ABOUT})
+    def own_pages(self) -> Iterable[OwnPage]:
+        yield "add/what/", give_access_pages.choose_scope, "evidence_grant_scope"
+        yield "<path:object_id>/limits/", self.limits_view, "evidence_grant_limits"
+        yield "<path:object_id>/revoke/", self.revoke_view, "evidence_grant_revoke"
+        yield "<path:object_id>/token/", self.token_view, "evidence_grant_token"
 
     @display(description="client", ordering="package__client__display_name")
     def client(self, grant: Grant) -> str:
@@ -142,17 +129,16 @@ class GrantAdmin(OwnerAdmin[Grant]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        return grant_pages.grant_page(request, self._grant(request, object_id))
+        return grant_pages.grant_page(request, self.get_or_404(request, object_id))
 
     def token_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return grant_pages.add_token(request, self._grant(request, object_id))
+        return grant_pages.add_token(request, self.get_or_404(request, object_id))
 
     def limits_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        return grant_pages.change_limits(request, self._grant(request, object_id))
+        return grant_pages.change_limits(request, self.get_or_404(request, object_id))
 
     def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        grant = self._grant(request, object_id)
-        return grant_pages.revoke(request, grant)
+        return grant_pages.revoke(request, self.get_or_404(request, object_id))
 
     @action(description="Revoke the selected grants", permissions=["view"])
     def revoke_selected(
@@ -165,12 +151,6 @@ class GrantAdmin(OwnerAdmin[Grant]):
         back = reverse("admin:evidence_grant_changelist")
         question = grant_pages.revoke_confirmation(grants, back=back)
         return confirmation(request, question, action="revoke_selected")
-
-    def _grant(self, request: HttpRequest, object_id: str) -> Grant:
-        grant = self.get_object(request, unquote(object_id))
-        if grant is None:
-            raise Http404
-        return grant
 
 
 def _line(grant: Grant) -> GrantRow:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.admin import display, register
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from typing_extensions import override
 
 from evidence.access.grant_text import field_detail, field_label, stream_label
@@ -33,22 +33,17 @@ class StreamRows:
 
 @register(Source, site=owner_site)
 class SourceAdmin(OwnerAdmin[Source]):
+    list_title = "Sources"
+    about = with_code(
+        "A source declares the streams and fields of its connections."
+        " {} on the server declares a new one.",
+        "manage.py declare FILE",
+    )
     list_display = ("display_name", "connector_key", "version", "streams")
     list_select_related = ("current_declaration",)
     search_fields = ("display_name", "connector_key")
     search_help_text = "Search by name"
     ordering = ("display_name", "pk")
-
-    @override
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        about = with_code(
-            "A source declares the streams and fields of its connections."
-            " {} on the server declares a new one.",
-            "manage.py declare FILE",
-        )
-        return super().changelist_view(request, {"title": "Sources", "about": about})
 
     @display(description="version")
     def version(self, source: Source) -> str:
@@ -67,9 +62,7 @@ class SourceAdmin(OwnerAdmin[Source]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        source = self.get_object(request, object_id)
-        if source is None:
-            raise Http404
+        source = self.get_or_404(request, object_id)
         context = {
             "source": source,
             "streams": [_rows(stream) for stream in declared_streams(source)],

@@ -1,14 +1,14 @@
 """Bearer tokens, without the secret itself."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.admin import action, display, register
-from django.contrib.admin.utils import unquote
 from django.db.models import QuerySet
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.urls import URLPattern, path, reverse
+from django.urls import reverse
 from django.utils import timezone
 from django.utils.safestring import SafeString
 from typing_extensions import override
@@ -19,13 +19,8 @@ from evidence.models.grants import AccessToken
 from owner.admin.filters import ClientFilter, TokenStateFilter
 from owner.formatting import format_time, pluralize
 from owner.grants.grant_pages import TokenRow, grant_rows, token_row, token_url
-from owner.site import OwnerAdmin, Question, confirmation, is_confirmed, owner_site, page
+from owner.site import OwnerAdmin, OwnPage, Question, confirmation, is_confirmed, owner_site, page
 
-ABOUT = (
-    "An app proves with a token that it may read. Each token was shown"
-    " once, when it was created. If one is lost, revoke it and create another"
-    " from its grant."
-)
 EXPLANATION = (
     "The token stops working now; this cannot be undone. Its grant keeps its other tokens."
     " To revoke everything that an app may read, revoke its grants."
@@ -34,6 +29,12 @@ EXPLANATION = (
 
 @register(AccessToken, site=owner_site)
 class TokenAdmin(OwnerAdmin[AccessToken]):
+    list_title = "Tokens"
+    about = (
+        "An app proves with a token that it may read. Each token was shown"
+        " once, when it was created. If one is lost, revoke it and create another"
+        " from its grant."
+    )
     list_display = ("holder", "state", "works", "reach", "created", "ends")
     list_filter = (TokenStateFilter, ClientFilter)
     search_fields = ("package__client__display_name", "token_id", "package_id")
@@ -45,16 +46,8 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
         return with_token_state(timezone.now())
 
     @override
-    def get_urls(self) -> list[URLPattern]:
-        revoke = self.admin_site.admin_view(self.revoke_view)
-        name = "evidence_accesstoken_revoke"
-        return [path("<path:object_id>/revoke/", revoke, name=name), *super().get_urls()]
-
-    @override
-    def changelist_view(
-        self, request: HttpRequest, extra_context: dict[str, Any] | None = None
-    ) -> HttpResponse:
-        return super().changelist_view(request, {"title": "Tokens", "about": ABOUT})
+    def own_pages(self) -> Iterable[OwnPage]:
+        yield "<path:object_id>/revoke/", self.revoke_view, "evidence_accesstoken_revoke"
 
     @display(description="client", ordering="package__client__display_name")
     def holder(self, token: AccessToken) -> str:
@@ -88,7 +81,7 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        token = self._token(request, object_id)
+        token = self.get_or_404(request, object_id)
         grants = with_grant_state(timezone.now()).filter(package_id=token.package_id)
         context = {
             "token": token,
@@ -101,7 +94,7 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
         return page(request, "token", title=f"Token of {token_row(token).client}", context=context)
 
     def revoke_view(self, request: HttpRequest, object_id: str) -> HttpResponse:
-        token = self._token(request, object_id)
+        token = self.get_or_404(request, object_id)
         url = token_url("change", token.pk)
         if not is_confirmed(request):
             return confirmation(request, _question([token], back=url))
@@ -124,12 +117,6 @@ class TokenAdmin(OwnerAdmin[AccessToken]):
         now = timezone.now()
         ended = sum(revoke_token_id(token.pk, now=now) for token in tokens)
         messages.success(request, f"{pluralize(ended, 'token')} revoked.")
-
-    def _token(self, request: HttpRequest, object_id: str) -> AccessToken:
-        token = self.get_object(request, unquote(object_id))
-        if token is None:
-            raise Http404
-        return token
 
 
 def _facts(token: AccessToken) -> list[tuple[str, str]]:
