@@ -28,9 +28,8 @@ from evidence.ledger.disclosures import (
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
 from owner.form_fields import set_choices
-from owner.formatting import format_time, pluralize
-from owner.record_text import escape_invisible
 from owner.site import owner, page
+from owner.text import escape_invisible, format_time, pluralize
 
 A_PAGE = 50
 CALENDAR = timedelta(days=84)

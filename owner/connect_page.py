@@ -15,9 +15,9 @@ from evidence.access.grant_states import with_grant_state
 from evidence.ledger.disclosures import first_disclosure_at
 from evidence.models.accounts import OWNER_ID
 from operations.doctor import HOSTS, diagnose
-from owner.formatting import format_time
 from owner.grants.access_request import LOOPBACK_HOSTS
 from owner.permissions import owner_required
+from owner.text import format_time
 
 CHECK_TIMEOUT = 5.0
 """Seconds per request of the connection check."""

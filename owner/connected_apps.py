@@ -28,8 +28,8 @@ from evidence.events.subscriptions import receiver_hosts_by_client
 from evidence.ledger.disclosures import usage_by_client
 from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant, PermissionRequest
-from owner.formatting import describe_terms, format_time, pluralize
 from owner.permissions import is_owner, owner_required
+from owner.text import describe_terms, format_time, pluralize
 
 USAGE_PERIOD = timedelta(days=30)
 CURRENT_STATES = (GrantState.ACTIVE, GrantState.PAUSED)

@@ -1,9 +1,12 @@
-"""Form fields and validators that several owner pages share."""
+"""Form fields, validators and hidden fields that several owner pages share."""
 
+import secrets
 from collections.abc import Iterable
 
 from django import forms
+from django.core import signing
 from django.forms import BaseForm
+from django.http import HttpRequest
 
 
 def set_choices(form: BaseForm, name: str, choices: Iterable[tuple[str, str]]) -> None:
@@ -62,3 +65,21 @@ def language_choices(codes: Iterable[str]) -> list[tuple[str, str]]:
     """Return all languages as choices, and the given codes even if they have no name here."""
     others = {code: code for code in codes if code not in LANGUAGE_NAMES}
     return list({**LANGUAGE_NAMES, **others}.items())
+
+
+APPROVAL = "approval"
+"""The hidden field with a signed id, so that a form that is submitted twice takes effect once."""
+_signer = signing.Signer(salt="pdpp/give-access")
+
+
+def new_approval() -> str:
+    """Return the value of the hidden field for a page."""
+    return _signer.sign(secrets.token_urlsafe(16))
+
+
+def read_approval(request: HttpRequest) -> str | None:
+    """Return the id that the form carries; None without one that `new_approval` has signed."""
+    try:
+        return _signer.unsign(request.POST.get(APPROVAL, ""))
+    except signing.BadSignature:
+        return None

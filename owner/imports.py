@@ -25,9 +25,8 @@ from importers.runs import preview
 from importers.runs.import_totals import total_lines
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.store import find_run, latest_runs, list_receipts
-from owner.formatting import format_time, pluralize
-from owner.record_text import escape_invisible
 from owner.site import OwnerAdmin, owner, owner_site, page
+from owner.text import escape_invisible, format_time, pluralize
 
 LEFT_SHOWN = 20
 STATES = {

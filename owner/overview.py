@@ -20,9 +20,9 @@ from evidence.models.accounts import Client
 from evidence.models.connections import Connection
 from evidence.models.imports import ImportRun
 from owner.charts import Chart, add_months, month_chart, months_between, year_ticks
-from owner.formatting import pluralize
 from owner.records.month_counts import cached_month_counts
 from owner.records.record_roles import stream_url
+from owner.text import pluralize
 
 MAX_MONTHS = 120
 """Older months are left out of the charts; the first date still tells of them."""

@@ -7,8 +7,8 @@ from django.contrib.auth.models import User
 from typing_extensions import override
 
 from owner.accounts.second_factor_views import second_factor_page
-from owner.formatting import with_code
 from owner.site import OwnerAdmin, OwnPage, owner_site
+from owner.text import with_code
 
 
 @register(User, site=owner_site)

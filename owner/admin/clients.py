@@ -17,9 +17,9 @@ from evidence.access.grant_states import GrantState, filter_state, with_grant_st
 from evidence.access.grants import register_client
 from evidence.models.accounts import Client
 from owner.form_fields import validate_printable
-from owner.formatting import format_time, pluralize
 from owner.grants.grant_pages import grant_rows
 from owner.site import OwnerAdmin, named, owner, owner_site
+from owner.text import format_time, pluralize
 
 
 class ClientForm(ModelForm[Client]):

@@ -22,10 +22,10 @@ from evidence.storing.connections import set_languages, validate_identities
 from evidence.storing.erasure_orders import ErasureScope
 from owner import activity
 from owner.form_fields import language_choices, set_choices, validate_printable
-from owner.formatting import pluralize, with_code
 from owner.records import connection_streams, erasure_pages, record_pages, visibility_page
 from owner.records.connection_streams import stream_lines
 from owner.site import OwnerAdmin, OwnPage, named, owner_site
+from owner.text import pluralize, with_code
 
 Status = Connection.Status
 MEANINGS = {

@@ -11,8 +11,8 @@ from evidence.access.grant_text import field_detail, field_label, stream_label
 from evidence.declarations.declaration import Field, StreamDeclaration
 from evidence.models.connections import Connection
 from evidence.models.sources import Source, SourceDeclaration, load_declarations
-from owner.formatting import with_code
 from owner.site import OwnerAdmin, owner_site, page
+from owner.text import with_code
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from evidence.access.grant_states import GrantState, state_of, with_grant_state,
 from evidence.access.tokens import revoke_token_id
 from evidence.models.grants import AccessToken
 from owner.admin.filters import ClientFilter, TokenStateFilter
-from owner.formatting import format_time, pluralize
 from owner.grants.grant_pages import TokenRow, grant_rows, token_row, token_url
 from owner.site import OwnerAdmin, OwnPage, Question, confirmation, is_confirmed, owner_site, page
+from owner.text import format_time, pluralize
 
 EXPLANATION = (
     "The token stops working now; this cannot be undone. Its grant keeps its other tokens."

@@ -13,10 +13,10 @@ from evidence.access.grants import DEFAULT_PURPOSE, GrantRequest
 from evidence.access.scope import StreamTerms
 from evidence.models.connections import Connection
 from owner.form_fields import set_choices
-from owner.formatting import describe_terms
 from owner.grants.grantable_sources import GrantableSource
 from owner.grants.stream_form import StreamForm, earliest
 from owner.grants.term_forms import ExpiryForm, LimitsForm
+from owner.text import describe_terms
 
 Terms = TypeVar("Terms", bound=ExpiryForm)
 TERMS_PREFIX = "terms"

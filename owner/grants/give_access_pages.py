@@ -27,15 +27,14 @@ from evidence.errors import ApiException
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Package
-from owner.form_fields import set_choices, validate_printable
-from owner.formatting import format_time
-from owner.grants.approvals import APPROVAL, new_approval, read_approval
+from owner.form_fields import APPROVAL, new_approval, read_approval, set_choices, validate_printable
 from owner.grants.draft import Draft, select_view, source_draft
 from owner.grants.grant_pages import IssuedTokens, issue_tokens, tokens_page
 from owner.grants.grantable_sources import all_grantable, readable_connections
 from owner.grants.preview import StreamDifference, compare_additions, preview_sources
 from owner.grants.term_forms import GiveAccessForm
 from owner.site import owner, page
+from owner.text import format_time
 
 
 class ClientForm(forms.Form):

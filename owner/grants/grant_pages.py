@@ -29,11 +29,11 @@ from evidence.access.grants import revoke_grant, revoke_package
 from evidence.access.quotas import get_tripwire_share, list_quotas, set_quotas, set_tripwire_share
 from evidence.access.tokens import create_token, token_exists
 from evidence.models.grants import AccessToken, Grant, Package
-from owner.formatting import describe_terms, format_time, pluralize, state_badge
-from owner.grants.approvals import new_approval, read_approval
+from owner.form_fields import new_approval, read_approval
 from owner.grants.term_forms import GrantLimitsForm, TokensForm, current_limits, usage_texts
 from owner.setup_snippets import RESOURCE_USES, token_snippets
 from owner.site import Question, confirmation, is_confirmed, owner, page
+from owner.text import describe_terms, format_time, pluralize, state_badge
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,6 @@ from evidence.errors import ApiException
 from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant, PermissionRequest
 from evidence.reading.records import count_records
-from owner.formatting import describe_terms, format_time
 from owner.grants.preview import (
     Sample,
     StreamDifference,
@@ -39,6 +38,7 @@ from owner.grants.preview import (
 )
 from owner.grants.wizard import review_signature
 from owner.permissions import owner_required
+from owner.text import describe_terms, format_time
 
 REVIEW_CHANGED = "The access changed meanwhile. Check the request again, then answer it."
 OUTCOMES = {

@@ -20,10 +20,9 @@ from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.access.scope import StreamTerms
 from evidence.models.accounts import OWNER_ID
 from evidence.reading import records as reading
-from owner.formatting import describe_terms, pluralize
 from owner.grants.draft import SourceDraft
 from owner.grants.stream_form import StreamForm
-from owner.record_text import FieldValue, one_line, record_title, record_values
+from owner.text import FieldValue, describe_terms, one_line, pluralize, record_title, record_values
 
 SAMPLE_SIZE = 3
 MAX_VALUE_LENGTH = 240

@@ -18,8 +18,8 @@ from owner.grants.grantable_sources import readable_connections
 from owner.grants.preview import PreviewsByForm, StreamPreview, preview_sources
 from owner.grants.stream_form import StreamForm
 from owner.permissions import with_security_headers
-from owner.record_text import one_line
 from owner.setup_snippets import EVENTS, MCP, REST
+from owner.text import one_line
 
 RESOURCE_LABELS = {
     MCP: "As an AI agent, over MCP",

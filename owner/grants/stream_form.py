@@ -18,7 +18,7 @@ from evidence.declarations.declaration import Field, SourceDeclaration, StreamDe
 from evidence.errors import ApiException
 from evidence.models.accounts import OWNER_ID
 from owner.form_fields import set_choices
-from owner.record_text import escape_invisible
+from owner.text import escape_invisible
 
 MAX_REPORTED_KEYS = 5
 FORM_FIELDS = {"fields": "chosen", "resources": "record_keys", "since": "since", "until": "until"}

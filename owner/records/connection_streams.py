@@ -18,8 +18,8 @@ from evidence.declarations.declaration import StreamDeclaration
 from evidence.models.connections import Connection, StreamState
 from evidence.models.sources import load_declarations
 from evidence.storing.retention import MAX_DAYS, retention_periods, set_retention
-from owner.formatting import format_time, pluralize
 from owner.site import owner, page
+from owner.text import format_time, pluralize
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,8 @@ from evidence.models.connections import Connection
 from evidence.models.erasures import Erasure
 from evidence.storing.erasure_orders import ErasureScope, create_erasure, get_receipt, list_receipts
 from operations.erasure_text import count_rows, describe_kept, describe_scope, format_counts
-from owner.formatting import format_time
-from owner.record_text import escape_invisible
 from owner.site import owner, page
+from owner.text import escape_invisible, format_time
 
 BY = "the owner, on these pages"
 LATEST = 50

@@ -24,9 +24,7 @@ from evidence.models.accounts import Client
 from evidence.reading import records as reading
 from evidence.reading.expansion import Children, load_related, parse_expand
 from evidence.storing.erasure_orders import ErasureScope
-from owner.formatting import format_time
 from owner.permissions import owner_required
-from owner.record_text import MAX_VALUE_LENGTH, escape_invisible, record_values, truncate
 from owner.records import erasure_pages
 from owner.records.owner_reads import listed_items, record_owner_read
 from owner.records.record_roles import (
@@ -38,6 +36,7 @@ from owner.records.record_roles import (
 )
 from owner.records.visibility_page import Place, standing_readers
 from owner.site import owner
+from owner.text import MAX_VALUE_LENGTH, escape_invisible, format_time, record_values, truncate
 
 MAX_FACT_CHARS = 500
 HTML_TAGS = nh3.ALLOWED_TAGS - {"img", "map", "area"}

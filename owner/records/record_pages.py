@@ -20,18 +20,18 @@ from evidence.ledger.entries import DisclosedItem
 from evidence.reading import records as reading
 from evidence.storing.erasure_orders import ErasureScope
 from owner.form_fields import set_choices
-from owner.formatting import format_time
-from owner.record_text import (
-    MAX_VALUE_LENGTH,
-    escape_invisible,
-    one_line,
-    record_title,
-    record_values,
-)
 from owner.records import erasure_pages
 from owner.records.connection_streams import list_url
 from owner.records.owner_reads import record_owner_read
 from owner.site import owner, page
+from owner.text import (
+    MAX_VALUE_LENGTH,
+    escape_invisible,
+    format_time,
+    one_line,
+    record_title,
+    record_values,
+)
 
 
 def note(

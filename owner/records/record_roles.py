@@ -21,7 +21,7 @@ from evidence.declarations.declaration import (
     StreamDeclaration,
 )
 from evidence.declarations.values import field_text, money_format
-from owner.record_text import escape_invisible, one_line
+from owner.text import escape_invisible, one_line
 
 TEXT_ROLE = "secondary"
 AMOUNT_TYPE = "currency"

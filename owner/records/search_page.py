@@ -28,12 +28,11 @@ from evidence.reading.search import count_by_month, search
 from evidence.search.query_planner import LEXICAL
 from evidence.search.results import Excerpt, Hit, SearchRequest, SearchResult
 from owner.charts import Chart, add_months, month_chart, months_between
-from owner.formatting import pluralize
 from owner.permissions import owner_required
-from owner.record_text import escape_invisible
 from owner.records.owner_reads import narrowed, record_owner_read
 from owner.records.record_roles import RecordSummary, StreamRoles
 from owner.site import owner
+from owner.text import escape_invisible, pluralize
 
 PAGE_SIZE = 20
 CURSOR_KIND = "owner.search"

@@ -25,10 +25,9 @@ from evidence.access.records import VisibleRecord
 from evidence.access.scope import Only, StreamTerms
 from evidence.errors import ApiException
 from evidence.models.grants import Grant
-from owner.formatting import describe_terms, state_badge
 from owner.grants.grant_pages import grant_url
-from owner.record_text import escape_invisible
 from owner.site import owner, page
+from owner.text import describe_terms, escape_invisible, state_badge
 
 
 @dataclass(frozen=True, slots=True)

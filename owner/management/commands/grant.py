@@ -1,23 +1,104 @@
 """``manage.py grant``: let a client read, list who may, and end it."""
 
-from datetime import timedelta
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
 
+import orjson
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import transaction
 from django.utils import timezone
 from typing_extensions import override
 
-from evidence.access.grant_states import connection_labels, list_grants
-from evidence.access.grant_text import end_of_day
+from evidence.access.grant_states import GrantSummary, connection_labels, list_grants, terms_of
+from evidence.access.grant_text import describe_stream, end_of_day, format_day
 from evidence.access.grants import issue, revoke_grant, revoke_package
 from evidence.access.tokens import create_token
 from evidence.errors import ApiException
 from evidence.management.argument_types import day, days
-from evidence.models.accounts import get_or_create_owner
-from owner.management import grant_output
+from evidence.models.accounts import Client, get_or_create_owner
 from owner.management.grant_request import FLAGS, Named, Wish, client_named, requests
-from owner.setup_snippets import EVENTS, MCP, REST
+from owner.setup_snippets import EVENTS, MCP, RESOURCE_USES, REST, token_snippets
+
+if TYPE_CHECKING:
+    from evidence.models.grants import Grant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issued:
+    """``labels`` are those of the connections; ``tokens`` maps resources to bearers."""
+
+    client: Client
+    package_id: str
+    grants: "Sequence[Grant]"
+    expires_at: datetime
+    labels: Mapping[str, str]
+    tokens: Mapping[str, str]
+
+
+def issued_as_text(issued: Issued) -> str:
+    return "\n".join(_issued_lines(issued))
+
+
+def issued_as_json(issued: Issued) -> str:
+    return _json(
+        {
+            "client_id": issued.client.client_id,
+            "client": issued.client.display_name,
+            "package_id": issued.package_id,
+            "grants": [
+                {
+                    "grant_id": grant.grant_id,
+                    "source": grant.source.connector_key,
+                    "streams": [stream["name"] for stream in grant.streams],
+                }
+                for grant in issued.grants
+            ],
+            "expires_at": issued.expires_at,
+            "tokens": [
+                {"resource": resource, "token": bearer}
+                for resource, bearer in issued.tokens.items()
+            ],
+        }
+    )
+
+
+def list_as_text(held: Sequence[GrantSummary]) -> str:
+    return "\n".join(line for grant in held for line in _held_lines(grant)) or "No grants."
+
+
+def list_as_json(held: Sequence[GrantSummary]) -> str:
+    return _json(held)
+
+
+def _issued_lines(issued: Issued) -> Iterator[str]:
+    yield f"{issued.client.display_name} may read, until {format_day(issued.expires_at)}:"
+    for grant in issued.grants:
+        for terms, stream in terms_of(grant):
+            words = describe_stream(terms, stream=stream, labels=issued.labels)
+            yield f"  - {words.sentence}"
+    yield f"End it with  manage.py grant --revoke {issued.package_id}"
+    for resource, bearer in issued.tokens.items():
+        yield ""
+        yield f"Token {RESOURCE_USES[resource]}, shown this once:"
+        yield f"  {bearer}"
+        for recipe in token_snippets(bearer, resource=resource, url=settings.PDPP_PUBLIC_URL):
+            yield f"{recipe.app}:"
+            yield from (f"  {line}" for line in recipe.lines)
+
+
+def _held_lines(grant: GrantSummary) -> Iterator[str]:
+    ends = "never ends" if grant.expires_at is None else f"ends {format_day(grant.expires_at)}"
+    yield f"{grant.grant_id}  {grant.state.value}, {ends}"
+    yield f"  {grant.client} reads {', '.join(grant.streams)} of {grant.source}"
+    yield f"  through {', '.join(grant.connections)}; package {grant.package_id}"
+
+
+def _json(value: object) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
 
 RESOURCES = {
     "mcp": (MCP,),
@@ -83,9 +164,7 @@ class Command(BaseCommand):
     def _list(self, *, as_json: bool) -> None:
         now = timezone.now()
         held = list_grants(get_or_create_owner(now).owner_id, now=now)
-        self.stdout.write(
-            grant_output.list_as_json(held) if as_json else grant_output.list_as_text(held)
-        )
+        self.stdout.write(list_as_json(held) if as_json else list_as_text(held))
 
     def _revoke(self, named: str) -> None:
         revoke = revoke_package if named.startswith("pkg_") else revoke_grant
@@ -106,11 +185,11 @@ class Command(BaseCommand):
             about = FLAGS.get(refusal.param or "")
             told = refusal.message if about is None else f"{about}: {refusal.message}"
             raise CommandError(told) from refusal
-        written = grant_output.issued_as_json if options["json"] else grant_output.issued_as_text
+        written = issued_as_json if options["json"] else issued_as_text
         self.stdout.write(written(issued))
 
     @transaction.atomic
-    def _issued(self, options: dict[str, Any]) -> grant_output.Issued:
+    def _issued(self, options: dict[str, Any]) -> Issued:
         now = timezone.now()
         owner_id = get_or_create_owner(now).owner_id
         until = options["until"]
@@ -127,7 +206,7 @@ class Command(BaseCommand):
         client = client_named(options["client"], owner_id=owner_id, now=now)
         package, grants = issue(wanted, client=client, now=now)
         resources = RESOURCES[options["resources"]]
-        return grant_output.Issued(
+        return Issued(
             client=client,
             package_id=package.package_id,
             grants=grants,

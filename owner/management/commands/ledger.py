@@ -20,7 +20,7 @@ from evidence.ledger.verification import LedgerProblem, export_lines, verify
 from evidence.management.argument_types import count
 from evidence.models.accounts import get_or_create_owner
 from owner.management.grant_request import clients_of_name
-from owner.record_text import escape_invisible
+from owner.text import escape_invisible
 
 OWNER = "owner"
 SHOWN = 50

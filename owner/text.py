@@ -1,11 +1,28 @@
-"""Render record titles and values as inert text, with invisible characters escaped."""
+"""Texts of the owner's pages: times, counts, grant states, and records as inert text.
+
+Invisible characters of a record are escaped.
+"""
 
 import json
 import unicodedata
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 
-from evidence.access.grant_text import field_label, humanize
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from evidence.access.grant_states import GrantState
+from evidence.access.grant_text import (
+    StreamDescription,
+    describe_stream,
+    field_label,
+    format_day,
+    humanize,
+)
 from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.access.scope import StreamTerms
+from evidence.declarations.declaration import StreamDeclaration
 
 MAX_VALUE_LENGTH = 20_000
 # Joiners are ordinary parts of several scripts and of emoji.
@@ -67,3 +84,33 @@ def record_values(
             text, left_out = truncate(text, max_length=max_length)
         values.append(FieldValue(escape_invisible(label), escape_invisible(name), text, left_out))
     return values
+
+
+def format_time(moment: datetime | None, *, never: str = "never") -> str:
+    """Return ``21 November 2026, 22:55`` in UTC, or `never` for None."""
+    return never if moment is None else f"{format_day(moment)}, {moment:%H:%M}"
+
+
+def state_badge(state: GrantState) -> SafeString:
+    """Return the state's label in its color."""
+    return format_html('<span class="state state-{}">{}</span>', state.value, state.label)
+
+
+def describe_terms(
+    terms: StreamTerms, *, stream: StreamDeclaration | None, labels: Mapping[str, str]
+) -> StreamDescription:
+    """Describe the terms of a stream, with invisible characters in record keys escaped."""
+    words = describe_stream(terms, stream=stream, labels=labels)
+    if words.record_keys is None:
+        return words
+    return replace(words, record_keys=tuple(map(escape_invisible, words.record_keys)))
+
+
+def with_code(text: str, *commands: str) -> SafeString:
+    """Replace each ``{}`` in `text` with a command in a code element."""
+    return format_html(text, *(format_html("<code>{}</code>", command) for command in commands))
+
+
+def pluralize(count: int, noun: str) -> str:
+    """Return ``1 record`` or ``2,400 records``."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
