@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 
 from django.conf import settings
 from django.db import connection
@@ -29,6 +30,8 @@ from evidence.storing.retention import ORPHAN_AGE, prune_changes, prune_orphans
 from evidence.storing.vector_backfill import embed_missing
 from evidence.storing.vector_table import prepare_table
 from operations import leader_lock, metrics
+from operations.postgres import server
+from operations.postgres.system_account import EmbeddedPostgresError
 from operations.session_store import SessionStore
 
 logger = logging.getLogger(__name__)
@@ -38,6 +41,7 @@ PAUSE_SECONDS = 1.0
 
 MAX_REST_SECONDS = 1.0
 UPKEEP_SECONDS = 3_600.0
+DATABASE_CHECK_SECONDS = 5.0
 
 Job = Callable[[], Iterator[object]]
 """Does all pending work in steps; it can be stopped between two steps."""
@@ -87,6 +91,30 @@ def upkeep() -> Iterator[object]:
 def erasures() -> Iterator[object]:
     """Continue unfinished erasures."""
     yield from run_pending_erasures(now=timezone.now())
+
+
+def restart_database(home: Path) -> Job:
+    """Return a job that restarts the embedded PostgreSQL if it does not run."""
+
+    def database() -> Iterator[None]:
+        if not server.is_running(home):
+            _restart_database(home)
+        yield
+
+    return database
+
+
+def _restart_database(home: Path) -> None:
+    embedded = server.EmbeddedPostgres(home)
+    try:
+        embedded.start()
+    except EmbeddedPostgresError:
+        # The error's message ends with lines of the database log.
+        logger.error("The embedded database does not start. See %s", home / "data/server.log")  # noqa: TRY400
+    else:
+        # Releases this use only; the process still uses the server.
+        embedded.stop()
+        logger.error("The embedded database died and was restarted.")
 
 
 def always_allowed() -> bool:

@@ -7,16 +7,16 @@ from typing import Any
 
 import orjson
 
-from evidence.access.records import (
-    BLOB_TABLES,
-    RECORD_COLUMNS,
-    ConnectionGroup,
-    RecordKey,
-    VisibleRecord,
-    VisibleRecords,
-)
+from evidence.access.records import RECORD_COLUMNS, RecordKey, VisibleRecord, VisibleRecords
 from evidence.access.scope import ConnectionFacts
-from evidence.access.sql import SQL, fetch_all, fetch_all_generic_plan, join_sql
+from evidence.access.sql import (
+    BLOB_TABLES,
+    SQL,
+    ConnectionGroup,
+    fetch_all,
+    fetch_all_generic_plan,
+    join_sql,
+)
 from evidence.declarations.declaration import BLOB_REFERENCE, Field
 
 

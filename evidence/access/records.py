@@ -9,7 +9,7 @@ so the cost of a page does not depend on the rows outside of it.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -24,32 +24,22 @@ from evidence.access.granted_streams import (
     number_expression,
     typed_column,
 )
-from evidence.access.scope import ConnectionFacts, Only, TimeRange
-from evidence.access.sql import BLOB_TABLES as BLOB_TABLES
-from evidence.access.sql import SQL, fetch_all_generic_plan, in_time_range, join_sql
-from evidence.access.sql import ConnectionGroup as ConnectionGroup
+from evidence.access.scope import ConnectionFacts, Only
+from evidence.access.sql import (
+    BLOB_TABLES,
+    SQL,
+    ConnectionGroup,
+    SortPartition,
+    fetch_all_generic_plan,
+    grant_condition,
+    join_sql,
+)
 from evidence.declarations.declaration import Field
-from evidence.models.erasures import CONNECTION_ERASURE_LOCK
 
 RECORD_COLUMNS = (
     "r.connection_id, r.record_key, r.sort_key, r.emitted_at, r.field_emitted::text, r.data::text"
 )
 ALL_COLUMNS = SQL(RECORD_COLUMNS)
-MAX_NAMED_CONNECTIONS = 8
-"""Above this many connections, one lateral join reads them all, so the statement stays short."""
-
-SHARE_ERASURE_LOCK = f"SELECT pg_advisory_xact_lock_shared({CONNECTION_ERASURE_LOCK})"
-"""Prevent erasure between reading a record and writing its ledger entry.
-
-Add a FROM clause over some ``connection_id``.
-"""
-
-FIND_ERASED = """
-SELECT FROM unnest(%s::text[], %s::text[], %s::text[]) AS n(connection_id, stream, record_key)
-WHERE (SELECT true FROM evidence_record r WHERE r.connection_id = n.connection_id
-    AND r.stream = n.stream AND r.record_key = n.record_key) IS NULL
-"""
-"""Rows for records that no longer exist. Parameters: connection ids, streams, record keys."""
 
 
 class RecordKey(NamedTuple):
@@ -117,7 +107,7 @@ class VisibleRecords(VisibleStream):
             ConnectionGroup(
                 self.stream.name,
                 ids,
-                _condition(self.stream.name, time, records) + period + self._where(ids),
+                grant_condition(self.stream.name, time, records) + period + self._where(ids),
                 sorted(records.names) if isinstance(records, Only) else None,
             )
             for (time, records), ids in ids_by_terms.items()
@@ -157,12 +147,11 @@ class VisibleRecords(VisibleStream):
             branch
             for group in self.groups
             for partition in self._sort_partitions(direction, by)
-            for branch in _branches(
-                group,
+            for branch in group.first_rows(
+                columns,
                 partition,
                 [*where, *_after_keyset(after, partition, descending)],
-                limit,
-                columns,
+                limit=limit,
             )
         ]
         order = f"u.record_key {direction}, u.connection_id {direction}"
@@ -192,12 +181,12 @@ class VisibleRecords(VisibleStream):
         """Return ``SELECT columns`` over the record ``r`` from each connection that has it."""
         partition = SortPartition(SQL("r.record_key"))
         branches = (
-            _branches(replace(group, record_keys=[record_key]), partition, [], 1, columns)
+            replace(group, record_keys=[record_key]).first_rows(columns, partition, [], limit=1)
             for group in self.groups
         )
         return join_sql(" UNION ALL ", (branch for group in branches for branch in group))
 
-    def _sort_partitions(self, direction: str, by: Field | None) -> "list[SortPartition]":
+    def _sort_partitions(self, direction: str, by: Field | None) -> list[SortPartition]:
         by_key = SQL(f"r.record_key {direction}")
         if by is None and not self.in_time_order:
             return [SortPartition(by_key)]
@@ -261,46 +250,6 @@ class VisibleRecords(VisibleStream):
             emitted_at=_latest_emitted(visible, emitted_at, field_emitted),
             position=Keyset(sort_key if self.in_time_order else None, record_key, connection_id),
         )
-
-
-@dataclass(frozen=True, slots=True)
-class SortPartition:
-    """The records with a sort ``key``, of a SQL type for its parameter, or those without one."""
-
-    order: SQL
-    condition: SQL = SQL("")  # noqa: RUF009 - immutable
-    key: SQL | None = None
-    cast: str = ""
-
-
-def _branches(
-    group: ConnectionGroup,
-    partition: SortPartition,
-    where: Sequence[SQL],
-    limit: int,
-    columns: SQL = ALL_COLUMNS,
-) -> Iterator[SQL]:
-    """Yield subqueries for the first ``limit`` rows of each connection in the partition's order."""
-    ids = group.connection_ids
-    is_lateral = not 1 <= len(ids) <= MAX_NAMED_CONNECTIONS
-    for connection in [SQL("c.id")] if is_lateral else [SQL("%s", (id_,)) for id_ in ids]:
-        rows = SQL("SELECT ") + columns + group.rows(connection)
-        rows += partition.condition + join_sql("", where)
-        rows += SQL(" ORDER BY ") + partition.order + SQL(" LIMIT %s", (limit,))
-        if is_lateral:
-            connections = SQL("SELECT r.* FROM unnest(%s::text[]) AS c(id)", (ids,))
-            rows = connections + SQL(" CROSS JOIN LATERAL (") + rows + SQL(") r")
-        yield SQL("(") + rows + SQL(")")
-
-
-def _condition(stream: str, time: object, records: object) -> SQL:
-    """Return the row restrictions of one grant, one clause per line."""
-    condition = SQL(" AND r.stream = %s", (stream,))
-    if isinstance(time, TimeRange):
-        condition += in_time_range("r.consent_time", time)
-    if isinstance(records, Only):
-        condition += SQL(" AND r.record_key = ANY(%s)", (sorted(records.names),))
-    return condition
 
 
 def _after_keyset(after: Keyset | None, partition: SortPartition, descending: bool) -> list[SQL]:  # noqa: FBT001

@@ -16,7 +16,7 @@ import psycopg
 from django.db import connection
 from psycopg import pq
 
-from evidence.access.scope import TimeRange
+from evidence.access.scope import Only, TimeRange
 from evidence.errors import QueryTimeout
 
 SORT_BLOCKER = "NULL::char(10485760)"
@@ -28,6 +28,9 @@ BLOB_TABLES = (
     "evidence_blob b JOIN evidence_record r ON r.connection_id = b.connection_id"
     " AND r.stream = b.stream AND r.record_key = b.record_key"
 )
+
+MAX_NAMED_CONNECTIONS = 8
+"""Above this many connections, one lateral join reads them all, so the statement stays short."""
 
 _deadline = ContextVar("deadline", default=math.inf)
 
@@ -59,6 +62,26 @@ def in_time_range(column: str, time: TimeRange) -> SQL:
     return condition
 
 
+def grant_condition(stream: str, time: object, records: object) -> SQL:
+    """Return the row restrictions of one grant, one clause per line."""
+    condition = SQL(" AND r.stream = %s", (stream,))
+    if isinstance(time, TimeRange):
+        condition += in_time_range("r.consent_time", time)
+    if isinstance(records, Only):
+        condition += SQL(" AND r.record_key = ANY(%s)", (sorted(records.names),))
+    return condition
+
+
+@dataclass(frozen=True, slots=True)
+class SortPartition:
+    """The records with a sort ``key``, of a SQL type for its parameter, or those without one."""
+
+    order: SQL
+    condition: SQL = SQL("")
+    key: SQL | None = None
+    cast: str = ""
+
+
 @dataclass(frozen=True, slots=True)
 class ConnectionGroup:
     """Connections that are read under the same condition."""
@@ -87,6 +110,21 @@ class ConnectionGroup:
         return (
             row + SQL(" ORDER BY r.record_key LIMIT 1) r WHERE TRUE") + self.condition + SQL(") r")
         )
+
+    def first_rows(
+        self, columns: SQL, partition: SortPartition, where: Sequence[SQL], *, limit: int
+    ) -> Iterator[SQL]:
+        """Yield subqueries for the first rows of each connection, in the order of the partition."""
+        ids = self.connection_ids
+        is_lateral = not 1 <= len(ids) <= MAX_NAMED_CONNECTIONS
+        for value in [SQL("c.id")] if is_lateral else [SQL("%s", (id_,)) for id_ in ids]:
+            rows = SQL("SELECT ") + columns + self.rows(value)
+            rows += partition.condition + join_sql("", where)
+            rows += SQL(" ORDER BY ") + partition.order + SQL(" LIMIT %s", (limit,))
+            if is_lateral:
+                connections = SQL("SELECT r.* FROM unnest(%s::text[]) AS c(id)", (ids,))
+                rows = connections + SQL(" CROSS JOIN LATERAL (") + rows + SQL(") r")
+            yield SQL("(") + rows + SQL(")")
 
 
 @contextmanager

@@ -18,7 +18,6 @@ from prometheus_client import Counter as Metric
 
 from evidence.access.grant_lifecycle import use_once
 from evidence.access.quotas import DisclosureCost, charge
-from evidence.access.records import FIND_ERASED, SHARE_ERASURE_LOCK
 from evidence.access.scope import Scope
 from evidence.access.sql import SQL, fetch_all_generic_plan, time_limited
 from evidence.ledger.entries import (
@@ -34,6 +33,7 @@ from evidence.ledger.entries import (
     seal,
 )
 from evidence.ledger.tripwire import check_tripwires, initial_slack
+from evidence.models.erasures import FIND_ERASED, SHARE_ERASURE_LOCK
 
 LEDGER_ROWS = Metric("pdpp_ledger_rows", "Ledger rows written")
 

@@ -9,6 +9,19 @@ from evidence.models.connections import Connection
 CONNECTION_ERASURE_LOCK = "hashtextextended(connection_id, 2026)"
 """SQL key of a connection's advisory lock: exclusive for erasure, shared for ledger entries."""
 
+SHARE_ERASURE_LOCK = f"SELECT pg_advisory_xact_lock_shared({CONNECTION_ERASURE_LOCK})"
+"""Prevent erasure between reading a record and writing its ledger entry.
+
+Add a FROM clause over some ``connection_id``.
+"""
+
+FIND_ERASED = """
+SELECT FROM unnest(%s::text[], %s::text[], %s::text[]) AS n(connection_id, stream, record_key)
+WHERE (SELECT true FROM evidence_record r WHERE r.connection_id = n.connection_id
+    AND r.stream = n.stream AND r.record_key = n.record_key) IS NULL
+"""
+"""Rows for records that no longer exist. Parameters: connection ids, streams, record keys."""
+
 
 class Erasure(models.Model):
     """An erasure order, which becomes a receipt once ``finished_at`` is set.

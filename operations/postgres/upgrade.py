@@ -16,8 +16,12 @@ from pathlib import Path
 import psycopg
 from psycopg import sql
 
-from operations.postgres import server as embedded_postgres
-from operations.postgres.installation import data_version, find_programs, program_version
+from operations.postgres.installation import (
+    bundled_programs,
+    data_version,
+    find_programs,
+    program_version,
+)
 from operations.postgres.server import SUPERUSER, UPGRADE_DIRECTORY, EmbeddedPostgres, url
 from operations.postgres.system_account import EmbeddedPostgresError
 
@@ -46,7 +50,7 @@ def upgrade(home: Path, *, programs: Path | None = None) -> UpgradeResult | None
 
     Raises ``EmbeddedPostgresError``; the old database is unchanged then.
     """
-    data, new = home / "data", program_version(embedded_postgres.binaries())
+    data, new = home / "data", program_version(bundled_programs())
     if not data.exists():
         return (
             _install_new_data(home, new, None)
@@ -105,7 +109,7 @@ def _running(server: EmbeddedPostgres) -> Iterator[None]:
 
 def _dump_and_load(source: str, target: str) -> None:
     """Pipe pg_dump into psql, in one transaction, then run ANALYZE."""
-    programs = embedded_postgres.binaries()
+    programs = bundled_programs()
     dump = [str(programs / "pg_dump"), "--no-password", f"--dbname={source}"]
     load = [
         *(

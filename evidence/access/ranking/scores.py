@@ -5,8 +5,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple, TypeAlias
 
-from evidence.access.records import MAX_NAMED_CONNECTIONS, ConnectionGroup, VisibleRecords
-from evidence.access.sql import SQL, fetch_all_generic_plan, join_sql
+from evidence.access.records import VisibleRecords
+from evidence.access.sql import (
+    MAX_NAMED_CONNECTIONS,
+    SQL,
+    ConnectionGroup,
+    fetch_all_generic_plan,
+    join_sql,
+)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)

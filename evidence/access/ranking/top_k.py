@@ -26,8 +26,7 @@ from evidence.access.ranking.scores import (
     select_matches,
     time_order,
 )
-from evidence.access.records import ConnectionGroup
-from evidence.access.sql import SQL, fetch_all_generic_plan, join_sql
+from evidence.access.sql import SQL, ConnectionGroup, fetch_all_generic_plan, join_sql
 
 SCAN_ROWS = 250
 """Number of newest rows of each connection to scan."""

@@ -32,7 +32,6 @@ from operations import (
     tracer,
 )
 from operations.demo_data import DemoTokens
-from operations.postgres import server
 from owner.accounts import setup_link
 from owner.management.commands.setup_link import address
 from owner.setup_snippets import MCP, REST, token_snippets
@@ -113,8 +112,8 @@ def _database_watchdog() -> contextlib.AbstractContextManager[None]:
     """Restart the embedded PostgreSQL if it dies. A database in DATABASE_URL is not ours to restart."""
     if not settings.EMBEDDED:
         return contextlib.nullcontext()
-    job = server.restart_if_dead(settings.PDPP_VAR / "postgres")
-    return background_jobs.run_repeatedly(job, pause=server.CHECK_SECONDS)
+    job = background_jobs.restart_database(settings.PDPP_VAR / "postgres")
+    return background_jobs.run_repeatedly(job, pause=background_jobs.DATABASE_CHECK_SECONDS)
 
 
 @contextlib.contextmanager
