@@ -5,9 +5,9 @@ from functools import lru_cache
 from typing import Any
 
 from evidence.api.error_responses import STATUS
-from evidence.api.openapi.event_schemas import EVENT_SCHEMAS
 from evidence.api.openapi.parameters import path_parameter_object, query_parameter_objects
 from evidence.api.openapi.schemas import SCHEMAS, ref
+from evidence.api.openapi.write_schemas import WRITE_SCHEMAS
 from evidence.api.views.aggregate import AggregateView
 from evidence.api.views.blobs import BlobsView, BlobView
 from evidence.api.views.collectors import IngestView, StateView
@@ -79,7 +79,7 @@ def document() -> Json:
         "paths": _stream_paths() | _other_paths() | _event_paths() | _owner_paths(),
         "webhooks": {"event": {"post": _event()}},
         "components": {
-            "schemas": SCHEMAS | EVENT_SCHEMAS,
+            "schemas": SCHEMAS | WRITE_SCHEMAS,
             "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}},
         },
     }

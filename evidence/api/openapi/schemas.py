@@ -302,40 +302,4 @@ SCHEMAS: dict[str, Json] = {
         },
         {"detail": STRING, "connector_count": INTEGER, "stream_count": INTEGER},
     ),
-    "ConnectorList": obj({"object": {"const": "list"}, "data": array(ANY_OBJECT)}),
-    "Connector": obj({"connector_id": STRING, "connector_key": STRING, "version": STRING}),
-    "Declaration": ANY_OBJECT,
-    "IngestReceipt": obj(
-        {
-            "stream": STRING,
-            "records_attempted": INTEGER,
-            "records_accepted": INTEGER,
-            "records_rejected": INTEGER,
-            "rejections": array(
-                obj({"input_index": INTEGER, "code": STRING, "receipt_id": STRING})
-            ),
-        }
-    ),
-    "OwnerConnection": obj(
-        {"connection_id": STRING, "display_name": STRING, "label_status": STRING, "status": STRING}
-    ),
-    "OwnerConnectionList": listing(ref("OwnerConnection")),
-    "CollectorState": obj(
-        {
-            "object": {"const": "collector_state"},
-            "connector_id": STRING,
-            "grant_id": nullable(STRING),
-            "state": ANY_OBJECT,
-            "updated_at": nullable(MOMENT),
-        }
-    ),
-    "Blob": obj(
-        {
-            "object": {"const": "blob"},
-            "blob_id": STRING,
-            "sha256": STRING,
-            "size_bytes": INTEGER,
-            "mime_type": STRING,
-        }
-    ),
 }

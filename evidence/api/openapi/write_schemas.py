@@ -1,6 +1,17 @@
-"""JSON Schemas of event subscription bodies."""
+"""JSON Schemas of bodies of writes: event subscriptions, declarations, records, blobs, connections."""
 
-from evidence.api.openapi.schemas import INTEGER, MOMENT, STRING, Json, array, nullable, obj, ref
+from evidence.api.openapi.schemas import (
+    ANY_OBJECT,
+    INTEGER,
+    MOMENT,
+    STRING,
+    Json,
+    array,
+    listing,
+    nullable,
+    obj,
+    ref,
+)
 from evidence.events.messages import PDPP_VERSION, SPEC_VERSION
 from evidence.models.events import Event, Subscription
 
@@ -8,7 +19,43 @@ STATUS: Json = {"enum": [*Subscription.Status.values, "deleted"]}
 NAMES = array(STRING)
 CLOSED: Json = {"additionalProperties": False}
 
-EVENT_SCHEMAS: dict[str, Json] = {
+WRITE_SCHEMAS: dict[str, Json] = {
+    "ConnectorList": obj({"object": {"const": "list"}, "data": array(ANY_OBJECT)}),
+    "Connector": obj({"connector_id": STRING, "connector_key": STRING, "version": STRING}),
+    "Declaration": ANY_OBJECT,
+    "IngestReceipt": obj(
+        {
+            "stream": STRING,
+            "records_attempted": INTEGER,
+            "records_accepted": INTEGER,
+            "records_rejected": INTEGER,
+            "rejections": array(
+                obj({"input_index": INTEGER, "code": STRING, "receipt_id": STRING})
+            ),
+        }
+    ),
+    "OwnerConnection": obj(
+        {"connection_id": STRING, "display_name": STRING, "label_status": STRING, "status": STRING}
+    ),
+    "OwnerConnectionList": listing(ref("OwnerConnection")),
+    "CollectorState": obj(
+        {
+            "object": {"const": "collector_state"},
+            "connector_id": STRING,
+            "grant_id": nullable(STRING),
+            "state": ANY_OBJECT,
+            "updated_at": nullable(MOMENT),
+        }
+    ),
+    "Blob": obj(
+        {
+            "object": {"const": "blob"},
+            "blob_id": STRING,
+            "sha256": STRING,
+            "size_bytes": INTEGER,
+            "mime_type": STRING,
+        }
+    ),
     "SubscriptionRequest": obj(
         {"callback_url": {"type": "string", "format": "uri", "maxLength": 2048}},
         {"filters": obj({}, {"streams": {**NAMES, "minItems": 1}}) | CLOSED},
