@@ -1,0 +1,113 @@
+"""Import the connections and positions of a LinkedIn archive (CSV)."""
+
+import re
+from functools import partial
+from hashlib import sha256
+
+from importers.core.csv_rows import Row, find_header, read_rows
+from importers.core.export_files import ExportFile, iter_items
+from importers.core.importer import ExportFiles, Importer
+from importers.core.results import (
+    ExportItems,
+    ParsedItem,
+    ParsedRecord,
+    ReceiptCode,
+    UnreadableError,
+)
+from importers.core.text import one_line, truncate
+from importers.core.written_dates import normalize
+from importers.social import records
+
+_CONNECTIONS = ("First Name", "Last Name", "Company", "Position", "Connected On")
+_POSITIONS = ("Company Name", "Title", "Description", "Started On", "Finished On")
+_ISO_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_MONTH = re.compile(r"([^\W\d_]{3,10})\.? (\d{4})")
+
+
+def _claim(files: ExportFiles, *, header: tuple[str, ...]) -> list[ExportFile]:
+    # Lines with a note may precede the header.
+    return [
+        file for file in files if file.suffix == ".csv" and find_header(file, *header) is not None
+    ]
+
+
+def _read_connections(file: ExportFile) -> ExportItems:
+    yield from read_rows(file, _connection, header=find_header(file, *_CONNECTIONS) or 0)
+
+
+def _cell(row: Row, name: str) -> str | None:
+    return one_line(row.get(name, "")) or None
+
+
+def _connection(row: Row) -> ParsedItem:
+    given, family = _cell(row, "first name"), _cell(row, "last name")
+    url, email = _cell(row, "url"), _cell(row, "email address")
+    name = " ".join(filter(None, (given, family)))
+    if not (name or url):
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    connected = _cell(row, "connected on")
+    identity = url or "\0".join((name, connected or ""))
+    data = {
+        "id": f"c_{sha256(f'linkedin/{identity}'.encode('utf-8', 'replace')).hexdigest()[:24]}",
+        "name": name or url,
+        "given_name": given,
+        "family_name": family,
+        "nickname": None,
+        "organization": _cell(row, "company"),
+        "job_title": _cell(row, "position"),
+        "emails": [email] if email else [],
+        "phones": [],
+        "addresses": [],
+        "urls": [url] if url else [],
+        "birthday": None,
+        "categories": ["LinkedIn"],
+        "note": f"Connected on LinkedIn on {_day(connected)}" if connected else None,
+        "updated_at": None,
+    }
+    return ParsedItem([ParsedRecord("contacts", data)])
+
+
+def _day(written: str) -> str:
+    """Return the day in ISO 8601 if its month is a word, and otherwise as it is written."""
+    day = normalize(written)
+    return day if _ISO_DAY.fullmatch(day) else written
+
+
+def _position(row: Row) -> ParsedItem:
+    organization, title = _cell(row, "company name"), _cell(row, "title")
+    started, ended = _cell(row, "started on"), _cell(row, "finished on")
+    if not (organization or title):
+        raise UnreadableError(ReceiptCode.NO_IDENTITY)
+    item = ParsedItem()
+    text, is_cut = truncate(row.get("description", "").strip())
+    if is_cut:
+        item.add_issue(ReceiptCode.TEXT_CUT)
+    data = {
+        "id": records.key("linkedin", "position", organization, title, started),
+        "service": "linkedin",
+        "organization": organization,
+        "title": title,
+        "place": _cell(row, "location"),
+        "started": _month(started),
+        "ended": _month(ended),
+        "text": text or None,
+    }
+    item.records.append(ParsedRecord("positions", data))
+    return item
+
+
+def _month(written: str | None) -> str | None:
+    """Return ``2020-01`` for ``Jan 2020``, and otherwise what is written."""
+    match = _MONTH.fullmatch(written or "")
+    day = normalize(f"1 {match[1]} {match[2]}") if match else ""
+    return day[:7] if _ISO_DAY.fullmatch(day) else written
+
+
+LINKEDIN_CONNECTIONS = Importer(
+    claim=partial(_claim, header=_CONNECTIONS),
+    read=lambda files, _options: iter_items(files, _read_connections),
+)
+LINKEDIN = Importer(
+    claim=partial(_claim, header=_POSITIONS),
+    read=lambda files, _options: iter_items(files, lambda file: read_rows(file, _position)),
+)
