@@ -57,7 +57,7 @@ class Offer:
     differences: list[StreamDifference]
     count: int
     extent: str
-    fields: list[str]
+    ignores_time: bool
     samples: list[Sample]
     hidden_fields: list[str]
     replaces: Grant | None
@@ -134,7 +134,8 @@ def _offer(asked: PermissionRequest) -> Offer | None:
         differences=compare_gates([Gate(grant_scope(grant, owner_id=OWNER_ID))], after),
         count=count_records(visible),
         extent=describe_extent(visible),
-        fields=[labels[name] for name in added],
+        ignores_time=all(term.time is None for term in terms if term.name == asked.stream)
+        and any(term.time is not None for term in terms),
         samples=[*_only(newest_samples(visible), added)],
         hidden_fields=[labels[name] for name in hidden],
         replaces=temporary_grant(grant, asked.stream, now),

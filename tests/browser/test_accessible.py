@@ -11,6 +11,7 @@ from selenium.webdriver.common.keys import Keys
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client
+from evidence.access.tokens import create_token
 from evidence.models.connections import Connection
 from owner.accounts import setup_link
 from tests.browser.chromium import DESKTOP, PHONE, fill, press, resize, wait_for
@@ -38,6 +39,7 @@ OWNERS = (
     "/connected",
     "/connected/pause?client={client}",
     "/connected/narrow?grant={grant}",
+    "/ask/{ask}",
     "/admin/",
     "/admin/evidence/grant/",
     "/admin/evidence/grant/{grant}/change/",
@@ -87,8 +89,10 @@ def hostile(served: World) -> dict[str, str]:
     Connection.unscoped.filter(pk=BANK).update(display_name=HOSTILE)
     client = register_client(LONG, owner_id=served.owner_id, now=timezone.now())
     wanted = GrantRequest(connection_ids=[PERSONAL], streams=[StreamRequest(name="messages")])
-    _, [grant] = issue([wanted], client=client, now=timezone.now())
-    return {"client": client.pk, "grant": grant.pk, "personal": PERSONAL}
+    package, [grant] = issue([wanted], client=client, now=timezone.now())
+    token = create_token(package, resource="/v1", now=timezone.now())
+    asked = served.get("/v1/streams/threads/records", token).error["ask_url"].rpartition("/")[2]
+    return {"client": client.pk, "grant": grant.pk, "personal": PERSONAL, "ask": asked}
 
 
 def test_whoever_is_not_signed_in_finds_no_fault(

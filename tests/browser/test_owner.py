@@ -123,6 +123,28 @@ def test_an_answer_pressed_before_the_count_is_shown_again_without_scripts(
         allowed(browser)
 
 
+def test_an_app_asks_for_more_and_the_owner_answers_from_the_link(
+    served: World, live_server: Any, browser: Chrome
+) -> None:
+    refused = served.get(MESSAGES, fields="subject,size_bytes,labels")
+
+    browser.get(refused.error["ask_url"])
+    sign_in(browser)
+    wait_for(browser, "Bob asks to read more")
+    assert "Labels and Size bytes of Your messages in Mail" in text(browser)
+    for size in (PHONE, DESKTOP):
+        resize(browser, size)
+        assert not overflows(browser)
+    press(browser, "Allow for an hour")
+    wait_for(
+        browser, "Bob can now read Labels and Size bytes of Your messages in Mail for an hour."
+    )
+
+    assert served.get(MESSAGES, fields="subject,size_bytes,labels").status == 200
+    browser.get(refused.error["ask_url"])
+    wait_for(browser, "You answered this on")
+
+
 @pytest.mark.parametrize("deed", ["Pause", "Disconnect"])
 def test_an_app_is_stopped_in_two_presses(
     served: World, live_server: Any, browser: Chrome, deed: str

@@ -53,6 +53,7 @@ def test_page_shows_a_whole_stream(world: World, alice: Browser) -> None:
     assert "It could not read Threads in Mail" in page.text
     assert "Threads: shows 1 more record and the fields Id and Topic." in page.text
     assert "The lease" in page.text
+    assert "Time range None: these records have no dates" in page.text
 
 
 @pytest.mark.parametrize(
