@@ -77,9 +77,8 @@ def error_from_response(response: RestResponse, *, next_step: str | None = None)
         }
     if error.get("code") != "invalid_expand":
         error = {name: _in_tool_terms(value) for name, value in error.items()}
-    step = next_step or _NEXT_STEPS.get(str(error.get("code")))
-    if "ask_url" in error:
-        step = f"The owner can allow this at {error['ask_url']} ; then call again."
+    known_step = None if "ask_url" in error else _NEXT_STEPS.get(str(error.get("code")))
+    step = next_step or known_step
     if step is None and "next_step" in error:
         return ToolError({"error": error})
     return ToolError({"error": error, "next_step": step or _DEFAULT_NEXT_STEP})

@@ -144,6 +144,7 @@ def _app(
         describe_grant(grant, labels=labels)
         for grant in grants
         if state_of(grant) != GrantState.SUPERSEDED
+        and (grant.extends_id is None or state_of(grant) in CURRENT_STATES)
     ]
     return App(
         client_id=client_id,

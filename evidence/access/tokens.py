@@ -53,7 +53,8 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
                 FROM evidence_quota q WHERE q.grant_id = coalesce(g.extends_id, g.grant_id)),
             g.access_mode = 'single_use',
             g.readable_until IS NOT NULL AND g.readable_until <= %s, g.extends_id) ORDER BY g.issued_at, g.grant_id)::text
-        FROM evidence_grant g WHERE g.package_id = t.package_id),
+        FROM evidence_grant g
+        WHERE g.package_id = t.package_id AND (g.extends_id IS NULL OR g.expires_at > %s)),
     (SELECT jsonb_agg(jsonb_build_array(c.connection_id, c.display_name, c.languages, c.source_id,
             c.identities, c.indexed_languages, c.indexed_analyser)
             ORDER BY c.display_name, c.connection_id)::text
@@ -65,14 +66,14 @@ SELECT t.token_id, t.kind, t.resource, t.owner_id, t.package_id, t.expires_at, t
 """
 FIND_BY_DIGEST = f"""
 -- Find a bearer token with its grants, quotas, connections and sources.
--- Parameters: now, now, token digest. One query per request.
+-- Parameters: now, now, now, token digest. One query per request.
 {SELECT_RIGHTS}
 FROM evidence_accesstoken t
 LEFT JOIN evidence_package p ON p.package_id = t.package_id
 WHERE t.digest = %s
 """
 FIND_BY_PACKAGE = f"""
--- Find the same rights of a package, without a token. Parameters: now, now, package id.
+-- Find the same rights of a package, without a token. Parameters: now, now, now, package id.
 {SELECT_RIGHTS}
 FROM (SELECT package_id AS token_id, 'client' AS kind, '' AS resource, owner_id, package_id,
         NULL::timestamptz AS expires_at, NULL::timestamptz AS revoked_at
@@ -209,7 +210,7 @@ def package_scope(package_id: str, *, on_behalf_of: str, now: datetime) -> Scope
     The ledger shows ``on_behalf_of`` in place of a token id. Raises ``GrantRevoked``,
     ``GrantConsumed``, ``GrantExpired`` or ``GrantPaused`` like ``authenticate``.
     """
-    row = _fetch_row(FIND_BY_PACKAGE, (now, now, package_id))
+    row = _fetch_row(FIND_BY_PACKAGE, (now, now, now, package_id))
     if row is None or row.package_revoked_at is not None:
         raise GrantRevoked
     return _scope(row, token_id=on_behalf_of)
@@ -265,7 +266,9 @@ def _check(row: TokenRow, resource: str, now: datetime) -> None:
 def _find_token(bearer: str, now: datetime) -> TokenRow | None:
     if len(bearer) > MAX_BEARER_CHARS:
         return None
-    rows = (_fetch_row(FIND_BY_DIGEST, (now, now, digest)) for digest in bearer_digests(bearer))
+    rows = (
+        _fetch_row(FIND_BY_DIGEST, (now, now, now, digest)) for digest in bearer_digests(bearer)
+    )
     return next((row for row in rows if row is not None), None)
 
 

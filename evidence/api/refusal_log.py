@@ -63,7 +63,7 @@ def record_refused_call(
 
 
 def permission_offer(scope: Scope, error: ApiException) -> dict[str, object]:
-    """Return ``missing`` and ``ask_url`` of an error that the owner can lift, else no member.
+    """Return ``missing``, ``ask_url`` and ``next_step`` of an error that the owner can lift, or nothing.
 
     Both depend on declarations, grants and answers only. Call after the transaction of the read has
     ended; a database error leaves out the link.
@@ -82,8 +82,9 @@ def permission_offer(scope: Scope, error: ApiException) -> dict[str, object]:
         _log_failure(database_error)
     if token is None:
         return {"missing": members}
-    path = reverse("permission-request", args=[token])
-    return {"missing": members, "ask_url": f"{settings.PDPP_PUBLIC_URL}{path}"}
+    url = f"{settings.PDPP_PUBLIC_URL}{reverse('permission-request', args=[token])}"
+    next_step = f"The owner can allow this at {url} ; then call again."
+    return {"missing": members, "ask_url": url, "next_step": next_step}
 
 
 def record_rejected_token(error: ApiException, *, route: str, request_id: str) -> None:

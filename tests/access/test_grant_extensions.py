@@ -167,9 +167,21 @@ def expired(nina: Case, *, late: int) -> None:
     nina.extend("messages", ["body_text"], late=late)
 
 
-def test_temporary_grant_for_a_new_stream_leaves_the_others_alone(nina: Case) -> None:
-    nina.extend("threads", None)
+def test_nothing_outlasts_the_grant(world: World) -> None:
+    soon = timezone.now() + timedelta(minutes=20)
+    streams = [StreamRequest(name="messages", fields=SUBJECT)]
+    request = GrantRequest(connection_ids=[PERSONAL], streams=streams, expires_at=soon)
+    world.grant("nina", request)
+    nina = Case(world, world.grants["nina"][0].pk)
 
+    assert nina.extend("messages", ["body_text"]).expires_at == soon
+    assert nina.widen("messages", ["body_text"]).expires_at == soon
+
+
+def test_temporary_grant_for_a_new_stream_leaves_the_others_alone(nina: Case) -> None:
+    temporary = nina.extend("threads", None)
+
+    assert [terms["name"] for terms in temporary.streams] == ["threads"]
     assert nina.world.get(THREADS, "nina").ids == ["t1"]
     assert set(nina.first()) == {*SUBJECT}
 

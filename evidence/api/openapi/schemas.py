@@ -110,19 +110,12 @@ SCHEMAS: dict[str, Json] = {
                     "available_connections": array(ref("Candidate")),
                     "available_connection_count": INTEGER,
                     "missing": ref("MissingAccess"),
-                    "ask_url": {
-                        "type": "string",
-                        "format": "uri",
-                        "description": "Page where the owner can allow what is missing.",
-                    },
+                    "ask_url": STRING | {"description": "Where the owner can allow it."},
                 },
             )
         }
     ),
-    "MissingAccess": obj(
-        {"connector_key": STRING, "stream": STRING},
-        {"fields": array(STRING)},
-    ),
+    "MissingAccess": obj({"connector_key": STRING, "stream": STRING}, {"fields": array(STRING)}),
     "Candidate": obj(
         {"connection_id": STRING},
         {

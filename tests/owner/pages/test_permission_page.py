@@ -269,3 +269,5 @@ def test_temporary_access_is_shown_with_its_end(world: World, alice: Browser) ->
     ends = timezone.now() + timedelta(hours=1)
     assert f"{ends:%B %Y}" in page.text
     assert "for a short time, expires" in page.text
+    Grant.unscoped.filter(extends__isnull=False).update(revoked_at=timezone.now())
+    assert "for a short time" not in alice.open("/connected").text
