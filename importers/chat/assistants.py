@@ -5,9 +5,10 @@ from functools import partial
 from typing import Any
 
 from importers.chat import records
-from importers.core.dates import iso_to_utc, unix_to_iso
+from importers.core.dates import unix_to_iso
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options
+from importers.core.moments import to_utc
 from importers.core.results import ExportItem, ExportItems, ParsedItem, ReceiptCode, UnreadableError
 from importers.core.streaming import iter_json_items
 from importers.core.text import one_line, replace_unstorable
@@ -144,7 +145,7 @@ def _add_claude_message(
     if message_id is None:
         item.add_issue(ReceiptCode.NO_IDENTITY, detail=one_line(text, max_chars=40))
         return
-    sent_at = iso_to_utc(message.get("created_at"))
+    sent_at = to_utc(message.get("created_at"))
     if sent_at is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=str(message.get("created_at"))[:40])
     records.add_message(

@@ -129,13 +129,3 @@ def unix_to_iso(seconds: object) -> str | None:
         return datetime.fromtimestamp(float(str(seconds)), UTC).isoformat().replace("+00:00", "Z")
     except (ValueError, OverflowError, OSError):
         return None
-
-
-def iso_to_utc(text: object) -> str | None:
-    """Return an ISO 8601 time in UTC; a time without a zone is in UTC. None for other values."""
-    try:
-        time = datetime.fromisoformat(text if isinstance(text, str) else "")
-        time = time.astimezone(UTC) if time.tzinfo else time.replace(tzinfo=UTC)
-    except (ValueError, OverflowError):
-        return None
-    return time.isoformat().replace("+00:00", "Z")

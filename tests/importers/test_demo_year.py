@@ -140,6 +140,50 @@ def test_chat_of_telegram(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("service", ["chatgpt", "claude"])
+def test_conversations_with_assistants(tmp_path: Path, service: str) -> None:
+    def node(number: int, data: dict[str, Any]) -> dict[str, Any]:
+        role = "user" if number % 2 else "assistant"
+        if service == "claude":
+            return {
+                "uuid": str(number),
+                "sender": role,
+                "text": data["text"],
+                "created_at": data["sent_at"],
+            }
+        message = {
+            "id": str(number),
+            "author": {"role": role},
+            "create_time": parse_time(data["sent_at"]).timestamp(),
+            "content": {"content_type": "text", "parts": [data["text"]]},
+        }
+        return {"id": str(number), "message": message, "parent": None, "children": []}
+
+    conversations: dict[str, list[dict[str, Any]]] = {}
+    for number, data in chats():
+        conversations.setdefault(data["sent_at"][:10], []).append(node(number, data))
+    exported = [
+        {"uuid": day, "name": day, "chat_messages": nodes}
+        if service == "claude"
+        else {"conversation_id": day, "title": day, "mapping": {each["id"]: each for each in nodes}}
+        for day, nodes in conversations.items()
+    ]
+    (tmp_path / "conversations.json").write_text(json.dumps(exported))
+
+    run(tmp_path)
+
+    assert receipts() == set()
+    read = sorted(
+        (parse_time(record["sent_at"]), record["conversation"], record["text"])
+        for record in records("messages")
+    )
+    assert read == sorted(
+        (parse_time(data["sent_at"]), data["sent_at"][:10], data["text"]) for _, data in chats()
+    )
+    run(tmp_path)
+    assert (latest().created, latest().updated) == (0, 0)
+
+
 def test_bank(tmp_path: Path) -> None:
     with (tmp_path / "year.csv").open("w", newline="", encoding="cp1252", errors="replace") as file:
         table = csv.writer(file, delimiter=";")

@@ -1,0 +1,1 @@
+"""Importers of tracks that watches, phones and bicycle computers record."""
