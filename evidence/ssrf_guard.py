@@ -76,3 +76,23 @@ def loopback_addresses(host: str, port: int) -> Sequence[str]:
     if not all(ipaddress.ip_address(address).is_loopback for address in addresses):
         raise BlockedAddressError("the host is not a loopback address")
     return addresses
+
+
+def private_addresses(host: str, port: int) -> Sequence[str]:
+    """Return every address of a host that the owner allows to be in the own network.
+
+    Link-local addresses, where clouds have their metadata, are refused all the same. Blocks. Raises
+    ``BlockedAddressError``.
+    """
+    try:
+        infos = socket.getaddrinfo(host, port, proto=socket.IPPROTO_TCP)
+    except (OSError, UnicodeError):
+        raise BlockedAddressError("the host could not be resolved") from None
+    addresses = [str(info[4][0]) for info in infos]
+    for address in addresses:
+        found = ipaddress.ip_address(address.partition("%")[0])
+        if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+            found = found.ipv4_mapped
+        if found.is_link_local or found.is_multicast or found.is_unspecified or found.is_reserved:
+            raise BlockedAddressError("the host has an address that is never allowed")
+    return addresses

@@ -66,30 +66,41 @@ def find_folder(package: str) -> Path:
 
 def load_manifest(package: str, folder: Path) -> list[InstalledImporter]:
     """Return the importers of a package. Raises ``ManifestError``."""
-    try:
-        manifest = tomllib.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ManifestError(f"{MANIFEST} cannot be read: {error}") from None
-    entries = manifest.get("importers")
-    if not isinstance(entries, list) or not entries:
-        raise ManifestError(f"{MANIFEST} has no [[importers]].")
+    entries = read_entries(folder / MANIFEST, "importers")
     return [_parse_entry(entry, package, folder) for entry in entries]
 
 
-def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledImporter:
-    path = _text(entry, "object")
+def read_entries(manifest: Path, table: str) -> list[Any]:
+    """Return the tables with this name of a manifest. Raises ``ManifestError``."""
+    try:
+        members = tomllib.loads(manifest.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ManifestError(f"{manifest.name} cannot be read: {error}") from None
+    entries = members.get(table)
+    if not isinstance(entries, list) or not entries:
+        raise ManifestError(f"{manifest.name} has no [[{table}]].")
+    return entries
+
+
+def object_member(entry: Any, package: str) -> str:
+    """Return the path of an object of the package. Raises ``ManifestError``."""
+    path = text_member(entry, "object")
     module, _, attribute = path.partition(":")
     if not attribute.isidentifier() or module.partition(".")[0] != package:
         raise ManifestError(f"object takes a path such as {package}.importer:NAME; got {path!r}.")
-    declaration = _read_declaration(_text(entry, "declaration"), folder)
+    return path
+
+
+def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledImporter:
+    declaration = read_declaration(text_member(entry, "declaration"), folder)
     return InstalledImporter(
-        name=_text(entry, "name"),
-        title=_text(entry, "title"),
-        label=_text(entry, "label"),
-        object_path=path,
+        name=text_member(entry, "name"),
+        title=text_member(entry, "title"),
+        label=text_member(entry, "label"),
+        object_path=object_member(entry, package),
         folder=folder,
         declaration=declaration,
-        connector_key=_connector_key(declaration),
+        connector_key=connector_key_of(declaration),
         remembers_by_layout=entry.get("remembers_by_layout") is True,
         earlier_prefix=str(entry.get("earlier_prefix") or ""),
         earlier_fields=tuple(map(str, entry.get("earlier_fields") or ())),
@@ -103,14 +114,16 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledImporter:
     )
 
 
-def _text(entry: Any, name: str) -> str:
+def text_member(entry: Any, name: str) -> str:
+    """Return a text of a manifest. Raises ``ManifestError``."""
     value = entry.get(name) if isinstance(entry, dict) else None
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= 200:
         raise ManifestError(f"{name} takes a text of up to 200 characters; got {value!r}.")
     return value
 
 
-def _read_declaration(name: str, folder: Path) -> bytes:
+def read_declaration(name: str, folder: Path) -> bytes:
+    """Return a declaration of the package, or one of ours. Raises ``ManifestError``."""
     if name.startswith(SHARED):
         folder, name = OWN_FOLDER, f"declarations/{name.removeprefix(SHARED)}.json"
     path = (folder / name).resolve()
@@ -122,7 +135,8 @@ def _read_declaration(name: str, folder: Path) -> bytes:
         raise ManifestError(f"declaration {name}: {error.strerror}.") from None
 
 
-def _connector_key(declaration: bytes) -> str:
+def connector_key_of(declaration: bytes) -> str:
+    """Return the key of a declaration. Raises ``ManifestError``."""
     try:
         key = orjson.loads(declaration)["connector_key"]
     except (ValueError, TypeError, KeyError):

@@ -14,4 +14,5 @@ from evidence.models import ledger as ledger
 from evidence.models import oauth as oauth
 from evidence.models import quotas as quotas
 from evidence.models import records as records
+from evidence.models import source_accounts as source_accounts
 from evidence.models import sources as sources

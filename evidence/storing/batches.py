@@ -18,14 +18,15 @@ from evidence.storing.targets import Target, TargetRegistry
 _ENVELOPE_MEMBERS = frozenset(
     {"key", "data", "emitted_at", "op", "connection_id", "stream", "connector_key", "type"}
 )
-# Only for lines that importers make, which name their connection.
-_REPLACES = frozenset({"replaces"})
+# Only for lines that importers and sources make, which name their connection.
+_IMPORT_MEMBERS = frozenset({"replaces", "only"})
 
 
 class Op(StrEnum):
     UPSERT = "upsert"
     DELETE = "delete"
     PRUNE = "prune"
+    PATCH = "patch"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,8 @@ class IngestEntry:
     """The validated operation of one line. ``data`` is empty for a deletion.
 
     An upsert deletes the records with the keys in ``replaces``, and is rejected if the owner erased
-    one of them. ``Op.PRUNE`` deletes the record ``key`` and the records whose keys begin with it
+    one of them. With ``only``, an upsert of a stored record changes these fields alone. ``Op.PATCH``
+    changes the fields in ``data`` of a stored record, and nothing else. ``Op.PRUNE`` deletes the record ``key`` and the records whose keys begin with it
     and a dot, from the key ``data["from"]`` on. It keeps the keys in ``data["keep"]``.
     """
 
@@ -52,6 +54,7 @@ class IngestEntry:
     data: dict[str, Any]
     emitted_at: datetime
     replaces: tuple[str, ...] = ()
+    only: frozenset[str] | None = None
 
 
 def parse_entry(
@@ -65,23 +68,26 @@ def parse_entry(
     """Parse and validate a line; ``emitted_at`` defaults to ``now``. Raises LineRejectedError."""
     envelope = parse_object(content)
     is_import = stream_address is None
-    if not envelope.keys() - _ENVELOPE_MEMBERS <= (_REPLACES if is_import else set()):
+    if not envelope.keys() - _ENVELOPE_MEMBERS <= (_IMPORT_MEMBERS if is_import else set()):
         raise LineRejectedError(ReceiptCode.INVALID_ENVELOPE)
     target = _find_target(envelope, targets, stream_address)
     op = _parse_op(envelope, allowed=Op if is_import else (Op.UPSERT, Op.DELETE))
     data = envelope.get("data")
     if not isinstance(data, dict) and not (op is Op.DELETE and data is None):
         raise LineRejectedError(ReceiptCode.INVALID_RECORD, path="$.data")
-    key = _record_key(envelope.get("key"), {} if op is Op.PRUNE else data or {}, target)
+    key = _record_key(envelope.get("key"), {} if op in (Op.PRUNE, Op.PATCH) else data or {}, target)
     emitted_at = _parse_emitted_at(envelope, now)
     if op is Op.DELETE:
         return IngestEntry(line, target, key, op, {}, emitted_at)
     if op is Op.PRUNE:
         keep = frozenset(map(str, (data or {}).get("keep", ())))
         return IngestEntry(line, target, key, op, (data or {}) | {"keep": keep}, emitted_at)
-    _validate(data or {}, target)
+    if op is Op.PATCH:
+        return IngestEntry(line, target, key, op, data or {}, emitted_at)
+    validate(data or {}, target)
     replaces = tuple(map(str, envelope.get("replaces", ())))
-    return IngestEntry(line, target, key, op, data or {}, emitted_at, replaces)
+    only = None if envelope.get("only") is None else frozenset(map(str, envelope["only"]))
+    return IngestEntry(line, target, key, op, data or {}, emitted_at, replaces, only)
 
 
 def _find_target(
@@ -120,7 +126,8 @@ def _parse_emitted_at(envelope: Mapping[str, Any], now: datetime) -> datetime:
     return moment
 
 
-def _validate(data: dict[str, Any], target: Target) -> None:
+def validate(data: dict[str, Any], target: Target) -> None:
+    """Raise ``LineRejectedError`` if the data does not match the schema of its stream."""
     error = target.validator.find_error(data)
     if error is None:
         return
@@ -142,7 +149,7 @@ BATCH_BYTES = 2 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PreparedRecord:
-    """An entry with its derived columns; None for a deletion or Op.PRUNE."""
+    """An entry with its derived columns; None unless it is an upsert."""
 
     entry: IngestEntry
     ref: RecordId

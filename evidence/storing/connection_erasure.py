@@ -29,6 +29,8 @@ TABLES: Mapping[str, str] = {
     "evidence_importreceipt": "import receipts",
     "evidence_importchoice": "import choices",
     "evidence_importrun": "imports",
+    "evidence_synceditem": "notes of sources",
+    "evidence_sourceaccount": "accounts of sources",
     "evidence_retention": "retention periods",
     "evidence_streamstate": "stream counters",
     "evidence_watchedstream": "followed streams",

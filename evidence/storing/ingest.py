@@ -175,6 +175,20 @@ def ingest_lines(
     return _ingest(lines, preparer, IngestRun(now, replace), maintenance, on_receipt, on_progress)
 
 
+def ingest_in_transaction(
+    lines: Iterable[NdjsonLine], *, owner_id: str, now: datetime, on_receipt: OnReceipt
+) -> IngestResult:
+    """Import lines as ``ingest_lines`` does, as a part of the caller's transaction.
+
+    The caller flushes indexes after it. Raises ``IngestStorageError``.
+    """
+    preparer = BatchPreparer(targets.load_all_targets(owner_id), None, now)
+    outcome, run = IngestResult(), IngestRun(now)
+    for batch in preparer.batches(lines):
+        _add_batch(outcome, batch, write_batch(batch.records, run=run), on_receipt)
+    return outcome
+
+
 def _ingest(
     lines: Iterable[NdjsonLine],
     preparer: BatchPreparer,

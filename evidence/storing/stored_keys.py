@@ -1,6 +1,6 @@
-"""Answer importers' questions about the records that a connection has."""
+"""Answer questions of importers and sources about the records that a connection has."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import orjson
@@ -12,6 +12,11 @@ SELECT EXISTS (
     SELECT FROM evidence_record
     WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
 )
+"""
+SELECT_EXISTING = """
+-- Return which of these keys a stream of a connection has.
+SELECT record_key FROM evidence_record
+WHERE connection_id = %s AND stream = %s AND record_key = ANY(%s)
 """
 SELECT_FIELDS = """
 -- Return some fields, in their order, of the records whose keys begin with a prefix.
@@ -41,6 +46,13 @@ def has_any(connection_id: str, stream: str, keys: Sequence[str]) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(SELECT_ANY, [connection_id, stream, list(keys)])
         return bool(cursor.fetchone()[0])
+
+
+def existing(connection_id: str, stream: str, keys: Collection[str]) -> set[str]:
+    """Return which of these keys a stream of a connection has."""
+    with connection.cursor() as cursor:
+        cursor.execute(SELECT_EXISTING, [connection_id, stream, list(keys)])
+        return {key for (key,) in cursor}
 
 
 def fields_by_key(

@@ -6,19 +6,20 @@ If PostgreSQL rejects a value, the batch is halved until the record is found; it
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from django.db import DatabaseError, transaction
 
 from evidence.errors import IngestStorageError
 from evidence.models.connections import Connection
 from evidence.storing import rows
-from evidence.storing.batches import Op, PreparedRecord
+from evidence.storing.batches import Op, PreparedRecord, validate
 from evidence.storing.change_set import ChangeSet, RecordVersion
-from evidence.storing.derivation import changed_fields
+from evidence.storing.derivation import StoredRecord, changed_fields, derive
 from evidence.storing.locks import LockedConnection, lock_connections
 from evidence.storing.receipts import LineRejectedError, Receipt, ReceiptCode
 from evidence.storing.suppression import find_suppressed, suppress_keys
@@ -173,6 +174,8 @@ class _Writer:
             self._require_writable(record)
             if record.entry.op is Op.PRUNE:
                 self._prune(record)
+            elif record.entry.op is Op.PATCH:
+                self._patch(record, record.entry.data)
             elif record.derived is None:
                 self._delete(record)
             else:
@@ -220,13 +223,31 @@ class _Writer:
         if current is None:
             self.changes.create(record.ref, version)
             self.result.created += 1
+        elif (only := record.entry.only) is not None:
+            self._patch(record, {name: version.data.get(name) for name in only})
+        else:
+            self._update(record, current, version)
+
+    def _patch(self, record: PreparedRecord, fields: Mapping[str, Any]) -> None:
+        """Change some fields of a stored record."""
+        current = self.changes.records.get(record.ref)
+        if current is None or not changed_fields(current.data, data := {**current.data, **fields}):
+            self.result.unchanged += 1
             return
+        validate(data, record.entry.target)
+        derived = derive(record.entry.target, key=record.ref.record_key, data=data)
+        self._update(record, current, RecordVersion(data, record.entry.emitted_at, derived))
+
+    def _update(
+        self, record: PreparedRecord, current: StoredRecord, version: RecordVersion
+    ) -> None:
         changed = changed_fields(current.data, version.data)
         if not changed:
             self.result.unchanged += 1
             return
         self._require_mutable(record)
-        if current.change_seq > self.run.first_seq[record.ref.connection_id]:
+        is_patch = record.entry.op is Op.PATCH or record.entry.only is not None
+        if not is_patch and current.change_seq > self.run.first_seq[record.ref.connection_id]:
             self._receipt(record, ReceiptCode.DUPLICATE_KEY)
         target = record.entry.target
         self.changes.update(

@@ -1,5 +1,7 @@
 """Confine this process: no network, no other program, few files, limited memory and time.
 
+A process can use a socket that it is given, but cannot connect it to another address.
+
 Linux enforces it with rights that every account has: resource limits, Landlock for files, and a
 seccomp filter for system calls. Elsewhere only the resource limits apply.
 """
@@ -33,23 +35,29 @@ _SYSTEM_PATHS = (
 )  # fmt: skip
 
 _ALLOW, _DENY, _MISSING = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
-_LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_LOAD, _EQUAL, _AT_LEAST, _HAS_BITS, _JUMP, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x05, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT, _ARGUMENT_BYTES = 0, 4, 16, 8
 _THREAD, _X32 = 0x10000, 0x40000000
 _CLONE3 = 435
-# socket, socketpair, bind, connect; execve, execveat; ptrace, process_vm_readv and _writev; kill,
+_FAST_OPEN = 0x20000000
+"""Flag of sendto and sendmsg: connects a closed TCP socket to another address."""
+# socket, socketpair, bind, connect, listen, accept, accept4, sendmmsg; execve, execveat; ptrace, process_vm_readv and _writev; kill,
 # tkill, tgkill; setrlimit, prlimit64; mount, unshare, setns; add_key, request_key, keyctl; bpf,
 # perf_event_open, userfaultfd; and the calls of io_uring and pidfd.
 _SHARED_DENIED = (424, 425, 434, 438)
 _SYSTEM_CALLS = {
     "x86_64": (
         0xC000003E,
-        56,
+        (56, 44, 46),
         (
             41,
             53,
             49,
             42,
+            50,
+            43,
+            288,
+            307,
             59,
             322,
             57,
@@ -75,12 +83,16 @@ _SYSTEM_CALLS = {
     ),
     "aarch64": (
         0xC00000B7,
-        220,
+        (220, 206, 211),
         (
             198,
             199,
             200,
             203,
+            201,
+            202,
+            242,
+            269,
             221,
             281,
             117,
@@ -103,7 +115,8 @@ _SYSTEM_CALLS = {
         ),
     ),
 }
-"""By machine: its audit architecture, the number of clone, and those of the denied calls."""
+"""By machine: its audit architecture, the numbers of clone, sendto and sendmsg, and those of the
+denied calls."""
 
 
 def limit_memory() -> bool:
@@ -190,26 +203,41 @@ def _allow(libc: ctypes.CDLL, ruleset: int, path: Path, rights: int) -> None:
 
 
 def _filter_program(
-    architecture: int, clone: int, denied: tuple[int, ...]
+    architecture: int, conditional: tuple[int, int, int], denied: tuple[int, ...]
 ) -> list[tuple[int, int, int, int]]:
     """Return the steps (operation, jump if true, jump if false, value) of a BPF program."""
     numbers = (*denied, *_SHARED_DENIED)
+    clone, send_to, send_message = conditional
     steps = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_EQUAL, 1, 0, architecture),
         (_RETURN, 0, 0, _DENY),
         (_LOAD, 0, 0, _NUMBER),
-        (_AT_LEAST, len(numbers) + 5, 0, _X32),
+        (_AT_LEAST, len(numbers) + 1, 0, _X32),
     ]
-    # Each test jumps over those that remain, and over the five steps below, to the denial.
-    steps += [(_EQUAL, len(numbers) - at + 4, 0, number) for at, number in enumerate(numbers)]
+    # Each test jumps over those that remain, and over the jump below, to the denial.
+    steps += [(_EQUAL, len(numbers) - at, 0, number) for at, number in enumerate(numbers)]
     return [
         *steps,
+        (_JUMP, 0, 0, 1),
+        (_RETURN, 0, 0, _DENY),
         (_EQUAL, 0, 1, _CLONE3),
         (_RETURN, 0, 0, _MISSING),  # the C library then uses clone, whose flags can be checked
-        (_EQUAL, 0, 3, clone),
-        (_LOAD, 0, 0, _FIRST_ARGUMENT),
-        (_HAS_BITS, 1, 0, _THREAD),
+        *_check_flag(clone, argument=0, flag=_THREAD, is_required=True),
+        *_check_flag(send_to, argument=3, flag=_FAST_OPEN, is_required=False),
+        *_check_flag(send_message, argument=2, flag=_FAST_OPEN, is_required=False),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _check_flag(
+    number: int, *, argument: int, flag: int, is_required: bool
+) -> list[tuple[int, int, int, int]]:
+    """Return the steps that deny a call without a required flag, or with a forbidden one."""
+    return [
+        (_EQUAL, 0, 4, number),
+        (_LOAD, 0, 0, _FIRST_ARGUMENT + argument * _ARGUMENT_BYTES),
+        (_HAS_BITS, int(is_required), int(not is_required), flag),
         (_RETURN, 0, 0, _DENY),
         (_RETURN, 0, 0, _ALLOW),
     ]

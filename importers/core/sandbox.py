@@ -208,7 +208,7 @@ def _read_once(
                 continue
             with _protocol():
                 items = [
-                    _parse_item(number + at, values, session)
+                    parse_item(number + at, values, session.read)
                     for at, values in enumerate(message["items"])
                 ]
             yield from items
@@ -226,7 +226,7 @@ def _request(
     }
 
 
-def _parse_item(number: int, values: Any, session: Session) -> ReceivedItem:
+def parse_item(number: int, values: Any, read: Callable[[int], bytes]) -> ReceivedItem:
     file, location, size, issues, files, records, stale = values
     return ReceivedItem(
         number,
@@ -243,7 +243,7 @@ def _parse_item(number: int, values: Any, session: Session) -> ReceivedItem:
             StaleRecords(str(stream), str(key), tuple(map(str, keep)), str(first))
             for stream, key, keep, first in stale
         ],
-        session.read,
+        read,
     )
 
 

@@ -6,11 +6,13 @@ import select
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import IO, Any
+from types import MappingProxyType
+from typing import IO, Any, NamedTuple
 
 from typing_extensions import Buffer, override
 
@@ -20,8 +22,11 @@ from importers.core.results import Issue, ReceiptCode, UnreadableError
 
 SILENCE_SECONDS = 120.0
 """Longest wait for a message. A working process sends one each second, between two items."""
+CHECK_SECONDS = 1.0
 PIPE_BYTES = 1024 * 1024
-_PROGRAM = Path(__file__).with_name("sandbox_worker.py")
+PROGRAM = Path(__file__).with_name("sandbox_worker.py")
+Env = Mapping[str, str]
+EMPTY: Env = MappingProxyType({})
 _MEASURES = ("memory", "file access", "time", "system calls")
 
 logger = logging.getLogger(__name__)
@@ -44,11 +49,7 @@ class Session:
         message = self.receive()
         if "unreadable" in message:
             raise _unreadable(message["unreadable"])
-        missing = [
-            name for name, is_on in zip(_MEASURES, message["enforced"], strict=True) if not is_on
-        ]
-        if missing:
-            logger.warning("this system does not limit importers in: %s", ", ".join(missing))
+        warn_of_missing(message["enforced"])
 
     def send(self, request: dict[str, Any]) -> None:
         try:
@@ -69,6 +70,13 @@ class Session:
             raise SandboxError(str(error)) from error
 
 
+def warn_of_missing(enforced: Sequence[object]) -> None:
+    """Log which measures this system does not have."""
+    missing = [name for name, is_on in zip(_MEASURES, enforced, strict=True) if not is_on]
+    if missing:
+        logger.warning("this system does not limit importers in: %s", ", ".join(missing))
+
+
 def _unreadable(values: Any) -> UnreadableError:
     issue = parse_issue(values)
     return UnreadableError(issue.code, detail=issue.detail)
@@ -80,11 +88,19 @@ def parse_issue(values: Any) -> Issue:
     return Issue(ReceiptCode(code) if known else ReceiptCode.UNREADABLE, str(detail)[:200])
 
 
-class _TimedPipe(RawIOBase):
-    """A pipe that fails when nothing arrives for SILENCE_SECONDS."""
+class TimedPipe(RawIOBase):
+    """A pipe that fails when nothing arrives for ``seconds``, or when ``is_stopped``."""
 
-    def __init__(self, pipe: IO[bytes]) -> None:
+    def __init__(
+        self,
+        pipe: IO[bytes],
+        *,
+        seconds: float = SILENCE_SECONDS,
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._pipe = pipe
+        self._seconds = seconds
+        self._is_stopped = is_stopped
         self._poll = select.poll()
         self._poll.register(pipe, select.POLLIN | select.POLLHUP)
 
@@ -94,8 +110,12 @@ class _TimedPipe(RawIOBase):
 
     @override
     def readinto(self, buffer: Buffer) -> int:
-        if not self._poll.poll(SILENCE_SECONDS * 1000):
-            raise TimeoutError("was silent for too long")
+        deadline = time.monotonic() + self._seconds
+        while not self._poll.poll(CHECK_SECONDS * 1000):
+            if self._is_stopped():
+                raise TimeoutError("was stopped")
+            if time.monotonic() >= deadline:
+                raise TimeoutError("was silent for too long")
         return os.readv(self._pipe.fileno(), [buffer])
 
 
@@ -105,32 +125,43 @@ def open_session(importer: InstalledImporter, export: Path) -> Iterator[Session]
 
     Raises ``UnreadableError`` when the export cannot be opened, and ``SandboxError``.
     """
+    arguments = (importer.package, importer.folder, export.absolute())
+    with start_process(PROGRAM, *arguments) as process:
+        responses = BufferedReader(TimedPipe(process.responses), PIPE_BYTES)
+        session = Session(export, process.requests, responses)
+        session.open()
+        yield session
+
+
+class Process(NamedTuple):
+    """The standard input and output of a process."""
+
+    requests: IO[bytes]
+    responses: IO[bytes]
+
+
+@contextmanager
+def start_process(
+    program: Path, *arguments: object, descriptors: Sequence[int] = (), environment: Env = EMPTY
+) -> Iterator[Process]:
+    """Start a program with a private folder as its first argument; it ends with the block.
+
+    It inherits the ``descriptors``, and no environment but this.
+    """
     with tempfile.TemporaryDirectory(prefix="pdpp-importer-") as folder:
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-I",
-                "-B",
-                _PROGRAM,
-                folder,
-                importer.package,
-                importer.folder,
-                export.absolute(),
-            ],
+            [sys.executable, "-I", "-B", program, folder, *map(str, arguments)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=folder,
-            env={"LC_ALL": "C.UTF-8", "TMPDIR": folder},
+            env={"LC_ALL": "C.UTF-8", "TMPDIR": folder, **environment},
+            pass_fds=descriptors,
         )
         if process.stdin is None or process.stdout is None:
             raise SandboxError("no pipes")
         try:
-            session = Session(
-                export, process.stdin, BufferedReader(_TimedPipe(process.stdout), PIPE_BYTES)
-            )
-            session.open()
-            yield session
+            yield Process(process.stdin, process.stdout)
         finally:
             process.kill()
             process.wait()

@@ -64,13 +64,13 @@ def main() -> None:
         enforced.append(isolation.limit_time(export_bytes=size))
         enforced.append(isolation.restrict_calls())
         if package != importers.__name__:
-            _load_package(package, Path(package_folder))
+            load_package(package, Path(package_folder))
         return enforced
 
     worker.serve(sys.stdin.buffer, responses, confine)
 
 
-def _load_package(name: str, folder: Path) -> None:
+def load_package(name: str, folder: Path) -> None:
     """Import a package from its folder: its parent folder cannot be listed here."""
     spec = importlib.util.spec_from_file_location(
         name, folder / "__init__.py", submodule_search_locations=[str(folder)]
@@ -179,7 +179,7 @@ class Worker:
             ):
                 if number >= skip:
                     batch.start(number)
-                    batch.add(item, _parse(item))
+                    batch.add(item, parse_item(item))
                 else:
                     batch.flush_if_due()
         except MemoryError:
@@ -223,7 +223,7 @@ def _ranges(positions: list[int]) -> Ranges:
     return ranges
 
 
-def _parse(item: ExportItem) -> ParsedItem:
+def parse_item(item: ExportItem) -> ParsedItem:
     """Parse an item, and convert every error to an issue."""
     try:
         return _require_keys(item.parse())
@@ -256,28 +256,8 @@ class _Batch:
             write_message(self._responses, {"start": number})
 
     def add(self, item: ExportItem, parsed: ParsedItem) -> None:
-        """Add an item: its files and then its records are in the payload."""
-        contents = [(record, _serialize(record)) for record in parsed.records]
-        issues = [[issue.code, issue.detail] for issue in parsed.issues]
-        issues += [
-            [ReceiptCode.UNREADABLE, "nested too deeply"]
-            for _, content in contents
-            if content is None
-        ]
-        records = [
-            [record.stream, record.data["id"], len(content), record.replaces]
-            for record, content in contents
-            if content is not None
-        ]
-        files = [file for file in parsed.files if len(file.content) <= limits.BLOB_MAX_BYTES]
-        heads = [
-            [file.stream, file.key, file.blob_id, file.media_type, len(file.content)]
-            for file in files
-        ]
-        stale = [[each.stream, each.key, each.keep, each.first] for each in parsed.stale]
-        self._items.append([item.file, item.location, item.size, issues, heads, records, stale])
-        payload = [file.content for file in files]
-        payload += [content for _, content in contents if content is not None]
+        header, payload = encode_item(item, parsed)
+        self._items.append(header)
         self._payload += payload
         self._size += sum(map(len, payload))
         self.flush_if_due()
@@ -293,6 +273,28 @@ class _Batch:
         write_message(self._responses, {"items": self._items}, self._payload)
         self._items, self._payload, self._size = [], [], 0
         self._sent_at = time.monotonic()
+
+
+def encode_item(item: ExportItem, parsed: ParsedItem) -> tuple[list[Any], list[bytes]]:
+    """Return the header of an item, and its payload: its files and then its records."""
+    contents = [(record, _serialize(record)) for record in parsed.records]
+    issues = [[issue.code, issue.detail] for issue in parsed.issues]
+    issues += [
+        [ReceiptCode.UNREADABLE, "nested too deeply"] for _, content in contents if content is None
+    ]
+    records = [
+        [record.stream, record.data["id"], len(content), record.replaces]
+        for record, content in contents
+        if content is not None
+    ]
+    files = [file for file in parsed.files if len(file.content) <= limits.BLOB_MAX_BYTES]
+    heads = [
+        [file.stream, file.key, file.blob_id, file.media_type, len(file.content)] for file in files
+    ]
+    stale = [[each.stream, each.key, each.keep, each.first] for each in parsed.stale]
+    payload = [file.content for file in files]
+    payload += [content for _, content in contents if content is not None]
+    return [item.file, item.location, item.size, issues, heads, records, stale], payload
 
 
 def _serialize(record: ParsedRecord) -> bytes | None:

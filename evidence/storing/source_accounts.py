@@ -1,0 +1,151 @@
+"""Store the accounts of live sources, and encrypt their credentials.
+
+A credential is bound to its connection: a copy of the database cannot use it, and one that was moved
+to another connection cannot be decrypted.
+"""
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import orjson
+from cryptography.exceptions import InvalidTag
+from django.db import transaction
+from django.db.models import QuerySet
+
+from evidence.access import crypto
+from evidence.models.connections import Connection
+from evidence.models.source_accounts import SourceAccount
+
+PURPOSE = "source credential"
+SYNCED_STATUSES = (Connection.Status.ACTIVE, Connection.Status.DRAFT)
+
+
+class SealedError(Exception):
+    """The credential is missing, or was encrypted with another key."""
+
+
+def create_account(
+    connection_id: str,
+    *,
+    source_name: str,
+    settings: Mapping[str, Any],
+    credential: Mapping[str, str],
+    is_mirror: bool,
+    now: datetime,
+) -> SourceAccount:
+    """Let a source keep a connection up to date; its first run is due now.
+
+    An account that the connection had before is replaced, and its state with it.
+    """
+    account, _ = SourceAccount.unscoped.update_or_create(
+        connection_id=connection_id,
+        defaults={
+            "source_name": source_name,
+            "settings": dict(settings),
+            "credential": _encrypt(credential, connection_id),
+            "is_mirror": is_mirror,
+            "state": {},
+            "due_at": now,
+            "failures": 0,
+            "problem": None,
+            "created_at": now,
+        },
+    )
+    return account
+
+
+def find_account(connection_id: str, *, owner_id: str) -> SourceAccount | None:
+    for account in _accounts(owner_id).filter(connection_id=connection_id):
+        return account
+    return None
+
+
+def list_accounts(owner_id: str) -> Sequence[SourceAccount]:
+    """Return the accounts of connections that are not revoked, by name."""
+    rows = _accounts(owner_id).exclude(connection__status=Connection.Status.REVOKED)
+    return list(rows.order_by("connection__display_name", "connection_id"))
+
+
+def due_accounts(*, now: datetime) -> Sequence[SourceAccount]:
+    """Return the accounts to read now, the one that waits longest first."""
+    rows = SourceAccount.unscoped.select_related("connection__source")
+    rows = rows.filter(
+        due_at__lte=now, credential__isnull=False, connection__status__in=SYNCED_STATUSES
+    )
+    return list(rows.order_by("due_at"))
+
+
+def _accounts(owner_id: str) -> QuerySet[SourceAccount]:
+    rows = SourceAccount.unscoped.select_related("connection__source")
+    return rows.filter(connection__owner_id=owner_id)
+
+
+def set_credential(
+    connection_id: str, credential: Mapping[str, str] | None, *, now: datetime
+) -> None:
+    """Replace the credential, or remove it; with a new one, the account is due now."""
+    sealed = None if credential is None else _encrypt(credential, connection_id)
+    rows = SourceAccount.unscoped.filter(connection_id=connection_id)
+    rows.update(credential=sealed, failures=0, problem=None, due_at=now)
+
+
+def open_credential(account: SourceAccount) -> dict[str, str]:
+    """Decrypt the credential. Raises ``SealedError``."""
+    if account.credential is None:
+        raise SealedError("there is no credential")
+    try:
+        content = crypto.decrypt(
+            bytes(account.credential), purpose=PURPOSE, bound_to=account.connection_id
+        )
+    except (InvalidTag, ValueError):
+        raise SealedError("the credential was encrypted with another key") from None
+    return {str(name): str(value) for name, value in orjson.loads(content).items()}
+
+
+def _encrypt(credential: Mapping[str, str], connection_id: str) -> bytes:
+    return crypto.encrypt(orjson.dumps(dict(credential)), purpose=PURPOSE, bound_to=connection_id)
+
+
+@transaction.atomic
+def reencrypt() -> int:
+    """Encrypt all credentials with the current key, and return their number.
+
+    One that cannot be decrypted stays unchanged.
+    """
+    count = 0
+    rows = SourceAccount.unscoped.select_for_update().filter(credential__isnull=False)
+    for row in rows.order_by("pk"):
+        with contextlib.suppress(SealedError):
+            row.credential = _encrypt(open_credential(row), row.connection_id)
+            row.save(update_fields=["credential"])
+            count += 1
+    return count
+
+
+def change_settings(
+    connection_id: str, *, settings: Mapping[str, Any], is_mirror: bool, now: datetime
+) -> None:
+    """Save what the owner chose; the account is due now."""
+    rows = SourceAccount.unscoped.filter(connection_id=connection_id)
+    rows.update(settings=dict(settings), is_mirror=is_mirror, due_at=now, failures=0)
+
+
+def sync_now(connection_id: str, *, now: datetime) -> None:
+    SourceAccount.unscoped.filter(connection_id=connection_id).update(due_at=now)
+
+
+def finish_run(
+    connection_id: str,
+    *,
+    due_at: datetime,
+    last_run: Mapping[str, Any],
+    problem: Mapping[str, Any] | None,
+    failures: int,
+    succeeded_at: datetime | None,
+) -> None:
+    """Save the outcome of a run. ``succeeded_at`` stays as it was where it is None."""
+    rows = SourceAccount.unscoped.filter(connection_id=connection_id)
+    values: dict[str, Any] = {} if succeeded_at is None else {"succeeded_at": succeeded_at}
+    rows.update(due_at=due_at, last_run=last_run, problem=problem, failures=failures, **values)

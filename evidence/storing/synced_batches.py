@@ -1,0 +1,326 @@
+"""Store what a source read, with its new state, in one transaction.
+
+A source reads items (messages) of containers (folders). Several items can be one record: a message
+that was copied, or that is in transit from one folder to another. Which record an item became is
+kept in ``SyncedItem``, so that flags, moves and deletions need not read it again.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+import orjson
+from django.db import transaction
+from django.db.models import F, QuerySet
+
+from evidence.errors import ApiException
+from evidence.models.imports import ImportRun
+from evidence.models.source_accounts import SourceAccount, SyncedItem
+from evidence.storing import stored_keys
+from evidence.storing.ingest import IngestResult, ingest_in_transaction
+from evidence.storing.locks import lock_connection
+from evidence.storing.ndjson import NdjsonLine
+from evidence.storing.receipts import Receipt, ReceiptCode
+from evidence.storing.source_accounts import SYNCED_STATUSES
+from evidence.storing.writer import storage_errors
+
+ItemId = tuple[str, str]
+"""Container and ref."""
+
+
+class SyncStopped(Exception):  # noqa: N818 - not an error
+    """The owner paused or erased the connection, or another process reads it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenItem:
+    """An item that was read, and the key of its record; the key is empty if it has none."""
+
+    container: str
+    ref: str
+    mark: str
+    stream: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class SyncedRecord:
+    """A record as JSON."""
+
+    stream: str
+    key: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class ItemChange:
+    """Fields of a known item's record that changed, and its new mark."""
+
+    container: str
+    ref: str
+    mark: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRules:
+    """How a source's records change.
+
+    ``volatile`` are the fields by stream that reading a stored record again changes; other streams
+    are replaced. ``container_field`` has the container. Records of ``dependents`` are deleted with
+    the record whose key and a dot begin theirs.
+    """
+
+    volatile: Mapping[str, Collection[str]]
+    container_field: str = ""
+    dependents: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class SyncBatch:
+    """What a source read between two states. ``ends_pass``: it has looked at everything once."""
+
+    records: list[SyncedRecord] = field(default_factory=list)
+    seen: list[SeenItem] = field(default_factory=list)
+    changes: list[ItemChange] = field(default_factory=list)
+    gone: list[ItemId] = field(default_factory=list)
+    state: Mapping[str, Any] = field(default_factory=dict)
+    ends_pass: bool = False
+
+
+StoreFiles = Callable[[frozenset[str]], object]
+"""Stores the files of the records but those with these keys, which were not stored."""
+
+
+def store_batch(
+    account: SourceAccount,
+    batch: SyncBatch,
+    rules: SyncRules,
+    *,
+    now: datetime,
+    store_files: StoreFiles,
+    on_rejected: Callable[[str, Receipt], object],
+) -> IngestResult:
+    """Store a batch and its state, and set both in ``account``.
+
+    ``on_rejected`` gets the key of each record that was not stored. Raises ``SyncStopped`` and
+    ``IngestStorageError``; nothing is stored then.
+    """
+    with storage_errors(), transaction.atomic():
+        _require_current(account)
+        writer = _BatchWriter(account, batch, rules, now)
+        result = writer.write()
+        store_files(frozenset(receipt[0] for receipt in writer.rejected))
+        _save_state(account, batch)
+    for key, receipt in writer.rejected:
+        on_rejected(key, receipt)
+    account.state, account.version = dict(batch.state), account.version + 1
+    account.pass_number += batch.ends_pass
+    return result
+
+
+def known_items(
+    connection_id: str, container: str, refs: Collection[str] | None
+) -> list[tuple[str, str]]:
+    """Return (ref, mark) of the items of a container, or of those with these refs."""
+    rows = SyncedItem.unscoped.filter(
+        connection_id=connection_id, container=container, gone_pass__isnull=True
+    )
+    if refs is not None:
+        rows = rows.filter(ref__in=list(refs))
+    return list(rows.order_by("pk").values_list("ref", "mark"))
+
+
+def count_items(connection_id: str) -> int:
+    return SyncedItem.unscoped.filter(connection_id=connection_id, gone_pass__isnull=True).count()
+
+
+def _require_current(account: SourceAccount) -> None:
+    try:
+        locked = lock_connection(account.connection_id)
+    except ApiException:
+        raise SyncStopped("the connection was erased") from None
+    if locked.status not in SYNCED_STATUSES:
+        raise SyncStopped("the connection is paused")
+
+
+def _save_state(account: SourceAccount, batch: SyncBatch) -> None:
+    rows = SourceAccount.unscoped.filter(
+        connection_id=account.connection_id, version=account.version, credential__isnull=False
+    )
+    saved = rows.update(
+        state=batch.state,
+        version=F("version") + 1,
+        pass_number=F("pass_number") + int(batch.ends_pass),
+    )
+    if not saved:
+        raise SyncStopped("the account changed, or another process reads it")
+
+
+@dataclass(slots=True)
+class _BatchWriter:
+    """Turns one batch into lines, stores them, and keeps the notes of its items."""
+
+    account: SourceAccount
+    batch: SyncBatch
+    rules: SyncRules
+    now: datetime
+    rejected: list[tuple[str, Receipt]] = field(default_factory=list)
+    lines: list[NdjsonLine] = field(default_factory=list)
+    keys: list[str] = field(default_factory=list)
+
+    def write(self) -> IngestResult:
+        keys = {seen.key for seen in self.batch.seen if seen.key}
+        before = self._items_by_key(keys)
+        existing = {
+            (stream, key)
+            for stream in {seen.stream for seen in self.batch.seen}
+            for key in stored_keys.existing(self.account.connection_id, stream, keys)
+        }
+        self._add_records(before)
+        self._add_changes()
+        self._add_gone()
+        deleted = self._add_deletions() if self.batch.ends_pass else []
+        result = ingest_in_transaction(
+            self.lines,
+            owner_id=self.account.connection.owner_id,
+            now=self.now,
+            on_receipt=self._on_receipt,
+        )
+        self._save_items(before, existing)
+        SyncedItem.unscoped.filter(pk__in=deleted).delete()
+        return result
+
+    @property
+    def _items(self) -> QuerySet[SyncedItem]:
+        return SyncedItem.unscoped.filter(connection_id=self.account.connection_id)
+
+    def _items_by_key(self, keys: Collection[str]) -> dict[str, list[SyncedItem]]:
+        by_key: dict[str, list[SyncedItem]] = defaultdict(list)
+        for item in self._items.filter(record_key__in=list(keys)):
+            by_key[item.record_key].append(item)
+        return by_key
+
+    def _add(self, op: str, stream: str, key: str, **members: Any) -> None:
+        address = {"op": op, "stream": stream, "key": key, **members}
+        address["connection_id"] = self.account.connection_id
+        self._add_line(key, orjson.dumps(address))
+
+    def _add_line(self, key: str, content: bytes) -> None:
+        self.keys.append(key)
+        self.lines.append(NdjsonLine(len(self.lines) + 1, content))
+
+    def _add_records(self, before: Mapping[str, Sequence[SyncedItem]]) -> None:
+        """Add the records. The first of several containers of a record stays in it."""
+        containers = {
+            key: {item.container for item in items if item.gone_pass is None}
+            for key, items in before.items()
+        }
+        elsewhere: set[str] = set()
+        for seen in self.batch.seen:
+            places = containers.setdefault(seen.key, set())
+            if places - {seen.container}:
+                elsewhere.add(seen.key)
+            places.add(seen.container)
+        for record in self.batch.records:
+            address: dict[str, Any] = {
+                "op": "upsert",
+                "connection_id": self.account.connection_id,
+                "stream": record.stream,
+                "key": record.key,
+            }
+            if record.stream in self.rules.volatile:
+                fields = () if record.key in elsewhere else self.rules.volatile[record.stream]
+                address["only"] = list(fields)
+            # The last of several members with one name counts, see RecordFeed.
+            content = b'{"data":' + record.data + b"," + orjson.dumps(address)[1:]
+            self._add_line(record.key, content)
+
+    def _add_changes(self) -> None:
+        by_container: dict[str, dict[str, ItemChange]] = defaultdict(dict)
+        for change in self.batch.changes:
+            by_container[change.container][change.ref] = change
+        for container, changes in by_container.items():
+            items = list(self._items.filter(container=container, ref__in=list(changes)))
+            for item in items:
+                change = changes[item.ref]
+                item.mark = change.mark
+                if item.record_key and change.fields:
+                    self._add("patch", item.stream, item.record_key, data=change.fields)
+            SyncedItem.unscoped.bulk_update(items, ["mark"])
+
+    def _add_gone(self) -> None:
+        """Note which items are gone; records that another container has are moved there."""
+        refs: dict[str, list[str]] = defaultdict(list)
+        for container, ref in self.batch.gone:
+            refs[container].append(ref)
+        for container, each in refs.items():
+            items = self._items.filter(container=container, ref__in=each, gone_pass__isnull=True)
+            gone = [item.record_key for item in items if item.record_key]
+            items.update(gone_pass=self.account.pass_number)
+            remaining = self._items.filter(record_key__in=gone, gone_pass__isnull=True)
+            seen_now = [item for item in self.batch.seen if item.key in set(gone)]
+            others = {(item.stream, item.record_key): item.container for item in remaining}
+            others |= {(item.stream, item.key): item.container for item in seen_now}
+            if self.rules.container_field:
+                for (stream, key), other in others.items():
+                    self._add("patch", stream, key, data={self.rules.container_field: other})
+
+    def _add_deletions(self) -> list[int]:
+        """Delete what earlier passes missed, where the owner chose it. Returns the notes to delete.
+
+        A pass later, so that a message on its way from one folder to another is not deleted. Records
+        that existed before, or that an import since may have contained, stay.
+        """
+        old = list(self._items.filter(gone_pass__lt=self.account.pass_number))
+        keys = {item.record_key for item in old if item.record_key}
+        live = set(
+            self._items.filter(record_key__in=keys, gone_pass__isnull=True).values_list(
+                "record_key", flat=True
+            )
+        ) | {seen.key for seen in self.batch.seen}
+        ours = [item for item in old if item.is_ours and item.record_key in keys - live]
+        if self.account.is_mirror and ours:
+            self._add_mirrored(ours)
+        return [item.pk for item in old]
+
+    def _add_mirrored(self, items: Iterable[SyncedItem]) -> None:
+        runs = ImportRun.unscoped.filter(connection_id=self.account.connection_id)
+        imported = runs.order_by("-updated_at").values_list("updated_at", flat=True).first()
+        for item in items:
+            if imported is None or imported < item.seen_at:
+                self._add("delete", item.stream, item.record_key)
+                for stream in self.rules.dependents:
+                    self._add("prune", stream, item.record_key, data={"keep": []})
+
+    def _on_receipt(self, receipt: Receipt) -> None:
+        if receipt.code is not ReceiptCode.DUPLICATE_KEY:
+            self.rejected.append((self.keys[receipt.line - 1], receipt))
+
+    def _save_items(
+        self, before: Mapping[str, Sequence[SyncedItem]], existing: Collection[tuple[str, str]]
+    ) -> None:
+        erased = {key for key, each in self.rejected if each.code is ReceiptCode.SUPPRESSED}
+        ours = {key for key, items in before.items() if any(item.is_ours for item in items)}
+        # An item may be listed twice.
+        latest = {(seen.container, seen.ref): seen for seen in self.batch.seen}
+        SyncedItem.unscoped.bulk_create(
+            (
+                SyncedItem(
+                    connection_id=self.account.connection_id,
+                    container=seen.container,
+                    ref=seen.ref,
+                    stream=seen.stream,
+                    record_key="" if seen.key in erased else seen.key,
+                    mark=seen.mark,
+                    is_ours=seen.key in ours or (seen.stream, seen.key) not in existing,
+                    seen_at=self.now,
+                )
+                for seen in latest.values()
+            ),
+            update_conflicts=True,
+            unique_fields=["connection", "container", "ref"],
+            update_fields=["stream", "record_key", "mark", "gone_pass", "seen_at"],
+        )

@@ -1,0 +1,259 @@
+"""Define what a live source is, what it yields, and the errors that the owner sees.
+
+A source reads an account, such as a mailbox, in the sandbox. It gets its own credential, and sockets
+to the hosts of its settings that the server connects, see ``importers.core.source_worker``.
+"""
+
+import ssl
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from importers.core.results import ExportItem
+
+
+class ProblemCode(StrEnum):
+    """Why a run failed; the values are stored."""
+
+    PASSWORD_REFUSED = "password_refused"  # noqa: S105 - a code
+    CREDENTIAL_UNREADABLE = "credential_unreadable"
+    HOST_UNKNOWN = "host_unknown"
+    PRIVATE_ADDRESS = "private_address"
+    UNREACHABLE = "unreachable"
+    BAD_CERTIFICATE = "bad_certificate"
+    NO_TLS = "no_tls"
+    TOO_SLOW = "too_slow"
+    CONNECTION_LOST = "connection_lost"
+    SERVER_REFUSED = "server_refused"
+    CONTAINER_MISSING = "container_missing"
+    SOURCE_MISSING = "source_missing"
+    SOURCE_FAILED = "source_failed"
+    STORAGE_FAILED = "storage_failed"
+
+
+class ProblemText(NamedTuple):
+    """What the owner reads. ``needs_owner``: trying again changes nothing until the owner acts."""
+
+    problem: str
+    side: str
+    next_step: str
+    needs_owner: bool = False
+
+
+YOURS, SERVERS, OURS = "your settings", "the mail server or the network", "this installation"
+
+PROBLEM_TEXTS: dict[ProblemCode, ProblemText] = {
+    ProblemCode.PASSWORD_REFUSED: ProblemText(
+        "The password was refused.",
+        YOURS,
+        "Create an app password at your provider, and enter it here.",
+        needs_owner=True,
+    ),
+    ProblemCode.CREDENTIAL_UNREADABLE: ProblemText(
+        "The stored password cannot be read: the installation's key has changed.",
+        OURS,
+        "Enter the password again.",
+        needs_owner=True,
+    ),
+    ProblemCode.HOST_UNKNOWN: ProblemText(
+        "The name of the server does not exist.", YOURS, "Correct the address of the server."
+    ),
+    ProblemCode.PRIVATE_ADDRESS: ProblemText(
+        "The server has a private address.",
+        YOURS,
+        "If it is in your own network, allow private addresses for this account.",
+        needs_owner=True,
+    ),
+    ProblemCode.UNREACHABLE: ProblemText(
+        "The server does not accept connections.",
+        SERVERS,
+        "Check the address and the port. The next attempt is automatic.",
+    ),
+    ProblemCode.BAD_CERTIFICATE: ProblemText(
+        "The server's certificate is not valid for its name, so no password was sent.",
+        SERVERS,
+        "Check the address. For a certificate of your own, set SSL_CERT_FILE.",
+    ),
+    ProblemCode.NO_TLS: ProblemText(
+        "The server offers no encryption, so no password was sent.",
+        SERVERS,
+        "Use the port for TLS, usually 993.",
+        needs_owner=True,
+    ),
+    ProblemCode.TOO_SLOW: ProblemText(
+        "The server did not answer in time.", SERVERS, "The next attempt is automatic."
+    ),
+    ProblemCode.CONNECTION_LOST: ProblemText(
+        "The connection was lost.", SERVERS, "The next attempt is automatic, and continues there."
+    ),
+    ProblemCode.SERVER_REFUSED: ProblemText(
+        "The server refused a request.", SERVERS, "The next attempt is automatic."
+    ),
+    ProblemCode.CONTAINER_MISSING: ProblemText(
+        "A chosen folder no longer exists; the others are up to date.",
+        YOURS,
+        "Choose the folders again.",
+    ),
+    ProblemCode.SOURCE_MISSING: ProblemText(
+        "The package of this source is not installed.", OURS, "Install it again, and restart."
+    ),
+    ProblemCode.SOURCE_FAILED: ProblemText(
+        "The source failed.", OURS, "Report the error. The next attempt is automatic."
+    ),
+    ProblemCode.STORAGE_FAILED: ProblemText(
+        "The records could not be stored.", OURS, "Check the disk and the database."
+    ),
+}
+
+
+class SourceError(Exception):
+    """A run cannot go on. ``detail`` names a host, a folder or the type of an error."""
+
+    def __init__(self, code: ProblemCode, detail: str = "") -> None:
+        super().__init__(code)
+        self.code = code
+        self.detail = detail
+
+
+class Network(Protocol):
+    """Connects to the hosts of the settings, through the server's filter."""
+
+    def connect(self, host: str, port: int, *, is_encrypted: bool = True) -> Any:
+        """Return a connected socket. Raises ``SourceError``."""
+
+    @property
+    def tls(self) -> ssl.SSLContext:
+        """The context that verifies certificates, to encrypt a connection later (STARTTLS)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRun:
+    """What a run works with. ``state`` is the last one that was stored.
+
+    ``known(container, refs)`` returns the marks of the container's items by ref, of all items if
+    ``refs`` is None.
+    """
+
+    settings: Mapping[str, Any]
+    credential: Mapping[str, str]
+    state: Mapping[str, Any]
+    network: Network
+    known: Callable[[str, Collection[str] | None], dict[str, str]]
+    now: str
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An item of a container, such as a message in a folder, with what was made from it."""
+
+    container: str
+    ref: str
+    mark: str
+    content: ExportItem
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A new mark of a known item, and fields of its record that changed."""
+
+    container: str
+    ref: str
+    mark: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """An item that its container no longer has."""
+
+    container: str
+    ref: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A state that covers everything that was yielded before it. ``done`` of ``total`` items."""
+
+    state: Mapping[str, Any]
+    done: int = 0
+    total: int = 0
+    ends_pass: bool = False
+
+
+Event = Item | Change | Gone | Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """Something to choose, such as a folder. ``is_usual``: chosen unless the owner says otherwise."""
+
+    name: str
+    title: str
+    is_usual: bool
+    items: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Reads one kind of account.
+
+    - ``run`` yields what is new since the state, and ends with a ``Checkpoint`` that ends the pass.
+    - ``containers`` signs in and returns what the owner can choose.
+    """
+
+    run: Callable[[SourceRun], Iterator[Event]]
+    containers: Callable[[SourceRun], Sequence[Container]]
+
+
+class FieldKind(StrEnum):
+    """How a setting is asked for. The text of a secret is never shown again."""
+
+    TEXT = "text"
+    HOST = "host"
+    PORT = "port"
+    SECRET = "secret"  # noqa: S105 - a kind
+
+
+@dataclass(frozen=True, slots=True)
+class SourceField:
+    """A setting that a source needs, from its manifest."""
+
+    name: str
+    label: str
+    kind: FieldKind
+    hint: str = ""
+    default: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstalledSource:
+    """What the server knows about a source without importing its code.
+
+    ``volatile``, ``container_field`` and ``dependents`` are as in ``SyncRules``. ``hosts`` are pairs
+    of the settings that name a host and its port: the source can connect to nothing else.
+    """
+
+    name: str
+    title: str
+    label: str
+    object_path: str
+    folder: Path
+    declaration: bytes
+    connector_key: str
+    fields: tuple[SourceField, ...]
+    hosts: tuple[tuple[str, str], ...]
+    container_title: str = ""
+    container_field: str = ""
+    volatile: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    dependents: tuple[str, ...] = ()
+
+    @property
+    def package(self) -> str:
+        """The top-level package."""
+        return self.object_path.partition(":")[0].partition(".")[0]
+
+    def host_addresses(self, settings: Mapping[str, Any]) -> set[tuple[str, int]]:
+        """Return the hosts and ports that the owner entered."""
+        return {(str(settings[host]), int(settings[port])) for host, port in self.hosts}

@@ -1,0 +1,1 @@
+"""Keep connections up to date from live accounts, such as a mailbox."""

@@ -1,0 +1,156 @@
+"""Connect the account of a source: check what the owner entered, and create its connection."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from django.db import transaction
+
+from evidence.errors import InvalidRequest
+from evidence.models.connections import Connection
+from evidence.models.source_accounts import SourceAccount
+from evidence.storing import source_accounts
+from evidence.storing.connections import create_connection, get_connection, list_connections
+from evidence.storing.declaration_store import declare
+from importers.core.source import Container, FieldKind, InstalledSource
+from importers.core.source_process import AccountAccess, open_source
+from importers.sources.providers import find_provider
+
+MAX_CHARS = 1_000
+MAX_CONTAINERS = 2_000
+_HOST = re.compile(r"(?!-)[a-z0-9_.-]{1,253}|\[?[0-9a-f:]+\]?", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class AccountDetails:
+    """What the owner entered for a source, checked."""
+
+    source: InstalledSource
+    settings: Mapping[str, Any]
+    credential: Mapping[str, str]
+
+
+def parse_details(source: InstalledSource, values: Mapping[str, str]) -> AccountDetails:
+    """Check the values of a form or command line. Raises ``InvalidRequest`` naming the field.
+
+    An empty host is that of the provider, if the address has a well-known one.
+    """
+    settings: dict[str, Any] = {"allows_private": bool(values.get("allows_private"))}
+    credential: dict[str, str] = {}
+    provider = find_provider(values.get("user", ""))
+    for each in source.fields:
+        value = values.get(each.name, "")
+        value = value.strip() if each.kind is not FieldKind.SECRET else value
+        value = value or each.default
+        if each.kind is FieldKind.HOST and not value and provider is not None:
+            if provider.refusal:
+                raise InvalidRequest(message=provider.refusal, param=each.name)
+            value = provider.host
+        if not value or len(value) > MAX_CHARS or not value.isprintable():
+            raise InvalidRequest(message=f"Enter the {each.label.lower()}.", param=each.name)
+        if each.kind is FieldKind.SECRET:
+            credential[each.name] = value
+        else:
+            settings[each.name] = _parse_setting(each.name, each.kind, value)
+    return AccountDetails(source, settings, credential)
+
+
+def _parse_setting(name: str, kind: FieldKind, value: str) -> Any:
+    if kind is FieldKind.PORT:
+        if not value.isascii() or not value.isdigit() or not 0 < int(value) < 65536:
+            raise InvalidRequest(message=f"{name} takes a number; got {value!r}.", param=name)
+        return int(value)
+    if kind is FieldKind.HOST and not _HOST.fullmatch(value):
+        raise InvalidRequest(
+            message=f"{name} takes a name such as imap.example.org; got {value!r}.", param=name
+        )
+    return value.lower() if kind is FieldKind.HOST else value
+
+
+def list_containers(details: AccountDetails, *, now: datetime) -> list[Container]:
+    """Sign in, and return what the owner can choose. Raises ``SourceError``."""
+    access = AccountAccess(
+        settings=details.settings,
+        credential=details.credential,
+        state={},
+        allows_private=bool(details.settings["allows_private"]),
+        now=now.isoformat(),
+        skip=[],
+    )
+    with open_source(details.source, access, is_stopped=lambda: False) as session:
+        return session.containers()[:MAX_CONTAINERS]
+
+
+def candidates(source: InstalledSource, *, owner_id: str) -> Sequence[Connection]:
+    """Return the connections that an account can keep up to date: those without one."""
+    taken = {account.connection_id for account in source_accounts.list_accounts(owner_id)}
+    rows = list_connections(owner_id, connector_id=source.connector_key)
+    return [
+        row
+        for row in rows
+        if row.connection_id not in taken
+        and row.status != Connection.Status.REVOKED
+        and not row.demo
+    ]
+
+
+@transaction.atomic
+def connect_account(
+    details: AccountDetails,
+    *,
+    containers: Sequence[str],
+    connection_id: str | None,
+    is_mirror: bool,
+    owner_id: str,
+    now: datetime,
+) -> SourceAccount:
+    """Create an account, in an existing connection or a new one. Its first run is due now.
+
+    Raises ``InvalidRequest`` for a connection of another source, or one that has an account.
+    """
+    if not containers:
+        title = details.source.container_title.lower() or "entries"
+        raise InvalidRequest(message=f"Choose one or more {title}.", param="containers")
+    source = details.source
+    declare(source.declaration, owner_id=owner_id, now=now)
+    if connection_id is None:
+        name = str(details.settings.get("user") or source.label)
+        connection_id = create_connection(
+            source.connector_key,
+            display_name=name[:100],
+            owner_id=owner_id,
+            identities=[name] if "@" in name else [],
+            now=now,
+        )
+    elif connection_id not in {row.connection_id for row in candidates(source, owner_id=owner_id)}:
+        raise InvalidRequest(
+            message="This connection belongs to another source, or has an account already.",
+            param="connection",
+        )
+    source_accounts.create_account(
+        connection_id,
+        source_name=source.name,
+        settings={**details.settings, "containers": list(containers)},
+        credential=details.credential,
+        is_mirror=is_mirror,
+        now=now,
+    )
+    account = source_accounts.find_account(connection_id, owner_id=owner_id)
+    if account is None:
+        raise InvalidRequest(message="The connection does not exist.", param="connection")
+    return account
+
+
+def replace_password(
+    account: SourceAccount, source: InstalledSource, values: Mapping[str, str], *, now: datetime
+) -> None:
+    """Store another credential for the same account. Raises ``InvalidRequest``."""
+    get_connection(account.connection_id, owner_id=account.connection.owner_id)
+    details = parse_details(source, {**_as_text(account.settings), **values})
+    source_accounts.set_credential(account.connection_id, details.credential, now=now)
+
+
+def _as_text(settings: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in settings.items()}

@@ -1,0 +1,48 @@
+"""Run the accounts that are due, a few at a time."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+
+from django.db import close_old_connections
+from django.utils import timezone
+
+from evidence.storing.source_accounts import due_accounts
+from importers.sources.runner import sync
+
+MAX_RUNS = 2
+"""Accounts that are read at once: their parsing takes a processor each."""
+
+WAIT_SECONDS = 1.0
+
+
+class SyncWorker:
+    """Reads accounts in threads; ``close`` stops the runs at their next batch."""
+
+    def __init__(self) -> None:
+        self._closed = threading.Event()
+        self._running: dict[str, Future[None]] = {}
+        self._pool = ThreadPoolExecutor(MAX_RUNS, thread_name_prefix="sync")
+
+    def job(self) -> Iterator[object]:
+        """Start the runs that are due, and wait for one of them to end."""
+        self._running = {pk: each for pk, each in self._running.items() if not each.done()}
+        if len(self._running) < MAX_RUNS:
+            for account in due_accounts(now=timezone.now()):
+                if account.connection_id not in self._running and len(self._running) < MAX_RUNS:
+                    owner_id = account.connection.owner_id
+                    future = self._pool.submit(self._run, account.connection_id, owner_id)
+                    self._running[account.connection_id] = future
+        if self._running:
+            wait(self._running.values(), timeout=WAIT_SECONDS, return_when=FIRST_COMPLETED)
+        yield len(self._running)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._pool.shutdown()
+
+    def _run(self, connection_id: str, owner_id: str) -> None:
+        try:
+            sync(connection_id, owner_id=owner_id, is_stopped=self._closed.is_set)
+        finally:
+            close_old_connections()

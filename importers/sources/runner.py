@@ -1,0 +1,321 @@
+"""Run the source of one account: read, store with the new state, and record the outcome."""
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from evidence import limits
+from evidence.advisory_locks import try_exclusive
+from evidence.errors import ApiException, InvalidRequest
+from evidence.models.source_accounts import SourceAccount
+from evidence.storing import source_accounts, synced_batches
+from evidence.storing.blobs import put_blob, stored_blobs
+from evidence.storing.ingest import IngestResult
+from evidence.storing.receipts import Receipt
+from evidence.storing.receipts import ReceiptCode as RejectionCode
+from evidence.storing.reindex import IndexMaintenance
+from evidence.storing.source_accounts import SealedError
+from evidence.storing.synced_batches import (
+    ItemChange,
+    SeenItem,
+    SyncBatch,
+    SyncedRecord,
+    SyncRules,
+    SyncStopped,
+)
+from importers.core.results import RECEIPT_TEXTS, ReceiptCode
+from importers.core.source import PROBLEM_TEXTS, InstalledSource, ProblemCode, SourceError
+from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
+from importers.runs.record_feed import AttachmentSpool
+from importers.sources.registry import find_source
+
+INTERVAL = timedelta(minutes=5)
+JITTER = 0.1
+"""Share by which intervals differ, so that accounts do not all start at once."""
+
+FIRST_DELAY = timedelta(minutes=1)
+MAX_DELAY = timedelta(hours=6)
+RUN_SECONDS = 240.0
+"""A run ends at the next state after this time, and is due again at once: other accounts wait."""
+
+BATCH_ITEMS = 400
+BATCH_BYTES = 4 * 1024 * 1024
+BATCH_SECONDS = 2.0
+MAX_NOTES = 50
+
+logger = logging.getLogger(__name__)
+
+OnProgress = Callable[[int, int], object]
+
+
+@dataclass(slots=True)
+class RunReport:
+    """What a run did, for the owner's pages. ``notes`` are items that were not stored whole."""
+
+    started_at: str
+    finished_at: str = ""
+    created: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    files: int = 0
+    left_out: int = 0
+    done: int = 0
+    total: int = 0
+    is_complete: bool = False
+    notes: list[str] = field(default_factory=list)
+
+    def add(self, result: IngestResult) -> None:
+        self.created += result.created
+        self.updated += result.updated
+        self.deleted += result.deleted
+        self.unchanged += result.unchanged
+
+    def note(self, location: str, code: ReceiptCode, detail: str = "") -> None:
+        text = RECEIPT_TEXTS[code]
+        self.left_out += not text.is_imported
+        if len(self.notes) < MAX_NOTES:
+            self.notes.append(" ".join(filter(None, (f"{location}: {text.problem}", detail))))
+
+
+@dataclass(slots=True)
+class _Pending:
+    """Steps that are stored together, and the lengths of their files in the spool."""
+
+    batch: SyncBatch = field(default_factory=SyncBatch)
+    locations: dict[str, str] = field(default_factory=dict)
+    size: int = 0
+    items: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_due(self) -> bool:
+        is_late = time.monotonic() - self.since >= BATCH_SECONDS
+        return is_late or self.items >= BATCH_ITEMS or self.size >= BATCH_BYTES
+
+
+def lock_name(connection_id: str) -> str:
+    """Return the name of the lock that a run of this connection holds."""
+    return f"sync {connection_id}"
+
+
+def sync(
+    connection_id: str,
+    *,
+    owner_id: str,
+    is_stopped: Callable[[], bool] = lambda: False,
+    on_progress: OnProgress = lambda _done, _total: None,
+) -> RunReport | None:
+    """Run the source of a connection once, and save the outcome.
+
+    Returns None if another process runs it, or if the owner paused it. Problems are saved for the
+    owner's pages and not raised.
+    """
+    with try_exclusive(lock_name(connection_id)) as is_free:
+        account = source_accounts.find_account(connection_id, owner_id=owner_id)
+        if not is_free or account is None:
+            return None
+        run = _AccountRun(account, is_stopped, on_progress)
+        try:
+            run.run()
+        except SyncStopped as stopped:
+            logger.info("a sync of %s was stopped: %s", connection_id, stopped)
+            return None
+        except SourceError as error:
+            if is_stopped():
+                return None
+            _finish(account, run, error)
+        except ApiException:  # the log names the cause
+            _finish(account, run, SourceError(ProblemCode.STORAGE_FAILED))
+        else:
+            _finish(account, run, None)
+        return run.report
+
+
+def open_account(account: SourceAccount) -> tuple[InstalledSource, AccountAccess]:
+    """Return the source of an account and what it gets. Raises ``SourceError``."""
+    source = find_source(account.source_name)
+    if source is None:
+        raise SourceError(ProblemCode.SOURCE_MISSING, account.source_name)
+    try:
+        credential = source_accounts.open_credential(account)
+    except SealedError:
+        raise SourceError(ProblemCode.CREDENTIAL_UNREADABLE) from None
+    return source, AccountAccess(
+        settings=account.settings,
+        credential=credential,
+        state=account.state,
+        allows_private=bool(account.settings.get("allows_private")),
+        now=timezone.now().isoformat(),
+        skip=(account.problem or {}).get("skip", []),
+    )
+
+
+class _AccountRun:
+    """One run. Each batch of steps is stored in one transaction with its last state."""
+
+    def __init__(
+        self, account: SourceAccount, is_stopped: Callable[[], bool], on_progress: OnProgress
+    ) -> None:
+        self._account = account
+        self._is_stopped = is_stopped
+        self._on_progress = on_progress
+        self._now = timezone.now()
+        self._spool = AttachmentSpool()
+        self._maintenance = IndexMaintenance()
+        self._started = time.monotonic()
+        self.report = RunReport(self._now.isoformat())
+        self.stopped_at: list[str] | None = None
+
+    def run(self) -> None:
+        source, access = open_account(self._account)
+        rules = SyncRules(source.volatile, source.container_field, source.dependents)
+        try:
+            with open_source(source, access, is_stopped=self._is_stopped) as session:
+                try:
+                    self._store_steps(session, rules)
+                except SourceError:
+                    self.stopped_at = session.started
+                    raise
+        finally:
+            self._spool.close()
+            self._maintenance.finish([self._account.connection_id])
+
+    def _store_steps(self, session: SourceSession, rules: SyncRules) -> None:
+        pending = _Pending()
+
+        def known(container: str, refs: Any) -> list[tuple[str, str]]:
+            nonlocal pending
+            pending = self._store(pending, rules)  # what was read before counts as known
+            return synced_batches.known_items(self._account.connection_id, container, refs)
+
+        for step in session.steps(known):
+            self._add(pending, step, session)
+            self.report.is_complete = step.ends_pass
+            if pending.is_due or step.ends_pass:
+                pending = self._store(pending, rules)
+                self._on_progress(step.done, step.total)
+                if self._is_stopped():
+                    raise SyncStopped("the server stops")
+                if time.monotonic() - self._started >= RUN_SECONDS:
+                    return
+
+    def _add(self, pending: _Pending, step: Step, session: SourceSession) -> None:
+        """Receive a step completely."""
+        batch = pending.batch
+        batch.state, batch.ends_pass = step.state, step.ends_pass
+        batch.changes += [ItemChange(*each) for each in step.changes]
+        batch.gone += step.gone
+        self.report.done, self.report.total = step.done, step.total
+        for item, (container, ref, mark) in zip(step.items, step.seen, strict=True):
+            location = f"{item.file} {item.location}".strip()
+            for issue in item.issues:
+                self.report.note(location, issue.code, issue.detail)
+            for file in item.files:
+                offset = self._spool.write(file.size, item.read)
+                self._spool.put(0, file, offset)
+                pending.size += file.size
+            for record in item.records:
+                data = session.read(record.size)
+                batch.records.append(SyncedRecord(record.stream, record.key, data))
+                pending.locations[record.key] = location
+                pending.size += record.size
+            stream, key = ("", "")
+            if item.records:
+                stream, key = item.records[0].stream, item.records[0].key
+            batch.seen.append(SeenItem(container, ref, mark, stream, key))
+            pending.items += 1
+        self._spool.release()
+
+    def _store(self, pending: _Pending, rules: SyncRules) -> _Pending:
+        """Store what is pending, and return what is pending then: nothing."""
+        if not pending.batch.state and not pending.items:
+            return _Pending()
+
+        def on_rejected(key: str, receipt: Receipt) -> None:
+            is_erased = receipt.code is RejectionCode.SUPPRESSED
+            code = ReceiptCode.ERASED if is_erased else ReceiptCode.NOT_STORED
+            detail = "" if is_erased else " ".join(filter(None, (receipt.code, receipt.path)))
+            self.report.note(pending.locations.get(key, ""), code, detail)
+
+        result = synced_batches.store_batch(
+            self._account,
+            pending.batch,
+            rules,
+            now=timezone.now(),
+            store_files=self._store_files,
+            on_rejected=on_rejected,
+        )
+        self.report.add(result)
+        self._maintenance.note(result.written)
+        self._spool.truncate()
+        return _Pending()
+
+    def _store_files(self, rejected: frozenset[str]) -> None:
+        files = [file for file in self._spool.take(up_to=0) if file.key not in rejected]
+        stored = stored_blobs(self._account.connection_id, [file.blob_id for file in files])
+        for file in files:
+            if file.blob_id in stored or file.size > limits.BLOB_MAX_BYTES:
+                continue
+            stored |= {file.blob_id}
+            with suppress(InvalidRequest):  # such as an invalid media type
+                put_blob(
+                    self._account.connection_id,
+                    stream=file.stream,
+                    record_key=file.key,
+                    media_type=file.media_type,
+                    chunks=self._spool.chunks(file),
+                    now=self._now,
+                    blob_id=file.blob_id,
+                )
+                self.report.files += 1
+
+
+def _finish(account: SourceAccount, run: _AccountRun, error: SourceError | None) -> None:
+    now, report = timezone.now(), run.report
+    report.finished_at = now.isoformat()
+    problem, failures, delay = None, 0, INTERVAL
+    if error is not None:
+        problem = _problem(account.problem or {}, error, run.stopped_at, now)
+        failures = account.failures + 1
+        delay = min(MAX_DELAY, FIRST_DELAY * 2 ** min(failures - 1, 10))
+        if PROBLEM_TEXTS[error.code].needs_owner:
+            delay = MAX_DELAY
+        logger.warning("a sync of %s failed: %s", account.connection_id, error.code)
+    elif not report.is_complete:
+        delay = timedelta()
+    is_success = error is None or error.code is ProblemCode.CONTAINER_MISSING
+    source_accounts.finish_run(
+        account.connection_id,
+        due_at=now + delay * random.uniform(1 - JITTER, 1 + JITTER),  # noqa: S311 - no secret
+        last_run=asdict(report),
+        problem=problem,
+        failures=failures,
+        succeeded_at=now if is_success else None,
+    )
+
+
+def _problem(
+    before: dict[str, Any], error: SourceError, stopped_at: list[str] | None, now: datetime
+) -> dict[str, Any]:
+    """Return what to tell the owner, since when, and which items to skip.
+
+    An item is skipped after the source ended twice while it parsed it.
+    """
+    skip = before.get("skip", [])
+    if stopped_at is not None and before.get("stopped_at") == stopped_at:
+        skip = [*skip, stopped_at]
+    return {
+        "code": str(error.code),
+        "detail": error.detail,
+        "since": before["since"] if before.get("code") == error.code else now.isoformat(),
+        "stopped_at": stopped_at,
+        "skip": skip,
+    }

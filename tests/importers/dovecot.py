@@ -1,0 +1,202 @@
+"""A real IMAP server for tests: Dovecot as an unprivileged account, over TLS on a free port."""
+
+import contextlib
+import getpass
+import grp
+import imaplib
+import os
+import pwd
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+PROGRAM = "/usr/sbin/dovecot"
+PASSWORD = "abcd-efgh-ijkl-mnop"
+CONFIG = """
+protocols = imap
+base_dir = {base}/run
+state_dir = {base}/state
+log_path = {base}/log
+listen = 127.0.0.1
+default_internal_user = {user}
+default_internal_group = {group}
+default_login_user = {user}
+default_vsz_limit = 0
+first_valid_uid = 1
+first_valid_gid = 1
+mail_location = maildir:{base}/mail/%u
+mail_fsync = never
+mail_max_userip_connections = 100
+auth_failure_delay = 0
+auth_mechanisms = plain
+ssl = required
+ssl_cert = <{base}/server.pem
+ssl_key = <{base}/server.key
+ssl_dh =
+passdb {{
+  driver = static
+  args = password={password}
+}}
+userdb {{
+  driver = static
+  args = uid={user} gid={group} home={base}/home/%u
+}}
+namespace inbox {{
+  inbox = yes
+  separator = .
+  mailbox Trash {{
+    special_use = \\Trash
+    auto = create
+  }}
+}}
+service anvil {{
+  chroot =
+}}
+service imap-login {{
+  chroot =
+  inet_listener imap {{
+    port = 0
+  }}
+  inet_listener imaps {{
+    address = 127.0.0.1
+    port = {port}
+    ssl = yes
+  }}
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Dovecot:
+    """A server that runs. ``authority`` is the file with the certificate to trust."""
+
+    base: Path
+    port: int
+    authority: Path
+
+    @contextlib.contextmanager
+    def client(self, user: str) -> Iterator[imaplib.IMAP4_SSL]:
+        """Sign in as another program of the owner would."""
+        context = ssl.create_default_context(cafile=self.authority)
+        client = imaplib.IMAP4_SSL("localhost", self.port, ssl_context=context)
+        try:
+            client.login(user, PASSWORD)
+            yield client
+        finally:
+            client.logout()
+
+    def append(self, user: str, *messages: bytes, folder: str = "INBOX", flags: str = "") -> None:
+        with self.client(user) as client:
+            if folder != "INBOX":
+                client.create(folder)
+            for message in messages:
+                answer, _ = client.append(folder, flags, None, message)
+                assert answer == "OK"
+
+    def fill(self, user: str, messages: Iterator[bytes], folder: str = "") -> int:
+        """Put many messages into a folder at once, as files. Returns their number."""
+        target = self.base / "mail" / user / (f".{folder}" if folder else "") / "new"
+        for name in ("new", "cur", "tmp"):
+            (target.parent / name).mkdir(parents=True, exist_ok=True)
+        number = 0
+        for number, message in enumerate(messages, 1):
+            (target / f"{1_700_000_000 + number}.M{number}.test").write_bytes(message)
+        _give_away(self.base / "mail")
+        return number
+
+    def renumber(self, user: str, folder: str = "") -> None:
+        """Let the folder get a new UIDVALIDITY, as after a server was restored from a backup."""
+        place = self.base / "mail" / user / (f".{folder}" if folder else "")
+        for path in place.glob("dovecot*"):
+            path.unlink()
+        time.sleep(1.1)  # Dovecot takes the time in seconds as the new number
+
+
+def _account() -> tuple[str, str]:
+    """Return an account and group that Dovecot can run as: not root."""
+    if os.geteuid() != 0:
+        return getpass.getuser(), grp.getgrgid(os.getgid()).gr_name
+    nobody = pwd.getpwnam("nobody")
+    return nobody.pw_name, grp.getgrgid(nobody.pw_gid).gr_name
+
+
+def _give_away(path: Path) -> None:
+    if os.geteuid() == 0:
+        subprocess.run(["/bin/chown", "-R", ":".join(_account()), path], check=True)
+
+
+@contextlib.contextmanager
+def run_dovecot() -> Iterator[Dovecot]:
+    """Start a server with an empty mailbox for every user name."""
+    base = Path(tempfile.mkdtemp(prefix="pdpp-dovecot-", dir="/tmp"))
+    base.chmod(0o755)
+    user, group = _account()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    for name in ("run", "state", "mail", "home"):
+        (base / name).mkdir()
+    write_certificate(base / "server", "localhost")
+    config = CONFIG.format(base=base, user=user, group=group, port=port, password=PASSWORD)
+    (base / "dovecot.conf").write_text(config)
+    _give_away(base)
+    as_account = {"user": user, "group": group, "extra_groups": []} if os.geteuid() == 0 else {}
+    process = subprocess.Popen(
+        [PROGRAM, "-F", "-c", base / "dovecot.conf"], **as_account, stderr=subprocess.PIPE
+    )
+    try:
+        _wait(port, process, base)
+        yield Dovecot(base, port, base / "server.pem")
+    finally:
+        process.terminate()
+        process.communicate(timeout=20)
+        shutil.rmtree(base, ignore_errors=True)
+
+
+def _wait(port: int, process: subprocess.Popen[bytes], base: Path) -> None:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and process.poll() is None:
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    log = base / "log"
+    process.kill()
+    raise RuntimeError((process.communicate()[1], log.exists() and log.read_text()))
+
+
+def write_certificate(path: Path, host: str) -> None:
+    """Write PATH.pem, a certificate that signs itself, and PATH.key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
+    now = datetime.now(UTC)  # noqa: DTZ005,TID251 - a certificate of today
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=30))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    path.with_suffix(".pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    path.with_suffix(".key").write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
