@@ -124,6 +124,10 @@ def reencrypt() -> int:
     return count
 
 
+def count_credentials() -> int:
+    return SourceAccount.unscoped.filter(credential__isnull=False).count()
+
+
 def change_settings(
     connection_id: str, *, settings: Mapping[str, Any], is_mirror: bool, now: datetime
 ) -> None:

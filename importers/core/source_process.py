@@ -27,6 +27,8 @@ PROGRAM = Path(__file__).with_name("source_worker.py")
 SILENCE_SECONDS = 600.0
 """Longest wait for a message: a slow server may take this long for a large part."""
 CONNECT_SECONDS = 20.0
+READ_SECONDS = 60.0
+"""Longest wait of a source for bytes of its server."""
 MAX_NAME_CHARS = 500
 CERTIFICATE_VARIABLES = ("SSL_CERT_FILE",)
 
@@ -148,7 +150,8 @@ class SourceSession:
             return
         with connected:
             family = 6 if connected.family == socket.AF_INET6 else 4
-            write_message(self._requests, {"family": family})
+            answer = {"family": family, "seconds": READ_SECONDS}
+            write_message(self._requests, answer)
             socket.send_fds(self._channel, [b"s"], [connected.fileno()])
 
     def _parse_step(self, message: dict[str, Any], number: int) -> Step:

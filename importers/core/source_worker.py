@@ -39,8 +39,6 @@ from importers.core.source import (
     SourceRun,
 )
 
-READ_SECONDS = 60.0
-"""Longest wait for bytes of a server."""
 CERTIFICATES = (
     "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
 )  # fmt: skip
@@ -115,7 +113,7 @@ class Worker:
         _, descriptors, _, _ = socket.recv_fds(self._channel, 1, 1)
         family = socket.AF_INET6 if answer["family"] == 6 else socket.AF_INET
         connected = socket.socket(family, socket.SOCK_STREAM, fileno=descriptors[0])
-        connected.settimeout(READ_SECONDS)
+        connected.settimeout(float(answer["seconds"]))
         return self.tls.wrap_socket(connected, server_hostname=host) if is_encrypted else connected
 
     def known(self, container: str, refs: Collection[str] | None) -> dict[str, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.db import transaction
 
+from evidence import limits
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
@@ -110,26 +111,19 @@ def connect_account(
 
     Raises ``InvalidRequest`` for a connection of another source, or one that has an account.
     """
-    if not containers:
-        title = details.source.container_title.lower() or "entries"
-        raise InvalidRequest(message=f"Choose one or more {title}.", param="containers")
     source = details.source
+    if not containers:
+        title = source.container_title.lower() or "entries"
+        raise InvalidRequest(message=f"Choose one or more {title}.", param="containers")
     declare(source.declaration, owner_id=owner_id, now=now)
     if connection_id is None:
-        name = str(details.settings.get("user") or source.label)
-        connection_id = create_connection(
-            source.connector_key,
-            display_name=name[:100],
-            owner_id=owner_id,
-            identities=[name] if "@" in name else [],
-            now=now,
-        )
+        connection_id = _create_connection(details, owner_id=owner_id, now=now)
     elif connection_id not in {row.connection_id for row in candidates(source, owner_id=owner_id)}:
         raise InvalidRequest(
             message="This connection belongs to another source, or has an account already.",
             param="connection",
         )
-    source_accounts.create_account(
+    return source_accounts.create_account(
         connection_id,
         source_name=source.name,
         settings={**details.settings, "containers": list(containers)},
@@ -137,10 +131,17 @@ def connect_account(
         is_mirror=is_mirror,
         now=now,
     )
-    account = source_accounts.find_account(connection_id, owner_id=owner_id)
-    if account is None:
-        raise InvalidRequest(message="The connection does not exist.", param="connection")
-    return account
+
+
+def _create_connection(details: AccountDetails, *, owner_id: str, now: datetime) -> str:
+    name = str(details.settings.get("user") or details.source.label)[: limits.LABEL_MAX_CHARS]
+    return create_connection(
+        details.source.connector_key,
+        display_name=name,
+        owner_id=owner_id,
+        identities=[name] if "@" in name else [],
+        now=now,
+    )
 
 
 def replace_password(

@@ -1,5 +1,6 @@
 """Run the accounts that are due, a few at a time."""
 
+import logging
 import threading
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -14,6 +15,9 @@ MAX_RUNS = 2
 """Accounts that are read at once: their parsing takes a processor each."""
 
 WAIT_SECONDS = 1.0
+RETRY_SECONDS = 30.0
+
+logger = logging.getLogger(__name__)
 
 
 class SyncWorker:
@@ -24,7 +28,7 @@ class SyncWorker:
         self._running: dict[str, Future[None]] = {}
         self._pool = ThreadPoolExecutor(MAX_RUNS, thread_name_prefix="sync")
 
-    def job(self) -> Iterator[object]:
+    def sources(self) -> Iterator[object]:
         """Start the runs that are due, and wait for one of them to end."""
         self._running = {pk: each for pk, each in self._running.items() if not each.done()}
         if len(self._running) < MAX_RUNS:
@@ -44,5 +48,8 @@ class SyncWorker:
     def _run(self, connection_id: str, owner_id: str) -> None:
         try:
             sync(connection_id, owner_id=owner_id, is_stopped=self._closed.is_set)
+        except Exception as error:  # noqa: BLE001 - it is due again, and may quote a record
+            logger.warning("a sync failed; retrying: %s", type(error).__name__)
+            self._closed.wait(RETRY_SECONDS)
         finally:
             close_old_connections()

@@ -30,7 +30,8 @@ from evidence.storing.synced_batches import (
     SyncRules,
     SyncStopped,
 )
-from importers.core.results import RECEIPT_TEXTS, ReceiptCode
+from importers.core.receipt_texts import RECEIPT_TEXTS
+from importers.core.results import ReceiptCode
 from importers.core.source import PROBLEM_TEXTS, InstalledSource, ProblemCode, SourceError
 from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
 from importers.runs.record_feed import AttachmentSpool
@@ -168,16 +169,16 @@ class _AccountRun:
         self._is_stopped = is_stopped
         self._on_progress = on_progress
         self._now = timezone.now()
-        self._spool = AttachmentSpool()
+        self._spool = AttachmentSpool()  # run() closes it
         self._maintenance = IndexMaintenance()
         self._started = time.monotonic()
         self.report = RunReport(self._now.isoformat())
         self.stopped_at: list[str] | None = None
 
     def run(self) -> None:
-        source, access = open_account(self._account)
-        rules = SyncRules(source.volatile, source.container_field, source.dependents)
         try:
+            source, access = open_account(self._account)
+            rules = SyncRules(source.volatile, source.container_field, source.dependents)
             with open_source(source, access, is_stopped=self._is_stopped) as session:
                 try:
                     self._store_steps(session, rules)

@@ -8,6 +8,7 @@ from django.db import DatabaseError
 from django.utils import timezone
 from typing_extensions import override
 
+from evidence.storing.source_accounts import count_credentials
 from operations import schema_version
 from operations.backup import command_options
 from operations.backup.dump import BackupSummary, back_up
@@ -17,6 +18,12 @@ from operations.backup.restore import describe_database_error
 REMINDER = {
     True: "The backup contains the secret key: anyone who opens it can create tokens.",
     False: "The backup does not contain the secret key: store PDPP_SECRET_KEY or var/keys.json too.",
+}
+
+
+CREDENTIALS = {
+    True: "It contains the passwords of {count} live sources, and the key that opens them.",
+    False: "It contains the passwords of {count} live sources, encrypted with the secret key.",
 }
 
 
@@ -70,5 +77,7 @@ class Command(BaseCommand):
             " ledger chain heads for verification."
         )
         self.stdout.write(REMINDER[options["with_keys"]])
+        if count := count_credentials():
+            self.stdout.write(CREDENTIALS[options["with_keys"]].format(count=count))
         key = f" --key-file {options['key_file']}" if options["key_file"] else ""
         self.stdout.write(f"Test it: manage.py drill {file}{key}")

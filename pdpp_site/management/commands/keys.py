@@ -10,6 +10,7 @@ from typing_extensions import override
 from evidence.events.messages import reencrypt_secrets
 from evidence.ledger import checkpoints
 from evidence.ledger.checkpoints import public_key
+from evidence.storing import source_accounts
 from operations import key_file
 from operations.backup.restore import describe_database_error
 from owner import second_factor
@@ -26,7 +27,12 @@ ROTATION_STEPS = (
     " python3 -c 'import secrets; print(secrets.token_urlsafe(50))'"
 )
 REMOVE_FALLBACKS = "Now remove PDPP_SECRET_KEY_FALLBACKS."
-REENCRYPT = (checkpoints.reseal_chains, reencrypt_secrets, second_factor.reencrypt)
+REENCRYPT = (
+    checkpoints.reseal_chains,
+    reencrypt_secrets,
+    second_factor.reencrypt,
+    source_accounts.reencrypt,
+)
 """Functions that encrypt or seal stored values again with the current secret."""
 
 

@@ -22,6 +22,7 @@ from rich.text import Text
 from typing_extensions import override
 
 from importers.runs.background import ImportWorker
+from importers.sources.background import SyncWorker
 from operations import (
     alert_email,
     background_jobs,
@@ -126,12 +127,15 @@ def _background_jobs() -> Iterator[None]:
         seconds=settings.PDPP_WATCH_SECONDS,
         may_watch=turn.is_leader,
     )
+    syncs = SyncWorker()
     with (
         contextlib.closing(turn),
         _run_jobs(turn),
         background_jobs.run_repeatedly(imports.job),
+        background_jobs.run_repeatedly(syncs.sources, may_run=turn.is_leader),
         event_worker.deliver_events(),
         contextlib.closing(imports),
+        contextlib.closing(syncs),
     ):
         yield
 

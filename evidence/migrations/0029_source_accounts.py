@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("evidence", "0027_import_totals"),
+        ("evidence", "0028_permission_requests"),
     ]
 
     operations = [

@@ -1,0 +1,181 @@
+"""``manage.py sync``, and what happens to accounts around it."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection
+from django.utils import timezone
+
+from evidence.models.connections import Connection
+from evidence.models.source_accounts import SourceAccount, SyncedItem
+from evidence.storing import source_accounts
+from evidence.storing.record_erasure import erase_connection
+from importers.sources.background import SyncWorker
+from tests.importers.dovecot import PASSWORD, Dovecot, run_dovecot
+from tests.importers.imports import records
+from tests.importers.syncing import account_of, connect, message, messages, run_sync
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+USER = "ida@mail.example"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Dovecot]:
+    with run_dovecot() as dovecot:
+        monkeypatch.setenv("SSL_CERT_FILE", str(dovecot.authority))
+        yield dovecot
+
+
+def sync_command(*names: str, **options: Any) -> str:
+    out = StringIO()
+    call_command("sync", *names, stdout=out, stderr=out, **options)
+    return out.getvalue()
+
+
+@pytest.mark.django_db
+def test_command_connects_and_syncs(server: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.append(USER, message(1), message(2))
+    monkeypatch.setattr("sys.stdin", io.StringIO(PASSWORD + "\n"))
+    settings = [f"user={USER}", "host=localhost", f"port={server.port}"]
+
+    said = sync_command(connect="imap", set=settings, private=True)
+    server.append(USER, message(3))
+    again = sync_command(USER)
+
+    assert "2 new" in said
+    assert "1 new" in again
+    assert len(records("messages")) == 3
+    assert PASSWORD not in said + again
+    assert PASSWORD.encode() not in bytes(SourceAccount.unscoped.get().credential or b"")
+
+
+@pytest.mark.django_db
+def test_command_says_what_is_wrong(server: Dovecot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("wrong\n"))
+    settings = [f"user={USER}", "host=localhost", f"port={server.port}"]
+
+    with pytest.raises(CommandError, match=r"The password was refused\. Create an app password"):
+        sync_command(connect="imap", set=settings, private=True)
+
+    assert not SourceAccount.unscoped.exists()
+
+
+@pytest.mark.django_db
+def test_paused_connection_and_removed_password_are_not_read(server: Dovecot) -> None:
+    pk = connect(server, USER)
+    Connection.unscoped.filter(pk=pk).update(status=Connection.Status.PAUSED)
+    due = [each.connection_id for each in source_accounts.due_accounts(now=timezone.now())]
+    with pytest.raises(CommandError, match="paused"):
+        sync_command(pk)
+    Connection.unscoped.filter(pk=pk).update(status=Connection.Status.ACTIVE)
+    source_accounts.set_credential(pk, None, now=timezone.now())
+    due += [each.connection_id for each in source_accounts.due_accounts(now=timezone.now())]
+
+    assert due == []
+    with pytest.raises(CommandError, match="Enter one"):
+        sync_command(pk)
+
+
+@pytest.mark.django_db
+def test_credential_is_bound_to_its_connection_and_survives_a_new_key(
+    server: Dovecot, settings: Any
+) -> None:
+    pk, other = connect(server, USER), connect(server, "bob@mail.example")
+    settings.SECRET_KEY_FALLBACKS = [settings.SECRET_KEY]
+    settings.SECRET_KEY = "a new secret of this installation, long enough"
+    assert source_accounts.reencrypt() == 2
+    settings.SECRET_KEY_FALLBACKS = []
+
+    moved = account_of(other)
+    moved.credential = account_of(pk).credential
+
+    assert source_accounts.open_credential(account_of(pk)) == {"password": PASSWORD}
+    with pytest.raises(source_accounts.SealedError):
+        source_accounts.open_credential(moved)
+
+
+@pytest.mark.django_db
+def test_erased_connection_leaves_no_account(server: Dovecot) -> None:
+    server.append(USER, message(1))
+    pk = connect(server, USER)
+    run_sync(pk)
+
+    erase_connection(pk)
+
+    assert not SourceAccount.unscoped.exists()
+    assert not SyncedItem.unscoped.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_background_worker_reads_what_is_due(server: Dovecot) -> None:
+    server.append(USER, message(1))
+    pk = connect(server, USER)
+    worker = SyncWorker()
+    try:
+        while not account_of(pk).last_run:
+            list(worker.sources())
+    finally:
+        worker.close()
+
+    assert len(records("messages")) == 1
+    assert account_of(pk).due_at > timezone.now()
+    assert list(source_accounts.due_accounts(now=timezone.now())) == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_killed_run_continues_without_loss_or_duplicate(server: Dovecot) -> None:
+    server.fill(USER, messages(range(1_500)))
+    pk = connect(server, USER)
+    counts = []
+    while account_of(pk).problem is None and not account_of(pk).succeeded_at:
+        process = _start_sync(pk)
+        _wait_for_progress(pk, process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        state = account_of(pk).state.get("folders", {}).get("INBOX", {})
+        items = SyncedItem.unscoped.filter(connection_id=pk)
+        assert items.count() == state.get("next_uid", 1) - 1
+        counts.append(items.count())
+        if len(counts) == 3:
+            break
+    run_sync(pk)
+
+    assert counts[0] < 1_500
+    assert counts == sorted(counts)
+    subjects = [each["subject"] for each in records("messages")]
+    assert sorted(subjects) == sorted(f"Letter {number}" for number in range(1_500))
+
+
+def _start_sync(pk: str) -> "subprocess.Popen[bytes]":
+    """Run the command in a process of its own, on the database of the tests."""
+    values = connection.settings_dict
+    place = f"{values['HOST']}" if values["HOST"] else ""
+    port = f"&port={values['PORT']}" if values["PORT"] else ""
+    url = f"postgresql://{values['USER']}@/{values['NAME']}?host={place}{port}"
+    return subprocess.Popen(
+        [sys.executable, "manage.py", "sync", pk],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": url},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _wait_for_progress(pk: str, process: "subprocess.Popen[bytes]") -> None:
+    before = SyncedItem.unscoped.filter(connection_id=pk).count()
+    deadline = time.monotonic() + 60
+    while SyncedItem.unscoped.filter(connection_id=pk).count() == before:
+        assert time.monotonic() < deadline
+        if process.poll() is not None:
+            return
+        time.sleep(0.02)
