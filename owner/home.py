@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-OUTSIDE = frozenset({"connect", "connected-apps"})
+OUTSIDE = frozenset({"accounts", "connect", "connected-apps"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +77,11 @@ YOUR_RECORDS = (
         "Mail, calendars, contacts, chats, bank statements, health, documents: as you downloaded"
         " them.",
         "evidence_importrun_changelist",
+    ),
+    Entry(
+        "Live accounts",
+        "Mailboxes that stay up to date by themselves.",
+        "accounts",
     ),
     Entry(
         "Connections",

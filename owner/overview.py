@@ -1,7 +1,7 @@
 """What the home page shows: sources with their months, what apps read, and what needs attention."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
@@ -19,6 +19,8 @@ from evidence.ledger.disclosures import AppReading, readings_by_client
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
 from evidence.models.imports import ImportRun
+from evidence.storing.source_accounts import list_accounts
+from importers.sources import status as account_status
 from owner.charts import Chart, add_months, month_chart, months_between, year_ticks
 from owner.records.month_counts import cached_month_counts
 from owner.records.record_roles import stream_url
@@ -226,14 +228,12 @@ class Attention:
 
 
 def attention(owner_id: str, *, now: datetime) -> list[Attention]:
-    """Return permission requests, refused calls, unfinished imports and grants that end soon.
-
-    Tripwires have alerts.
-    """
+    """Return what needs the owner. Tripwires have alerts."""
     return [
         *_permission_requests(owner_id, now),
         *_refusals(owner_id, now),
         *_imports(owner_id, now),
+        *_live_accounts(owner_id, now),
         *_ending(owner_id, now),
     ]
 
@@ -277,6 +277,17 @@ def _imports(owner_id: str, now: datetime) -> list[Attention]:
         for run in stopped
         if newest[run.connection_id, run.fingerprint] == run.started_at
     ]
+
+
+def _live_accounts(owner_id: str, now: datetime) -> Iterator[Attention]:
+    """Yield the accounts that need their owner, or were not read for a day."""
+    for account in list_accounts(owner_id):
+        name, page = account.connection.display_name, reverse("account", args=[account.pk])
+        if account_status.needs_owner(account):
+            yield Attention(f"{name}: {account_status.problem_line(account)}", "Mend it", page)
+        elif account_status.is_stale(account, now=now):
+            days = (now - account_status.last_time(account)).days
+            yield Attention(f"{name} was not read for {pluralize(days, 'day')}.", "See why", page)
 
 
 def _ending(owner_id: str, now: datetime) -> list[Attention]:

@@ -11,6 +11,7 @@ from owner.connected_apps import acknowledge_alert, app_action, connected_apps
 from owner.grants.narrow_page import narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
+from owner.live_accounts import account_list, account_page, connect_account
 from owner.oauth.agent_connect import agent_connect, poll_token
 from owner.oauth.authorization_endpoint import authorize
 from owner.oauth.device_flow import device, device_authorization
@@ -43,6 +44,9 @@ urlpatterns = [
     path("connect", connect, name="connect"),
     path("connect/doctor", doctor, name="connect-doctor"),
     path("connect/status", connect_status, name="connect-status"),
+    path("accounts", account_list, name="accounts"),
+    path("accounts/connect/<str:name>", connect_account, name="account-connect"),
+    path("accounts/<str:connection_id>", account_page, name="account"),
     path("demo/remove", remove_demo_data, name="remove-demo"),
     path("search", search_page, name="search"),
     path("day", today_page, name="today"),

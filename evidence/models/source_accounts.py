@@ -49,6 +49,7 @@ class SyncedItem(models.Model):
     exist before. ``gone_pass`` is the pass that no longer found the item.
     """
 
+    pk = models.CompositePrimaryKey("connection_id", "container", "ref")
     connection = models.ForeignKey(
         Connection, on_delete=models.CASCADE, related_name="+", db_index=False
     )
@@ -65,11 +66,6 @@ class SyncedItem(models.Model):
 
     class Meta:
         default_manager_name = "unscoped"
-        constraints = [
-            models.UniqueConstraint(
-                fields=["connection", "container", "ref"], name="synced_item_once_per_container"
-            )
-        ]
         indexes = [
             models.Index(fields=["connection", "record_key"], name="synced_item_of_record"),
             models.Index(

@@ -135,6 +135,14 @@ def set_languages(connection_id: str, *, languages: Iterable[str], now: datetime
         return True
 
 
+def set_paused(connection_id: str, *, is_paused: bool, now: datetime) -> None:
+    """Pause an active connection, or make a paused one active."""
+    status = Connection.Status
+    before = (status.PAUSED,) if not is_paused else (status.ACTIVE, status.DRAFT)
+    rows = Connection.unscoped.filter(connection_id=connection_id, status__in=before)
+    rows.update(status=status.PAUSED if is_paused else status.ACTIVE, updated_at=now)
+
+
 def _validate_id(connection_id: str | None) -> str:
     if connection_id is None:
         return "cin_" + secrets.token_hex(12)

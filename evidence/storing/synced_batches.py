@@ -130,7 +130,7 @@ def known_items(
     )
     if refs is not None:
         rows = rows.filter(ref__in=list(refs))
-    return list(rows.order_by("pk").values_list("ref", "mark"))
+    return list(rows.order_by("ref").values_list("ref", "mark"))
 
 
 def count_items(connection_id: str) -> int:
@@ -182,7 +182,8 @@ class _BatchWriter:
         self._add_records(before)
         self._add_changes()
         self._add_gone()
-        deleted = self._add_deletions() if self.batch.ends_pass else []
+        if self.batch.ends_pass:
+            self._add_deletions()
         result = ingest_in_transaction(
             self.lines,
             owner_id=self.account.connection.owner_id,
@@ -190,7 +191,8 @@ class _BatchWriter:
             on_receipt=self._on_receipt,
         )
         self._save_items(before, existing)
-        SyncedItem.unscoped.filter(pk__in=deleted).delete()
+        if self.batch.ends_pass:
+            self._items.filter(gone_pass__lt=self.account.pass_number).delete()
         return result
 
     @property
@@ -245,11 +247,11 @@ class _BatchWriter:
         for container, changes in by_container.items():
             items = list(self._items.filter(container=container, ref__in=list(changes)))
             for item in items:
-                change = changes[item.ref]
-                item.mark = change.mark
-                if item.record_key and change.fields:
-                    self._add("patch", item.stream, item.record_key, data=change.fields)
-            SyncedItem.unscoped.bulk_update(items, ["mark"])
+                if item.record_key and (fields := changes[item.ref].fields):
+                    self._add("patch", item.stream, item.record_key, data=fields)
+            for mark in {change.mark for change in changes.values()}:
+                refs = [ref for ref, change in changes.items() if change.mark == mark]
+                self._items.filter(container=container, ref__in=refs).update(mark=mark)
 
     def _add_gone(self) -> None:
         """Note which items are gone; records that another container has are moved there."""
@@ -268,8 +270,8 @@ class _BatchWriter:
                 for (stream, key), other in others.items():
                     self._add("patch", stream, key, data={self.rules.container_field: other})
 
-    def _add_deletions(self) -> list[int]:
-        """Delete what earlier passes missed, where the owner chose it. Returns the notes to delete.
+    def _add_deletions(self) -> None:
+        """Delete what earlier passes missed, where the owner chose it.
 
         A pass later, so that a message on its way from one folder to another is not deleted. Records
         that existed before, or that an import since may have contained, stay.
@@ -284,7 +286,6 @@ class _BatchWriter:
         ours = [item for item in old if item.is_ours and item.record_key in keys - live]
         if self.account.is_mirror and ours:
             self._add_mirrored(ours)
-        return [item.pk for item in old]
 
     def _add_mirrored(self, items: Iterable[SyncedItem]) -> None:
         runs = ImportRun.unscoped.filter(connection_id=self.account.connection_id)

@@ -18,6 +18,14 @@ def is_stale(account: SourceAccount, *, now: datetime) -> bool:
     return not is_paused(account) and now - last_time(account) > STALE_AFTER
 
 
+def needs_owner(account: SourceAccount) -> bool:
+    """Return whether trying again changes nothing until the owner acts."""
+    if is_paused(account):
+        return False
+    code = None if account.problem is None else ProblemCode(account.problem["code"])
+    return account.credential is None or (code is not None and PROBLEM_TEXTS[code].needs_owner)
+
+
 def last_time(account: SourceAccount) -> datetime:
     """Return when the account was last read completely, or else connected."""
     return account.succeeded_at or account.created_at

@@ -1,0 +1,155 @@
+"""Live accounts on the owner's pages: connect, look, sync now, pause, and remove the password."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+from django.test import Client as HttpClient
+from django.utils import timezone
+
+from evidence.models.connections import Connection
+from evidence.models.source_accounts import SourceAccount
+from tests.importers.dovecot import PASSWORD, Dovecot, run_dovecot
+from tests.importers.syncing import message, run_sync
+from tests.owner.pages.browser import Browser
+from tests.world import World
+
+USER = "ida@mail.example"
+CONNECT = "/accounts/connect/imap"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Dovecot]:
+    with run_dovecot() as dovecot:
+        dovecot.append(USER, message(1), message(2))
+        dovecot.append(USER, message(3), folder="Archive")
+        yield dovecot
+
+
+@pytest.fixture
+def http(
+    world: World, alice: Browser, server: Dovecot, monkeypatch: pytest.MonkeyPatch
+) -> HttpClient:
+    monkeypatch.setenv("SSL_CERT_FILE", str(server.authority))
+    alice.http.defaults["HTTP_ACCEPT"] = "text/html"
+    alice.http.handler.enforce_csrf_checks = False
+    return alice.http
+
+
+def entered(server: Dovecot, **values: str) -> dict[str, str]:
+    return {
+        "user": USER,
+        "password": PASSWORD,
+        "host": "localhost",
+        "port": str(server.port),
+        "allows_private": "on",
+        **values,
+    }
+
+
+def draft(page: str) -> str:
+    return page.split('name="draft" value="')[1].partition('"')[0]
+
+
+def connect(http: HttpClient, server: Dovecot, **chosen: object) -> SourceAccount:
+    """Enter an account, choose the inbox, and return it."""
+    page = http.post(CONNECT, entered(server)).content.decode()
+    answers = {"draft": draft(page), "containers": ["INBOX"], "connection": "", **chosen}
+    response = http.post(CONNECT, answers)
+    account = SourceAccount.unscoped.get()
+    assert response.headers["Location"] == f"/accounts/{account.pk}"
+    return account
+
+
+def test_owner_connects_a_mailbox_and_sees_what_came(http: HttpClient, server: Dovecot) -> None:
+    page = http.post(CONNECT, entered(server)).content.decode()
+    account = connect(http, server)
+    run_sync(account.pk)
+
+    shown = http.get(f"/accounts/{account.pk}").content.decode()
+
+    assert "inbox (2)" in page
+    assert "Archive (1)" in page
+    assert "2 new, 0 changed, 0 deleted" in shown
+    assert "Sync now" in shown
+    assert PASSWORD not in page + shown
+    assert USER in http.get("/accounts").content.decode()
+
+
+def test_wrong_password_is_said_at_once_and_nothing_is_created(
+    http: HttpClient, server: Dovecot
+) -> None:
+    page = http.post(CONNECT, entered(server, password="wrong")).content.decode()
+
+    assert "The password was refused. Create an app password" in page
+    assert not SourceAccount.unscoped.exists()
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"allows_private": ""}, "The server has a private address."),
+        ({"host": ""}, "Enter the server."),
+        ({"host": "", "user": "ida@hotmail.com"}, "Microsoft has no app passwords"),
+        ({"port": "x"}, "port takes a number"),
+    ],
+)
+def test_wrong_input_names_the_next_step(
+    http: HttpClient, server: Dovecot, values: dict[str, str], said: str
+) -> None:
+    given = {name: text for name, text in entered(server, **values).items() if text}
+
+    assert said in http.post(CONNECT, given).content.decode()
+
+
+def test_changed_or_old_draft_is_refused(http: HttpClient, server: Dovecot) -> None:
+    page = http.post(CONNECT, entered(server)).content.decode()
+    sealed = draft(page)
+
+    http.post(CONNECT, {"draft": sealed[:-8] + "AAAAAAA=", "containers": ["INBOX"]})
+
+    assert not SourceAccount.unscoped.exists()
+
+
+def test_account_is_paused_resumed_and_its_password_removed_and_replaced(
+    http: HttpClient, server: Dovecot
+) -> None:
+    account = connect(http, server)
+    address = f"/accounts/{account.pk}"
+    SourceAccount.unscoped.update(due_at=timezone.now() + timedelta(hours=1))
+
+    http.post(address, {"action": "pause"})
+    assert Connection.unscoped.get(pk=account.pk).status == "paused"
+    assert "Resume" in http.get(address).content.decode()
+    http.post(address, {"action": "resume"})
+    assert Connection.unscoped.get(pk=account.pk).status == "active"
+    http.post(address, {"action": "forget"})
+    assert SourceAccount.unscoped.get().credential is None
+    assert "There is no password. Enter one to go on." in http.get("/").content.decode()
+    http.post(address, {"action": "replace", "password": PASSWORD})
+    assert run_sync(account.pk).created == 2
+
+
+def test_home_page_shows_accounts_that_failed_or_are_stale(
+    http: HttpClient, server: Dovecot
+) -> None:
+    account = connect(http, server)
+    assert USER not in http.get("/").content.decode()
+    long_ago = timezone.now() - timedelta(days=3)
+    SourceAccount.unscoped.update(created_at=long_ago)
+
+    stale = http.get("/").content.decode()
+    http.post(f"/accounts/{account.pk}", {"action": "replace", "password": "wrong"})
+    run_sync(account.pk)
+    failed = http.get("/").content.decode()
+
+    assert f"{USER} was not read for 3 days." in stale
+    assert "The password was refused. Since" in failed
+
+
+def test_strangers_see_no_account(http: HttpClient, server: Dovecot) -> None:
+    account = connect(http, server)
+    stranger = HttpClient()
+
+    for address in ("/accounts", CONNECT, f"/accounts/{account.pk}"):
+        assert "/login" in stranger.get(address).headers["Location"]
