@@ -212,7 +212,7 @@ def account_page(request: HttpRequest, connection_id: str) -> HttpResponse:
     if request.method == "POST":
         action = ACTIONS.get(request.POST.get("action", ""))
         if action is not None:
-            messages.success(request, action(account, request.POST, timezone.now()))
+            messages.success(request, action(account, request.POST.dict(), timezone.now()))
         return redirect("account", connection_id)
     source = find_source(account.source_name)
     secrets = [each for each in source.fields if each.kind is FieldKind.SECRET] if source else []
