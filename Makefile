@@ -18,6 +18,8 @@
 #             CORPUS=DIR measures prepared corpora, one or a folder of several (bench/speed)
 # make import-large  generate a 4 GB mailbox and a 2 GB Health export, import both, and print memory
 #             and time; MAIL_MB and HEALTH_MB change the sizes (bench/importing)
+# make sync-large  sync a mailbox of MAILS messages (50,000) from a local Dovecot (dovecot-imapd), and
+#             print the rate beside a bare client (bench/syncing)
 # make screenshots  take the screenshots in docs/; needs chromium and chromedriver
 # make trace  print the path of one request over the demo data: ARGS="search q=invoice" or a path of /v1
 # make format  format the code and apply automatic fixes
@@ -30,7 +32,7 @@ PIP := 26.3
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults import-large non-interference office relevance semantic run sign-in telemetry test check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults import-large non-interference office relevance semantic run sign-in sync-large telemetry test check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -81,6 +83,9 @@ relevance: .venv/semantic
 
 import-large: .venv/runtime
 	$(BIN)/python -m bench.importing
+
+sync-large: .venv/runtime
+	$(BIN)/python -m bench.syncing
 
 bench: .venv/runtime
 	$(BIN)/python -m bench.speed

@@ -1,6 +1,5 @@
 """Helpers that connect an account and sync it."""
 
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 from django.utils import timezone
@@ -11,32 +10,6 @@ from importers.sources.accounts import connect_account, list_containers, parse_d
 from importers.sources.registry import installed_sources
 from importers.sources.runner import RunReport, sync
 from tests.importers.dovecot import PASSWORD, Dovecot
-
-
-def message(number: int, *, text: str = "", attachment: bytes | None = None) -> bytes:
-    """Return a message that is different for every number."""
-    head = (
-        f"Message-ID: <{number}@mail.example>\r\nFrom: Bea <bea@mail.example>\r\n"
-        f"To: ida@mail.example\r\nSubject: Letter {number}\r\n"
-        f"Date: Mon, 05 Jan 2026 08:{number // 60 % 60:02}:{number % 60:02} +0000\r\n"
-    )
-    body = f"This is letter {number}. {text}\r\n"
-    if attachment is None:
-        return f"{head}\r\n{body}".encode()
-    return (
-        (
-            f"{head}MIME-Version: 1.0\r\nContent-Type: multipart/mixed; boundary=b\r\n\r\n--b\r\n"
-            f"Content-Type: text/plain\r\n\r\n{body}--b\r\nContent-Type: text/plain; name=a.txt\r\n"
-            "Content-Disposition: attachment; filename=a.txt\r\n\r\n"
-        ).encode()
-        + attachment
-        + b"\r\n--b--\r\n"
-    )
-
-
-def messages(numbers: Iterable[int]) -> Iterator[bytes]:
-    for number in numbers:
-        yield message(number)
 
 
 def details(server: Dovecot, user: str, **values: str) -> Any:

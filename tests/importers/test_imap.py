@@ -13,9 +13,9 @@ from importers.core import source_process
 from importers.core.source import ProblemCode, SourceError
 from importers.sources.accounts import list_containers
 from tests.importers.cutting_proxy import CuttingProxy, cutting_proxy
-from tests.importers.dovecot import Dovecot, run_dovecot
+from tests.importers.dovecot import Dovecot, message, messages, run_dovecot
 from tests.importers.imports import connection, content, one, records, run
-from tests.importers.syncing import account_of, connect, details, message, messages, run_sync
+from tests.importers.syncing import account_of, connect, details, run_sync
 
 pytestmark = pytest.mark.django_db
 

@@ -21,9 +21,9 @@ from evidence.models.source_accounts import SourceAccount, SyncedItem
 from evidence.storing import source_accounts
 from evidence.storing.record_erasure import erase_connection
 from importers.sources.background import SyncWorker
-from tests.importers.dovecot import PASSWORD, Dovecot, run_dovecot
+from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records
-from tests.importers.syncing import account_of, connect, message, messages, run_sync
+from tests.importers.syncing import account_of, connect, run_sync
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 USER = "ida@mail.example"

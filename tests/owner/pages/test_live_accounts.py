@@ -9,8 +9,8 @@ from django.utils import timezone
 
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
-from tests.importers.dovecot import PASSWORD, Dovecot, run_dovecot
-from tests.importers.syncing import message, run_sync
+from tests.importers.dovecot import PASSWORD, Dovecot, message, run_dovecot
+from tests.importers.syncing import run_sync
 from tests.owner.pages.browser import Browser
 from tests.world import World
 

@@ -1,0 +1,1 @@
+"""Measure the first sync of a large mailbox beside a client that only downloads it."""
