@@ -34,8 +34,8 @@ from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source, installed_sources
 from owner.form_fields import set_choices
 from owner.permissions import owner_required
-from owner.record_text import escape_invisible
 from owner.site import owner
+from owner.text import escape_invisible
 
 DRAFT_SECONDS = 1_800
 """Time to choose folders. Until then the password is in the page, encrypted for this owner."""
