@@ -6,9 +6,8 @@ An id grants no access: the resource server authorizes every request.
 """
 
 import base64
-import binascii
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -19,6 +18,7 @@ _MAX_NAME_CHARS = 200
 _MAX_ID_CHARS = 4_000
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\]|\.\.")
+_UNDECODABLE = "The handle of the URI cannot be decoded."
 _WINDOW_MEMBERS = {
     "field_path": str,
     "cursor": str,
@@ -45,14 +45,14 @@ class ParsedUri:
     """The parts of a pdpp:// URI.
 
     `kind` is stream, record, field-window or blob; `name` is the stream name or the blob id;
-    `window` holds the read arguments of a field-window.
+    `window` contains the read arguments of a field-window.
     """
 
     kind: str
-    record: RecordRef | None
-    name: str
-    connection_id: str | None
-    window: dict[str, Any]
+    record: RecordRef | None = None
+    name: str = ""
+    connection_id: str | None = None
+    window: dict[str, Any] = field(default_factory=dict)
 
 
 def path_segment(text: str) -> str:
@@ -109,17 +109,17 @@ def parse_id(text: str) -> RecordRef:
 
 def record_uri(ref: RecordRef) -> str:
     """Return `pdpp://record/{handle}`, which can carry any key."""
-    return _handle_uri("record", _record_members(ref))
+    members = {
+        "connection_id": ref.connection_id,
+        "stream": ref.stream,
+        "record_id": ref.record_id,
+    }
+    return _handle_uri("record", members)
 
 
 def blob_uri(blob_id: str, *, connection_id: str | None) -> str:
     """Return `pdpp://blob/{handle}`."""
     return _handle_uri("blob", {"connection_id": connection_id, "blob_id": blob_id})
-
-
-def field_window_uri(ref: RecordRef, *, window: dict[str, Any]) -> str:
-    """Return `pdpp://field-window/{handle}`. `window` has `field_path` and read arguments."""
-    return _handle_uri("field-window", {**_record_members(ref), **window})
 
 
 def parse_uri(uri: str) -> ParsedUri:
@@ -130,11 +130,14 @@ def parse_uri(uri: str) -> ParsedUri:
         raise ValueError("The value is not a pdpp:// URI of this server.")
     if kind == "stream":
         name, _, query = tail.partition("?")
-        return ParsedUri(kind, None, _checked_name(unquote(name)), _queried_connection(query), {})
+        return ParsedUri(
+            kind, name=_checked_name(unquote(name)), connection_id=_queried_connection(query)
+        )
     if kind not in {"record", "field-window", "blob"}:
         raise ValueError("The URI has an unknown kind.")
     if kind == "record" and ("%3A" in tail.upper() or ":" in tail):
-        return ParsedUri(kind, parse_id(unquote(tail)), "", None, {})
+        ref = parse_id(unquote(tail))
+        return ParsedUri(kind, ref, connection_id=ref.connection_id)
     return _parse_members(kind, _decode_handle(tail, kind=kind))
 
 
@@ -152,14 +155,6 @@ def _is_safe(text: str) -> bool:
     return bool(text) and text != "." and _UNSAFE.search(text) is None
 
 
-def _record_members(ref: RecordRef) -> dict[str, Any]:
-    return {
-        "connection_id": ref.connection_id,
-        "stream": ref.stream,
-        "record_id": ref.record_id,
-    }
-
-
 def _handle_uri(kind: str, members: dict[str, Any]) -> str:
     present = {key: value for key, value in members.items() if value is not None}
     encoded = orjson.dumps({"v": _VERSION, "kind": kind, **present})
@@ -168,11 +163,11 @@ def _handle_uri(kind: str, members: dict[str, Any]) -> str:
 
 def _decode_handle(handle: str, *, kind: str) -> dict[str, Any]:
     try:
-        members = orjson.loads(base64.urlsafe_b64decode(unquote(handle) + "=" * (-len(handle) % 4)))
-    except (binascii.Error, ValueError):
-        members = None
+        members = orjson.loads(base64.urlsafe_b64decode(unquote(handle) + "=="))
+    except ValueError as error:
+        raise ValueError(_UNDECODABLE) from error
     if not isinstance(members, dict) or members.get("v") != _VERSION or members.get("kind") != kind:
-        raise ValueError("The handle of the URI cannot be decoded.")
+        raise ValueError(_UNDECODABLE)
     return {key: value for key, value in members.items() if key not in {"v", "kind"}}
 
 
@@ -181,14 +176,15 @@ def _parse_members(kind: str, members: dict[str, Any]) -> ParsedUri:
     if connection_id is not None:
         connection_id = _checked_name(connection_id)
     if kind == "blob":
-        return ParsedUri(kind, None, _checked_key(members.get("blob_id")), connection_id, {})
+        blob_id = _checked_key(members.get("blob_id"))
+        return ParsedUri(kind, name=blob_id, connection_id=connection_id)
     record = RecordRef(
         connection_id,
         _checked_name(members.pop("stream", None)),
         _checked_key(members.pop("record_id", None)),
     )
     window = _checked_window(members) if kind == "field-window" else {}
-    return ParsedUri(kind, record, "", connection_id, window)
+    return ParsedUri(kind, record, connection_id=connection_id, window=window)
 
 
 def _checked_window(members: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,5 @@
 """Record ids and pdpp:// URIs are formatted and parsed."""
 
-import base64
-import json
 import string
 
 import pytest
@@ -9,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evidence import record_ids
-from evidence.record_ids import RecordRef
+from evidence.record_ids import ParsedUri, RecordRef
 from tests.scenarios import scenario
+from tests.uris import field_window_uri, handle
 
 PLAIN = st.text(string.ascii_letters + string.digits + "_-~ é日", min_size=1, max_size=30)
+REF = RecordRef("cin_a", "messages", "m1")
 KEYS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=60)
 
 
@@ -118,10 +118,8 @@ def test_record_uri_accepts_percent_encoded_plain_id() -> None:
     ],
 )
 def test_invalid_handle_is_rejected(members: object) -> None:
-    packed = base64.urlsafe_b64encode(json.dumps(members).encode()).decode().rstrip("=")
-
     with pytest.raises(ValueError, match=r"\.$"):
-        record_ids.parse_id(f"pdpp://record/{packed}")
+        record_ids.parse_id(f"pdpp://record/{handle(members)}")
 
 
 @given(key=KEYS, offset=st.integers(0, 10**9), q=st.text(min_size=1, max_size=20))
@@ -129,7 +127,7 @@ def test_field_window_uri_round_trips(key: str, offset: int, q: str) -> None:
     ref = RecordRef("cin_a", "messages", key)
     window = {"field_path": "body", "offset_chars": offset, "q": q}
 
-    uri = record_ids.parse_uri(record_ids.field_window_uri(ref, window=window))
+    uri = record_ids.parse_uri(field_window_uri(ref, window=window))
 
     assert (uri.kind, uri.record, uri.window) == ("field-window", ref, window)
 
@@ -138,18 +136,127 @@ def test_field_window_uri_round_trips(key: str, offset: int, q: str) -> None:
     "window", [{}, {"field_path": ""}, {"field_path": 3}, {"field_path": "b", "evil": 1}]
 )
 def test_field_window_uri_with_invalid_member_is_rejected(window: dict[str, object]) -> None:
-    record_id = record_ids.field_window_uri(RecordRef("cin_a", "messages", "m1"), window=window)
+    record_id = field_window_uri(RecordRef("cin_a", "messages", "m1"), window=window)
 
     with pytest.raises(ValueError, match=r"\.$"):
         record_ids.parse_uri(record_id)
 
 
-def test_blob_and_stream_uris_round_trip() -> None:
-    blob = record_ids.parse_uri(record_ids.blob_uri("blob_9", connection_id="cin_a"))
-    stream = record_ids.parse_uri("pdpp://stream/sent_%C3%A9")
+@pytest.mark.parametrize(
+    ("uri", "parsed"),
+    [
+        ("pdpp://stream/sent_%C3%A9", ParsedUri("stream", name="sent_é")),
+        (
+            "pdpp://stream/messages?connection_id=cin%3D_a",
+            ParsedUri("stream", name="messages", connection_id="cin=_a"),
+        ),
+        (
+            "pdpp://stream/messages?connection_id=cin=a",
+            ParsedUri("stream", name="messages", connection_id="cin=a"),
+        ),
+        (
+            record_ids.blob_uri("blob/9", connection_id="cin_a"),
+            ParsedUri("blob", name="blob/9", connection_id="cin_a"),
+        ),
+        (record_ids.blob_uri("b", connection_id=None), ParsedUri("blob", name="b")),
+        (record_ids.record_uri(REF), ParsedUri("record", REF, connection_id="cin_a")),
+        ("pdpp://record/cin_a%2fmessages%3am1", ParsedUri("record", REF, connection_id="cin_a")),
+        ("pdpp://record/cin_a/messages:m1", ParsedUri("record", REF, connection_id="cin_a")),
+        (
+            field_window_uri(REF, window={"field_path": "b", "cursor": "4"}),
+            ParsedUri(
+                "field-window",
+                REF,
+                connection_id="cin_a",
+                window={"field_path": "b", "cursor": "4"},
+            ),
+        ),
+    ],
+)
+def test_uri_is_parsed_into_its_parts(uri: str, parsed: ParsedUri) -> None:
+    assert "=" not in uri.partition("?")[0]
+    assert record_ids.parse_uri(uri) == parsed
 
-    assert (blob.kind, blob.name, blob.connection_id) == ("blob", "blob_9", "cin_a")
-    assert (stream.kind, stream.name) == ("stream", "sent_é")
+
+@pytest.mark.parametrize(
+    ("uri", "message"),
+    [
+        ("https://record/cin_a%2Fmessages%3Am1", "is not a pdpp:// URI of this server"),
+        ("pdpp://stream/", "is not a pdpp:// URI of this server"),
+        ("pdpp://stream/a://b", "A name in the URI is missing, too long"),
+        ("pdpp://stream/" + "x" * 201, "A name in the URI is missing, too long"),
+        ("pdpp://stream/x?stream=y", "takes connection_id only"),
+        ("pdpp://stream/x?connection_id=", "A name in the URI is missing"),
+        ("pdpp://other/x", "The URI has an unknown kind"),
+        ("pdpp://blob/x:y", "The handle of the URI cannot be decoded"),
+        (f"pdpp://blob/{handle([1])}", "The handle of the URI cannot be decoded"),
+        (f"pdpp://blob/{handle({'v': 1, 'kind': 'blob'})}", "The id in the URI is missing"),
+        (
+            f"pdpp://blob/{handle({'v': 1, 'kind': 'blob', 'blob_id': 7})}",
+            "The id in the URI is missing",
+        ),
+        (field_window_uri(REF, window={}), "has no field_path"),
+        (field_window_uri(REF, window={"field_path": "b", "x": 1}), "has an invalid member"),
+    ],
+)
+def test_malformed_uri_is_rejected(uri: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        record_ids.parse_uri(uri)
+
+
+@pytest.mark.parametrize(
+    ("record_id", "message"),
+    [
+        ("pdpp://stream/messages", "A pdpp://stream URI does not name a record"),
+        ("messages", "has no ':' between stream and record"),
+        ("cin_a/:m1", "The stream part of the id"),
+        ("cin_a/messages/x:m1", "The stream part of the id"),
+        ("cin_a/messages:", "The record part of the id"),
+        ("/messages:m1", "The connection part of the id"),
+        ("m:" + "x" * 3_999, "The id is too long"),
+    ],
+)
+def test_message_names_the_malformed_part(record_id: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        record_ids.parse_id(record_id)
+
+
+def test_longest_ids_are_accepted() -> None:
+    assert record_ids.parse_id("m:" + "x" * 3_998).stream == "m"
+    uri = "pdpp://record/m:"
+    assert record_ids.parse_id(uri + "x" * (4_000 - len(uri))).stream == "m"
+    with pytest.raises(ValueError, match="is not a pdpp:// URI of this server"):
+        record_ids.parse_id(uri + "x" * (4_001 - len(uri)))
+    name = "x" * 200
+    assert record_ids.parse_uri(f"pdpp://stream/{name}").name == name
+
+
+def test_stream_with_a_colon_is_formatted_as_uri() -> None:
+    ref = RecordRef("cin_a", "a:b", "m1")
+    assert record_ids.format_id(ref).startswith("pdpp://record/")
+    assert record_ids.parse_id(record_ids.format_id(ref)) == ref
+
+
+@pytest.mark.parametrize(
+    ("record_id", "included"),
+    [
+        ("cin_a/messages:m1", True),
+        (record_ids.record_uri(REF), True),
+        ("cin_b/messages:m1", False),
+        ("messages:m1", False),
+        ("cin_a", False),
+    ],
+)
+def test_formatted_id_may_include_the_connection(record_id: str, *, included: bool) -> None:
+    assert record_ids.includes_connection(record_id, "cin_a") is included
+
+
+@pytest.mark.parametrize(
+    ("text", "segment"),
+    [("a/b é", "a%2Fb%20%C3%A9"), (".", "%2E"), ("..", "%2E%2E"), ("X.", "X."), ("a.b", "a.b")],
+)
+def test_path_segment_survives_every_client(text: str, segment: str) -> None:
+    assert record_ids.path_segment(text) == segment
 
 
 @given(text=st.text(max_size=120))

@@ -156,5 +156,6 @@ def _parse_blob_argument(text: str) -> ParsedUri:
     parts = urlsplit(text)
     if ROUTE in parts.path:
         connection_id = parse_qs(parts.query).get("connection_id", [None])[0]
-        return ParsedUri("blob", None, unquote(parts.path.partition(ROUTE)[2]), connection_id, {})
+        blob_id = unquote(parts.path.partition(ROUTE)[2])
+        return ParsedUri("blob", name=blob_id, connection_id=connection_id)
     return ParsedUri("blob", None, text, None, {})

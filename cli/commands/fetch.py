@@ -62,7 +62,7 @@ def parse_id_argument(text: str) -> ParsedUri:
             param="ID",
             next_step="Pass an id as pdpp search shows it: CONNECTION/STREAM:RECORD.",
         ) from None
-    return ParsedUri("record", ref, "", ref.connection_id, {})
+    return ParsedUri("record", ref, connection_id=ref.connection_id)
 
 
 def _parse_record_argument(text: str) -> tuple[ParsedUri, RecordRef]:

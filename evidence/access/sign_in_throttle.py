@@ -69,11 +69,6 @@ class RecordedAttempt:
         Attempts.unscoped.filter(digest__in=digests).delete()
 
 
-def account_key(name: str) -> ThrottleKey:
-    """Return the key of a user name, whether or not the account exists."""
-    return ThrottleKey("account", name.casefold())
-
-
 def address_key(remote: str) -> ThrottleKey:
     """Return the key of an IP address; a /64 network counts as one IPv6 address."""
     try:

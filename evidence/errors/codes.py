@@ -18,8 +18,6 @@ class Code(StrEnum):
     INVALID_CURSOR = "invalid_cursor"
     INVALID_EXPAND = "invalid_expand"
     INVALID_FIELD_PATH = "invalid_field_path"
-    INVALID_RECORD = "invalid_record"
-    INVALID_RECORD_IDENTITY = "invalid_record_identity"
     INVALID_REQUEST = "invalid_request"
     INVALID_SORT = "invalid_sort"
     INVALID_WINDOW = "invalid_window"
@@ -35,9 +33,6 @@ class Code(StrEnum):
     GRANT_PAUSED = "grant_paused"
     GRANT_REVOKED = "grant_revoked"
     GRANT_STREAM_NOT_ALLOWED = "grant_stream_not_allowed"
-    GRANT_TIME_RANGE_EXCEEDED = "grant_time_range_exceeded"
-    INSUFFICIENT_SCOPE = "insufficient_scope"
-    PACKAGE_REVOKED = "package_revoked"
     PERMISSION_ERROR = "permission_error"
     # 404
     BLOB_NOT_FOUND = "blob_not_found"

@@ -10,6 +10,7 @@ from evidence import record_ids
 from mcp_adapter.surfaces import TOOLS
 from tests.cli.conftest import Shell, answering
 from tests.scenarios import scenario
+from tests.uris import field_window_uri
 from tests.world import World
 
 
@@ -98,9 +99,15 @@ def test_field_accepts_a_field_window_uri(pdpp: Shell) -> None:
     ref = record_ids.RecordRef("cin_personal", "messages", "m1")
     window = {"field_path": "body_text", "offset_chars": 5, "limit_chars": 5}
 
-    result = pdpp("field", record_ids.field_window_uri(ref, window=window))
+    result = pdpp("field", field_window_uri(ref, window=window))
 
     assert result.out == "Alice\n"
+
+
+def test_connection_of_a_plain_uri_is_used(pdpp: Shell) -> None:
+    result = pdpp("fetch", "pdpp://record/cin_work%2Fmessages%3Am1")
+
+    assert (result.code, "Budget review" in result.out) == (0, True)
 
 
 def test_records_are_filtered_sorted_and_counted(pdpp: Shell) -> None:

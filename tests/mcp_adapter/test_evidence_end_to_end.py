@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from evidence.record_ids import RecordRef, field_window_uri
+from evidence.record_ids import RecordRef
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import error_of, parsed_text, structured, text_of
 from tests.scenarios import scenario
+from tests.uris import field_window_uri
 from tests.world import BANK, CHAT, PERSONAL, WORK, World
 
 pytestmark = pytest.mark.django_db

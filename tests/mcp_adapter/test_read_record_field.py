@@ -13,6 +13,7 @@ from mcp_adapter.rest import RestResponse
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import call, error_of, parsed_text, structured, text_of
 from tests.scenarios import scenario
+from tests.uris import field_window_uri
 
 ID = "cin_work/messages:m1"
 
@@ -225,7 +226,7 @@ def test_text_blob_is_read_in_ranges() -> None:
 def test_arguments_override_the_field_window_uri() -> None:
     fake = rest_with(body="0123456789")
     ref = record_ids.RecordRef("cin_work", "messages", "m1")
-    uri = record_ids.field_window_uri(ref, window={"field_path": "body", "offset_chars": 4})
+    uri = field_window_uri(ref, window={"field_path": "body", "offset_chars": 4})
 
     assert parsed_text(call(fake, "read_record_field", id=uri))["window"]["text"] == "456789"
     assert (
@@ -268,7 +269,7 @@ def test_blob_is_read_from_server_without_ranges() -> None:
 
 def test_field_window_uri_may_carry_a_cursor() -> None:
     ref = record_ids.RecordRef("cin_work", "messages", "m1")
-    uri = record_ids.field_window_uri(ref, window={"field_path": "body", "cursor": "4"})
+    uri = field_window_uri(ref, window={"field_path": "body", "cursor": "4"})
     fake = FakeRest(records=[("cin_work", "messages", "m1", {"body": "0123456789"})])
 
     window = structured(call(fake, "read_record_field", id=uri))["window"]

@@ -10,6 +10,7 @@ from evidence import record_ids
 from tests.mcp_adapter.fake_rest import FakeRest
 from tests.mcp_adapter.hosts import ERAS, call, error_of, with_client
 from tests.scenarios import scenario
+from tests.uris import field_window_uri
 
 REF = record_ids.RecordRef("cin_work", "messages", "a/b")
 
@@ -67,7 +68,7 @@ def test_every_kind_of_uri_can_be_read(era: str) -> None:
     window = {"field_path": "body", "q": "world", "before_chars": 2, "after_chars": 0}
 
     assert '"hello world"' in read(record_ids.record_uri(REF), era).text
-    assert "world" in read(record_ids.field_window_uri(REF, window=window), era).text
+    assert "world" in read(field_window_uri(REF, window=window), era).text
     assert '"name":"messages"' in read("pdpp://stream/messages", era).text
     blob = read(record_ids.blob_uri("b1", connection_id="cin_work"), era)
     assert (base64.b64decode(blob.blob), blob.mime_type) == (b"\x89PNG", "image/png")

@@ -44,9 +44,8 @@ def test_correct_password_works_after_a_few_failures() -> None:
     assert fail(FREE).status_code == 200
 
     assert sign_in(Client(), RIGHT).status_code == 302
-    assert not Attempts.unscoped.filter(
-        digest=sign_in_throttle.account_key("alice").digest
-    ).exists()
+    account = sign_in_throttle.ThrottleKey("account", "alice")
+    assert not Attempts.unscoped.filter(digest=account.digest).exists()
 
 
 def test_throttled_account_is_refused_even_with_the_right_password() -> None:
@@ -176,7 +175,7 @@ def test_opening_a_valid_setup_link_is_no_failure() -> None:
 
 
 def test_parallel_attempts_are_all_counted() -> None:
-    subject = sign_in_throttle.account_key("alice")
+    subject = sign_in_throttle.ThrottleKey("account", "alice")
     now = timezone.now()
     for _ in range(FREE + 1):
         sign_in_throttle.record_attempt(subject, now=now)  # none of them has been judged yet
