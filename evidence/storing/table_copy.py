@@ -167,17 +167,17 @@ def load_rows(table: Table, batches: Iterable[bytes]) -> int:
 
 
 def reset_sequences() -> None:
-    """Set every sequence to the highest value in its column, and check the foreign keys.
+    """Set every sequence to at least the highest value in its column, and check the foreign keys.
 
-    Raises DatabaseError.
+    Never sets a sequence back, so a number names one row forever. Raises DatabaseError.
     """
     with connection.cursor() as cursor:
         cursor.execute(LIST_SEQUENCES)
         for table, column, sequence in cursor.fetchall():
             statement = sql.SQL(
-                "SELECT setval({}::regclass, coalesce(max({}), 1), max({}) IS NOT NULL) FROM {}"
+                "SELECT setval({}::regclass, greatest(max({}), nextval({}::regclass))) FROM {}"
             ).format(
-                sql.Literal(sequence), sql.Identifier(column), sql.Identifier(column),
+                sql.Literal(sequence), sql.Identifier(column), sql.Literal(sequence),
                 sql.Identifier(table),
             )  # fmt: skip
             cursor.execute(statement)

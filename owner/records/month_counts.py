@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import orjson
 from django.core.cache import cache
+from django.db.models.expressions import RawSQL
 
 from evidence.access.record_counts import MonthCount, count_by_month
 from evidence.access.records import VisibleRecords
@@ -16,8 +17,11 @@ CACHE_SECONDS = 3_600
 def cached_month_counts(streams: Sequence[VisibleRecords]) -> list[MonthCount]:
     """Return the counts of streams of the owner's unrestricted scope. One or two queries."""
     ids = {facts.connection_id for each in streams for facts in each.connections}
-    rows = Connection.unscoped.filter(pk__in=ids).values_list("pk", "change_seq")
-    change_numbers = dict(rows)
+    # The row version (xmin) distinguishes databases that gave one change number to different changes.
+    rows = Connection.unscoped.filter(pk__in=ids).values_list(
+        "pk", "change_seq", RawSQL("xmin::text", ())
+    )
+    change_numbers = {pk: numbers for pk, *numbers in rows}
     version = [
         (
             each.source.declaration_pk,

@@ -1,6 +1,5 @@
 """Test that every top-k strategy returns what scoring every match returns."""
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import product
@@ -146,7 +145,6 @@ def test_large_count_is_cached_until_a_change(
         return count(queries, max_count)
 
     monkeypatch.setattr(match_counts, "_count", compute)
-    monkeypatch.setattr(match_counts, "_cache", OrderedDict())
     scaled({(match_counts, "MIN_CACHED_COUNT"): 1, (matches, "SORT_IN_PYTHON_MAX"): 0})
     since = datetime(2026, 2, 1, tzinfo=UTC)
     late = StreamRequest(name="messages", fields=["id", "subject", "body_text"], since=since)

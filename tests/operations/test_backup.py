@@ -19,6 +19,7 @@ from django.utils import timezone
 from evidence.access.grants import resume_client
 from evidence.storing import table_copy
 from evidence.storing.blobs import put_blob
+from evidence.storing.declaration_store import declare
 from evidence.storing.table_copy import Table, backup_tables
 from operations import schema_version
 from operations.backup import dump
@@ -27,7 +28,7 @@ from operations.backup.errors import BackupError, MigrationsDifferError, NewerFo
 from operations.backup.restore import BackupReader
 from tests.ledger.test_record_links import convert_ledger_to_earlier_release
 from tests.storing import processes
-from tests.world import NOW, PERSONAL, World, mail
+from tests.world import MAIL, NOW, PERSONAL, World, mail
 
 LIST = "/v1/streams/messages/records"
 UNUSUAL_TEXT = "tab\t line\nback\\slash \\N \\. \u2028 \U0001f600 'quote' \"q\" {curly} NULL \r end"
@@ -120,6 +121,18 @@ def test_restore_brings_back_every_row_and_pauses_all_grants(
     assert filled.get("/v1/search", "bob", q="deposit").ids
     filled.put((PERSONAL, "messages", mail("new", "2026-05-05T00:00:00Z")))
     call_command("ledger", "verify", stdout=StringIO())
+
+
+def test_restore_reuses_no_id(filled: World, tmp_path: Path, key_file: Path) -> None:
+    """Caches know declarations by id."""
+    file = tmp_path / "all.backup"
+    back_up(file, key_file)
+    document = json.dumps(MAIL | {"connector_id": "https://example.org/x", "connector_key": "x"})
+    later = declare(document, owner_id=filled.owner_id, now=NOW)
+    delete_everything()
+    restore(file, key_file)
+    again = declare(document, owner_id=filled.owner_id, now=NOW)
+    assert again.declaration_id > later.declaration_id
 
 
 def test_backup_file_is_encrypted_and_private(

@@ -21,8 +21,9 @@ CACHE_SIZE: Final = 256
 MIN_CACHED_COUNT: Final = 1_000
 """Smaller counts are as fast to make as to look up."""
 CACHE_SECONDS: Final = 60.0
+# The row version (xmin) distinguishes databases that gave one change number to different changes.
 CHANGE_NUMBERS: Final = (
-    "(SELECT string_agg(k.connection_id || ' ' || k.change_seq, ' ' ORDER BY k.connection_id)"
+    "(SELECT string_agg(k.connection_id || ' ' || k.change_seq || ' ' || k.xmin, ' ' ORDER BY k.connection_id)"
     " FROM evidence_connection k WHERE k.connection_id = ANY(%s))"
 )
 
