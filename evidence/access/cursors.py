@@ -61,7 +61,7 @@ def _content(kind: str, *, scope: Scope, query: Mapping[str, Any], place: object
     content = orjson.dumps(members)
     if kind not in _COMPRESSED_KINDS:
         return content
-    packer = zlib.compressobj(9, wbits=-zlib.MAX_WBITS, zdict=_DICTIONARY)
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS, zdict=_DICTIONARY)
     return _COMPRESSED + packer.compress(content) + packer.flush()
 
 

@@ -113,15 +113,18 @@ class Gate:
 
     def _require_stream(self, name: str, connection_id: str | None) -> None:
         """Raise for a stream that shows nothing: 403 if a granted source declares it, else 404."""
-        declaring = []
-        for source in self.sources:
-            if connection_id is not None and not _covers(source, connection_id):
-                continue
-            if name in source.declared.declaration.streams:
-                declaring.append(source.facts)
+        sources = [
+            source
+            for source in self.sources
+            if connection_id is None or _covers(source, connection_id)
+        ]
+        for source in sources:
             for visible in source.streams:
                 if visible.stream.name == name and visible.for_connection(connection_id).granted:
                     return
+        declaring = [
+            source.facts for source in sources if name in source.declared.declaration.streams
+        ]
         kind = StreamNotGranted if declaring else NotFound
         refusal: ApiException = kind(param="stream", next_step="GET /v1/schema lists the streams.")
         if len(declaring) == 1:

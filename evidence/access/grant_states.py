@@ -195,7 +195,7 @@ def stream_labels(grant: Grant) -> tuple[str, ...]:
 def terms_of(grant: Grant) -> list[tuple[StreamTerms, StreamDeclaration | None]]:
     """Return the terms of each stream, and the stream as declared when the grant was issued."""
     streams = load_declarations([grant.declaration_id])[grant.declaration_id].declaration.streams
-    terms = parse_terms(grant.grant_id, orjson.dumps(grant.streams).decode())
+    terms = parse_terms(orjson.dumps(grant.streams).decode())
     return [(term, streams.get(term.name)) for term in terms]
 
 

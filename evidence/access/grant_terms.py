@@ -18,8 +18,8 @@ from evidence.errors import InvalidRequest, StreamNotDeclared, UnknownField
 
 
 @lru_cache(maxsize=1024)
-def parse_terms(grant_id: str, streams: str) -> tuple[StreamTerms, ...]:
-    """Parse the JSON terms of an issued grant. Cached by grant, because a grant never changes."""
+def parse_terms(streams: str) -> tuple[StreamTerms, ...]:
+    """Parse the JSON terms of an issued grant. Cached, because every request needs them."""
     return parse_draft_terms(streams)
 
 

@@ -117,7 +117,7 @@ def preview_scope(grants: Iterable[tuple[int, Sequence[StreamTerms]]], *, owner_
 
 def grant_scope(grant: Grant, *, owner_id: str) -> Scope:
     """Return the scope of one issued grant of the owner, as its token has it."""
-    terms = parse_terms(grant.grant_id, orjson.dumps(grant.streams).decode())
+    terms = parse_terms(orjson.dumps(grant.streams).decode())
     return replace(
         owner_scope(owner_id),
         kind=TokenKind.CLIENT,

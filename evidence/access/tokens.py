@@ -1,7 +1,7 @@
 """Issue, revoke and authenticate bearer tokens.
 
 Every request reads the rights behind its token again, so a revocation or an expiry applies to the
-next request. A grant never changes, so its parsed terms are cached by grant id.
+next request. Parsed terms of grants are cached.
 """
 
 from collections.abc import Iterable, Sequence
@@ -142,7 +142,6 @@ def create_owner_token(*, owner_id: str, now: datetime, expires_at: datetime | N
         kind=TokenKind.OWNER,
         resource="/v1",
         owner_id=owner_id,
-        package=None,
         now=now,
         expires_at=expires_at,
     )
@@ -312,7 +311,7 @@ def _active_and_paused(rows: Sequence[Sequence[Any]]) -> tuple[Grants, Grants]:
 
 def _terms(rows: Iterable[Sequence[Any]]) -> Grants:
     return tuple(
-        GrantTerms(row[0], row[1], parse_terms(row[0], row[2]), _quotas(row[7]), row[8], row[10])
+        GrantTerms(row[0], row[1], parse_terms(row[2]), _quotas(row[7]), row[8], row[10])
         for row in rows
     )
 

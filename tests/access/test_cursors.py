@@ -31,9 +31,19 @@ BINDING = {"scope": BOB, "query": QUERY}
 POSITION = FeedPosition(since=7, known=9, until=None)
 
 
-def test_cursor_round_trip() -> None:
-    cursor = cursors.encode_cursor("list", place=PLACE, **BINDING)
-    assert cursors.decode_cursor(cursor, "list", **BINDING) == PLACE
+@pytest.mark.parametrize("kind", ["list", "records", "search"])
+@pytest.mark.parametrize("key", ["m", "m" * 40, "m" * 80])
+def test_cursor_round_trip(kind: str, key: str) -> None:
+    place = PLACE | {"key": key}
+    for _ in range(400):  # the last character is random
+        cursor = cursors.encode_cursor(kind, place=place, **BINDING)
+        assert cursors.decode_cursor(cursor, kind, **BINDING) == place
+
+
+def test_cursor_of_a_list_is_short() -> None:
+    query = {"connection_id": "cin_personal", "sort": "-received_at", "filter": "a"} | QUERY
+    place = {"t": "2026-02-01T00:00:00+00:00", "c": "cin_personal", "r": "m1", "x": None}
+    assert len(cursors.encode_cursor("records", scope=BOB, query=query, place=place)) <= 166
 
 
 @pytest.mark.parametrize("key", ["", "m", "mm"])
@@ -78,8 +88,13 @@ def test_cursor_is_bound_to_kind_grant_and_query(
         assert "or start again without it" in str(refusal.extra["next_step"])
 
 
-@pytest.mark.parametrize("cursor", ["", "nonsense", "a", "é", "A" * 9_000])
-def test_foreign_cursor_is_refused(cursor: str) -> None:
+ISSUED = cursors.encode_cursor("list", place=PLACE, **BINDING)
+
+
+@pytest.mark.parametrize(
+    "cursor", ["", "nonsense", "a", "é", "A" * 9_000, f"{ISSUED[:9]}!{ISSUED[9:]}", f"{ISSUED}\n"]
+)
+def test_foreign_or_changed_cursor_is_refused(cursor: str) -> None:
     with pytest.raises(ApiException) as refused:
         cursors.decode_cursor(cursor, "list", **BINDING)
     refusal = refused.value

@@ -1,6 +1,7 @@
 """Streams that the gate opens, and its errors."""
 
 from dataclasses import replace
+from itertools import permutations
 
 import pytest
 from django.utils import timezone
@@ -10,10 +11,16 @@ from evidence.access.grant_states import terms_of
 from evidence.access.owner_scope import GRANT_PREVIEW, grant_scope, preview_scope
 from evidence.access.record_parts import fetch_many_related
 from evidence.access.records import RecordKey
-from evidence.access.scope import Only, Scope, TokenKind
+from evidence.access.scope import Only, Scope, StreamTerms, TokenKind
 from evidence.access.tokens import authenticate
-from evidence.errors import FieldNotGranted, UnknownField
-from tests.world import BANK, CHAT, PERSONAL, WORK, World
+from evidence.errors import (
+    FieldNotGranted,
+    GrantPaused,
+    NotFound,
+    StreamNotGranted,
+    UnknownField,
+)
+from tests.world import BANK, CHAT, MAIL, PERSONAL, WORK, World
 
 MESSAGES, THREADS = "/v1/streams/messages/records", "/v1/streams/threads/records"
 
@@ -46,6 +53,71 @@ def test_grant_shows_no_connection_of_another_source(bobs: Scope, world: World) 
     none = replace(chats, streams=(replace(chats.streams[0], connection_ids=frozenset({BANK})),))
     for grants in ((wide,), (wide, none), (none, wide)):
         assert connections(replace(bobs, grants=grants)) == [PERSONAL, WORK]
+
+
+@pytest.mark.parametrize("name", ["mail", MAIL["connector_id"]])
+def test_gate_of_a_connector_opens_its_source_only(world: World, name: str) -> None:
+    doras = authenticate(world.tokens["dora"], resource="/v1", now=timezone.now())
+    [source] = Gate(doras, connector_id=name).sources
+    assert source.facts.connector_key == "mail"
+    assert [visible.stream.name for visible in source.streams] == ["messages", "threads"]
+    with pytest.raises(NotFound) as error:
+        assert Gate(doras, connector_id="unknown").sources
+    assert error.value.param == "connector_id"
+    assert error.value.extra["next_step"] == "GET /v1/schema lists the connectors."
+
+
+def test_stream_of_another_connection_is_not_granted(world: World) -> None:
+    doras = authenticate(world.tokens["dora"], resource="/v1", now=timezone.now())
+    assert [
+        facts.connection_id
+        for facts in Gate(doras).stream("messages", connection_id=CHAT).connections
+    ] == [CHAT]
+    grants = [replace(grant, streams=tuple(map(_personal_threads, grant.streams)))
+              for grant in doras.grants]  # fmt: skip
+    gate = Gate(replace(doras, grants=tuple(grants)))
+    assert gate.stream("threads", connection_id=PERSONAL).granted
+    for name, kind in (("threads", StreamNotGranted), ("nothing", NotFound)):
+        with pytest.raises(kind) as error:
+            gate.stream(name, connection_id=WORK)
+        assert error.value.param == "stream"
+        assert error.value.extra["next_step"] == "GET /v1/schema lists the streams."
+
+
+def _personal_threads(terms: StreamTerms) -> StreamTerms:
+    threads = replace(terms, connection_ids=frozenset({PERSONAL}))
+    return threads if terms.name == "threads" else terms
+
+
+def test_name_of_a_paused_grant_is_refused_as_paused(world: World) -> None:
+    doras = authenticate(world.tokens["dora"], resource="/v1", now=timezone.now())
+    [bank] = [grant for grant in doras.grants if BANK in grant.streams[0].connection_ids]
+    others = tuple(grant for grant in doras.grants if grant is not bank)
+    gate = Gate(replace(doras, grants=others, paused=(bank,)))
+    for arguments, param in (
+        ({"name": "transactions"}, "stream"),
+        ({"name": "messages", "connection_id": BANK}, "connection_id"),
+    ):
+        with pytest.raises(GrantPaused) as error:
+            gate.stream(**arguments)
+        assert error.value.param == param
+        assert error.value.extra["next_step"] == (
+            "GET /v1/schema lists what can be read until the owner resumes it."
+        )
+        assert error.value.clause == f"Grant {bank.grant_id} includes it, and is paused."
+
+
+def test_order_of_grants_changes_no_stream(world: World) -> None:
+    doras = authenticate(world.tokens["dora"], resource="/v1", now=timezone.now())
+    for grants in permutations(doras.grants):
+        names = [visible.stream.name for visible in Gate(replace(doras, grants=grants)).streams()]
+        assert names == ["transactions", "messages", "threads", "messages"]
+
+
+def test_owner_may_filter_by_every_field(world: World) -> None:
+    alices = authenticate(world.tokens["alice"], resource="/v1", now=timezone.now())
+    visible = Gate(alices).stream("transactions")
+    assert visible.filter_field("memo", param="filter").name == "memo"
 
 
 def test_hidden_foreign_key_cannot_be_expanded(bobs: Scope) -> None:

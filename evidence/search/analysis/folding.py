@@ -106,8 +106,7 @@ class Offsets:
 def _has_same_offsets(original: str, *, folded: str) -> bool:
     if len(original) != len(folded):
         return False
-    # Lowercasing keeps offsets, except for \u0130.
-    if original == folded or ("\u0130" not in original and original.lower() == folded):
+    if original == folded or original.lower() == folded:
         return True
     folded_letters = {letter: _folded_character(letter) for letter in set(original)}
     if any(len(letter) != 1 for letter in folded_letters.values()):
