@@ -1,6 +1,9 @@
 # make run    serve this installation on http://127.0.0.1:8000
 # make test   run the tests in a separate database unless DATABASE_URL is set; ARGS goes to
 #             pytest: make test ARGS="-n0 -k set_up"
+# make fast   run the tests that start no server, browser or process, except the longest
+# make mutants  change the access rules in small ways, and report the changes that no test notices;
+#             ARGS="tokens gate" selects modules (bench/mutants.py)
 # make check  run all static checks
 # make audit  check the installed packages for known vulnerabilities (pip-audit, needs the internet)
 # make coverage  run the tests and report the lines that they do not cover
@@ -32,7 +35,7 @@ PIP := 26.3
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults import-large non-interference office relevance semantic run sign-in sync-large telemetry test check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults import-large non-interference office relevance semantic run sign-in sync-large telemetry test fast mutants check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -40,6 +43,12 @@ run: .venv/runtime
 
 test: .venv/development
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+fast: .venv/development
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not starter and not long" $(ARGS)
+
+mutants: .venv/mutation
+	$(BIN)/python -m bench.mutants $(ARGS)
 
 check: .venv/development
 	$(BIN)/ruff format --check .
@@ -134,6 +143,10 @@ clean:
 
 .venv/development: pyproject.toml .venv/semantic .venv/telemetry .venv/office
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
+	touch $@
+
+.venv/mutation: pyproject.toml .venv/development
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group mutation
 	touch $@
 
 .venv/audit: pyproject.toml .venv/runtime

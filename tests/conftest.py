@@ -1,8 +1,10 @@
 """What every test runs under."""
 
 import os
+import sys
 from collections.abc import Generator, Iterator
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from django.core.signals import request_finished, request_started
@@ -23,19 +25,64 @@ settings.register_profile("pdpp", deadline=None, derandomize=os.environ.get("CI"
 settings.load_profile("pdpp")
 
 
-_DECLARED: dict[int, Any] = {}
-"""What the cast of the tests has declared, by the numbers that its rows have."""
 ASKING = {"db", "transactional_db", "live_server"}
+TESTS = Path(__file__).parent
+STARTERS = {
+    "": ["bench", "browser", "deploy", "events", "faults"],
+    "cli": ["test_remote_mcp.py", "test_search.py"],
+    "demo": ["test_records.py"],
+    "importers": ["test_importer_kit.py", "test_malicious_exports.py", "test_sandbox.py"],
+    "mcp_adapter": ["test_stdio.py"],
+    "operations": [
+        "test_access_log.py", "test_backup.py", "test_doctor.py", "test_embedded_postgres.py",
+        "test_erasing_killed.py", "test_health.py", "test_metrics.py",
+        "test_nothing_personal_in_the_log.py", "test_session_store.py", "test_telemetry.py",
+    ],
+    "owner": ["consent/test_python_sdk.py", "consent/test_typescript_sdk.py", "pages/test_imports.py"],
+    "pdpp_site": [
+        "test_connections.py", "test_environment.py", "test_headers.py", "test_mcp_stdio.py",
+        "test_request_bodies.py", "test_run.py", "test_settings.py", "test_site.py",
+        "test_turns_of_callers.py", "test_waits.py", "test_wsgi_bridge.py",
+    ],
+    "storing": ["test_killed.py", "test_memory.py"],
+}  # fmt: skip
+"""Tests that may start a server, a browser or a process. `make fast` leaves them out."""
+STARTER_PATHS = [TESTS / folder / name for folder, names in STARTERS.items() for name in names]
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """Mark what asks the database; in any order, what is long comes first."""
+    """Mark tests by database and by what they may start. Long tests come first."""
     for item in items:
         if ASKING & {*getattr(item, "fixturenames", ())} or item.get_closest_marker("django_db"):
             item.add_marker("database")
+        if any(item.path.is_relative_to(path) for path in STARTER_PATHS):
+            item.add_marker("starter")
     yield
     items.sort(key=lambda item: item.get_closest_marker("long") is None)
+
+
+@pytest.fixture(autouse=True)
+def _refuse_starts(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Refuse servers and processes in a test without the marker, so that `make fast` stays fast."""
+    if request.node.get_closest_marker("starter") is not None:
+        yield
+        return
+    _refusing.append(request.node.nodeid)
+    yield
+    _refusing.pop()
+
+
+_refusing: list[str] = []
+
+
+def _audit(event: str, arguments: tuple[object, ...]) -> None:
+    if event in START_EVENTS and _refusing:
+        raise AssertionError(f"add {_refusing[0]} to STARTERS in tests/conftest.py: {event}")
+
+
+START_EVENTS = {"os.fork", "os.posix_spawn", "socket.bind", "subprocess.Popen"}
+sys.addaudithook(_audit)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -59,16 +106,6 @@ def _static_files_are_looked_up_once() -> Iterator[None]:
 def _passwords_are_hashed_quickly() -> Iterator[None]:
     with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
         yield
-
-
-@pytest.fixture(autouse=True)
-def _nothing_is_known_of_rows_that_another_test_has_made() -> None:
-    """What is kept by the number of a row holds for ever in a database, but not over its tests."""
-    from evidence.access.ranking import match_counts
-    from evidence.models import sources
-
-    match_counts._cache.clear()
-    sources._cache.clear()
 
 
 @pytest.fixture(autouse=True)
@@ -104,34 +141,23 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 @pytest.fixture(scope="session")
 def _cast(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> "Arranged[World]":
     """Before a test changes any setting that the rows depend on."""
-    from evidence.models import sources
     from tests.arranged import Arranged
     from tests.world import World  # models can be imported once Django is set up
 
     with django_db_blocker.unblock():
-        sources._cache.clear()
-        arranged = Arranged.by(World.build)
-        _DECLARED.update(sources._cache)
-        return arranged
+        return Arranged.by(World.build)
 
 
 @pytest.fixture
 def world(_cast: "Arranged[World]", db: None) -> "World":
     """The cast of ``tests.world``, in the transaction of the test."""
-    return _as_arranged(_cast)
+    return _cast.again()
 
 
 @pytest.fixture
 def committed(_cast: "Arranged[World]", transactional_db: None) -> "World":
     """The same where other connections see it, too."""
-    return _as_arranged(_cast)
-
-
-def _as_arranged(cast: "Arranged[World]") -> "World":
-    from evidence.models import sources
-
-    sources._cache.update(_DECLARED)
-    return cast.again()
+    return _cast.again()
 
 
 @pytest.fixture

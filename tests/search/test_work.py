@@ -15,9 +15,9 @@ from evidence.search.analysis.tokenizer import UNITS_PER_TEXT, WorkLimit, find_t
 LANGUAGES = ("en", "de", "fr")
 ONE_CHUNK = 65_536 * 18 * 2
 """What may be spent beyond a limit: a whole chunk, whose characters may fold into eighteen each."""
-SIZE = 4_000_000
-SECONDS = 20
-"""CPU time that no call may take. Each takes up to three; the cure of what took a minute shows."""
+SIZE = 2 * UNITS_PER_TEXT
+SECONDS = 10
+"""Maximum CPU time of a call. Each takes up to two; quadratic time would take 15 or more."""
 HOSTILE = {
     "elisions": "l'",
     "hyphens": "a-",
