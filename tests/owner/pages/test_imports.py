@@ -99,6 +99,55 @@ def test_what_only_the_owner_knows_is_asked(
     assert sorted(each["sent_at"][:10] for each in chat) == ["2026-03-04", "2026-05-06"]
 
 
+@pytest.mark.parametrize(
+    ("name", "rows", "question", "field", "answer", "expected"),
+    [
+        ("giro.csv", b"Datum;Name;Betrag\n13.01.2026;A;-1.234\n14.01.2026;B;-5.678\n",
+         "Which mark stands before the cents", "decimal", "comma", [-1234, -5678]),
+        ("giro.csv", b"Datum;Name;Betrag\n13.01.2026;A;-1.234\n14.01.2026;B;-5.678\n",
+         "Which mark stands before the cents", "decimal", "point", [-1.234, -5.678]),
+        ("giro.csv", b"Date,Payee,Amount\n01/02/2026,A,-1.50\n03/04/2026,B,-2.50\n",
+         "does the day come first", "date_order", "mdy", [-1.5, -2.5]),
+        ("mycard.csv", b"Date,Description,Amount\n2026-01-13,A,1.50\n2026-01-14,B,2.50\n",
+         "Do amounts without a minus sign arrive", "signs", "inverted", [-1.5, -2.5]),
+        ("mycard.csv", b"Date,Description,Amount\n2026-01-13,A,1.50\n2026-01-14,B,2.50\n",
+         "Do amounts without a minus sign arrive", "signs", "as-written", [1.5, 2.5]),
+    ],
+)  # fmt: skip
+def test_questions_about_a_bank_table_are_answered_on_the_page(
+    world: "World", alice: Browser, imports: ImportWorker, name: str, rows: bytes, question: str,
+    field: str, answer: str, expected: list[float],
+) -> None:  # fmt: skip
+    page = send(alice, name, rows)
+    assert question in page.text
+    assert not ImportRun.unscoped.exists()
+
+    assert question in alice.press(page.form, "start").text
+    form = page.form
+    form.fill(field, answer)
+    alice.press(form, "start")
+    work(imports)
+
+    stored = [each for each in records("transactions") if each["id"].startswith("t_")]
+    assert sorted(each["amount"] for each in stored) == sorted(expected)
+    if field == "date_order":
+        assert {each["date"] for each in stored} == {"2026-01-02", "2026-03-04"}
+
+
+def test_account_of_a_table_is_named_on_the_page(
+    world: "World", alice: Browser, imports: ImportWorker
+) -> None:
+    rows = b"Date,Payee,Amount\n2026-01-13,A,-1.50\n2026-01-14,B,-2.50\n"
+    page = send(alice, "export.csv", rows)
+
+    form = page.form
+    form.fill("account", "Household")
+    alice.press(form, "start")
+    work(imports)
+
+    assert "Household" in [each.get("name") for each in records("accounts")]
+
+
 def test_a_large_file_comes_in_slices(
     world: "World", alice: Browser, imports: ImportWorker
 ) -> None:
