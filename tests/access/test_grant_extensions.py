@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from evidence.access import single_use
+from evidence.access import grant_lifecycle
 from evidence.access.grant_extensions import extend_grant, widen_grant
 from evidence.access.grant_lifecycle import delete_access, narrow_grant
 from evidence.access.grant_states import (
@@ -189,7 +189,7 @@ def test_temporary_grant_for_a_new_stream_leaves_the_others_alone(nina: Case) ->
 def test_single_use_closes_after_its_first_answer(
     nina: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(single_use, "WINDOW", timedelta(0))
+    monkeypatch.setattr(grant_lifecycle, "SINGLE_USE_WINDOW", timedelta(0))
     nina.extend("messages", ["body_text"], once=True)
 
     assert nina.status("/v1/schema") == 200
@@ -275,7 +275,7 @@ def test_second_hour_keeps_the_first_and_ends_with_it(nina: Case) -> None:
 def test_single_use_is_never_used_twice(
     nina: Case, *, first_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(single_use, "WINDOW", timedelta(0))
+    monkeypatch.setattr(grant_lifecycle, "SINGLE_USE_WINDOW", timedelta(0))
     nina.extend("messages", ["body_text"], once=first_once)
 
     nina.extend("messages", ["labels"], once=not first_once)
