@@ -31,13 +31,6 @@ WHERE d.chain = %s AND d.at > %s AND p.stream = %s
 """
 
 
-def initial_slack() -> int:
-    """Return the slack of a stream that has not been counted yet, in records."""
-    share: int = settings.PDPP_TRIPWIRE_SHARE
-    records: int = settings.PDPP_TRIPWIRE_RECORDS
-    return max(1, share * records // 100) if share else UNWATCHED_SLACK
-
-
 def check_tripwires(scope: Scope, used_up: Iterable[tuple[str, str]], *, now: datetime) -> None:
     """Count each (grant_id, stream) whose slack is used up, and pause grants over their limit.
 

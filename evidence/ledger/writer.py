@@ -32,7 +32,7 @@ from evidence.ledger.entries import (
     group_by_chain,
     seal,
 )
-from evidence.ledger.tripwire import check_tripwires, initial_slack
+from evidence.ledger.tripwire import UNWATCHED_SLACK, check_tripwires
 from evidence.models.erasures import FIND_ERASED, SHARE_ERASURE_LOCK
 
 LEDGER_ROWS = Metric("pdpp_ledger_rows", "Ledger rows written")
@@ -185,9 +185,10 @@ def record_disclosure(scope: Scope, answer: DisclosedAnswer, *, now: datetime) -
         for head in locked.heads
         for references in [_sorted_references(chains[head.chain], locked.references)]
     ]
-    used_up = _insert_entries(entries, _record_counts(scope, chains), unnamed=locked.unnamed)
-    check_tripwires(scope, used_up, now=now)
-    use_once(scope, (chain for chain in chains if _discloses(chains[chain])), now=now)
+    if used_up := _insert_entries(entries, _record_counts(scope, chains), unnamed=locked.unnamed):
+        check_tripwires(scope, used_up, now=now)
+    if any(grant.single_use for grant in scope.grants):
+        use_once(scope, (chain for chain in chains if _discloses(chains[chain])), now=now)
     transaction.on_commit(partial(LEDGER_ROWS.inc, len(entries)))
 
 
@@ -244,7 +245,7 @@ def _insert_entries(
         [head.digest for head in heads],
         [seal(head) for head in heads],
     ]
-    slack = initial_slack()
+    slack = _initial_slack()
     values += [slack, *([row[column] for row in counts] for column in range(3)), slack]
     if unnamed:
         statement += NULL_ROW_IF_ERASED
@@ -253,6 +254,13 @@ def _insert_entries(
     if (None, None) in rows:
         raise ErasedDuringReadError
     return [(grant_id, stream) for grant_id, stream in rows]
+
+
+def _initial_slack() -> int:
+    """Return the slack of a stream that has not been counted yet, in records."""
+    share: int = settings.PDPP_TRIPWIRE_SHARE
+    records: int = settings.PDPP_TRIPWIRE_RECORDS
+    return max(1, share * records // 100) if share else UNWATCHED_SLACK
 
 
 def _record_counts(

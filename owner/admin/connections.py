@@ -106,24 +106,21 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
 
     @override
     def own_pages(self) -> Iterable[OwnPage]:
-        return (
-            ("record/look-up/", record_pages.look_up, "evidence_record_lookup"),
-            ("record/list/", record_pages.key_list, "evidence_record_list"),
-            ("record/who/", visibility_page.who_can_see, "evidence_record_who"),
-            ("record/", record_pages.one, "evidence_record"),
-            ("disclosures/", activity.disclosures, "evidence_disclosures"),
-            ("refused/", activity.refused, "evidence_refused"),
-            ("disclosures.csv", activity.as_csv, "evidence_disclosures_csv"),
-            ("erase/", erasure_pages.ask, "evidence_erase"),
-            ("erasures/", erasure_pages.receipts_page, "evidence_erasures"),
-            (
-                "erasures/<path:object_id>/progress/",
-                erasure_pages.progress,
-                "evidence_erasure_progress",
-            ),
-            ("erasures/<path:object_id>/", erasure_pages.watch, "evidence_erasure"),
-            ("keep/", connection_streams.keep, "evidence_keep"),
-        )
+        pages: list[OwnPage] = [
+            ("record/look-up/", record_pages.look_up, "record_lookup"),
+            ("record/list/", record_pages.key_list, "record_list"),
+            ("record/who/", visibility_page.who_can_see, "record_who"),
+            ("record/", record_pages.one, "record"),
+            ("disclosures/", activity.disclosures, "disclosures"),
+            ("refused/", activity.refused, "refused"),
+            ("disclosures.csv", activity.as_csv, "disclosures_csv"),
+            ("erase/", erasure_pages.ask, "erase"),
+            ("erasures/", erasure_pages.receipts_page, "erasures"),
+            ("erasures/<path:object_id>/progress/", erasure_pages.progress, "erasure_progress"),
+            ("erasures/<path:object_id>/", erasure_pages.watch, "erasure"),
+            ("keep/", connection_streams.keep, "keep"),
+        ]
+        return [(route, view, f"evidence_{name}") for route, view, name in pages]
 
     @override
     def get_queryset(self, request: HttpRequest) -> QuerySet[Connection]:

@@ -12,7 +12,7 @@ from mcp_adapter.inprocess import InProcessRest
 from operations.request_trace import RequestTrace, trace_request
 from tests.world import World
 
-MAX_MODULES = {"list": 33, "query_records": 42, "search": 62}
+MAX_MODULES = {"list": 24, "query_records": 33, "fetch": 32, "search": 49}
 
 
 def list_records(scope: Scope) -> object:
@@ -28,6 +28,7 @@ def call_tool(name: str, **arguments: object) -> Callable[[Scope], object]:
 REQUESTS = {
     "list": list_records,
     "query_records": call_tool("query_records", stream="messages", limit=5),
+    "fetch": call_tool("fetch", id="cin_personal/messages:m3"),
     "search": call_tool("search", q="lease"),
 }
 
