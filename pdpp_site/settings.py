@@ -9,6 +9,7 @@ from django.http.request import split_domain_port
 from operations import key_file, log_config
 from operations.postgres import server
 from pdpp_site import env as environment
+from pdpp_site import oauth_library
 
 # Allows ModelAdmin[Grant] at run time.
 django_stubs_ext.monkeypatch()
@@ -190,27 +191,7 @@ OAUTH2_PROVIDER_DEVICE_GRANT_MODEL = "evidence.PendingRequest"
 OAUTH2_PROVIDER_REFRESH_TOKEN_MODEL = "evidence.RefreshToken"  # noqa: S105 the name of a model
 OAUTH2_PROVIDER_ACCESS_TOKEN_MODEL = OAUTH2_PROVIDER_ID_TOKEN_MODEL = "evidence.AccessToken"  # noqa: S105
 MIGRATION_MODULES = {"oauth2_provider": None}  # its models are replaced by ours
-RFC_9700 = (
-    "ACCESS_TOKEN_TRANSPORT",
-    "AUTHZ_RESPONSE_ISS",
-    "IMPLICIT_GRANT",
-    "PASSWORD_GRANT",
-    "PKCE_METHOD",
-    "PKCE_REQUIRED",
-    "REDIRECT_URI_MATCHING",
-    "REDIRECT_URI_SCHEME",
-    "REFRESH_TOKEN",
-    "TOKEN_STORAGE",
-)
-"""The library's switches for the security best practices of RFC 9700."""
-
-OAUTH2_PROVIDER = {
-    **{f"COMPLIANT_BCP_RFC9700_{rule}": True for rule in RFC_9700},
-    # owner.oauth.uris allows loopback and private-use schemes.
-    "ALLOWED_REDIRECT_URI_SCHEMES": ["https"],
-    "ALLOW_LOCALHOST_LOOPBACK": True,
-    "REFRESH_TOKEN_REUSE_PROTECTION": True,
-}
+OAUTH2_PROVIDER = oauth_library.OAUTH2_PROVIDER
 
 # --- event queue (evidence.events) -------------------------------------------------------------
 PROCRASTINATE_IMPORT_PATHS = ["evidence.events.tasks"]

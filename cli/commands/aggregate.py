@@ -21,6 +21,8 @@ from cli.output import one_line, table
 from cli.session import Session, command
 from evidence.record_ids import path_segment
 
+FIELD = typer.Option("--field", help="The field to sum or compare.")
+GROUP_BY = typer.Option("--by", metavar="FIELD", help="Group by this field, or two: A,B.")
 METRIC = typer.Argument(metavar="METRIC", help="count, sum, avg, min, max or count_distinct.")
 METRICS = typer.Option("--metrics", metavar="A,B", help="Several, such as count,avg:amount.")
 TIME_ZONE = typer.Option("--time-zone", help="For example Asia/Tokyo.")
@@ -37,12 +39,8 @@ def aggregate(
     metric: Annotated[str | None, METRIC] = None,
     *,
     metrics: Annotated[str | None, METRICS] = None,
-    field: Annotated[
-        str | None, typer.Option("--field", help="The field to sum or compare.")
-    ] = None,
-    by: Annotated[
-        str | None, typer.Option("--by", metavar="FIELD", help="Group by this field, or two: A,B.")
-    ] = None,
+    field: Annotated[str | None, FIELD] = None,
+    by: Annotated[str | None, GROUP_BY] = None,
     by_time: Annotated[str | None, typer.Option("--by-time", metavar="FIELD")] = None,
     granularity: Annotated[str | None, GRANULARITY] = None,
     time_zone: Annotated[str | None, TIME_ZONE] = None,

@@ -13,7 +13,7 @@ URL = "http://127.0.0.1:8000"
 def shown(
     capsys: pytest.CaptureFixture[str], *, set_up: str | None, tokens: DemoTokens | None
 ) -> str:
-    run.show(run.StartupInfo(url=URL, set_up=set_up, tokens=tokens), seconds=1.23)
+    run.show_banner(run.StartupInfo(url=URL, set_up=set_up, tokens=tokens), seconds=1.23)
     return capsys.readouterr().out
 
 
