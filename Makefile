@@ -14,6 +14,8 @@
 #             HIDDEN_CHANGES sets the number; make test runs a short form
 # make faults  kill, restart, fill, starve and slow down real servers under load; takes minutes
 # make conformance  run the official MCP conformance suite against a demo installation
+# make hosts  sign in with Claude Code, Codex, Gemini CLI, OpenCode and mcp-remote from their packages, and
+#             print what their models see; needs chromium; ARGS selects: make hosts ARGS="Codex"
 # make sign-in  install Node and the TypeScript SDK, so that make test also signs in with them
 # make relevance  run the judged queries and print the scores; ARGS="--json FILE" writes them
 # make agent-eval   answer the demo questions with scripted agents, and count calls and bytes
@@ -35,7 +37,7 @@ PIP := 26.3
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults import-large non-interference office relevance semantic run sign-in sync-large telemetry test fast mutants check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference office relevance semantic run sign-in sync-large telemetry test fast mutants check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -83,6 +85,9 @@ conformance: .venv/conformance
 	$(BIN)/python -m bench.conformance
 
 sign-in: var/sign-in/installed
+
+hosts: .venv/development var/hosts/installed
+	$(BIN)/python -m bench.hosts $(ARGS)
 
 agent-eval: .venv/runtime
 	$(BIN)/python -m bench.agents $(ARGS)
@@ -162,4 +167,10 @@ var/sign-in/installed: tests/owner/consent/typescript/package-lock.json .venv/co
 	mkdir -p var/sign-in
 	cp tests/owner/consent/typescript/package*.json var/sign-in
 	cd var/sign-in && $(CURDIR)/$(NODE)/bin/node $(CURDIR)/$(NODE)/lib/node_modules/npm/bin/npm-cli.js ci --no-audit --no-fund --silent
+	touch $@
+
+var/hosts/installed: bench/hosts/package.json .venv/conformance
+	mkdir -p var/hosts
+	cp bench/hosts/package.json var/hosts
+	cd var/hosts && $(CURDIR)/$(NODE)/bin/node $(CURDIR)/$(NODE)/lib/node_modules/npm/bin/npm-cli.js install --no-audit --no-fund --silent
 	touch $@

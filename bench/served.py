@@ -17,21 +17,23 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 _START_SECONDS = 600
+_SET_UP = re.compile(r"http\S+/set-up/\S+")
 _TOKEN = re.compile(r"pdpp_at_[A-Za-z0-9_-]+")
 
 
 @dataclass(frozen=True, slots=True)
 class DemoServer:
-    """The URL of a running server and its two demo tokens."""
+    """The URL of a running server, its two demo tokens, and the link that sets up the owner."""
 
     url: str
     mcp_token: str
     rest_token: str
+    set_up_url: str
 
 
 @contextlib.contextmanager
-def demo_installation() -> Iterator[DemoServer]:
-    """Run the server during the block. Raises TimeoutError if it does not start."""
+def demo_installation(*, var: Path | None = None, **environment: str) -> Iterator[DemoServer]:
+    """Run the server during the block, with its data in `var`. Raises TimeoutError if it does not start."""
     port = free_port()
     inherited = {k: v for k, v in os.environ.items() if not k.startswith("PDPP_")}
     inherited.pop("DATABASE_URL", None)
@@ -40,18 +42,19 @@ def demo_installation() -> Iterator[DemoServer]:
         cwd=ROOT,
         env={
             **inherited,
-            "PDPP_VAR": str(ROOT / "var" / "bench"),
+            "PDPP_VAR": str(var or ROOT / "var" / "bench"),
             "PDPP_PORT": str(port),
             "PDPP_LOG_LEVEL": "WARNING",
             "PDPP_TRIPWIRE_SHARE": "0",  # benchmarks read everything repeatedly
+            **environment,
         },
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
     try:
-        tokens = _printed_tokens(process)
-        yield DemoServer(f"http://127.0.0.1:{port}", *tokens)
+        tokens, link = _printed(process)
+        yield DemoServer(f"http://127.0.0.1:{port}", *tokens, link)
     finally:
         process.terminate()
         process.wait(60)
@@ -65,8 +68,8 @@ def free_port() -> int:
         return port
 
 
-def _printed_tokens(process: "subprocess.Popen[str]") -> tuple[str, str]:
-    """Return the MCP and the REST token, in the order of the startup banner."""
+def _printed(process: "subprocess.Popen[str]") -> tuple[tuple[str, str], str]:
+    """Return the MCP and the REST token, in the order of the startup banner, and the set-up link."""
     tokens: dict[str, None] = {}
     lines: list[str] = []
 
@@ -82,4 +85,5 @@ def _printed_tokens(process: "subprocess.Popen[str]") -> tuple[str, str]:
             raise TimeoutError("".join(lines))
         time.sleep(0.2)
     first, second, *_ = tokens
-    return first, second
+    link = _SET_UP.search("".join(lines))
+    return (first, second), link[0] if link else ""

@@ -130,26 +130,41 @@ def _parse_body(content: bytes) -> dict[str, Any] | bytes:
 
 
 _LISTS = ("records", "results", "hits", "items", "data")
-_OPTIONAL = frozenset({"data", "evidence_excerpts", "expanded", "links", "meta", "snippet"})
+_OPTIONAL = frozenset(
+    {"data", "evidence_excerpts", "expanded", "links", "meta", "snippet", "shared", "connections"}
+)
 
 
 def _normalize(body: dict[str, Any]) -> dict[str, Any]:
     """Return a body of another PDPP server with a flat list in `data`, and nothing null.
 
-    Servers differ in optional members: some nest a list with its paging members, or send null for
-    what is not there.
+    Servers differ in optional members: some nest a list with its paging members, name it otherwise, or
+    send null for what is not there.
     """
     nested = body.get("data")
     if isinstance(nested, dict) and body.get("object") != "record":
-        name = next((name for name in _LISTS if isinstance(nested.get(name), list)), None)
-        if name is not None:
-            body = {**body, **nested, "data": nested[name]}
-        elif "connectors" in nested:
-            body = {**body, **nested}
-    if isinstance(body.get("data"), list):
-        items = [_without_null(item) for item in body["data"] if isinstance(item, dict)]
+        has_list = any(isinstance(nested.get(name), list) for name in _LISTS)
+        if has_list or "connectors" in nested:
+            body = {**{name: body[name] for name in body if name != "data"}, **nested}
+    listed = next((name for name in _LISTS if isinstance(body.get(name), list)), None)
+    if listed is not None:
+        items = [_normalize_item(item) for item in body[listed] if isinstance(item, dict)]
         body = {**body, "data": items}
+    if isinstance(body.get("meta"), dict):
+        meta = body["meta"]
+        body = {**body, "meta": {name: meta[name] for name in meta if meta[name] is not None}}
     return _without_null(body)
+
+
+def _normalize_item(item: dict[str, Any]) -> dict[str, Any]:
+    """Return a record or hit without null members and without evidence that names no field."""
+    if not isinstance(item.get("snippet", {}), dict):
+        item = {**item, "snippet": None}
+    if "evidence_excerpts" in item:
+        excerpts = item["evidence_excerpts"] or []
+        named = [each for each in excerpts if isinstance(each, dict) and each.get("field_path")]
+        item = {**item, "evidence_excerpts": named}
+    return _without_null(item)
 
 
 def _without_null(item: dict[str, Any]) -> dict[str, Any]:

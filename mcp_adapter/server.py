@@ -22,7 +22,7 @@ from mcp_adapter import metrics, resources
 from mcp_adapter.errors import AdapterError, ToolError, error_from_response
 from mcp_adapter.http_responses import stash_result
 from mcp_adapter.metrics import Outcome, SpanFactory, no_span
-from mcp_adapter.rest import Rest, RestResponse, TokenRejected
+from mcp_adapter.rest import HttpRest, Rest, RestResponse, TokenRejected
 from mcp_adapter.surfaces import READ_SURFACE, Surface
 from mcp_adapter.tool import Tool
 
@@ -90,6 +90,8 @@ class _Adapter:
         except Exception:  # noqa: BLE001 - the model gets a response, the log the reason
             outcome.label = "failed"
             _log.exception("tool %s failed", tool.name)
+            if isinstance(self.rest, HttpRest):
+                return _failure(_unreadable_response(tool.name))
             return _failure(_internal_error(tool.name))
         return _serialize(result.text_json, result.structured_json, is_error="false")
 
@@ -215,6 +217,14 @@ def _serialize(text: str, structured: str, *, is_error: str) -> str:
     return (
         f'{{"content":[{{"type":"text","text":{text}}}],"structuredContent":{structured},'
         f'"isError":{is_error}'
+    )
+
+
+def _unreadable_response(tool: str) -> AdapterError:
+    return AdapterError(
+        "unreadable_response",
+        f"The provider's response to {tool} does not have the shape that PDPP defines.",
+        next_step="Call another tool, such as schema; tell the owner of the provider if all fail.",
     )
 
 

@@ -126,8 +126,9 @@ def _page(envelope: dict[str, Any]) -> dict[str, Any]:
         if envelope.get(name):
             page[name] = envelope[name]
     meta = envelope.get("meta", {})
-    if meta.get("count", {}).get("kind", "none") != "none":
-        page["count"] = meta["count"]
+    count = meta.get("count")
+    if isinstance(count, int) or (isinstance(count, dict) and count.get("kind", "none") != "none"):
+        page["count"] = count
     if meta.get("warnings"):
         page["warnings"] = meta["warnings"]
     return page

@@ -9,7 +9,7 @@ import pytest
 from evidence.record_ids import path_segment
 from mcp_adapter.inprocess import InProcessRest
 from mcp_adapter.rest import HttpRest
-from tests.mcp_adapter.hosts import call, structured, text_of
+from tests.mcp_adapter.hosts import call, error_of, structured, text_of
 
 Answering = Callable[[httpx2.Request], httpx2.Response]
 
@@ -103,6 +103,9 @@ CONNECTOR = {
     ("tool", "arguments", "body", "shown"),
     [
         ("search", {"q": "x"}, {"data": [{**HIT, "snippet": None}]}, "A lease"),
+        ("search", {"q": "x"}, {"results": [{**HIT, "snippet": "text"}], "meta": None}, "A lease"),
+        ("search", {"q": "x"}, {"data": [{**HIT, "evidence_excerpts": [{"text": "x"}]}]}, "A lease"),
+        ("search", {"q": "x"}, {"data": [HIT], "meta": {"recall": None, "count": None}}, "A lease"),
         ("search", {"q": "x"}, {"data": [{**HIT, "evidence_excerpts": None}]}, "A lease"),
         ("search", {"q": "x"}, {"data": {"results": [HIT], "has_more": False}}, "A lease"),
         ("search", {"q": "x"}, {"data": [HIT], "meta": None, "links": None}, "A lease"),
@@ -124,3 +127,18 @@ def test_bodies_of_other_servers_are_shown(
 
     assert not result.is_error, structured(result)
     assert shown in text_of(result) + str(structured(result))
+
+
+@pytest.mark.parametrize("tool", ["schema", "search", "query_records", "aggregate"])
+@pytest.mark.parametrize("body", [{"connectors": {"a": {}}, "data": None, "groups": ["x"]}])
+def test_responses_of_other_shapes_are_named_as_such(tool: str, body: dict[str, Any]) -> None:
+    rest = http_rest(lambda _: httpx2.Response(200, json=body))
+    arguments = {
+        "schema": {}, "search": {"q": "x"}, "query_records": {"stream": "messages"},
+        "aggregate": {"stream": "messages", "metric": "count", "group_by": "a"},
+    }[tool]  # fmt: skip
+
+    error = error_of(call(rest, tool, **arguments))
+
+    assert error["code"] == "unreadable_response"
+    assert "schema" in error["next_step"]
