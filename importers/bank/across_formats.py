@@ -103,12 +103,13 @@ def _prepare(
     if target is not None:  # the files keep the account that they name, and it becomes this one
         options = replace(options, account=None)
     prepared = importer.prepare(files, options)
-    if not stored.accounts:
+    is_asked = target is not None or options.account is not None
+    if not stored.accounts or not (stored.others or is_asked):
         return prepared
     remembered: dict[str, str] = options.remembered.get(_ANSWERS) or {}
     answered: dict[str, str] = {}
     for account, (name, found) in _bookings(importer, files, prepared).items():
-        if target is not None or options.account:
+        if is_asked:
             answered[account] = target or account
         elif account not in stored.accounts and account not in remembered:
             _require_new(name, found, stored)
