@@ -9,6 +9,9 @@ from typing import Any
 
 from mcp_adapter.rest import RestResponse
 
+_CONNECT_AGAIN = (
+    "Ask the owner to connect this app again; where it runs pdpp mcp, with pdpp connect."
+)
 _NEXT_STEPS = {
     "ambiguous_connection": "Call again with connection_id set to one of available_connections; "
     "schema lists all of them.",
@@ -19,10 +22,10 @@ _NEXT_STEPS = {
     "field_not_found": "Call schema(stream) for the field names, or fetch the record.",
     "field_not_granted": "Call schema(stream) and use only the fields it lists.",
     "field_not_text": "Call fetch with fields set to this field.",
-    "grant_consumed": "Ask the owner to connect this app again.",
-    "grant_expired": "Ask the owner to connect this app again.",
+    "grant_consumed": _CONNECT_AGAIN,
+    "grant_expired": _CONNECT_AGAIN,
     "grant_paused": "Ask the owner to resume this app; then call again.",
-    "grant_revoked": "Ask the owner to connect this app again.",
+    "grant_revoked": _CONNECT_AGAIN,
     "grant_stream_not_allowed": "Call schema for the streams this grant covers.",
     "invalid_cursor": "Call again without cursor to start from the first page.",
     "invalid_expand": "Call schema(stream) for the relations that can be expanded.",

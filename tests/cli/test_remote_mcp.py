@@ -201,6 +201,7 @@ def test_revoked_grant_is_an_error_of_the_call(remote: Remote, tmp_path: Path) -
 
     assert result.code == 0
     assert answers[1]["result"]["structuredContent"]["error"]["code"] == "grant_revoked"
+    assert "pdpp connect" in answers[1]["result"]["structuredContent"]["next_step"]
 
 
 def test_deleted_credential_applies_to_the_next_call(remote: Remote, tmp_path: Path) -> None:
