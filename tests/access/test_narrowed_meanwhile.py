@@ -77,7 +77,7 @@ def overtake(first: Callable[[], object], second: Callable[[], object]) -> None:
         (limit_to_one, "rate_limit_exceeded"),
     ],
 )
-def test_owner_actions_during_narrowing_apply_to_the_successor(
+def test_owner_actions_during_narrowing_apply_to_the_new_grant(
     committed: World, action: Callable[[World], None], code: str
 ) -> None:
     overtake(lambda: narrow_bobs(committed), lambda: action(committed))
@@ -85,7 +85,7 @@ def test_owner_actions_during_narrowing_apply_to_the_successor(
     assert committed.get(LIST).error["code"] == code
 
 
-def test_resuming_during_narrowing_applies_to_the_successor(committed: World) -> None:
+def test_resuming_during_narrowing_applies_to_the_new_grant(committed: World) -> None:
     pause(committed)
     overtake(lambda: narrow_bobs(committed), lambda: resume(committed))
     assert committed.get(LIST).status == 200

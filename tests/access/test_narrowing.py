@@ -75,7 +75,7 @@ def test_same_token_reads_less_after_narrowing(nina: World) -> None:
     assert states[successor.pk] == GrantState.ACTIVE
 
 
-def test_successor_keeps_purpose_and_retention(nina: World) -> None:
+def test_narrowed_grant_keeps_purpose_and_retention(nina: World) -> None:
     old, new = nina.grants["nina"][0], narrow_ninas(nina, allowed())
 
     assert new.grant_id.startswith("grt_")
@@ -92,7 +92,7 @@ def test_successor_keeps_purpose_and_retention(nina: World) -> None:
     ("requested", "expected"),
     [(None, LATER), (SOON, SOON), (LATER + timedelta(days=1), LATER)],
 )
-def test_successor_never_expires_later(
+def test_narrowed_grant_never_expires_later(
     nina: World, requested: datetime | None, expected: datetime
 ) -> None:
     assert narrow_ninas(nina, allowed(), expires_at=requested).expires_at == expected

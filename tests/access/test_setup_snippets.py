@@ -11,7 +11,9 @@ URL, BEARER = "https://pdpp.example", "pdpp_at_1"
     ("resource", "name", "address"),
     [(MCP, "pdpp", f"{URL}/mcp"), (EVENTS, "pdpp-events", f"{URL}/mcp/events")],
 )
-def test_agents_are_told_their_endpoint_and_bearer(resource: str, name: str, address: str) -> None:
+def test_snippets_for_agents_have_endpoint_and_bearer(
+    resource: str, name: str, address: str
+) -> None:
     told = {each.app: each.text for each in token_snippets(BEARER, resource=resource, url=URL)}
     assert told == {
         "Claude Code": f"claude mcp add --transport http {name} {address}"
@@ -21,7 +23,7 @@ def test_agents_are_told_their_endpoint_and_bearer(resource: str, name: str, add
     }
 
 
-def test_programs_are_told_a_request() -> None:
+def test_snippets_for_programs_have_a_request() -> None:
     [told] = token_snippets(BEARER, resource=REST, url=URL)
     assert (told.app, told.text) == (
         "curl",

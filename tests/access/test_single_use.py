@@ -110,7 +110,7 @@ def test_other_grants_of_the_package_stay_usable(
     assert world.get("/v1/streams/messages/records", "otto").status == 200
 
 
-def test_successor_keeps_the_window(once: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_narrowed_grant_keeps_the_window(once: World, monkeypatch: pytest.MonkeyPatch) -> None:
     once.get(LIST, "otto")
     grant = grant_of(once)
     narrower = StreamRequest(name="transactions", fields=("id", "date"))

@@ -216,7 +216,7 @@ def test_what_is_no_single_range_of_bytes_is_answered_whole(files: World, wanted
     assert ask(files, "ruth", Range=wanted)[:2] == (200, CONTENT)
 
 
-def test_who_has_it_already_is_told_so(files: World) -> None:
+def test_a_known_version_is_answered_with_304(files: World) -> None:
     for known in (TAG, f'"x", {TAG}', f"W/{TAG}", "*"):
         status, content, headers = ask(files, "ruth", If_None_Match=known)
         assert (status, content, headers["ETag"]) == (304, b"", TAG)

@@ -173,7 +173,7 @@ def test_a_record_deleted_and_put_back_the_same_shows_nothing(world: World) -> N
     assert feed(world, since).body["data"] == []
 
 
-def test_a_record_deleted_and_put_back_otherwise_is_told_as_it_is(world: World) -> None:
+def test_a_record_deleted_and_stored_again_is_shown_as_it_is(world: World) -> None:
     since = bookmark(world)
     delete(world, PERSONAL, "m3")
     fewer = m3()
@@ -215,7 +215,7 @@ def test_leaving_the_time_range_looks_like_being_deleted(world: World) -> None:
     assert feed(world, since).body["data"] == left
 
 
-def test_a_tombstone_is_dated_by_what_took_the_record_out_of_sight(world: World) -> None:
+def test_a_tombstone_has_the_time_of_the_change_that_hid_the_record(world: World) -> None:
     since = bookmark(world)
     lines: list[dict[str, Any]] = [
         {"data": m3(subject="Changed")},
@@ -233,7 +233,7 @@ def test_a_tombstone_is_dated_by_what_took_the_record_out_of_sight(world: World)
     assert row["deleted_at"] == "2026-11-01T13:00:00Z"
 
 
-def test_what_happens_out_of_sight_is_never_told(world: World) -> None:
+def test_hidden_changes_are_never_listed(world: World) -> None:
     since = bookmark(world)
     world.put((PERSONAL, "messages", mail("m0", "2025-06-01T08:00:00Z", subject="Changed")))
     world.put((PERSONAL, "messages", mail("o1", "2025-06-01T08:00:00Z", subject="Old")))
@@ -242,7 +242,7 @@ def test_what_happens_out_of_sight_is_never_told(world: World) -> None:
     assert feed(world, since).body["data"] == []
 
 
-def test_only_the_single_records_of_the_grant_are_told(world: World) -> None:
+def test_only_the_single_records_of_the_grant_are_listed(world: World) -> None:
     world.grant(
         "ivan",
         GrantRequest(
@@ -308,7 +308,7 @@ def test_a_hidden_time_decides_what_is_in_range_all_the_same(world: World) -> No
     assert told(back) == [(PERSONAL, "m3", "Dinner on Friday?")]
 
 
-def test_what_moves_out_of_sight_while_pages_are_read_is_not_told_again(world: World) -> None:
+def test_a_record_hidden_between_pages_is_not_listed_again(world: World) -> None:
     """The time range counts although the time itself is hidden."""
     terms = StreamRequest(name="messages", fields=["subject"], since=SINCE_2026)
     world.grant("ivan", GrantRequest(connection_ids=[PERSONAL], streams=[terms]))
@@ -372,7 +372,7 @@ def test_a_bookmark_that_is_not_ours_is_refused(world: World, since: str) -> Non
     assert (answer.error["code"], answer.error["param"]) == ("invalid_cursor", "changes_since")
 
 
-def test_a_bookmark_works_for_its_holder_and_its_query_only(world: World) -> None:
+def test_a_bookmark_works_for_its_client_and_query_only(world: World) -> None:
     since = bookmark(world)
     world.grant(
         "ivan",
@@ -411,7 +411,7 @@ def test_a_connection_that_has_gone_ends_its_bookmarks(world: World) -> None:
     assert (answer.status, answer.error["code"]) == (410, "cursor_expired")
 
 
-def test_a_connection_that_was_added_is_told_from_its_beginning(world: World) -> None:
+def test_an_added_connection_is_listed_from_its_beginning(world: World) -> None:
     path = "/v1/streams/transactions/records"
     since = world.get(path, "alice", changes_since="beginning").body["next_changes_since"]
     world.connect("cin_savings", "account", "Savings account")

@@ -262,7 +262,7 @@ def _check_rows(rows: Sequence[Data], records: dict[Name, Data], held: Terms) ->
     sessions=st.lists(st.lists(writes, max_size=6), min_size=1, max_size=3),
     limit=st.integers(1, 4),
 )
-def test_exactly_the_differences_are_told(
+def test_exactly_the_differences_are_listed(
     things: World, held: Terms, sessions: Sequence[Sequence[Write]], limit: int
 ) -> None:
     with transaction.atomic():
@@ -351,7 +351,7 @@ def watched(world: World, script: Sequence[tuple[Step, Sequence[Any]]]) -> list[
         max_size=10,
     )
 )
-def test_what_goes_on_out_of_sight_changes_no_answer(
+def test_hidden_changes_alter_no_response(
     things: World, script: Sequence[tuple[Step, Sequence[Any]]]
 ) -> None:
     outcomes = []

@@ -71,7 +71,7 @@ def test_the_only_connection_of_a_connector_need_not_be_named(world: World) -> N
     assert world.get(LIST, "alice", connection_id=CHAT).ids == ["c2"]
 
 
-def test_a_key_may_hold_a_slash(world: World) -> None:
+def test_a_key_may_contain_a_slash(world: World) -> None:
     world.put((PERSONAL, "messages", mail("a/b", None)))
     path = f"{LIST}/{quote('a/b', safe='')}"
     assert world.get(path, "alice", connection_id=PERSONAL).status == 200

@@ -217,7 +217,7 @@ def test_the_key_that_links_is_not_shown_unless_asked_for(mailbox: World) -> Non
     ],
     ids=["the related stream is not granted", "nor the key here", "nor the key there"],
 )
-def test_what_the_grant_does_not_hold_is_refused_and_the_schema_says_so(
+def test_a_relation_outside_the_grant_is_refused_and_the_schema_says_so(
     mailbox: World, streams: list[StreamRequest], relation: str, path: str
 ) -> None:
     reader(mailbox, *streams)

@@ -68,7 +68,7 @@ def test_a_record_under_two_connections_asks_which(world: World) -> None:
     assert world.get(RECORD + "m1", connection_id=WORK).body["data"]["subject"] == "Budget review"
 
 
-def test_only_connections_that_hold_the_record_can_be_chosen(world: World) -> None:
+def test_only_connections_that_have_the_record_can_be_chosen(world: World) -> None:
     world.connect("cin_club", "mail", "Club mail")
     streams = [StreamRequest(name="messages")]
     world.grant("gina", GrantRequest(connection_ids=[PERSONAL, WORK, "cin_club"], streams=streams))
@@ -82,7 +82,7 @@ def test_only_connections_that_show_the_record_are_candidates(world: World) -> N
 
 
 @pytest.mark.parametrize("key", ["a/b", "..", "a..b", "über", "a?b#c", "pdpp://record/x", "% 2F"])
-def test_keys_may_hold_anything_but_control_characters(world: World, key: str) -> None:
+def test_keys_may_contain_anything_but_control_characters(world: World, key: str) -> None:
     world.put((WORK, "messages", {"id": key, "received_at": "2026-06-01T00:00:00Z"}))
     assert world.get(RECORD + quote(key, safe="")).body["id"] == key
 

@@ -102,7 +102,7 @@ def test_it_leaves_records_and_changes_as_they_were(french: World) -> None:
     assert (stored.changes(PERSONAL), stored.record(PERSONAL, "f1")) == before
 
 
-def test_only_who_may_read_the_connection_is_told(french: World) -> None:
+def test_only_readers_of_the_connection_see_its_maintenance(french: World) -> None:
     assert "index_maintenance" in asked(french, "lease").body["meta"]
     assert "index_maintenance" not in asked(french, "lease", "charlie").body["meta"]
     alone = asked(french, "lease", "dora", connection_id=WORK)

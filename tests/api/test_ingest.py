@@ -101,7 +101,7 @@ def test_a_connection_that_has_ended_takes_nothing(world: World) -> None:
     assert (answer.status, answer.error["code"]) == (409, "connector_instance_not_writable")
 
 
-def test_more_than_a_request_may_hold_is_refused_before_it_is_read(
+def test_an_oversized_request_is_refused_before_it_is_read(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "INGEST_MAX_BYTES", 10)

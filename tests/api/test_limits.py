@@ -48,7 +48,7 @@ def rows_of(world: World, who: str = "bob") -> int:
     return Disclosure.unscoped.filter(chain=world.grants[who][0].pk).count()
 
 
-def test_a_call_too_many_is_refused_with_the_limit_and_the_time_it_begins_anew(
+def test_a_call_too_many_is_refused_with_the_limit_and_its_reset_time(
     world: World,
 ) -> None:
     grant_id = limit(world, calls_day=2)
@@ -201,7 +201,7 @@ def test_the_next_period_begins_at_nothing(world: World) -> None:
     assert used(world) == {"calls_day": 1, "records_hour": 5}
 
 
-def test_of_two_passed_limits_the_one_that_holds_longer_is_named(world: World) -> None:
+def test_of_two_exceeded_limits_the_one_that_lasts_longer_is_named(world: World) -> None:
     grant_id = limit(world, records_hour=1, records_day=1)
     error = world.get(LIST).error
     assert error["limit"]["period"] == "day"
@@ -219,7 +219,7 @@ def test_a_limit_that_is_not_named_again_is_none(world: World) -> None:
     assert used(world) == {"records_day": 2}
 
 
-def test_it_is_counted_anew_what_was_read_where_the_share_is_another(world: World) -> None:
+def test_what_was_read_is_counted_again_when_the_share_changes(world: World) -> None:
     watch = Watch.unscoped.filter(stream="messages")
     grant_id = world.grants["bob"][0].pk
     watch.create(grant_id=grant_id, stream="messages", slack=5)
@@ -283,7 +283,7 @@ def test_a_limit_used_up_reads_nothing_any_more(
         assert world.get(LIST).status == 429
 
 
-def test_a_successor_has_what_is_left(world: World) -> None:
+def test_a_replacing_grant_has_what_is_left(world: World) -> None:
     grant_id = limit(world, calls_day=2)
     world.get(LIST)
     fewer = StreamRequest(

@@ -293,7 +293,7 @@ def test_texts_have_an_order_and_times_need_no_column(world: World) -> None:
     assert refused["message"].endswith("it declares: none.")
 
 
-def test_a_filter_takes_numbers_that_no_record_can_hold(world: World) -> None:
+def test_a_filter_accepts_numbers_that_no_record_can_contain(world: World) -> None:
     largest = 2**64 - 1
     world.put((PERSONAL, "messages", {"id": "big", "size_bytes": largest}))
     for value, found in ((largest, ["big"]), (largest + 1, []), (-largest, []), (10**39, [])):
@@ -334,7 +334,7 @@ def test_the_window_spans_visible_rows_only(world: World) -> None:
     }
 
 
-def test_without_the_time_field_keys_order_and_no_window_is_told(world: World) -> None:
+def test_without_the_time_field_keys_order_and_no_window_is_shown(world: World) -> None:
     world.grant(
         "frank",
         GrantRequest(
@@ -367,7 +367,7 @@ def test_an_empty_selection_shows_nothing(world: World) -> None:
     assert [each["data"] for each in world.get(LIST, who="hugo").body["data"]] == [{"id": "m2"}]
 
 
-def test_a_cursor_is_bound_to_its_holder_query_and_direction(world: World) -> None:
+def test_a_cursor_is_bound_to_its_client_query_and_direction(world: World) -> None:
     cursor = world.get(LIST, limit=1).body["next_cursor"]
     assert world.get(LIST, limit=1, cursor=cursor).ids == ["w2"]
     edited = cursor[:-8] + ("A" if cursor[-8] != "A" else "B") + cursor[-7:]

@@ -39,7 +39,7 @@ def test_a_new_label_is_seen_by_clients_at_once(world: World) -> None:
     assert row["display_name"] == "Savings"
 
 
-def test_it_is_told_whether_the_owner_chose_the_label(world: World) -> None:
+def test_response_shows_whether_the_owner_chose_the_label(world: World) -> None:
     def labels() -> dict[str, str]:
         rows = world.get(LIST, "alice").body["data"]
         return {row["connection_id"]: row["label_status"] for row in rows}

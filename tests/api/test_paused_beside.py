@@ -32,7 +32,7 @@ def paused(world: World) -> World:
 
 
 @pytest.mark.parametrize(("path", "query"), ASKED)
-def test_what_only_the_paused_grant_shows_is_said_to_be_paused(
+def test_what_only_the_paused_grant_shows_is_refused_as_paused(
     paused: World, path: str, query: dict[str, Any]
 ) -> None:
     refused = paused.get(path, "dora", **query)
@@ -56,7 +56,7 @@ def test_the_others_go_on(paused: World) -> None:
 
 
 @pytest.mark.parametrize(("path", "query"), ASKED)
-def test_whoever_has_no_such_grant_is_told_nothing_of_it(
+def test_a_client_without_such_a_grant_learns_nothing_of_it(
     paused: World, path: str, query: dict[str, Any]
 ) -> None:
     before = paused.get(path, "bob", **query)
@@ -77,7 +77,7 @@ def test_what_the_paused_grant_does_not_show_or_shows_no_more_is_not_there(pause
     assert paused.get(TRANSACTIONS, "dora", connection_id=BANK).status == 404
 
 
-def test_a_stream_beside_others_of_its_source_is_said_to_be_paused(world: World) -> None:
+def test_a_paused_stream_of_a_granted_source_is_refused_as_paused(world: World) -> None:
     world.grant(
         "erin",
         GrantRequest(connection_ids=[PERSONAL], streams=[StreamRequest(name="messages")]),

@@ -67,7 +67,7 @@ def test_each_refusal_is_kept_with_the_clause_that_decided(
     assert row.clause not in json.dumps(refused_call.body, ensure_ascii=False)
 
 
-def test_what_no_single_clause_decides_is_told_in_general(world: World) -> None:
+def test_a_refusal_by_several_clauses_is_described_in_general(world: World) -> None:
     past = GrantRequest(connection_ids=[BANK], streams=[BANKING], expires_at=NOW + timedelta(1))
     world.grant("erin", past)
 
@@ -92,7 +92,7 @@ def test_what_no_single_clause_decides_is_told_in_general(world: World) -> None:
          "the records of messages from 1 January 2026 on before 1 May 2026"),
     ],
 )  # fmt: skip
-def test_the_extent_of_a_grant_is_told(world: World, terms: dict[str, Any], extent: str) -> None:
+def test_the_extent_of_a_grant_is_shown(world: World, terms: dict[str, Any], extent: str) -> None:
     of_mail = GrantRequest(
         connection_ids=[PERSONAL], streams=[StreamRequest(name="messages", **terms)]
     )
@@ -104,7 +104,7 @@ def test_the_extent_of_a_grant_is_told(world: World, terms: dict[str, Any], exte
     )
 
 
-def test_a_field_that_is_shown_but_not_chosen_by_is_told(
+def test_a_field_that_is_shown_but_not_filterable_is_named(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Grants of earlier releases do not allow filtering by arrays."""
@@ -119,7 +119,9 @@ def test_a_field_that_is_shown_but_not_chosen_by_is_told(
     )
 
 
-def test_hidden_and_missing_are_told_alike(world: World, caplog: pytest.LogCaptureFixture) -> None:
+def test_hidden_and_missing_records_have_the_same_refusal(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
     told = []
     for key in ("m0", "nothing"):
         world.get(f"{LIST}/{key}", connection_id=PERSONAL)
@@ -186,7 +188,7 @@ def test_what_is_not_let_in_is_kept_where_the_client_is_known(world: World) -> N
     )
 
 
-def test_a_grant_that_is_paused_beside_others_is_named(world: World) -> None:
+def test_a_paused_grant_among_others_is_named(world: World) -> None:
     bank = world.grants["dora"][2]
     Grant.unscoped.filter(pk=bank.pk).update(paused_at=timezone.now())
     assert world.get("/v1/streams/transactions/records", "dora").status == 403

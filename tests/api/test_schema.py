@@ -131,7 +131,7 @@ def test_what_is_outside_is_refused_like_on_the_routes(
     assert world.get("/v1/schema", **query).error["code"] == code
 
 
-def test_counts_are_told_only_where_nothing_is_hidden(world: World) -> None:
+def test_counts_are_shown_only_where_nothing_is_hidden(world: World) -> None:
     assert "record_count" not in stream(world.get("/v1/schema").body)
     row = stream(world.get("/v1/schema", who="dora", stream="threads").body, "threads")
     assert row["record_count"] == 1
@@ -141,7 +141,7 @@ def test_counts_are_told_only_where_nothing_is_hidden(world: World) -> None:
     assert all("record_count" not in row for row in world.get("/v1/streams").body["data"])
 
 
-def test_freshness_is_told_only_where_no_field_is_hidden(world: World) -> None:
+def test_freshness_is_shown_only_where_no_field_is_hidden(world: World) -> None:
     assert stream(world.get("/v1/schema", who="dora", connection_id=WORK).body)["freshness"] == {
         "status": "current",
         "captured_at": "2026-10-01T00:00:00Z",
@@ -164,7 +164,7 @@ def test_an_expand_needs_the_related_stream(world: World) -> None:
     assert opened["expand_capabilities"][0]["usable"] is True
 
 
-def test_a_new_declaration_holds_on_the_next_call(world: World) -> None:
+def test_a_new_declaration_applies_to_the_next_call(world: World) -> None:
     streams = [dict(each) for each in MAIL["streams"]]
     streams[0] = streams[0] | {"query": streams[0]["query"] | {"expand": []}}
     world.declare(MAIL | {"version": "2.0.0", "streams": streams})

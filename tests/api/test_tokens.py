@@ -38,7 +38,7 @@ def test_an_unknown_token_is_an_invalid_one(world: World, bearer: str) -> None:
     assert 'error="invalid_token"' in answer.headers["WWW-Authenticate"]
 
 
-def test_what_is_longer_than_any_token_is_not_looked_up(
+def test_an_oversized_token_is_not_looked_up(
     world: World, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     with django_assert_num_queries(0):
@@ -79,7 +79,7 @@ def test_a_revoked_grant_ends_at_once(world: World) -> None:
     assert (answer.status, answer.error["code"]) == (403, "grant_revoked")
 
 
-def test_an_expired_grant_is_told_apart_from_a_revoked_one(world: World) -> None:
+def test_an_expired_grant_has_its_own_code(world: World) -> None:
     world.grant(
         "erin",
         GrantRequest(
@@ -102,7 +102,7 @@ def test_one_revoked_grant_of_a_package_leaves_the_others(world: World) -> None:
     assert world.get(LIST, who="dora").error["code"] == "grant_revoked"
 
 
-def test_a_replaced_grant_ends_and_its_successor_holds(world: World) -> None:
+def test_a_superseded_grant_ends_and_its_replacement_works(world: World) -> None:
     mail, chat, _bank = world.grants["dora"]
     Grant.unscoped.filter(grant_id=chat.grant_id).update(superseded_by=mail.grant_id)
     assert world.get(LIST, who="dora", connection_id=CHAT).error["code"] == "connection_not_found"

@@ -95,7 +95,7 @@ def hostile(served: World) -> dict[str, str]:
     return {"client": client.pk, "grant": grant.pk, "personal": PERSONAL, "ask": asked}
 
 
-def test_whoever_is_not_signed_in_finds_no_fault(
+def test_pages_without_sign_in_are_accessible(
     served: World, live_server: Any, browser: Chrome
 ) -> None:
     link = f"{live_server.url}/set-up/{setup_link.create_link(timezone.now())}/"

@@ -53,7 +53,7 @@ def test_invisible_and_reordering_characters_occur_in_text() -> None:
     assert len(max((mail.get("subject") or "" for mail in _quarantined()), key=len)) > 10_000
 
 
-def test_no_key_holds_a_control_character() -> None:
+def test_no_key_contains_a_control_character() -> None:
     for _, _, key in index.records():
         assert not any(unicodedata.category(character) == "Cc" for character in key)
 

@@ -194,7 +194,7 @@ def test_subscriptions_per_client_are_limited(world: World) -> None:
     assert send_json(world, "POST", SUBSCRIPTIONS, callback_url=HTTPS).status == 413
 
 
-def test_subscription_limit_holds_under_concurrency(
+def test_subscription_limit_applies_under_concurrency(
     committed: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(limits, "SUBSCRIPTIONS_PER_PACKAGE", 1)

@@ -36,7 +36,7 @@ def lines(cast: Cast, count: int) -> Iterator[list[socket.socket]]:
         yield found
 
 
-def test_a_hundred_that_send_their_body_by_the_byte_hold_no_thread() -> None:
+def test_a_hundred_slow_bodies_occupy_no_thread() -> None:
     with installed() as installation, running(installation):
         cast = cast_in(installation)
         head = (

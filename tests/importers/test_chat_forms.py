@@ -98,7 +98,7 @@ def test_second_download_of_a_chat_is_the_same_chat(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("has_both", [False, True])
-def test_doubled_chat_of_the_release_before_is_replaced(tmp_path: Path, has_both: bool) -> None:
+def test_duplicate_chat_of_the_previous_release_is_replaced(tmp_path: Path, has_both: bool) -> None:
     (tmp_path / "in").mkdir()
     chat(tmp_path / "in", *LINES, name="WhatsApp Chat with Jonas (1)")
     if has_both:
@@ -115,7 +115,7 @@ def test_doubled_chat_of_the_release_before_is_replaced(tmp_path: Path, has_both
     assert (latest().created, latest().updated) == (0, 0)
 
 
-def test_erased_message_of_a_doubled_chat_stays_erased(tmp_path: Path) -> None:
+def test_erased_message_of_a_duplicate_chat_stays_erased(tmp_path: Path) -> None:
     path = chat(tmp_path, *LINES, name="WhatsApp Chat with Jonas (1)")
     run(path)
     store_as_before("WhatsApp", "whatsapp_copy.ndjson")

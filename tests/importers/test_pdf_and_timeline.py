@@ -45,7 +45,7 @@ def test_form_values_are_read(tmp_path: Path, password: str | None) -> None:
     assert records("documents")[0]["text"] == "Landlord: Eva Müller"
 
 
-def test_locked_files_are_told_from_scans(tmp_path: Path) -> None:
+def test_locked_files_are_distinguished_from_scans(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     pdf(tmp_path / "in" / "locked.pdf", value="secret", password="1234")
     pdf(tmp_path / "in" / "scan.pdf")

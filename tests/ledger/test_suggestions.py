@@ -58,7 +58,7 @@ def test_a_suggested_word_names_a_record_that_has_it(embedded: World, mode: str)
     ("holders", "witnesses"),
     [(4, ["ill0", "ill1", "ill2", "ill3"]), (5, ["ill4"]), (9, ["ill8"])],
 )
-def test_below_five_holders_all_are_named_and_from_five_on_one(
+def test_below_five_matching_records_all_are_named_and_from_five_on_one(
     world: World, holders: int, witnesses: list[str]
 ) -> None:
     told(world, holders)
@@ -77,7 +77,7 @@ def test_a_record_that_has_only_another_form_is_no_witness(world: World) -> None
     assert "ill0" in keys(last_row(world))
 
 
-def test_a_later_page_names_the_holders_again(world: World) -> None:
+def test_a_later_page_names_the_records_again(world: World) -> None:
     told(world, 6)
     query = {"q": "leukaemiaa zzzqqq", "limit": 2}
     first = world.get("/v1/search", **query)

@@ -129,7 +129,7 @@ def test_once_resumed_as_much_again_is_read_before_it_pauses_again(watched: Worl
     assert Alert.unscoped.count() == 2
 
 
-def test_a_successor_keeps_the_share_of_its_owner(watched: World) -> None:
+def test_a_narrowed_grant_keeps_the_share_of_its_owner(watched: World) -> None:
     grant_id = watched.grants["bob"][0].pk
     set_tripwire_share(grant_id, 5)
     wanted = StreamRequest(
@@ -147,7 +147,7 @@ def test_one_grant_of_a_package_pauses_alone(watched: World) -> None:
     assert watched.get("/v1/streams/transactions/records", "dora").status == 200
 
 
-def test_the_owner_is_told_by_mail_once(
+def test_the_owner_gets_one_mail(
     watched: World, settings: Any, mailoutbox: list[post.EmailMessage]
 ) -> None:
     read(watched, 30)
@@ -183,14 +183,16 @@ def test_a_mail_that_cannot_be_sent_is_sent_later(
     assert len(mailoutbox) == 1
 
 
-def test_an_alert_of_somebody_else_is_not_acknowledged(watched: World) -> None:
+def test_an_alert_of_another_owner_is_not_acknowledged(watched: World) -> None:
     read(watched, 30)
     (told,) = open_alerts(watched.owner_id)
     assert not mark_alert_seen(told.alert_id, owner_id="mallory", now=timezone.now())
     assert len(open_alerts(watched.owner_id)) == 1
 
 
-def test_two_at_once_are_counted_together_and_told_of_once(committed: World, settings: Any) -> None:
+def test_two_concurrent_reads_are_counted_together_and_reported_once(
+    committed: World, settings: Any
+) -> None:
     """Two connections that each read less than the share."""
     world = filled(committed, settings)
     keys = [f"n{number}" for number in range(TOTAL - 5)]

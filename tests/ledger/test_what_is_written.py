@@ -129,7 +129,7 @@ def test_a_filter_tells_of_its_field(
     ]
 
 
-def test_nothing_found_stands_on_the_grant_that_was_asked(world: World) -> None:
+def test_an_empty_answer_is_recorded_for_the_queried_grant(world: World) -> None:
     world.get(LIST, "dora", connection_id=CHAT, changes_since="beginning", limit=100)
     world.get(f"{PAID}/records", "dora", filter__date__gte="2030-01-01")
     grants = [row.grant_id for row in rows_of(world, "dora")]

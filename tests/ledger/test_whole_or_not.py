@@ -66,7 +66,7 @@ def test_a_whole_ledger_is_found_whole(kept: World) -> None:
     assert out.getvalue() == "The ledger is whole: 5 rows in 1 chains, 1 checkpoints.\n"
 
 
-def test_rows_cannot_be_changed_where_the_trigger_stands(kept: World) -> None:
+def test_rows_cannot_be_changed_while_the_trigger_exists(kept: World) -> None:
     for statement in (
         "UPDATE evidence_disclosure SET record_count = 0",
         "DELETE FROM evidence_disclosure",
@@ -153,13 +153,13 @@ def test_a_chain_that_is_gone_is_missed(kept: World) -> None:
     assert faults(kept)[0] == (3, "A checkpoint names this chain, but the chain is missing.")
 
 
-def test_a_chain_written_anew_has_no_seal(kept: World) -> None:
+def test_a_rewritten_chain_has_no_seal(kept: World) -> None:
     tamper("UPDATE evidence_disclosure SET record_count = 0 WHERE seq = 5")
     rehashed(kept, 5)
     assert faults(kept) == [(5, "The chain head was not sealed by this installation.")]
 
 
-def test_a_chain_written_anew_differs_from_what_was_signed(kept: World) -> None:
+def test_a_rewritten_chain_differs_from_the_signed_one(kept: World) -> None:
     tamper("UPDATE evidence_disclosure SET record_count = 0 WHERE seq = 3")
     rehashed(kept, 3)
     message = "A signed checkpoint names another digest here: the chain was rewritten."
@@ -180,7 +180,7 @@ def test_rows_smuggled_in_at_the_end_are_not_counted(kept: World) -> None:
     assert faults(kept) == [(6, "The chain head does not count this row.")]
 
 
-def test_of_two_signatures_that_contradict_each_other_both_hold(world: World) -> None:
+def test_two_contradicting_signatures_are_both_valid(world: World) -> None:
     """Taken back under an old seal, and grown again to the same number before the next signature."""
     take_back(world)
     world.get(LIST)

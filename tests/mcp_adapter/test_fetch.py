@@ -59,7 +59,7 @@ def test_long_text_starts_at_beginning_with_next_call() -> None:
     assert body.startswith(document["text"] + onward["window"]["text"])
 
 
-def test_large_field_beside_text_is_named_with_next_call() -> None:
+def test_large_field_next_to_text_is_named_with_next_call() -> None:
     fake = rest_with(body="short", transcript="t" * 50_000)
 
     document = structured(call(fake, "fetch", id=ID))

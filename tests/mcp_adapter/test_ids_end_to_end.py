@@ -176,7 +176,7 @@ def test_record_with_unusual_key_opens_by_its_shown_id(world: World) -> None:
 
 
 @scenario("A9")
-def test_connection_is_not_repeated_beside_complete_id(world: World) -> None:
+def test_connection_is_not_repeated_next_to_a_complete_id(world: World) -> None:
     long = "k" * 199
     world.put((WORK, "messages", {"id": long, "subject": "Zither", "body_text": "a zither"}))
 

@@ -186,7 +186,7 @@ def test_server_sends_the_same_instructions_in_both_eras() -> None:
 
 @scenario("D1")
 @pytest.mark.parametrize("era", ERAS)
-def test_first_512_characters_of_instructions_stand_alone(era: str) -> None:
+def test_first_512_characters_of_instructions_are_complete(era: str) -> None:
     instructions = instructions_of(era)
     lead = instructions[: limits.INSTRUCTIONS_LEAD_CHARS]
 

@@ -203,7 +203,7 @@ def test_export_command_is_shell_safe() -> None:
     assert output["export"] == ("pdpp export messages --param 'filter[subject]=x'\"'\"'; rm -rf ~'")
 
 
-def test_connection_that_fits_no_handle_is_shown_beside_it() -> None:
+def test_connection_that_fits_no_handle_is_shown_next_to_it() -> None:
     fake = FakeRest(
         connections=[("cin/odd", "Odd", "mailbox")],
         records=[("cin/odd", "messages", "m1", {"id": "m1"})],

@@ -157,7 +157,7 @@ def money(world: World) -> World:
     return world
 
 
-def test_money_is_shown_as_a_decimal_beside_the_raw_value(money: World) -> None:
+def test_money_is_shown_as_a_decimal_next_to_the_raw_value(money: World) -> None:
     bearer = money.tokens["dora@mcp"]
     result = real.call(bearer, "query_records", stream="transactions", limit=1)
 

@@ -92,7 +92,7 @@ def test_hit_without_record_gets_a_result_id(
 
 
 @scenario("A8")
-def test_connection_that_fits_no_id_is_shown_beside_the_id() -> None:
+def test_connection_that_fits_no_id_is_shown_next_to_the_id() -> None:
     fake = FakeRest(
         connections=[("cin/odd", "Odd", "mailbox")],
         records=[("cin/odd", "messages", "m1", {"id": "m1", "body": "a lease"})],

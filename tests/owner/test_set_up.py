@@ -130,7 +130,7 @@ def test_the_form_needs_the_token_of_its_own_page() -> None:
     assert strict.post(page(token), GOOD | {"csrfmiddlewaretoken": csrf}).status_code == 302
 
 
-def test_the_page_loads_nothing_from_elsewhere_and_is_kept_nowhere(client: Client) -> None:
+def test_the_page_loads_nothing_from_other_hosts_and_is_not_cached(client: Client) -> None:
     answer = client.get(page(setup_link.create_link(timezone.now())))
 
     assert answer["Referrer-Policy"] == "strict-origin"

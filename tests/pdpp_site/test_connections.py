@@ -200,7 +200,7 @@ def test_a_client_at_its_limit_loses_its_idlest_connection(settings: Any) -> Non
         assert all(is_open(line) for line in [other, *rest])
 
 
-def test_a_client_whose_connections_are_all_in_use_is_told_to_come_back(settings: Any) -> None:
+def test_a_client_with_all_connections_in_use_gets_retry_after(settings: Any) -> None:
     half = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf"
     with served(limited(settings)) as web, contextlib.ExitStack() as lines:
         for _ in range(5):

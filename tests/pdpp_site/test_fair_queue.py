@@ -56,7 +56,7 @@ def test_a_caller_with_many_requests_waits_for_itself() -> None:
     asyncio.run(run())
 
 
-def test_waiting_callers_take_turns() -> None:
+def test_waiting_callers_are_served_round_robin() -> None:
     async def run() -> None:
         order = Order(FairQueue(1, running_per_caller=1))
         await order.send("a1", "a2", "a3", "a4", "b1", "b2", "c1")
@@ -80,7 +80,7 @@ def test_a_request_that_leaves_keeps_no_place() -> None:
     asyncio.run(run())
 
 
-def test_beyond_a_full_queue_a_caller_is_told_to_come_back() -> None:
+def test_beyond_a_full_queue_a_caller_gets_retry_after() -> None:
     async def run() -> None:
         queue = FairQueue(1, running_per_caller=1, waiting_per_caller=2)
         order = Order(queue)

@@ -118,12 +118,12 @@ def test_a_failure_is_typed_for_programs_and_a_page_for_people(
         assert answer.json()["error"]["code"] == code
 
 
-def test_an_address_that_is_not_there_is_told_in_the_form_that_was_asked_for() -> None:
+def test_an_unknown_address_is_answered_in_the_requested_format() -> None:
     assert Client().get("/nothing").json()["error"]["code"] == "not_found"
     assert "Page not found" in Client().get("/nothing", headers=PERSON).content.decode()
 
 
-def test_a_forged_form_is_told_so() -> None:
+def test_a_form_without_csrf_token_asks_to_reload() -> None:
     strict = Client(enforce_csrf_checks=True)
 
     answer = strict.post("/login", headers=PERSON)

@@ -102,7 +102,7 @@ def test_without_a_usable_token_it_does_not_start(
 
 
 @pytest.mark.django_db
-def test_a_token_that_works_does_not_excuse_an_owners_beside_it(
+def test_an_owner_token_is_refused_even_with_a_valid_token(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World.build()

@@ -224,7 +224,7 @@ def test_a_chunked_upload_has_a_length_when_the_application_sees_it() -> None:
         assert connection.getresponse().read() == b"7 False b'efg'"
 
 
-def test_a_slow_upload_holds_neither_a_thread_nor_a_place(
+def test_a_slow_upload_occupies_neither_a_thread_nor_a_place(
     monkeypatch: pytest.MonkeyPatch, settings: Any
 ) -> None:
     settings.PDPP_THREADS = 1

@@ -82,7 +82,7 @@ def test_programs_leave_two_threads_to_pages() -> None:
         assert len(application.running) == 6
 
 
-def test_beyond_its_queue_a_token_is_told_to_come_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_its_queue_a_token_gets_retry_after(monkeypatch: pytest.MonkeyPatch) -> None:
     def small(places: int, **more: Any) -> FairQueue:
         return FairQueue(places, **{"running_per_caller": 1} | more, waiting_per_caller=2)
 

@@ -92,7 +92,7 @@ def serving(world: World, **options: Any) -> Iterator[Served]:
         yield Served(world, web, site, threads)
 
 
-def test_a_change_is_told_as_soon_as_it_is_there(committed: World) -> None:
+def test_a_change_is_sent_as_soon_as_it_is_stored(committed: World) -> None:
     with serving(committed, _poll=0.02) as site:
         waited = site.ask(site.now())
         assert not waited.is_answered
@@ -147,7 +147,7 @@ def test_only_what_is_answered_is_in_the_ledger(committed: World) -> None:
         (lambda bob: pause_client(bob.client_id, now=timezone.now()), "grant_paused"),
     ],
 )
-def test_who_lost_the_grant_while_waiting_is_told_so_at_once(
+def test_a_client_that_loses_its_grant_while_waiting_is_refused_at_once(
     committed: World, ending: Callable[[Package], object], code: str
 ) -> None:
     with serving(committed, _poll=0.02) as site:
@@ -212,7 +212,7 @@ def test_a_client_that_goes_is_forgotten(committed: World) -> None:
         until(lambda: site.site._long_polls._running == 0)
 
 
-def test_what_there_is_already_is_told_at_once(committed: World) -> None:
+def test_existing_changes_are_sent_at_once(committed: World) -> None:
     with serving(committed) as site:
         since = site.now()
         committed.put(message_row())

@@ -184,7 +184,7 @@ def test_a_client_that_leaves_while_it_waits_is_not_served() -> None:
     assert begun == ["/first", "/last"]
 
 
-def test_beyond_a_full_queue_clients_are_told_to_come_back(
+def test_beyond_a_full_queue_clients_get_retry_after(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(wsgi_bridge, "MAX_WAITING_REQUESTS", 0)

@@ -44,7 +44,7 @@ def test_quoted_single_and_meaningful_words_are_not_removed(q: str) -> None:
     assert without_stop_words(parse(q), languages=LANGUAGES) == parse(q)
 
 
-def test_doubtful_word_is_removed_beside_a_stop_word_of_its_language() -> None:
+def test_doubtful_word_next_to_a_stop_word_is_removed() -> None:
     assert content("war das die Miete") == ["Miete"]
     assert content("die hard") == ["die", "hard"]
 
@@ -60,7 +60,7 @@ def test_stop_words_are_of_the_given_languages_and_english() -> None:
     ]
 
 
-def test_exclusion_remains_beside_a_positive_word() -> None:
+def test_exclusion_remains_with_a_positive_word() -> None:
     assert content("the -draft") == ["the"]
     assert list(without_stop_words(parse("the lease -the"), languages=["en"]).negative_leaves())
 

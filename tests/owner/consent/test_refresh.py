@@ -86,7 +86,7 @@ def test_refresh_token_yields_siblings_for_ten_seconds(asking: Asking) -> None:
         assert asking.refresh(other["refresh_token"]).status_code == 200, "the first answer is lost"
 
 
-def test_successor_that_refreshes_retires_its_siblings(asking: Asking) -> None:
+def test_refreshed_token_retires_its_siblings(asking: Asking) -> None:
     first = asking.tokens()
     one, other = (asking.refresh(first["refresh_token"]).json() for _ in range(2))
     with in_seconds(300):

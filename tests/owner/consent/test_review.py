@@ -215,7 +215,9 @@ def test_empty_limit_is_no_limit_and_invalid_one_is_refused(alice: Browser) -> N
 
 
 @pytest.mark.usefixtures("anything")
-def test_new_records_of_the_same_kind_do_not_stand_in_the_way(world: World, alice: Browser) -> None:
+def test_new_records_of_the_same_kind_do_not_prevent_an_answer(
+    world: World, alice: Browser
+) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Personal mail")
     shown = the_form(again(alice, form))
@@ -314,7 +316,7 @@ def test_the_page_cannot_be_framed_kept_or_loaded_into(alice: Browser) -> None:
 
 
 @pytest.mark.usefixtures("anything")
-def test_every_box_and_field_has_words_beside_it(alice: Browser) -> None:
+def test_every_box_and_field_has_a_label(alice: Browser) -> None:
     page = alice.open(ASK)
     labelled = {given.get("for") for tag, given in page.elements if tag == "label"}
     for tag, given in page.elements:

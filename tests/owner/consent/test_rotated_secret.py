@@ -106,7 +106,7 @@ def test_the_ledger_is_whole_over_the_end_of_the_secret(used: World, keys: Any) 
     assert verify(used.owner_id).problems == []
 
 
-def test_an_end_that_was_not_sealed_here_is_not_sealed_anew(used: World, keys: Any) -> None:
+def test_a_forged_seal_is_not_sealed_again(used: World, keys: Any) -> None:
     from evidence.models.ledger import Chain
 
     Chain.unscoped.filter(chain=used.grants["bob"][0].pk).update(seal=b"forged")

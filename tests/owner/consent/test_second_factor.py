@@ -97,7 +97,7 @@ def test_the_page_draws_the_code_itself_and_shows_the_secret_of_this_account(own
     assert not re.search(r"<img|style=", answer.content.decode())
 
 
-def test_a_wrong_first_code_turns_nothing_on(owner: User) -> None:
+def test_a_wrong_first_code_enables_nothing(owner: User) -> None:
     browser = sign_in()
     browser.post(PAGE, {"action": "start"})
 
@@ -198,7 +198,7 @@ def test_totp_secret_is_encrypted_for_its_account(owner: User, clock: Traveller)
     assert second_factor.verify_code(owner, phone(owner)) is not None
 
 
-def test_a_secret_that_stands_in_clear_is_sealed_by_the_migration_and_opens_nothing_before(
+def test_a_plain_secret_works_only_after_the_migration_sealed_it(
     owner: User, clock: Traveller
 ) -> None:
     enrol(owner, clock)
@@ -316,7 +316,7 @@ def test_a_set_up_link_helps_when_phone_and_codes_are_lost(owner: User, clock: T
     assert not StaticToken.objects.exists()
 
 
-def test_the_second_step_is_for_whoever_has_done_the_first(owner: User, clock: Traveller) -> None:
+def test_the_second_step_requires_the_first(owner: User, clock: Traveller) -> None:
     enrol(owner, clock)
 
     answer = Client().post("/login/second", {"code": phone(owner)})

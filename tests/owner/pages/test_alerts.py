@@ -18,7 +18,7 @@ def alert_form(page: Page) -> Form:
     return form
 
 
-def test_it_stands_on_every_page_until_it_is_seen(
+def test_an_alert_is_on_every_page_until_it_is_seen(
     world: World, alice: Browser, settings: Any
 ) -> None:
     read(filled(world, settings), 30)

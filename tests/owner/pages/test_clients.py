@@ -44,7 +44,7 @@ def test_a_name_has_to_be_readable(world: World, alice: Browser, name: str) -> N
     assert Client.unscoped.get(pk=bob.pk).display_name == "Bob"
 
 
-def test_the_list_says_what_each_holds_now(world: World, alice: Browser) -> None:
+def test_the_list_shows_the_current_access_of_each_client(world: World, alice: Browser) -> None:
     page = alice.open("/admin/evidence/client/")
 
     assert "Bob 1 active grant 1 November 2026, 12:00" in page.text

@@ -14,7 +14,7 @@ def the_form(browser: Browser) -> Form:
     return browser.open(at("connection", PERSONAL, "change")).form
 
 
-def test_the_page_counts_what_each_stream_holds(world: World, alice: Browser) -> None:
+def test_the_page_counts_the_records_of_each_stream(world: World, alice: Browser) -> None:
     page = alice.open(at("connection", PERSONAL, "change"))
 
     assert "Your messages Sender, subject, date and text. 5 records" in page.text

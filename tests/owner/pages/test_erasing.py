@@ -47,7 +47,7 @@ def test_a_record_goes_from_its_own_page(world: World, alice: Browser) -> None:
     assert record_page(alice).status == 404
 
 
-def test_nobody_is_told_where_the_owner_says_so(world: World, alice: Browser) -> None:
+def test_no_deletion_is_published_if_the_owner_chooses_so(world: World, alice: Browser) -> None:
     assert world.get("/v1/streams/messages/records/m1", connection_id=PERSONAL).status == 200
     form = alice.open(record_page(alice).link("Erase it")).form
     form.tick("Tell nobody")
@@ -55,7 +55,7 @@ def test_nobody_is_told_where_the_owner_says_so(world: World, alice: Browser) ->
     assert stored.kinds(PERSONAL, "m1") == ""
 
 
-def test_a_stream_is_erased_beside_requests_and_watched(world: World, alice: Browser) -> None:
+def test_a_stream_is_erased_in_the_background_with_progress(world: World, alice: Browser) -> None:
     page = alice.open(at("connection", BANK, "change"))
     watched = alice.press(alice.open(page.link("Erase")).form)
     assert "Going on" in watched.text

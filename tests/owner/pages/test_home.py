@@ -84,7 +84,7 @@ def test_it_says_what_needs_attention(world: World, home: Browser) -> None:
     assert "Access of Eve to Bank ends on" in page.text
 
 
-def test_demo_data_is_apart_and_can_be_removed(world: World, home: Browser) -> None:
+def test_demo_data_is_separate_and_can_be_removed(world: World, home: Browser) -> None:
     Connection.unscoped.filter(pk=BANK).update(demo=True)
     page = home.open("/")
     assert "10 records in 3 connections" in page.text

@@ -15,7 +15,7 @@ def limits_form(page: Page) -> Form:
     return form
 
 
-def test_a_limit_set_on_the_page_of_a_grant_holds_from_the_next_request(
+def test_a_limit_set_on_the_grant_page_applies_to_the_next_request(
     world: World, alice: Browser
 ) -> None:
     page = at("grant", world.grants["bob"][0].pk, "change")

@@ -99,7 +99,7 @@ def test_a_client_cannot_make_many_answers_look_like_one(world: World, alice: Br
     assert "3 calls in 30 days" in alice.open("/connected").text
 
 
-def test_a_name_of_a_client_is_no_formula_even_beside_what_is_erased(
+def test_a_client_name_is_no_formula_even_next_to_erased_records(
     world: World, alice: Browser
 ) -> None:
     Client.unscoped.update(display_name="=1+1")

@@ -94,9 +94,7 @@ def test_staff_cannot_even_sign_in(db: None) -> None:
     assert "_auth_user_id" not in browser.http.session
 
 
-def test_every_page_is_kept_nowhere_and_loads_nothing_from_elsewhere(
-    world: World, alice: Browser
-) -> None:
+def test_no_page_is_cached_or_loads_from_other_hosts(world: World, alice: Browser) -> None:
     for address in ["/login", "/admin/login/", *addresses(world)]:
         answer = alice.http.get(address)
         if answer.status_code >= 400:  # says nothing but that
