@@ -31,14 +31,20 @@ STARTERS = {
     "": ["bench", "browser", "deploy", "events", "faults"],
     "cli": ["test_remote_mcp.py", "test_search.py"],
     "demo": ["test_records.py"],
-    "importers": ["test_importer_kit.py", "test_malicious_exports.py", "test_sandbox.py"],
+    "importers": [
+        "test_imap.py", "test_importer_kit.py", "test_malicious_exports.py", "test_sandbox.py",
+        "test_source_sandbox.py", "test_sync_command.py",
+    ],
     "mcp_adapter": ["test_stdio.py"],
     "operations": [
         "test_access_log.py", "test_backup.py", "test_doctor.py", "test_embedded_postgres.py",
         "test_erasing_killed.py", "test_health.py", "test_metrics.py",
         "test_nothing_personal_in_the_log.py", "test_session_store.py", "test_telemetry.py",
     ],
-    "owner": ["consent/test_python_sdk.py", "consent/test_typescript_sdk.py", "pages/test_imports.py"],
+    "owner": [
+        "consent/test_python_sdk.py", "consent/test_typescript_sdk.py", "pages/test_imports.py",
+        "pages/test_live_accounts.py",
+    ],
     "pdpp_site": [
         "test_connections.py", "test_environment.py", "test_headers.py", "test_mcp_stdio.py",
         "test_request_bodies.py", "test_run.py", "test_settings.py", "test_site.py",
