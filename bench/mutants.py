@@ -25,7 +25,11 @@ TESTS = {
     "evidence/access/scope.py": ["tests/access/test_gate.py", "tests/access/test_tokens.py"],
     "evidence/access/cursors.py": ["tests/access/test_cursors.py"],
     "evidence/access/grant_terms.py": ["tests/access/test_grant_terms.py"],
-    "evidence/access/gate.py": ["tests/access/test_gate.py", "tests/api/test_paused_beside.py"],
+    "evidence/access/gate.py": [
+        "tests/access/test_gate.py",
+        "tests/api/test_paused_beside.py",
+        "tests/api/test_permission_requests.py",
+    ],
     "evidence/access/tokens.py": ["tests/access/test_tokens.py"],
     "evidence/record_ids.py": ["tests/test_record_ids.py"],
     "evidence/search/analysis/folding.py": ["tests/search/test_words.py"],

@@ -178,6 +178,14 @@ def test_uri_is_parsed_into_its_parts(uri: str, parsed: ParsedUri) -> None:
     assert record_ids.parse_uri(uri) == parsed
 
 
+@pytest.mark.parametrize("connection_id", ["cin_a", "cin_ab", "cin_abc", None])
+def test_blob_uri_round_trips_without_padding(connection_id: str | None) -> None:
+    uri = record_ids.blob_uri("blob/9", connection_id=connection_id)
+    assert "=" not in uri
+    parsed = ParsedUri("blob", name="blob/9", connection_id=connection_id)
+    assert record_ids.parse_uri(uri) == parsed
+
+
 @pytest.mark.parametrize(
     ("uri", "message"),
     [
