@@ -83,8 +83,9 @@ def permission_offer(scope: Scope, error: ApiException) -> dict[str, object]:
     if token is None:
         return {"missing": members}
     url = f"{settings.PDPP_PUBLIC_URL}{reverse('permission-request', args=[token])}"
-    next_step = f"The owner can allow this at {url} ; then call again."
-    return {"missing": members, "ask_url": url, "next_step": next_step}
+    allow = f"The owner can allow this at {url} ; then call again."
+    steps = [str(error.extra["next_step"]), allow] if "next_step" in error.extra else [allow]
+    return {"missing": members, "ask_url": url, "next_step": " ".join(steps)}
 
 
 def record_rejected_token(error: ApiException, *, route: str, request_id: str) -> None:
