@@ -30,9 +30,15 @@ TESTS = {
         "tests/api/test_paused_beside.py",
         "tests/api/test_permission_requests.py",
     ],
-    "evidence/access/tokens.py": ["tests/access/test_tokens.py"],
+    "evidence/access/tokens.py": [
+        "tests/access/test_tokens.py",
+        "tests/access/test_grant_extensions.py",
+    ],
     "evidence/record_ids.py": ["tests/test_record_ids.py"],
-    "evidence/search/analysis/folding.py": ["tests/search/test_words.py"],
+    "evidence/search/analysis/folding.py": [
+        "tests/search/test_words.py",
+        "tests/search/test_folding.py",
+    ],
 }
 """Modules to mutate, and the tests that must notice. Few, because every mutant runs them."""
 
