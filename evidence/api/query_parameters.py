@@ -215,10 +215,10 @@ def unmatched_warnings(unmatched: Sequence[Filter]) -> list[ApiWarning]:
 
 def future_warning(count: int, tomorrow: str) -> ApiWarning:
     """Say how many records of a list are dated in the future, which puts them first."""
-    records = "1 record lies" if count == 1 else f"{count} records lie"
+    records, come = ("1 record lies", "comes") if count == 1 else (f"{count} records lie", "come")
     return ApiWarning(
         "records_in_future",
-        f"{records} in the future and come first; before={tomorrow} leaves them out.",
+        f"{records} in the future and {come} first; before={tomorrow} leaves them out.",
         "before",
         {"count": count, "before": tomorrow},
     )

@@ -196,8 +196,11 @@ def test_a_list_says_how_many_records_lie_in_the_future(world: World) -> None:
     assert (page.ids, warning["code"], warning["detail"]["count"]) == (
         ["f2"], "records_in_future", 3)  # fmt: skip
     assert named(world) == {"f0", "f1", "f2"}
+    assert warning["message"].startswith("3 records lie in the future and come first; before=")
     present = world.get(MAIL, **ONE, limit=1, before=warning["detail"]["before"])
     assert (present.ids, present.body["meta"]["warnings"]) == (["m5"], [])
+    [single] = world.get(MAIL, **ONE, limit=1, filter__id="f2").body["meta"]["warnings"]
+    assert single["message"].startswith("1 record lies in the future and comes first; before=")
     assert world.get(MAIL, **ONE, order="asc").body["meta"]["warnings"] == []
 
 
