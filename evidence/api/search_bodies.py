@@ -227,6 +227,11 @@ def _hint(found: SearchResult) -> str:
             for word, others in found.suggestions.items()
         )
         return f"Nothing visible matches. What is visible has {words}."
+    if not found.complete:
+        return (
+            "Too many records have parts of the query to compare all of them, so others may match. "
+            "Narrow with streams, after or before, or add a word."
+        )
     return (
         "Nothing visible matches. Try fewer or other words, a prefix such as invoi*, "
         "or GET /v1/schema for the available streams."

@@ -316,3 +316,19 @@ def test_more_candidates_than_are_read_give_a_lower_bound(
 
     assert (body["meta"]["count"], body["meta"]["count_accuracy"]) == (9, "lower_bound")
     assert (body["has_more"], body["meta"]["recall"]["complete"]) == (True, True)
+
+
+def test_no_hit_among_the_candidates_read_is_no_proof_of_absence(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.put(*((PERSONAL, "messages", {"id": f"p{n}", "received_at": "2026-05-01T00:00:00Z",
+                 "subject": "A kettle"}) for n in range(12)))  # fmt: skip
+    complete = world.get("/v1/search", q='"=A+"', limit=4).body
+    monkeypatch.setattr(lexical, "MAX_CANDIDATES_READ", 9)
+
+    stopped = world.get("/v1/search", q='"=A+"', limit=4).body
+
+    assert complete["meta"]["hint"].startswith("Nothing visible matches.")
+    assert (stopped["data"], stopped["meta"]["recall"]["complete"]) == ([], False)
+    assert "may match" in stopped["meta"]["hint"]
+    assert (stopped["has_more"], "next_cursor" in stopped) == (False, False)

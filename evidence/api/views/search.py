@@ -50,7 +50,7 @@ class SearchView(GrantedView):
         data = self._hit_bodies(found, form)
         page = list_form.fit_items(data, form, self._envelope_size(found, form))
         shown = page.items
-        has_more = found.has_more or len(shown) < len(data)
+        has_more = bool(shown) and (found.has_more or len(shown) < len(data))
         body: dict[str, Any] = {
             "object": "list",
             "url": request.path,
@@ -59,7 +59,7 @@ class SearchView(GrantedView):
             "data": shown,
         }
         next_link = None
-        if has_more and shown:
+        if has_more:
             body["next_cursor"] = cursors.encode_cursor(
                 "search",
                 scope=self.scope,
