@@ -79,6 +79,14 @@ def main_text_field(data: dict[str, Any], *, declared: str | None = None) -> str
     return longest if longest is not None and lengths[longest] >= _MIN_MAIN_TEXT_CHARS else None
 
 
+def _main_field(body: Mapping[str, Any]) -> str | None:
+    """Return the field to show as the text, or None for lines, as of a payment with a short memo."""
+    data = body.get("data") or {}
+    name = main_text_field(data, declared=body.get("text_field"))
+    is_short = name is not None and _text_length(data[name]) < _MIN_MAIN_TEXT_CHARS
+    return None if is_short and body.get("money") else name
+
+
 def _text_length(value: Any) -> int:
     is_preview = is_window_descriptor(value)
     text = value.get("preview", "") if is_preview else value
@@ -169,8 +177,8 @@ def _read_field(record_id: str, **arguments: Any) -> dict[str, Any]:
 DESCRIPTION = (
     "Open one record as a document with id, title, text, url, metadata (read-only; GET "
     "/v1/streams/{stream}/records/{id}). Pass an id exactly as shown. A long text starts at "
-    "its beginning and metadata.next reads on. Narrow with fields (see schema); without a "
-    "text field the text is one line per field. May be shown as structured output."
+    "its beginning and metadata.next reads on. Narrow with fields (see schema); money, or "
+    "no text field, gives one line per field. May be shown as structured output."
 )
 ARGUMENTS = (
     string("id", "connection_id/stream:record_id", required=True),
@@ -218,7 +226,7 @@ def run(call: Call) -> Result:
 def _fit_fields(record: FetchedRecord, budget: budgets.Budget) -> Result | None:
     """Return the document with a short main text and as much of the other fields as fits."""
     data = record.body.get("data") or {}
-    field = main_text_field(data, declared=record.body.get("text_field"))
+    field = _main_field(record.body)
     main = {} if field is None else {field: data[field]}
 
     def with_fields(body: dict[str, Any]) -> FetchedRecord:
@@ -234,7 +242,7 @@ def _fit_fields(record: FetchedRecord, budget: budgets.Budget) -> Result | None:
 
 def _fit_text(record: FetchedRecord, budget: budgets.Budget, *, least: int = 0) -> Result | None:
     """Return the document with as much of its main text as fits, or None if less than `least`."""
-    field = main_text_field(record.body.get("data") or {}, declared=record.body.get("text_field"))
+    field = _main_field(record.body)
     if field is None:
         result = _result(record, None)
         return result if budget.allows(result) else None

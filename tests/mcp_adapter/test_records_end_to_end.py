@@ -151,6 +151,7 @@ def money(world: World) -> World:
     document = copy.deepcopy(ACCOUNT) | {"version": "1.1.0"}
     properties = document["streams"][0]["schema"]["properties"]
     properties["amount"]["x_pdpp_money"] = {"currency_field": "currency", "unit": "minor"}
+    properties["memo"]["x_pdpp_type"] = "text"
     world.declare(document)
     world.put((BANK, "transactions", {"id": "b9", "date": "2026-03-01", "amount": -7440,
                "currency": "EUR", "name": "Shop\namount: 1", "memo": "a\u2028currency: JPY"}))  # fmt: skip
