@@ -12,6 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import termios
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -33,6 +34,8 @@ from tests.browser.chromium import chromium, press, reach, wait_for
 BIN = ROOT / "var" / "hosts" / "node_modules" / ".bin"
 PASSWORD = "correct horse battery"  # noqa: S105 - of a made-up owner
 SIGN_IN_SECONDS, CALL_SECONDS = 60, 180
+# A terminal without a size draws no prompt; a wide one shows the address of the page in one line.
+TERMINAL_SIZE = (40, 1_000)
 _AUTHORIZE = re.compile(r"http\S+/oauth/authorize\?[\w%&=.~+-]+")
 _OPENER = """#!/bin/sh
 for url in "$@"; do case "$url" in http*) printf '%s\\n' "$url" >>"$PDPP_OPENED";; esac; done
@@ -72,6 +75,7 @@ class Session:
         if not (terminal or typed):
             return self._popen(command, environment, subprocess.DEVNULL, log)
         leader, follower = pty.openpty()
+        termios.tcsetwinsize(follower, TERMINAL_SIZE)
         process = self._popen(command, environment, follower, follower)
         os.close(follower)
         threading.Thread(target=_copy, args=(leader, log), daemon=True).start()
@@ -80,16 +84,22 @@ class Session:
         return process
 
     def _type(self, terminal: int, typed: str) -> None:
-        """Type a line when the host is ready for one."""
+        """Type a line when the host is ready for one, then Enter, and Enter at its question."""
+        log = self.home / "log"
         deadline = time.monotonic() + SIGN_IN_SECONDS
-        while b"Tips for getting started" not in (self.home / "log").read_bytes():
+        while b"Type your message" not in log.read_bytes():
             if time.monotonic() > deadline:
                 return
             time.sleep(0.2)
-        time.sleep(3)
-        for key in (*typed, "\r"):
-            os.write(terminal, key.encode())
-            time.sleep(0.05)
+        for keys in (typed, "\r", "\r"):
+            # Until its suggestions match what was typed, Enter would insert one of them.
+            shown = -1
+            while log.stat().st_size != shown and time.monotonic() < deadline:
+                shown = log.stat().st_size
+                time.sleep(2)
+            for key in keys:
+                os.write(terminal, key.encode())
+                time.sleep(0.05)
 
     def _popen(
         self, command: Sequence[str], environment: Mapping[str, str], stdin: int, output: Any
@@ -306,7 +316,7 @@ def _row(name: str, version: str, views: list[str]) -> str:
     channel = "-"
     if len(views) > 1:
         # Only the structured output marks the origin of what it shows.
-        channel = "structured" if '"trust"' in views[1] or "untrusted" in views[1] else "text"
+        channel = "structured" if "untrusted data" in views[1] else "text"
     return f"| {name} | {version} | {' | '.join(sizes)} | {channel} |"
 
 

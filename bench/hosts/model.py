@@ -33,10 +33,10 @@ class ScriptedModel:
         if len(views) >= len(CALLS):
             return None
         name, arguments = CALLS[len(views)]
-        for tool in offered:
-            if tool["name"] == name or tool["name"].endswith(f"_{name}"):
-                return tool, arguments
-        return None
+        named = [tool for tool in offered if f"_{tool['name']}".endswith(f"_{name}")]
+        # A host's own tools may end in the same word, such as grep_search.
+        named.sort(key=lambda tool: "pdpp" not in str(tool))
+        return (named[0], arguments) if named else None
 
 
 def _named(value: object, namespace: str | None = None) -> Iterator[Json]:
