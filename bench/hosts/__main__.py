@@ -9,6 +9,7 @@ import json
 import os
 import pty
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -115,7 +116,7 @@ class Session:
         try:
             return process.wait(CALL_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
+            _end(process)
             return -1
 
     def _opened_url(self) -> str | None:
@@ -156,10 +157,17 @@ def _copy(terminal: int, log: BinaryIO) -> None:
             log.flush()
 
 
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End a host and the processes that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def _sign_in(session: Session, *command: str, **environment: str) -> None:
     process = session.start(*command, terminal=True, **environment)
     session.allow(lambda: process.poll() is not None)
-    process.kill()
+    _end(process)
 
 
 def _claude_code(session: Session) -> None:
@@ -205,7 +213,7 @@ def _gemini(session: Session) -> None:
     )
     tokens = folder / "mcp-oauth-tokens.json"
     session.allow(lambda: process.poll() is not None or tokens.exists())
-    process.kill()
+    _end(process)
     session.run(
         "gemini", "-m", "gemini-2.5-flash", "-p", "Go", "--approval-mode", "yolo", **environment
     )
