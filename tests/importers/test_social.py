@@ -53,6 +53,11 @@ class TestInstagram(NetworkTests):
     writer = staticmethod(write_instagram)
 
 
+class TestInstagramMessages(NetworkTests):
+    importer_name = "instagram-messages"
+    writer = staticmethod(write_instagram)
+
+
 class TestX(NetworkTests):
     importer_name = "x"
     writer = staticmethod(write_x)
