@@ -39,7 +39,7 @@ UNUSUAL = frozenset(("\\trash", "\\junk", "\\drafts", "\\flagged"))
 
 @dataclass(slots=True)
 class FolderState:
-    """What was read of a folder: all UIDs below ``next_uid``, and flags up to ``mod_seq``."""
+    """The progress in a folder: all UIDs below ``next_uid`` and flags up to ``mod_seq`` are read."""
 
     validity: int = 0
     next_uid: int = 1

@@ -48,7 +48,7 @@ class FolderStatus:
 
 @dataclass(frozen=True, slots=True)
 class FetchedMessage:
-    """A message, or what was asked of it."""
+    """A message on the server, with the parts that were requested."""
 
     uid: int
     flags: frozenset[str]

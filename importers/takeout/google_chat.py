@@ -85,7 +85,7 @@ def _read_chat(file: ExportFile, *, by_name: dict[str, ExportFile], zone: tzinfo
 
 
 def _message_id(node: Any, keys: ContentKeys) -> str:
-    """Return the id of a message, or for exports of before 2021 one from its content."""
+    """Return the id of a message. Exports before 2021 have none, so its content gives one."""
     if not isinstance(node, dict):
         return ""
     if message_id := json_line(node, "message_id"):
