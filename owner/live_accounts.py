@@ -70,13 +70,13 @@ class DetailsForm(forms.Form):
 
 
 def _form_field(each: SourceField) -> forms.Field:
-    is_secret = each.kind is FieldKind.SECRET
+    is_secret = each.kind.is_secret
     kind = forms.PasswordInput if is_secret else forms.TextInput
     return forms.CharField(
         label=each.label,
         help_text=each.hint,
         initial=each.default,
-        required=each.kind is not FieldKind.HOST,
+        required=each.kind is not FieldKind.HOST and not each.is_optional,
         strip=not is_secret,
         max_length=accounts.MAX_CHARS,
         widget=kind(attrs={"autocomplete": "new-password" if is_secret else "off"}),
@@ -215,7 +215,7 @@ def account_page(request: HttpRequest, connection_id: str) -> HttpResponse:
             messages.success(request, action(account, request.POST.dict(), timezone.now()))
         return redirect("account", connection_id)
     source = find_source(account.source_name)
-    secrets = [each for each in source.fields if each.kind is FieldKind.SECRET] if source else []
+    secrets = [each for each in source.fields if each.kind.is_secret] if source else []
     context = {
         "here": "accounts",
         "account": _card(account, timezone.now()),

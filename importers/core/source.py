@@ -27,6 +27,8 @@ class ProblemCode(StrEnum):
     TOO_SLOW = "too_slow"
     CONNECTION_LOST = "connection_lost"
     SERVER_REFUSED = "server_refused"
+    NOT_FOUND = "not_found"
+    MOVED = "moved"
     CONTAINER_MISSING = "container_missing"
     SOURCE_MISSING = "source_missing"
     SOURCE_FAILED = "source_failed"
@@ -42,7 +44,7 @@ class ProblemText(NamedTuple):
     needs_owner: bool = False
 
 
-YOURS, SERVERS, OURS = "your settings", "the mail server or the network", "this installation"
+YOURS, SERVERS, OURS = "your settings", "the server or the network", "this installation"
 
 PROBLEM_TEXTS: dict[ProblemCode, ProblemText] = {
     ProblemCode.PASSWORD_REFUSED: ProblemText(
@@ -90,6 +92,15 @@ PROBLEM_TEXTS: dict[ProblemCode, ProblemText] = {
     ),
     ProblemCode.SERVER_REFUSED: ProblemText(
         "The server refused a request.", SERVERS, "The next attempt is automatic."
+    ),
+    ProblemCode.NOT_FOUND: ProblemText(
+        "The server has nothing at this address.", YOURS, "Correct the address."
+    ),
+    ProblemCode.MOVED: ProblemText(
+        "The address leads to another server, which got no password.",
+        YOURS,
+        "If you know that server, connect its address instead.",
+        needs_owner=True,
     ),
     ProblemCode.CONTAINER_MISSING: ProblemText(
         "A chosen folder no longer exists; the others are up to date.",
@@ -208,12 +219,25 @@ class Source:
 
 
 class FieldKind(StrEnum):
-    """How a setting is asked for. The text of a secret is never shown again."""
+    """How a setting is asked for. The text of a secret is never shown again.
+
+    An address (``url``) begins with https, and sets the settings ``host`` and ``port``.
+    """
 
     TEXT = "text"
     HOST = "host"
     PORT = "port"
     SECRET = "secret"  # noqa: S105 - a kind
+    URL = "url"
+    SECRET_URL = "secret_url"  # noqa: S105 - a kind
+
+    @property
+    def is_secret(self) -> bool:
+        return self in (FieldKind.SECRET, FieldKind.SECRET_URL)
+
+    @property
+    def is_url(self) -> bool:
+        return self in (FieldKind.URL, FieldKind.SECRET_URL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +249,7 @@ class SourceField:
     kind: FieldKind
     hint: str = ""
     default: str = ""
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ import ssl
 import sys
 from collections.abc import Collection, Iterator
 from dataclasses import asdict, replace
+from http.client import HTTPException
 from pathlib import Path
 from typing import IO, Any
 
@@ -221,7 +222,7 @@ def _describe(error: Exception) -> SourceError:
         return SourceError(ProblemCode.NO_TLS)
     if isinstance(error, TimeoutError):
         return SourceError(ProblemCode.TOO_SLOW)
-    if isinstance(error, OSError | imaplib.IMAP4.abort | EOFError):
+    if isinstance(error, OSError | imaplib.IMAP4.abort | HTTPException | EOFError):
         return SourceError(ProblemCode.CONNECTION_LOST, name)
     if isinstance(error, imaplib.IMAP4.error):
         return SourceError(ProblemCode.SERVER_REFUSED, name)

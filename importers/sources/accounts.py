@@ -16,6 +16,7 @@ from evidence.storing import source_accounts
 from evidence.storing.connections import create_connection, get_connection, list_connections
 from evidence.storing.declaration_store import declare
 from importers.core.source import Container, FieldKind, InstalledSource
+from importers.core.source_http import url_address
 from importers.core.source_process import AccountAccess, open_source
 from importers.sources.providers import find_provider
 
@@ -45,13 +46,17 @@ def parse_details(source: InstalledSource, values: Mapping[str, str]) -> Account
         value = values.get(each.name, "")
         value = value.strip() if each.kind is not FieldKind.SECRET else value
         value = value or each.default
+        if each.is_optional and not value:
+            continue
         if each.kind is FieldKind.HOST and not value and provider is not None:
             if provider.refusal:
                 raise InvalidRequest(message=provider.refusal, param=each.name)
             value = provider.host
         if not value or len(value) > MAX_CHARS or not value.isprintable():
             raise InvalidRequest(message=f"Enter the {each.label.lower()}.", param=each.name)
-        if each.kind is FieldKind.SECRET:
+        if each.kind.is_url:
+            settings["host"], settings["port"] = _parse_url(each.name, value)
+        if each.kind.is_secret:
             credential[each.name] = value
         else:
             settings[each.name] = _parse_setting(each.name, each.kind, value)
@@ -68,6 +73,14 @@ def _parse_setting(name: str, kind: FieldKind, value: str) -> Any:
             message=f"{name} takes a name such as imap.example.org; got {value!r}.", param=name
         )
     return value.lower() if kind is FieldKind.HOST else value
+
+
+def _parse_url(name: str, value: str) -> tuple[str, int]:
+    try:
+        return url_address(value)
+    except ValueError:
+        message = f"{name} takes an address that begins with https://."
+        raise InvalidRequest(message=message, param=name) from None
 
 
 def list_containers(details: AccountDetails, *, now: datetime) -> list[Container]:
@@ -134,7 +147,8 @@ def connect_account(
 
 
 def _create_connection(details: AccountDetails, *, owner_id: str, now: datetime) -> str:
-    name = str(details.settings.get("user") or details.source.label)[: limits.LABEL_MAX_CHARS]
+    names = (details.settings.get("user"), details.settings.get("host"), details.source.label)
+    name = str(next(filter(None, names)))[: limits.LABEL_MAX_CHARS]
     return create_connection(
         details.source.connector_key,
         display_name=name,
@@ -150,6 +164,9 @@ def replace_password(
     """Store another credential for the same account. Raises ``InvalidRequest``."""
     get_connection(account.connection_id, owner_id=account.connection.owner_id)
     details = parse_details(source, {**_as_text(account.settings), **values})
+    if any(details.settings.get(name) != account.settings.get(name) for name in ("host", "port")):
+        message = "This is the address of another server. Connect it as an account of its own."
+        raise InvalidRequest(message=message)
     source_accounts.set_credential(account.connection_id, details.credential, now=now)
 
 

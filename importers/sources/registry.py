@@ -94,6 +94,7 @@ def _parse_field(entry: Any) -> SourceField:
         FieldKind(entry.get("kind", "text")),
         str(entry.get("hint") or ""),
         str(entry.get("default") or ""),
+        bool(entry.get("is_optional")),
     )
 
 

@@ -14,7 +14,7 @@ from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing.source_accounts import find_account, list_accounts
-from importers.core.source import PROBLEM_TEXTS, FieldKind, InstalledSource, SourceError
+from importers.core.source import PROBLEM_TEXTS, InstalledSource, SourceError
 from importers.sources import accounts, status
 from importers.sources.registry import find_source, installed_sources
 from importers.sources.runner import sync
@@ -152,7 +152,7 @@ def _names(account: SourceAccount) -> tuple[str, str]:
 
 def _ask_secrets(source: InstalledSource, values: dict[str, str]) -> dict[str, str]:
     """Read the secrets from the terminal, or as lines of standard input."""
-    secrets = [each for each in source.fields if each.kind is FieldKind.SECRET]
+    secrets = [each for each in source.fields if each.kind.is_secret]
     if any(each.name in values for each in secrets):
         raise CommandError("Secrets are not arguments: other programs can see these. Enter them.")
     is_terminal = sys.stdin.isatty()

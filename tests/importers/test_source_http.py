@@ -1,0 +1,140 @@
+"""HTTP of live sources: a credential goes to one host, answers are bounded, cuts are noticed."""
+
+import socket
+import ssl
+from collections.abc import Iterator
+
+import pytest
+
+from importers.core.source import ProblemCode, SourceError
+from importers.core.source_http import (
+    HttpClient,
+    HttpResponse,
+    TooLargeError,
+    basic_authorization,
+    require_success,
+    url_address,
+)
+from tests.importers.https_server import HttpsServer, https_server
+
+
+class DirectNetwork:
+    """Connects without a sandbox, as ``Network`` does through the server."""
+
+    def __init__(self, server: HttpsServer) -> None:
+        self.tls = ssl.create_default_context(cafile=server.authority)
+        self.connections = 0
+
+    def connect(self, host: str, port: int, *, is_encrypted: bool = True) -> socket.socket:
+        self.connections += 1
+        connected = socket.create_connection((host, port), timeout=20)
+        return self.tls.wrap_socket(connected, server_hostname=host) if is_encrypted else connected
+
+
+@pytest.fixture
+def server() -> Iterator[HttpsServer]:
+    with https_server() as started:
+        yield started
+
+
+@pytest.fixture
+def network(server: HttpsServer) -> DirectNetwork:
+    return DirectNetwork(server)
+
+
+def _get(server: HttpsServer, network: DirectNetwork, path: str = "/a") -> HttpResponse:
+    authorization = basic_authorization("ida", "pass-1234")
+    with HttpClient(network, server.url(), authorization) as client:
+        return client.request("GET", server.url(path), max_bytes=1_000)
+
+
+def _code(server: HttpsServer, network: DirectNetwork) -> ProblemCode:
+    with pytest.raises(SourceError) as raised:
+        require_success(_get(server, network))
+    return raised.value.code
+
+
+def test_redirect_within_the_host_is_followed(server: HttpsServer, network: DirectNetwork) -> None:
+    server.pages = {"/a": (301, {"Location": "b%20c?d=ü"}, b""), "/b%20c?d=%C3%BC": (200, {}, b"x")}
+
+    response = _get(server, network)
+
+    assert (response.status, response.body) == (200, b"x")
+    assert response.url == server.url("/b%20c?d=%C3%BC")
+    assert [headers["authorization"] for _, _, headers in server.requests] == [
+        "Basic aWRhOnBhc3MtMTIzNA=="
+    ] * 2
+    assert network.connections == 1
+
+
+@pytest.mark.parametrize(
+    "location", ["https://127.0.0.1:{port}/b", "http://localhost:{port}/b", "https://localhost/b"]
+)
+def test_redirect_to_another_host_gets_no_request(
+    server: HttpsServer, network: DirectNetwork, location: str
+) -> None:
+    server.pages = {"/a": (302, {"Location": location.format(port=server.port)}, b"")}
+
+    assert _code(server, network) is ProblemCode.MOVED
+    assert len(server.requests) == 1
+    assert network.connections == 1
+
+
+def test_endless_redirects_end(server: HttpsServer, network: DirectNetwork) -> None:
+    server.pages = {"/a": (302, {"Location": "/a"}, b"")}
+
+    assert _code(server, network) is ProblemCode.SERVER_REFUSED
+
+
+def test_response_over_the_limit_is_refused(server: HttpsServer, network: DirectNetwork) -> None:
+    server.pages = {"/a": (200, {}, b"x" * 1_001)}
+
+    with pytest.raises(TooLargeError):
+        _get(server, network)
+
+
+def test_cut_response_is_no_response(server: HttpsServer, network: DirectNetwork) -> None:
+    server.pages = {"/a": (200, {"Content-Length": "900"}, b"x" * 800)}
+
+    assert _code(server, network) is ProblemCode.CONNECTION_LOST
+
+
+def test_closed_connection_is_opened_again(server: HttpsServer, network: DirectNetwork) -> None:
+    server.handler = lambda _method, _path, _headers, _body: (200, {}, b"x")
+    with HttpClient(network, server.url()) as client:
+        client.request("GET", server.url(), max_bytes=1)
+        client._connection.sock.shutdown(socket.SHUT_RDWR)
+
+        assert client.request("GET", server.url(), max_bytes=1).body == b"x"
+    assert network.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [
+        (401, ProblemCode.PASSWORD_REFUSED),
+        (404, ProblemCode.NOT_FOUND),
+        (503, ProblemCode.SERVER_REFUSED),
+    ],
+)
+def test_status_says_whose_side_it_is_on(
+    server: HttpsServer, network: DirectNetwork, status: int, code: ProblemCode
+) -> None:
+    server.pages = {"/a": (status, {}, b"")}
+
+    assert _code(server, network) is code
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://a.example/",
+        "https://",
+        "https://ida:x@a.example/",
+        "ftp://a.example",
+        "https://ü.example",
+    ],
+)
+def test_addresses_without_encryption_or_with_a_password_are_refused(url: str) -> None:
+    with pytest.raises(ValueError, match=r"https|ASCII"):
+        url_address(url)
