@@ -70,7 +70,7 @@ class DetailsForm(forms.Form):
 
 
 def _form_field(each: SourceField) -> forms.Field:
-    is_secret = each.kind.is_secret
+    is_secret = each.kind is FieldKind.SECRET
     kind = forms.PasswordInput if is_secret else forms.TextInput
     return forms.CharField(
         label=each.label,
@@ -104,12 +104,14 @@ class ChoiceForm(forms.Form):
         self,
         found: Sequence[Container],
         connections: Sequence[Connection],
-        title: str,
+        source: InstalledSource,
         *args: Any,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["containers"].label = title or "Contents"
+        self.fields["containers"].label = source.container_title or "Contents"
+        if not source.has_deletions:
+            del self.fields["is_mirror"]
         named = [(each.name, escape_invisible(_container_label(each))) for each in found]
         set_choices(self, "containers", named)
         self.initial.setdefault("containers", [each.name for each in found if each.is_usual])
@@ -156,7 +158,7 @@ def _choose(
     details, found = draft
     connections = accounts.candidates(source, owner_id=owner().pk)
     data = request.POST if "draft" in request.POST else None
-    form = ChoiceForm(found, connections, source.container_title, data)
+    form = ChoiceForm(found, connections, source, data)
     if data is not None and form.is_valid():
         chosen = form.cleaned_data
         try:
@@ -164,7 +166,7 @@ def _choose(
                 details,
                 containers=chosen["containers"],
                 connection_id=chosen["connection"] or None,
-                is_mirror=chosen["is_mirror"],
+                is_mirror=chosen.get("is_mirror", False),
                 owner_id=owner().pk,
                 now=timezone.now(),
             )

@@ -7,6 +7,7 @@ to the hosts of its settings that the server connects, see ``importers.core.sour
 import ssl
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -29,6 +30,7 @@ class ProblemCode(StrEnum):
     SERVER_REFUSED = "server_refused"
     NOT_FOUND = "not_found"
     MOVED = "moved"
+    WRONG_CONTENT = "wrong_content"
     CONTAINER_MISSING = "container_missing"
     SOURCE_MISSING = "source_missing"
     SOURCE_FAILED = "source_failed"
@@ -101,6 +103,9 @@ PROBLEM_TEXTS: dict[ProblemCode, ProblemText] = {
         YOURS,
         "If you know that server, connect its address instead.",
         needs_owner=True,
+    ),
+    ProblemCode.WRONG_CONTENT: ProblemText(
+        "The address has something else than expected.", YOURS, "Correct the address."
     ),
     ProblemCode.CONTAINER_MISSING: ProblemText(
         "A chosen folder no longer exists; the others are up to date.",
@@ -258,6 +263,7 @@ class InstalledSource:
 
     ``volatile``, ``container_field`` and ``dependents`` are as in ``SyncRules``. ``hosts`` are pairs
     of the settings that name a host and its port: the source can connect to nothing else.
+    ``has_deletions``: it notices what the account deletes, so that the owner can choose mirroring.
     """
 
     name: str
@@ -273,6 +279,8 @@ class InstalledSource:
     container_field: str = ""
     volatile: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     dependents: tuple[str, ...] = ()
+    interval: timedelta = timedelta(minutes=5)
+    has_deletions: bool = True
 
     @property
     def package(self) -> str:

@@ -128,6 +128,9 @@ def connect_account(
     if not containers:
         title = source.container_title.lower() or "entries"
         raise InvalidRequest(message=f"Choose one or more {title}.", param="containers")
+    if is_mirror and not source.has_deletions:
+        message = f"This account cannot be mirrored: {source.title} reports no deletions."
+        raise InvalidRequest(message=message, param="is_mirror")
     declare(source.declaration, owner_id=owner_id, now=now)
     if connection_id is None:
         connection_id = _create_connection(details, owner_id=owner_id, now=now)

@@ -5,6 +5,7 @@ module. The ``sources.toml`` in its folder names its sources, their settings and
 """
 
 import logging
+from datetime import timedelta
 from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -68,8 +69,11 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledSource:
             str(stream): tuple(map(str, names))
             for stream, names in entry.get("volatile", {}).items()
         }
+        interval = timedelta(minutes=int(entry.get("minutes", 5)))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ManifestError(f"fields, hosts or volatile cannot be read: {error!r}.") from None
+        raise ManifestError(
+            f"fields, hosts, volatile or minutes cannot be read: {error!r}."
+        ) from None
     return InstalledSource(
         name=text_member(entry, "name"),
         title=text_member(entry, "title"),
@@ -84,6 +88,8 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledSource:
         container_field=str(entry.get("container_field") or ""),
         volatile=volatile,
         dependents=tuple(map(str, entry.get("dependents") or ())),
+        interval=interval,
+        has_deletions=bool(entry.get("has_deletions", True)),
     )
 
 

@@ -37,7 +37,6 @@ from importers.core.source_process import AccountAccess, SourceSession, Step, op
 from importers.runs.record_feed import AttachmentSpool
 from importers.sources.registry import find_source
 
-INTERVAL = timedelta(minutes=5)
 JITTER = 0.1
 """Share by which intervals differ, so that accounts do not all start at once."""
 
@@ -282,7 +281,8 @@ class _AccountRun:
 def _finish(account: SourceAccount, run: _AccountRun, error: SourceError | None) -> None:
     now, report = timezone.now(), run.report
     report.finished_at = now.isoformat()
-    problem, failures, delay = None, 0, INTERVAL
+    source = find_source(account.source_name)
+    problem, failures, delay = None, 0, MAX_DELAY if source is None else source.interval
     if error is not None:
         problem = _problem(account.problem or {}, error, run.stopped_at, now)
         failures = account.failures + 1

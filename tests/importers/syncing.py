@@ -7,28 +7,38 @@ from django.utils import timezone
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.source_accounts import SourceAccount
 from importers.sources.accounts import connect_account, list_containers, parse_details
-from importers.sources.registry import installed_sources
+from importers.sources.registry import find_source
 from importers.sources.runner import RunReport, sync
 from tests.importers.dovecot import PASSWORD, Dovecot
 
 
 def details(server: Dovecot, user: str, **values: str) -> Any:
-    (imap,) = (source for source in installed_sources() if source.name == "imap")
     entered = {
         "user": user,
         "password": PASSWORD,
         "host": "localhost",
         "port": str(server.port),
-        "allows_private": "yes",
     }
-    return parse_details(imap, entered | values)
+    return details_of("imap", **entered | values)
+
+
+def details_of(name: str, **values: str) -> Any:
+    source = find_source(name)
+    assert source is not None
+    return parse_details(source, {"allows_private": "yes", **values})
 
 
 def connect(server: Dovecot, user: str, *, is_mirror: bool = False, **values: Any) -> str:
     """Connect a mailbox with its usual folders, and return the id of the connection."""
+    options = {name: values.pop(name, None) for name in ("folders", "connection_id")}
+    return connect_details(details(server, user, **values), is_mirror=is_mirror, **options)
+
+
+def connect_details(
+    found: Any, *, folders: Any = None, connection_id: Any = None, is_mirror: bool = False
+) -> str:
+    """Connect an account with what is usual, and return the id of the connection."""
     now = timezone.now()
-    folders, connection_id = values.pop("folders", None), values.pop("connection_id", None)
-    found = details(server, user, **values)
     chosen = folders or [each.name for each in list_containers(found, now=now) if each.is_usual]
     account = connect_account(
         found,

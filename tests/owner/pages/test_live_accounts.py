@@ -10,6 +10,7 @@ from django.utils import timezone
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
 from tests.importers.dovecot import PASSWORD, Dovecot, message, run_dovecot
+from tests.importers.https_server import https_server
 from tests.importers.syncing import run_sync
 from tests.owner.pages.browser import Browser
 from tests.world import World
@@ -153,3 +154,18 @@ def test_strangers_see_no_account(http: HttpClient, server: Dovecot) -> None:
 
     for address in ("/accounts", CONNECT, f"/accounts/{account.pk}"):
         assert "/login" in stranger.get(address).headers["Location"]
+
+
+def test_owner_connects_a_feed(http: HttpClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = b'<rss version="2.0"><channel><title>Garden</title><item><title>a</title></item></channel></rss>'
+    with https_server() as feeds:
+        monkeypatch.setenv("SSL_CERT_FILE", str(feeds.authority))
+        feeds.pages = {"/feed": (200, {}, feed)}
+        values = {"url": feeds.url("/feed"), "user": "", "password": "", "allows_private": "on"}
+
+        refused = http.post("/accounts/connect/feed", {**values, "url": "http://a.example"})
+        chosen = http.post("/accounts/connect/feed", values)
+
+    assert "address that begins with https://" in refused.content.decode()
+    assert "Garden (1)" in chosen.content.decode()
+    assert "Delete here" not in chosen.content.decode()
