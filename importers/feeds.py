@@ -71,7 +71,7 @@ def _fetch(run: SourceRun, state: Mapping[str, Any]) -> HttpResponse:
     url = run.credential["url"]
     user, password = str(run.settings.get("user", "")), run.credential.get("password", "")
     conditions = {VALIDATORS[name]: state[name] for name in VALIDATORS if state.get(name)}
-    with HttpClient(run.network, url, basic_authorization(user, password)) as client:
+    with HttpClient(run.network, url, basic_authorization(user, password), run.hosts) as client:
         try:
             response = client.request("GET", url, headers=conditions, max_bytes=FEED_MAX_BYTES)
         except TooLargeError:

@@ -23,71 +23,14 @@ from evidence.storing.ingest import IngestResult, ingest_in_transaction
 from evidence.storing.locks import lock_connection
 from evidence.storing.ndjson import NdjsonLine
 from evidence.storing.receipts import Receipt, ReceiptCode
+from evidence.storing.rows import RecordId, ids_below
 from evidence.storing.source_accounts import SYNCED_STATUSES
+from evidence.storing.sync_batch import ItemChange, SyncBatch, SyncRules
 from evidence.storing.writer import storage_errors
-
-ItemId = tuple[str, str]
-"""Container and ref."""
 
 
 class SyncStopped(Exception):  # noqa: N818 - not an error
     """The owner paused or erased the connection, or another process reads it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeenItem:
-    """An item that was read, and the key of its record; the key is empty if it has none."""
-
-    container: str
-    ref: str
-    mark: str
-    stream: str
-    key: str
-
-
-@dataclass(frozen=True, slots=True)
-class SyncedRecord:
-    """A record as JSON."""
-
-    stream: str
-    key: str
-    data: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class ItemChange:
-    """Fields of a known item's record that changed, and its new mark."""
-
-    container: str
-    ref: str
-    mark: str
-    fields: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class SyncRules:
-    """How a source's records change.
-
-    ``volatile`` are the fields by stream that reading a stored record again changes; other streams
-    are replaced. ``container_field`` has the container. Records of ``dependents`` are deleted with
-    the record whose key and a dot begin theirs.
-    """
-
-    volatile: Mapping[str, Collection[str]]
-    container_field: str = ""
-    dependents: Sequence[str] = ()
-
-
-@dataclass(slots=True)
-class SyncBatch:
-    """What a source read between two states. ``ends_pass``: it has looked at everything once."""
-
-    records: list[SyncedRecord] = field(default_factory=list)
-    seen: list[SeenItem] = field(default_factory=list)
-    changes: list[ItemChange] = field(default_factory=list)
-    gone: list[ItemId] = field(default_factory=list)
-    state: Mapping[str, Any] = field(default_factory=dict)
-    ends_pass: bool = False
 
 
 StoreFiles = Callable[[frozenset[str]], object]
@@ -177,9 +120,12 @@ class _BatchWriter:
         existing = {
             (stream, key)
             for stream in {seen.stream for seen in self.batch.seen}
-            for key in stored_keys.existing(self.account.connection_id, stream, keys)
+            for key in self._existing(stream, keys)
         }
         self._add_records(before)
+        for each in self.batch.outdated:
+            data = {"keep": each.keep, "from": each.first}
+            self._add("prune", each.stream, each.key, data=data)
         self._add_changes()
         self._add_gone()
         if self.batch.ends_pass:
@@ -194,6 +140,13 @@ class _BatchWriter:
         if self.batch.ends_pass:
             self._items.filter(gone_pass__lt=self.account.pass_number).delete()
         return result
+
+    def _existing(self, stream: str, keys: Collection[str]) -> set[str]:
+        pk = self.account.connection_id
+        if stream not in self.rules.dependents:
+            return stored_keys.existing(pk, stream, keys)
+        below = ids_below(RecordId(pk, stream, key) for key in keys)
+        return {self.rules.item_key(stream, ref.record_key) for ref in below}
 
     @property
     def _items(self) -> QuerySet[SyncedItem]:
@@ -232,6 +185,7 @@ class _BatchWriter:
                 "connection_id": self.account.connection_id,
                 "stream": record.stream,
                 "key": record.key,
+                "replaces": list(record.replaces),
             }
             if record.stream in self.rules.volatile:
                 fields = () if record.key in elsewhere else self.rules.volatile[record.stream]

@@ -1,7 +1,7 @@
 """Parse the entries of one event, and select the newest version of each."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
@@ -14,16 +14,18 @@ from importers.core.results import ParsedItem, ReceiptCode
 from importers.core.streaming import Component, close_component, property_value
 from importers.core.text import replace_unstorable
 
+StoredSeries = Callable[[], Mapping[str, Sequence[datetime]]]
+
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """What all events of a file share. ``stored`` are first starts of stored series."""
+    """What all events of a file share. ``stored`` returns first starts of stored series."""
 
     name: str
     zones: TimeZones
     window: Window
     limits: ExpansionLimits
-    stored: Mapping[str, Sequence[datetime]] = field(default_factory=dict)
+    stored: StoredSeries = dict
 
 
 class Entry(NamedTuple):

@@ -6,7 +6,7 @@ from datetime import tzinfo
 from functools import partial
 
 from evidence.errors import InvalidRequest
-from importers.calendar.entries import Calendar, Entry
+from importers.calendar.entries import Calendar, Entry, StoredSeries
 from importers.calendar.expansion_limits import ExpansionLimits, limits_per_file, limits_per_run
 from importers.calendar.moved_series import stored_series
 from importers.calendar.recurrence import Window, build_time_zones
@@ -17,6 +17,7 @@ from importers.core.results import ExportItem, ExportItems, UnreadableError
 from importers.core.streaming import FILE_MAX_BYTES, iter_components, property_value
 from importers.core.text import one_line, to_utf8
 
+CALENDAR_MAX_BYTES = FILE_MAX_BYTES // 2
 SHARED_MAX_BYTES = 32 * 1024 * 1024
 """Total size of the entries held in memory because several files contain the same event."""
 
@@ -36,7 +37,7 @@ def _read_file(
     run_limits: ExpansionLimits,
     shared: dict[str, list[Entry]],
 ) -> ExportItems:
-    for uid, entries in _group_by_uid(_entries(file, options, run_limits)).items():
+    for uid, entries in group_by_uid(_entries(file, options, run_limits)).items():
         if uid in shared:  # the first of its files yields it
             entries, shared[uid] = shared[uid], []
         if entries:
@@ -46,15 +47,33 @@ def _read_file(
 
 
 def _entries(file: ExportFile, options: Options, run_limits: ExpansionLimits) -> list[Entry]:
-    content = to_utf8(file.read(max_bytes=FILE_MAX_BYTES // 2))
+    content = to_utf8(file.read(max_bytes=CALENDAR_MAX_BYTES))
+    name = calendar_name(content) or file.path.stem
+    stored = stored_series(options.earlier)
+    return parse_calendar(content, name, options, run_limits, lambda: stored)
+
+
+def calendar_name(content: bytes) -> str:
+    """Return the name that a calendar has for itself, or an empty text."""
+    return one_line(property_value(content[:65536], "X-WR-CALNAME") or "")
+
+
+def parse_calendar(
+    content: bytes,
+    name: str,
+    options: Options,
+    run_limits: ExpansionLimits,
+    stored: StoredSeries,
+) -> list[Entry]:
+    """Return the events of an iCalendar text in UTF-8. ``stored`` as in ``Calendar``."""
     components = list(iter_components(content, names=frozenset({"VEVENT", "VTIMEZONE"})))
     zones = [component for component in components if component.name == "VTIMEZONE"]
     calendar = Calendar(
-        name=one_line(property_value(content[:65536], "X-WR-CALNAME") or file.path.stem),
+        name=one_line(name),
         zones=build_time_zones(zones, floating=_default_zone(content) or options.zone),
         window=Window.from_options(options),
         limits=limits_per_file(run_limits),
-        stored=stored_series(options.earlier),
+        stored=stored,
     )
     return [Entry(component, calendar) for component in components if component.name == "VEVENT"]
 
@@ -68,7 +87,7 @@ def _entries_of_several_files(
         for file in files:
             groups: dict[str, list[Entry]] = {}
             with suppress(UnreadableError):  # reading it again reports it
-                groups = _group_by_uid(_entries(file, options, run_limits))
+                groups = group_by_uid(_entries(file, options, run_limits))
             for uid, entries in groups.items():
                 if is_second_pass and uid in shared and size < SHARED_MAX_BYTES:
                     shared[uid] += entries
@@ -90,7 +109,7 @@ def _default_zone(content: bytes) -> tzinfo | None:
         return None
 
 
-def _group_by_uid(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
+def group_by_uid(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
     """Group events with their overrides, which can be anywhere in the file."""
     series: dict[str, list[Entry]] = {}
     for entry in entries:

@@ -91,7 +91,7 @@ def _add_series(master: ParsedEntry, entries: list[ParsedEntry], item: ParsedIte
     overrides = list(_overrides(entries, days, item))
     found = _series_records(master, times, expansion, overrides, limits, item)
     starts = {key_of(series, start): start for start in expansion.starts}
-    stored, zone = calendar.stored.get(series, ()), times.start.tzinfo or UTC
+    stored, zone = calendar.stored().get(series, ()), times.start.tzinfo or UTC
     item.records += add_moved_keys(series, found, starts, stored, zone)
     item.stale += _stale_records(series, expansion, calendar.window, item.records)
 

@@ -144,12 +144,17 @@ class Network(Protocol):
         """The context that verifies certificates, to encrypt a connection later (STARTTLS)."""
 
 
+def confirmed_hosts(settings: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """Return the hosts and ports to which an address led, and that the owner confirmed."""
+    return [(str(host), int(port)) for host, port in settings.get("hosts", ())]
+
+
 @dataclass(frozen=True, slots=True)
 class SourceRun:
     """What a run works with. ``state`` is the last one that was stored.
 
     ``known(container, refs)`` returns the marks of the container's items by ref, of all items if
-    ``refs`` is None.
+    ``refs`` is None. ``series_keys`` returns the first keys of each stored series, as importers get.
     """
 
     settings: Mapping[str, Any]
@@ -157,7 +162,13 @@ class SourceRun:
     state: Mapping[str, Any]
     network: Network
     known: Callable[[str, Collection[str] | None], dict[str, str]]
+    series_keys: Callable[[], Sequence[str]]
     now: str
+
+    @property
+    def hosts(self) -> list[tuple[str, int]]:
+        """The hosts that the owner confirmed, besides those that were entered."""
+        return confirmed_hosts(self.settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +275,7 @@ class InstalledSource:
     ``volatile``, ``container_field`` and ``dependents`` are as in ``SyncRules``. ``hosts`` are pairs
     of the settings that name a host and its port: the source can connect to nothing else.
     ``has_deletions``: it notices what the account deletes, so that the owner can choose mirroring.
+    ``series_stream`` is the stream of ``SourceRun.series_keys``.
     """
 
     name: str
@@ -281,6 +293,7 @@ class InstalledSource:
     dependents: tuple[str, ...] = ()
     interval: timedelta = timedelta(minutes=5)
     has_deletions: bool = True
+    series_stream: str = ""
 
     @property
     def package(self) -> str:
@@ -288,5 +301,6 @@ class InstalledSource:
         return self.object_path.partition(":")[0].partition(".")[0]
 
     def host_addresses(self, settings: Mapping[str, Any]) -> set[tuple[str, int]]:
-        """Return the hosts and ports that the owner entered."""
-        return {(str(settings[host]), int(settings[port])) for host, port in self.hosts}
+        """Return the hosts and ports that the owner entered or confirmed."""
+        entered = {(str(settings[host]), int(settings[port])) for host, port in self.hosts}
+        return entered | set(confirmed_hosts(settings))

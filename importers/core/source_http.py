@@ -1,23 +1,26 @@
 """Speak HTTP to the server of an account, over sockets that the server of this installation connected.
 
-The credential goes to the host of the account's address and to no other: redirects to another host
-end the run.
+The credential goes to the host of the account's address, and to others that the owner confirmed:
+redirects to another host end the run. Without encryption, no credential is sent.
 """
 
 import http.client
 import ssl
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
-from typing import Self
+from typing import NamedTuple, Self
 from urllib.parse import quote, urljoin, urlsplit
 
 from typing_extensions import override
 
 from importers.core.source import Network, ProblemCode, SourceError
 
-HTTPS_PORT = 443
+PORTS = {"https": 443, "http": 80}
+SUBSCRIPTIONS = ("webcal://", "webcals://", "feed://")
+"""Links that a program subscribes to; they mean https."""
+
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 URL_CHARACTERS = "%/:=&?~#+!$,;'@()*[]"
@@ -38,14 +41,30 @@ class HttpResponse:
     url: str
 
 
-def url_address(url: str) -> tuple[str, int]:
-    """Return host and port of a https address. Raises ``ValueError`` if it is none."""
+class Origin(NamedTuple):
+    """Where a request goes."""
+
+    scheme: str
+    host: str
+    port: int
+
+    @override
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}" if self.port != PORTS["https"] else self.host
+
+
+def parse_url(url: str) -> tuple[str, Origin]:
+    """Return an address as https or http, and its origin. Raises ``ValueError`` if it is neither."""
+    for scheme in SUBSCRIPTIONS:
+        if url.lower().startswith(scheme):
+            url = f"https://{url[len(scheme) :]}"
     parts = urlsplit(url)
-    if parts.scheme != "https" or not parts.hostname or parts.username is not None:
+    if parts.scheme not in PORTS or not parts.hostname or parts.username is not None:
         raise ValueError("not an https address")
     if not parts.hostname.isascii():
         raise ValueError("the name of the host has other characters than ASCII")
-    return parts.hostname, HTTPS_PORT if parts.port is None else parts.port
+    port = PORTS[parts.scheme] if parts.port is None else parts.port
+    return url, Origin(parts.scheme, parts.hostname, port)
 
 
 def basic_authorization(user: str, password: str) -> dict[str, str]:
@@ -56,24 +75,35 @@ def basic_authorization(user: str, password: str) -> dict[str, str]:
 
 
 class HttpClient:
-    """Sends requests to one host over one connection, which is opened again where it was closed."""
+    """Sends requests over one connection to each host, opened again where it was closed.
+
+    ``hosts`` are the others that the owner confirmed.
+    """
 
     def __init__(
-        self, network: Network, url: str, authorization: Mapping[str, str] | None = None
+        self,
+        network: Network,
+        url: str,
+        authorization: Mapping[str, str] | None = None,
+        hosts: Iterable[tuple[str, int]] = (),
     ) -> None:
-        self._address = url_address(url)
+        self.url, origin = parse_url(url)
+        if authorization and origin.scheme != "https":
+            raise SourceError(ProblemCode.NO_TLS)
         self._headers = {
             "User-Agent": "pdpp",
             "Accept-Encoding": "identity",
             **(authorization or {}),
         }
-        self._connection = _Connection(network, *self._address)
+        origins = {origin, *(Origin("https", host, port) for host, port in hosts)}
+        self._connections = {each: _Connection(network, each) for each in origins}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._connection.close()
+        for each in self._connections.values():
+            each.close()
 
     def request(
         self,
@@ -84,7 +114,7 @@ class HttpClient:
         body: bytes | None = None,
         max_bytes: int,
     ) -> HttpResponse:
-        """Send an idempotent request, and follow redirects within the host.
+        """Send an idempotent request, and follow redirects within the confirmed hosts.
 
         Raises ``SourceError`` for a redirect to another host, and ``TooLargeError``.
         """
@@ -102,53 +132,55 @@ class HttpClient:
         """Return the address of a reference in a response. Raises ``SourceError`` on another host."""
         url = quote(urljoin(base, reference), safe=URL_CHARACTERS)
         try:
-            address = url_address(url)
+            url, origin = parse_url(url)
         except ValueError:
             raise SourceError(ProblemCode.MOVED, urlsplit(url).netloc[:200]) from None
-        if address != self._address:
-            raise SourceError(ProblemCode.MOVED, address[0][:200])
+        if origin not in self._connections:
+            raise SourceError(ProblemCode.MOVED, str(origin)[:200])
         return url
 
     def _send(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, max_bytes: int
     ) -> HttpResponse:
         """Send once more if the server has closed a connection that was open."""
-        is_open = self._connection.sock is not None
+        connection = self._connections[parse_url(url)[1]]
+        is_open = connection.sock is not None
         try:
-            return self._exchange(method, url, headers, body, max_bytes)
+            return connection.exchange(method, url, headers, body, max_bytes)
         except (ConnectionError, ssl.SSLEOFError):
-            self._connection.close()
+            connection.close()
             if not is_open:
                 raise
-        return self._exchange(method, url, headers, body, max_bytes)
+        return connection.exchange(method, url, headers, body, max_bytes)
 
-    def _exchange(
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, network: Network, origin: Origin) -> None:
+        self.default_port = PORTS[origin.scheme]
+        super().__init__(origin.host, origin.port)
+        self._network = network
+        self._is_encrypted = origin.scheme == "https"
+
+    @override
+    def connect(self) -> None:
+        is_encrypted = self._is_encrypted
+        self.sock = self._network.connect(self.host, self.port, is_encrypted=is_encrypted)
+
+    def exchange(
         self, method: str, url: str, headers: Mapping[str, str], body: bytes | None, max_bytes: int
     ) -> HttpResponse:
         parts = urlsplit(url)
         target = f"{parts.path or '/'}?{parts.query}" if parts.query else parts.path or "/"
-        self._connection.request(method, quote(target, safe=URL_CHARACTERS), body, dict(headers))
-        response = self._connection.getresponse()
+        self.request(method, quote(target, safe=URL_CHARACTERS), body, dict(headers))
+        response = self.getresponse()
         content = response.read(max_bytes + 1)
         if len(content) > max_bytes:
-            self._connection.close()
+            self.close()
             raise TooLargeError
         if response.length:  # http.client does not notice this where it reads at most so much
-            self._connection.close()
+            self.close()
             raise SourceError(ProblemCode.CONNECTION_LOST)
         return HttpResponse(response.status, response.headers, content, url)
-
-
-class _Connection(http.client.HTTPConnection):
-    default_port = HTTPS_PORT
-
-    def __init__(self, network: Network, host: str, port: int) -> None:
-        super().__init__(host, port)
-        self._network = network
-
-    @override
-    def connect(self) -> None:
-        self.sock = self._network.connect(self.host, self.port)
 
 
 def require_success(response: HttpResponse) -> None:

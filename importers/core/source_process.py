@@ -35,6 +35,7 @@ CERTIFICATE_VARIABLES = ("SSL_CERT_FILE",)
 logger = logging.getLogger(__name__)
 
 Known = Callable[[str, Collection[str] | None], list[tuple[str, str]]]
+SeriesKeys = Callable[[], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +80,14 @@ class SourceSession:
         self.started: list[str] | None = None
         """The item that the source is at."""
 
-    def steps(self, known: Known) -> Iterator[Step]:
+    def steps(self, known: Known, series_keys: SeriesKeys = list) -> Iterator[Step]:
         """Run the source. Raises ``SourceError``."""
         with _failures():
             self._request("run")
         number = 0
         while True:
             with _failures():
-                message = self._receive(known)
+                message = self._receive(known, series_keys)
                 if "done" in message:
                     return
                 step = self._parse_step(message, number)
@@ -121,7 +122,7 @@ class SourceSession:
         }
         write_message(self._requests, request)
 
-    def _receive(self, known: Known) -> dict[str, Any]:
+    def _receive(self, known: Known, series_keys: SeriesKeys = list) -> dict[str, Any]:
         """Return the next message, after answering questions."""
         while True:
             message = read_message(self._responses)
@@ -132,6 +133,8 @@ class SourceSession:
             elif "known" in message:
                 items = known(_name(message["known"]), message["refs"])
                 write_message(self._requests, {"items": items})
+            elif "series" in message:
+                write_message(self._requests, {"keys": series_keys()})
             elif "failed" in message:
                 code, detail = message["failed"]
                 raise SourceError(ProblemCode(code), _name(detail))

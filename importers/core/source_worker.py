@@ -133,6 +133,7 @@ class Worker:
             state=request["state"],
             network=self,
             known=self.known,
+            series_keys=lambda: self._ask({"series": True})["keys"],
             now=request["now"],
         )
         if request["do"] == "containers":

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -16,7 +17,7 @@ from evidence.storing import source_accounts
 from evidence.storing.connections import create_connection, get_connection, list_connections
 from evidence.storing.declaration_store import declare
 from importers.core.source import Container, FieldKind, InstalledSource
-from importers.core.source_http import url_address
+from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, open_source
 from importers.sources.providers import find_provider
 
@@ -37,7 +38,8 @@ class AccountDetails:
 def parse_details(source: InstalledSource, values: Mapping[str, str]) -> AccountDetails:
     """Check the values of a form or command line. Raises ``InvalidRequest`` naming the field.
 
-    An empty host is that of the provider, if the address has a well-known one.
+    An empty host is that of the provider, if the address has a well-known one. ``hosts`` are others
+    that may get the credential.
     """
     settings: dict[str, Any] = {"allows_private": bool(values.get("allows_private"))}
     credential: dict[str, str] = {}
@@ -55,12 +57,25 @@ def parse_details(source: InstalledSource, values: Mapping[str, str]) -> Account
         if not value or len(value) > MAX_CHARS or not value.isprintable():
             raise InvalidRequest(message=f"Enter the {each.label.lower()}.", param=each.name)
         if each.kind.is_url:
-            settings["host"], settings["port"] = _parse_url(each.name, value)
+            value, settings["host"], settings["port"] = _parse_url(source, each.name, value)
         if each.kind.is_secret:
             credential[each.name] = value
         else:
             settings[each.name] = _parse_setting(each.name, each.kind, value)
+    if hosts := values.get("hosts", "").split():
+        settings["hosts"] = [_parse_confirmed(each) for each in hosts]
     return AccountDetails(source, settings, credential)
+
+
+def _parse_confirmed(value: str) -> tuple[str, int]:
+    """Return a host that the owner confirmed, such as ``dav.example.org`` or with a port."""
+    try:
+        _, origin = parse_url(f"https://{value}")
+    except ValueError:
+        raise InvalidRequest(
+            message=f"hosts takes names such as dav.example.org; got {value!r}.", param="hosts"
+        ) from None
+    return origin.host, origin.port
 
 
 def _parse_setting(name: str, kind: FieldKind, value: str) -> Any:
@@ -75,12 +90,15 @@ def _parse_setting(name: str, kind: FieldKind, value: str) -> Any:
     return value.lower() if kind is FieldKind.HOST else value
 
 
-def _parse_url(name: str, value: str) -> tuple[str, int]:
-    try:
-        return url_address(value)
-    except ValueError:
-        message = f"{name} takes an address that begins with https://."
-        raise InvalidRequest(message=message, param=name) from None
+def _parse_url(source: InstalledSource, name: str, value: str) -> tuple[str, str, int]:
+    """Return the address, and its host and port. A password needs encryption."""
+    has_password = any(each.kind is FieldKind.SECRET for each in source.fields)
+    with suppress(ValueError):
+        url, origin = parse_url(value)
+        if origin.scheme == "https" or not has_password:
+            return url, origin.host, origin.port
+    message = f"{name} takes an address that begins with https://."
+    raise InvalidRequest(message=message, param=name)
 
 
 def list_containers(details: AccountDetails, *, now: datetime) -> list[Container]:
@@ -174,4 +192,4 @@ def replace_password(
 
 
 def _as_text(settings: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(value) for name, value in settings.items()}
+    return {name: str(value) for name, value in settings.items() if not isinstance(value, list)}

@@ -90,6 +90,7 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledSource:
         dependents=tuple(map(str, entry.get("dependents") or ())),
         interval=interval,
         has_deletions=bool(entry.get("has_deletions", True)),
+        series_stream=str(entry.get("series_stream") or ""),
     )
 
 

@@ -15,21 +15,22 @@ from evidence import limits
 from evidence.advisory_locks import try_exclusive
 from evidence.errors import ApiException, InvalidRequest
 from evidence.models.source_accounts import SourceAccount
-from evidence.storing import source_accounts, synced_batches
+from evidence.storing import source_accounts, stored_keys, synced_batches
 from evidence.storing.blobs import put_blob, stored_blobs
 from evidence.storing.ingest import IngestResult
 from evidence.storing.receipts import Receipt
 from evidence.storing.receipts import ReceiptCode as RejectionCode
 from evidence.storing.reindex import IndexMaintenance
 from evidence.storing.source_accounts import SealedError
-from evidence.storing.synced_batches import (
+from evidence.storing.sync_batch import (
     ItemChange,
+    OutdatedRecords,
     SeenItem,
     SyncBatch,
     SyncedRecord,
     SyncRules,
-    SyncStopped,
 )
+from evidence.storing.synced_batches import SyncStopped
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import ReceiptCode
 from importers.core.source import PROBLEM_TEXTS, InstalledSource, ProblemCode, SourceError
@@ -173,10 +174,12 @@ class _AccountRun:
         self._started = time.monotonic()
         self.report = RunReport(self._now.isoformat())
         self.stopped_at: list[str] | None = None
+        self._series_stream = ""
 
     def run(self) -> None:
         try:
             source, access = open_account(self._account)
+            self._series_stream = source.series_stream
             rules = SyncRules(source.volatile, source.container_field, source.dependents)
             with open_source(source, access, is_stopped=self._is_stopped) as session:
                 try:
@@ -196,8 +199,8 @@ class _AccountRun:
             pending = self._store(pending, rules)  # what was read before counts as known
             return synced_batches.known_items(self._account.connection_id, container, refs)
 
-        for step in session.steps(known):
-            self._add(pending, step, session)
+        for step in session.steps(known, self._series_keys):
+            self._add(pending, step, session, rules)
             self.report.is_complete = step.ends_pass
             if pending.is_due or step.ends_pass:
                 pending = self._store(pending, rules)
@@ -207,7 +210,10 @@ class _AccountRun:
                 if time.monotonic() - self._started >= RUN_SECONDS:
                     return
 
-    def _add(self, pending: _Pending, step: Step, session: SourceSession) -> None:
+    def _series_keys(self) -> list[str]:
+        return stored_keys.first_of_series(self._account.connection_id, self._series_stream)
+
+    def _add(self, pending: _Pending, step: Step, session: SourceSession, rules: SyncRules) -> None:
         """Receive a step completely."""
         batch = pending.batch
         batch.state, batch.ends_pass = step.state, step.ends_pass
@@ -224,12 +230,16 @@ class _AccountRun:
                 pending.size += file.size
             for record in item.records:
                 data = session.read(record.size)
-                batch.records.append(SyncedRecord(record.stream, record.key, data))
+                batch.records.append(SyncedRecord(record.stream, record.key, data, record.replaces))
                 pending.locations[record.key] = location
                 pending.size += record.size
             stream, key = ("", "")
             if item.records:
-                stream, key = item.records[0].stream, item.records[0].key
+                stream = item.records[0].stream
+                key = rules.item_key(stream, item.records[0].key)
+            batch.outdated += [
+                OutdatedRecords(each.stream, each.key, each.keep, each.first) for each in item.stale
+            ]
             batch.seen.append(SeenItem(container, ref, mark, stream, key))
             pending.items += 1
         self._spool.release()

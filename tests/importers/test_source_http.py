@@ -12,8 +12,8 @@ from importers.core.source_http import (
     HttpResponse,
     TooLargeError,
     basic_authorization,
+    parse_url,
     require_success,
-    url_address,
 )
 from tests.importers.https_server import HttpsServer, https_server
 
@@ -23,12 +23,14 @@ class DirectNetwork:
 
     def __init__(self, server: HttpsServer) -> None:
         self.tls = ssl.create_default_context(cafile=server.authority)
-        self.connections = 0
+        self.sockets: list[socket.socket] = []
 
     def connect(self, host: str, port: int, *, is_encrypted: bool = True) -> socket.socket:
-        self.connections += 1
         connected = socket.create_connection((host, port), timeout=20)
-        return self.tls.wrap_socket(connected, server_hostname=host) if is_encrypted else connected
+        if is_encrypted:
+            connected = self.tls.wrap_socket(connected, server_hostname=host)
+        self.sockets.append(connected)
+        return connected
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ def test_redirect_within_the_host_is_followed(server: HttpsServer, network: Dire
     assert [headers["authorization"] for _, _, headers in server.requests] == [
         "Basic aWRhOnBhc3MtMTIzNA=="
     ] * 2
-    assert network.connections == 1
+    assert len(network.sockets) == 1
 
 
 @pytest.mark.parametrize(
@@ -77,7 +79,7 @@ def test_redirect_to_another_host_gets_no_request(
 
     assert _code(server, network) is ProblemCode.MOVED
     assert len(server.requests) == 1
-    assert network.connections == 1
+    assert len(network.sockets) == 1
 
 
 def test_endless_redirects_end(server: HttpsServer, network: DirectNetwork) -> None:
@@ -103,10 +105,10 @@ def test_closed_connection_is_opened_again(server: HttpsServer, network: DirectN
     server.handler = lambda _method, _path, _headers, _body: (200, {}, b"x")
     with HttpClient(network, server.url()) as client:
         client.request("GET", server.url(), max_bytes=1)
-        client._connection.sock.shutdown(socket.SHUT_RDWR)
+        network.sockets[0].shutdown(socket.SHUT_RDWR)
 
         assert client.request("GET", server.url(), max_bytes=1).body == b"x"
-    assert network.connections == 2
+    assert len(network.sockets) == 2
 
 
 @pytest.mark.parametrize(
@@ -128,13 +130,31 @@ def test_status_says_whose_side_it_is_on(
 @pytest.mark.parametrize(
     "url",
     [
-        "http://a.example/",
         "https://",
         "https://ida:x@a.example/",
         "ftp://a.example",
         "https://ü.example",
     ],
 )
-def test_addresses_without_encryption_or_with_a_password_are_refused(url: str) -> None:
+def test_addresses_with_a_password_or_of_another_kind_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"https|ASCII"):
-        url_address(url)
+        parse_url(url)
+
+
+def test_confirmed_host_gets_the_credential(server: HttpsServer, network: DirectNetwork) -> None:
+    moved = f"https://localhost:{server.port}/b"
+    server.pages = {"/a": (302, {"Location": moved}, b""), "/b": (200, {}, b"x")}
+    authorization = basic_authorization("ida", "pass-1234")
+    confirmed = [("localhost", server.port)]
+    with HttpClient(network, "https://elsewhere.example", authorization, confirmed) as client:
+        response = client.request("GET", server.url("/a"), max_bytes=10)
+
+    assert response.url == moved
+
+
+def test_credential_is_never_sent_without_encryption(network: DirectNetwork) -> None:
+    with pytest.raises(SourceError) as refused:
+        HttpClient(network, "http://localhost:9/", basic_authorization("ida", "pass-1234"))
+
+    assert refused.value.code is ProblemCode.NO_TLS
+    assert network.sockets == []
