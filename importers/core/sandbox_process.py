@@ -95,7 +95,7 @@ class TimedPipe(RawIOBase):
         self,
         pipe: IO[bytes],
         *,
-        seconds: float = SILENCE_SECONDS,
+        seconds: float,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._pipe = pipe
@@ -127,7 +127,7 @@ def open_session(importer: InstalledImporter, export: Path) -> Iterator[Session]
     """
     arguments = (importer.package, importer.folder, export.absolute())
     with start_process(PROGRAM, *arguments) as process:
-        responses = BufferedReader(TimedPipe(process.responses), PIPE_BYTES)
+        responses = BufferedReader(TimedPipe(process.responses, seconds=SILENCE_SECONDS), PIPE_BYTES)
         session = Session(export, process.requests, responses)
         session.open()
         yield session
