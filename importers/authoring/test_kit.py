@@ -3,6 +3,7 @@
 They run the importer in its sandbox, without a database or a server.
 """
 
+import functools
 import random
 import shutil
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from importers.core.results import Issue, ReceiptCode
 from importers.registry import installed_importers
 
 HOSTILE_VARIANTS = 12
+MAX_DAMAGE_BYTES = 20_000_000
 _PATCHES = (b"\0", b"\xff\xfe", b"<", b"\n\n", b'"', b"9" * 40, b"", b",", b"{" * 400)
 
 
@@ -65,6 +67,10 @@ def read_export(name: str, path: Path, options: Options | None = None) -> ReadRe
     return result
 
 
+_read_once = functools.cache(read_export)
+"""Read an export that no test changes, at the first call. Starting the sandbox takes most of the time."""
+
+
 class ImporterTests:
     """Give ``importer_name`` and an ``export``; a ``newer_export`` has all of it and more."""
 
@@ -79,11 +85,11 @@ class ImporterTests:
         assert read_export(self.importer_name, self.export).records
 
     def test_reading_again_gives_the_same_records(self) -> None:
-        first = read_export(self.importer_name, self.export)
+        first = _read_once(self.importer_name, self.export)
         assert read_export(self.importer_name, self.export).by_key() == first.by_key()
 
     def test_different_records_have_different_keys(self) -> None:
-        result = read_export(self.importer_name, self.export)
+        result = _read_once(self.importer_name, self.export)
         records = result.by_key()
         for stream, record in zip(result.streams, result.records, strict=True):
             assert records[stream, record["id"]] == record
@@ -91,20 +97,20 @@ class ImporterTests:
     def test_newer_export_adds_records_and_keeps_keys(self) -> None:
         if self.newer_export is None:
             return
-        old = read_export(self.importer_name, self.export).by_key()
-        new = read_export(self.importer_name, self.newer_export).by_key()
+        old = _read_once(self.importer_name, self.export).by_key()
+        new = _read_once(self.importer_name, self.newer_export).by_key()
         assert old.keys() < new.keys()
 
     def test_records_have_declared_fields_only(self) -> None:
         declaration = orjson.loads(find_importer(self.importer_name).declaration)
         schemas = {stream["name"]: stream["schema"] for stream in declaration["streams"]}
-        result = read_export(self.importer_name, self.export)
+        result = _read_once(self.importer_name, self.export)
         for stream, record in zip(result.streams, result.records, strict=True):
             assert record.keys() <= schemas[stream]["properties"].keys()
             jsonschema_rs.validate(schemas[stream], record)
 
     def test_no_item_is_left_out_without_a_receipt(self) -> None:
-        assert read_export(self.importer_name, self.export).silent_items == []
+        assert _read_once(self.importer_name, self.export).silent_items == []
 
     def test_damaged_exports_end_with_receipts(self, tmp_path: Path) -> None:
         """An unexpected error, too much memory or time is a bug, and has this receipt."""
@@ -138,9 +144,10 @@ def _damage(content: bytes, rng: random.Random, number: int) -> bytes:
     if number == 0:
         return content[: len(content) // 2]
     if number == 1:
-        return content + b"x" * 20_000_000
+        return content + b"x" * MAX_DAMAGE_BYTES
     if number == 2:
-        return content + content.splitlines(keepends=True)[-1] * 50_000
+        last_line = content.splitlines(keepends=True)[-1]
+        return content + last_line * min(50_000, MAX_DAMAGE_BYTES // len(last_line))
     return (
         content[:at] + rng.choice(_PATCHES) * rng.randint(1, 3) + content[at + rng.randint(0, 40) :]
     )

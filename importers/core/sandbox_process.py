@@ -127,7 +127,9 @@ def open_session(importer: InstalledImporter, export: Path) -> Iterator[Session]
     """
     arguments = (importer.package, importer.folder, export.absolute())
     with start_process(PROGRAM, *arguments) as process:
-        responses = BufferedReader(TimedPipe(process.responses, seconds=SILENCE_SECONDS), PIPE_BYTES)
+        responses = BufferedReader(
+            TimedPipe(process.responses, seconds=SILENCE_SECONDS), PIPE_BYTES
+        )
         session = Session(export, process.requests, responses)
         session.open()
         yield session
