@@ -8,6 +8,7 @@
 # make audit  check the installed packages for known vulnerabilities (pip-audit, needs the internet)
 # make coverage  run the tests and report the lines that they do not cover
 # make office    read the text of Word, Excel, PowerPoint and OpenDocument files in imports
+# make outlook   read data files of Outlook (.pst, .ost) in imports
 # make semantic  install semantic and hybrid search: a model that runs without a network
 # make telemetry  install the OpenTelemetry exporter (PDPP_TELEMETRY)
 # make non-interference  compare all responses before and after 10,000 changes that the grant hides;
@@ -37,7 +38,7 @@ PIP := 26.3
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference office relevance semantic run sign-in sync-large telemetry test fast mutants check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference office outlook relevance semantic run sign-in sync-large telemetry test fast mutants check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -109,6 +110,8 @@ trace: .venv/runtime
 
 office: .venv/office
 
+outlook: .venv/outlook
+
 semantic: .venv/semantic
 
 telemetry: .venv/telemetry
@@ -146,7 +149,11 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-office.txt
 	touch $@
 
-.venv/development: pyproject.toml .venv/semantic .venv/telemetry .venv/office
+.venv/outlook: requirements-outlook.txt .venv/runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-outlook.txt
+	touch $@
+
+.venv/development: pyproject.toml .venv/semantic .venv/telemetry .venv/office .venv/outlook
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
 	touch $@
 

@@ -104,14 +104,17 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledImporter:
         remembers_by_layout=entry.get("remembers_by_layout") is True,
         earlier_prefix=str(entry.get("earlier_prefix") or ""),
         earlier_fields=tuple(map(str, entry.get("earlier_fields") or ())),
-        stored_fields={
-            str(stream): tuple(map(str, names))
-            for stream, names in (entry.get("stored_fields") or {}).items()
-        },
+        stored_fields=_fields_by_stream(entry.get("stored_fields")),
+        twin_prefix=str(entry.get("twin_prefix") or ""),
+        twin_fields=_fields_by_stream(entry.get("twin_fields")),
         series_stream=str(entry.get("series_stream") or ""),
         has_local_times=entry.get("has_local_times") is True,
         has_recurring_events=entry.get("has_recurring_events") is True,
     )
+
+
+def _fields_by_stream(values: Any) -> dict[str, tuple[str, ...]]:
+    return {str(stream): tuple(map(str, names)) for stream, names in (values or {}).items()}
 
 
 def text_member(entry: Any, name: str) -> str:

@@ -26,6 +26,19 @@ SELECT record_key,
 FROM evidence_record
 WHERE connection_id = %s AND stream = %s AND starts_with(record_key, %s)
 """
+SELECT_DIGESTS = """
+-- Return 8 bytes of a digest of some fields for each record whose key begins with a prefix and that
+-- has the first of these fields; sorted and joined.
+SELECT string_agg(digest, '' ORDER BY digest) FROM (
+    SELECT substring(sha256(convert_to((
+        SELECT string_agg(coalesce(data ->> f.name, ''), E'\\n' ORDER BY f.position)
+        FROM unnest(%(fields)s::text[]) WITH ORDINALITY AS f(name, position)
+    ), 'UTF8')) FROM 1 FOR 8) AS digest
+    FROM evidence_record
+    WHERE connection_id = %(connection_id)s AND stream = %(stream)s
+        AND starts_with(record_key, %(prefix)s) AND data ->> (%(fields)s::text[])[1] <> ''
+) AS digests
+"""
 SELECT_FIRST_OF_SERIES = """
 -- Return the first keys of each series: its id, a dot, and the start of an occurrence.
 SELECT record_key
@@ -62,6 +75,21 @@ def fields_by_key(
     with connection.cursor() as cursor:
         cursor.execute(SELECT_FIELDS, [list(fields), connection_id, stream, prefix])
         return {key: orjson.loads(values or "[]") for key, values in cursor}
+
+
+def twin_digests(connection_id: str, stream: str, *, prefix: str, fields: Sequence[str]) -> bytes:
+    """Return sorted digests of fields of the records whose keys begin with the prefix."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            SELECT_DIGESTS,
+            {
+                "connection_id": connection_id,
+                "stream": stream,
+                "prefix": prefix,
+                "fields": list(fields),
+            },
+        )
+        return bytes(cursor.fetchone()[0] or b"")
 
 
 def first_of_series(connection_id: str, stream: str) -> list[str]:

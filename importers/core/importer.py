@@ -50,6 +50,8 @@ class Options:
     earlier: Mapping[str, list[Any]] = field(default_factory=dict)
     stored: Mapping[str, Mapping[str, list[Any]]] = field(default_factory=dict)
     """Fields of stored records by stream and key."""
+    twins: str = ""
+    """Digests of stored records that another format has brought, as base64."""
     answers: Mapping[str, Any] = field(default_factory=dict)
     unclaimed: Sequence[Sequence[str]] = ()
     doubts: Sequence[Mapping[str, Any]] = ()
@@ -130,6 +132,8 @@ class InstalledImporter:
       get their ``earlier_fields``.
     - ``series_stream``: importers get the first keys of each series of this stream as ``earlier``.
     - ``stored_fields``: importers get these fields of all records by stream.
+    - ``twin_fields``: importers get a digest of these fields of each record of the stream whose key
+      begins with ``twin_prefix``.
     - ``has_local_times``: some times of this format have no zone.
     - ``has_recurring_events``: its recurring events are expanded within the years of the options.
     """
@@ -146,6 +150,8 @@ class InstalledImporter:
     earlier_fields: tuple[str, ...] = ()
     series_stream: str = ""
     stored_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    twin_prefix: str = ""
+    twin_fields: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     has_local_times: bool = False
     has_recurring_events: bool = False
 

@@ -64,7 +64,7 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "The amount cannot be read exactly.", "Correct it by hand, and import the file again."
     ),
     ReceiptCode.ALREADY_IMPORTED: ReceiptText(
-        "The account has this booking from a file of another format.",
+        "A file of another format has brought this.",
         "You need not do anything.",
     ),
     ReceiptCode.MAYBE_IMPORTED: ReceiptText(
@@ -171,6 +171,10 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "The text of Office files needs the extra office; search finds the file by name only.",
         "Install requirements-office.txt with pip, and import the export again.",
         is_imported=True,
+    ),
+    ReceiptCode.NEEDS_OUTLOOK: ReceiptText(
+        "Data files of Outlook (.pst, .ost) need the extra outlook.",
+        "Install requirements-outlook.txt with pip, and import the file again.",
     ),
     ReceiptCode.FILE_TOO_LARGE: ReceiptText(
         "The file is too large to store; only its name and size were imported.",

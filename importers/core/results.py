@@ -55,6 +55,7 @@ class ReceiptCode(StrEnum):
     NO_TEXT = "no_text"
     LOCKED = "locked"
     NEEDS_OFFICE = "needs_office"
+    NEEDS_OUTLOOK = "needs_outlook"
     FILE_TOO_LARGE = "file_too_large"
     FILE_MISSING = "file_missing"
     NOT_STORED = "not_stored"

@@ -18,6 +18,7 @@ from importers.core.results import (
     issues_only,
 )
 from importers.mail.records import MailboxMetadata, parse_message
+from importers.mail.twins import leave_out_twins
 
 BLOCK_BYTES = 256 * 1024
 MESSAGE_MAX_BYTES = 48 * 1024 * 1024
@@ -250,13 +251,13 @@ def _maildir_folder(file: ExportFile) -> str:
 
 MBOX = Importer(
     claim=_claim_mboxes,
-    read=_read_mboxes,
+    read=leave_out_twins(_read_mboxes),
 )
 MAILDIR = Importer(
     claim=_claim_maildirs,
-    read=_read_files,
+    read=leave_out_twins(_read_files),
 )
 EML = Importer(
     claim=claim_by_suffix(".eml", ".emlx", ".mht"),
-    read=_read_files,
+    read=leave_out_twins(_read_files),
 )

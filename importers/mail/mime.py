@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from urllib.parse import quote
 
 from importers.core.text import decode, html_to_text, one_line, text_prefix
 from importers.mail.headers import HeaderFields, decode_base64, decode_encoded_words
@@ -75,6 +76,16 @@ class MimePart:
         yield self
         for child in self.children:
             yield from child.walk()
+
+
+def file_part(content: bytes, *, name: str, media_type: str, is_inline: bool = False) -> MimePart:
+    """Return a part for an attached file that is not in MIME."""
+    header = (
+        f"content-type: {one_line(media_type) or 'application/octet-stream'}\n"
+        f"content-disposition: {'inline' if is_inline else 'attachment'}"
+        + (f"; filename*=utf-8''{quote(name, safe='')}" if name else "")
+    )
+    return MimePart(content, HeaderFields(header.encode("utf-8", "replace")), 0, len(content), 0)
 
 
 def parse_mime(raw: bytes) -> MimePart:
@@ -203,7 +214,7 @@ def _displayed_texts(part: MimePart, files: list[MimePart]) -> list[tuple[str, b
     if part.children:
         children = [_displayed_texts(child, files) for child in part.children]
         if part.media_type == _ALTERNATIVE:
-            return _select_alternative(children)
+            return select_alternative(children)
         return [text for texts in children for text in texts]
     if part.media_type.startswith("multipart/") and part.is_truncated:
         return []
@@ -214,7 +225,7 @@ def _displayed_texts(part: MimePart, files: list[MimePart]) -> list[tuple[str, b
     return [(text, is_html)] if text else []
 
 
-def _select_alternative(alternatives: list[list[tuple[str, bool]]]) -> list[tuple[str, bool]]:
+def select_alternative(alternatives: list[list[tuple[str, bool]]]) -> list[tuple[str, bool]]:
     """Prefer plain text, unless it only says that the message is HTML."""
     with_text = [texts for texts in alternatives if texts]
     is_plain = [not any(is_html for _, is_html in texts) for texts in with_text]

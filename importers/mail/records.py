@@ -79,8 +79,21 @@ def parse_message(raw: bytes, metadata: MailboxMetadata) -> ParsedItem:
     """Parse a message. Broken parts are left out and become issues."""
     item = ParsedItem()
     root = parse_mime(raw)
-    headers, body = root.headers, select_body(root)
     key = message_key(raw, root)
+    add_message(item, root.headers, select_body(root), metadata, key=key, size=len(raw))
+    return item
+
+
+def add_message(
+    item: ParsedItem,
+    headers: HeaderFields,
+    body: Body,
+    metadata: MailboxMetadata,
+    *,
+    key: str,
+    size: int | None,
+) -> None:
+    """Add the records of a message and its attachments. ``size`` is that of the original."""
     sent_at = _sent_at(headers, metadata, item)
     text, is_text_truncated = truncate(replace_unstorable(body.text))
     if is_text_truncated:
@@ -101,14 +114,13 @@ def parse_message(raw: bytes, metadata: MailboxMetadata) -> ParsedItem:
                 "subject": headers.text("subject"),
                 "received_at": sent_at,
                 "has_attachments": bool(attached),
-                "original_bytes": len(raw),
+                "original_bytes": size,
                 "body_source": "plain" if outlook_text else body.source,
                 "body_text": text or outlook_text or None,
             },
         )
     )
     item.records += attached
-    return item
 
 
 def message_key(raw: bytes, root: MimePart) -> str:

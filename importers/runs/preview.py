@@ -164,7 +164,8 @@ def _prepare_part(
 def refresh_part(part: ExportPart, connection_id: str) -> ExportPart:
     """Prepare a part again if the parts before it have stored what its importer looks at."""
     target = replace(part.target, connection_id=connection_id)
-    if load_options(target, part.given).stored == part.options.stored:
+    options = load_options(target, part.given)
+    if (options.stored, options.twins) == (part.options.stored, part.options.twins):
         return part
     with sandbox.open_session(part.importer, part.files.export) as session:
         return _prepare_part(session, part.importer, part.files, target, part.given)

@@ -1,5 +1,6 @@
 """Store import runs, their receipts and the options of each connection."""
 
+import base64
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -201,6 +202,11 @@ def load_options(target: ImportTarget, options: Options) -> Options:
     if importer.series_stream:
         keys = stored_keys.first_of_series(target.connection_id, importer.series_stream)
         options = replace(options, earlier={key: [] for key in keys})
+    for stream, names in importer.twin_fields.items():
+        digests = stored_keys.twin_digests(
+            target.connection_id, stream, prefix=importer.twin_prefix, fields=names
+        )
+        options = replace(options, twins=base64.b64encode(digests).decode())
     choices = ImportChoice.unscoped.filter(connection_id=target.connection_id)
     remembered = dict(choices.values_list("name", "value"))
     if not importer.remembers_by_layout:
