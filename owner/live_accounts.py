@@ -1,13 +1,9 @@
 """Live accounts: connect one, see how it does, sync it now, pause it, and remove its password."""
 
-import base64
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-import orjson
-from cryptography.exceptions import InvalidTag
 from django import forms
 from django.contrib import messages
 from django.http import Http404, HttpRequest, HttpResponse
@@ -15,33 +11,25 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
-from evidence.access import crypto
 from evidence.errors import InvalidRequest
-from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing import source_accounts
 from evidence.storing.connections import set_paused
+from evidence.storing.mirrored_deletions import answer_deletions
 from importers.core.source import (
-    PROBLEM_TEXTS,
     Container,
     FieldKind,
     InstalledSource,
     SourceError,
     SourceField,
 )
-from importers.sources import accounts, status
+from importers.sources import accounts, status, traffic
 from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source, installed_sources
-from owner.form_fields import set_choices
+from owner.account_choices import ChoiceForm, open_draft, seal_draft
 from owner.permissions import owner_required
 from owner.site import owner
 from owner.text import escape_invisible
-
-DRAFT_SECONDS = 1_800
-"""Time to choose folders. Until then the password is in the page, encrypted for this owner."""
-
-PURPOSE = "account draft"
-NEW = ""
 
 
 @require_safe
@@ -83,46 +71,6 @@ def _form_field(each: SourceField) -> forms.Field:
     )
 
 
-class ChoiceForm(forms.Form):
-    """Which folders to read, and where the records go."""
-
-    containers = forms.MultipleChoiceField(
-        widget=forms.CheckboxSelectMultiple, error_messages={"required": "Choose one or more."}
-    )
-    connection = forms.ChoiceField(
-        label="Add to",
-        required=False,
-        help_text="Choose the connection of an earlier import, and nothing is stored twice.",
-    )
-    is_mirror = forms.BooleanField(
-        label="Delete here what is deleted there",
-        required=False,
-        help_text="Only what this account brought, never what you imported.",
-    )
-
-    def __init__(
-        self,
-        found: Sequence[Container],
-        connections: Sequence[Connection],
-        source: InstalledSource,
-        *args: Any,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(*args, **kwargs)
-        self.fields["containers"].label = source.container_title or "Contents"
-        if not source.has_deletions:
-            del self.fields["is_mirror"]
-        named = [(each.name, escape_invisible(_container_label(each))) for each in found]
-        set_choices(self, "containers", named)
-        self.initial.setdefault("containers", [each.name for each in found if each.is_usual])
-        choices = [(each.connection_id, each.display_name) for each in connections]
-        set_choices(self, "connection", [(NEW, "A new connection"), *choices])
-
-
-def _container_label(each: Container) -> str:
-    return f"{each.title} ({each.items:,})" if each.items else each.title
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 @owner_required
 def connect_account(request: HttpRequest, name: str) -> HttpResponse:
@@ -131,7 +79,7 @@ def connect_account(request: HttpRequest, name: str) -> HttpResponse:
     if source is None:
         raise Http404
     if "draft" in request.POST:
-        return _choose(request, source, _open_draft(request.POST["draft"]))
+        return _choose(request, source, open_draft(request.POST["draft"]))
     form = DetailsForm(source, request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
@@ -140,7 +88,7 @@ def connect_account(request: HttpRequest, name: str) -> HttpResponse:
         except InvalidRequest as refusal:
             form.add_error(refusal.param if refusal.param in form.fields else None, refusal.message)
         except SourceError as error:
-            form.add_error(None, _explain(error))
+            form.add_error(None, escape_invisible(status.explain(error)))
         else:
             return _choose(request, source, (details, found))
     context = {"here": "accounts", "source": source, "form": form}
@@ -158,7 +106,8 @@ def _choose(
     details, found = draft
     connections = accounts.candidates(source, owner_id=owner().pk)
     data = request.POST if "draft" in request.POST else None
-    form = ChoiceForm(found, connections, source, data)
+    initial = {traffic.SETTING: accounts.suggested_limit(details.settings)}
+    form = ChoiceForm(found, connections, source, data, initial=initial)
     if data is not None and form.is_valid():
         chosen = form.cleaned_data
         try:
@@ -167,6 +116,7 @@ def _choose(
                 containers=chosen["containers"],
                 connection_id=chosen["connection"] or None,
                 is_mirror=chosen.get("is_mirror", False),
+                daily_megabytes=chosen[traffic.SETTING],
                 owner_id=owner().pk,
                 now=timezone.now(),
             )
@@ -175,33 +125,8 @@ def _choose(
         else:
             return redirect("account", account.connection_id)
     context = {"here": "accounts", "source": source, "form": form}
-    context["draft"] = _seal_draft(details, found)
+    context["draft"] = seal_draft(details, found)
     return render(request, "owner/live_accounts/choose.html", context)
-
-
-def _seal_draft(details: AccountDetails, found: Sequence[Container]) -> str:
-    content = {
-        "source": details.source.name,
-        "settings": details.settings,
-        "credential": details.credential,
-        "containers": [[each.name, each.title, each.is_usual, each.items] for each in found],
-        "until": time.time() + DRAFT_SECONDS,
-    }
-    sealed = crypto.encrypt(orjson.dumps(content), purpose=PURPOSE, bound_to=owner().pk)
-    return base64.urlsafe_b64encode(sealed).decode()
-
-
-def _open_draft(sealed: str) -> tuple[AccountDetails, list[Container]] | None:
-    try:
-        data = base64.urlsafe_b64decode(sealed)
-        content = orjson.loads(crypto.decrypt(data, purpose=PURPOSE, bound_to=owner().pk))
-    except (InvalidTag, ValueError):
-        return None
-    source = find_source(content["source"])
-    if source is None or content["until"] < time.time():
-        return None
-    found = [Container(*each) for each in content["containers"]]
-    return AccountDetails(source, content["settings"], content["credential"]), found
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -229,6 +154,7 @@ def account_page(request: HttpRequest, connection_id: str) -> HttpResponse:
 
 def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
     problem, result = status.problem_line(account), status.result_line(account)
+    question = status.question(account)
     return {
         "connection_id": account.connection_id,
         "name": account.connection.display_name,
@@ -241,6 +167,9 @@ def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
         "last": account.succeeded_at,
         "next": status.next_run(account, now=now),
         "problem": problem and escape_invisible(problem),
+        "question": question and escape_invisible(question),
+        "through": (account.held_deletions or {}).get("through"),
+        "daily_megabytes": account.settings.get(traffic.SETTING),
         "result": result,
     }
 
@@ -280,7 +209,18 @@ def _replace(account: SourceAccount, values: Mapping[str, str], now: datetime) -
     return "The new password is saved."
 
 
+def _answer(account: SourceAccount, values: Mapping[str, str], now: datetime) -> str:
+    """Delete, or keep, what the page asked about."""
+    through, is_agreed = values.get("through", ""), values["action"] == "delete"
+    if not through.isdecimal():
+        return "Nothing was changed."
+    answer_deletions(account, through=int(through), is_agreed=is_agreed, now=now)
+    return "They are deleted with the next run." if is_agreed else "The records stay."
+
+
 ACTIONS: dict[str, Action] = {
+    "delete": _answer,
+    "keep": _answer,
     "sync": _sync_now,
     "pause": _pause,
     "resume": _resume,
@@ -291,9 +231,3 @@ ACTIONS: dict[str, Action] = {
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
     return {name: "yes" if value is True else str(value or "") for name, value in values.items()}
-
-
-def _explain(error: SourceError) -> str:
-    text = PROBLEM_TEXTS[error.code]
-    detail = f" ({escape_invisible(error.detail)})" if error.detail else ""
-    return f"{text.problem}{detail} {text.next_step}"

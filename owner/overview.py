@@ -284,10 +284,15 @@ def _live_accounts(owner_id: str, now: datetime) -> Iterator[Attention]:
     for account in list_accounts(owner_id):
         name, page = account.connection.display_name, reverse("account", args=[account.pk])
         if account_status.needs_owner(account):
-            yield Attention(f"{name}: {account_status.problem_line(account)}", "Mend it", page)
+            text = account_status.question(account) or account_status.problem_line(account)
+            yield Attention(
+                f"{name}: {text}", "Decide" if account.held_deletions else "Mend it", page
+            )
         elif account_status.is_stale(account, now=now):
             days = (now - account_status.last_time(account)).days
-            yield Attention(f"{name} was not read for {pluralize(days, 'day')}.", "See why", page)
+            text = f"{name} was not read for {pluralize(days, 'day')}."
+            problem = account_status.problem_line(account) or ""
+            yield Attention(f"{text} {problem}".strip(), "See why", page)
 
 
 def _ending(owner_id: str, now: datetime) -> list[Attention]:

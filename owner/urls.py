@@ -3,6 +3,7 @@
 from django.urls import path
 
 from owner import admin as admin  # registers the admin pages
+from owner.account_choices import account_choices
 from owner.accounts.second_factor_views import second_factor_check
 from owner.accounts.setup_views import set_up
 from owner.accounts.sign_in import sign_in
@@ -47,6 +48,7 @@ urlpatterns = [
     path("accounts", account_list, name="accounts"),
     path("accounts/connect/<str:name>", connect_account, name="account-connect"),
     path("accounts/<str:connection_id>", account_page, name="account"),
+    path("accounts/<str:connection_id>/choices", account_choices, name="account-choices"),
     path("demo/remove", remove_demo_data, name="remove-demo"),
     path("search", search_page, name="search"),
     path("day", today_page, name="today"),

@@ -11,7 +11,9 @@ class SourceAccount(models.Model):
 
     ``state`` covers exactly the records that are stored: both change in one transaction, which also
     increments ``version``. ``credential`` is encrypted and bound to the connection. ``last_run`` and
-    ``problem`` are for the owner's pages and contain no text of a record.
+    ``problem`` are for the owner's pages and contain no text of a record. ``held_deletions`` are too
+    many to delete without a question, see ``storing.mirrored_deletions``; the owner agreed to those
+    of passes up to ``allowed_pass``. ``traffic`` has the bytes that were read on a day.
     """
 
     connection = models.OneToOneField(
@@ -24,6 +26,9 @@ class SourceAccount(models.Model):
     state = models.JSONField(default=dict)
     version = models.BigIntegerField(default=0)
     pass_number = models.BigIntegerField(default=1)
+    held_deletions = models.JSONField(null=True)
+    allowed_pass = models.BigIntegerField(default=0)
+    traffic = models.JSONField(default=dict)
     due_at = models.DateTimeField()
     failures = models.IntegerField(default=0)
     problem = models.JSONField(null=True)

@@ -5,18 +5,18 @@ to another connection cannot be decrypted.
 """
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 import orjson
 from cryptography.exceptions import InvalidTag
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Case, F, QuerySet, Value, When
 
 from evidence.access import crypto
 from evidence.models.connections import Connection
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.source_accounts import SourceAccount, SyncedItem
 
 PURPOSE = "source credential"
 SYNCED_STATUSES = (Connection.Status.ACTIVE, Connection.Status.DRAFT)
@@ -77,6 +77,19 @@ def due_accounts(*, now: datetime) -> Sequence[SourceAccount]:
     return list(rows.order_by("due_at"))
 
 
+def watched_accounts(source_names: Collection[str]) -> Sequence[SourceAccount]:
+    """Return the accounts of these sources that were read completely and did not fail since."""
+    rows = SourceAccount.unscoped.select_related("connection__source").defer("state", "last_run")
+    rows = rows.filter(
+        source_name__in=source_names,
+        succeeded_at__isnull=False,
+        failures=0,
+        credential__isnull=False,
+        connection__status__in=SYNCED_STATUSES,
+    )
+    return list(rows.order_by("created_at"))
+
+
 def _accounts(owner_id: str) -> QuerySet[SourceAccount]:
     rows = SourceAccount.unscoped.select_related("connection__source")
     return rows.filter(connection__owner_id=owner_id)
@@ -128,12 +141,36 @@ def count_credentials() -> int:
     return SourceAccount.unscoped.filter(credential__isnull=False).count()
 
 
+@transaction.atomic
 def change_settings(
-    connection_id: str, *, settings: Mapping[str, Any], is_mirror: bool, now: datetime
+    account: SourceAccount,
+    *,
+    settings: Mapping[str, Any],
+    is_mirror: bool,
+    removed: Collection[str],
+    now: datetime,
 ) -> None:
-    """Save what the owner chose; the account is due now."""
-    rows = SourceAccount.unscoped.filter(connection_id=connection_id)
-    rows.update(settings=dict(settings), is_mirror=is_mirror, due_at=now, failures=0)
+    """Save what the owner chose; the account is due now, and a run in progress stops.
+
+    Containers with the names or titles in ``removed`` are read from their beginning if the owner
+    chooses them again. Their records stay.
+    """
+    row = SourceAccount.unscoped.select_for_update().get(connection_id=account.connection_id)
+    row.state = {
+        name: {key: each for key, each in member.items() if key not in removed}
+        if isinstance(member, dict)
+        else member
+        for name, member in row.state.items()
+    }
+    row.settings, row.is_mirror, row.due_at, row.failures = dict(settings), is_mirror, now, 0
+    row.version += 1
+    row.save(update_fields=["state", "settings", "is_mirror", "due_at", "failures", "version"])
+    items = SyncedItem.unscoped.filter(connection_id=account.connection_id)
+    items.filter(container__in=removed).delete()
+
+
+def postpone(account: SourceAccount, due_at: datetime) -> None:
+    SourceAccount.unscoped.filter(connection_id=account.connection_id).update(due_at=due_at)
 
 
 def sync_now(connection_id: str, *, now: datetime) -> None:
@@ -141,7 +178,7 @@ def sync_now(connection_id: str, *, now: datetime) -> None:
 
 
 def finish_run(
-    connection_id: str,
+    account: SourceAccount,
     *,
     due_at: datetime,
     last_run: Mapping[str, Any],
@@ -149,7 +186,16 @@ def finish_run(
     failures: int,
     succeeded_at: datetime | None,
 ) -> None:
-    """Save the outcome of a run. ``succeeded_at`` stays as it was where it is None."""
-    rows = SourceAccount.unscoped.filter(connection_id=connection_id)
+    """Save the outcome of a run. ``succeeded_at`` stays as it was where it is None.
+
+    An account that became due during the run, as when its server reported a change, stays due.
+    """
+    rows = SourceAccount.unscoped.filter(connection_id=account.connection_id)
     values: dict[str, Any] = {} if succeeded_at is None else {"succeeded_at": succeeded_at}
-    rows.update(due_at=due_at, last_run=last_run, problem=problem, failures=failures, **values)
+    rows.update(
+        due_at=Case(When(due_at=account.due_at, then=Value(due_at)), default=F("due_at")),
+        last_run=last_run,
+        problem=problem,
+        failures=failures,
+        **values,
+    )

@@ -4,9 +4,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-ItemId = tuple[str, str]
-"""Container and ref."""
-
 
 @dataclass(frozen=True, slots=True)
 class SeenItem:
@@ -70,12 +67,16 @@ class SyncRules:
 
 @dataclass(slots=True)
 class SyncBatch:
-    """What a source read between two states. ``ends_pass``: it has looked at everything once."""
+    """What a source read between two states. ``ends_pass``: it has looked at everything once.
+
+    ``gone`` has containers and refs, and whether the record stays whatever the owner chose.
+    """
 
     records: list[SyncedRecord] = field(default_factory=list)
     outdated: list[OutdatedRecords] = field(default_factory=list)
     seen: list[SeenItem] = field(default_factory=list)
     changes: list[ItemChange] = field(default_factory=list)
-    gone: list[ItemId] = field(default_factory=list)
+    gone: list[tuple[str, str, bool]] = field(default_factory=list)
+    traffic: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     ends_pass: bool = False

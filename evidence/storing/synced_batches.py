@@ -6,7 +6,7 @@ kept in ``SyncedItem``, so that flags, moves and deletions need not read it agai
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,11 +16,11 @@ from django.db import transaction
 from django.db.models import F, QuerySet
 
 from evidence.errors import ApiException
-from evidence.models.imports import ImportRun
 from evidence.models.source_accounts import SourceAccount, SyncedItem
 from evidence.storing import stored_keys
 from evidence.storing.ingest import IngestResult, ingest_in_transaction
 from evidence.storing.locks import lock_connection
+from evidence.storing.mirrored_deletions import choose_deletions
 from evidence.storing.ndjson import NdjsonLine
 from evidence.storing.receipts import Receipt, ReceiptCode
 from evidence.storing.rows import RecordId, ids_below
@@ -56,10 +56,12 @@ def store_batch(
         writer = _BatchWriter(account, batch, rules, now)
         result = writer.write()
         store_files(frozenset(receipt[0] for receipt in writer.rejected))
-        _save_state(account, batch)
+        held = writer.held if batch.ends_pass else account.held_deletions
+        _save_state(account, batch, held)
     for key, receipt in writer.rejected:
         on_rejected(key, receipt)
     account.state, account.version = dict(batch.state), account.version + 1
+    account.traffic, account.held_deletions = dict(batch.traffic), held
     account.pass_number += batch.ends_pass
     return result
 
@@ -89,12 +91,14 @@ def _require_current(account: SourceAccount) -> None:
         raise SyncStopped("the connection is paused")
 
 
-def _save_state(account: SourceAccount, batch: SyncBatch) -> None:
+def _save_state(account: SourceAccount, batch: SyncBatch, held: Mapping[str, Any] | None) -> None:
     rows = SourceAccount.unscoped.filter(
         connection_id=account.connection_id, version=account.version, credential__isnull=False
     )
     saved = rows.update(
         state=batch.state,
+        traffic=batch.traffic,
+        held_deletions=held,
         version=F("version") + 1,
         pass_number=F("pass_number") + int(batch.ends_pass),
     )
@@ -113,6 +117,7 @@ class _BatchWriter:
     rejected: list[tuple[str, Receipt]] = field(default_factory=list)
     lines: list[NdjsonLine] = field(default_factory=list)
     keys: list[str] = field(default_factory=list)
+    held: dict[str, Any] | None = None
 
     def write(self) -> IngestResult:
         keys = {seen.key for seen in self.batch.seen if seen.key}
@@ -137,8 +142,6 @@ class _BatchWriter:
             on_receipt=self._on_receipt,
         )
         self._save_items(before, existing)
-        if self.batch.ends_pass:
-            self._items.filter(gone_pass__lt=self.account.pass_number).delete()
         return result
 
     def _existing(self, stream: str, keys: Collection[str]) -> set[str]:
@@ -209,13 +212,14 @@ class _BatchWriter:
 
     def _add_gone(self) -> None:
         """Note which items are gone; records that another container has are moved there."""
-        refs: dict[str, list[str]] = defaultdict(list)
-        for container, ref in self.batch.gone:
-            refs[container].append(ref)
-        for container, each in refs.items():
+        refs: dict[tuple[str, bool], list[str]] = defaultdict(list)
+        for container, ref, keeps_record in self.batch.gone:
+            refs[container, keeps_record].append(ref)
+        for (container, keeps_record), each in refs.items():
             items = self._items.filter(container=container, ref__in=each, gone_pass__isnull=True)
             gone = [item.record_key for item in items if item.record_key]
-            items.update(gone_pass=self.account.pass_number)
+            kept = {"is_ours": False} if keeps_record else {}
+            items.update(gone_pass=self.account.pass_number, **kept)
             remaining = self._items.filter(record_key__in=gone, gone_pass__isnull=True)
             seen_now = [item for item in self.batch.seen if item.key in set(gone)]
             others = {(item.stream, item.record_key): item.container for item in remaining}
@@ -225,30 +229,18 @@ class _BatchWriter:
                     self._add("patch", stream, key, data={self.rules.container_field: other})
 
     def _add_deletions(self) -> None:
-        """Delete what earlier passes missed, where the owner chose it.
-
-        A pass later, so that a message on its way from one folder to another is not deleted. Records
-        that existed before, or that an import since may have contained, stay.
-        """
-        old = list(self._items.filter(gone_pass__lt=self.account.pass_number))
-        keys = {item.record_key for item in old if item.record_key}
-        live = set(
-            self._items.filter(record_key__in=keys, gone_pass__isnull=True).values_list(
-                "record_key", flat=True
-            )
-        ) | {seen.key for seen in self.batch.seen}
-        ours = [item for item in old if item.is_ours and item.record_key in keys - live]
-        if self.account.is_mirror and ours:
-            self._add_mirrored(ours)
-
-    def _add_mirrored(self, items: Iterable[SyncedItem]) -> None:
-        runs = ImportRun.unscoped.filter(connection_id=self.account.connection_id)
-        imported = runs.order_by("-updated_at").values_list("updated_at", flat=True).first()
-        for item in items:
-            if imported is None or imported < item.seen_at:
-                self._add("delete", item.stream, item.record_key)
-                for stream in self.rules.dependents:
-                    self._add("prune", stream, item.record_key, data={"keep": []})
+        """Delete what earlier passes missed, where the owner chose it."""
+        seen = {seen.key for seen in self.batch.seen}
+        deletions = choose_deletions(self.account, seen=seen, now=self.now)
+        for item in deletions.items:
+            self._add("delete", item.stream, item.record_key)
+            for stream in self.rules.dependents:
+                self._add("prune", stream, item.record_key, data={"keep": []})
+        self.held = deletions.held
+        past = self._items.filter(gone_pass__lt=self.account.pass_number)
+        if self.held is not None:
+            past = past.filter(gone_pass__lte=self.account.allowed_pass)
+        past.delete()
 
     def _on_receipt(self, receipt: Receipt) -> None:
         if receipt.code is not ReceiptCode.DUPLICATE_KEY:

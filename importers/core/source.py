@@ -193,10 +193,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """An item that its container no longer has."""
+    """An item that its container no longer has.
+
+    ``keeps_record``: the server only names its items in another way, so that no record is deleted.
+    """
 
     container: str
     ref: str
+    keeps_record: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +232,13 @@ class Source:
 
     - ``run`` yields what is new since the state, and ends with a ``Checkpoint`` that ends the pass.
     - ``containers`` signs in and returns what the owner can choose.
+    - ``watch`` yields once when the server will report changes, and at each report. It ends at once
+      if the server cannot. It runs beside the watches of other accounts, in a thread.
     """
 
     run: Callable[[SourceRun], Iterator[Event]]
     containers: Callable[[SourceRun], Sequence[Container]]
+    watch: Callable[[SourceRun], Iterator[None]] | None = None
 
 
 class FieldKind(StrEnum):
@@ -276,6 +283,7 @@ class InstalledSource:
     of the settings that name a host and its port: the source can connect to nothing else.
     ``has_deletions``: it notices what the account deletes, so that the owner can choose mirroring.
     ``series_stream`` is the stream of ``SourceRun.series_keys``.
+    ``watches``: its servers may report changes.
     """
 
     name: str
@@ -294,6 +302,7 @@ class InstalledSource:
     interval: timedelta = timedelta(minutes=5)
     has_deletions: bool = True
     series_stream: str = ""
+    watches: bool = False
 
     @property
     def package(self) -> str:

@@ -58,7 +58,7 @@ class Step:
     items: list[ReceivedItem]
     seen: list[tuple[str, str, str]]
     changes: list[tuple[str, str, str, dict[str, Any]]]
-    gone: list[tuple[str, str]]
+    gone: list[tuple[str, str, bool]]
     state: dict[str, Any]
     done: int
     total: int
@@ -82,11 +82,11 @@ class SourceSession:
 
     def steps(self, known: Known, series_keys: SeriesKeys = list) -> Iterator[Step]:
         """Run the source. Raises ``SourceError``."""
-        with _failures():
+        with failures():
             self._request("run")
         number = 0
         while True:
-            with _failures():
+            with failures():
                 message = self._receive(known, series_keys)
                 if "done" in message:
                     return
@@ -94,9 +94,21 @@ class SourceSession:
             number += len(step.items)
             yield step
 
+    def changes(self) -> Iterator[None]:
+        """Yield when the server reports changes; ends if it cannot. Raises ``SourceError``."""
+        with failures():
+            self._request("watch")
+        while True:
+            with failures():
+                if "done" in self._receive(lambda _container, _refs: []):
+                    return
+            yield
+            with failures():
+                write_message(self._requests, {"noted": True})
+
     def containers(self) -> list[Container]:
         """Return what the owner can choose. Raises ``SourceError``."""
-        with _failures():
+        with failures():
             self._request("containers")
             message = self._receive(lambda _container, _refs: [])
             return [
@@ -156,6 +168,10 @@ class SourceSession:
             answer = {"family": family, "seconds": READ_SECONDS}
             write_message(self._requests, answer)
             socket.send_fds(self._channel, [b"s"], [connected.fileno()])
+            self.on_connected(connected)
+
+    def on_connected(self, connected: socket.socket) -> None:
+        """Called with each socket before this process closes its copy."""
 
     def _parse_step(self, message: dict[str, Any], number: int) -> Step:
         items = [
@@ -169,7 +185,10 @@ class SourceSession:
                 (_name(a), _name(b), _name(c), dict(fields))
                 for a, b, c, fields in message["changes"]
             ],
-            [(_name(container), _name(ref)) for container, ref in message["gone"]],
+            [
+                (_name(container), _name(ref), bool(keeps))
+                for container, ref, keeps in message["gone"]
+            ],
             dict(message["state"]),
             int(done),
             int(total),
@@ -177,7 +196,7 @@ class SourceSession:
         )
 
     def read(self, size: int) -> bytes:
-        with _failures():
+        with failures():
             return read_exactly(self._responses, size)
 
 
@@ -187,18 +206,22 @@ def open_source(
 ) -> Iterator[SourceSession]:
     """Start a process for one account; it ends with the block. Raises ``SourceError``."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    environment = {name: os.environ[name] for name in CERTIFICATE_VARIABLES if os.environ.get(name)}
     with ours, theirs:
         arguments = (source.package, source.folder, theirs.fileno())
         with start_process(
-            PROGRAM, *arguments, descriptors=[theirs.fileno()], environment=environment
+            PROGRAM, *arguments, descriptors=[theirs.fileno()], environment=certificate_settings()
         ) as process:
             theirs.close()
             pipe = TimedPipe(process.responses, seconds=SILENCE_SECONDS, is_stopped=is_stopped)
             responses = BufferedReader(pipe, PIPE_BYTES)
-            with _failures():
+            with failures():
                 warn_of_missing(read_message(responses)["enforced"])
             yield SourceSession(source, access, (process.requests, responses, ours))
+
+
+def certificate_settings() -> dict[str, str]:
+    """Return the environment that names certificates to trust."""
+    return {name: os.environ[name] for name in CERTIFICATE_VARIABLES if os.environ.get(name)}
 
 
 def open_connection(
@@ -227,7 +250,7 @@ def _resolves(host: str, port: int) -> bool:
 
 
 @contextmanager
-def _failures() -> Iterator[None]:
+def failures() -> Iterator[None]:
     """Convert every error of the conversation to ``SourceError``."""
     try:
         yield

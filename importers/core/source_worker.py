@@ -56,16 +56,19 @@ def main() -> None:
     logging.disable(logging.CRITICAL)
     channel = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, fileno=int(descriptor))
     tls = tls_context()
+    write_message(responses, {"enforced": confine(Path(work_folder), Path(package_folder))})
+    Worker(sys.stdin.buffer, responses, channel, tls).serve(package, Path(package_folder))
+
+
+def confine(work_folder: Path, package_folder: Path) -> list[bool]:
+    """Confine this process, and return which measures the system enforces."""
     folders = [Path(module.__path__[0]) for module in (importers, evidence)]
-    readable = (*folders, Path(package_folder))
-    enforced = [
+    return [
         isolation.limit_memory(),
-        isolation.restrict_files(readable=readable, writable=Path(work_folder)),
+        isolation.restrict_files(readable=(*folders, package_folder), writable=work_folder),
         isolation.limit_time(export_bytes=ACCOUNT_BYTES),
         isolation.restrict_calls(),
     ]
-    write_message(responses, {"enforced": enforced})
-    Worker(sys.stdin.buffer, responses, channel, tls).serve(package, Path(package_folder))
 
 
 def tls_context() -> ssl.SSLContext:
@@ -96,7 +99,7 @@ class Worker:
     def serve(self, package: str, folder: Path) -> None:
         request = read_message(self._requests)
         try:
-            if package != importers.__name__:
+            if package not in sys.modules:
                 load_package(package, folder)
             self._answer(request)
         except SourceError as error:
@@ -140,7 +143,16 @@ class Worker:
             containers = [asdict(each) for each in source.containers(run)]
             write_message(self._responses, {"containers": containers})
             return
+        if request["do"] == "watch":
+            self._watch(source, run)
+            return
         self._send(source.run(run), {tuple(each) for each in request["skip"]})
+        write_message(self._responses, {"done": True})
+
+    def _watch(self, source: Source, run: SourceRun) -> None:
+        """Report each change, and go on when the server has taken note of it."""
+        for _ in source.watch(run) if source.watch is not None else ():
+            self._ask({"changed": True})
         write_message(self._responses, {"done": True})
 
     def _send(self, events: Iterator[Event], skip: Collection[tuple[str, ...]]) -> None:
@@ -175,7 +187,7 @@ class _Step:
         self._items: list[Any] = []
         self._seen: list[list[str]] = []
         self._changes: list[Any] = []
-        self._gone: list[list[str]] = []
+        self._gone: list[list[Any]] = []
         self.payload: list[bytes] = []
 
     def add(self, event: Item | Change | Gone) -> None:
@@ -187,7 +199,7 @@ class _Step:
         elif isinstance(event, Change):
             self._changes.append([event.container, event.ref, event.mark, dict(event.fields)])
         else:
-            self._gone.append([event.container, event.ref])
+            self._gone.append([event.container, event.ref, event.keeps_record])
 
     def header(self, checkpoint: Checkpoint) -> dict[str, Any]:
         return {

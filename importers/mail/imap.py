@@ -23,6 +23,7 @@ from importers.core.source import (
     SourceRun,
 )
 from importers.mail.imap_client import FetchedMessage, Folder, FolderStatus, Mailbox, sign_in
+from importers.mail.imap_idle import folder_changes
 from importers.mail.mailboxes import MESSAGE_MAX_BYTES
 from importers.mail.records import MailboxMetadata, parse_message
 
@@ -33,6 +34,9 @@ LOOK_AHEAD = 1_000
 
 FLAGS_HOURS = 1
 """Without CONDSTORE, flags of all messages are compared once in this time."""
+
+IDLE_SECONDS = 540.0
+"""Servers may end IDLE after 29 minutes, and routers forget silent connections earlier."""
 
 UNUSUAL = frozenset(("\\trash", "\\junk", "\\drafts", "\\flagged"))
 
@@ -57,7 +61,9 @@ class _Run:
         self._run = run
         self._mailbox = mailbox
         self._states = {
-            name: FolderState(**values) for name, values in run.state.get("folders", {}).items()
+            name: FolderState(**values)
+            for name, values in run.state.get("folders", {}).items()
+            if name in run.settings["containers"]
         }
         self._done = self._total = 0
         self._missing: list[str] = []
@@ -173,7 +179,8 @@ class _Run:
         known = self._run.known(folder.title, None)
         for ref in known:
             if ref not in here:
-                yield Gone(folder.title, ref)
+                is_renumbered = not ref.startswith(f"{state.validity}.")
+                yield Gone(folder.title, ref, keeps_record=is_renumbered)
         yield from self._read(folder, state, [uid for ref, uid in here.items() if ref not in known])
         state.messages = len(here)
 
@@ -223,6 +230,16 @@ def _read(run: SourceRun) -> Iterator[Event]:
         yield from _Run(run, mailbox).events()
 
 
+def _watch(run: SourceRun) -> Iterator[None]:
+    """Watch one folder: the inbox, that with all mail, or else the first one that was chosen."""
+    with sign_in(run.network, run.settings, run.credential) as mailbox:
+        chosen = set(run.settings["containers"])
+        folders = [each for each in mailbox.folders() if each.name in chosen]
+        folders.sort(key=lambda each: (each.name.upper() != "INBOX", each.use != "\\all"))
+        if "IDLE" in mailbox.capabilities and folders and mailbox.open(folders[0].name):
+            yield from folder_changes(mailbox.client.sock, seconds=IDLE_SECONDS)
+
+
 def _list_folders(run: SourceRun) -> list[Container]:
     """List the folders. Where one has all mail (Gmail), it alone is usual."""
     with sign_in(run.network, run.settings, run.credential) as mailbox:
@@ -243,4 +260,4 @@ def _count(status: Any) -> int:
     return 0 if status is None else int(status.messages)
 
 
-IMAP = Source(run=_read, containers=_list_folders)
+IMAP = Source(run=_read, containers=_list_folders, watch=_watch)

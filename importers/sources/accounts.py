@@ -19,6 +19,7 @@ from evidence.storing.declaration_store import declare
 from importers.core.source import Container, FieldKind, InstalledSource
 from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, open_source
+from importers.sources import traffic
 from importers.sources.providers import find_provider
 
 MAX_CHARS = 1_000
@@ -135,6 +136,7 @@ def connect_account(
     containers: Sequence[str],
     connection_id: str | None,
     is_mirror: bool,
+    daily_megabytes: int | None = None,
     owner_id: str,
     now: datetime,
 ) -> SourceAccount:
@@ -143,12 +145,10 @@ def connect_account(
     Raises ``InvalidRequest`` for a connection of another source, or one that has an account.
     """
     source = details.source
-    if not containers:
-        title = source.container_title.lower() or "entries"
-        raise InvalidRequest(message=f"Choose one or more {title}.", param="containers")
     if is_mirror and not source.has_deletions:
         message = f"This account cannot be mirrored: {source.title} reports no deletions."
         raise InvalidRequest(message=message, param="is_mirror")
+    choices = _choices(source, containers, daily_megabytes)
     declare(source.declaration, owner_id=owner_id, now=now)
     if connection_id is None:
         connection_id = _create_connection(details, owner_id=owner_id, now=now)
@@ -160,11 +160,61 @@ def connect_account(
     return source_accounts.create_account(
         connection_id,
         source_name=source.name,
-        settings={**details.settings, "containers": list(containers)},
+        settings={**details.settings, **choices},
         credential=details.credential,
         is_mirror=is_mirror,
         now=now,
     )
+
+
+def _choices(
+    source: InstalledSource, containers: Sequence[str], daily_megabytes: int | None
+) -> dict[str, Any]:
+    if not containers:
+        title = source.container_title.lower() or "entries"
+        raise InvalidRequest(message=f"Choose one or more {title}.", param="containers")
+    if daily_megabytes is not None and daily_megabytes < 1:
+        message = f"{traffic.SETTING} takes a number from 1; got {daily_megabytes}."
+        raise InvalidRequest(message=message, param=traffic.SETTING)
+    return {"containers": list(containers), traffic.SETTING: daily_megabytes}
+
+
+def suggested_limit(settings: Mapping[str, Any]) -> int | None:
+    """Return the daily limit in megabytes that suits the provider, or None for no limit."""
+    provider = find_provider(str(settings.get("user", "")))
+    return None if provider is None else provider.daily_megabytes
+
+
+def change_account(
+    account: SourceAccount,
+    source: InstalledSource,
+    *,
+    found: Sequence[Container],
+    containers: Sequence[str],
+    is_mirror: bool,
+    daily_megabytes: int | None,
+    now: datetime,
+) -> None:
+    """Change what is read. ``found`` is what the account has now. Raises ``InvalidRequest``.
+
+    The records of a container that is no longer chosen stay.
+    """
+    choices = _choices(source, containers, daily_megabytes)
+    titles = {each.name: each.title for each in found}
+    kept = {*containers, *(titles.get(name, name) for name in containers)}
+    removed = {*account.settings["containers"]} - kept
+    source_accounts.change_settings(
+        account,
+        settings={**account.settings, **choices},
+        is_mirror=is_mirror,
+        removed=removed | ({titles.get(name, name) for name in removed} - kept),
+        now=now,
+    )
+
+
+def account_details(account: SourceAccount, source: InstalledSource) -> AccountDetails:
+    """Return what the owner entered. Raises ``SealedError``."""
+    return AccountDetails(source, account.settings, source_accounts.open_credential(account))
 
 
 def _create_connection(details: AccountDetails, *, owner_id: str, now: datetime) -> str:

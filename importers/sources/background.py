@@ -8,11 +8,15 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from django.db import close_old_connections
 from django.utils import timezone
 
+from evidence.models.source_accounts import SourceAccount
 from evidence.storing.source_accounts import due_accounts
 from importers.sources.runner import sync
 
-MAX_RUNS = 2
-"""Accounts that are read at once: their parsing takes a processor each."""
+MAX_RUNS = 4
+"""Accounts that are read at once."""
+
+MAX_FIRST_RUNS = 2
+"""Accounts that are read for the first time at once. They take long, and a processor each."""
 
 WAIT_SECONDS = 1.0
 RETRY_SECONDS = 30.0
@@ -26,20 +30,31 @@ class SyncWorker:
     def __init__(self) -> None:
         self._closed = threading.Event()
         self._running: dict[str, Future[None]] = {}
+        self._first: set[str] = set()
         self._pool = ThreadPoolExecutor(MAX_RUNS, thread_name_prefix="sync")
 
     def sources(self) -> Iterator[object]:
         """Start the runs that are due, and wait for one of them to end."""
         self._running = {pk: each for pk, each in self._running.items() if not each.done()}
+        self._first &= self._running.keys()
         if len(self._running) < MAX_RUNS:
             for account in due_accounts(now=timezone.now()):
-                if account.connection_id not in self._running and len(self._running) < MAX_RUNS:
+                if account.connection_id not in self._running and self._has_room(account):
                     owner_id = account.connection.owner_id
                     future = self._pool.submit(self._run, account.connection_id, owner_id)
                     self._running[account.connection_id] = future
         if self._running:
             wait(self._running.values(), timeout=WAIT_SECONDS, return_when=FIRST_COMPLETED)
         yield len(self._running)
+
+    def _has_room(self, account: SourceAccount) -> bool:
+        """Return whether this account can be read now. Notes which are read for the first time."""
+        is_first = account.succeeded_at is None
+        if len(self._running) == MAX_RUNS or (is_first and len(self._first) == MAX_FIRST_RUNS):
+            return False
+        if is_first:
+            self._first.add(account.connection_id)
+        return True
 
     def close(self) -> None:
         self._closed.set()

@@ -5,15 +5,24 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A provider's server, and where its app passwords are made. ``refusal``: why it cannot work."""
+    """A provider's server, and where its app passwords are made. ``refusal``: why it cannot work.
+
+    ``daily_megabytes``: below what the provider lets an account download on a day, if it says.
+    """
 
     name: str
     host: str
     app_passwords: str = ""
     refusal: str = ""
+    daily_megabytes: int | None = None
 
 
-_GMAIL = Provider("Gmail", "imap.gmail.com", "Google Account, Security, App passwords")
+_GMAIL = Provider(
+    "Gmail",
+    "imap.gmail.com",
+    "Google Account, Security, App passwords",
+    daily_megabytes=2_000,
+)
 _ICLOUD = Provider("iCloud", "imap.mail.me.com", "account.apple.com, App-Specific Passwords")
 _FASTMAIL = Provider("Fastmail", "imap.fastmail.com", "Settings, Privacy & Security, App passwords")
 _GMX = Provider("GMX", "imap.gmx.net", "Settings, POP3/IMAP; with two factors, app passwords")

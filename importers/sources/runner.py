@@ -1,12 +1,10 @@
 """Run the source of one account: read, store with the new state, and record the outcome."""
 
 import logging
-import random
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.utils import timezone
@@ -17,7 +15,6 @@ from evidence.errors import ApiException, InvalidRequest
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing import source_accounts, stored_keys, synced_batches
 from evidence.storing.blobs import put_blob, stored_blobs
-from evidence.storing.ingest import IngestResult
 from evidence.storing.receipts import Receipt
 from evidence.storing.receipts import ReceiptCode as RejectionCode
 from evidence.storing.reindex import IndexMaintenance
@@ -31,59 +28,24 @@ from evidence.storing.sync_batch import (
     SyncRules,
 )
 from evidence.storing.synced_batches import SyncStopped
-from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import ReceiptCode
-from importers.core.source import PROBLEM_TEXTS, InstalledSource, ProblemCode, SourceError
+from importers.core.source import InstalledSource, ProblemCode, SourceError
 from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
 from importers.runs.record_feed import AttachmentSpool
+from importers.sources import traffic
+from importers.sources.outcome import RunReport, finish_run, next_day
 from importers.sources.registry import find_source
 
-JITTER = 0.1
-"""Share by which intervals differ, so that accounts do not all start at once."""
-
-FIRST_DELAY = timedelta(minutes=1)
-MAX_DELAY = timedelta(hours=6)
 RUN_SECONDS = 240.0
 """A run ends at the next state after this time, and is due again at once: other accounts wait."""
 
 BATCH_ITEMS = 400
 BATCH_BYTES = 4 * 1024 * 1024
 BATCH_SECONDS = 2.0
-MAX_NOTES = 50
 
 logger = logging.getLogger(__name__)
 
 OnProgress = Callable[[int, int], object]
-
-
-@dataclass(slots=True)
-class RunReport:
-    """What a run did, for the owner's pages. ``notes`` are items that were not stored whole."""
-
-    started_at: str
-    finished_at: str = ""
-    created: int = 0
-    updated: int = 0
-    deleted: int = 0
-    unchanged: int = 0
-    files: int = 0
-    left_out: int = 0
-    done: int = 0
-    total: int = 0
-    is_complete: bool = False
-    notes: list[str] = field(default_factory=list)
-
-    def add(self, result: IngestResult) -> None:
-        self.created += result.created
-        self.updated += result.updated
-        self.deleted += result.deleted
-        self.unchanged += result.unchanged
-
-    def note(self, location: str, code: ReceiptCode, detail: str = "") -> None:
-        text = RECEIPT_TEXTS[code]
-        self.left_out += not text.is_imported
-        if len(self.notes) < MAX_NOTES:
-            self.notes.append(" ".join(filter(None, (f"{location}: {text.problem}", detail))))
 
 
 @dataclass(slots=True)
@@ -94,6 +56,7 @@ class _Pending:
     locations: dict[str, str] = field(default_factory=dict)
     size: int = 0
     items: int = 0
+    received: int = 0
     since: float = field(default_factory=time.monotonic)
 
     @property
@@ -123,6 +86,10 @@ def sync(
         account = source_accounts.find_account(connection_id, owner_id=owner_id)
         if not is_free or account is None:
             return None
+        now = timezone.now()
+        if traffic.is_reached(account, now=now):
+            source_accounts.postpone(account, next_day(now))
+            return RunReport(now.isoformat())
         run = _AccountRun(account, is_stopped, on_progress)
         try:
             run.run()
@@ -132,11 +99,11 @@ def sync(
         except SourceError as error:
             if is_stopped():
                 return None
-            _finish(account, run, error)
+            finish_run(account, run.report, run.stopped_at, error)
         except ApiException:  # the log names the cause
-            _finish(account, run, SourceError(ProblemCode.STORAGE_FAILED))
+            finish_run(account, run.report, run.stopped_at, SourceError(ProblemCode.STORAGE_FAILED))
         else:
-            _finish(account, run, None)
+            finish_run(account, run.report, run.stopped_at, None)
         return run.report
 
 
@@ -202,12 +169,13 @@ class _AccountRun:
         for step in session.steps(known, self._series_keys):
             self._add(pending, step, session, rules)
             self.report.is_complete = step.ends_pass
-            if pending.is_due or step.ends_pass:
+            is_limit = traffic.is_reached(self._account, now=timezone.now(), more=pending.received)
+            if pending.is_due or step.ends_pass or is_limit:
                 pending = self._store(pending, rules)
                 self._on_progress(step.done, step.total)
                 if self._is_stopped():
                     raise SyncStopped("the server stops")
-                if time.monotonic() - self._started >= RUN_SECONDS:
+                if is_limit or time.monotonic() - self._started >= RUN_SECONDS:
                     return
 
     def _series_keys(self) -> list[str]:
@@ -221,6 +189,7 @@ class _AccountRun:
         batch.gone += step.gone
         self.report.done, self.report.total = step.done, step.total
         for item, (container, ref, mark) in zip(step.items, step.seen, strict=True):
+            pending.received += item.size
             location = f"{item.file} {item.location}".strip()
             for issue in item.issues:
                 self.report.note(location, issue.code, issue.detail)
@@ -255,11 +224,13 @@ class _AccountRun:
             detail = "" if is_erased else " ".join(filter(None, (receipt.code, receipt.path)))
             self.report.note(pending.locations.get(key, ""), code, detail)
 
+        now = timezone.now()
+        pending.batch.traffic = traffic.added(self._account, pending.received, now=now)
         result = synced_batches.store_batch(
             self._account,
             pending.batch,
             rules,
-            now=timezone.now(),
+            now=now,
             store_files=self._store_files,
             on_rejected=on_rejected,
         )
@@ -286,47 +257,3 @@ class _AccountRun:
                     blob_id=file.blob_id,
                 )
                 self.report.files += 1
-
-
-def _finish(account: SourceAccount, run: _AccountRun, error: SourceError | None) -> None:
-    now, report = timezone.now(), run.report
-    report.finished_at = now.isoformat()
-    source = find_source(account.source_name)
-    problem, failures, delay = None, 0, MAX_DELAY if source is None else source.interval
-    if error is not None:
-        problem = _problem(account.problem or {}, error, run.stopped_at, now)
-        failures = account.failures + 1
-        delay = min(MAX_DELAY, FIRST_DELAY * 2 ** min(failures - 1, 10))
-        if PROBLEM_TEXTS[error.code].needs_owner:
-            delay = MAX_DELAY
-        logger.warning("a sync of %s failed: %s", account.connection_id, error.code)
-    elif not report.is_complete:
-        delay = timedelta()
-    is_success = error is None or error.code is ProblemCode.CONTAINER_MISSING
-    source_accounts.finish_run(
-        account.connection_id,
-        due_at=now + delay * random.uniform(1 - JITTER, 1 + JITTER),  # noqa: S311 - no secret
-        last_run=asdict(report),
-        problem=problem,
-        failures=failures,
-        succeeded_at=now if is_success else None,
-    )
-
-
-def _problem(
-    before: dict[str, Any], error: SourceError, stopped_at: list[str] | None, now: datetime
-) -> dict[str, Any]:
-    """Return what to tell the owner, since when, and which items to skip.
-
-    An item is skipped after the source ended twice while it parsed it.
-    """
-    skip = before.get("skip", [])
-    if stopped_at is not None and before.get("stopped_at") == stopped_at:
-        skip = [*skip, stopped_at]
-    return {
-        "code": str(error.code),
-        "detail": error.detail,
-        "since": before["since"] if before.get("code") == error.code else now.isoformat(),
-        "stopped_at": stopped_at,
-        "skip": skip,
-    }

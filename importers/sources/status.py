@@ -7,14 +7,22 @@ from evidence.advisory_locks import is_locked
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing.synced_batches import count_items
-from importers.core.source import PROBLEM_TEXTS, ProblemCode
+from importers.core.source import PROBLEM_TEXTS, ProblemCode, SourceError
+from importers.sources import outcome, traffic
 from importers.sources.runner import lock_name
 
 STALE_AFTER = timedelta(hours=24)
 
 
 def is_stale(account: SourceAccount, *, now: datetime) -> bool:
-    """Return whether an account that is not paused has not been read for a day."""
+    """Return whether an account that is not paused has not been read for a day.
+
+    One that is read for the first time, or waits for its daily limit, takes as long as it takes.
+    """
+    finished_at = account.last_run.get("finished_at")
+    if account.problem is None and finished_at:
+        last = datetime.fromisoformat(finished_at)
+        return not is_paused(account) and now - last > STALE_AFTER
     return not is_paused(account) and now - last_time(account) > STALE_AFTER
 
 
@@ -22,8 +30,8 @@ def needs_owner(account: SourceAccount) -> bool:
     """Return whether trying again changes nothing until the owner acts."""
     if is_paused(account):
         return False
-    code = None if account.problem is None else ProblemCode(account.problem["code"])
-    return account.credential is None or (code is not None and PROBLEM_TEXTS[code].needs_owner)
+    is_asked = account.held_deletions is not None
+    return account.credential is None or is_asked or outcome.needs_owner(account.problem)
 
 
 def last_time(account: SourceAccount) -> datetime:
@@ -33,6 +41,21 @@ def last_time(account: SourceAccount) -> datetime:
 
 def is_paused(account: SourceAccount) -> bool:
     return account.connection.status == Connection.Status.PAUSED
+
+
+def question(account: SourceAccount) -> str | None:
+    """Return what the owner is asked about deletions, if anything."""
+    if account.held_deletions is None:
+        return None
+    losses = ", ".join(
+        f"{lost:,} of {total:,} records of {name}"
+        for name, lost, total in account.held_deletions["containers"]
+    )
+    since = datetime.fromisoformat(account.held_deletions["since"])
+    return (
+        f"The account no longer has {losses}, since {since:%A, %-d %B}. Nothing is deleted here"
+        " until you choose."
+    )
 
 
 def problem_line(account: SourceAccount) -> str | None:
@@ -48,6 +71,13 @@ def problem_line(account: SourceAccount) -> str | None:
         f"{text.problem}{detail} Since {since:%A, %-d %B, %H:%M} UTC. The cause is {text.side}."
         f" {text.next_step}"
     )
+
+
+def explain(error: SourceError) -> str:
+    """Return what is wrong and what to do, for an error at once."""
+    text = PROBLEM_TEXTS[error.code]
+    detail = f" ({error.detail})" if error.detail else ""
+    return f"{text.problem}{detail} {text.next_step}"
 
 
 def result_line(account: SourceAccount) -> str | None:
@@ -72,7 +102,10 @@ def next_run(account: SourceAccount, *, now: datetime) -> str:
         return "not without a password"
     if is_locked(lock_name(account.connection_id)):
         return "running now"
-    return "now" if account.due_at <= now else f"{account.due_at:%-d %B, %H:%M} UTC"
+    at = "now" if account.due_at <= now else f"{account.due_at:%-d %B, %H:%M} UTC"
+    if traffic.is_reached(account, now=now):
+        return f"{at}: the limit of {account.settings[traffic.SETTING]:,} MB a day is reached"
+    return at
 
 
 def status_lines(account: SourceAccount, *, now: datetime) -> Iterator[str]:
@@ -82,6 +115,6 @@ def status_lines(account: SourceAccount, *, now: datetime) -> Iterator[str]:
     last = account.succeeded_at
     yield f"  last read: {f'{last:%-d %B %Y, %H:%M} UTC' if last else 'never'}"
     yield f"  next run: {next_run(account, now=now)}"
-    for line in (result_line(account), problem_line(account)):
+    for line in (result_line(account), problem_line(account), question(account)):
         if line:
             yield f"  {line}"

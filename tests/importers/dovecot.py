@@ -163,7 +163,7 @@ def _give_away(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def run_dovecot() -> Iterator[Dovecot]:
+def run_dovecot(*settings: str) -> Iterator[Dovecot]:
     """Start a server with an empty mailbox for every user name."""
     base = Path(tempfile.mkdtemp(prefix="pdpp-dovecot-", dir="/tmp"))
     base.chmod(0o755)
@@ -175,7 +175,7 @@ def run_dovecot() -> Iterator[Dovecot]:
         (base / name).mkdir()
     write_certificate(base / "server", "localhost")
     config = CONFIG.format(base=base, user=user, group=group, port=port, password=PASSWORD)
-    (base / "dovecot.conf").write_text(config)
+    (base / "dovecot.conf").write_text("\n".join((config, *settings, "")))
     _give_away(base)
     as_account = {"user": user, "group": group, "extra_groups": []} if os.geteuid() == 0 else {}
     process = subprocess.Popen(

@@ -14,8 +14,8 @@ from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing.source_accounts import find_account, list_accounts
-from importers.core.source import PROBLEM_TEXTS, InstalledSource, SourceError
-from importers.sources import accounts, status
+from importers.core.source import InstalledSource, SourceError
+from importers.sources import accounts, status, traffic
 from importers.sources.registry import find_source, installed_sources
 from importers.sources.runner import sync
 
@@ -51,6 +51,9 @@ class Command(BaseCommand):
             "--mirror", action="store_true", help="Delete what the account deletes."
         )
         parser.add_argument(
+            "--daily-mb", type=int, metavar="N", help="Read at most about N megabytes a day."
+        )
+        parser.add_argument(
             "--private", action="store_true", help="Allow a server in your own network."
         )
 
@@ -65,7 +68,7 @@ class Command(BaseCommand):
         except ApiException as refusal:
             raise CommandError(refusal.message) from refusal
         except SourceError as error:
-            raise CommandError(_explain(error)) from error
+            raise CommandError(status.explain(error)) from error
         for account in found:
             current = find_account(account.connection_id, owner_id=self._owner_id)
             for line in status.status_lines(current or account, now=timezone.now()):
@@ -115,7 +118,8 @@ class Command(BaseCommand):
                 current = find_account(account.connection_id, owner_id=self._owner_id)
                 if report is None or current is None:
                     return "The account is paused, or another process reads it."
-                if current.problem is not None or report.is_complete:
+                is_waiting = traffic.is_reached(current, now=timezone.now())
+                if current.problem is not None or report.is_complete or is_waiting:
                     return status.problem_line(current)
 
     def _connect(self, options: dict[str, Any]) -> str:
@@ -140,6 +144,7 @@ class Command(BaseCommand):
             containers=options["folder"] or usual,
             connection_id=options["connection"],
             is_mirror=options["mirror"],
+            daily_megabytes=options["daily_mb"] or accounts.suggested_limit(details.settings),
             owner_id=self._owner_id,
             now=timezone.now(),
         )
@@ -162,9 +167,3 @@ def _ask_secrets(source: InstalledSource, values: dict[str, str]) -> dict[str, s
         else sys.stdin.readline().strip()
         for each in secrets
     }
-
-
-def _explain(error: SourceError) -> str:
-    text = PROBLEM_TEXTS[error.code]
-    detail = f" ({error.detail})" if error.detail else ""
-    return f"{text.problem}{detail} {text.next_step}"

@@ -22,6 +22,7 @@ from rich.text import Text
 from typing_extensions import override
 
 from importers.runs.background import ImportWorker
+from importers.sources import watches
 from importers.sources.background import SyncWorker
 from operations import (
     alert_email,
@@ -128,14 +129,17 @@ def _background_jobs() -> Iterator[None]:
         may_watch=turn.is_leader,
     )
     syncs = SyncWorker()
+    watched = watches.AccountWatches(may_run=turn.is_leader)
     with (
         contextlib.closing(turn),
         _run_jobs(turn),
         background_jobs.run_repeatedly(imports.job),
         background_jobs.run_repeatedly(syncs.sources, may_run=turn.is_leader),
+        background_jobs.run_repeatedly(watched.watches, pause=watches.CHECK_SECONDS),
         event_worker.deliver_events(),
         contextlib.closing(imports),
         contextlib.closing(syncs),
+        contextlib.closing(watched),
     ):
         yield
 

@@ -9,8 +9,9 @@ from django.utils import timezone
 
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
-from tests.importers.dovecot import PASSWORD, Dovecot, message, run_dovecot
+from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.https_server import https_server
+from tests.importers.imports import records
 from tests.importers.syncing import run_sync
 from tests.owner.pages.browser import Browser
 from tests.world import World
@@ -52,9 +53,16 @@ def draft(page: str) -> str:
     return page.split('name="draft" value="')[1].partition('"')[0]
 
 
+def letters() -> list[str]:
+    """The subjects of what the mailboxes brought."""
+    subjects = [str(each.get("subject")) for each in records("messages")]
+    return sorted(each for each in subjects if each.startswith("Letter"))
+
+
 def connect(http: HttpClient, server: Dovecot, **chosen: object) -> SourceAccount:
     """Enter an account, choose the inbox, and return it."""
-    page = http.post(CONNECT, entered(server)).content.decode()
+    user = str(chosen.pop("user", USER))
+    page = http.post(CONNECT, entered(server, user=user)).content.decode()
     answers = {"draft": draft(page), "containers": ["INBOX"], "connection": "", **chosen}
     response = http.post(CONNECT, answers)
     account = SourceAccount.unscoped.get()
@@ -148,11 +156,92 @@ def test_home_page_shows_accounts_that_failed_or_are_stale(
     assert "The password was refused. Since" in failed
 
 
+@pytest.mark.parametrize("answer", ["keep", "delete"])
+def test_owner_decides_about_many_deletions(
+    http: HttpClient, server: Dovecot, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    monkeypatch.setattr("evidence.storing.mirrored_deletions.MAX_RECORDS", 1)
+    user = f"{answer}@mail.example"
+    server.append(user, *messages(range(1, 5)))
+    account = connect(http, server, user=user, is_mirror="on")
+    run_sync(account.pk)
+    with server.client(user) as other:
+        other.select()
+        other.uid("STORE", "1:3", "+FLAGS", r"(\Deleted)")
+        other.expunge()
+    for _ in range(2):
+        run_sync(account.pk)
+
+    home, page = (http.get(path).content.decode() for path in ("/", f"/accounts/{account.pk}"))
+    through = page.split('name="through" value="')[1].partition('"')[0]
+    http.post(f"/accounts/{account.pk}", {"action": answer, "through": through})
+    deleted = [run_sync(account.pk).deleted for _ in range(2)]
+
+    assert "no longer has 3 of 4 records of inbox" in home
+    assert "no longer has 3 of 4 records of inbox" in page
+    assert deleted == ([3, 0] if answer == "delete" else [0, 0])
+    assert 'name="through"' not in http.get(f"/accounts/{account.pk}").content.decode()
+
+
+def test_owner_changes_the_folders(http: HttpClient, server: Dovecot) -> None:
+    user = "folders@mail.example"
+    server.append(user, message(1), message(2))
+    server.append(user, message(3), folder="Archive")
+    account = connect(http, server, user=user)
+    run_sync(account.pk)
+    address = f"/accounts/{account.pk}/choices"
+
+    page = http.get(address).content.decode()
+    http.post(address, {"draft": draft(page), "containers": ["Archive"]})
+    added = run_sync(account.pk)
+    stored = letters()
+    account.refresh_from_db()
+    state = account.state["folders"]
+    http.post(address, {"draft": draft(page), "containers": ["INBOX", "Archive"]})
+    again = run_sync(account.pk)
+
+    assert "Archive (1)" in page
+    assert PASSWORD not in page
+    assert added.created == 1
+    assert stored == ["Letter 1", "Letter 2", "Letter 3"]
+    assert list(state) == ["Archive"]
+    assert (again.created, again.unchanged, again.deleted) == (0, 2, 0)
+    assert letters() == stored
+
+
+def test_folders_cannot_be_listed_without_the_password(http: HttpClient, server: Dovecot) -> None:
+    account = connect(http, server)
+    http.post(f"/accounts/{account.pk}", {"action": "forget"})
+
+    page = http.get(f"/accounts/{account.pk}/choices", follow=True).content.decode()
+
+    assert "Enter the password first." in page
+
+
+def test_account_waits_for_its_daily_limit(http: HttpClient, server: Dovecot) -> None:
+    user = "much@mail.example"
+    server.append(user, *(message(number, text="x" * 400_000) for number in range(1, 9)))
+    account = connect(http, server, user=user, daily_megabytes="1")
+
+    first, second = run_sync(account.pk), run_sync(account.pk)
+    waiting = http.get(f"/accounts/{account.pk}").content.decode()
+    stored = len(letters())
+    SourceAccount.unscoped.update(traffic={"day": "2020-01-01", "bytes": 10**9})
+    run_sync(account.pk)
+
+    assert not first.is_complete
+    assert (second.created, second.total) == (0, 0)
+    assert 0 < stored < 8
+    assert "UTC: the limit of 1 MB a day is reached" in waiting
+    assert stored < len(letters())
+
+
 def test_strangers_see_no_account(http: HttpClient, server: Dovecot) -> None:
     account = connect(http, server)
     stranger = HttpClient()
 
-    for address in ("/accounts", CONNECT, f"/accounts/{account.pk}"):
+    own = f"/accounts/{account.pk}"
+    for address in ("/accounts", CONNECT, own, f"{own}/choices"):
         assert "/login" in stranger.get(address).headers["Location"]
 
 
