@@ -42,6 +42,13 @@ def _read_file(file: ExportFile) -> ExportItems:
         yield ExportItem(file.name, f"line {card.line:,}", card.size, partial(_contact, card))
 
 
+def parse_card(content: bytes) -> ParsedItem:
+    """Parse the first card of a text. Raises ``UnreadableError``."""
+    for card in iter_components(content, names=frozenset({"VCARD"})):
+        return _contact(card)
+    raise UnreadableError(ReceiptCode.EMPTY)
+
+
 def _contact(component: Component) -> ParsedItem:
     if component.text is None:
         raise UnreadableError(ReceiptCode.TOO_LARGE)

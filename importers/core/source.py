@@ -282,7 +282,8 @@ class InstalledSource:
     ``volatile``, ``container_field`` and ``dependents`` are as in ``SyncRules``. ``hosts`` are pairs
     of the settings that name a host and its port: the source can connect to nothing else.
     ``has_deletions``: it notices what the account deletes, so that the owner can choose mirroring.
-    ``series_stream`` is the stream of ``SourceRun.series_keys``.
+    ``series_stream`` is the stream of ``SourceRun.series_keys``. ``discovery`` is the service,
+    ``caldav`` or ``carddav``, that finds an empty address.
     ``watches``: its servers may report changes.
     """
 
@@ -303,6 +304,7 @@ class InstalledSource:
     has_deletions: bool = True
     series_stream: str = ""
     watches: bool = False
+    discovery: str = ""
 
     @property
     def package(self) -> str:

@@ -16,11 +16,11 @@ from evidence.models.source_accounts import SourceAccount
 from evidence.storing import source_accounts
 from evidence.storing.connections import create_connection, get_connection, list_connections
 from evidence.storing.declaration_store import declare
-from importers.core.source import Container, FieldKind, InstalledSource
+from importers.core.source import Container, FieldKind, InstalledSource, SourceField
 from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, open_source
 from importers.sources import traffic
-from importers.sources.providers import find_provider
+from importers.sources.providers import find_provider, find_server
 
 MAX_CHARS = 1_000
 MAX_CONTAINERS = 2_000
@@ -55,6 +55,8 @@ def parse_details(source: InstalledSource, values: Mapping[str, str]) -> Account
             if provider.refusal:
                 raise InvalidRequest(message=provider.refusal, param=each.name)
             value = provider.host
+        if each.kind is FieldKind.URL and source.discovery:
+            value = _find_address(source, each, value, values.get("user", ""))
         if not value or len(value) > MAX_CHARS or not value.isprintable():
             raise InvalidRequest(message=f"Enter the {each.label.lower()}.", param=each.name)
         if each.kind.is_url:
@@ -89,6 +91,26 @@ def _parse_setting(name: str, kind: FieldKind, value: str) -> Any:
             message=f"{name} takes a name such as imap.example.org; got {value!r}.", param=name
         )
     return value.lower() if kind is FieldKind.HOST else value
+
+
+def _find_address(source: InstalledSource, field: SourceField, value: str, user: str) -> str:
+    """Return the address of a server, which may be a name only, or that of the provider.
+
+    What an address leads to otherwise is a suggestion: the credential goes to no other server than
+    the owner confirmed. Raises ``InvalidRequest``.
+    """
+    if value:
+        return value if "://" in value else f"https://{value}"
+    provider = find_provider(user)
+    if provider is not None and provider.dav_refusal:
+        raise InvalidRequest(message=provider.dav_refusal, param=field.name)
+    if provider is not None and (host := getattr(provider, source.discovery)):
+        return f"https://{host}"
+    suggestion = find_server(user, source.discovery)
+    message = f"Enter the {field.label.lower()}."
+    if suggestion:
+        message += f" Your address leads to {suggestion}; enter it if you know it."
+    raise InvalidRequest(message=message, param=field.name)
 
 
 def _parse_url(source: InstalledSource, name: str, value: str) -> tuple[str, str, int]:

@@ -1,12 +1,18 @@
-"""Know the mail servers of well-known providers by the domain of an address."""
+"""Know the servers of well-known providers by the domain of an address."""
 
 from dataclasses import dataclass
+
+from dns import resolver
+from dns.exception import DNSException
+
+LOOKUP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """A provider's server, and where its app passwords are made. ``refusal``: why it cannot work.
+    """A provider's servers, and where its app passwords are made.
 
+    ``refusal`` and ``dav_refusal``: why mail, or calendars and contacts, cannot work.
     ``daily_megabytes``: below what the provider lets an account download on a day, if it says.
     """
 
@@ -15,6 +21,9 @@ class Provider:
     app_passwords: str = ""
     refusal: str = ""
     daily_megabytes: int | None = None
+    caldav: str = ""
+    carddav: str = ""
+    dav_refusal: str = ""
 
 
 _GMAIL = Provider(
@@ -22,15 +31,45 @@ _GMAIL = Provider(
     "imap.gmail.com",
     "Google Account, Security, App passwords",
     daily_megabytes=2_000,
+    dav_refusal="Google takes no app passwords for calendars and contacts."
+    " Connect the secret address of the calendar as a calendar feed.",
 )
-_ICLOUD = Provider("iCloud", "imap.mail.me.com", "account.apple.com, App-Specific Passwords")
-_FASTMAIL = Provider("Fastmail", "imap.fastmail.com", "Settings, Privacy & Security, App passwords")
-_GMX = Provider("GMX", "imap.gmx.net", "Settings, POP3/IMAP; with two factors, app passwords")
-_YAHOO = Provider("Yahoo", "imap.mail.yahoo.com", "Account security, App passwords")
+_ICLOUD = Provider(
+    "iCloud",
+    "imap.mail.me.com",
+    "account.apple.com, App-Specific Passwords",
+    caldav="caldav.icloud.com",
+    carddav="contacts.icloud.com",
+)
+_FASTMAIL = Provider(
+    "Fastmail",
+    "imap.fastmail.com",
+    "Settings, Privacy & Security, App passwords",
+    caldav="caldav.fastmail.com",
+    carddav="carddav.fastmail.com",
+)
+_GMX = Provider(
+    "GMX",
+    "imap.gmx.net",
+    "Settings, POP3/IMAP; with two factors, app passwords",
+    caldav="caldav.gmx.net",
+    carddav="carddav.gmx.net",
+)
+_YAHOO = Provider(
+    "Yahoo",
+    "imap.mail.yahoo.com",
+    "Account security, App passwords",
+    caldav="caldav.calendar.yahoo.com",
+    carddav="carddav.address.yahoo.com",
+)
+_POSTEO = Provider(
+    "Posteo", "posteo.de", "Your usual password", caldav="posteo.de:8443", carddav="posteo.de:8443"
+)
 _MICROSOFT = Provider(
     "Microsoft",
     "outlook.office365.com",
     refusal="Microsoft has no app passwords for mail programs any more. Import an export instead.",
+    dav_refusal="Microsoft has no CalDAV. Publish the calendar, and connect its ICS link.",
 )
 PROVIDERS: dict[str, Provider] = {
     "gmail.com": _GMAIL,
@@ -48,10 +87,22 @@ PROVIDERS: dict[str, Provider] = {
     "yahoo.de": _YAHOO,
     "yahoo.co.uk": _YAHOO,
     "aol.com": Provider("AOL", "imap.aol.com", "Account security, App passwords"),
-    "web.de": Provider("WEB.DE", "imap.web.de", "Settings, POP3/IMAP"),
-    "mailbox.org": Provider("mailbox.org", "imap.mailbox.org", "Settings, Security"),
-    "posteo.de": Provider("Posteo", "posteo.de", "Your usual password"),
-    "posteo.net": Provider("Posteo", "posteo.de", "Your usual password"),
+    "web.de": Provider(
+        "WEB.DE",
+        "imap.web.de",
+        "Settings, POP3/IMAP",
+        caldav="caldav.web.de",
+        carddav="carddav.web.de",
+    ),
+    "mailbox.org": Provider(
+        "mailbox.org",
+        "imap.mailbox.org",
+        "Settings, Security",
+        caldav="dav.mailbox.org",
+        carddav="dav.mailbox.org",
+    ),
+    "posteo.de": _POSTEO,
+    "posteo.net": _POSTEO,
     "t-online.de": Provider(
         "Telekom", "secureimap.t-online.de", "Customer center, E-mail password"
     ),
@@ -65,3 +116,22 @@ PROVIDERS: dict[str, Provider] = {
 def find_provider(address: str) -> Provider | None:
     """Return the provider of an address, without asking the network."""
     return PROVIDERS.get(address.rpartition("@")[2].strip().lower())
+
+
+def find_server(address: str, service: str) -> str:
+    """Return the server that the domain of an address names for a service (RFC 6764), or none.
+
+    Anybody between here and the name server could have written it: the owner must confirm it.
+    """
+    domain = address.rpartition("@")[2].strip().lower()
+    if "@" not in address or not domain.isascii():
+        return ""
+    try:
+        found = resolver.resolve(f"_{service}s._tcp.{domain}", "SRV", lifetime=LOOKUP_SECONDS)
+        best = min(found, key=lambda each: (each.priority, -each.weight))
+    except (DNSException, OSError, ValueError):
+        return ""
+    host = str(best.target).rstrip(".")
+    if not host:  # the domain says that it has none
+        return ""
+    return host if best.port == 443 else f"{host}:{best.port}"

@@ -1,0 +1,249 @@
+"""Read what changed in calendars or address books since a state.
+
+With sync tokens (RFC 6578) the server names the changes; without, or when it has forgotten a token,
+the ETags of all entries are compared with those that were read.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from hashlib import sha256
+from urllib.parse import quote, unquote, urlsplit
+from xml.etree import ElementTree as ET
+
+from importers.core.results import ExportItem, Issue, ParsedItem, ReceiptCode, issues_only
+from importers.core.source import (
+    Checkpoint,
+    Event,
+    Gone,
+    Item,
+    ProblemCode,
+    SourceError,
+    SourceRun,
+)
+from importers.core.source_http import HttpClient, HttpResponse, TooLargeError, require_success
+from importers.core.webdav import (
+    DAV,
+    LISTING_MAX_BYTES,
+    XML_HEADERS,
+    Resource,
+    list_resources,
+    parse_multistatus,
+)
+from importers.dav.discovery import NAME, collection_name
+
+TOKEN, ETAG, MODIFIED = f"{DAV}sync-token", f"{DAV}getetag", f"{DAV}getlastmodified"
+KIND, CTAG = f"{DAV}resourcetype", "{http://calendarserver.org/ns/}getctag"
+FETCH_ENTRIES = 50
+FETCH_BYTES = 32 * 1024 * 1024
+MAX_REPORTS = 1_000
+"""Parts in which a server may name the changes since one token."""
+
+NOT_FOUND, TOO_MANY = 404, 507
+PATH_CHARACTERS = "/@:!$&'()*+,;=~"
+_REFUSED = (401, 429)
+"""Statuses of a report that do not mean that the token is invalid."""
+
+Parse = Callable[[bytes, Resource], ParsedItem]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What the collections of a protocol contain.
+
+    ``multiget`` and ``data`` are its names. ``basis`` is on what records depend besides the entry:
+    when it changes, all are read again. ``parse`` gets the collection with its ``properties``.
+    """
+
+    multiget: str
+    data: str
+    parse: Parse
+    basis: str = ""
+    properties: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class CollectionState:
+    """What is read of a collection: everything up to the token or the change tag."""
+
+    basis: str = ""
+    token: str = ""
+    ctag: str = ""
+
+
+@dataclass(slots=True)
+class _Changes:
+    """ETags of changed entries by ref, entries that are gone, and the state after them."""
+
+    etags: dict[str, str] = field(default_factory=dict)
+    gone: list[str] = field(default_factory=list)
+    token: str = ""
+
+
+class CollectionRun:
+    """One pass over the chosen collections."""
+
+    def __init__(self, run: SourceRun, client: HttpClient, entries: Entries) -> None:
+        self._run = run
+        self._client = client
+        self._entries = entries
+        self._states = {
+            url: CollectionState(**values)
+            for url, values in run.state.get("collections", {}).items()
+        }
+        self._done = self._total = 0
+
+    def events(self) -> Iterator[Event]:
+        missing = []
+        for url in self._run.settings["containers"]:
+            try:
+                yield from self._collection(url)
+            except SourceError as error:
+                if error.code is not ProblemCode.NOT_FOUND:
+                    raise
+                missing.append(unquote(urlsplit(url).path))
+        yield self._checkpoint(ends_pass=True)
+        if missing:
+            raise SourceError(ProblemCode.CONTAINER_MISSING, ", ".join(missing))
+
+    def _collection(self, url: str) -> Iterator[Event]:
+        names = (NAME, TOKEN, CTAG, *self._entries.properties)
+        (collection,) = list_resources(self._client, url, names, depth=0)[:1]
+        before, now = self._states.get(url, CollectionState()), self._state(collection)
+        if before == now and (now.token or now.ctag):
+            return
+        changes = None
+        if before.token and before.basis == now.basis:
+            changes = self._changes_since(url, before.token)
+        if changes is None:
+            changes = self._compare(url, now.token)
+        known = self._run.known(url, list(changes.etags))
+        refs = [
+            ref for ref, etag in changes.etags.items() if known.get(ref) != _mark(now.basis, etag)
+        ]
+        self._total += len(refs)
+        for start in range(0, len(refs), FETCH_ENTRIES):
+            yield from self._fetch(collection, now.basis, refs[start : start + FETCH_ENTRIES])
+            yield self._checkpoint()
+        yield from (Gone(url, ref) for ref in changes.gone)
+        now.token = changes.token
+        self._states[url] = now
+        yield self._checkpoint()
+
+    def _state(self, collection: Resource) -> CollectionState:
+        names = (NAME, *self._entries.properties)
+        basis = "\0".join([self._entries.basis, *(collection.text(name) for name in names)])
+        digest = sha256(basis.encode()).hexdigest()[:32]
+        return CollectionState(digest, collection.text(TOKEN), collection.text(CTAG))
+
+    def _changes_since(self, url: str, token: str) -> _Changes | None:
+        """Return what changed since a token, or None if the server has forgotten it."""
+        changes = _Changes(token=token)
+        for _ in range(MAX_REPORTS):
+            body = ET.Element(f"{DAV}sync-collection")
+            ET.SubElement(body, TOKEN).text = changes.token
+            ET.SubElement(body, f"{DAV}sync-level").text = "1"
+            ET.SubElement(ET.SubElement(body, f"{DAV}prop"), ETAG)
+            response = self._report(url, body, LISTING_MAX_BYTES)
+            if response.status >= 400 and response.status not in _REFUSED:
+                return None
+            require_success(response)
+            found = parse_multistatus(self._client, response)
+            has_more = False
+            for each in found.resources:
+                ref = _ref(url, each.url)
+                if not ref:
+                    has_more |= each.status == TOO_MANY
+                elif each.status == NOT_FOUND:
+                    changes.etags.pop(ref, None)
+                    changes.gone.append(ref)
+                else:
+                    changes.etags[ref] = _etag(each)
+            is_new = found.token != changes.token
+            changes.token = found.token
+            if not has_more or not is_new:
+                return changes
+        return None
+
+    def _compare(self, url: str, token: str) -> _Changes:
+        """Return all entries as changed, and those of the known ones that are gone.
+
+        The token is from before, so that nothing falls between.
+        """
+        changes = _Changes(token=token)
+        for each in list_resources(self._client, url, (ETAG, MODIFIED, KIND), depth=1):
+            if (ref := _ref(url, each.url)) and not each.is_collection:
+                changes.etags[ref] = _etag(each)
+        changes.gone = [ref for ref in self._run.known(url, None) if ref not in changes.etags]
+        return changes
+
+    def _fetch(self, collection: Resource, basis: str, refs: Sequence[str]) -> Iterator[Event]:
+        """Read entries; one that is gone by now is in the changes of the next pass."""
+        try:
+            found = self._multiget(collection.url, refs)
+        except TooLargeError:
+            if len(refs) > 1:
+                middle = len(refs) // 2
+                yield from self._fetch(collection, basis, refs[:middle])
+                yield from self._fetch(collection, basis, refs[middle:])
+                return
+            parse = issues_only([Issue(ReceiptCode.TOO_LARGE)])
+            yield self._item(collection, refs[0], _mark(basis, ""), 0, parse)
+            return
+        for each in found:
+            ref, content = _ref(collection.url, each.url), each.text(self._entries.data).encode()
+            if ref in refs and content:
+                parse = partial(self._entries.parse, content, collection)
+                yield self._item(collection, ref, _mark(basis, _etag(each)), len(content), parse)
+        self._done += len(refs)
+
+    def _item(
+        self,
+        collection: Resource,
+        ref: str,
+        mark: str,
+        size: int,
+        parse: Callable[[], ParsedItem],
+    ) -> Item:
+        content = ExportItem(collection_name(collection), ref, size, parse)
+        return Item(collection.url, ref, mark, content)
+
+    def _multiget(self, url: str, refs: Sequence[str]) -> Sequence[Resource]:
+        body = ET.Element(self._entries.multiget)
+        properties = ET.SubElement(body, f"{DAV}prop")
+        for name in (ETAG, MODIFIED, self._entries.data):
+            ET.SubElement(properties, name)
+        for ref in refs:
+            ET.SubElement(body, f"{DAV}href").text = _path_of(url, ref)
+        response = self._report(url, body, FETCH_BYTES)
+        require_success(response)
+        return parse_multistatus(self._client, response).resources
+
+    def _report(self, url: str, body: ET.Element, max_bytes: int) -> HttpResponse:
+        content = ET.tostring(body, encoding="utf-8", xml_declaration=True)
+        return self._client.request(
+            "REPORT", url, headers={**XML_HEADERS, "Depth": "0"}, body=content, max_bytes=max_bytes
+        )
+
+    def _checkpoint(self, *, ends_pass: bool = False) -> Checkpoint:
+        states: Mapping[str, object] = {url: asdict(each) for url, each in self._states.items()}
+        return Checkpoint({"collections": states}, self._done, self._total, ends_pass=ends_pass)
+
+
+def _ref(collection: str, url: str) -> str:
+    """Return the path of an entry in its collection, or an empty text if it is not in it."""
+    base = unquote(urlsplit(collection).path).rstrip("/") + "/"
+    path = unquote(urlsplit(url).path)
+    return path.removeprefix(base) if path.startswith(base) else ""
+
+
+def _path_of(collection: str, ref: str) -> str:
+    return urlsplit(collection).path.rstrip("/") + "/" + quote(ref, safe=PATH_CHARACTERS)
+
+
+def _etag(resource: Resource) -> str:
+    return resource.text(ETAG) or resource.text(MODIFIED)
+
+
+def _mark(basis: str, etag: str) -> str:
+    return sha256(f"{basis}\0{etag}".encode()).hexdigest()[:32]
