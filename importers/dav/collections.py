@@ -90,6 +90,7 @@ class CollectionRun:
         self._states = {
             url: CollectionState(**values)
             for url, values in run.state.get("collections", {}).items()
+            if url in run.settings["containers"]
         }
         self._done = self._total = 0
 
