@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from icalendar import Event
+from icalendar import Event, vText
 
 from importers.calendar.event_fields import ical_text
 from importers.calendar.expansion_limits import SERIES_MAX_OCCURRENCES, ExpansionLimits
 from importers.calendar.recurrence import TimeZones, Window
 from importers.core.results import ParsedItem, ReceiptCode
-from importers.core.streaming import Component, close_component, property_value
+from importers.core.streaming import Component, close_component, property_value, unfold
 from importers.core.text import replace_unstorable
 
 StoredSeries = Callable[[], Mapping[str, Sequence[datetime]]]
@@ -19,17 +19,24 @@ StoredSeries = Callable[[], Mapping[str, Sequence[datetime]]]
 
 @dataclass(frozen=True, slots=True)
 class Calendar:
-    """What all events of a file share. ``stored`` returns first starts of stored series."""
+    """What all events of a calendar share. ``stored`` returns first starts of stored series.
+
+    ``method`` is that of an invitation, such as CANCEL, or empty.
+    """
 
     name: str
     zones: TimeZones
     window: Window
     limits: ExpansionLimits
     stored: StoredSeries = dict
+    method: str = ""
+
+
+_OTHER_ENTRIES = {"VTODO": "task", "VJOURNAL": "journal entry"}
 
 
 class Entry(NamedTuple):
-    """A VEVENT with the calendar that contains it."""
+    """A VEVENT, VTODO or VJOURNAL with the calendar that contains it."""
 
     component: Component
     calendar: Calendar
@@ -65,13 +72,20 @@ def _parse_entry(entry: Entry, item: ParsedItem) -> ParsedEntry | None:
     if entry.component.text is None:
         item.add_issue(ReceiptCode.TOO_LARGE)
         return None
+    if entry.component.name != "VEVENT":
+        item.add_issue(ReceiptCode.NOT_SUPPORTED, detail=_OTHER_ENTRIES[entry.component.name])
+        return None
     try:
-        text = replace_unstorable(entry.component.text.decode("utf-8", "replace"))
+        text = replace_unstorable(unfold(entry.component.text).decode("utf-8", "replace"))
         event = Event.from_ical(close_component(text, "VEVENT"))
     except (ValueError, IndexError, KeyError, TypeError) as error:
         item.add_issue(ReceiptCode.MALFORMED, detail=str(error)[:100])
         return None
-    return ParsedEntry(event, entry.calendar) if isinstance(event, Event) else None
+    if not isinstance(event, Event):
+        return None
+    if entry.calendar.method == "CANCEL":
+        event["STATUS"] = vText("CANCELLED")
+    return ParsedEntry(event, entry.calendar)
 
 
 def _newest_versions(entries: Iterable[ParsedEntry], item: ParsedItem) -> list[ParsedEntry]:
@@ -84,15 +98,18 @@ def _newest_versions(entries: Iterable[ParsedEntry], item: ParsedItem) -> list[P
             continue
         if _content(current.event) != _content(entry.event):
             item.add_issue(ReceiptCode.OLDER_VERSION, detail=replaced[:80])
-        if _version(entry.event) > _version(current.event):
+        if _version(entry) > _version(current):
             newest[replaced] = entry
     return list(newest.values())
 
 
-def _version(event: Event) -> tuple[int, str]:
+def _version(entry: ParsedEntry) -> tuple[bool, int, str]:
+    """Return what orders versions. The answer of a guest repeats only a part of the event."""
+    event = entry.event
     sequence = ical_text(event, "SEQUENCE")
     stamp = ical_text(event, "LAST-MODIFIED") or ical_text(event, "DTSTAMP")
-    return int(sequence) if sequence.isdecimal() else 0, stamp
+    is_answer = entry.calendar.method in ("REPLY", "COUNTER", "REFRESH")
+    return not is_answer, int(sequence) if sequence.isdecimal() else 0, stamp
 
 
 def _content(event: Event) -> tuple[str, ...]:

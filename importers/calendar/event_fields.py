@@ -1,6 +1,7 @@
 """Convert the properties of a VEVENT to record fields."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Any
@@ -13,12 +14,22 @@ from importers.core.text import one_line, replace_unstorable, truncate
 
 @dataclass(frozen=True, slots=True)
 class EventTimes:
-    """The times of an event. ``start`` has a time zone, and is midnight for an all-day event."""
+    """The times of an event. ``start`` has a time zone, and is midnight for an all-day event.
+
+    It lasts ``days`` of the calendar, which can have 23 or 25 hours, and the exact ``length``.
+    """
 
     start: datetime
+    days: int
     length: timedelta
     is_all_day: bool
     zone_name: str | None
+
+    def starting_at(self, start: datetime, lengths: Mapping[datetime, timedelta]) -> "EventTimes":
+        """Return the times of an occurrence, of which some have their own length."""
+        if start not in lengths:
+            return replace(self, start=start)
+        return replace(self, start=start, days=0, length=lengths[start])
 
 
 def event_data(
@@ -48,8 +59,9 @@ def time_fields(times: EventTimes | None) -> dict[str, Any]:
     if times is None:
         names = ("starts_at", "ends_at", "start_day", "end_day", "time_zone")
         return {**dict.fromkeys(names), "is_all_day": False}
-    # Add the length in UTC: local time jumps when daylight saving time begins or ends.
-    end = (times.start.astimezone(UTC) + times.length).astimezone(times.start.tzinfo)
+    # Add days in local time, which jumps when daylight saving time begins or ends, and hours in UTC.
+    days_later = times.start + timedelta(days=times.days)
+    end = (days_later.astimezone(UTC) + times.length).astimezone(times.start.tzinfo)
     last_day = max(times.start.date(), (end - timedelta(seconds=1)).date())
     return {
         "starts_at": times.start.isoformat(),

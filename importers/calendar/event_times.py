@@ -1,5 +1,6 @@
 """Read the dates and times of a VEVENT."""
 
+import re
 from datetime import MAXYEAR, MINYEAR, UTC, date, datetime, timedelta, tzinfo
 from typing import Any
 
@@ -20,19 +21,30 @@ def event_times(event: Event, zones: TimeZones, item: ParsedItem) -> EventTimes 
         item.add_issue(ReceiptCode.BAD_DATE, detail=_raw_text(event.get("DTSTART"))[:80])
         return None
     zone, name = _zone(event, start, zones, item)
-    is_all_day = not isinstance(start, datetime)
-    aware_start = to_aware(start, zone=zone)
-    end = date_property(event, "DTEND")
-    length = timedelta(days=1) if is_all_day else timedelta()
-    if end is not None and is_convertible(end):
-        length = to_aware(end, zone=zone) - aware_start
-    elif isinstance(duration := event.get("DURATION"), vDDDTypes):
-        length = duration.dt if isinstance(duration.dt, timedelta) else length
-    if not timedelta() <= length <= MAX_EVENT_LENGTH:
+    days, length = _length(event, start, zone, zones)
+    if not timedelta() <= timedelta(days) + length <= MAX_EVENT_LENGTH:
         raw = _raw_text(event.get("DTEND") or event.get("DURATION"))
         item.add_issue(ReceiptCode.BAD_DATE, detail=raw[:80])
-        length = timedelta()
-    return EventTimes(aware_start, length, is_all_day, name)
+        days, length = 0, timedelta()
+    is_all_day = not isinstance(start, datetime)
+    return EventTimes(to_aware(start, zone=zone), days, length, is_all_day, name)
+
+
+def _length(event: Event, start: date, zone: tzinfo, zones: TimeZones) -> tuple[int, timedelta]:
+    """Return the length in days of the calendar, and the exact rest (RFC 5545, 3.3.6)."""
+    end = date_property(event, "DTEND")
+    if end is not None and is_convertible(end):
+        if not isinstance(start, datetime) and not isinstance(end, datetime):
+            return (end - start).days, timedelta()
+        end_zone = zones.get(str(event["DTEND"].params.get("TZID") or "")) or zone
+        exact_start = to_aware(start, zone=zone).astimezone(UTC)
+        return 0, to_aware(end, zone=end_zone).astimezone(UTC) - exact_start
+    duration = event.get("DURATION")
+    length = duration.dt if isinstance(duration, vDDDTypes) else None
+    if isinstance(length, timedelta):
+        days = length.days if re.match(r"\+?P\d+[DW]", _raw_text(duration)) else 0
+        return days, length - timedelta(days)
+    return (0 if isinstance(start, datetime) else 1), timedelta()
 
 
 def _raw_text(value: Any) -> str:

@@ -28,7 +28,7 @@ from importers.core.source import (
     SourceRun,
 )
 from importers.core.source_http import HttpClient, HttpResponse, TooLargeError, require_success
-from importers.core.text import to_utf8
+from importers.core.streaming import folded_to_utf8
 
 CONTAINER = "calendar"
 STEP_ITEMS = 20
@@ -63,7 +63,7 @@ def _require_calendar(content: bytes) -> None:
 
 
 def _containers(run: SourceRun) -> Sequence[Container]:
-    content = to_utf8(_fetch(run, {}).body)
+    content = folded_to_utf8(_fetch(run, {}).body)
     _require_calendar(content)
     options = Options(horizon_year=horizon_year(run))
     name = calendar_name(content) or "Calendar"
@@ -91,7 +91,7 @@ def _read(run: SourceRun) -> Iterator[Event]:
     if response.status == 304:
         yield Checkpoint(run.state, ends_pass=True)
         return
-    content = to_utf8(response.body)
+    content = folded_to_utf8(response.body)
     _require_calendar(content)
     yield from _events(run, content, Options(horizon_year=year))
     state = {

@@ -1,9 +1,11 @@
 """Import iCalendar files: one record for each event and each occurrence of a recurring event."""
 
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import tzinfo
 from functools import partial
+from itertools import pairwise
 
 from evidence.errors import InvalidRequest
 from importers.calendar.entries import Calendar, Entry, StoredSeries
@@ -13,11 +15,19 @@ from importers.calendar.recurrence import Window, build_time_zones
 from importers.calendar.series import parse_series
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ExportFiles, Importer, Options, claim_by_start, parse_time_zone
-from importers.core.results import ExportItem, ExportItems, UnreadableError
-from importers.core.streaming import FILE_MAX_BYTES, iter_components, property_value
-from importers.core.text import one_line, to_utf8
+from importers.core.results import ExportItem, ExportItems, ReceiptCode, UnreadableError
+from importers.core.streaming import (
+    FILE_MAX_BYTES,
+    folded_to_utf8,
+    iter_components,
+    property_value,
+)
+from importers.core.text import one_line
 
 CALENDAR_MAX_BYTES = FILE_MAX_BYTES // 2
+_CALENDAR = re.compile(rb"^BEGIN:VCALENDAR", re.MULTILINE | re.IGNORECASE)
+_EVENTS = frozenset({"VEVENT", "VTIMEZONE"})
+_COMPONENTS = _EVENTS | {"VTODO", "VJOURNAL"}
 SHARED_MAX_BYTES = 32 * 1024 * 1024
 """Total size of the entries held in memory because several files contain the same event."""
 
@@ -26,7 +36,9 @@ def _read_files(files: ExportFiles, options: Options) -> ExportItems:
     run_limits = limits_per_run()
     shared = _entries_of_several_files(files, options, run_limits) if len(files) > 1 else {}
     return iter_items(
-        files, partial(_read_file, options=options, run_limits=run_limits, shared=shared)
+        files,
+        partial(_read_file, options=options, run_limits=run_limits, shared=shared),
+        may_be_empty=True,
     )
 
 
@@ -37,7 +49,10 @@ def _read_file(
     run_limits: ExpansionLimits,
     shared: dict[str, list[Entry]],
 ) -> ExportItems:
-    for uid, entries in group_by_uid(_entries(file, options, run_limits)).items():
+    entries_by_uid = group_by_uid(_entries(file, options, run_limits))
+    if not entries_by_uid:
+        raise UnreadableError(ReceiptCode.EMPTY)
+    for uid, entries in entries_by_uid.items():
         if uid in shared:  # the first of its files yields it
             entries, shared[uid] = shared[uid], []
         if entries:
@@ -47,10 +62,11 @@ def _read_file(
 
 
 def _entries(file: ExportFile, options: Options, run_limits: ExpansionLimits) -> list[Entry]:
-    content = to_utf8(file.read(max_bytes=CALENDAR_MAX_BYTES))
-    name = calendar_name(content) or file.path.stem
+    content = folded_to_utf8(file.read(max_bytes=CALENDAR_MAX_BYTES))
     stored = stored_series(options.earlier)
-    return parse_calendar(content, name, options, run_limits, lambda: stored)
+    return parse_calendar(
+        content, file.path.stem, options, run_limits, lambda: stored, names=_COMPONENTS
+    )
 
 
 def calendar_name(content: bytes) -> str:
@@ -64,18 +80,35 @@ def parse_calendar(
     options: Options,
     run_limits: ExpansionLimits,
     stored: StoredSeries,
+    *,
+    names: frozenset[str] = _EVENTS,
 ) -> list[Entry]:
-    """Return the events of an iCalendar text in UTF-8. ``stored`` as in ``Calendar``."""
-    components = list(iter_components(content, names=frozenset({"VEVENT", "VTIMEZONE"})))
-    zones = [component for component in components if component.name == "VTIMEZONE"]
-    calendar = Calendar(
-        name=one_line(name),
-        zones=build_time_zones(zones, floating=_default_zone(content) or options.zone),
-        window=Window.from_options(options),
-        limits=limits_per_file(run_limits),
-        stored=stored,
-    )
-    return [Entry(component, calendar) for component in components if component.name == "VEVENT"]
+    """Return the events of an iCalendar text in UTF-8. ``stored`` as in ``Calendar``.
+
+    A text of several calendars has zones and a name for each; ``name`` is for those without one.
+    """
+    entries: list[Entry] = []
+    limits = limits_per_file(run_limits)
+    line, starts = 0, [match.start() for match in _CALENDAR.finditer(content)]
+    for start, end in pairwise([0, *starts[1:], len(content)]):
+        components = list(iter_components(content[start:end], names=names))
+        zones = [component for component in components if component.name == "VTIMEZONE"]
+        head = content[start : min(end, start + 65536)]
+        calendar = Calendar(
+            name=calendar_name(head) or one_line(name),
+            zones=build_time_zones(zones, floating=_default_zone(head) or options.zone),
+            window=Window.from_options(options),
+            limits=limits,
+            stored=stored,
+            method=(property_value(head, "METHOD") or "").upper(),
+        )
+        entries += [
+            Entry(component._replace(line=component.line + line), calendar)
+            for component in components
+            if component.name != "VTIMEZONE"
+        ]
+        line += content.count(b"\n", start, end)
+    return entries
 
 
 def _entries_of_several_files(

@@ -280,7 +280,14 @@ class TimeZones:
 
     def get(self, name: str) -> tzinfo | None:
         if name not in self._cache:
-            self._cache[name] = _iana_zone(name) or _offset_zone(name) or self._defined_zone(name)
+            # What a calendar defines counts more than a part of its name, such as My office/EST.
+            self._cache[name] = (
+                _iana_zone(WINDOWS_TO_OLSON.get(name, name))
+                or _offset_zone(name)
+                or (None if name.startswith("/") else self._defined_zone(name))
+                or _zone_after_path(name)
+                or self._defined_zone(name)
+            )
         return self._cache[name]
 
     def _defined_zone(self, name: str) -> tzinfo | None:
@@ -304,15 +311,17 @@ def build_time_zones(components: list[Component], *, floating: tzinfo) -> TimeZo
 
 
 def _iana_zone(name: str) -> tzinfo | None:
-    """Resolve IANA names, Windows names, and IANA names after a path as some programs write."""
-    name = WINDOWS_TO_OLSON.get(name, name)
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        return None
+
+
+def _zone_after_path(name: str) -> tzinfo | None:
+    """Resolve an IANA name after a path, as some programs write."""
     parts = name.strip("/").split("/")
-    for start in range(max(0, len(parts) - _MAX_NAME_PARTS), len(parts)):
-        try:
-            return ZoneInfo("/".join(parts[start:]))
-        except (KeyError, ValueError, OSError):
-            continue
-    return None
+    starts = range(max(0, len(parts) - _MAX_NAME_PARTS), len(parts))
+    return next(filter(None, (_iana_zone("/".join(parts[start:])) for start in starts)), None)
 
 
 def _offset_zone(name: str) -> tzinfo | None:

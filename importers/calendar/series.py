@@ -1,8 +1,8 @@
 """Convert the entries of one event to records: the event, its occurrences and their exceptions."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime, tzinfo
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -78,7 +78,7 @@ def _add_series(master: ParsedEntry, entries: list[ParsedEntry], item: ParsedIte
         return
     limits = calendar.limits.per_series()
     try:
-        expansion = _expand_event(master, times, rules, item, max_steps=limits.steps)
+        expansion, lengths = _expand_event(master, times, rules, item, max_steps=limits.steps)
     except UnsupportedRuleError:
         item.add_issue(ReceiptCode.BAD_RECURRENCE, detail=" ".join(rules))
         item.records.append(_record(master, times, key=key_of(series, times.start), item=item))
@@ -89,7 +89,7 @@ def _add_series(master: ParsedEntry, entries: list[ParsedEntry], item: ParsedIte
         item.add_issue(ReceiptCode.OUTSIDE_WINDOW, detail=skipped)
     days = _days(chain(expansion.starts, expansion.earlier), times)
     overrides = list(_overrides(entries, days, item))
-    found = _series_records(master, times, expansion, overrides, limits, item)
+    found = _series_records(master, times, expansion, lengths, overrides, limits, item)
     starts = {key_of(series, start): start for start in expansion.starts}
     stored, zone = calendar.stored().get(series, ()), times.start.tzinfo or UTC
     item.records += add_moved_keys(series, found, starts, stored, zone)
@@ -165,6 +165,7 @@ def _series_records(
     master: ParsedEntry,
     times: EventTimes,
     expansion: Expansion,
+    lengths: Mapping[datetime, timedelta],
     overrides: Sequence[Override],
     limits: ExpansionLimits,
     item: ParsedItem,
@@ -196,7 +197,7 @@ def _series_records(
     for number, start in enumerate(starts):
         key = key_of(series, start)
         start_data = (other_data if number else data) | {"id": key}
-        fields = start_data | time_fields(replace(times, start=start))
+        fields = start_data | time_fields(times.starting_at(start, lengths))
         record = ParsedRecord("events", _change_later(fields, start, later, is_short=is_too_large))
         records.append(changed.pop(key, record))
     return records + list(changed.values())
@@ -231,20 +232,33 @@ def _expand_event(
     item: ParsedItem,
     *,
     max_steps: int,
-) -> Expansion:
+) -> tuple[Expansion, dict[datetime, timedelta]]:
+    """Return the occurrences, and the lengths of those that have their own."""
     event, calendar = master
     zone = times.start.tzinfo or UTC
-    excluded = list(_listed_dates(event, "EXDATE", zone, item))
+    excluded = [time for time, _ in _listed_dates(event, "EXDATE", calendar, zone, item)]
+    added = {
+        _added_start(time, times): length
+        for time, length in _listed_dates(event, "RDATE", calendar, zone, item)
+    }
     recurrence = Recurrence(
         times.start.replace(tzinfo=None),
         zone,
         rules,
-        frozenset(to_aware(time, zone=zone) for time in _listed_dates(event, "RDATE", zone, item)),
+        frozenset(added),
         frozenset(to_aware(time, zone=zone) for time in excluded),
         frozenset(_excluded_days(excluded, calendar.zones.floating, is_all_day=times.is_all_day)),
         recurrence_rules(event, name="EXRULE"),
     )
-    return expand(recurrence, window=calendar.window, max_steps=max_steps)
+    expansion = expand(recurrence, window=calendar.window, max_steps=max_steps)
+    return expansion, {start: length for start, length in added.items() if length is not None}
+
+
+def _added_start(time: date, times: EventTimes) -> datetime:
+    """Return the start that an RDATE adds; a day has the time of day of the series."""
+    if isinstance(time, datetime):
+        return time
+    return datetime.combine(time, times.start.timetz())
 
 
 def _excluded_days(
@@ -259,24 +273,41 @@ def _excluded_days(
             yield time.date() if is_midnight else time.astimezone(floating).date()
 
 
-def _listed_dates(event: Event, name: str, zone: tzinfo, item: ParsedItem) -> Iterator[date]:
-    """Yield the days and times of all RDATE or EXDATE properties; times have a zone."""
+def _listed_dates(
+    event: Event, name: str, calendar: Calendar, zone: tzinfo, item: ParsedItem
+) -> Iterator[tuple[date, timedelta | None]]:
+    """Yield the days and times of all RDATE or EXDATE properties; times have a zone.
+
+    Each comes with its length if it is a period.
+    """
     value = event.get(name, [])
     for dates in value if isinstance(value, list) else [value]:
         if isinstance(dates, vBroken):
             item.add_issue(ReceiptCode.BAD_LISTED_DATE, detail=name)
             continue
+        zone_name = str(dates.params.get("TZID") or "")
+        listed_zone = (calendar.zones.get(zone_name) if zone_name else None) or zone
         for listed in dates.dts:
-            time = listed.dt[0] if isinstance(listed.dt, tuple) else listed.dt
+            time, length = _start_and_length(listed.dt)
             if not isinstance(time, date):
                 item.add_issue(ReceiptCode.BAD_LISTED_DATE, detail=f"{name} {time}"[:80])
             elif not is_convertible(time):
                 continue  # no occurrence is imported there
             elif not isinstance(time, datetime):
-                yield time
+                yield time, length
             else:
-                is_local = bool(dates.params.get("TZID"))
-                yield to_aware(time.replace(tzinfo=None) if is_local else time, zone=zone)
+                written = time.replace(tzinfo=None) if zone_name else time
+                yield to_aware(written, zone=listed_zone), length
+
+
+def _start_and_length(listed: Any) -> tuple[Any, timedelta | None]:
+    """Return the start of a time or period, and the exact length of a period."""
+    if not isinstance(listed, tuple):
+        return listed, None
+    start, end = listed
+    if isinstance(end, timedelta):
+        return start, end
+    return start, end.astimezone(UTC) - start.astimezone(UTC)
 
 
 def _override_record(override: Override, item: ParsedItem) -> ParsedRecord:

@@ -148,17 +148,29 @@ def fingerprint(files: Iterable[ExportFile]) -> str:
 
 
 def iter_items(
-    files: Iterable[ExportFile], read: Callable[[ExportFile], ExportItems]
+    files: Iterable[ExportFile],
+    read: Callable[[ExportFile], ExportItems],
+    *,
+    may_be_empty: bool = False,
 ) -> ExportItems:
-    """Yield the items of all files. An error ends its file with an item that reports the issue."""
+    """Yield the items of all files. An error ends its file with an item that reports the issue.
+
+    So does a file without items, unless it ``may_be_empty``.
+    """
     for file in files:
+        is_empty = not may_be_empty
         try:
-            yield from read(file)
+            for item in read(file):
+                is_empty = False
+                yield item
         except UnreadableError as error:
             yield ExportItem(file.name, "", 0, issues_only([error.issue]))
         except Exception as error:  # noqa: BLE001 - a parser bug in one file must not stop the others
             issue = Issue(ReceiptCode.UNREADABLE, type(error).__name__)
             yield ExportItem(file.name, "", 0, issues_only([issue]))
+        else:
+            if is_empty:
+                yield ExportItem(file.name, "", 0, issues_only([Issue(ReceiptCode.EMPTY)]))
 
 
 def _open_folder(root: Path) -> Export:

@@ -25,7 +25,9 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "The file is damaged or incomplete; everything before the damage was imported.",
         "Download the export again and import it again.",
     ),
-    ReceiptCode.EMPTY: ReceiptText("The file is empty.", "You need not do anything."),
+    ReceiptCode.EMPTY: ReceiptText(
+        "The file is empty, or has nothing that can be imported.", "You need not do anything."
+    ),
     ReceiptCode.ENCRYPTED: ReceiptText(
         "The file is password-protected.", "Unpack it yourself and import the unpacked folder."
     ),

@@ -1,5 +1,6 @@
 """Stream the elements of large JSON, XML, iCalendar and vCard files in bounded memory."""
 
+import codecs
 import re
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple
@@ -8,6 +9,7 @@ from xml.parsers import expat
 import ijson
 
 from importers.core.results import ReceiptCode, UnreadableError
+from importers.core.text import to_utf8
 
 ITEM = "item"
 JSON_ITEM_MAX_BYTES = 8 * 1024 * 1024
@@ -143,11 +145,28 @@ def close_component(text: str, name: str) -> str:
     return text if text.upper().endswith(f"END:{name}") else f"{text}\r\nEND:{name}"
 
 
+def unfold(text: bytes) -> bytes:
+    """Join the lines of each property; programs fold them also within a character."""
+    return _FOLD.sub(b"", text)
+
+
+def folded_to_utf8(content: bytes) -> bytes:
+    """Return iCalendar or vCard text in any charset as UTF-8 with line feeds."""
+    if b"\n" not in content:
+        content = content.replace(b"\r", b"\n")
+    content = content.removeprefix(codecs.BOM_UTF8)
+    try:
+        unfold(content).decode()
+    except UnicodeDecodeError:
+        return to_utf8(content)
+    return content if b"\0" not in content else to_utf8(content)
+
+
 def property_value(text: bytes, name: str) -> str | None:
     """Return the value of the first property of this name, unfolded and without parameters."""
     match = re.search(
         rb"^" + name.encode() + rb"(?:;[^:\r\n]*)?:(.*?)\r?$",
-        _FOLD.sub(b"", text),
+        unfold(text),
         re.MULTILINE | re.IGNORECASE,
     )
     return match[1].decode("utf-8", "replace").strip() if match else None

@@ -1,0 +1,180 @@
+"""Times of events as other programs mean them: ends in another zone, days that are not 24 hours long."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from tests.importers.imports import receipts, records, run
+
+pytestmark = pytest.mark.django_db
+
+HEAD = "BEGIN:VCALENDAR\nVERSION:2.0\n"
+FOREIGN_ZONE = """BEGIN:VTIMEZONE
+TZID:{name}
+BEGIN:STANDARD
+DTSTART:19700101T000000
+TZOFFSETFROM:{offset}
+TZOFFSETTO:{offset}
+END:STANDARD
+END:VTIMEZONE
+"""
+
+
+def event(*lines: str, uid: str = "s") -> str:
+    content = "\n".join(lines)
+    return f"BEGIN:VEVENT\nUID:{uid}\nSUMMARY:Tea\n{content}\nEND:VEVENT\n"
+
+
+def calendar(*events: str, head: str = "") -> str:
+    return f"{HEAD}{head}{''.join(events)}END:VCALENDAR\n"
+
+
+def import_text(tmp_path: Path, text: str | bytes, **options: str) -> list[tuple[str, str]]:
+    """Return (start, end) of all events in UTC, in order."""
+    path = tmp_path / "a.ics"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    run(path, **options)
+    return sorted(
+        (in_utc(record["starts_at"]), in_utc(record["ends_at"])) for record in records("events")
+    )
+
+
+def in_utc(time: str) -> str:
+    return f"{datetime.fromisoformat(time).astimezone(UTC):%m-%d %H:%M}"
+
+
+BERLIN, NEW_YORK = "TZID=Europe/Berlin", "TZID=America/New_York"
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        # A flight ends in the zone of its destination.
+        ([f"DTSTART;{NEW_YORK}:20260702T090000", f"DTEND;{BERLIN}:20260702T230000"],
+         ("07-02 13:00", "07-02 21:00")),
+        (["DTSTART:20260702T070000Z", f"DTEND;{BERLIN}:20260702T100000"],
+         ("07-02 07:00", "07-02 08:00")),
+        # Daylight saving begins on 29 March and ends on 25 October.
+        ([f"DTSTART;{BERLIN}:20260328T120000", f"DTEND;{BERLIN}:20260329T120000"],
+         ("03-28 11:00", "03-29 10:00")),
+        ([f"DTSTART;{BERLIN}:20261025T013000", f"DTEND;{BERLIN}:20261025T033000"],
+         ("10-24 23:30", "10-25 02:30")),
+        ([f"DTSTART;{BERLIN}:20260328T120000", "DURATION:P1D"], ("03-28 11:00", "03-29 10:00")),
+        ([f"DTSTART;{BERLIN}:20260328T120000", "DURATION:PT3H"], ("03-28 11:00", "03-28 14:00")),
+    ],
+)  # fmt: skip
+def test_event_ends_when_its_zone_says(
+    tmp_path: Path, lines: list[str], expected: tuple[str, str]
+) -> None:
+    assert import_text(tmp_path, calendar(event(*lines))) == [expected]
+    assert receipts() == set()
+
+
+def test_all_day_event_over_daylight_saving_ends_on_its_last_day(tmp_path: Path) -> None:
+    text = calendar(event("DTSTART;VALUE=DATE:20260328", "DTEND;VALUE=DATE:20260330"))
+    import_text(tmp_path, text, timezone="Europe/Berlin")
+
+    (record,) = records("events")
+    assert (record["start_day"], record["end_day"]) == ("2026-03-28", "2026-03-29")
+    assert record["ends_at"] == "2026-03-30T00:00:00+02:00"
+
+
+DAILY = [f"DTSTART;{BERLIN}:20260302T090000", f"DTEND;{BERLIN}:20260302T100000"]
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("RRULE:FREQ=DAILY;COUNT=3\nEXDATE;TZID=America/New_York:20260303T030000",
+         [("03-02 08:00", "03-02 09:00"), ("03-04 08:00", "03-04 09:00")]),
+        ("RDATE;VALUE=PERIOD:20260310T080000Z/PT3H,20260311T080000Z/20260311T120000Z",
+         [("03-02 08:00", "03-02 09:00"), ("03-10 08:00", "03-10 11:00"),
+          ("03-11 08:00", "03-11 12:00")]),
+        ("RDATE;VALUE=DATE:20260310",
+         [("03-02 08:00", "03-02 09:00"), ("03-10 08:00", "03-10 09:00")]),
+        ("RDATE;TZID=America/New_York:20260310T030000",
+         [("03-02 08:00", "03-02 09:00"), ("03-10 07:00", "03-10 08:00")]),
+    ],
+)  # fmt: skip
+def test_listed_dates_have_their_own_zone_and_length(
+    tmp_path: Path, line: str, expected: list[tuple[str, str]]
+) -> None:
+    assert import_text(tmp_path, calendar(event(*DAILY, line))) == expected
+
+
+def test_zone_that_the_calendar_defines_counts_more_than_a_part_of_its_name(tmp_path: Path) -> None:
+    zone = FOREIGN_ZONE.format(name="My office/EST", offset="+0100")
+    text = calendar(event("DTSTART;TZID=My office/EST:20260702T090000"), head=zone)
+
+    assert import_text(tmp_path, text) == [("07-02 08:00", "07-02 08:00")]
+
+
+def test_calendars_in_one_file_keep_their_zones_and_names(tmp_path: Path) -> None:
+    parts = [
+        calendar(
+            event("DTSTART;TZID=Office:20260702T090000", uid=f"z{hours}"),
+            event("DTSTART:20260703T090000", uid=f"f{hours}"),
+            head=f"X-WR-CALNAME:{name}\nX-WR-TIMEZONE:{name}\n"
+            + FOREIGN_ZONE.format(name="Office", offset=f"+0{hours}00"),
+        )
+        for name, hours in (("Europe/Berlin", 3), ("Asia/Tokyo", 4))
+    ]
+
+    times = import_text(tmp_path, "".join(parts))
+
+    assert [start for start, _ in times] == [
+        "07-02 05:00", "07-02 06:00", "07-03 00:00", "07-03 07:00",
+    ]  # fmt: skip
+    assert {record["calendar"] for record in records("events")} == {"Europe/Berlin", "Asia/Tokyo"}
+
+
+def test_cancelled_invitation_is_cancelled(tmp_path: Path) -> None:
+    text = calendar(event("DTSTART:20260702T090000Z", "SEQUENCE:1"), head="METHOD:CANCEL\n")
+    import_text(tmp_path, text)
+
+    assert [record["status"] for record in records("events")] == ["cancelled"]
+
+
+def test_answer_of_a_guest_does_not_replace_the_event(tmp_path: Path) -> None:
+    folder = tmp_path / "invitation"
+    folder.mkdir()
+    times = ("DTSTART:20260702T090000Z", "SEQUENCE:1")
+    guests = ("ATTENDEE:mailto:ida@example.org", "ATTENDEE:mailto:jonas@example.org")
+    request = event(*times, *guests, "DTSTAMP:20260601T000000Z")
+    reply = event(*times, guests[0], "DTSTAMP:20260602T000000Z")
+    (folder / "a.ics").write_text(calendar(request, head="METHOD:REQUEST\n"))
+    (folder / "b.ics").write_text(calendar(reply, head="METHOD:REPLY\n"))
+
+    run(folder)
+
+    (record,) = records("events")
+    assert record["attendees"] == ["ida@example.org", "jonas@example.org"]
+
+
+def test_lines_may_be_folded_within_a_character(tmp_path: Path) -> None:
+    start, end = calendar(event("DTSTART:20260702T090000Z")).encode().split(b"Tea")
+
+    import_text(tmp_path, start + b"Caf\xc3\r\n \xa9 Z\xc3\xbcrich" + end)
+
+    assert [record["title"] for record in records("events")] == ["Café Zürich"]
+
+
+def test_lines_may_end_with_a_carriage_return_only(tmp_path: Path) -> None:
+    text = calendar(event("DTSTART:20260702T090000Z")).replace("\n", "\r")
+
+    assert len(import_text(tmp_path, text)) == 1
+
+
+def test_tasks_and_journals_have_receipts(tmp_path: Path) -> None:
+    other = "BEGIN:VTODO\nUID:t\nEND:VTODO\nBEGIN:VJOURNAL\nUID:j\nEND:VJOURNAL\n"
+
+    import_text(tmp_path, calendar(event("DTSTART:20260702T090000Z"), other))
+
+    assert receipts() == {("not_supported", "line 8"), ("not_supported", "line 11")}
+
+
+def test_calendar_without_entries_has_a_receipt(tmp_path: Path) -> None:
+    import_text(tmp_path, calendar())
+
+    assert receipts() == {("empty", "a.ics")}
