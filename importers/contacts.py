@@ -20,7 +20,13 @@ from importers.core.results import (
     ReceiptCode,
     UnreadableError,
 )
-from importers.core.streaming import FILE_MAX_BYTES, Component, close_component, iter_components
+from importers.core.streaming import (
+    FILE_MAX_BYTES,
+    Component,
+    close_component,
+    iter_components,
+    unfold,
+)
 from importers.core.text import (
     decode,
     decode_as_before,
@@ -38,6 +44,8 @@ def _read_file(file: ExportFile) -> ExportItems:
     content = file.read(max_bytes=FILE_MAX_BYTES).removeprefix(codecs.BOM_UTF8)
     if b"\0" in content[:200]:  # UTF-16; cards in other charsets are decoded one by one
         content = to_utf8(content)
+    if b"\n" not in content:
+        content = content.replace(b"\r", b"\n")
     for card in iter_components(content, names=frozenset({"VCARD"})):
         yield ExportItem(file.name, f"line {card.line:,}", card.size, partial(_contact, card))
 
@@ -52,7 +60,7 @@ def parse_card(content: bytes) -> ParsedItem:
 def _contact(component: Component) -> ParsedItem:
     if component.text is None:
         raise UnreadableError(ReceiptCode.TOO_LARGE)
-    text = decode(component.text)
+    text = _decode(component.text)
     card = _parse_card(text)
     name = _name(card) or next(iter([*_values(card, "email"), *_values(card, "tel")]), None)
     if name is None:
@@ -64,6 +72,17 @@ def _contact(component: Component) -> ParsedItem:
         "contacts", _fields(card, key, name), () if old_key == key else (old_key,)
     )
     return ParsedItem([record])
+
+
+def _decode(content: bytes) -> str:
+    """Decode a card, whose lines may be folded within a character."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        try:
+            return replace_unstorable(unfold(content).decode())
+        except UnicodeDecodeError:
+            return decode(content)
 
 
 def _parse_card(text: str) -> Any:
@@ -95,10 +114,10 @@ def _fields(card: Any, key: str, name: str) -> dict[str, Any]:
         "organization": _first_value(card, "org"),
         "job_title": _first_value(card, "title"),
         "emails": _values(card, "email"),
-        "phones": _values(card, "tel"),
+        "phones": [value.removeprefix("tel:") for value in _values(card, "tel")],
         "addresses": _values(card, "adr"),
         "urls": _values(card, "url"),
-        "birthday": _first_value(card, "bday"),
+        "birthday": _birthday(card),
         "categories": _categories(card),
         "note": _note(card),
         "updated_at": _updated_at(card),
@@ -113,6 +132,16 @@ def _values(card: Any, name: str) -> list[str]:
 
 def _first_value(card: Any, name: str) -> str | None:
     return next(iter(_values(card, name)), None)
+
+
+def _birthday(card: Any) -> str | None:
+    """Return the birthday; Apple names a year that stands for none."""
+    value = _first_value(card, "bday")
+    for line in card.contents.get("bday", []):
+        for year in line.params.get("X-APPLE-OMIT-YEAR", []):
+            if value and value.startswith(year):
+                return f"--{value[len(year) :].lstrip('-')}"
+    return value
 
 
 def _categories(card: Any) -> list[str]:
