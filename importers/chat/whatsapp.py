@@ -30,18 +30,25 @@ _HALVES = (
     r"[ap]\.?\s?m\.?|오전|오후|午前|午後|上午|下午|凌晨|早上|中午|晚上|ص|م|صباحًا|مساءً"
     r"|ق\.?\s?ظ\.?|ب\.?\s?ظ\.?|قبل[\s\u200c]?از[\s\u200c]?ظهر|بعد[\s\u200c]?از[\s\u200c]?ظهر|قبل دوپہر|بعد دوپہر"
     r"|[πμ]\.?\s?μ\.?|पूर्वाह्न|अपराह्न|ÖÖ|ÖS|SA|CH|[ai]p\.?|[ef]m|d[eu]\.|ч\.?|น\.|Uhr"
+    r"|PTG|PG|[nv]m\.?|[MP]D|dop\.|odp\.|pop\.|[fe]\.\s?h\."
 )
+_TIME_FIRST = re.compile(
+    rf"\A([\[(]?{_MARKS})(\d{{1,2}}:\d{{2}}(?::\d{{2}})?),? (\d{{1,2}}/\d{{1,2}}/\d{{2,4}})(?=\]| [-\u2013] )"
+)
+"""Vietnamese chats have the time before the date."""
 _MESSAGE_START = re.compile(
     rf"[\[(]?{_MARKS}(?P<date>\d{{1,4}}{_MARKS}(?:[./-]|년|年)\s?{_MARKS}\d{{1,2}}{_MARKS}(?:[./-]|월|月)"
     rf"\s?{_MARKS}\d{{1,4}})(?:일|日)?\.?(?:\s?(?:г\.?|BE|พ\.ศ\.))?{_MARKS}[,،]?{_MARKS}\s+{_MARKS}"  # noqa: RUF001
     rf"(?:(?P<before>[^\d\s\]]{{1,12}})\s?)?"
-    rf"(?P<hour>\d{{1,2}})[:.](?P<minute>\d{{2}})(?:[:.](?P<second>\d{{2}}))?"
+    rf"(?P<hour>\d{{1,2}})(?:[:.]|\sh\s)(?P<minute>\d{{2}})(?:[:.](?P<second>\d{{2}}))?"
     rf"(?:{_MARKS}\s?{_MARKS}(?P<half>{_HALVES}))?{_MARKS}"
     rf"(?:\]\s?|\s?{_MARKS}[-\u2013]{_MARKS}\s)(?P<rest>.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_PM = ("p", "오후", "午後", "下午", "晚上", "م", "ب", "μ", "अपराह्न", "ös", "ch", "ip", "em", "du")
-_AM = ("a", "오전", "午前", "上午", "凌晨", "早上", "ص", "ق", "π", "पूर्वाह्न", "öö", "sa", "fm", "de")
+_PM = ("p", "오후", "午後", "下午", "晚上", "م", "ب", "μ", "अपराह्न", "ös", "ch", "ip", "em", "e.",
+       "du", "nm", "md", "odp")  # fmt: skip
+_AM = ("pg", "pd", "vm", "dop", "f.", "a", "오전", "午前", "上午", "凌晨", "早上", "ص", "ق", "π",
+       "पूर्वाह्न", "öö", "sa", "fm", "de")  # fmt: skip
 _YEAR_FIRST = ("오", "午", "上", "下", "凌", "早", "晚", "中")
 """Korean, Japanese and Chinese dates begin with the year, even with two digits."""
 _YEAR_ERAS = {543: 2400}
@@ -71,7 +78,9 @@ class ChatMessage(NamedTuple):
 
 
 def match_message_start(text: str) -> re.Match[str] | None:
-    return _MESSAGE_START.match(text.lstrip(_INVISIBLE_MARKS))
+    return _MESSAGE_START.match(
+        _TIME_FIRST.sub(r"\1\3, \2", text.lstrip(_INVISIBLE_MARKS), count=1)
+    )
 
 
 def iter_messages(lines: Iterable[str]) -> Iterator[ChatMessage]:
@@ -122,10 +131,10 @@ def plain_date(message: ChatMessage) -> str:
 def _time_of_day(start: re.Match[str]) -> TimeOfDay | None:
     hour, minute, second = int(start["hour"]), int(start["minute"]), int(start["second"] or 0)
     half = (start["half"] or start["before"] or "").lower()
-    if half.startswith(_PM) and hour < 12:
+    if half.startswith(_AM):
+        hour = 0 if hour == 12 else hour
+    elif half.startswith(_PM) and hour < 12:
         hour += 12
-    elif half.startswith(_AM) and hour == 12:
-        hour = 0
     return (hour, minute, second) if hour < 24 and minute < 60 and second < 60 else None
 
 

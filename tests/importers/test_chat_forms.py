@@ -50,6 +50,12 @@ def chat(path: Path, *lines: str, name: str = "WhatsApp Chat with Jonas") -> Pat
         ("22/11/2569 20:30 - Ida: hi", "23/11/2569 08:30 - Ida: ho"),
         ("[22/11/2569 BE 20:30:00] Ida: hi", "[23/11/2569 BE 08:30:00] Ida: ho"),
         ("2026. 11. 22. 20:30 - Ida: hi", "2026. 11. 23. 8:30 - Ida: ho"),
+        ("2026-11-22 20 h 30 - Ida: hi", "2026-11-23 08 h 30 - Ida: ho"),
+        ("20:30, 22/11/2026 - Ida: hi", "08:30, 23/11/2026 - Ida: ho"),
+        ("22/11/2026, 8:30 PTG - Ida: hi", "23/11/2026, 8:30 PG - Ida: ho"),
+        ("2026-11-22 8:30 nm. - Ida: hi", "2026-11-23 8:30 vm. - Ida: ho"),
+        ("22.11.2026, 8:30 MD - Ida: hi", "23.11.2026, 8:30 PD - Ida: ho"),
+        ("22.11.2026 8:30 odp. - Ida: hi", "23.11.2026 8:30 dop. - Ida: ho"),
     ],
 )
 def test_whatsapp_dates_of_more_languages(tmp_path: Path, first: str, second: str) -> None:
