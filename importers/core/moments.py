@@ -92,7 +92,7 @@ def parse_written_moment(text: str, zone: tzinfo, item: ParsedItem) -> str | Non
     if clock is None or moment is None:
         return require_moment(None, item, written=text)
     name = clock["zone"].strip(" ()")
-    offset = _offset(name)
+    offset = zone_offset(name)
     if offset is None and not (own := _own_offset(name, moment, zone)):
         item.add_issue(ReceiptCode.UNKNOWN_TIME_ZONE, detail=name[:40] or "none is written")
     elif offset is None:
@@ -109,7 +109,7 @@ def parse_local_moment(text: str, zone: tzinfo) -> str | None:
     moment = _local_moment(text, clock) if clock else None
     if clock is None or moment is None:
         return None
-    return local_to_utc(moment, _offset(clock["zone"].strip(" ()")) or zone)
+    return local_to_utc(moment, zone_offset(clock["zone"].strip(" ()")) or zone)
 
 
 def _local_moment(text: str, clock: re.Match[str]) -> datetime | None:
@@ -131,7 +131,8 @@ def _local_moment(text: str, clock: re.Match[str]) -> datetime | None:
         return None
 
 
-def _offset(name: str) -> timezone | None:
+def zone_offset(name: str) -> timezone | None:
+    """Return the offset of a name such as CET, GMT+1 or +01:00, or None for an unknown name."""
     if (hours := _ZONES.get(name.upper())) is not None:
         return timezone(timedelta(hours=hours))
     if match := _OFFSET.fullmatch(name):

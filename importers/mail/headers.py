@@ -9,6 +9,8 @@ from email.message import Message
 from email.utils import collapse_rfc2231_value, getaddresses, parsedate_tz
 from itertools import islice
 
+from importers.core import moments
+from importers.core.results import ParsedItem, ReceiptCode
 from importers.core.text import decode, decode_as_before, one_line, replace_unstorable
 
 HEADER_MAX_BYTES = 4 * 1024 * 1024
@@ -18,17 +20,25 @@ MAX_ADDRESSES = 500
 
 _ENCODED_WORD = re.compile(r"=\?([^?\s]{1,64})\?([bBqQ])\?([^?]*)\?=")
 _SPACE_BETWEEN_WORDS = re.compile(r"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
+_PHRASE = re.compile(r'(^|,)\s*([^<>,"()]*[@\[\]][^<>,"()]*?)\s*<')
+"""A name that must be in quotation marks and is not."""
+_PEOPLE = frozenset(("to", "cc"))
+_ZONE = re.compile(r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(.*)$")
+_COMMENT = re.compile(r"\s*\([^()]*\)|\"")
 _NOT_BASE64 = re.compile(rb"[^A-Za-z0-9+/]")
 
 
 class HeaderFields:
-    """Header fields by lower-case name; the first of several counts."""
+    """Header fields by lower-case name; the first of several counts, but for lists of people."""
 
     def __init__(self, header: bytes) -> None:
         self._values: dict[str, str] = {}
+        self._more_people: dict[str, list[bytes]] = {}
         self.undecoded: dict[str, bytes] = {}
         for name, value in islice(_split_fields(header[:HEADER_MAX_BYTES]), MAX_FIELDS):
             if name in self._values:
+                if name in _PEOPLE:
+                    self._more_people.setdefault(name, []).append(value)
                 continue
             if not value.isascii():
                 self.undecoded[name] = value
@@ -62,8 +72,10 @@ class HeaderFields:
 
         Names are decoded after the list is split, because encoded words can contain commas.
         """
+        lists = [self.raw(name), *map(decode, self._more_people.get(name, ()))]
+        lists = [_PHRASE.sub(r'\1 "\2" <', value) for value in lists]
         try:
-            pairs = getaddresses([self.raw(name)])[:MAX_ADDRESSES]
+            pairs = getaddresses(lists)[:MAX_ADDRESSES]
         except RecursionError:  # nested comments
             pairs = []
         return [
@@ -81,8 +93,11 @@ class HeaderFields:
         message = Message()
         message[name] = " ".join(self.raw(name).split())[:4096]
         try:
-            value = message.get_param(parameter, header=name)
-            return None if value is None else collapse_rfc2231_value(value)
+            params = message.get_params([], header=name)
+            values = [value for key, value in params if key.lower() == parameter]
+            # A value of RFC 2231 is written beside a plain one for older programs.
+            values.sort(key=lambda value: isinstance(value, str))
+            return collapse_rfc2231_value(values[0]) if values else None
         except (TypeError, ValueError, LookupError):  # such as badly numbered continuations
             return None
 
@@ -145,13 +160,26 @@ def decode_base64(content: bytes | memoryview) -> bytes:
     return binascii.a2b_base64(content + b"=" * (-len(content) % 4))
 
 
-def parse_date(value: str) -> datetime | None:
-    """Return the time of a Date field in UTC, or None if it is impossible or implausible."""
+def parse_date(value: str, item: ParsedItem | None = None) -> datetime | None:
+    """Return the time of a Date field in UTC, or None if it is impossible or implausible.
+
+    A zone whose name is unknown is UTC, and the item gets a receipt.
+    """
+    value = value[:200].strip()
     try:
-        parsed = parsedate_tz(value[:200])
-        if parsed is None:
-            return None
+        parsed = parsedate_tz(value)
+        if parsed is None or value[:4].isdecimal():
+            time = datetime.fromisoformat(_COMMENT.sub("", value))
+            time = time.replace(tzinfo=time.tzinfo or UTC).astimezone(UTC)
+            return time if 1970 <= time.year < 2100 else None
         zone = timezone(timedelta(seconds=parsed[9] or 0))
+        if not parsed[9] and (written := _ZONE.search(_COMMENT.sub("", value))):
+            # "Tue Jan 13 14:30:00 CET 2026" ends with the year.
+            name = re.sub(r"\s+\d{4}$", "", written[1])
+            known = moments.zone_offset(name)
+            if known is None and name and item is not None:
+                item.add_issue(ReceiptCode.UNKNOWN_TIME_ZONE, detail=name[:40])
+            zone = known or zone
         time = datetime(*parsed[:6], tzinfo=zone).astimezone(UTC)
     except (ValueError, OverflowError, TypeError, IndexError):
         return None

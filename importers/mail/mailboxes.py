@@ -28,8 +28,8 @@ _SEPARATOR_START = b"\nFrom "
 _SEPARATOR_MAX_BYTES = 1_000
 # A sender and a date, as in "From ida@example.org Mon Jan  5 08:30:00 2026". Text rarely has both.
 _SEPARATOR = re.compile(
-    rb"From [^\r\n]{0,400}?\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? [^\r\n]{0,60}?\d\d?:\d\d"
-    rb"[^\r\n]*\r?(?:\n|$)"
+    rb"From [^\r\n]{0,400}?(?:\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun),? [^\r\n]{0,60}?|\b\d{4}-\d\d-\d\d[T ])"
+    rb"\d\d?:\d\d[^\r\n]*\r?(?:$|\n(?P<header>[!-9;-~]+[ \t]*:)|\n(?=\r?\n|>?From |$))"
 )
 _QUOTED_FROM = re.compile(rb"^>(>*From )", re.MULTILINE)
 
@@ -51,8 +51,8 @@ class MboxMessage(NamedTuple):
 def iter_mbox(stream: IO[bytes]) -> Iterator[MboxMessage]:
     """Yield the messages of an mbox file of any dialect, and skip any text before the first.
 
-    A separator has a date and follows an empty line, which tells it from unquoted text that begins
-    with "From ". A read error is raised after all messages before it.
+    A separator has a date, and an empty line before it or a header after it, which tells it from
+    unquoted text that begins with "From ". A read error is raised after all messages before it.
     """
     window = _Window(stream)
     start = window.find_separator(0)
@@ -137,7 +137,8 @@ class _Window:
     def _is_separator(self, found: int) -> bool:
         before = self._buffer[max(0, found - 2) : found]
         follows_empty_line = found == 0 or before.endswith(b"\n") or before == b"\n\r"
-        return follows_empty_line and bool(_SEPARATOR.match(self._buffer, found + 1))
+        match = _SEPARATOR.match(self._buffer, found + 1)
+        return match is not None and (follows_empty_line or match["header"] is not None)
 
     def _discard_middle(self, position: int) -> int:
         """Discard the middle of a message that is too long, and return how many bytes."""
@@ -224,6 +225,8 @@ def _parse_file(file: ExportFile) -> ParsedItem:
         folders = (parent for parent in file.path.parents if parent.suffix == ".mbox")
         folder = next((parent.stem for parent in folders), folder)
     raw = raw.removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
+    if b"\n" not in raw:
+        raw = raw.replace(b"\r", b"\n")
     if not _HEADER_START.match(raw[:65536]):
         raise UnreadableError(ReceiptCode.MALFORMED)
     if file.path.parent.name in MAILDIR_PARTS or MAILDIR_NAME.match(file.path.name):

@@ -8,7 +8,7 @@ import binascii
 import quopri
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from urllib.parse import quote
 
@@ -21,6 +21,8 @@ _BOUNDARY_LINE = re.compile(
 )
 """A delimiter, where the header names another boundary or none."""
 MAX_PARTS = 1_000
+_PADDED_LINE_END = re.compile(rb"=[ \t]+\r?\n")
+"""A soft line break of quoted-printable to which a server has added blanks."""
 
 
 @dataclass
@@ -39,10 +41,11 @@ class MimePart:
     children: list["MimePart"] = field(default_factory=list)
     is_truncated: bool = False
     outlook_text: str = ""
+    default_type: str = "text/plain"
 
     @cached_property
     def media_type(self) -> str:
-        media_type = self.headers.value("content-type", default="text/plain")
+        media_type = self.headers.value("content-type", default=self.default_type)
         return media_type if media_type.count("/") == 1 else "text/plain"
 
     @property
@@ -62,12 +65,13 @@ class MimePart:
     @property
     def content(self) -> bytes:
         """The content without its transfer encoding."""
-        encoding = self.headers.raw("content-transfer-encoding").strip().lower()
+        written = self.headers.raw("content-transfer-encoding").partition("(")[0]
+        encoding = written.strip("\"'; \t").lower()
         if encoding == "base64":
             return decode_base64(memoryview(self.raw)[self.start : self.end])
         content = self.raw[self.start : self.end]
         if encoding == "quoted-printable":
-            return quopri.decodestring(content)
+            return quopri.decodestring(_PADDED_LINE_END.sub(b"=\n", content))
         if encoding in ("x-uuencode", "uuencode", "uue", "x-uue"):
             return _decode_uuencode(content)
         return content
@@ -136,7 +140,10 @@ def _split_multipart(part: MimePart, budget: Iterator[int]) -> None:
         if next(budget, None) is None:
             part.is_truncated = True
             return
-        part.children.append(_parse_part(part.raw, start, end, depth=part.depth + 1, budget=budget))
+        child = _parse_part(part.raw, start, end, depth=part.depth + 1, budget=budget)
+        if part.media_type == "multipart/digest" and not child.children:
+            child = replace(child, default_type="message/rfc822")
+        part.children.append(child)
 
 
 def _parts_between(raw: bytes, delimiter: bytes, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -260,4 +267,22 @@ def _text(part: MimePart) -> tuple[str, bool]:
     # Some programs label HTML as plain text.
     if part.media_type == "text/html" or text[:15].lower().startswith(("<!doctype html", "<html")):
         return html_to_text(text), True
+    if (part.headers.parameter("content-type", "format") or "").lower() == "flowed":
+        deletes_space = part.headers.parameter("content-type", "delsp") or ""
+        text = _join_flowed(text, deletes_space=deletes_space.lower() == "yes")
     return text, False
+
+
+def _join_flowed(text: str, *, deletes_space: bool) -> str:
+    """Join the lines of each paragraph (RFC 3676): a line that ends with a space continues."""
+    lines: list[str] = []
+    flows_at: str | None = None
+    for line in text.split("\n"):
+        quote = line[: len(line) - len(line.lstrip(">"))]
+        content = line[len(quote) :].removeprefix(" ")
+        if flows_at == quote and content != "-- ":
+            lines[-1] = (lines[-1][:-1] if deletes_space else lines[-1]) + content
+        else:
+            lines.append(f"{quote} {content}" if quote else content)
+        flows_at = quote if content.endswith(" ") and content != "-- " else None
+    return "\n".join(lines)

@@ -197,7 +197,7 @@ def _addresses(headers: HeaderFields, name: str) -> list[str]:
 def _sent_at(headers: HeaderFields, metadata: MailboxMetadata, item: ParsedItem) -> str | None:
     """Return when the message was sent, or else when it arrived."""
     sent_text = headers.raw("date")
-    time = parse_date(sent_text)
+    time = parse_date(sent_text, item)
     if time is None:
         if sent_text:
             item.add_issue(ReceiptCode.BAD_DATE, detail=sent_text[:80])

@@ -1,0 +1,191 @@
+"""Mail as other programs write it: zones, names, encodings, flowed text and separators."""
+
+from email import message_from_bytes
+from email.policy import default
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.importers.imports import one, receipts, records, run
+
+pytestmark = pytest.mark.django_db
+
+HEADER = {"From": "Eva <eva@example.org>", "Date": "Tue, 13 Jan 2026 14:30:00 +0100"}
+
+
+def mail(body: str = "hi", *lines: str, **fields: str) -> bytes:
+    values = HEADER | {name.replace("_", "-"): value for name, value in fields.items()}
+    header = [f"{name}: {value}" for name, value in values.items()]
+    return "\r\n".join([*header, *lines, "", body]).encode()
+
+
+def import_mail(tmp_path: Path, raw: bytes) -> dict[str, Any]:
+    path = tmp_path / "a.eml"
+    path.write_bytes(raw)
+    run(path)
+    return one("messages")
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("Tue, 13 Jan 2026 14:30:00 CET", "13:30"),
+        ("Tue, 13 Jan 2026 14:30:00 MEZ", "13:30"),
+        ('Tue, 13 Jan 2026 14:30:00 "CET"', "13:30"),
+        ("Tue, 13 Jan 2026 14:30:00 +01:00", "13:30"),
+        ("Tue, 13 Jan 2026 14:30:00 GMT+0100", "13:30"),
+        ("Tue, 13 Jan 2026 08:30:00 EST", "13:30"),
+        ("Tue, 13 Jan 2026 22:30:00 JST (Tokyo)", "13:30"),
+        ("Tue Jan 13 14:30:00 CET 2026", "13:30"),
+        ("2026-01-13T14:30:00+01:00", "13:30"),
+        ("Tue, 13 Jan 2026 13:30:00 -0000", "13:30"),
+        ("Tue, 13 Jan 2026 13:30:00", "13:30"),
+    ],
+)
+def test_zone_of_a_mail_is_read(tmp_path: Path, written: str, expected: str) -> None:
+    assert import_mail(tmp_path, mail(Date=written))["received_at"] == f"2026-01-13T{expected}:00Z"
+    assert receipts() == set()
+
+
+def test_unknown_zone_of_a_mail_has_a_receipt(tmp_path: Path) -> None:
+    raw = mail(Date="Tue, 13 Jan 2026 14:30:00 XYZ")
+
+    assert import_mail(tmp_path, raw)["received_at"] == "2026-01-13T14:30:00Z"
+    assert {code for code, _ in receipts()} == {"unknown_time_zone"}
+
+
+@pytest.mark.parametrize(
+    ("written", "name"),
+    [
+        ("Eva @ Home <eva@example.org>", "Eva @ Home"),
+        ("Eva [Acme] <eva@example.org>", "Eva [Acme]"),
+        ("other@example.org <eva@example.org>", "other@example.org"),
+        ('"Lang, Eva" <eva@example.org>', "Lang, Eva"),
+        ("eva@example.org (Eva Lang)", "Eva Lang"),
+        ("=?utf-8?Q?Lang=2C_Eva?= <eva@example.org>", "Lang, Eva"),
+    ],
+)
+def test_sender_is_the_address_in_angle_brackets(tmp_path: Path, written: str, name: str) -> None:
+    message = import_mail(tmp_path, mail(From=written))
+
+    assert (message["from_name"], message["from_email"]) == (name, "eva@example.org")
+
+
+def test_all_fields_of_recipients_count(tmp_path: Path) -> None:
+    raw = mail(
+        "hi", "To: a@x.org, Bob @ Work <b@x.org>", "To: c@x.org", "Cc: d@x.org", "Cc: e@x.org"
+    )
+
+    message = import_mail(tmp_path, raw)
+
+    assert message["to"] == ["a@x.org", "b@x.org", "c@x.org"]
+    assert message["cc"] == ["d@x.org", "e@x.org"]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "encoding", "body", "expected"),
+    [
+        ("text/plain; format=flowed", "7bit", "A long \r\nline.\r\n> said \r\n> he\r\n-- \r\nEva",
+         "A long line.\n> said he\n-- \nEva"),
+        ("text/plain; format=flowed; delsp=yes", "7bit", "Donau \r\ndampf", "Donaudampf"),
+        ("text/plain; format=flowed", "7bit", "a\r\n From b\r\n >c", "a\nFrom b\n>c"),
+        ("text/plain", "quoted-printable", "a=  \r\nb =3D c", "ab = c"),
+        ("text/plain; charset=utf-8", '"base64"', "SMO2aGU=", "Höhe"),
+        ("text/plain; charset=utf-8", "base64 (encoded)", "SMO2aGU=", "Höhe"),
+    ],
+)  # fmt: skip
+def test_body_is_decoded(
+    tmp_path: Path, content_type: str, encoding: str, body: str, expected: str
+) -> None:
+    raw = mail(body, Content_Type=content_type, Content_Transfer_Encoding=encoding)
+
+    assert import_mail(tmp_path, raw)["body_text"] == expected
+
+
+def test_mail_with_carriage_returns_only_keeps_its_body(tmp_path: Path) -> None:
+    raw = mail("hi\r\nthere").replace(b"\r\n", b"\r")
+
+    assert import_mail(tmp_path, raw)["body_text"] == "hi\nthere"
+
+
+@pytest.mark.parametrize(
+    "disposition",
+    [
+        "filename=\"Hoehe.bin\"; filename*=utf-8''H%C3%B6he.bin",
+        "filename*0*=utf-8''H%C3; filename*1*=%B6he; filename*2=.bin",
+        'filename="=?utf-8?Q?H=C3=B6he.bin?="',
+    ],
+)
+def test_name_of_an_attachment(tmp_path: Path, disposition: str) -> None:
+    raw = mail(
+        "x", Content_Type="application/x-y", Content_Disposition=f"attachment; {disposition}"
+    )
+
+    import_mail(tmp_path, raw)
+
+    assert [record["filename"] for record in records("attachments")] == ["Höhe.bin"]
+
+
+def test_digest_has_messages(tmp_path: Path) -> None:
+    body = "--X\r\n\r\nSubject: one\r\n\r\nfirst\r\n--X\r\n\r\nSubject: two\r\n\r\nsecond\r\n--X--"
+
+    import_mail(tmp_path, mail(body, Content_Type="multipart/digest; boundary=X"))
+
+    names = {record["filename"]: record["media_type"] for record in records("attachments")}
+    assert names == {"one": "message/rfc822", "two": "message/rfc822"}
+
+
+SEPARATOR = "From eva@example.org Tue Jan 13 13:30:00 2026\n"
+MESSAGE = "From: eva@example.org\nMessage-ID: <{}@x>\n\n{}\n"
+ONE, TWO = MESSAGE.format(1, "first"), MESSAGE.format(2, "second")
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (f"{SEPARATOR}{ONE}{SEPARATOR}{TWO}", ["first", "second"]),
+        (f"{SEPARATOR}{ONE}\n{SEPARATOR}{TWO}", ["first", "second"]),
+        (f"{SEPARATOR}{ONE}\n{SEPARATOR}is in the text\n\n{SEPARATOR}{TWO}",
+         [f"first\n\n{SEPARATOR}is in the text", "second"]),
+        ("From a@x.org 2026-01-13 13:30:00\n" + ONE, ["first"]),
+        (f"{SEPARATOR}{ONE}\n{SEPARATOR}{TWO}".replace("\n", "\r\n"), ["first", "second"]),
+    ],
+)  # fmt: skip
+def test_mailbox_is_divided_where_messages_begin(
+    tmp_path: Path, content: str, expected: list[str]
+) -> None:
+    path = tmp_path / "a.mbox"
+    path.write_bytes(content.encode())
+
+    run(path)
+
+    assert sorted(record["body_text"] for record in records("messages")) == expected
+
+
+def test_mailbox_without_messages_has_a_receipt(tmp_path: Path) -> None:
+    path = tmp_path / "a.mbox"
+    path.write_bytes(f"From a@x.org\n{ONE}".encode())
+
+    run(path)
+
+    assert receipts() == {("empty", "a.mbox")}
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        "=?utf-8?B?SMO2?= =?utf-8?B?aGU=?=",
+        "=?utf-8?Q?Caf=C3=A9?= =?iso-8859-1?Q?_f=FCr?= alle",
+        "=?utf-8*de?Q?=C3=A4?=",
+        "=?windows-1251?B?z/Do4uXy?=",
+        "=?iso-2022-jp?B?GyRCRnxLXBsoQg==?=",
+        "Re: =?utf-8?Q?a=3Db?= c",
+    ],
+)
+def test_subject_is_decoded_as_by_the_standard_library(tmp_path: Path, subject: str) -> None:
+    raw = mail(Subject=subject)
+
+    assert (
+        import_mail(tmp_path, raw)["subject"] == message_from_bytes(raw, policy=default)["Subject"]
+    )
