@@ -25,7 +25,7 @@ _SYMBOLS = {
     "฿": "THB", "₫": "VND", "₱": "PHP", "ZŁ": "PLN", "KČ": "CZK", "FT": "HUF", "R$": "BRL",
     "US$": "USD", "A$": "AUD", "AU$": "AUD", "C$": "CAD", "CA$": "CAD", "HK$": "HKD", "NZ$": "NZD",
     "S$": "SGD", "LEI": "RON", "SFR": "CHF", "CN¥": "CNY", "JP¥": "JPY", "円": "JPY", "EURO": "EUR",
-    "EUROS": "EUR",
+    "EUROS": "EUR", "EUROA": "EUR",
 }  # fmt: skip
 _UNCLEAR_SYMBOLS = frozenset(("$", "¥", "KR", "RS", "FR", "\u0420", "РУБ", "元", "TL"))
 """Symbols of several currencies, or of one that the header says better."""
@@ -74,6 +74,13 @@ def currency_code(text: str) -> str | None:
     """Return the ISO code that a code or symbol stands for, or None."""
     word = text.strip().strip(".").upper()
     return word if word in EXPONENTS else _SYMBOLS.get(word)
+
+
+def are_currency_codes(texts: Iterable[str]) -> bool:
+    """Return whether most texts that are not empty are codes or symbols of currencies."""
+    codes = list(filter(None, texts))
+    found = [code for code in codes if (len(code) == 3 and code.isalpha()) or currency_code(code)]
+    return bool(codes) and len(found) * 2 >= len(codes)
 
 
 def parse_amount(text: str, *, decimal_separator: str | None = None) -> Decimal | None:

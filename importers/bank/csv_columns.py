@@ -12,8 +12,9 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     "date": (
         "booking date", "date", "buchungstag", "buchungsdatum", "datum", "transaction date",
         "posting date", "posted date", "post date", "buchung", "fecha", "fecha operacion", "data",
-        "date operation", "date de comptabilisation", "date comptable", "date d'operation",
+        "date operation", "date de comptabilisation", "date comptabilisation", "date comptable", "date d'operation",
         "date de l'operation", "date op", "dateop", "date de transaction", "started date", "日付",
+        "date de debut", "fecha de inicio",
         "fecha de operacion", "f. operacion", "fecha contable", "data operazione", "data contabile",
         "data movimento", "data da operacao", "data lancamento", "data do lancamento", "data mov.",
         "boekdatum", "boekingsdatum", "transactiedatum", "transactiondate", "transactiedag",
@@ -33,7 +34,7 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
         "maara", "kwota", "kwota operacji", "kwota transakcji", "castka", "objem", "osszeg", "tutar",
         "islem tutari", "сумма", "сумма операции", "сумма платежа", "valor", "montante", "monto",
         "quantia", "transactiebedrag", "buchungsbetrag", "transaction value", "金额", "交易金额",
-        "거래금액", "montant de l'operation", "importo operazione", "net amount", "brutto", "gross",
+        "거래금액", "montant de l'operation", "montant operation", "importo operazione", "net amount", "brutto", "gross",
     ),
     "debit": (
         "debit", "soll", "cargo", "money out", "paid out", "debit amount", "withdrawals",
@@ -65,7 +66,7 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
         "aciklama", "описание", "получатель", "контрагент", "摘要", "適用", "お取扱内容", "内容",
         "ご利用店名", "利用店名・商品名", "对方户名", "적요", "transaction description", "narrative",
         "narration", "particulars", "transaction details", "merchant name", "buchungsdetails",
-        "libelle operation", "libelles", "intitule", "concept", "buchungstext", "details",
+        "libelle operation", "libelle complet operation", "libelles", "intitule", "concept", "buchungstext", "details",
         "operacion", "movimiento",
     ),
     "memo": (
@@ -104,7 +105,7 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     ),
     "status": (
         "state", "status", "transaction status", "stato", "estado", "statut", "info",
-        "buchungsstatus", "статус",
+        "buchungsstatus", "статус", "contabilizzazione", "etat",
     ),
     "identifier": (
         "transaction id", "transferwise id", "transaktionscode", "transaktions-id", "transactionid",
@@ -112,8 +113,15 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
     ),
     "fee": ("fee", "entgelt", "gebuhr", "frais", "comision", "tariffa"),
     "effect": ("balance impact", "auswirkung auf guthaben", "impact sur le solde"),
+    "payer": ("zahlungspflichtige*r", "payer name", "payer"),
+    "balance": (
+        "balance", "running balance", "running bal.", "saldo", "saldo nach buchung", "solde",
+        "saldo na mutatie", "saldo na trn", "saldo po operacji", "kontostand", "closing balance",
+        "account balance", "saldo contable", "guthaben",
+    ),
 }  # fmt: skip
 
+CURRENCY_NAMES = COLUMN_NAMES["currency"]
 OWN_ACCOUNT_NAMES = COLUMN_NAMES["account"][:12]
 """These name the owner's account; other names of ``account`` may be that of the other side."""
 DEBITS = frozenset((
@@ -135,12 +143,14 @@ NOT_BOOKED = frozenset((
     "annullato", "rifiutato", "removed", "reversed", "expired", "voided", "authorised", "authorized",
     "in bearbeitung", "processing", "rejected", "blocked", "in behandeling", "geweigerd", "offen",
     "rückgängig gemacht", "ruckgangig gemacht", "reservert", "reserverad", "wartend", "held",
+    "venter", "non contabilizzato", "gereserveerd", "pendente", "oczekujaca", "odrzucona", "blokada",
+    "waiting", "scheduled", "upcoming", "beklemede", "в обработке", "отклонена", "non comptabilise",
 ))  # fmt: skip
 """States of rows that do not count in the balance."""
 NOT_MONEY = frozenset(("unit", "units", "einheit", "calories", "kcal", "quantity", "servings"))
 """A table with such a column measures something else."""
 
-_CURRENCY = re.compile(r"\s*[(\[]\s*([^()\[\]]{1,6})\s*[)\]]|\b(?:in|en)\s+(\S{1,4})$|\s(\S{1,3})$")
+_CURRENCY = re.compile(r"\s*[(\[]\s*([^()\[\]]{1,6})\s*[)\]]|\b(?:in|en)\s+(\S{1,4})$|\s(\S{1,5})$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,11 +174,13 @@ BANKS = (
          ("currency",)),
     Bank("Revolut", frozenset(("typ", "produkt", "datum des beginns", "betrag", "gebuhr")),
          ("produkt", "wahrung")),
-    Bank("PayPal", frozenset(("time zone", "status", "currency", "gross", "fee", "net")),
-         ("currency",)),
-    Bank("PayPal", frozenset(("timezone", "status", "currency", "gross", "fee", "net")),
-         ("currency",)),
-    Bank("PayPal", frozenset(("zeitzone", "status", "wahrung", "brutto", "netto")), ("wahrung",)),
+    Bank("Revolut", frozenset(("type", "produit", "date de debut", "montant", "frais")),
+         ("produit", "devise")),
+    Bank("Revolut", frozenset(("tipo", "producto", "fecha de inicio", "importe", "comision")),
+         ("producto", "divisa")),
+    Bank("PayPal", frozenset(("time zone", "currency", "gross", "fee", "net")), ("currency",)),
+    Bank("PayPal", frozenset(("timezone", "currency", "gross", "fee", "net")), ("currency",)),
+    Bank("PayPal", frozenset(("zeitzone", "wahrung", "brutto", "netto")), ("wahrung",)),
     Bank("PayPal", frozenset(("fuseau horaire", "etat", "devise", "net")), ("devise",)),
     Bank("Wise", frozenset(("transferwise id", "amount", "currency", "running balance")),
          ("currency",)),
@@ -189,6 +201,7 @@ BANKS = (
 def plain_name(header: str) -> tuple[str, str | None]:
     """Return a column name without accents and currency, and the currency."""
     text = " ".join(header.replace("_", " ").replace("\u00a0", " ").split()).strip(" :;\"'")
+    text = text.lstrip("#")
     currency = None
     if match := _CURRENCY.search(text):
         currency = currency_code(match[1] or match[2] or match[3])

@@ -4,11 +4,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from hashlib import sha256
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from importers.bank import amounts
+from importers.bank.amounts import currency_code
 from importers.bank.csv_accounts import (
     FoundAccount,
     currency_above,
@@ -18,6 +20,7 @@ from importers.bank.csv_accounts import (
 )
 from importers.bank.csv_columns import (
     CREDITS,
+    CURRENCY_NAMES,
     DEBITS,
     NOT_MONEY,
     Bank,
@@ -25,7 +28,8 @@ from importers.bank.csv_columns import (
     guess_columns,
     plain_name,
 )
-from importers.bank.csv_table import CsvTable
+from importers.bank.csv_table import CsvTable, Row
+from importers.bank.running_balance import balance_signs
 from importers.core.export_files import ExportFile
 from importers.core.importer import ChoiceNeeded, Options
 from importers.core.results import ReceiptCode, UnreadableError
@@ -33,6 +37,8 @@ from importers.core.written_dates import detect_order, is_date_like
 
 T = TypeVar("T")
 AMOUNT_FIELDS = ("amount", "debit", "credit")
+_COMPARED_ROWS = 1_000
+_CHECKED = ("amount", "balance")
 _MARKS = DEBITS | CREDITS
 _PAYMENT = re.compile(
     r"payment.{0,12}(received|thank)|thank you|autopay|auto pay|online payment|zahlung erhalten|dankend"
@@ -49,7 +55,9 @@ class CsvReading:
     """How one file is read. ``columns`` are indexes by field.
 
     ``indicator`` is the column that says debit or credit. ``sign`` is -1 where purchases are printed
-    without a minus sign, and otherwise 1. ``debits_are_negative``: the debit column has signs.
+    without a minus sign, and otherwise 1. ``signed`` are the columns of debits and credits whose
+    amounts are mostly negative. ``row_signs`` are those that the balances show, by line, of a table
+    without signs.
     """
 
     columns: dict[str, int]
@@ -57,7 +65,8 @@ class CsvReading:
     decimal: str
     sign: int
     indicator: int | None
-    debits_are_negative: bool
+    signed: frozenset[str]
+    row_signs: dict[int, int]
     account: FoundAccount
     currency: str | None
     bank: Bank | None
@@ -99,15 +108,18 @@ class ReadingBuilder:
             return amounts.detect_decimal_separator(texts, chosen=chosen, currency=currency)
 
         indicator = self._indicator(columns)
+        is_plain = bank is None and indicator is None and self._options.signs is None
+        row_signs = self._row_signs(columns) if is_plain else {}
         return CsvReading(
             columns=columns,
             date_order=self._ask("date_order", self._options.date_order, date_order),
             decimal=self._ask("decimal", self._options.decimal, decimal),
             sign=1
-            if indicator is not None
+            if indicator is not None or row_signs
             else self._ask("signs", self._options.signs, partial(self._sign, columns, bank)),
             indicator=indicator,
-            debits_are_negative=self._debits_are_negative(columns),
+            signed=frozenset(filter(partial(self._is_negative, columns), ("debit", "credit"))),
+            row_signs=row_signs,
             account=self._account(bank),
             currency=currency,
             bank=bank,
@@ -151,10 +163,22 @@ class ReadingBuilder:
         written = [amounts.parse_written(text) for text, _ in self._amounts(columns)]
         if not named and sum(each is not None for each in written) * 2 < len(written):
             raise self._unknown()
-        codes = [text for text in table.column(columns.get("currency")) if text]
-        if sum(len(code) == 3 and code.isalpha() for code in codes) * 2 < len(codes):
-            columns.pop("currency", None)
+        if "currency" in columns and not self._has_codes(columns["currency"]):
+            others = (i for i, name in enumerate(header) if plain_name(name)[0] in CURRENCY_NAMES)
+            other = next(filter(self._has_codes, others), None)
+            columns = {f: c for f, c in columns.items() if f != "currency" and c != other}
+            columns |= {} if other is None else {"currency": other}
         return columns
+
+    def _has_codes(self, column: int) -> bool:
+        return amounts.are_currency_codes(self._table.column(column))
+
+    def _dated_rows(self, columns: dict[str, int]) -> Iterator[list[str]]:
+        """Yield the rows that can be bookings, not sums."""
+        date = columns["date"]
+        for _, cells in self._table.rows:
+            if len(cells) > date and is_date_like(cells[date]):
+                yield cells
 
     def _unknown(self) -> UnreadableError:
         names = ", ".join(filter(None, self._table.header))
@@ -170,9 +194,13 @@ class ReadingBuilder:
         """Return the currency that the header, an amount or the lines above the header name."""
         headers = [self._table.header[columns[f]] for f in AMOUNT_FIELDS if f in columns]
         found = {code for name in headers if (code := plain_name(name)[1])}
-        if not found:
-            codes = Counter(self._table.column(columns.get("currency")))
-            found = {code.upper() for code in codes if code}
+        if not found and "currency" in columns:
+            rows = self._dated_rows(columns)
+            at = columns["currency"]
+            codes = {cells[at].upper() if len(cells) > at else "" for cells in rows}
+            found = {currency_code(code) or code for code in codes if "" not in codes}
+            if codes - {""} and not found:  # a row without a currency has not that of others
+                return currency_above(self._table.preamble)
         if not found:
             written = (amounts.parse_written(text) for text, _ in self._amounts(columns))
             found = {each.currency for each in written if each and each.currency}
@@ -191,10 +219,44 @@ class ReadingBuilder:
                 return index
         return None
 
-    def _debits_are_negative(self, columns: dict[str, int]) -> bool:
-        debits = map(amounts.parse_written, filter(None, self._table.column(columns.get("debit"))))
-        signs = {each.sign for each in debits if each and each.digits.strip("0.,")}
-        return signs == {"-"}
+    def _is_negative(self, columns: dict[str, int], field: str) -> bool:
+        """Return whether most amounts of a column have a minus sign."""
+        if field not in columns:
+            return False
+        at = columns[field]
+        cells = (cells[at] for cells in self._dated_rows(columns) if len(cells) > at)
+        written = filter(None, map(amounts.parse_written, cells))
+        signs = Counter(each.sign == "-" for each in written if each.digits.strip("0.,"))
+        return signs[True] > signs[False]
+
+    def _balance_signs(
+        self, columns: dict[str, int], rows: list[Row]
+    ) -> list[tuple[int, Decimal, int]]:
+        """Return line, amount and sign of the rows whose balance changes by the amount."""
+        if not {"amount", "balance"} <= columns.keys() or self._is_card():
+            return []
+        parsed = []
+        for line, cells in rows:
+            texts = [cells[columns[f]] if len(cells) > columns[f] else "" for f in _CHECKED]
+            amount, balance = map(amounts.parse_amount, texts)
+            if amount is not None and balance is not None:
+                parsed.append((line, amount, balance))
+        signs = balance_signs([(amount, balance) for _, amount, balance in parsed])
+        return [
+            (line, amount, sign)
+            for (line, amount, _), sign in zip(parsed, signs, strict=True)
+            if sign
+        ]
+
+    def _row_signs(self, columns: dict[str, int]) -> dict[int, int]:
+        """Return the signs that balances show, by line, of a table whose amounts have none."""
+        written = (amounts.parse_written(text) for text, _ in self._amounts(columns))
+        if any(each and each.sign for each in written):
+            return {}
+        return {line: sign for line, _, sign in self._balance_signs(columns, self._table.rows)}
+
+    def _is_card(self) -> bool:
+        return _CARD.search(f"{self._file.name} {' '.join(self._table.header)}") is not None
 
     def _sign(self, columns: dict[str, int], bank: Bank | None, chosen: str | None) -> int:
         """Return -1 where purchases have no minus sign. Raises ``ChoiceNeeded`` in doubt."""
@@ -209,17 +271,23 @@ class ReadingBuilder:
         positive = [
             row for each, row in written if each and each.sign != "-" and each.digits.strip("0.,")
         ]
+        signs = self._balance_signs(columns, self._table.rows[:_COMPARED_ROWS])
+        contrary = [amount * sign < 0 for _, amount, sign in signs]
+        if sum(contrary) * 2 > len(contrary):
+            self._ask_for_signs((positive + negative)[:3])
         if any(each and each.sign == "+" for each, _ in written) or not positive:
             return 1
         payments = [row for row in negative if _PAYMENT.search(self._row_text(row))]
-        is_card = _CARD.search(f"{self._file.name} {' '.join(self._table.header)}") is not None
-        if negative and not payments and not (is_card and len(positive) > len(negative)):
+        if negative and not payments and not (self._is_card() and len(positive) > len(negative)):
             return 1
         if payments and len(payments) == len(negative) and len(positive) > 1:
             return -1
+        return self._ask_for_signs((positive + negative)[:3])
+
+    def _ask_for_signs(self, rows: list[int]) -> NoReturn:
         raise ChoiceNeeded(
             "Do amounts without a minus sign arrive, or are they purchases with a card?",
-            evidence=[self._row_text(row)[:120] for row in (positive + negative)[:3]],
+            evidence=[self._row_text(row)[:120] for row in rows],
             flag="--signs as-written (they arrive) or --signs inverted (they are purchases)",
         )
 

@@ -13,6 +13,7 @@ from importers.bank.csv_accounts import FoundAccount, find_iban, named_account, 
 from importers.bank.csv_columns import CREDITS, DEBITS, NOT_BOOKED, plain_name
 from importers.bank.csv_readings import CsvReading, ReadingBuilder, layout_name
 from importers.bank.csv_table import CsvTable, read_table
+from importers.bank.running_balance import BALANCE_TEXT
 from importers.bank.wise import unfold_wise_history
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import (
@@ -45,6 +46,8 @@ _KEY_FIELDS = (
     "memo",
     "identifier",
 )
+_FEE_BANKS = ("Revolut", "PayPal")
+_EMPTY_MARKS = " -\u2013\u2014"
 _NO_EFFECT = frozenset(("memo", "notiz", "vermerk", "none"))
 
 
@@ -112,6 +115,7 @@ class CsvRow:
     account: FoundAccount
     currency: str | None
     is_complete: bool
+    is_balance: bool
 
 
 def _rows(
@@ -121,6 +125,7 @@ def _rows(
     variants = [earlier_keys.csv_columns(table.header, each) for each in ({}, remembered or {})]
     earlier = [(columns, ContentKeys("v_")) for columns in variants]
     header = tuple(table.header)
+    edges = {line for line, _ in table.rows[:2] + table.rows[-3:]}
     for line, cells in table.rows:
         by_name = dict(zip(header, cells, strict=False))
         replaces = tuple({earlier_keys.csv_key(k, by_name, columns) for columns, k in earlier})
@@ -136,7 +141,8 @@ def _rows(
         account = _account(by_name, fields, reading, currency)
         key = keys.key(account.key, *(fields.get(name) for name in _KEY_FIELDS))
         is_complete = not any(cells[width:])
-        yield CsvRow(line, key, replaces, fields, account, currency, is_complete)
+        is_balance = line in edges and any(map(BALANCE_TEXT.fullmatch, cells))
+        yield CsvRow(line, key, replaces, fields, account, currency, is_complete, is_balance)
 
 
 def _currency(fields: dict[str, str], reading: CsvReading) -> str | None:
@@ -202,14 +208,8 @@ def _read_file(file: ExportFile, *, options: Options, earlier: set[str]) -> Expo
 def _transactions(row: CsvRow, *, reading: CsvReading) -> ParsedItem:
     """Return the booking of a row, and its fee as a second one."""
     item, fields = ParsedItem(), row.fields
-    if not row.is_complete:
-        raise UnreadableError(ReceiptCode.MALFORMED, detail="more cells than columns")
-    state, effect = (plain_name(fields.get(f, ""))[0] for f in ("status", "effect"))
-    if state in NOT_BOOKED or effect in _NO_EFFECT:
-        raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=fields.get("status", "")[:40])
-    if not is_date_like(fields["date"]):
-        raise UnreadableError(ReceiptCode.NOT_A_BOOKING, detail=fields["date"][:40])
-    amount = _amount(fields, reading)
+    _require_booked(row)
+    amount = _amount(row, reading)
     if amount is None or not amounts.fits_currency(amount, row.currency):
         text = fields.get("amount") or fields.get("debit") or fields.get("credit") or ""
         raise UnreadableError(ReceiptCode.BAD_AMOUNT, detail=text[:40])
@@ -217,6 +217,8 @@ def _transactions(row: CsvRow, *, reading: CsvReading) -> ParsedItem:
     if on is None:
         item.add_issue(ReceiptCode.BAD_DATE, detail=fields["date"][:40])
     texts = {name: fields.get(name) for name in _TEXTS} | {"reference": fields.get("identifier")}
+    if amount > 0 and fields.get("payer"):
+        texts["counterparty"] = fields["payer"]
 
     def booking(key: str, amount: Decimal, replaces: tuple[str, ...] = ()) -> ParsedRecord:
         return records.transaction_record(
@@ -231,34 +233,54 @@ def _transactions(row: CsvRow, *, reading: CsvReading) -> ParsedItem:
 
     item.records.append(booking(row.key, amount, row.replaces))
     if fee := _fee(fields, reading):
+        if reading.bank is None or reading.bank.name not in _FEE_BANKS:
+            item.add_issue(ReceiptCode.FEE_ASIDE, detail=fields["fee"][:40])
+            return item
         texts |= {"kind": "fee", "category": None}
         item.records.append(booking(f"{row.key}_fee", fee))
     return item
 
 
+def _require_booked(row: CsvRow) -> None:
+    """Raises ``UnreadableError`` for a row that does not count in the balance."""
+    fields = row.fields
+    if not row.is_complete:
+        raise UnreadableError(ReceiptCode.MALFORMED, detail="more cells than columns")
+    if row.is_balance:
+        raise UnreadableError(ReceiptCode.NOT_A_BOOKING, detail=" ".join(fields.values())[:40])
+    state, effect = (plain_name(fields.get(f, ""))[0] for f in ("status", "effect"))
+    if state in NOT_BOOKED or effect in _NO_EFFECT:
+        raise UnreadableError(ReceiptCode.NOT_BOOKED, detail=fields.get("status", "")[:40])
+    if not is_date_like(fields["date"]):
+        raise UnreadableError(ReceiptCode.NOT_A_BOOKING, detail=fields["date"][:40])
+
+
 def _fee(fields: dict[str, str], reading: CsvReading) -> Decimal | None:
-    """Return the fee that a bank books beside the amount of a row."""
-    name = reading.bank.name if reading.bank else None
-    if name not in ("Revolut", "PayPal") or not fields.get("fee"):
-        return None
-    fee = amounts.parse_amount(fields["fee"], decimal_separator=reading.decimal)
-    return -fee if fee is not None and name == "Revolut" else fee
+    """Return the fee beside the amount of a row; PayPal writes it with its sign."""
+    fee = amounts.parse_amount(fields.get("fee") or "", decimal_separator=reading.decimal)
+    has_sign = reading.bank is not None and reading.bank.name == "PayPal"
+    return fee if fee is None or has_sign else -fee
 
 
-def _amount(fields: dict[str, str], reading: CsvReading) -> Decimal | None:
+def _amount(row: CsvRow, reading: CsvReading) -> Decimal | None:
     """Return the signed amount from one column, or from a debit and a credit column."""
-    parse = partial(amounts.parse_amount, decimal_separator=reading.decimal)
+    fields, parse = row.fields, partial(amounts.parse_amount, decimal_separator=reading.decimal)
     if "amount" in reading.columns:
         amount = parse(fields["amount"])
+        if amount is not None and reading.row_signs:
+            sign = reading.row_signs.get(row.line)
+            return amount if not amount else None if sign is None else amount * sign
         if amount is None or reading.indicator is None:
             return None if amount is None else amount * reading.sign
         mark = plain_name(fields["indicator"])[0]
         return -amount if mark in DEBITS else amount if mark in CREDITS else None
     written = {name: fields.get(name) or "" for name in ("debit", "credit")}
+    written = {name: text if text.strip(_EMPTY_MARKS) else "" for name, text in written.items()}
     debit, credit = (parse(text) if text else Decimal() for text in written.values())
     if debit is None or credit is None or not any(written.values()):
         return None
-    return credit + debit if reading.debits_are_negative else credit - debit
+    credit = -credit if reading.signed == {"credit"} else credit
+    return credit + debit if "debit" in reading.signed else credit - debit
 
 
 CSV = once_across_formats(

@@ -1,5 +1,6 @@
 """Read a CSV file as a table: delimiter, lines before the header, header and rows."""
 
+import contextlib
 import csv
 import io
 from collections.abc import Iterator
@@ -84,13 +85,13 @@ def _cell(text: str) -> str:
 def _rows(text: str, delimiter: str) -> Iterator[Row]:
     """Yield each row with the number of its last line.
 
-    A quotation mark that is not closed within MAX_LINES_PER_ROW is taken literally; otherwise the
-    row would swallow the rest of the file.
+    A quotation mark that is not closed within MAX_LINES_PER_ROW, or within a cell, is taken
+    literally; otherwise the row would swallow rows after it.
     """
     source, number = io.StringIO(text, newline=""), 0
     while True:
         position, row_lines = source.tell(), _RowLines(source)
-        reader = csv.reader(row_lines, delimiter=delimiter)
+        reader = csv.reader(row_lines, delimiter=delimiter, strict=True)
         try:
             row = next(reader, None)
         except csv.Error:
@@ -99,10 +100,19 @@ def _rows(text: str, delimiter: str) -> Iterator[Row]:
             return
         if row_lines.is_exhausted or not row:
             source.seek(position)
-            line = source.readline()
-            row = [cell.strip().strip('"') for cell in line[:LINE_MAX_CHARS].split(delimiter)]
-        number += 1 if row_lines.is_exhausted else reader.line_num
+            row = _single_line(source.readline()[:LINE_MAX_CHARS], delimiter)
+            number += 1
+        else:
+            number += reader.line_num
         yield number, row
+
+
+def _single_line(line: str, delimiter: str) -> list[str]:
+    """Return the cells of a line whose quotation marks are wrong."""
+    if line.count('"') % 2 == 0:
+        with contextlib.suppress(csv.Error):
+            return next(csv.reader([line], delimiter=delimiter), [])
+    return [cell.strip().strip('"') for cell in line.split(delimiter)]
 
 
 class _RowLines:

@@ -11,6 +11,7 @@ from importers.core.importer import ChoiceNeeded
 NUMBERS = re.compile(r"(\d{1,4})\s*[./'-]\s*(\d{1,2})\s*[./'-]\s*(\d{1,4})(?:\D|$)")
 COMPACT = re.compile(r"(\d{4})(\d{2})(\d{2})(?:\D|$)")
 EVIDENCE_LINES = 3
+MONTHS_PER_YEAR = 12
 MAX_DATES = 200_000
 RECENT_YEARS = 11
 _POSITIONS = {"dmy": (2, 1, 0), "mdy": (2, 0, 1), "ymd": (0, 1, 2)}
@@ -29,6 +30,9 @@ def parse_written_date(text: str) -> WrittenDate | None:
     match = NUMBERS.match(text.strip()) or COMPACT.match(text.strip())
     if match is None:
         return None
+    if match.re is COMPACT and int(match[2]) > MONTHS_PER_YEAR:  # 28012026
+        digits = match[1] + match[2] + match[3]
+        return WrittenDate((digits[:2], digits[2:4], digits[4:]), has_dots=False)
     return WrittenDate((match[1], match[2], match[3]), "." in match[0])
 
 

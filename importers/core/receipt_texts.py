@@ -75,7 +75,13 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         is_imported=True,
     ),
     ReceiptCode.NOT_A_BOOKING: ReceiptText(
-        "The row has no date, so it is not a booking.", "Compare it with the totals of the import."
+        "The row has no date, or is a balance, so it is not a booking.",
+        "Compare it with the totals of the import.",
+    ),
+    ReceiptCode.FEE_ASIDE: ReceiptText(
+        "The row has a fee in a column of its own, which may not be in the amount.",
+        "Compare the amount with the bank's statement.",
+        is_imported=True,
     ),
     ReceiptCode.NOT_BOOKED: ReceiptText(
         "The bank did not book this: it is pending, was declined or has no effect on the balance.",

@@ -36,6 +36,7 @@ class ReceiptCode(StrEnum):
     MAYBE_IMPORTED = "maybe_imported"
     NOT_A_BOOKING = "not_a_booking"
     NOT_BOOKED = "not_booked"
+    FEE_ASIDE = "fee_aside"
     DELETED = "deleted"
     PARTLY_ENCRYPTED = "partly_encrypted"
     BAD_PROPERTIES = "bad_properties"

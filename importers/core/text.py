@@ -263,9 +263,13 @@ def _detect_codec(content: bytes) -> str:
         return _ACTUAL_CODECS.get(guess, guess)
     match = from_bytes(sample, cp_exclusion=_RARE_CODECS).best()
     codec = match.encoding if match is not None else "cp1252"
-    if codec == "cp1250" and _SYMBOL_IN_WORD.search(sample.decode(codec, "replace")):
-        return "iso8859-2"
-    return codec
+    candidates = (codec, "cp1250", "iso8859-2")
+    return next((each for each in candidates if not _has_symbols(sample, each)), codec)
+
+
+def _has_symbols(sample: bytes, codec: str) -> bool:
+    """Return whether words have symbols in them, as text of another charset has."""
+    return _SYMBOL_IN_WORD.search(sample.decode(codec, "replace")) is not None
 
 
 def _western_codec(sample: bytes) -> str | None:

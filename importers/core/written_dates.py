@@ -8,15 +8,17 @@ from datetime import date
 from importers.core import dates
 
 _MONTHS = (
-    "jan ene gen янв", "feb fev фев", "mar mrz maa mart мар", "apr avr abr avg апр", "may mai mei mag maj май мая",
-    "jun juin giu июн", "jul juil lug июл", "aug aou ago авг", "sep set сен", "oct okt out ott окт",
-    "nov ноя", "dec dez dic des дек",
+    "jan ene gen янв sty oca tam", "feb fev фев lut sub hel", "mar mrz mrt maa mart мар",
+    "apr avr abr avg апр kwi nis huh", "may mai mei mag maj май мая tou",
+    "jun juin giu июн cze haz kes", "jul juil lug июл lip tem hei", "aug aou ago авг sie agu elo",
+    "sep set сен wrz eyl syy", "oct okt out ott окт paz eki lok", "nov ноя lis kas marr",
+    "dec dez dic des дек gru ara jou",
 )  # fmt: skip
 _NUMBER_BY_MONTH = {
     name: number for number, names in enumerate(_MONTHS, 1) for name in names.split()
 }
 _NAMED = re.compile(
-    r"(?:[^\W\d]{2,9}\.?,?\s+)?(?:(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.)?[\s./-]*(?:de\s+)?(?P<month>[^\W\d_]{3,10})"
+    r"(?:[^\W\d]{2,9}\.?,?\s+)?(?:(?P<day>\d{1,2})(?:st|nd|rd|th|er|\.)?[\s./-]*(?:de\s+)?(?P<month>[^\W\d_]{3,12})"
     r"|(?P<month_first>[^\W\d_]{3,10})\.?\s+(?P<day_second>\d{1,2})(?:st|nd|rd|th)?)"
     r"\.?,?[\s./'-]*(?:de\s+)?(?P<year>\d{4}|\d{2})?(?!\d)",
     re.IGNORECASE,

@@ -1,0 +1,155 @@
+"""Statements of some fifty banks, and files whose form leaves one reading only, are read as they are."""
+
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from django.core.management.base import CommandError
+
+from tests.importers.bank_layouts import LAYOUTS, Layout
+from tests.importers.imports import receipts, records, run
+from tests.importers.torture_kit import torture
+
+pytestmark = pytest.mark.django_db
+
+
+def put(path: Path, content: str | bytes) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def bookings() -> list[tuple[str, Decimal]]:
+    """Return (date, amount) of all transactions, in order."""
+    return sorted((row["date"], Decimal(str(row["amount"]))) for row in records("transactions"))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_statement_has_the_bookings_that_a_person_reads(tmp_path: Path, layout: Layout) -> None:
+    run(put(tmp_path / layout.file, layout.content))
+
+    found = sorted(records("transactions"), key=lambda row: (row["date"], row["amount"]))
+    expected = sorted(layout.bookings)
+    rows = [(row["date"], row["amount"], row["currency"], row["counterparty"]) for row in found]
+    assert [row[:2] for row in rows] == [row[:2] for row in expected]
+    for row, (_, _, currency, other_side) in zip(rows, expected, strict=True):
+        assert currency is None or row[2] == currency
+        assert not other_side or row[3] == other_side
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_damaged_statement_ends_with_receipts(tmp_path: Path, layout: Layout) -> None:
+    put(tmp_path / "export" / layout.file, layout.content)
+    torture("csv", tmp_path / "export", tmp_path / "damaged")
+
+
+@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+def test_cut_statement_has_no_booking_that_the_whole_one_has_not(
+    tmp_path: Path, layout: Layout
+) -> None:
+    for share in (0.5, 0.9, 0.97):
+        content = layout.content[: int(len(layout.content) * share)]
+        # The cut line can end within an amount, which nothing shows.
+        whole_lines = content[: content.rfind(b"\n") + 1]
+        try:
+            run(put(tmp_path / str(share) / layout.file, whole_lines), connection=f"Cut at {share}")
+        except CommandError:
+            continue
+    expected = {(date, amount) for date, amount, _, _ in layout.bookings}
+    assert {(row["date"], row["amount"]) for row in records("transactions")} <= expected
+
+
+HEAD = "Date,Payee,Amount"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # An empty cell of currencies is not the currency of others.
+        ("Date,Payee,Amount,Currency\n2026-01-13,A,-1.50,\n2026-01-14,B,-2.50,USD\n",
+         [None, "USD"]),
+        ("Date,Payee,Amount,Currency\n2026-01-13,A,-1.50,€\n2026-01-14,B,-2.50,€\n",
+         ["EUR", "EUR"]),
+        # Valuta is the day of the value here.
+        ("Datum;Name;Valuta;Betrag;Munt\n13.01.2026;A;13.01.2026;-1,50;EUR\n"
+         "14.01.2026;B;14.01.2026;-2,50;EUR\n", ["EUR", "EUR"]),
+    ],
+)  # fmt: skip
+def test_currency_is_that_of_the_row(tmp_path: Path, text: str, expected: list[str | None]) -> None:
+    run(put(tmp_path / "giro.csv", text))
+
+    found = sorted(records("transactions"), key=lambda row: str(row["date"]))
+    assert [row["currency"] for row in found] == expected
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        # The opening quotation mark is never closed.
+        ('2026-01-13,"A,-1.50\n2026-01-14,B,-2.50\n2026-01-15,"C",-3.50\n',
+         ["-1.5", "-2.5", "-3.5"]),
+        ('2026-01-13,"A ""x"" y",-1.50\n2026-01-14,6" pipe,-2.50\n', ["-1.5", "-2.5"]),
+        # A balance with a day, at the end or the beginning.
+        ("2026-01-13,A,-1.50\n2026-01-31,Closing balance,98.50\n", ["-1.5"]),
+        ("2026-01-01,Saldo inicial,100.00\n2026-01-13,A,-1.50\n", ["-1.5"]),
+        ("28012026,A,-1.50\n03022026,B,-2.50\n", ["-1.5", "-2.5"]),
+    ],
+)  # fmt: skip
+def test_rows_are_those_of_the_bank(tmp_path: Path, rows: str, expected: list[str]) -> None:
+    run(put(tmp_path / "giro.csv", f"{HEAD}\n{rows}"))
+
+    assert [str(amount) for _, amount in bookings()] == expected
+
+
+@pytest.mark.parametrize(
+    ("dates", "expected"),
+    [
+        (("28. marraskuuta 2025", "4. maaliskuuta 2026"), ["2025-11-28", "2026-03-04"]),
+        (("28 mrt 2025", "3 mei 2025"), ["2025-03-28", "2025-05-03"]),
+        (("28 paź 2025", "9 lis 2025"), ["2025-10-28", "2025-11-09"]),
+        (("5 Ağustos 2025", "8 Ekim 2025"), ["2025-08-05", "2025-10-08"]),
+        (("28012026", "03022026"), ["2026-01-28", "2026-02-03"]),
+    ],
+)
+def test_months_of_more_languages(
+    tmp_path: Path, dates: tuple[str, str], expected: list[str]
+) -> None:
+    run(put(tmp_path / "giro.csv", f"{HEAD}\n{dates[0]},A,-1.50\n{dates[1]},B,-2.50\n"))
+
+    assert [day for day, _ in bookings()] == expected
+
+
+BALANCES = "2026-01-13,A,{},87.50\n2026-01-14,B,{},80.00\n2026-01-15,C,{},100.00\n"
+
+
+def test_balances_show_the_signs_of_amounts_without_any(tmp_path: Path) -> None:
+    run(put(tmp_path / "giro.csv", f"{HEAD},Balance\n{BALANCES.format('12.50', '7.50', '20.00')}"))
+
+    assert [str(amount) for _, amount in bookings()] == ["-7.5", "20.0"]
+    assert receipts() == {("bad_amount", "line 2")}  # nothing shows the balance before
+
+
+def test_amounts_that_contradict_their_balances_are_asked_about(tmp_path: Path) -> None:
+    text = f"{HEAD},Balance\n{BALANCES.format('12.50', '7.50', '-20.00')}"
+    path = put(tmp_path / "giro.csv", text)
+
+    with pytest.raises(CommandError):
+        run(path)
+    run(path, signs="inverted")
+
+    assert [str(amount) for _, amount in bookings()] == ["-12.5", "-7.5", "20.0"]
+
+
+def test_fee_beside_an_amount_has_a_receipt(tmp_path: Path) -> None:
+    run(put(tmp_path / "giro.csv", f"{HEAD},Fee\n2026-01-13,A,-1.50,0.50\n2026-01-14,B,-2.50,0\n"))
+
+    assert [str(amount) for _, amount in bookings()] == ["-1.5", "-2.5"]
+    assert receipts() == {("fee_aside", "line 2")}
+
+
+def test_polish_text_is_read_in_its_charset(tmp_path: Path) -> None:
+    text = "Data operacji;Opis operacji;Kwota\n2026-01-13;Żabka Łódź płatność kartą;-12,50\n"
+    run(put(tmp_path / "konto.csv", text.encode("cp1250")))
+
+    (row,) = records("transactions")
+    assert row["counterparty"] == "Żabka Łódź płatność kartą"
