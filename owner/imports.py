@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from django import forms
 from django.conf import settings
+from django.contrib import messages
 from django.contrib.admin import register
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
@@ -17,14 +18,15 @@ from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from evidence.storing.uploads import Upload
-from importers.core.importer import DATE_ORDERS, parse_import_request
+from evidence.storing.waiting_exports import answer, find_waiting, list_waiting
+from importers.core.importer import parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
-from importers.registry import installed_importers
 from importers.runs import preview
 from importers.runs.import_totals import total_lines
 from importers.runs.preview import ExportPreview, preview_export
 from importers.runs.store import find_run, latest_runs, list_receipts
+from owner.import_forms import SendForm, WishForm
 from owner.site import OwnerAdmin, owner, owner_site, page
 from owner.text import escape_invisible, format_time, pluralize
 
@@ -104,78 +106,6 @@ REFRESH_SECONDS = 3
 RECEIPTS_SHOWN = 500
 
 
-class SendForm(forms.Form):
-    file = forms.FileField(
-        label="File",
-        help_text="As it was downloaded: a zip archive, a mailbox (.mbox), a calendar (.ics),"
-        " contacts (.vcf), a bank statement, a chat, export.xml, a text or a PDF.",
-    )
-
-
-class WishForm(forms.Form):
-    connection = forms.CharField(
-        label="Connection",
-        required=False,
-        help_text="The name of the one that this belongs to, such as Work mail. A new one is made"
-        " where there is none. Left empty, each kind has its own.",
-    )
-    kind = forms.ChoiceField(
-        label="Kind",
-        required=False,
-        choices=[
-            ("", "As recognised"),
-            *((kind.name, kind.title) for kind in installed_importers()),
-        ],
-    )
-    timezone = forms.CharField(
-        label="Time zone",
-        initial="UTC",
-        help_text="Where times that have no zone are meant, such as Europe/Berlin.",
-    )
-    date_order = forms.ChoiceField(
-        label="Dates such as 03/04/2026",
-        required=False,
-        choices=[
-            ("", "As the export shows"),
-            *zip(DATE_ORDERS, ("Day first", "Month first", "Year first"), strict=True),
-        ],
-    )
-    languages = forms.CharField(
-        label="Languages",
-        required=False,
-        help_text="Of the texts, for a new connection: en, de.",
-    )
-    account = forms.CharField(
-        label="Account",
-        required=False,
-        help_text="Of a bank statement that does not name it, such as Savings.",
-    )
-    decimal = forms.ChoiceField(
-        label="Amounts such as 1,234",
-        required=False,
-        choices=[
-            ("", "As the export shows"),
-            ("comma", "A comma before the cents"),
-            ("point", "A point before the cents"),
-        ],
-    )
-    signs = forms.ChoiceField(
-        label="Amounts without a minus sign",
-        required=False,
-        choices=[
-            ("", "As the export shows"),
-            ("as-written", "They arrive"),
-            ("inverted", "They are purchases with a card"),
-        ],
-    )
-    columns = forms.CharField(
-        label="Columns of a CSV file",
-        required=False,
-        widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="A line each, where the names do not say it: date=Buchungstag",
-    )
-
-
 @register(ImportRun, site=owner_site)
 class ImportAdmin(OwnerAdmin[ImportRun]):
     @override
@@ -185,6 +115,7 @@ class ImportAdmin(OwnerAdmin[ImportRun]):
             ("slice/", add_slice, "import_slice"),
             ("upload/<path:object_id>/progress/", progress, "import_progress"),
             ("upload/<path:object_id>/", look, "import_upload"),
+            ("waiting/<path:object_id>/", answer_question, "import_waiting"),
             ("<path:object_id>/change/", report, "importrun_change"),
         ]
         return [
@@ -203,9 +134,22 @@ def send(request: HttpRequest) -> HttpResponse:
         upload.save(phase="received")
         return redirect(_address(upload))
     runs = [run_lines(run) for run in latest_runs(owner().pk, limit=LATEST)]
-    return page(
-        request, "import_send", title="Import an export", context={"form": form, "runs": runs}
-    )
+    context = {"form": form, "runs": runs, "waiting": _waiting_rows()}
+    return page(request, "import_send", title="Import an export", context=context)
+
+
+def _waiting_rows() -> list[dict[str, Any]]:
+    """Return the exports in a watched folder whose owner was asked."""
+    return [
+        {
+            "name": escape_invisible(Path(each.path).name),
+            "question": escape_invisible(each.question),
+            "asked": format_time(each.asked_at),
+            "is_due": each.is_due,
+            "url": reverse("admin:evidence_import_waiting", args=[each.waiting_id]),
+        }
+        for each in list_waiting(owner().pk)
+    ]
 
 
 def add_slice(request: HttpRequest) -> HttpResponse:
@@ -236,29 +180,52 @@ def look(request: HttpRequest, object_id: str) -> HttpResponse:
     upload = _upload(object_id)
     if upload.state.phase != "received":
         return _watch(request, upload)
+
+    def start(values: dict[str, str]) -> str:
+        upload.save(phase="wanted", wish=values)
+        return _address(upload)
+
+    return _preview(request, upload.path, start)
+
+
+def answer_question(request: HttpRequest, object_id: str) -> HttpResponse:
+    """The same for an export in a watched folder, which the background worker then imports."""
+    waiting = find_waiting(object_id, owner_id=owner().pk)
+    if waiting is None:
+        raise Http404
+
+    def start(values: dict[str, str]) -> str:
+        answer(waiting, values)
+        messages.success(request, "Answered. The import starts shortly.")
+        return reverse("admin:evidence_importrun_changelist")
+
+    return _preview(request, Path(waiting.path), start)
+
+
+def _preview(
+    request: HttpRequest, export: Path, start: Callable[[dict[str, str]], str]
+) -> HttpResponse:
+    """Show what an export is. ``start`` gets the form values, and returns the next address."""
     words = request.POST if request.method == "POST" else None
     form = WishForm(words)
     chosen: Mapping[str, str] = form.cleaned_data if words and form.is_valid() else {}
-    context: dict[str, Any] = {"form": form, "upload": upload.state}
+    context: dict[str, Any] = {"form": form}
+    title = escape_invisible(export.name)
     try:
         found = preview_export(
-            upload.path,
-            request=parse_import_request(chosen),
-            owner_id=owner().pk,
-            now=timezone.now(),
+            export, request=parse_import_request(chosen), owner_id=owner().pk, now=timezone.now()
         )
     except InvalidRequest as refusal:
         context["refusal"] = refusal.message
-        return page(request, "import_look", title=upload.state.name, context=context)
+        return page(request, "import_look", title=title, context=context)
     except UnreadableError as error:
         context["refusal"] = RECEIPT_TEXTS[error.issue.code].problem
-        return page(request, "import_look", title=upload.state.name, context=context)
+        return page(request, "import_look", title=title, context=context)
     is_ready = bool(found.parts) and all(part.missing_option is None for part in found.parts)
     if words is not None and form.is_valid() and is_ready and "start" in words:
-        upload.save(phase="wanted", wish={name: str(value) for name, value in chosen.items()})
-        return redirect(_address(upload))
+        return redirect(start({name: str(value) for name, value in chosen.items()}))
     context |= {"parts": part_lines(found), "left": left_lines(found), "is_ready": is_ready}
-    return page(request, "import_look", title=upload.state.name, context=context)
+    return page(request, "import_look", title=title, context=context)
 
 
 def _watch(request: HttpRequest, upload: Upload) -> HttpResponse:

@@ -1,4 +1,4 @@
-"""Import runs, receipts and remembered choices."""
+"""Import runs, receipts, remembered choices, and exports that wait for an answer."""
 
 from django.db import models
 from typing_extensions import override
@@ -98,3 +98,32 @@ class ImportChoice(models.Model):
     @override
     def __str__(self) -> str:
         return self.name
+
+
+class WaitingExport(models.Model):
+    """An export in a watched folder that its owner was asked about.
+
+    ``question`` is empty once nothing is open. ``answer`` has the form values of the owner, which apply
+    as long as the export is in the folder.
+    """
+
+    waiting_id = models.TextField(primary_key=True, db_collation="C")
+    owner = models.ForeignKey(Owner, on_delete=models.CASCADE, related_name="+")
+    path = models.TextField(db_collation="C")
+    question = models.TextField()
+    flag = models.TextField(help_text="The option of the command line that answers.")
+    answer = models.JSONField(default=dict)
+    is_due = models.BooleanField(default=False, help_text="Answered, and not imported yet.")
+    asked_at = models.DateTimeField()
+
+    unscoped = models.Manager["WaitingExport"]()
+
+    class Meta:
+        default_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(fields=["owner", "path"], name="waiting_export_once_per_path")
+        ]
+
+    @override
+    def __str__(self) -> str:
+        return self.path

@@ -15,9 +15,9 @@ from django.utils import timezone
 from evidence.errors import ApiException, IngestStorageError
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
-from evidence.storing import uploads
+from evidence.storing import uploads, waiting_exports
 from evidence.storing.uploads import Upload
-from importers.core.importer import ImportRequest, parse_import_request
+from importers.core.importer import ChoiceNeeded, ImportRequest, parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
 from importers.runs import store
@@ -72,9 +72,11 @@ class WatchedFolder:
                 yield path, stamp
 
 
-def preview_new_parts(path: Path, *, owner_id: str, now: datetime) -> ExportPreview:
+def preview_new_parts(
+    path: Path, *, request: ImportRequest, owner_id: str, now: datetime
+) -> ExportPreview:
     """Preview the parts of an export that no run has finished. Raises as ``preview_export``."""
-    preview = preview_export(path, request=ImportRequest(), owner_id=owner_id, now=now)
+    preview = preview_export(path, request=request, owner_id=owner_id, now=now)
     parts = tuple(
         part
         for part in preview.parts
@@ -158,24 +160,40 @@ class ImportWorker:
         upload.remove_export()
 
     def _import_watched(self, watched: WatchedFolder, now: datetime) -> Iterator[object]:
+        owner_id = get_or_create_owner(now).owner_id
+        for path in waiting_exports.find_answered(watched.folder, owner_id=owner_id):
+            watched.forget(path)
         for path in watched.changed_paths():
             try:
-                preview = preview_new_parts(
-                    path, owner_id=get_or_create_owner(now).owner_id, now=now
-                )
-                self._import_parts(preview, now)
-                if any(part.missing_option is not None for part in preview.parts):
-                    watched.wait(path)
+                self._import_export(path, owner_id, now)
             except ImportStopped:
                 return
+            except ChoiceNeeded as needed:
+                logger.warning("a watched export waits for an answer of its owner")
+                waiting_exports.ask(
+                    path, needed.question, flag=needed.flag, owner_id=owner_id, now=now
+                )
+                watched.wait(path)
             except UnreadableError as error:
                 logger.warning("a watched export cannot be read: %s", error.issue.code)
+                waiting_exports.settle(path, owner_id=owner_id)
             except (DatabaseError, ApiException, OSError) as error:
                 logger.warning("a watched export will be retried: %s", type(error).__name__)
                 watched.forget(path)
             except Exception as error:  # noqa: BLE001 - it would fail again until it changes
                 logger.warning("a watched export was skipped: %s", type(error).__name__)
+                waiting_exports.settle(path, owner_id=owner_id)
             yield path
+
+    def _import_export(self, path: Path, owner_id: str, now: datetime) -> None:
+        """Import what is new in a watched export. Raises ``ChoiceNeeded`` if a part was left out."""
+        request = parse_import_request(waiting_exports.find_answer(path, owner_id=owner_id))
+        preview = preview_new_parts(path, request=request, owner_id=owner_id, now=now)
+        self._import_parts(preview, now)
+        for part in preview.parts:
+            if part.missing_option is not None:
+                raise part.missing_option
+        waiting_exports.settle(path, owner_id=owner_id)
 
     def _import_parts(
         self, preview: ExportPreview, now: datetime, *, on_run: OnRun | None = None

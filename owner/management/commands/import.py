@@ -18,6 +18,7 @@ from typing_extensions import override
 from evidence.errors import ApiException
 from evidence.models.accounts import get_or_create_owner
 from evidence.models.imports import ImportRun
+from evidence.storing.waiting_exports import list_waiting, settle
 from importers.core.importer import (
     DATE_ORDERS,
     DECIMALS,
@@ -79,6 +80,9 @@ class Command(BaseCommand):
         parser.add_argument(
             "--dry-run", action="store_true", help="Read everything, write nothing."
         )
+        parser.add_argument(
+            "--list-waiting", action="store_true", help="List the watched exports with a question."
+        )
         parser.add_argument("--date-order", choices=DATE_ORDERS, help=DATE_ORDER_HELP)
         parser.add_argument("--decimal", choices=tuple(DECIMALS), help=DECIMAL_HELP)
         parser.add_argument("--signs", choices=SIGNS, help=SIGNS_HELP)
@@ -92,6 +96,9 @@ class Command(BaseCommand):
     @override
     def handle(self, *args: Any, paths: list[Path], **options: Any) -> None:
         watch: Path | None = options["watch"]
+        if options["list_waiting"]:
+            self._list_waiting()
+            return
         if not paths and watch is None:
             raise CommandError("Name what to import, or a folder to --watch.")
         if watch is not None and not watch.is_dir():
@@ -99,10 +106,21 @@ class Command(BaseCommand):
         with _report(options["report"]) as report:
             self._all(paths, options, report)
 
+    def _list_waiting(self) -> None:
+        found = list_waiting(get_or_create_owner(timezone.now()).owner_id)
+        for each in found:
+            self.stdout.write(f"{each.path}: {each.question}")
+            if each.is_due:
+                self.stdout.write("  Answered; the background worker imports it next.")
+            else:
+                self.stdout.write(f"  Answer on the import page, or import it with {each.flag}")
+        if not found:
+            self.stdout.write("Nothing waits for an answer.")
+
     def _all(self, paths: list[Path], options: dict[str, Any], report: IO[str] | None) -> None:
         now = timezone.now()
         try:
-            wish = _wish(options)
+            wish = parse_import_request(_wish_values(options))
             surveys = [self._survey(path, wish, now) for path in paths]
             runs = [run for each in surveys for run in self._import(each, options, now)]
             if options["watch"] is not None:
@@ -120,6 +138,11 @@ class Command(BaseCommand):
         open_questions = sum(
             part.missing_option is not None for each in surveys for part in each.parts
         )
+        if not (self._is_incomplete or open_questions or options["dry_run"]):
+            for path in paths:
+                settle(
+                    path, owner_id=get_or_create_owner(now).owner_id, values=_wish_values(options)
+                )
         if self._is_incomplete or open_questions or not all(each.parts for each in surveys):
             raise CommandError("Not everything could be imported; see above.")
 
@@ -189,20 +212,18 @@ class Command(BaseCommand):
             self.stdout.write(f"    {where}: {preview.issue_text(said.issue)}")
 
 
-def _wish(options: dict[str, Any]) -> ImportRequest:
-    return parse_import_request(
-        {
-            "kind": options["kind"] or "",
-            "connection": options["connection"] or "",
-            "languages": ",".join(options["language"]),
-            "timezone": options["timezone"] or "",
-            "date_order": options["date_order"] or "",
-            "decimal": options["decimal"] or "",
-            "signs": options["signs"] or "",
-            "account": options["account"] or "",
-            "columns": "\n".join(options["column"]),
-        }
-    )
+def _wish_values(options: dict[str, Any]) -> dict[str, str]:
+    return {
+        "kind": options["kind"] or "",
+        "connection": options["connection"] or "",
+        "languages": ",".join(options["language"]),
+        "timezone": options["timezone"] or "",
+        "date_order": options["date_order"] or "",
+        "decimal": options["decimal"] or "",
+        "signs": options["signs"] or "",
+        "account": options["account"] or "",
+        "columns": "\n".join(options["column"]),
+    }
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from evidence.errors import IngestStorageError
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from importers.runs.background import ImportWorker
-from tests.importers.imports import TORTURE, records
+from tests.importers.imports import TORTURE, records, run
 from tests.owner.pages.browser import Browser, Page
 
 if TYPE_CHECKING:
@@ -291,3 +291,91 @@ def test_what_is_no_export_is_said_to_be_none(
     assert "Nothing that can be imported" in alice.press(page.form, "start").text
     assert alice.http.get(f"{IMPORTS}upload/upl_none/").status_code == 404
     assert alice.http.get(f"{IMPORTS}imp_none/change/").status_code == 404
+
+
+GIRO = b"Datum;Name;Betrag\n13.01.2026;A;-1.234\n14.01.2026;B;-5.678\n"
+
+
+@pytest.fixture
+def watched(tmp_path: Path) -> Path:
+    folder = tmp_path / "watched"
+    folder.mkdir()
+    return folder
+
+
+def look_at(watched: Path, tmp_path: Path) -> None:
+    """Let a worker that has just started look at the watched folder."""
+    then = time.time() - 100
+    for file in watched.iterdir():
+        os.utime(file, (then, then))
+    work(ImportWorker(tmp_path / "imports", watch=watched, seconds=0))
+
+
+def new_bookings() -> list[float]:
+    stored = [each for each in records("transactions") if each["id"].startswith("t_")]
+    return sorted(each["amount"] for each in stored)
+
+
+def test_doubtful_watched_file_is_asked_about_and_imported_once_answered(
+    world: "World", alice: Browser, watched: Path, tmp_path: Path
+) -> None:
+    (watched / "giro.csv").write_bytes(GIRO)
+    look_at(watched, tmp_path)
+    assert not ImportRun.unscoped.exists()
+    assert new_bookings() == []
+
+    imports = alice.open(IMPORTS)
+    assert "giro.csv Which mark stands before the cents" in imports.text
+    assert "-1.234" not in imports.text
+    page = alice.open(imports.link("giro.csv"))
+    assert "-1.234" in page.text
+    assert "Which mark stands before the cents" in alice.press(page.form, "start").text
+
+    form = page.form
+    form.fill("decimal", "comma")
+    form.fill("connection", "My bank")
+    answered = alice.press(form, "start")
+    assert "giro.csv Answered. The import starts shortly." in answered.text
+    look_at(watched, tmp_path)
+
+    assert new_bookings() == [-5678, -1234]
+    assert "Waiting for your answer" not in alice.open(IMPORTS).text
+    look_at(watched, tmp_path)
+    assert ImportRun.unscoped.count() == 1
+
+
+def test_running_worker_takes_up_an_answer_at_its_next_look(
+    world: "World", alice: Browser, watched: Path, tmp_path: Path
+) -> None:
+    (watched / "giro.csv").write_bytes(GIRO)
+    os.utime(watched / "giro.csv", (1, 1))
+    worker = ImportWorker(tmp_path / "imports", watch=watched, seconds=0)
+    work(worker)
+    form = alice.open(alice.open(IMPORTS).link("giro.csv")).form
+
+    form.fill("decimal", "point")
+    alice.press(form, "start")
+    work(worker)
+
+    assert new_bookings() == [-5.678, -1.234]
+
+
+@pytest.mark.parametrize("how", ["removed", "imported by hand"])
+def test_watched_file_waits_no_longer_once_it_is(
+    world: "World", alice: Browser, watched: Path, tmp_path: Path, how: str
+) -> None:
+    (watched / "giro.csv").write_bytes(GIRO)
+    look_at(watched, tmp_path)
+    listed = run(list_waiting=True)
+    assert "giro.csv: Which mark stands before the cents" in listed
+    assert "import it with --decimal comma or --decimal point" in listed
+
+    if how == "removed":
+        (watched / "giro.csv").unlink()
+    else:
+        run(watched / "giro.csv", decimal="comma", connection="By hand")
+    look_at(watched, tmp_path)
+
+    assert "Nothing waits" in run(list_waiting=True)
+    assert "Waiting for your answer" not in alice.open(IMPORTS).text
+    assert ImportRun.unscoped.count() == (how != "removed")

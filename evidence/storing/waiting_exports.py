@@ -1,0 +1,59 @@
+"""Keep the questions about exports in a watched folder, and what their owner answered."""
+
+import secrets
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+
+from evidence.models.imports import WaitingExport
+
+
+def list_waiting(owner_id: str) -> list[WaitingExport]:
+    """Return the exports with an open question, by path."""
+    rows = WaitingExport.unscoped.filter(owner_id=owner_id).exclude(question="")
+    return list(rows.order_by("path"))
+
+
+def find_waiting(waiting_id: str, *, owner_id: str) -> WaitingExport | None:
+    rows = WaitingExport.unscoped.exclude(question="")
+    return rows.filter(waiting_id=waiting_id, owner_id=owner_id).first()
+
+
+def answer(waiting: WaitingExport, values: Mapping[str, str]) -> None:
+    """Store the form values of the owner; the background worker then imports the export."""
+    waiting.answer, waiting.is_due = dict(values), True
+    waiting.save(update_fields=["answer", "is_due"])
+
+
+def find_answered(folder: Path, *, owner_id: str) -> list[Path]:
+    """Return the exports of a folder that were just answered, and forget those that are gone."""
+    rows = WaitingExport.unscoped.filter(owner_id=owner_id)
+    in_folder = [row for row in rows if Path(row.path).parent == folder.resolve()]
+    gone = [row.pk for row in in_folder if not Path(row.path).exists()]
+    rows.filter(pk__in=gone).delete()
+    return [folder / Path(row.path).name for row in in_folder if row.is_due and row.pk not in gone]
+
+
+def find_answer(path: Path, *, owner_id: str) -> dict[str, str]:
+    """Return the form values for an export; empty if its owner answered nothing."""
+    rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=str(path.resolve()))
+    return rows.values_list("answer", flat=True).first() or {}
+
+
+def ask(path: Path, question: str, *, flag: str, owner_id: str, now: datetime) -> None:
+    """Store a question about an export, without lines of the export."""
+    asked = {"question": question, "flag": flag, "is_due": False}
+    WaitingExport.unscoped.update_or_create(
+        owner_id=owner_id,
+        path=str(path.resolve()),
+        defaults=asked,
+        create_defaults={
+            **asked, "waiting_id": "wai_" + secrets.token_hex(12), "asked_at": now,
+        },
+    )  # fmt: skip
+
+
+def settle(path: Path, *, owner_id: str, values: Mapping[str, str] | None = None) -> None:
+    """Clear the question about an export, and keep ``values`` as the answer."""
+    rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=str(path.resolve()))
+    rows.update(question="", is_due=False, **({} if values is None else {"answer": dict(values)}))
