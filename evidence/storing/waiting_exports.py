@@ -25,6 +25,11 @@ def answer(waiting: WaitingExport, values: Mapping[str, str]) -> None:
     waiting.save(update_fields=["answer", "is_due"])
 
 
+def has_answered() -> bool:
+    """Return whether an owner answered a question whose export is not imported yet."""
+    return WaitingExport.unscoped.filter(is_due=True).exists()
+
+
 def find_answered(folder: Path, *, owner_id: str) -> list[Path]:
     """Return the exports of a folder that were just answered, and forget those that are gone."""
     rows = WaitingExport.unscoped.filter(owner_id=owner_id)

@@ -130,13 +130,15 @@ class ImportWorker:
                 if is_claimed:
                     self._import_upload(upload, timezone.now())
                     yield upload
-        is_due = time.monotonic() >= self._next_check
-        if self._watched is not None and is_due and self._may_watch():
+        if self._watched is not None and self._may_watch() and self._must_look():
             self._next_check = time.monotonic() + self._seconds
             yield from self._import_watched(self._watched, timezone.now())
 
     def close(self) -> None:
         self._closed.set()
+
+    def _must_look(self) -> bool:
+        return time.monotonic() >= self._next_check or waiting_exports.has_answered()
 
     def _import_upload(self, upload: Upload, now: datetime) -> None:
         try:
