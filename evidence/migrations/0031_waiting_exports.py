@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("evidence", "0029_source_accounts"),
+        ("evidence", "0030_sync_limits"),
     ]
 
     operations = [
