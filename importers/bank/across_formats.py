@@ -172,7 +172,7 @@ def _read(
     accounts: dict[str, str] = {}
     for source in (options.remembered, options.answers):
         accounts |= source.get(_ANSWERS) or {}
-    items = importer.read(files, options)
+    items = _newest_accounts(importer.read(files, options))
     if not accounts and not stored.accounts:
         yield from items
         return
@@ -184,6 +184,21 @@ def _read(
             yield item
         else:
             yield ExportItem(item.file, item.location, item.size, partial(_same, parsed))
+
+
+def _newest_accounts(items: ExportItems) -> ExportItems:
+    """Yield the accounts last, each with its newest balance: an export can have several statements."""
+    newest: dict[str, tuple[str, ExportItem]] = {}
+    for item in items:
+        parsed = item.parse() if not item.location else ParsedItem()
+        accounts = [record.data for record in parsed.records if record.stream == "accounts"]
+        for account in accounts:
+            on = account["balance_on"] or ""
+            if account["id"] not in newest or newest[account["id"]][0] <= on:
+                newest[account["id"]] = (on, item)
+        if not accounts:
+            yield item
+    yield from (item for _, item in newest.values())
 
 
 def _same(parsed: ParsedItem) -> ParsedItem:

@@ -102,6 +102,8 @@ def _transaction(entry: ET.Element, *, key: str, account: str) -> ParsedItem:
     is_credit = _text(entry, "CdtDbtInd") == "CRDT"
     other = "Dbtr" if is_credit else "Cdtr"
     parties = f"NtryDtls/TxDtls/RltdPties/{other}"
+    names = {*_texts(entry, f"{parties}/Pty/Nm"), *_texts(entry, f"{parties}/Nm")}
+    is_batch = len(names) > 1  # of several people none is the other side
     item.records.append(
         records.transaction_record(
             key,
@@ -109,10 +111,10 @@ def _transaction(entry: ET.Element, *, key: str, account: str) -> ParsedItem:
             on=on,
             amount=amount,
             currency=currency,
-            counterparty=_text(entry, f"{parties}/Pty/Nm", f"{parties}/Nm"),
-            counterparty_account=_text(
-                entry, f"{parties}Acct/Id/IBAN", f"{parties}Acct/Id/Othr/Id"
-            ),
+            counterparty=None if is_batch else next(iter(names), None),
+            counterparty_account=None
+            if is_batch
+            else _text(entry, f"{parties}Acct/Id/IBAN", f"{parties}Acct/Id/Othr/Id"),
             kind=_text(entry, "BkTxCd/Prtry/Cd", "BkTxCd/Domn/Fmly/SubFmlyCd"),
             reference=_text(entry, "AcctSvcrRef", ".//EndToEndId"),
             memo=_memo(entry),

@@ -35,6 +35,7 @@ _ACCOUNT = re.compile(r"^:25P?:(.*)$", re.MULTILINE)
 _BALANCE = re.compile(r"^:62F:([CD])(\d{6})([A-Z]{3})([\d,]+)", re.MULTILINE)
 _OPENING = re.compile(r"^:60[FM]:[CD]\d{6}([A-Z]{3})", re.MULTILINE)
 _AMOUNT = re.compile(r"^:61:\d{6}(?:\d{4})?R?[CD][A-Z]?([\d,]*)", re.MULTILINE)
+_DUTCH_NAME = re.compile(r"/NAME/([^/]+)/")
 _SIGNS = {"C": 1, "RD": 1, "D": -1, "RC": -1}
 """A reversal of a debit (RD) arrives."""
 
@@ -125,7 +126,8 @@ def _transaction(text: str, *, key: str, account: str) -> ParsedItem:
     if on is None:
         item.add_issue(ReceiptCode.BAD_DATE)
     details = data.get("purpose") or data.get("transaction_details") or data.get("extra_details")
-    other = str(data.get("applicant_name") or "")
+    dutch = _DUTCH_NAME.search(str(details or "").replace("\n", ""))
+    other = str(data.get("applicant_name") or (dutch[1] if dutch else ""))
     iban = find_iban(other) or data.get("applicant_iban")
     item.records.append(
         records.transaction_record(

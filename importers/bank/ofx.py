@@ -13,13 +13,13 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from importers.bank import amounts, earlier_keys, records
+from importers.bank import amounts, records
 from importers.bank.across_formats import once_across_formats
 from importers.bank.csv_accounts import format_account
+from importers.bank.ofx_keys import OfxKeys
 from importers.core.export_files import ExportFile, iter_items
 from importers.core.importer import ChoiceNeeded, ExportFiles, Importer, Options
 from importers.core.results import (
-    ContentKeys,
     ExportItem,
     ExportItems,
     Issue,
@@ -31,7 +31,8 @@ from importers.core.results import (
 from importers.core.text import decode
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
-_TAG = re.compile(r"<(/?)([A-Za-z0-9._]+)>([^<\r\n]*)")
+_TAG = re.compile(r"<(/?)(?:[A-Za-z0-9_]+:)?([A-Za-z0-9._]+)(?:\s[^<>]*)?/?>\s*([^<\r\n]*)")
+_CDATA = re.compile(r"<!\[CDATA\[(.*?)\]\]>", re.DOTALL)
 _CHARSET = re.compile(rb"CHARSET:\s*([\w-]+)|encoding=[\"']([\w-]+)", re.IGNORECASE)
 _STATEMENTS = ("STMTRS", "CCSTMTRS", "INVSTMTRS")
 _ACCOUNTS = ("BANKACCTFROM", "CCACCTFROM", "INVACCTFROM")
@@ -40,7 +41,9 @@ _INVESTMENTS = (
     "JRNLFUND", "JRNLSEC", "MARGININTEREST", "REINVEST", "RETOFCAP", "SELLDEBT", "SELLMF", "SELLOPT",
     "SELLOTHER", "SELLSTOCK", "SPLIT", "TRANSFER",
 )  # fmt: skip
-_AGGREGATES = frozenset((*_STATEMENTS, *_ACCOUNTS, *_INVESTMENTS, "STMTTRN", "LEDGERBAL"))
+_AGGREGATES = frozenset(
+    (*_STATEMENTS, *_ACCOUNTS, *_INVESTMENTS, "STMTTRN", "STMTTRNP", "LEDGERBAL")
+)
 _NESTED = frozenset(("ORIGCURRENCY", "CURRENCY", "BANKACCTTO", "CCACCTTO", "PAYEE"))
 """Aggregates of a booking; their elements are named PAYEE.NAME, and so on."""
 _DEBIT_TYPES = frozenset(
@@ -50,7 +53,6 @@ _DEBIT_TYPES = frozenset(
 
 _EARLIER_FIELDS = ("account_id", "reference", "date", "amount")
 """A booking of the release before that is equal in these has another name or memo only."""
-_SHORT_ID = 4
 _LAYOUT = "ofx"
 
 
@@ -158,10 +160,15 @@ def _read_file(
     aggregates = list(_aggregates(_text(file)))
     reading = _reading(aggregates, options)
     statement, keys, is_empty = Statement(decimal=reading.decimal), OfxKeys(), True
+    corrected = {fields["CORRECTFITID"] for _, _, fields in aggregates if "CORRECTFITID" in fields}
     for name, line, elements in aggregates:
         is_empty, location = False, f"line {line:,}"
         if name == "STMTTRN":
             key, replaces = keys.keys(statement.key_account, elements)
+            if _is_withdrawn(elements, corrected):
+                issue = Issue(ReceiptCode.NOT_BOOKED, "corrected by the bank")
+                yield ExportItem(file.name, location, 0, issues_only([issue]))
+                continue
             booking = partial(
                 _transaction,
                 elements,
@@ -173,57 +180,36 @@ def _read_file(
                 same=partial(_same_earlier, account=statement.key_account, earlier=earlier),
             )
             yield ExportItem(file.name, location, 0, booking)
-        elif name in _INVESTMENTS:
+        elif name in _INVESTMENTS or name == "STMTTRNP":
             issue = Issue(ReceiptCode.NOT_SUPPORTED, f"investment {name}")
+            issue = _PENDING if name == "STMTTRNP" else issue
             yield ExportItem(file.name, location, 0, issues_only([issue]))
         else:
             if statement.is_ended_by(name, elements):
                 yield ExportItem(file.name, "", 0, statement.account)
                 kept = {n: v for n, v in statement.elements.items() if n == "ORG"}
                 statement = Statement(kept, reading.decimal)
+                keys.start_statement()
             statement.elements |= elements
     if is_empty:
         raise UnreadableError(ReceiptCode.MALFORMED)
     yield ExportItem(file.name, "", file.size, statement.account)
 
 
-class OfxKeys:
-    """Makes the record keys of a file.
-
-    The bank's id of a booking (FITID) is unique in an account. Some banks number the bookings of
-    each statement, or use an id for two, so the amount counts too, and for short ids the day.
-    """
-
-    def __init__(self) -> None:
-        self._content_keys = ContentKeys("f_")
-        self._earlier_keys = ContentKeys("o_")
-        self._days: dict[tuple[str, ...], str] = {}
-
-    def keys(self, account: str, elements: dict[str, str]) -> tuple[str, tuple[str, ...]]:
-        """Return the key of a booking, and the key that the release before gave it."""
-        earlier = earlier_keys.ofx_key(self._earlier_keys, account, elements)
-        fitid, amount = elements.get("FITID", ""), elements.get("TRNAMT", "")
-        day = elements.get("DTPOSTED", "")[:8]
-        if not fitid.strip("0-") or fitid.upper() in ("NONE", "NULL", "NA"):
-            texts = (elements.get(name, "") for name in ("NAME", "MEMO", "CHECKNUM", "REFNUM"))
-            return self._content_keys.key(account, day, amount, *texts), (earlier,)
-        plain = (account, fitid, _plain_amount(amount), *([day] if len(fitid) <= _SHORT_ID else []))
-        first_day = self._days.setdefault(plain, day)
-        identity = plain if first_day == day else (*plain, day)
-        return ContentKeys("f_").key(*identity), (earlier,)
+_PENDING = Issue(ReceiptCode.NOT_BOOKED, "pending")
 
 
-def _plain_amount(text: str) -> str:
-    """Return an amount in one form: banks write -42, -42.0 and -42,00 for the same booking."""
-    amount = amounts.parse_amount(text)
-    return text if amount is None else f"{amount.normalize():f}"
+def _is_withdrawn(elements: dict[str, str], corrected: set[str]) -> bool:
+    """Return whether the bank deletes a booking with this one, or replaced it in the same file."""
+    return elements.get("CORRECTACTION") == "DELETE" or elements.get("FITID") in corrected
 
 
 def _text(file: ExportFile) -> str:
     content = file.read(max_bytes=FILE_MAX_BYTES)
     match = _CHARSET.search(content[:2048])
     charset = (match[1] or match[2]).decode() if match else None
-    return decode(content, f"cp{charset}" if charset and charset.isdecimal() else charset)
+    text = decode(content, f"cp{charset}" if charset and charset.isdecimal() else charset)
+    return _CDATA.sub(lambda match: html.escape(match[1]), text)
 
 
 def _aggregates(text: str) -> Iterator[tuple[str, int, dict[str, str]]]:
