@@ -3,9 +3,12 @@
 The libraries are the extra ``office``. They are imported when a file needs them.
 """
 
+import html
 import io
+import re
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Any, NamedTuple
 
 from importers.core.binary_formats import MAX_CHARS, TimeLimitExceeded, time_limit
@@ -22,6 +25,8 @@ MEDIA_TYPES = {
 }
 OFFICE_SECONDS = 20.0
 UNPACKED_MAX_BYTES = 200 * 1024 * 1024
+_PAGE_PART = re.compile(r"word/(?:header|footer)\d*\.xml")
+_WORD_TEXT = re.compile(r"<w:t(?:\s[^>]*)?>([^<]*)</w:t>")
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
 
 
@@ -79,6 +84,17 @@ def _read_word(stream: io.BytesIO) -> Iterator[str]:
 
     ignored = mammoth.images.img_element(lambda _image: {"src": ""})
     yield html_to_text(mammoth.convert_to_html(stream, convert_image=ignored).value)
+    # The library leaves out what each page repeats at its top and bottom.
+    with zipfile.ZipFile(stream) as archive:
+        names = sorted(filter(_PAGE_PART.fullmatch, archive.namelist()))
+        texts = (_paragraphs(archive.read(name).decode("utf-8", "replace")) for name in names)
+        yield from dict.fromkeys(chain.from_iterable(texts))
+
+
+def _paragraphs(part: str) -> Iterator[str]:
+    for paragraph in part.split("</w:p>"):
+        if text := "".join(_WORD_TEXT.findall(paragraph)).strip():
+            yield html.unescape(text)
 
 
 def _read_excel(stream: io.BytesIO) -> Iterator[str]:
