@@ -49,7 +49,8 @@ COMPACT_SCHEMA_BYTES: Final = 55_000
 # Size limits of an MCP tool result by channel, in UTF-8 bytes.
 STRUCTURED_BYTES: Final = 10_000
 TEXT_BYTES: Final = 4_000
-SEARCH_TEXT_BYTES: Final = 4_000
+SEARCH_STRUCTURED_BYTES: Final = 11_500
+SEARCH_TEXT_BYTES: Final = 5_000
 AGGREGATE_TEXT_BYTES: Final = 400
 READ_BYTES: Final = 8_000
 

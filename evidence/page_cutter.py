@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
-from evidence.json_text import clip, dumps, grapheme_floor, json_size
+from evidence.json_text import clip, clip_bytes, dumps, grapheme_floor, json_size
 from evidence.limits import WHOLE_VALUE_CHARS
 
 Json: TypeAlias = dict[str, Any]
@@ -19,7 +19,7 @@ DescribeRead: TypeAlias = Callable[[Json, str], Json]
 """Returns how to read a field of a record."""
 
 MIN_PREVIEW_CHARS = 120
-MIN_EXCERPT_CHARS = 32
+MIN_EXCERPT_CHARS, MIN_TITLE_BYTES = 32, 60
 MAX_OMITTED_NAMES = 10
 SHRUNK_CHARS, MIN_SHRUNK_CHARS = 2_000, 60
 """Range of the length of each text of a search hit that exceeds the limits alone."""
@@ -224,7 +224,21 @@ def _omit_last(record: Json, names: Sequence[str], fits: Callable[[Json], bool])
 
 
 def cut_hit(hit: Json, chars: int) -> Json:
-    """Return a search hit with its excerpt cut to about `chars` characters around the match.
+    """Return a search hit with its title and its excerpt cut to about `chars` characters.
+
+    A title that shows the match stays whole, because the excerpt is then left out of the text.
+    """
+    hit = _cut_excerpt(hit, chars)
+    title, excerpts = hit.get("title"), hit["evidence_excerpts"]
+    shown = str(excerpts[0].get("preview_text", "")) if excerpts else ""
+    if not title or shown.replace("<mark>", "").replace("</mark>", "").strip("…") in title:
+        return hit
+    shorter = clip_bytes(title, max(chars, MIN_TITLE_BYTES))
+    return hit if shorter == title else {**hit, "title": shorter}
+
+
+def _cut_excerpt(hit: Json, chars: int) -> Json:
+    """Return a search hit with its excerpt cut around the match.
 
     Only an excerpt with one match is cut, so that marks stay balanced.
     """

@@ -34,7 +34,7 @@ class Budget:
 
 
 PAGE = Budget(limits.STRUCTURED_BYTES, limits.TEXT_BYTES)
-SEARCH = Budget(limits.STRUCTURED_BYTES, limits.SEARCH_TEXT_BYTES)
+SEARCH = Budget(limits.SEARCH_STRUCTURED_BYTES, limits.SEARCH_TEXT_BYTES)
 AGGREGATE = Budget(limits.STRUCTURED_BYTES, limits.AGGREGATE_TEXT_BYTES)
 READ = Budget(limits.READ_BYTES, limits.READ_BYTES)
 

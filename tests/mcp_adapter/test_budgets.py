@@ -112,7 +112,7 @@ def test_search_page_fits_the_budget(
     result = call(fake, "search", **arguments)
 
     assert len(fake.calls) == 1
-    default = (limits.STRUCTURED_BYTES, limits.SEARCH_TEXT_BYTES)
+    default = (limits.SEARCH_STRUCTURED_BYTES, limits.SEARCH_TEXT_BYTES)
     assert_fits(result, default=default, max_bytes=max_bytes)
     output = parsed_text(result)
     results = structured(result)["results"]
@@ -204,7 +204,7 @@ def test_pages_of_many_hits_fit_the_budget(max_bytes: int) -> None:
     extra: dict[str, str] = {}
     for _ in range(3):
         result = call(fake, "search", q="lease", limit=100, max_bytes=max_bytes, **extra)
-        default = (limits.STRUCTURED_BYTES, limits.TEXT_BYTES)
+        default = (limits.SEARCH_STRUCTURED_BYTES, limits.SEARCH_TEXT_BYTES)
         assert_fits(result, default=default, max_bytes=max_bytes)
         output = parsed_text(result)
         ids += [item["id"] for item in output["results"]]

@@ -66,7 +66,8 @@ def call_once(bearer: str, rest_calls: list[str], tool: str, **arguments: Any) -
     assert len(rest_calls) == 1, rest_calls
     text, data = wire_size(text_of(result)), json_size(structured(result))
     max_bytes = arguments.get("max_bytes")
-    assert data <= max(max_bytes or 0, limits.STRUCTURED_BYTES)
+    default = limits.SEARCH_STRUCTURED_BYTES if tool == "search" else limits.STRUCTURED_BYTES
+    assert data <= max(max_bytes or 0, default)
     assert text <= (max_bytes or limits.READ_BYTES)
     return result
 
@@ -137,3 +138,58 @@ def subject_record(bearer: str, name: str) -> str:
     result = real.ask(bearer, lambda client: client.call_tool("read_record_field", arguments))
     subject: str = structured(result)["window"]["text"]
     return subject
+
+
+@pytest.mark.parametrize(
+    ("title", "sender"),
+    [
+        ("The minutes of the quarterly assembly of owners of the house in Lindenstraße {}, part", ""),
+        ("Rechnung über die Wartung der Heizungsanlage im Vorderhaus, Lindenstraße {}, Anlage", "Haus"),
+        ("二〇二六年第三四半期の管理組合総会の議事録と会計報告および修繕計画のご案内第{}号", "管理組合"),
+    ],
+)
+def test_default_search_page_has_eight_hits_with_long_titles(
+    world: World, bearer: str, title: str, sender: str
+) -> None:
+    body = "Dear all, please find everything about the quokkas of our garden attached to this mail. "
+    world.put(
+        *(
+            (BOX, "messages", {"id": f"m_{n:030}", "subject": title.format(n) * 2,
+                               "from_name": f"{sender} Administration of the House {n}",
+                               "body_text": body * 3, "received_at": f"2026-03-{n:02}T10:30:00Z"})
+            for n in range(1, 11)
+        )
+    )  # fmt: skip
+
+    page = parsed_text(real.ask(bearer, lambda client: client.call_tool("search", {"q": "quokka"})))
+
+    assert len(page["results"]) >= 8
+    for hit in page["results"]:
+        assert {"id", "title", "date", "actor", "match"} <= set(hit)
+        assert len(hit["title"].encode()) >= 36
+
+
+@pytest.mark.parametrize(("hits", "calls"), [(26, 1), (63, 2)])
+def test_all_hits_of_a_word_take_few_calls(
+    world: World, bearer: str, hits: int, calls: int
+) -> None:
+    world.put(
+        *(
+            (BOX, "messages", {"id": f"m_{n:030}", "subject": f"Letter {n} about the house, its garden",
+                               "from_name": f"Neighbour {n}", "received_at": "2026-03-01T10:30:00Z",
+                               "body_text": "A quokka was seen between the house and the garden."})
+            for n in range(hits)
+        )
+    )  # fmt: skip
+    step: dict[str, Any] = {"args": {"q": "quokka", "limit": 100, "max_bytes": 50_000}}
+    found: list[str] = []
+    made = 0
+    while step:
+        arguments = step["args"]
+        page = parsed_text(
+            real.ask(bearer, lambda client, a=arguments: client.call_tool("search", a))
+        )
+        found += [hit["id"] for hit in page["results"]]
+        made, step = made + 1, page["next"].get("page", {})
+
+    assert (len(set(found)), made) == (hits, calls)

@@ -37,7 +37,7 @@ def test_many_hits_with_large_snippets_fit_the_text_budget() -> None:
     result = call(rest_with_mails(200), "search", q="lease")
 
     assert wire_size(text_of(result)) <= limits.SEARCH_TEXT_BYTES
-    assert json_size(structured(result)) <= limits.STRUCTURED_BYTES
+    assert json_size(structured(result)) <= limits.SEARCH_STRUCTURED_BYTES
     assert structured(result)["data"]["object"] == "list"
     assert structured(result)["data"]["has_more"] is True
 
@@ -54,7 +54,7 @@ def test_page_of_server_without_limits_fits_the_budget() -> None:
     result = call(fake, "search", q="lease")
 
     assert wire_size(text_of(result)) <= limits.SEARCH_TEXT_BYTES
-    assert json_size(structured(result)) <= limits.STRUCTURED_BYTES
+    assert json_size(structured(result)) <= limits.SEARCH_STRUCTURED_BYTES
     assert structured(result)["data"]["data"][0]["cut"] is True
 
 
