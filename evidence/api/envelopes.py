@@ -11,7 +11,7 @@ from urllib.parse import quote, urlencode
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.api.query_parameters import ApiWarning
 from evidence.declarations.authorship import determine_origin
-from evidence.declarations.declaration import BLOB_REFERENCE
+from evidence.declarations.declaration import BLOB_REFERENCE, TEXT_TYPE
 from evidence.declarations.values import money_texts
 from evidence.json_text import clip, clip_bytes
 from evidence.reading.changes import Tombstone
@@ -22,6 +22,7 @@ from evidence.record_ids import path_segment
 Json = dict[str, Any]
 
 MAX_TITLE_CHARS, MAX_TITLE_BYTES = 160, 320
+MIN_DOCUMENT_CHARS = 200
 
 
 def format_time(at: datetime | None) -> str | None:
@@ -125,10 +126,19 @@ def record_origin(visible: VisibleRecords, record: VisibleRecord) -> str:
 
 
 def main_text_member(visible: VisibleRecords, data: Mapping[str, Any]) -> Json:
-    """Return `{"text_field": name}`, the first of the shown fields that is declared as a text."""
-    texts = (name for name, field in visible.stream.fields.items() if field.pdpp_type == "text")
+    """Return `{"text_field": name}`, the first of the shown fields that is declared as a text.
+
+    The name is None for a short note of a record that is neither a message nor a file: such a record,
+    as a payment or a workout, is read by its fields.
+    """
+    stream = visible.stream
+    texts = (name for name, field in stream.fields.items() if field.pdpp_type == TEXT_TYPE)
     name = next((name for name in texts if data.get(name)), None)
-    return {} if name is None else {"text_field": name}
+    if name is None:
+        return {}
+    is_document = stream.actor_field is not None or BLOB_REFERENCE in stream.fields
+    is_note = not is_document and len(str(data[name])) < MIN_DOCUMENT_CHARS
+    return {"text_field": None if is_note else name}
 
 
 def tombstone_body(visible: VisibleRecords, tombstone: Tombstone) -> Json:

@@ -81,10 +81,10 @@ def main_text_field(data: dict[str, Any], *, declared: str | None = None) -> str
 
 def _main_field(body: Mapping[str, Any]) -> str | None:
     """Return the field to show as the text, or None for lines, as of a payment with a short memo."""
-    data = body.get("data") or {}
-    name = main_text_field(data, declared=body.get("text_field"))
-    is_short = name is not None and _text_length(data[name]) < _MIN_MAIN_TEXT_CHARS
-    return None if is_short and body.get("money") else name
+    declared = body.get("text_field")
+    if declared is None and "text_field" in body:
+        return None
+    return main_text_field(body.get("data") or {}, declared=declared)
 
 
 def _text_length(value: Any) -> int:
@@ -177,8 +177,8 @@ def _read_field(record_id: str, **arguments: Any) -> dict[str, Any]:
 DESCRIPTION = (
     "Open one record as a document with id, title, text, url, metadata (read-only; GET "
     "/v1/streams/{stream}/records/{id}). Pass an id exactly as shown. A long text starts at "
-    "its beginning and metadata.next reads on. Narrow with fields (see schema); money, or "
-    "no text field, gives one line per field. May be shown as structured output."
+    "its beginning and metadata.next reads on. Narrow with fields (see schema); a record "
+    "without long text gives one line per field. May be shown as structured output."
 )
 ARGUMENTS = (
     string("id", "connection_id/stream:record_id", required=True),

@@ -213,6 +213,58 @@ def test_a_record_without_a_long_text_is_fetched_as_lines(money: World) -> None:
     ]
 
 
+WORKOUTS: dict[str, Any] = {
+    "protocol_version": "0.1.0",
+    "connector_id": "https://registry.example/connectors/watch",
+    "connector_key": "watch",
+    "version": "1.0.0",
+    "display_name": "Watch",
+    "streams": [
+        {
+            "name": "workouts",
+            "description": "Workouts.",
+            "selection": {"fields": True, "resources": True},
+            "semantics": "append_only",
+            "schema": {
+                "type": "object",
+                "required": ["id"],
+                "properties": {
+                    "id": {"type": "string"},
+                    "sport": {"type": "string", "x_pdpp_role": "primary-title"},
+                    "distance_m": {"type": ["integer", "null"]},
+                    "note": {"type": ["string", "null"], "x_pdpp_type": "text"},
+                },
+            },
+            "primary_key": ["id"],
+            "query": {},
+        }
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("note", "text"),
+    [
+        ("Felt good", "id: w1\nsport: run\ndistance_m: 8000\nnote: Felt good"),
+        ("A long diary entry. " * 20, "A long diary entry. " * 20),
+    ],
+)
+def test_a_workout_with_a_short_note_is_fetched_as_lines(
+    world: World, note: str, text: str
+) -> None:
+    world.declare(WORKOUTS)
+    world.connect("cin_watch", "watch", "Watch")
+    workout = {"id": "w1", "sport": "run", "distance_m": 8000, "note": note}
+    world.put(("cin_watch", "workouts", workout))
+    streams = [StreamRequest(name="workouts")]
+    world.grant("coach", GrantRequest(connection_ids=["cin_watch"], streams=streams))
+
+    result = real.call(world.tokens["coach@mcp"], "fetch", id="cin_watch/workouts:w1")
+
+    assert sorted(structured(result)["text"].splitlines()) == sorted(text.splitlines())
+    assert structured(result)["metadata"]["complete"] is True
+
+
 def test_windows_of_arrays_say_how_many_items_there_are(world: World) -> None:
     bearer = world.tokens["dora@mcp"]
     result = real.call(

@@ -165,7 +165,7 @@ SCHEMAS: dict[str, Json] = {
             "deleted": {"const": True},
             "deleted_at": MOMENT,
             "record_json_bytes": INTEGER,
-            "text_field": STRING,
+            "text_field": nullable(STRING),
             "omitted_fields": array(STRING),
             **ENVELOPE,
         },
