@@ -103,6 +103,7 @@ def records() -> Iterator[Record]:
 
 def _mail(key: str, *, number: int, **changes: Any) -> Record:
     at = clock.local(FIRST, hour=3) + timedelta(minutes=11 * number)
+    body = changes.get("body_text", f"Quarantined message number {number}.") or ""
     data: Record = {
         "id": key,
         "thread_id": None,
@@ -115,8 +116,8 @@ def _mail(key: str, *, number: int, **changes: Any) -> Record:
         "labels": [LABEL],
         "is_read": False,
         "has_attachments": False,
-        "size_bytes": 1000 + number,
-        "body_text": f"Quarantined message number {number}.",
+        "size_bytes": len(body.encode()),
+        "body_text": body,
         **changes,
     }
     when = clock.utc(at + shapes.SYNC_DELAY)

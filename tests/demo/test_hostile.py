@@ -13,6 +13,12 @@ def _quarantined() -> list[dict]:
     ]
 
 
+def test_mail_has_the_size_of_its_body() -> None:
+    for mail in (line["data"] for line in life.records() if line["stream"] == "messages"):
+        if (size := mail.get("size_bytes")) is not None:
+            assert size == len(mail["body_text"].encode())
+
+
 def test_hostile_mail_is_in_the_spam_folder_of_one_mailbox() -> None:
     lines = [line for line in life.records() if line["data"].get("folder") == "spam"]
     senders = {line["data"].get("from_name") for line in lines}
