@@ -114,7 +114,8 @@ def resolve_record(ref: record_ids.RecordRef, body: dict[str, Any]) -> record_id
     )
 
 
-_OPERATORS = ("gte", "gt", "lte", "lt", "ne", "contains", "words")
+_OPERATORS = ("gte", "gt", "lte", "lt", "ne", "in", "contains", "words")
+_LISTS = ("ne", "in")
 _SCALARS = (str, int, float, bool)
 
 CONNECTION_ID = string("connection_id", "From schema", max_length=200)
@@ -133,13 +134,17 @@ def limit_argument(description: str) -> Argument:
 def _parse_filter(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not value:
         raise _invalid_filter("Filter must be an object with at least one field.")
+    value = {
+        field: {"in": condition} if isinstance(condition, list) else condition
+        for field, condition in value.items()
+    }
     for field, condition in value.items():
         if "[" in field or "]" in field or not field:
             raise _invalid_filter("Filter keys are plain field names, without brackets.")
         if isinstance(condition, dict):
             _check_range(condition)
         elif not isinstance(condition, _SCALARS):
-            raise _invalid_filter("A filter value is a string, number or boolean, or a range.")
+            raise _invalid_filter("A filter value is a string, number or boolean, a list of these, or a range.")
     return value
 
 
@@ -149,11 +154,11 @@ def _check_range(bounds: dict[str, Any]) -> None:
     values = [
         each
         for operator, bound in bounds.items()
-        for each in (bound if operator == "ne" and isinstance(bound, list) else [bound])
+        for each in (bound if operator in _LISTS and isinstance(bound, list) else [bound])
     ]
-    if not all(isinstance(value, _SCALARS) for value in values):
+    if not values or not all(isinstance(value, _SCALARS) for value in values):
         raise _invalid_filter(
-            "The values of a condition are strings, numbers or booleans; ne also takes a list."
+            "The values of a condition are strings, numbers or booleans; ne and in also take a list."
         )
 
 
@@ -185,7 +190,7 @@ def _parse_expand_limit(value: Any) -> dict[str, int]:
 
 FILTER = object_(
     "filter",
-    "{field: v or {gte|gt|lte|lt|ne|contains|words: v}}",
+    "{field: v; [v]; {gte|gt|lte|lt|ne|contains|words: v}}",
     parse=_parse_filter,
 )
 EXPAND = string_list("expand", "Relations to include")

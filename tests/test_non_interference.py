@@ -189,6 +189,7 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
         {"filter__body_text__contains": "unicorn"}, {"filter__body_text__words": "lease"},
         {"filter__subject__ne": "Lease signed"}, {"filter__subject": "Old lease draft"},
         {"filter__size_bytes": 10, "filter__is_seen": "true"},
+        {"filter__from_name__in": ["Eva Lang", "Nobody"], "filter__size_bytes__in": [10, 700]},
     ):  # fmt: skip
         yield f"{base}/records", query
     for key in KEYS:
@@ -219,6 +220,7 @@ def routes(terms: Terms) -> Iterator[tuple[str, dict[str, Any]]]:
         {"metrics": "count,avg,max:received_at", "field": "size_bytes", "group_by": "from_name",
          "group_by_time": "received_at", "granularity": "month", "limit": 1, "sort": "-count"},
         {"metrics": "count,sum", "field": "size_bytes", "group_by": "from_name,is_seen"},
+        {"metric": "count", "group_by": "thread_id", "filter__from_name__in": ["Alice", "Eva Lang"]},
     ):  # fmt: skip
         yield f"{base}/aggregate", query
     for path, query in (

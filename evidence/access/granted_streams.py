@@ -15,7 +15,7 @@ import orjson
 
 from evidence.access.grant_text import fields_clause, filters_clause
 from evidence.access.scope import ConnectionFacts, Only, SourceFacts, StreamTerms
-from evidence.access.sql import SQL
+from evidence.access.sql import SQL, join_sql
 from evidence.declarations.array_items import array_item
 from evidence.declarations.declaration import Field, StreamDeclaration
 from evidence.declarations.filter_values import FilterValue, FilterValueError, parse_filter_value
@@ -178,6 +178,15 @@ def equals_filter(visible: VisibleStream, name: str, text: str, *, param: str) -
     """Return a condition that a field equals ``text``, or that an array contains it."""
     field = visible.filter_field(name, param=param)
     return SQL(" AND ") + _equals(visible, field, text, param)
+
+
+def includes_filter(
+    visible: VisibleStream, name: str, texts: Sequence[str], *, param: str
+) -> SQL:
+    """Return a condition that a field equals one of the texts, or that an array contains one."""
+    field = visible.filter_field(name, param=param)
+    equals = [_equals(visible, field, text, param) for text in texts]
+    return SQL(" AND (") + join_sql(" OR ", equals) + SQL(")")
 
 
 def excludes_filter(visible: VisibleStream, name: str, text: str, *, param: str) -> SQL:

@@ -232,10 +232,7 @@ def _hint(found: SearchResult) -> str:
             "Too many records have parts of the query to compare all of them, so others may match. "
             "Narrow with streams, after or before, or add a word."
         )
-    return (
-        "Nothing visible matches. Try fewer or other words, a prefix such as invoi*, "
-        "or GET /v1/schema for the available streams."
-    )
+    return "Nothing visible matches. Try fewer or other words, or a prefix such as invoi*."
 
 
 def skipped_stream_warnings(found: SearchResult) -> list[ApiWarning]:

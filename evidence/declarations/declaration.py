@@ -75,9 +75,22 @@ NUMBER_AGGREGATIONS = ("sum", "avg", "min", "max")
 """The aggregations of every number, declared or not."""
 
 
+KEY_AGGREGATIONS = ("count_distinct", "group_by")
+"""The aggregations of every short text and boolean, declared or not."""
+
+
+def is_long_text(field: Field) -> bool:
+    """Return whether a text is declared as one to read, or to be searched by its meaning."""
+    return field.kind == "string" and (field.pdpp_type == TEXT_TYPE or field.semantic)
+
+
 def is_aggregatable(field: Field, use: str) -> bool:
-    """Return whether a field declares an aggregation, or is a number and has it anyway."""
-    return use in field.aggregations or (field.kind == "number" and use in NUMBER_AGGREGATIONS)
+    """Return whether a field declares an aggregation, or has it anyway by its type."""
+    if use in field.aggregations:
+        return True
+    if field.kind in ("string", "boolean"):
+        return use in KEY_AGGREGATIONS and not is_long_text(field)
+    return field.kind == "number" and use in NUMBER_AGGREGATIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ from evidence.access.aggregates import (
 )
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.sql import SQL
-from evidence.declarations.declaration import Field, is_aggregatable
+from evidence.declarations.declaration import Field, is_aggregatable, is_long_text
 from evidence.errors import InvalidRequest
 
 MAX_EXACT_INTEGER = 2**63 - 1
@@ -180,8 +180,8 @@ def _aggregatable_field(visible: VisibleRecords, name: str, use: str, *, param: 
             if is_aggregatable(other, use) and visible.can_filter_by(other.name)
         ]
         raise InvalidRequest(
-            message=f"The field {name!r} does not declare {use}; these do: "
-            f"{', '.join(allowed) or 'none'}.",
+            message=f"The field {name!r} ({'a long text' if is_long_text(field) else field.kind}) does"
+            f" not declare {use}. Fields that allow it: {', '.join(allowed) or 'none'}.",
             param=param,
         )
     return field

@@ -8,6 +8,7 @@ from evidence.access.granted_streams import (
     contains_filter,
     equals_filter,
     excludes_filter,
+    includes_filter,
     range_filter,
     time_filter,
 )
@@ -40,8 +41,20 @@ class FilterValues:
 
 
 def parse_filters(visible: VisibleRecords, filters: Sequence[Filter]) -> list[SQL]:
-    """Return the conditions of ``filter`` parameters, checked against grant and declaration."""
-    return [_condition(visible, keys, value) for keys, value in filters]
+    """Return the conditions of ``filter`` parameters, checked against grant and declaration.
+
+    All must hold, except that the ``in`` values of one field are alternatives.
+    """
+    conditions, alternatives = [], dict[str, list[str]]()
+    for keys, value in filters:
+        if keys[1:] == ("in",):
+            alternatives.setdefault(keys[0], []).append(value)
+        else:
+            conditions.append(_condition(visible, keys, value))
+    return conditions + [
+        includes_filter(visible, name, texts, param=parameter_name((name, "in")))
+        for name, texts in alternatives.items()
+    ]
 
 
 def parse_period(visible: VisibleRecords, after: str | None, before: str | None) -> list[SQL]:
@@ -85,7 +98,7 @@ def parameter_name(keys: Sequence[str]) -> str:
 def _condition(visible: VisibleRecords, keys: tuple[str, ...], value: str) -> SQL:
     param = parameter_name(keys)
     match keys:
-        case (name,):
+        case (name,) | (name, "in"):
             return equals_filter(visible, name, value, param=param)
         case (name, operator) if operator in _CONDITIONS:
             return _CONDITIONS[operator](visible, name, value, param=param)

@@ -15,7 +15,7 @@ from mcp_adapter.tool import Call, Result, Tool
 LEGEND = {
     "t": "type",
     "role": "declared meaning",
-    "eq": "filter {field: value or {ne: value}}; texts also {contains: part}",
+    "eq": "filter {field: value, [values] or {ne: value}}; texts also {contains: part}",
     "r": "filter {field: {operator: value}} with these operators",
     "lex": "search finds its words; filter {field: {words: q}}",
     "sem": "semantic search covers it",
@@ -161,7 +161,7 @@ def _usable(capability: dict[str, Any], path: str = "") -> list[str]:
 DESCRIPTION = (
     "Show what this grant covers (read-only; GET /v1/schema). Without arguments: every "
     "stream by connector, and the connections. schema(stream) gives fields, filters, sorts, "
-    "relations, aggregations and connection ids for the other tools, with a legend; narrow "
+    "relations, aggregations and connection ids for the other tools; narrow "
     'with connection_id. detail "full" adds the JSON Schema, only together with stream. Call '
     "this first. May be shown as structured output."
 )

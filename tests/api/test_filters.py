@@ -39,6 +39,10 @@ def ids(world: World, path: str = MAIL, **query: Any) -> list[str]:
         ({"filter__labels": "school"}, ["m5"]),
         ({"filter__labels__ne": "home"}, ["m0", "m2", "m3", "m4"]),
         ({"filter__labels__contains": "SCHO"}, ["m5"]),
+        ({"filter__from_name__in": ["Lycée", "Jonas Weber"]}, ["m3", "m5"]),
+        ({"filter__from_name__in": ["Lycée", "Nobody, at all"]}, ["m5"]),
+        ({"filter__size_bytes__in": ["10", "700"], "filter__is_seen": "true"}, ["m3"]),
+        ({"filter__labels__in": ["school", "home"]}, ["m1", "m5"]),
         ({"filter__from_name__ne": "Alice"}, ["m0", "m1", "m3", "m5"]),
         ({"filter__is_seen__ne": "true"}, ["m0", "m2", "m5"]),
         ({"filter__received_at__ne": "2026-01-10T10:00:00+01:00"}, ["m0", "m2", "m3", "m5", "m4"]),
@@ -68,6 +72,7 @@ def test_conditions(world: World, query: dict[str, str], expected: list[str]) ->
         ({"filter__body_text__words": '"a trip"'}, "invalid_request", "filter[body_text][words]"),
         ({"filter__body_text__words": "-trip"}, "invalid_request", "filter[body_text][words]"),
         ({"filter__nonsense__ne": "1"}, "unknown_field", "filter[nonsense][ne]"),
+        ({"filter__size_bytes__in": ["1", "x"]}, "invalid_request", "filter[size_bytes][in]"),
         ({"after": "yesterday"}, "invalid_request", "after"),
         ({"sort": "subject"}, "invalid_sort", "sort"),
         ({"sort": "labels"}, "invalid_sort", "sort"),
@@ -84,6 +89,7 @@ def test_bad_conditions_name_the_parameter(
     "query",
     [
         {"filter__size_bytes__ne": "1"}, {"filter__from_email__contains": "eva"},
+        {"filter__from_email__in": ["eva@example.org", "x"]},
         {"filter__from_email__words": "eva"}, {"filter__labels": "home"}, {"sort": "size_bytes"},
     ],
 )  # fmt: skip

@@ -58,7 +58,8 @@ def test_every_flag_agrees_with_the_route_it_speaks_of(world: World) -> None:
 
 def test_the_compact_form_is_one_string_a_field(world: World) -> None:
     row = stream(world.get("/v1/schema", view=" Compact ").body)
-    assert row["field_capabilities"]["subject"] == "t=string|null,role=primary-title,eq,lex"
+    flags = "t=string|null,role=primary-title,eq,lex,a=count_distinct|group_by"
+    assert row["field_capabilities"]["subject"] == flags
     assert row["field_capabilities"]["size_bytes"] == "t=integer|null,g=false"
     assert row["sort"] == ["received_at"]
     assert row["views"] == ["envelope"]

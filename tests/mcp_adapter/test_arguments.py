@@ -98,7 +98,9 @@ def test_missing_argument_is_named(tool: str, arguments: dict[str, Any], param: 
         {"subject": {"like": "x"}},
         {"subject": {}},
         {"subject": None},
-        {"subject": ["x"]},
+        {"subject": []},
+        {"subject": [["x"]]},
+        {"subject": {"in": []}},
         {"size": {"gte": [1]}},
     ],
 )

@@ -8,11 +8,12 @@ import pytest
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
+from evidence.json_text import dumps
 from evidence.ledger.disclosures import disclosures_to_clients, read_disclosures
 from mcp_adapter.inprocess import InProcessRest
 from tests.api.test_blobs import CONTENT, FILES, ONE, keep
 from tests.mcp_adapter import real
-from tests.mcp_adapter.hosts import error_of, parsed_text, structured
+from tests.mcp_adapter.hosts import error_of, parsed_text, structured, text_of
 from tests.scenarios import scenario
 from tests.world import ACCOUNT, BANK, PERSONAL, WORK, World
 
@@ -144,6 +145,57 @@ def test_aggregate_of_two_keys_and_metrics(world: World) -> None:
         cursor=text["next_cursor"],
     )  # fmt: skip
     assert parsed_text(rest)["groups"] == [["Eva Lang", "2026-01-01", 1, -234000]]
+
+
+@pytest.mark.parametrize("names", [["Eva Lang", "Nobody"], {"in": ["Eva Lang", "Nobody"]}])
+def test_a_filter_takes_several_values(world: World, names: Any) -> None:
+    bearer = world.tokens["dora@mcp"]
+    some = {"stream": "transactions", "filter": {"name": names}}
+    listed = parsed_text(real.call(bearer, "query_records", **some, fields=["name"]))
+    counted = parsed_text(real.call(bearer, "aggregate", **some, metric="count"))
+    searched = {"q": "deposit OR salary", "streams": ["transactions"], "filter": {"name": names}}
+    found = parsed_text(real.call(bearer, "search", **searched))
+
+    ids = [f"{BANK}/transactions:b1"]
+    assert [record["id"] for record in listed["records"]] == ids
+    assert [hit["id"] for hit in found["results"]] == ids
+    assert counted["value"] == 1
+    again = counted["next"]["records"]
+    assert parsed_text(real.call(bearer, again["tool"], **again["args"]))["records"]
+
+
+TEXTS_OF_TOOLS = [
+    ("schema", {}), ("schema", {"stream": "transactions"}),
+    ("schema", {"stream": "transactions", "detail": "full"}),
+    ("search", {"q": "unicorn"}), ("search", {"q": "lease"}), ("search", {"q": "leese"}),
+    ("search", {"q": "lease", "mode": "semantic"}), ("search", {"q": "x", "streams": ["threads"]}),
+    ("search", {"q": "deposit", "streams": ["transactions"], "filter": {"name": "Nobody"}}),
+    ("query_records", {"stream": "transactions"}), ("query_records", {"stream": "nothing"}),
+    ("query_records", {"stream": "transactions", "filter": {"name": "Nobody"}}),
+    ("query_records", {"stream": "transactions", "filter": {"nothing": "1"}}),
+    ("query_records", {"stream": "messages", "connection_id": PERSONAL, "expand": ["thread"]}),
+    ("query_records", {"stream": "messages", "sort": "subject", "connection_id": PERSONAL}),
+    ("query_records", {"stream": "messages"}), ("query_records", {"stream": "messages", "limit": 101}),
+    ("query_records", {"stream": "transactions", "changes_since": "2026-01-01"}),
+    ("aggregate", {"stream": "transactions", "metric": "count", "filter": {"name": "Nobody"}}),
+    ("aggregate", {"stream": "transactions", "metric": "sum", "field": "name"}),
+    ("aggregate", {"stream": "transactions", "metric": "count", "group_by": "name,date,memo"}),
+    ("fetch", {"id": f"{BANK}/transactions:b1"}), ("fetch", {"id": f"{BANK}/transactions:none"}),
+    ("fetch", {"id": f"{PERSONAL}/messages:m1", "expand": ["thread"]}), ("fetch", {"id": "x"}),
+    ("read_record_field", {"id": f"{PERSONAL}/messages:m1", "field_path": "body_text"}),
+    ("read_record_field", {"id": f"{PERSONAL}/messages:m1", "field_path": "nothing"}),
+    ("read_record_field", {"id": f"{PERSONAL}/messages:m1", "field_path": "subject", "q": "xyz"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("tool", "arguments"), TEXTS_OF_TOOLS)
+def test_texts_of_tools_speak_of_tools(bearer: str, tool: str, arguments: dict[str, Any]) -> None:
+    result = real.ask(bearer, lambda client: client.call_tool(tool, arguments))
+
+    for spoken in ("GET ", "POST ", "/v1/schema", "[]", "meta.", "query parameter"):
+        assert spoken not in text_of(result).replace('": []', "").replace('":[]', "")
+        shown = dumps(structured(result)).replace('":[]', "")
+        assert spoken not in shown
 
 
 @pytest.fixture

@@ -116,7 +116,7 @@ PARAMETERS: dict[str, tuple[Json, str]] = {
 
 DEEP_OBJECT_PARAMETERS: dict[str, str] = {
     "filter": "filter[field]=value, also for an item of an array, or filter[field][operator]=value with "
-    "gte, gt, lte, lt, ne, contains (a part of a text) or words (of a searched field). On search, only with "
+    "gte, gt, lte, lt, ne, in (repeated: any of the values), contains (a part of a text) or words (of a searched field). On search, only with "
     "one stream in streams[].",
     "expand_limit": "expand_limit[relation]=n, for relations to many.",
 }
