@@ -140,12 +140,12 @@ def _related(body: Any) -> Json | None:
 
 
 def group_line(group: Mapping[str, Any]) -> list[Any]:
-    """Return the keys and values of a group. Groups of a count have no value, only the count."""
+    """Return the keys, values and money of a group. Groups of a count have no value, only the count."""
     keys = group["keys"] if "keys" in group else [group.get("key")]
     values = (
         group["values"].values() if "values" in group else [group.get("value", group.get("count"))]
     )
-    return [*keys, *values]
+    return [*keys, *values, *group.get("money", {}).values()]
 
 
 def best_excerpt(hit: Mapping[str, Any]) -> Json | None:

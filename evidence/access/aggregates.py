@@ -31,6 +31,7 @@ _METRIC_SQL: Final = {
     "min": "min(u.{v})",
     "max": "max(u.{v})",
 }
+_CURRENCY_SQL: Final = "CASE WHEN min({y}) <> max({y}) THEN '*' ELSE min({y}) END"
 ROW_ID: Final = SQL("r.connection_id, r.record_key")
 _BUCKET_FORMATS: Final = {"minute": 'YYYY-MM-DD"T"HH24:MI', "hour": 'YYYY-MM-DD"T"HH24:00'}
 
@@ -81,10 +82,18 @@ ORDER BY k.place NULLS LAST, w.connection_id
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A metric, over a field unless it counts records."""
+    """A metric, over a field unless it counts records.
+
+    With ``currency``, the field with the currency of its values is summed up beside the value.
+    """
 
     metric: Metric
     field: Field | None = None
+    currency: Field | None = None
+
+
+SEVERAL: Final = "*"
+"""The currency of values in several currencies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +120,14 @@ class GroupPage:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Values of the keys and measures, the number of records, and the records that these disclose."""
+    """Values of the keys and measures, the number of records, and the records that these disclose.
+
+    ``currencies`` has one for each measure: None without a value, ``SEVERAL``, or "" where unknown.
+    """
 
     keys: tuple[Any, ...]
     values: tuple[Any, ...]
+    currencies: tuple[str | None, ...]
     records: int
     witnesses: frozenset[RecordKey]
 
@@ -171,7 +184,7 @@ def aggregate_groups(
     starts = join_sql(", ", [_key_start(key, at) for at, key in enumerate(keys)])
     shown = join_sql(", ", [_key_name(key, at) for at, key in enumerate(keys)])
     text = GROUPED.format(
-        columns=", ".join(f"i.v{at}" for at in range(len(measures))),
+        columns=", ".join(f"i.v{at}, i.y{at}" for at in range(len(measures))),
         keys=starts.text,
         key_names=", ".join(f"u.k{at}" for at in range(len(keys))),
         rows=select.text,
@@ -205,9 +218,15 @@ def _group(
 ) -> Group:
     """Return the group of one place, whose rows differ only in their witnesses."""
     _, n, _, *columns = rows[0]
-    values, names = columns[:measures], columns[measures : measures + keys]
-    witnesses = [row[3 + measures + keys :] for row in rows if row[3 + measures + keys] is not None]
-    return Group(tuple(names), tuple(values), int(n or 0), frozenset(_named(witnesses, n or 0)))
+    names, start = columns[2 * measures : 2 * measures + keys], 3 + 2 * measures + keys
+    witnesses = [row[start:] for row in rows if row[start] is not None]
+    return Group(
+        tuple(names),
+        tuple(columns[: 2 * measures : 2]),
+        tuple(columns[1 : 2 * measures : 2]),
+        int(n or 0),
+        frozenset(_named(witnesses, n or 0)),
+    )
 
 
 def _named(rows: Sequence[tuple[Any, ...]], records: int) -> Iterator[RecordKey]:
@@ -232,13 +251,14 @@ def _measure_sql(measures: Sequence[Measure]) -> dict[str, str]:
     extreme = [at for at in numbers if measures[at].metric in ("min", "max")]
     over = [at for at in numbers if measures[at].field is not None]
     computed = [
-        f"{_METRIC_SQL[measure.metric].format(v=f'v{at}')} AS m{at}, count(u.v{at}) AS c{at}"
+        f"{_METRIC_SQL[measure.metric].format(v=f'v{at}')} AS m{at}, count(u.v{at}) AS c{at},"
+        f" {_CURRENCY_SQL.format(y=f'u.y{at}') if measure.currency else 'NULL::text'} AS y{at}"
         for at, measure in enumerate(measures)
     ]
     few = [f"(k.c{at} < {SMALL_GROUP} AND u.v{at} IS NOT NULL)" for at in over]
     return {
         "measures": ", ".join(computed),
-        "values": ", ".join(f"k.m{at}" for at in numbers),
+        "values": ", ".join(f"k.m{at}, k.y{at}" for at in numbers),
         "small": str(SMALL_GROUP),
         "few": f"coalesce({' OR '.join(few)}, false)" if few else "false",
         "extreme": " OR ".join(f"u.v{at} = k.m{at}" for at in extreme) or "false",
@@ -284,7 +304,23 @@ def _same_key(key: Key, at: int) -> str:
 
 
 def _values(visible: VisibleRecords, measures: Sequence[Measure]) -> list[SQL]:
-    return [_value(visible, measure.field, f"v{at}") for at, measure in enumerate(measures)]
+    return [
+        column
+        for at, measure in enumerate(measures)
+        for column in (_value(visible, measure.field, f"v{at}"), _currency(visible, measure, at))
+    ]
+
+
+def _currency(visible: VisibleRecords, measure: Measure, at: int) -> SQL:
+    """Return the currency of a value of ``r``, empty if unknown; null without a value."""
+    if measure.currency is None or measure.field is None:
+        return SQL(f"NULL::text AS y{at}")
+    name = visible.filter_field(measure.currency.name, param="field").name
+    value = number_expression(visible, measure.field)
+    text = SQL("coalesce(r.data->>%s, '')", (name,))
+    return (
+        SQL("CASE WHEN ") + value + SQL(" IS NOT NULL THEN ") + text + SQL(f' COLLATE "C" END AS y{at}')
+    )
 
 
 def _value(visible: VisibleRecords, field: Field | None, name: str) -> SQL:

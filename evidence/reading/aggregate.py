@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 from evidence.access.aggregates import (
     METRICS,
+    SEVERAL,
     SMALL_GROUP,
     Group,
     GroupPage,
@@ -22,7 +23,13 @@ from evidence.access.aggregates import (
 )
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.access.sql import SQL
-from evidence.declarations.declaration import Field, is_aggregatable, is_long_text
+from evidence.declarations.declaration import (
+    NUMBER_AGGREGATIONS,
+    Field,
+    is_aggregatable,
+    is_long_text,
+)
+from evidence.declarations.values import money_format
 from evidence.errors import InvalidRequest
 
 MAX_EXACT_INTEGER = 2**63 - 1
@@ -53,6 +60,7 @@ class Aggregation:
     """
 
     groups: list[Group]
+    measures: Sequence[Measure]
     records: int
     fields: frozenset[str]
     before: int = 0
@@ -78,7 +86,12 @@ def aggregate(
     measures = [_measure(visible, name, request) for name in request.metrics]
     keys = _keys(visible, request)
     fields = frozenset(
-        field.name for field in (*(m.field for m in measures), *map(_field_of, keys)) if field
+        field.name
+        for field in (
+            *(field for m in measures for field in (m.field, m.currency)),
+            *map(_field_of, keys),
+        )
+        if field
     )
     if not keys:
         if request.sort is not None:
@@ -99,12 +112,30 @@ def _aggregation(
                 _json_value(value, measure.field, measure.metric)
                 for value, measure in zip(group.values, measures, strict=True)
             ),
+            group.currencies,
             group.records,
             group.witnesses,
         )
         for group in totals.groups
     ]
-    return Aggregation(groups, totals.records, fields, totals.before, totals.rest)
+    return Aggregation(groups, measures, totals.records, fields, totals.before, totals.rest)
+
+
+def money_of(group: Group, measures: Sequence[Measure]) -> list[str | None]:
+    """Return the amount of money of each value, ``SEVERAL`` currencies, or None if it is none."""
+    return [
+        _money(value, measure, currency)
+        for value, measure, currency in zip(group.values, measures, group.currencies, strict=True)
+    ]
+
+
+def _money(value: Any, measure: Measure, currency: str | None) -> str | None:
+    declared = money_format(measure.field) if measure.field and measure.currency else None
+    if declared is None or currency in (None, "", SEVERAL):
+        return currency or None
+    if measure.metric == "avg":
+        value = round(value) if declared.is_minor else round(value, 2)
+    return declared.text(value, currency)
 
 
 def _measure(visible: VisibleRecords, name: str, request: AggregateRequest) -> Measure:
@@ -119,7 +150,11 @@ def _measure(visible: VisibleRecords, name: str, request: AggregateRequest) -> M
         return Measure("count")
     if not field:
         raise InvalidRequest(message=f"{metric} needs a field.", param="field")
-    return Measure(cast(Metric, metric), _aggregatable_field(visible, field, metric, param="field"))
+    checked = _aggregatable_field(visible, field, metric, param="field")
+    declared = money_format(checked) if metric in NUMBER_AGGREGATIONS else None
+    by = declared.currency_field if declared else None
+    currency = visible.stream.fields.get(by) if by and visible.can_filter_by(by) else None
+    return Measure(cast(Metric, metric), checked, currency)
 
 
 def _keys(visible: VisibleRecords, request: AggregateRequest) -> list[Key]:

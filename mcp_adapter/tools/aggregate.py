@@ -12,8 +12,8 @@ from mcp_adapter.arguments import Arguments, choice, string, string_list
 from mcp_adapter.errors import AdapterError
 from mcp_adapter.tool import Call, Result, Tool
 
-_HEAD_MEMBERS = ("metric", "metrics", "stream", "field", "values", "group_by", "group_by_time",
-                 "granularity")  # fmt: skip
+_HEAD_MEMBERS = ("metric", "metrics", "stream", "field", "values", "money", "group_by",
+                 "group_by_time", "granularity")  # fmt: skip
 _GROUP_MEMBERS = ("time_zone", "other_count", "next_cursor", "groups_left_out")
 _RECORD_ARGUMENTS = ("stream", "connection_id", "filter", "after", "before")
 
@@ -37,7 +37,8 @@ def render(structured: dict[str, Any]) -> str:
 
 def _columns(body: dict[str, Any], group: dict[str, Any]) -> list[str]:
     keys = [*(body.get("group_by") or "").split(","), body.get("group_by_time")]
-    return [*filter(None, keys), *group.get("values", [body.get("metric")])]
+    money = [f"{metric} as money" for metric in group.get("money", {})]
+    return [*filter(None, keys), *group.get("values", [body.get("metric")]), *money]
 
 
 DESCRIPTION = (

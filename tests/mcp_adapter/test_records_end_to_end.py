@@ -222,6 +222,74 @@ def test_money_is_shown_as_a_decimal_next_to_the_raw_value(money: World) -> None
     assert stream["fields"]["amount"].endswith(",m=minor|currency")
 
 
+@pytest.fixture
+def abroad(money: World) -> World:
+    money.put(
+        (BANK, "transactions", {"id": "y1", "date": "2026-03-02", "amount": -5870,
+         "currency": "JPY", "name": "Shop abroad"}),
+        (BANK, "transactions", {"id": "y2", "date": "2026-03-03", "amount": -100,
+         "currency": "CNY", "name": "Shop abroad"}),
+    )  # fmt: skip
+    return money
+
+
+def test_sums_are_shown_as_decimals_with_their_currency(abroad: World) -> None:
+    bearer, over = abroad.tokens["dora@mcp"], {"stream": "transactions", "field": "amount"}
+    acme = {**over, "filter": {"name": "Acme GmbH"}}
+    [alone, average, grouped, two] = [
+        real.call(bearer, "aggregate", **arguments)
+        for arguments in (
+            {**acme, "metric": "sum"},
+            {**acme, "metric": "avg"},
+            {**over, "metric": "sum", "group_by": "currency", "sort": "key"},
+            {**acme, "metrics": ["count", "sum"], "group_by": "name", "group_by_time": "date",
+             "granularity": "year"},
+        )
+    ]  # fmt: skip
+
+    text = parsed_text(alone)
+    assert (text["value"], text["money"]) == (820000, {"sum": "8200.00 EUR"})
+    assert parsed_text(average)["money"] == {"avg": "4100.00 EUR"}
+    assert structured(alone)["data"]["money"] == {"sum": "8200.00 EUR"}
+    shown = read_disclosures(disclosures_to_clients(abroad.packages["dora"].client_id))
+    assert all("currency" in covered.fields for row in shown for covered in row.covered)
+    rows = [["CNY", -100, "-1.00 CNY"], ["EUR", 578560, "5785.60 EUR"], ["JPY", -5870, "-5870 JPY"]]
+    assert parsed_text(grouped)["groups"] == rows
+    assert structured(grouped)["data"]["groups"][0]["money"] == {"sum": "-1.00 CNY"}
+    assert parsed_text(two)["columns"] == ["name", "date", "count", "sum", "sum as money"]
+    assert parsed_text(two)["groups"] == [["Acme GmbH", "2026-01-01", 2, 820000, "8200.00 EUR"]]
+
+
+@pytest.mark.parametrize("grouped", [{}, {"group_by_time": "date", "granularity": "year"}])
+def test_sums_over_several_currencies_say_so(abroad: World, grouped: dict[str, str]) -> None:
+    bearer = abroad.tokens["dora@mcp"]
+    result = real.call(
+        bearer, "aggregate", stream="transactions", metric="sum", field="amount", **grouped
+    )
+
+    text = parsed_text(result)
+    assert text["warnings"][0]["message"] == (
+        "sum covers several currencies; group_by currency, or filter by it, tells them apart."
+    )
+    assert "several currencies" in text_of(result)
+    assert "EUR" not in text_of(result)
+
+
+def test_sums_without_the_currency_name_their_unit(abroad: World) -> None:
+    fields = ["id", "date", "amount", "name"]
+    request = StreamRequest(name="transactions", fields=fields)
+    abroad.grant("teller", GrantRequest(connection_ids=[BANK], streams=[request]))
+    result = real.call(
+        abroad.tokens["teller@mcp"], "aggregate", stream="transactions", metric="sum", field="amount"
+    )
+
+    text = parsed_text(result)
+    assert "money" not in text
+    assert text["warnings"][0]["message"] == (
+        "sum is in minor units (such as cents) of a currency that is not granted."
+    )
+
+
 def test_money_needs_the_currency_granted_but_not_requested(money: World) -> None:
     query = {"stream": "transactions", "fields": ["amount"], "limit": 1}
     [record] = parsed_text(real.call(money.tokens["dora@mcp"], "query_records", **query))["records"]

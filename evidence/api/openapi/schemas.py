@@ -35,6 +35,9 @@ def nullable(schema: Json) -> Json:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
+AMOUNTS: Json = {"type": "object", "additionalProperties": nullable(STRING)}
+
+
 def listing(items: Json, **more: Json) -> Json:
     return obj(
         {"object": {"const": "list"}, "has_more": BOOLEAN, "data": array(items), **ENVELOPE},
@@ -160,7 +163,7 @@ SCHEMAS: dict[str, Json] = {
             "version": STRING,
             "origin": ORIGIN,
             "data": ANY_OBJECT,
-            "money": {"type": "object", "additionalProperties": STRING},
+            "money": AMOUNTS,
             "expanded": ANY_OBJECT,
             "deleted": {"const": True},
             "deleted_at": MOMENT,
@@ -253,10 +256,17 @@ SCHEMAS: dict[str, Json] = {
             "metrics": array(STRING),
             "value": {},
             "values": ANY_OBJECT,
+            "money": AMOUNTS,
             "groups": array(
                 obj(
                     {"count": INTEGER},
-                    {"key": {}, "keys": array({}), "value": {}, "values": ANY_OBJECT},
+                    {
+                        "key": {},
+                        "keys": array({}),
+                        "value": {},
+                        "values": ANY_OBJECT,
+                        "money": AMOUNTS,
+                    },
                 )
             ),
             "limit": INTEGER,

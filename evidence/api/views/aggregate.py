@@ -10,16 +10,19 @@ from typing_extensions import override
 
 from evidence import limits
 from evidence.access import cursors
-from evidence.access.aggregates import GRANULARITIES, METRICS, Group
+from evidence.access.aggregates import GRANULARITIES, METRICS, SEVERAL, Group, Measure
 from evidence.access.records import RecordKey, VisibleRecords
 from evidence.api import envelopes, list_form
 from evidence.api.base_views import GrantedView
 from evidence.api.disclosed_records import aggregate_disclosures
 from evidence.api.query_parameters import (
     CONNECTION_PARAMETERS,
+    ApiWarning,
     parse_conditions,
     unmatched_warnings,
 )
+from evidence.declarations.declaration import NUMBER_AGGREGATIONS
+from evidence.declarations.values import money_format
 from evidence.errors import InvalidRequest
 from evidence.item_lines import group_line
 from evidence.json_text import dumps, json_size, wire_size
@@ -43,6 +46,7 @@ class AggregateView(GrantedView):
         aggregate_request = self._parse(visible)
         found = aggregate.aggregate(visible, aggregate_request, where)
         body = _body(stream, aggregate_request, found)
+        self.query.warnings += _money_warnings(found, aggregate_request.metrics)
         shown = 1
         if "groups" in body:
             shown = self._fit(body)
@@ -162,19 +166,56 @@ def _body(
     if request.group_by_time is not None:
         body |= {"granularity": request.granularity, "time_zone": request.time_zone}
     if not request.group_by and request.group_by_time is None:
-        return body | _values(request, found.groups[0])
-    groups = [_group(request, group) for group in found.groups]
+        return body | _values(request, found.groups[0], found.measures)
+    groups = [_group(request, group, found.measures) for group in found.groups]
     return body | {"groups": groups, "limit": request.limit, "other_count": 0}
 
 
-def _group(request: aggregate.AggregateRequest, group: Group) -> dict[str, Any]:
+def _group(
+    request: aggregate.AggregateRequest, group: Group, measures: Sequence[Measure]
+) -> dict[str, Any]:
     keys = list(group.keys)
     body: dict[str, Any] = {"key": keys[0]} if len(keys) == 1 else {"keys": keys}
     body["count"] = group.records
-    return body | ({} if list(request.metrics) == ["count"] else _values(request, group))
+    is_count = list(request.metrics) == ["count"]
+    return body | ({} if is_count else _values(request, group, measures))
 
 
-def _values(request: aggregate.AggregateRequest, group: Group) -> dict[str, Any]:
-    if len(request.metrics) == 1:
-        return {"value": group.values[0]}
-    return {"values": dict(zip(request.metrics, group.values, strict=True))}
+def _values(
+    request: aggregate.AggregateRequest, group: Group, measures: Sequence[Measure]
+) -> dict[str, Any]:
+    """Return the values, and those with a currency also as money."""
+    amounts = zip(request.metrics, aggregate.money_of(group, measures), measures, strict=True)
+    money = {
+        metric: _SEVERAL_CURRENCIES if amount == SEVERAL else amount
+        for metric, amount, measure in amounts
+        if measure.currency
+    }
+    values = dict(zip(request.metrics, group.values, strict=True))
+    body = {"value": group.values[0]} if len(values) == 1 else {"values": values}
+    return {**body, **({"money": money} if money else {})}
+
+
+_SEVERAL_CURRENCIES = "several currencies"
+
+
+def _money_warnings(found: aggregate.Aggregation, metrics: Sequence[str]) -> list[ApiWarning]:
+    """Name each sum of several currencies, and money in a currency that is not granted."""
+    warnings = []
+    for at, (metric, measure) in enumerate(zip(metrics, found.measures, strict=True)):
+        if measure.currency and any(group.currencies[at] == SEVERAL for group in found.groups):
+            warnings.append(
+                ApiWarning(
+                    "several_currencies",
+                    f"{metric} covers several currencies; group_by {measure.currency.name}, or filter "
+                    "by it, tells them apart.",
+                    "metric",
+                )
+            )
+        declared = money_format(measure.field) if measure.field and not measure.currency else None
+        if declared and declared.is_minor and measure.metric in NUMBER_AGGREGATIONS:
+            message = (
+                f"{metric} is in minor units (such as cents) of a currency that is not granted."
+            )
+            warnings.append(ApiWarning("currency_not_granted", message, "metric"))
+    return warnings
