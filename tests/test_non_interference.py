@@ -132,7 +132,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "zz_note": texts,
     "from_name": st.sampled_from(["Eva Lang", "Mara Novak"]),
     "from_email": st.sampled_from(["eva@example.org", "lease@example.org"]),
-    "thread_id": st.sampled_from(["t1", "t2"]),
+    "thread_id": st.sampled_from(["t1", "t2", "EUR"]),
     "is_seen": st.booleans(),
     "size_bytes": st.integers(0, 5_000),
     "labels": st.lists(st.sampled_from(["home", "work"]), max_size=2),
@@ -329,6 +329,8 @@ def noted(world: World) -> World:
     note = {"type": ["string", "null"]}
     fields = messages["schema"]["properties"]
     messages["schema"]["properties"] = {"aa_note": note, **fields, "zz_note": note}
+    # Sums then have a currency, several, or one that is not granted.
+    fields["size_bytes"]["x_pdpp_money"] = {"currency_field": "thread_id", "unit": "minor"}
     messages["query"]["search"]["lexical_fields"] = list(SEARCHED)
     messages["query"]["search"]["semantic_fields"] = ["body_text", "zz_note"]
     world.declare(document)
