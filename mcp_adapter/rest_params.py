@@ -134,18 +134,20 @@ def limit_argument(description: str) -> Argument:
 def _parse_filter(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not value:
         raise _invalid_filter("Filter must be an object with at least one field.")
-    value = {
+    conditions = {
         field: {"in": condition} if isinstance(condition, list) else condition
         for field, condition in value.items()
     }
-    for field, condition in value.items():
+    for field, condition in conditions.items():
         if "[" in field or "]" in field or not field:
             raise _invalid_filter("Filter keys are plain field names, without brackets.")
         if isinstance(condition, dict):
             _check_range(condition)
         elif not isinstance(condition, _SCALARS):
-            raise _invalid_filter("A filter value is a string, number or boolean, a list of these, or a range.")
-    return value
+            raise _invalid_filter(
+                "A filter value is a string, number or boolean, a list of these, or a range."
+            )
+    return conditions
 
 
 def _check_range(bounds: dict[str, Any]) -> None:
@@ -156,9 +158,9 @@ def _check_range(bounds: dict[str, Any]) -> None:
         for operator, bound in bounds.items()
         for each in (bound if operator in _LISTS and isinstance(bound, list) else [bound])
     ]
-    if not values or not all(isinstance(value, _SCALARS) for value in values):
+    if [] in bounds.values() or not all(isinstance(value, _SCALARS) for value in values):
         raise _invalid_filter(
-            "The values of a condition are strings, numbers or booleans; ne and in also take a list."
+            "The values of a condition are strings, numbers or booleans; ne and in also take lists."
         )
 
 

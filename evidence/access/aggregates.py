@@ -317,10 +317,8 @@ def _currency(visible: VisibleRecords, measure: Measure, at: int) -> SQL:
         return SQL(f"NULL::text AS y{at}")
     name = visible.filter_field(measure.currency.name, param="field").name
     value = number_expression(visible, measure.field)
-    text = SQL("coalesce(r.data->>%s, '')", (name,))
-    return (
-        SQL("CASE WHEN ") + value + SQL(" IS NOT NULL THEN ") + text + SQL(f' COLLATE "C" END AS y{at}')
-    )
+    text = f"CASE WHEN {value.text} IS NOT NULL THEN coalesce(r.data->>%s, '') END"
+    return SQL(f'{text} COLLATE "C" AS y{at}', (*value.values, name))
 
 
 def _value(visible: VisibleRecords, field: Field | None, name: str) -> SQL:

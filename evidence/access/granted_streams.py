@@ -180,9 +180,7 @@ def equals_filter(visible: VisibleStream, name: str, text: str, *, param: str) -
     return SQL(" AND ") + _equals(visible, field, text, param)
 
 
-def includes_filter(
-    visible: VisibleStream, name: str, texts: Sequence[str], *, param: str
-) -> SQL:
+def includes_filter(visible: VisibleStream, name: str, texts: Sequence[str], *, param: str) -> SQL:
     """Return a condition that a field equals one of the texts, or that an array contains one."""
     field = visible.filter_field(name, param=param)
     equals = [_equals(visible, field, text, param) for text in texts]

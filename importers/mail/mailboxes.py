@@ -152,6 +152,11 @@ class _Window:
 
 
 _MBOX_START = re.compile(rb"(?:\xef\xbb\xbf)?\s{0,64}From [^\r\n]*\d\d:\d\d[^\r\n]*\r?\n[!-9;-~]+:")
+# Google Takeout writes an id instead of the sender into the separator, and its labels before the mail.
+_TAKEOUT_SEPARATOR = re.compile(rb"From \d{1,20}@xxx ")
+_TAKEOUT_START = re.compile(
+    rb"\s{0,64}From \d{1,20}@xxx [^\r\n]*\r?\nX-GM-THRID:[^\r\n]*\r?\nX-Gmail-Labels:"
+)
 _MAILDIR_FLAGS = re.compile(r"[:;!]2,([A-Za-z]*)$")
 """Windows cannot store a colon in a name."""
 _EMLX_START = re.compile(rb"\s*(\d{1,10})[ \t]*\r?\n")
@@ -190,6 +195,7 @@ def _read_mboxes(files: ExportFiles, options: Options) -> ExportItems:
 
 def _read_mbox(file: ExportFile, *, is_folder: bool) -> ExportItems:
     folder = _mbox_folder(file, is_folder=is_folder)
+    is_takeout = _TAKEOUT_START.match(file.head) is not None
     with file.open() as stream:
         for number, message in enumerate(iter_mbox(stream), 1):
             if message.raw is None:
@@ -197,7 +203,8 @@ def _read_mbox(file: ExportFile, *, is_folder: bool) -> ExportItems:
             elif not message.raw.strip():
                 parse = issues_only([Issue(ReceiptCode.EMPTY)])
             else:
-                metadata = MailboxMetadata(folder, date=message.date)
+                has_labels = is_takeout and _TAKEOUT_SEPARATOR.match(message.separator)
+                metadata = MailboxMetadata(folder, date=message.date, is_takeout=bool(has_labels))
                 parse = partial(parse_message, message.raw, metadata)
             location = f"message {number:,}, at byte {message.offset:,}"
             yield ExportItem(file.name, location, message.size, parse)

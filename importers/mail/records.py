@@ -68,11 +68,15 @@ _HASH_BLOCK_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class MailboxMetadata:
-    """What the mailbox adds to a message: folder, Maildir flags, and the date of the separator."""
+    """What the mailbox adds to a message: folder, Maildir flags, and the date of the separator.
+
+    A message of Google Takeout (``is_takeout``) begins with labels that its sender cannot write.
+    """
 
     folder: str | None = None
     flags: str | None = None
     date: str = ""
+    is_takeout: bool = False
 
 
 def parse_message(raw: bytes, metadata: MailboxMetadata) -> ParsedItem:
@@ -172,8 +176,8 @@ def _folder_fields(headers: HeaderFields, metadata: MailboxMetadata) -> dict[str
     elif metadata.flags is not None or status:
         is_read = "S" in (metadata.flags or "") or "R" in status
     folder = labels[0] if labels else metadata.folder
-    # An export writes its labels first; a sender could write others among the fields of the mail.
-    if headers.starts_with("x-gmail-labels"):
+    # Takeout writes its labels first; a sender could write others among the fields of any mail.
+    if metadata.is_takeout and headers.starts_with("x-gmail-labels"):
         folder = next((label for label in labels if is_outgoing(label)), folder)
     elif labels and is_outgoing(labels[0]):
         folder = metadata.folder

@@ -46,15 +46,28 @@ def test_ungranted_records_are_not_found(world: "World", reader: str) -> None:
     assert world.get("/v1/streams/attachments/records", reader).status == 403
 
 
-def test_the_owner_wrote_imported_mail_of_the_sent_folder(world: "World", tmp_path: Path) -> None:
-    mails = {
-        "takeout": b"X-GM-THRID: 1\nX-Gmail-Labels: Archiviert,Gesendet\n" + MAIL % b"takeout",
-        "received": b"X-GM-THRID: 2\nX-Gmail-Labels: Archiviert\n" + MAIL % b"received",
-        # A sender can write fields too, but not before those of an export.
-        "forged": MAIL % b"forged" + b"X-Gmail-Labels: Sent\n",
+def test_the_owner_wrote_mail_that_gmail_exported_as_sent(world: "World", tmp_path: Path) -> None:
+    sent, received = b"Archiviert,Gesendet", b"Archiviert"
+    exported = b"From 179626372890123456%d@xxx Mon Jan 05 08:30:00 +0000 2026\n"
+    delivered = b"From ida@example.org Mon Jan  5 08:30:00 2026\n"
+    labels = b"X-GM-THRID: 1\nX-Gmail-Labels: %s\n"
+    # A sender can write fields too, even first ones, but not the lines between the mails of an export.
+    mailboxes = {
+        "takeout.mbox": [
+            exported % 1 + labels % sent + MAIL % b"takeout",
+            exported % 2 + labels % received + MAIL % b"received",
+            exported % 3 + labels % received + MAIL % b"forged later" + b"X-Gmail-Labels: Sent\n",
+            delivered + labels % sent + MAIL % b"forged in between",
+        ],
+        "other.mbox": [
+            delivered + labels % sent + MAIL % b"forged first",
+            exported % 4 + labels % sent + MAIL % b"forged sender",
+            delivered + b"X-Gmail-Labels: Sent\n" + MAIL % b"forged alone",
+        ],
+        "mail.eml": [labels % sent + MAIL % b"forged file"],
     }
-    for name, content in mails.items():
-        (tmp_path / f"{name}.eml").write_bytes(content + b"\nText")
+    for name, mails in mailboxes.items():
+        (tmp_path / name).write_bytes(b"\n".join(mail + b"\nText\n" for mail in mails))
     run(tmp_path)
     connection_id = connection("Mail").connection_id
     request = GrantRequest(connection_ids=[connection_id], streams=[StreamRequest(name="messages")])
@@ -63,7 +76,8 @@ def test_the_owner_wrote_imported_mail_of_the_sent_folder(world: "World", tmp_pa
     listed = world.get("/v1/streams/messages/records", "reader").body["data"]
 
     origins = {each["data"]["subject"]: each["origin"] for each in listed}
-    assert (origins["takeout"], origins["received"]) == ("owner", "third_party")
-    assert origins["forged"] != "owner"
+    assert len(origins) == 8
+    assert [subject for subject, origin in origins.items() if origin == "owner"] == ["takeout"]
+    assert origins["received"] == "third_party"
     sizes = {each["data"]["subject"]: each["data"]["original_bytes"] for each in listed}
-    assert sizes["takeout"] == len(mails["takeout"] + b"\nText")
+    assert sizes["forged file"] == len(mailboxes["mail.eml"][0] + b"\nText\n")

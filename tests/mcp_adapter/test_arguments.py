@@ -100,7 +100,7 @@ def test_missing_argument_is_named(tool: str, arguments: dict[str, Any], param: 
         {"subject": None},
         {"subject": []},
         {"subject": [["x"]]},
-        {"subject": {"in": []}},
+        {"subject": {"ne": "x", "in": []}},
         {"size": {"gte": [1]}},
     ],
 )

@@ -143,15 +143,26 @@ def subject_record(bearer: str, name: str) -> str:
 @pytest.mark.parametrize(
     ("title", "sender"),
     [
-        ("The minutes of the quarterly assembly of owners of the house in Lindenstraße {}, part", ""),
-        ("Rechnung über die Wartung der Heizungsanlage im Vorderhaus, Lindenstraße {}, Anlage", "Haus"),
-        ("二〇二六年第三四半期の管理組合総会の議事録と会計報告および修繕計画のご案内第{}号", "管理組合"),
+        (
+            "The minutes of the quarterly assembly of owners of the house in Lindenstraße {}, part",
+            "",
+        ),
+        (
+            "Rechnung über die Wartung der Heizungsanlage im Vorderhaus, Lindenstraße {}, Anlage",
+            "Haus",
+        ),
+        (
+            "二〇二六年第三四半期の管理組合総会の議事録と会計報告および修繕計画のご案内第{}号",
+            "管理組合",
+        ),
     ],
 )
 def test_default_search_page_has_eight_hits_with_long_titles(
     world: World, bearer: str, title: str, sender: str
 ) -> None:
-    body = "Dear all, please find everything about the quokkas of our garden attached to this mail. "
+    body = (
+        "Dear all, please find everything about the quokkas of our garden attached to this mail. "
+    )
     world.put(
         *(
             (BOX, "messages", {"id": f"m_{n:030}", "subject": title.format(n) * 2,

@@ -280,7 +280,11 @@ def test_sums_without_the_currency_name_their_unit(abroad: World) -> None:
     request = StreamRequest(name="transactions", fields=fields)
     abroad.grant("teller", GrantRequest(connection_ids=[BANK], streams=[request]))
     result = real.call(
-        abroad.tokens["teller@mcp"], "aggregate", stream="transactions", metric="sum", field="amount"
+        abroad.tokens["teller@mcp"],
+        "aggregate",
+        stream="transactions",
+        metric="sum",
+        field="amount",
     )
 
     text = parsed_text(result)
