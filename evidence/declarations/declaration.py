@@ -166,6 +166,13 @@ class StreamDeclaration:
         """The author by name, or else by address or id."""
         return self._first(ACTOR_ROLE) or self._first(ACTOR_ID_ROLE)
 
+    @property
+    def twin_fields(self) -> tuple[str, ...]:
+        """The fields by which records with different keys are the same."""
+        names = self.schema.get("x_pdpp_twin_fields")
+        names = names if isinstance(names, list) else []
+        return tuple(name for name in names if isinstance(name, str) and name in self.fields)
+
     @cached_property
     def amount_field(self) -> str | None:
         """The first field with an amount of money."""

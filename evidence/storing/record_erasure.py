@@ -11,10 +11,12 @@ from datetime import datetime
 
 from django.db import connection, transaction
 
+from evidence.declarations.declaration import StreamDeclaration
 from evidence.models.sources import load_declarations
 from evidence.storing import rows, vector_table
 from evidence.storing.change_set import ChangeSet
 from evidence.storing.connection_erasure import delete_connection, delete_some_rows
+from evidence.storing.erased_twins import suppress_twins
 from evidence.storing.locks import LockedConnection, lock_for_erasure
 from evidence.storing.rows import RecordId
 from evidence.storing.suppression import suppress_keys
@@ -67,7 +69,7 @@ def delete_record(
     ref = RecordId(connection_id, stream, record_key)
     with transaction.atomic():
         locked = lock_for_erasure(connection_id)
-        existed = bool(_delete(locked, [ref], now=now))
+        existed = bool(_delete(locked, [ref], suppress=suppress, now=now))
         if suppress:
             _clear_value_hashes(locked, stream, [record_key])
             suppress_keys([ref], now)
@@ -87,7 +89,7 @@ def delete_stream(connection_id: str, *, stream: str, now: datetime, suppress: b
             refs = rows.record_ids(connection_id, stream, limit=BATCH_SIZE)
             if not refs:
                 return erased
-            erased += len(_delete(locked, refs, now=now))
+            erased += len(_delete(locked, refs, suppress=suppress, now=now))
             if suppress:
                 _clear_value_hashes(locked, stream, [ref.record_key for ref in refs])
                 suppress_keys(refs, now)
@@ -116,7 +118,7 @@ def erase_records(
     locked = lock_for_erasure(connection_id)
     counts = ErasureCounts(_count_rows(connection_id, stream, keys))
     seen = _keys_with_traces(connection_id, stream, keys) if tombstones else set()
-    existing = _delete(locked, refs, now=now, counts=counts)
+    existing = _delete(locked, refs, suppress=True, now=now, counts=counts)
     rows.delete_blobs(refs)
     _clear_value_hashes(locked, stream, keys)
     suppress_keys(refs, now)
@@ -131,13 +133,20 @@ def _delete(
     locked: LockedConnection,
     refs: Iterable[RecordId],
     *,
+    suppress: bool,
     now: datetime,
     counts: ErasureCounts | None = None,
 ) -> list[RecordId]:
-    """Delete existing records of one connection, inside a transaction, and return their ids."""
+    """Delete existing records of one connection, inside a transaction, and return their ids.
+
+    ``suppress``: imports also skip the same records of other formats.
+    """
     refs = list(refs)
     changes = ChangeSet({locked.connection_id: locked}, now, rows.stored_records(refs))
     existing = list(changes.records)
+    for stream in {ref.stream for ref in existing} if suppress else ():
+        erased = {ref: row.data for ref, row in changes.records.items() if ref.stream == stream}
+        suppress_twins(erased, _twin_fields(locked, stream), now)
     for ref in existing:
         changes.delete(ref, emitted_at=None)
     changes.save()
@@ -178,10 +187,20 @@ def _clear_value_hashes(locked: LockedConnection, stream: str, keys: list[str]) 
 
 
 def _declared_fields(locked: LockedConnection, stream: str) -> list[str]:
+    declared = _declared_stream(locked, stream)
+    return list(declared.fields) if declared else []
+
+
+def _twin_fields(locked: LockedConnection, stream: str) -> tuple[str, ...]:
+    declared = _declared_stream(locked, stream)
+    return declared.twin_fields if declared else ()
+
+
+def _declared_stream(locked: LockedConnection, stream: str) -> StreamDeclaration | None:
     if locked.declaration_id is None:
-        return []
-    streams = load_declarations([locked.declaration_id])[locked.declaration_id].declaration.streams
-    return list(streams[stream].fields) if stream in streams else []
+        return None
+    declarations = load_declarations([locked.declaration_id])
+    return declarations[locked.declaration_id].declaration.streams.get(stream)
 
 
 def _execute(

@@ -20,6 +20,7 @@ from evidence.storing import rows
 from evidence.storing.batches import Op, PreparedRecord, validate
 from evidence.storing.change_set import ChangeSet, RecordVersion
 from evidence.storing.derivation import StoredRecord, changed_fields, derive
+from evidence.storing.erased_twins import find_erased_twins, is_erased_twin
 from evidence.storing.locks import LockedConnection, lock_connections
 from evidence.storing.receipts import LineRejectedError, Receipt, ReceiptCode
 from evidence.storing.suppression import find_suppressed, suppress_keys
@@ -115,7 +116,12 @@ def _write(records: Sequence[PreparedRecord], run: IngestRun) -> WriteResult:
     pruned = [record.ref for record in records if record.entry.op is Op.PRUNE]
     refs.update(rows.ids_below(pruned))
     changes = ChangeSet(connections, run.now, rows.stored_records(refs))
-    writer = _Writer(run, changes, erased, _group_by_prefix(refs if pruned else ()))
+    twins = find_erased_twins(
+        (record.ref, record.entry.data, record.entry.target.stream.twin_fields)
+        for record in records
+        if _may_be_suppressed(record.ref, connections)
+    )
+    writer = _Writer(run, changes, erased, twins, _group_by_prefix(refs if pruned else ()))
     for record in records:
         writer.apply(record)
     writer.changes.save()
@@ -144,8 +150,12 @@ def _find_erased(
         ref
         for record in records
         for ref in (record.ref, *record.replaced)
-        if ref.connection_id in connections and connections[ref.connection_id].suppresses
+        if _may_be_suppressed(ref, connections)
     )
+
+
+def _may_be_suppressed(ref: rows.RecordId, connections: dict[str, LockedConnection]) -> bool:
+    return ref.connection_id in connections and connections[ref.connection_id].suppresses
 
 
 def _group_by_prefix(refs: Iterable[rows.RecordId]) -> dict[rows.RecordId, list[rows.RecordId]]:
@@ -166,6 +176,7 @@ class _Writer:
     run: IngestRun
     changes: ChangeSet
     erased: frozenset[rows.RecordId]
+    twins: frozenset[rows.RecordId]
     below: dict[rows.RecordId, list[rows.RecordId]]
     result: WriteResult = field(default_factory=WriteResult)
 
@@ -219,6 +230,11 @@ class _Writer:
             if record.ref not in self.erased:  # an earlier key of the record was erased
                 suppress_keys([record.ref], self.run.now)
             raise LineRejectedError(ReceiptCode.SUPPRESSED)
+        is_new = self.changes.records.keys().isdisjoint((record.ref, *record.replaced))
+        if is_new and record.ref in self.twins:
+            fields = record.entry.target.stream.twin_fields
+            if is_erased_twin(record.ref, version.data, fields, self.run.now):
+                raise LineRejectedError(ReceiptCode.SUPPRESSED)
         self._delete_stored(record, record.replaced)
         if current is None:
             self.changes.create(record.ref, version)

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 from django.core.management.base import CommandError
 
+from evidence.models.records import Record
+from evidence.storing.record_erasure import delete_record
 from importers.bank import records as bank_records
 from tests.importers.imports import latest, receipts, records, run
 from tests.importers.test_bank_csv import bookings, put
 from tests.importers.test_bank_formats import booking, document, earlier_release, ofx
+from tests.world import NOW
 
 pytestmark = pytest.mark.django_db
 
@@ -157,3 +160,51 @@ def test_ofx_account_of_the_release_before_becomes_the_one_of_all_formats(tmp_pa
     (account,) = records("accounts")
     assert account["id"] != before
     assert {record["account_id"] for record in records("transactions")} == {account["id"]}
+
+
+def erase(amount: str, *, count: int = 1) -> None:
+    rows = Record.unscoped.filter(stream="transactions", data__amount=float(amount))
+    for row in rows.order_by("record_key")[:count]:
+        delete_record(
+            row.connection_id, stream=row.stream, record_key=row.record_key, suppress=True, now=NOW
+        )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [(a, b) for a, b in product(FORMATS, FORMATS) if a[-3:] != b[-3:]],
+)
+def test_erased_booking_does_not_return_from_another_format(
+    tmp_path: Path, first: str, second: str
+) -> None:
+    run(write(tmp_path / "1", first))
+    erase("-42")
+    erase("-9.99")
+
+    run(write(tmp_path / "2", second))
+
+    assert sorted(amount for _, amount, _ in bookings()) == [Decimal("-9.99"), Decimal("2000.0")]
+    assert "erased" in {code for code, _ in receipts()}
+    for folder, name in (("1", first), ("2", second), ("1", first)):
+        run(tmp_path / folder / name)
+        assert (latest().created, latest().updated) == (0, 0)
+
+
+@pytest.mark.parametrize("erased", [1, 2])
+def test_each_erased_booking_keeps_one_equal_booking_away(tmp_path: Path, erased: int) -> None:
+    run(write(tmp_path, "giro.csv"))
+    erase("-9.99", count=erased)
+
+    newer = [*OFX_BOOKINGS, booking("-9.99", fitid="2026010600003", day="20260106")]
+    run(put(tmp_path / "more.ofx", document(ofx(*newer, account=IBAN))))
+
+    assert [amount for _, amount, _ in bookings()].count(Decimal("-9.99")) == 3 - erased
+
+
+def test_new_equal_booking_of_the_same_format_is_imported(tmp_path: Path) -> None:
+    run(write(tmp_path, "giro.csv"))
+    erase("-42")
+
+    run(put(tmp_path / "giro.csv", CSV + "05.01.2026;Shop;-42,00\n"))
+
+    assert [amount for _, amount, _ in bookings()].count(Decimal("-42.0")) == 1

@@ -1,0 +1,63 @@
+"""Keep an erased record away from imports that know it under another key.
+
+Files of several formats have one booking under different keys. A stream declares by which fields such
+records are the same: ``x_pdpp_twin_fields`` in its schema. Erasing a record suppresses a key that is
+made of these values, once for each erased record, and notes which kinds of keys have used it up. The
+kind of a key is its start, up to the underscore.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from itertools import count
+from typing import Any
+
+from evidence.models.digests import value_digest
+from evidence.storing.rows import RecordId
+from evidence.storing.suppression import find_suppressed, suppress_keys
+
+
+def suppress_twins(
+    records: Mapping[RecordId, Mapping[str, Any]], fields: Sequence[str], now: datetime
+) -> None:
+    """Suppress the twins of erased records of one stream, inside the transaction that erases them."""
+    for ref, data in records.items() if fields else ():
+        twins = (_twin(ref, data, fields, number) for number in count(1))
+        twin = next(each for each in twins if not find_suppressed([each]))
+        suppress_keys([twin, _used_by(twin, ref)], now)
+
+
+def find_erased_twins(
+    records: Iterable[tuple[RecordId, Mapping[str, Any], Sequence[str]]],
+) -> frozenset[RecordId]:
+    """Return those of the records that may be twins of erased ones. One query."""
+    twins = {ref: _twin(ref, data, fields, 1) for ref, data, fields in records if fields}
+    suppressed = find_suppressed(twins.values())
+    return frozenset(ref for ref, twin in twins.items() if twin in suppressed)
+
+
+def is_erased_twin(
+    ref: RecordId, data: Mapping[str, Any], fields: Sequence[str], now: datetime
+) -> bool:
+    """Return whether a new record is the twin of an erased one, and suppress its own key then.
+
+    Each erased record has one twin of each kind.
+    """
+    for number in count(1):
+        twin = _twin(ref, data, fields, number)
+        suppressed = find_suppressed([twin, _used_by(twin, ref)])
+        if twin not in suppressed:
+            return False
+        if len(suppressed) == 1:
+            suppress_keys([ref, _used_by(twin, ref)], now)
+            return True
+    return False
+
+
+def _twin(ref: RecordId, data: Mapping[str, Any], fields: Sequence[str], number: int) -> RecordId:
+    values = value_digest([data.get(name) for name in fields])
+    return ref._replace(record_key=f"={values}#{number}")
+
+
+def _used_by(twin: RecordId, ref: RecordId) -> RecordId:
+    kind = ref.record_key.partition("_")[0]
+    return twin._replace(record_key=f"{twin.record_key}!{kind}")
