@@ -29,10 +29,11 @@ MEDIA_TYPES = {
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
     for file in files:
-        yield ExportItem(file.name, "", file.size, partial(_document, file, options))
+        yield ExportItem(file.name, "", file.size, partial(parse_document, file, options))
 
 
-def _document(file: ExportFile, options: Options) -> ParsedItem:
+def parse_document(file: ExportFile, options: Options) -> ParsedItem:
+    """Return the record of a file: its text, and the file itself."""
     item = ParsedItem()
     path = _path(file)
     key = f"d_{sha256(path.encode('utf-8', 'replace')).hexdigest()[:28]}"

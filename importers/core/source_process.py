@@ -238,7 +238,10 @@ def open_connection(
         raise SourceError(code, host[:200]) from None
     for address in addresses:
         with suppress(OSError):
-            return socket.create_connection((address, port), timeout=CONNECT_SECONDS)
+            connected = socket.create_connection((address, port), timeout=CONNECT_SECONDS)
+            # A request in two parts must not wait for the acknowledgement of the first.
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connected
     raise SourceError(ProblemCode.UNREACHABLE, f"{host[:200]}:{port}")
 
 

@@ -1,15 +1,23 @@
 """Helpers that connect an account and sync it."""
 
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
 from typing import Any
 
+from django.db import connection
 from django.utils import timezone
 
 from evidence.models.accounts import get_or_create_owner
-from evidence.models.source_accounts import SourceAccount
+from evidence.models.source_accounts import SourceAccount, SyncedItem
 from importers.sources.accounts import connect_account, list_containers, parse_details
 from importers.sources.registry import find_source
 from importers.sources.runner import RunReport, sync
 from tests.importers.dovecot import PASSWORD, Dovecot
+
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def details(server: Dovecot, user: str, **values: str) -> Any:
@@ -59,3 +67,28 @@ def run_sync(connection_id: str, **options: Any) -> RunReport:
 
 def account_of(connection_id: str) -> SourceAccount:
     return SourceAccount.unscoped.get(connection_id=connection_id)
+
+
+def start_sync(pk: str) -> "subprocess.Popen[bytes]":
+    """Run the command in a process of its own, on the database of the tests."""
+    values = connection.settings_dict
+    place = f"{values['HOST']}" if values["HOST"] else ""
+    port = f"&port={values['PORT']}" if values["PORT"] else ""
+    url = f"postgresql://{values['USER']}@/{values['NAME']}?host={place}{port}"
+    return subprocess.Popen(
+        [sys.executable, "manage.py", "sync", pk],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": url},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def wait_for_progress(pk: str, process: "subprocess.Popen[bytes]") -> None:
+    before = SyncedItem.unscoped.filter(connection_id=pk).count()
+    deadline = time.monotonic() + 60
+    while SyncedItem.unscoped.filter(connection_id=pk).count() == before:
+        assert time.monotonic() < deadline
+        if process.poll() is not None:
+            return
+        time.sleep(0.02)

@@ -1,11 +1,7 @@
 """``manage.py sync``, and what happens to accounts around it."""
 
 import io
-import os
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from io import StringIO
 from pathlib import Path
@@ -13,7 +9,6 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import connection
 from django.utils import timezone
 
 from evidence.models.connections import Connection
@@ -23,7 +18,7 @@ from evidence.storing.record_erasure import erase_connection
 from importers.sources.background import SyncWorker
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records
-from tests.importers.syncing import account_of, connect, run_sync
+from tests.importers.syncing import account_of, connect, run_sync, start_sync, wait_for_progress
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 USER = "ida@mail.example"
@@ -138,8 +133,8 @@ def test_killed_run_continues_without_loss_or_duplicate(server: Dovecot) -> None
     pk = connect(server, USER)
     counts = []
     while account_of(pk).problem is None and not account_of(pk).succeeded_at:
-        process = _start_sync(pk)
-        _wait_for_progress(pk, process)
+        process = start_sync(pk)
+        wait_for_progress(pk, process)
         process.send_signal(signal.SIGKILL)
         process.wait()
         state = account_of(pk).state.get("folders", {}).get("INBOX", {})
@@ -154,28 +149,3 @@ def test_killed_run_continues_without_loss_or_duplicate(server: Dovecot) -> None
     assert counts == sorted(counts)
     subjects = [each["subject"] for each in records("messages")]
     assert sorted(subjects) == sorted(f"Letter {number}" for number in range(1_500))
-
-
-def _start_sync(pk: str) -> "subprocess.Popen[bytes]":
-    """Run the command in a process of its own, on the database of the tests."""
-    values = connection.settings_dict
-    place = f"{values['HOST']}" if values["HOST"] else ""
-    port = f"&port={values['PORT']}" if values["PORT"] else ""
-    url = f"postgresql://{values['USER']}@/{values['NAME']}?host={place}{port}"
-    return subprocess.Popen(
-        [sys.executable, "manage.py", "sync", pk],
-        cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": url},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-
-
-def _wait_for_progress(pk: str, process: "subprocess.Popen[bytes]") -> None:
-    before = SyncedItem.unscoped.filter(connection_id=pk).count()
-    deadline = time.monotonic() + 60
-    while SyncedItem.unscoped.filter(connection_id=pk).count() == before:
-        assert time.monotonic() < deadline
-        if process.poll() is not None:
-            return
-        time.sleep(0.02)

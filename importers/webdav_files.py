@@ -1,0 +1,226 @@
+"""Keep the files of a WebDAV server, such as Nextcloud, as the documents that an import makes.
+
+A file is an item of the folder that the owner chose, named by its path in it. It is read again when
+its ETag changes.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import nullcontext
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from functools import partial
+from io import BytesIO
+from pathlib import PurePosixPath
+from urllib.parse import unquote, urlsplit
+
+from evidence import limits
+from importers.core.export_files import ExportFile
+from importers.core.importer import Options
+from importers.core.results import ExportItem, Issue, ReceiptCode, issues_only
+from importers.core.source import (
+    Checkpoint,
+    Container,
+    Event,
+    Gone,
+    Item,
+    ProblemCode,
+    Source,
+    SourceError,
+    SourceRun,
+)
+from importers.core.source_http import (
+    HttpClient,
+    TooLargeError,
+    basic_authorization,
+    require_success,
+)
+from importers.core.webdav import DAV, Resource, list_resources
+from importers.documents import MEDIA_TYPES, parse_document
+
+ROOT = "/"
+"""Stands for the files that are directly at the address."""
+
+BATCH_FILES = 50
+BATCH_BYTES = 4 * 1024 * 1024
+MAX_FOLDERS = 20_000
+NEXTCLOUD_ID = "{http://owncloud.org/ns}id"
+PROPERTIES = (
+    *(
+        f"{DAV}{name}"
+        for name in ("resourcetype", "getetag", "getcontentlength", "getlastmodified")
+    ),
+    NEXTCLOUD_ID,
+)
+
+
+class _Run:
+    """One pass over the chosen folders."""
+
+    def __init__(self, run: SourceRun, client: HttpClient) -> None:
+        self._run = run
+        self._client = client
+        self._etags = dict(run.state.get("etags", {}))
+        self._done = self._files = self._bytes = 0
+
+    def events(self) -> Iterator[Event]:
+        missing = []
+        root = _root(self._run)
+        top = _children(self._client, root)
+        folders = {_name(each): each for each in top if each.is_collection}
+        for name in self._run.settings["containers"]:
+            if name == ROOT:
+                yield from self._compare(name, [("", top)])
+            elif name not in folders:
+                missing.append(name)
+            else:
+                yield from self._folder(name, folders[name])
+        yield self._checkpoint(ends_pass=True)
+        if missing:
+            raise SourceError(ProblemCode.CONTAINER_MISSING, ", ".join(missing))
+
+    def _folder(self, name: str, folder: Resource) -> Iterator[Event]:
+        etag = _whole_etag(folder)
+        if not etag or self._etags.get(name) != etag:
+            yield from self._compare(name, self._walk(folder.url))
+            self._etags[name] = etag
+            yield self._checkpoint()
+
+    def _compare(
+        self, name: str, listings: Iterable[tuple[str, list[Resource]]]
+    ) -> Iterator[Event]:
+        """Yield changed files, then those that are gone."""
+        seen: set[str] = set()
+        for path, resources in listings:
+            files = {path + _name(each): each for each in resources if _is_document(each)}
+            known = self._run.known(name, list(files))
+            seen.update(files)
+            for ref, file in files.items():
+                if known.get(ref) != _mark(file):
+                    yield from self._file(name, ref, file)
+        for ref in self._run.known(name, None):
+            if ref not in seen:
+                yield Gone(name, ref)
+
+    def _walk(self, url: str) -> Iterator[tuple[str, list[Resource]]]:
+        """Yield each folder below an address: its path there, and what is in it."""
+        waiting, number = [("", url)], 0
+        while waiting:
+            path, folder = waiting.pop()
+            children = _children(self._client, folder)
+            yield path, children
+            waiting += [
+                (f"{path}{_name(each)}/", each.url) for each in children if each.is_collection
+            ]
+            number += 1
+            if number > MAX_FOLDERS:
+                raise SourceError(ProblemCode.WRONG_CONTENT, f"more than {MAX_FOLDERS:,} folders")
+
+    def _file(self, folder: str, ref: str, resource: Resource) -> Iterator[Event]:
+        content = self._download(resource)
+        if content is None:
+            parse = issues_only([Issue(ReceiptCode.TOO_LARGE)])
+        else:
+            parse = partial(parse_document, _export_file(folder, ref, resource, content), Options())
+        size = len(content or b"")
+        yield Item(folder, ref, _mark(resource), ExportItem(f"{folder}/{ref}", "", size, parse))
+        self._done, self._files, self._bytes = self._done + 1, self._files + 1, self._bytes + size
+        if self._files >= BATCH_FILES or self._bytes >= BATCH_BYTES:
+            self._files = self._bytes = 0
+            yield self._checkpoint()
+
+    def _download(self, resource: Resource) -> bytes | None:
+        """Return the content, or None of a file that is too large."""
+        length = resource.text(f"{DAV}getcontentlength")
+        if length.isdecimal() and int(length) > limits.BLOB_MAX_BYTES:
+            return None
+        try:
+            url, max_bytes = resource.url, limits.BLOB_MAX_BYTES
+            response = self._client.request("GET", url, max_bytes=max_bytes)
+        except TooLargeError:
+            return None
+        require_success(response)
+        return response.body
+
+    def _checkpoint(self, *, ends_pass: bool = False) -> Checkpoint:
+        return Checkpoint({"etags": self._etags}, self._done, self._done, ends_pass=ends_pass)
+
+
+def _sign_in(run: SourceRun) -> HttpClient:
+    authorization = basic_authorization(run.settings["user"], run.credential["password"])
+    return HttpClient(run.network, run.settings["url"], authorization)
+
+
+def _root(run: SourceRun) -> str:
+    return f"{str(run.settings['url']).rstrip('/')}/"
+
+
+def _children(client: HttpClient, folder: str) -> list[Resource]:
+    """Return what is directly in a folder, without hidden files. The listing also has the folder."""
+    base = _path(folder)
+    return [
+        each
+        for each in list_resources(client, folder, PROPERTIES, depth=1)
+        if _path(each.url).rpartition("/")[0] == base
+        and not _name(each).startswith(".")
+        and _name(each)
+    ]
+
+
+def _path(url: str) -> str:
+    return urlsplit(url).path.rstrip("/")
+
+
+def _name(resource: Resource) -> str:
+    name = unquote(_path(resource.url).rpartition("/")[2])
+    return "".join(char if char.isprintable() and char != "/" else "\ufffd" for char in name)
+
+
+def _is_document(resource: Resource) -> bool:
+    suffix = PurePosixPath(_name(resource)).suffix.lower()
+    return not resource.is_collection and suffix in MEDIA_TYPES
+
+
+def _mark(resource: Resource) -> str:
+    """Return what changes with the content: the ETag, or else time and size."""
+    names = ("getlastmodified", "getcontentlength")
+    etag = resource.text(f"{DAV}getetag")
+    return (etag or " ".join(resource.text(f"{DAV}{name}") for name in names))[:200]
+
+
+def _whole_etag(folder: Resource) -> str:
+    """Return the ETag of a folder if it changes with all files below it, as Nextcloud's do."""
+    return folder.text(f"{DAV}getetag") if folder.text(NEXTCLOUD_ID) else ""
+
+
+def _export_file(folder: str, ref: str, resource: Resource, content: bytes) -> ExportFile:
+    """Return a file as in an import of the folder, or as a file that is imported alone."""
+    return ExportFile(
+        name=ref,
+        size=len(content),
+        opener=lambda: nullcontext(BytesIO(content)),
+        checksum=_mark(resource),
+        modified_at=_modified_at(resource.text(f"{DAV}getlastmodified")),
+        export=ref if folder == ROOT else folder,
+    )
+
+
+def _modified_at(written: str) -> datetime | None:
+    try:
+        return parsedate_to_datetime(written).astimezone()
+    except (ValueError, OverflowError):
+        return None
+
+
+def _read(run: SourceRun) -> Iterator[Event]:
+    with _sign_in(run) as client:
+        yield from _Run(run, client).events()
+
+
+def _list(run: SourceRun) -> list[Container]:
+    with _sign_in(run) as client:
+        names = [_name(each) for each in _children(client, _root(run)) if each.is_collection]
+    folders = [Container(name, name, is_usual=True) for name in sorted(names)]
+    return [Container(ROOT, "Files outside of folders", is_usual=True), *folders]
+
+
+FILES = Source(run=_read, containers=_list)
