@@ -1,13 +1,11 @@
 """Helpers that connect an account and sync it."""
 
-import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from django.db import connection
 from django.utils import timezone
 
 from evidence.models.accounts import get_or_create_owner
@@ -16,6 +14,7 @@ from importers.sources.accounts import connect_account, list_containers, parse_d
 from importers.sources.registry import find_source
 from importers.sources.runner import RunReport, sync
 from tests.importers.dovecot import PASSWORD, Dovecot
+from tests.storing.processes import environment
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -71,24 +70,22 @@ def account_of(connection_id: str) -> SourceAccount:
 
 def start_sync(pk: str) -> "subprocess.Popen[bytes]":
     """Run the command in a process of its own, on the database of the tests."""
-    values = connection.settings_dict
-    place = f"{values['HOST']}" if values["HOST"] else ""
-    port = f"&port={values['PORT']}" if values["PORT"] else ""
-    url = f"postgresql://{values['USER']}@/{values['NAME']}?host={place}{port}"
     return subprocess.Popen(
         [sys.executable, "manage.py", "sync", pk],
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": url},
+        env=environment(),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
 
 
 def wait_for_progress(pk: str, process: "subprocess.Popen[bytes]") -> None:
-    before = SyncedItem.unscoped.filter(connection_id=pk).count()
-    deadline = time.monotonic() + 60
-    while SyncedItem.unscoped.filter(connection_id=pk).count() == before:
-        assert time.monotonic() < deadline
-        if process.poll() is not None:
+    """Wait until the process has stored an item, or has read everything."""
+    items = SyncedItem.unscoped.filter(connection_id=pk)
+    before, deadline = items.count(), time.monotonic() + 60
+    while items.count() == before:
+        if (code := process.poll()) is not None:
+            assert code == 0
             return
+        assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -20,20 +20,20 @@ from evidence.storing.ndjson import NdjsonLine, read_lines
 
 def python(program: str, *arguments: str) -> "subprocess.Popen[str]":
     """Start ``program`` in a process, which must end before the test."""
-    environment = os.environ | {
-        "DJANGO_SETTINGS_MODULE": "pdpp_site.settings",
-        "DATABASE_URL": _database_url(),
-        "PDPP_SECRET_KEY": settings.SECRET_KEY,
-    }
     return subprocess.Popen(
         [sys.executable, "-c", START + program, *arguments],
-        env=environment,
+        env=environment(),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
 
 
-def _database_url() -> str:
+def environment() -> dict[str, str]:
+    """Return the environment of a process on the database and with the key of the test."""
     server = urlsplit(os.environ["DATABASE_URL"])
-    return urlunsplit(server._replace(path=f"/{connection.settings_dict['NAME']}"))
+    return os.environ | {
+        "DJANGO_SETTINGS_MODULE": "pdpp_site.settings",
+        "DATABASE_URL": urlunsplit(server._replace(path=f"/{connection.settings_dict['NAME']}")),
+        "PDPP_SECRET_KEY": settings.SECRET_KEY,
+    }
