@@ -101,6 +101,8 @@ def _flatten(arguments: Mapping[str, Any]) -> list[tuple[str, str]]:
         for key, inner in value.items():
             if isinstance(inner, Mapping):
                 pairs += [(f"{name}[{key}][{op}]", str(bound)) for op, bound in inner.items()]
+            elif isinstance(inner, list):
+                pairs += [(f"{name}[{key}][in]", str(each)) for each in inner]
             else:
                 pairs.append((f"{name}[{key}]", str(inner)))
     return pairs

@@ -235,7 +235,9 @@ def _json_value(value: Any, field: Field | None, metric: Metric) -> Any:
         return 0 if metric == "sum" else None
     if isinstance(value, Decimal):
         is_exact_integer = value == value.to_integral_value() and abs(value) <= MAX_EXACT_INTEGER
-        return int(value) if is_exact_integer else float(value)
+        if is_exact_integer:
+            return int(value)
+        return round(float(value), 6) if metric == "avg" else float(value)
     return value
 
 

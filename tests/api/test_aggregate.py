@@ -34,6 +34,10 @@ def test_it_sums_and_finds_extremes(world: World) -> None:
     assert distinct["value"] == 4
 
 
+def test_averages_have_six_decimals_at_most(world: World) -> None:
+    assert ask(world, metric="avg", field="amount")["value"] == 195333.333333
+
+
 def test_groups_are_largest_first_with_the_rest_counted(world: World) -> None:
     body = ask(world, metric="count", group_by="name", limit=1)
     assert body["groups"] == [{"key": "Acme GmbH", "count": 2}]
