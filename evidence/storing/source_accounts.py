@@ -6,19 +6,20 @@ to another connection cannot be decrypted.
 
 import contextlib
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
 from cryptography.exceptions import InvalidTag
 from django.db import transaction
-from django.db.models import Case, F, QuerySet, Value, When
+from django.db.models import Case, Exists, F, QuerySet, Value, When
 
 from evidence.access import crypto
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount, SyncedItem
 
 PURPOSE = "source credential"
+LONGEST_REST = timedelta(hours=6)
 SYNCED_STATUSES = (Connection.Status.ACTIVE, Connection.Status.DRAFT)
 
 
@@ -175,6 +176,18 @@ def postpone(account: SourceAccount, due_at: datetime) -> None:
 
 def sync_now(connection_id: str, *, now: datetime) -> None:
     SourceAccount.unscoped.filter(connection_id=connection_id).update(due_at=now)
+
+
+def postpone_unchanged(connection_id: str, due_at: datetime, *, now: datetime) -> None:
+    """Postpone the next run of an account that its server says has not changed.
+
+    It is read all the same after ``LONGEST_REST``, and while deletions wait for their next pass.
+    """
+    rows = SourceAccount.unscoped.filter(
+        connection_id=connection_id, due_at__gt=now, succeeded_at__gt=now - LONGEST_REST
+    )
+    gone = SyncedItem.unscoped.filter(connection_id=connection_id, gone_pass__isnull=False)
+    rows.filter(~Exists(gone)).update(due_at=due_at)
 
 
 def finish_run(

@@ -232,13 +232,14 @@ class Source:
 
     - ``run`` yields what is new since the state, and ends with a ``Checkpoint`` that ends the pass.
     - ``containers`` signs in and returns what the owner can choose.
-    - ``watch`` yields once when the server will report changes, and at each report. It ends at once
-      if the server cannot. It runs beside the watches of other accounts, in a thread.
+    - ``watch`` yields True once when the server will report changes, and at each report. It yields
+      False now and then if nothing that was chosen changed, so that no run is needed. It ends at once
+      if the server cannot report. It runs beside the watches of other accounts, in a thread.
     """
 
     run: Callable[[SourceRun], Iterator[Event]]
     containers: Callable[[SourceRun], Sequence[Container]]
-    watch: Callable[[SourceRun], Iterator[None]] | None = None
+    watch: Callable[[SourceRun], Iterator[bool]] | None = None
 
 
 class FieldKind(StrEnum):

@@ -94,15 +94,17 @@ class SourceSession:
             number += len(step.items)
             yield step
 
-    def changes(self) -> Iterator[None]:
-        """Yield when the server reports changes; ends if it cannot. Raises ``SourceError``."""
+    def changes(self) -> Iterator[bool]:
+        """Yield as ``Source.watch`` does; ends if the server cannot report. Raises ``SourceError``."""
         with failures():
             self._request("watch")
         while True:
             with failures():
-                if "done" in self._receive(lambda _container, _refs: []):
+                message = self._receive(lambda _container, _refs: [])
+                if "done" in message:
                     return
-            yield
+                is_changed = bool(message["changed"])
+            yield is_changed
             with failures():
                 write_message(self._requests, {"noted": True})
 

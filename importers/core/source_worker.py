@@ -151,8 +151,8 @@ class Worker:
 
     def _watch(self, source: Source, run: SourceRun) -> None:
         """Report each change, and go on when the server has taken note of it."""
-        for _ in source.watch(run) if source.watch is not None else ():
-            self._ask({"changed": True})
+        for is_changed in source.watch(run) if source.watch is not None else ():
+            self._ask({"changed": bool(is_changed)})
         write_message(self._responses, {"done": True})
 
     def _send(self, events: Iterator[Event], skip: Collection[tuple[str, ...]]) -> None:

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
 
+from imap_tools.utils import encode_folder
+
 from importers.core.results import ExportItem, Issue, ReceiptCode, issues_only
 from importers.core.source import (
     Change,
@@ -22,8 +24,8 @@ from importers.core.source import (
     SourceError,
     SourceRun,
 )
+from importers.mail import imap_idle
 from importers.mail.imap_client import FetchedMessage, Folder, FolderStatus, Mailbox, sign_in
-from importers.mail.imap_idle import folder_changes
 from importers.mail.mailboxes import MESSAGE_MAX_BYTES
 from importers.mail.records import MailboxMetadata, parse_message
 
@@ -35,8 +37,8 @@ LOOK_AHEAD = 1_000
 FLAGS_HOURS = 1
 """Without CONDSTORE, flags of all messages are compared once in this time."""
 
-IDLE_SECONDS = 540.0
-"""Servers may end IDLE after 29 minutes, and routers forget silent connections earlier."""
+IDLE_SECONDS = 200.0
+"""Less than the interval of runs: an account without changes is then not read."""
 
 UNUSUAL = frozenset(("\\trash", "\\junk", "\\drafts", "\\flagged"))
 
@@ -230,14 +232,20 @@ def _read(run: SourceRun) -> Iterator[Event]:
         yield from _Run(run, mailbox).events()
 
 
-def _watch(run: SourceRun) -> Iterator[None]:
-    """Watch one folder: the inbox, that with all mail, or else the first one that was chosen."""
+def _watch(run: SourceRun) -> Iterator[bool]:
+    """Watch one folder: the inbox, that with all mail, or else the first one that was chosen.
+
+    Without CONDSTORE, a server does not say whether flags changed in the other ones.
+    """
     with sign_in(run.network, run.settings, run.credential) as mailbox:
         chosen = set(run.settings["containers"])
         folders = [each for each in mailbox.folders() if each.name in chosen]
         folders.sort(key=lambda each: (each.name.upper() != "INBOX", each.use != "\\all"))
         if "IDLE" in mailbox.capabilities and folders and mailbox.open(folders[0].name):
-            yield from folder_changes(mailbox.client.sock, seconds=IDLE_SECONDS)
+            names = [encode_folder(each.name) for each in folders]
+            can_compare = "CONDSTORE" in mailbox.capabilities
+            compared = names if can_compare else []
+            yield from imap_idle.changes(mailbox.client.sock, compared, seconds=IDLE_SECONDS)
 
 
 def _list_folders(run: SourceRun) -> list[Container]:

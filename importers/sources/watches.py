@@ -13,7 +13,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from evidence.models.source_accounts import SourceAccount
-from evidence.storing.source_accounts import sync_now, watched_accounts
+from evidence.storing.source_accounts import postpone_unchanged, sync_now, watched_accounts
 from importers.core.source import SourceError
 from importers.core.watch_process import WatchProcess, WatchSession
 from importers.sources.registry import installed_sources
@@ -123,10 +123,14 @@ class _Watch:
             self._session = session
             if self._stopped.is_set():
                 return
-            for _ in session.changes():
-                sync_now(self._account.connection_id, now=timezone.now())
+            for is_changed in session.changes():
+                pk, now = self._account.connection_id, timezone.now()
+                if is_changed:
+                    sync_now(pk, now=now)
+                else:
+                    postpone_unchanged(pk, now + source.interval, now=now)
                 close_old_connections()
-                self._stopped.wait(self._pause())
+                self._stopped.wait(self._pause() if is_changed else 0)
 
     def _pause(self) -> float:
         now = time.monotonic()

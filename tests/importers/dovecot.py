@@ -111,13 +111,17 @@ class Dovecot:
     port: int
     authority: Path
 
-    @contextlib.contextmanager
-    def client(self, user: str) -> Iterator[imaplib.IMAP4_SSL]:
+    def sign_in(self, user: str) -> imaplib.IMAP4_SSL:
         """Sign in as another program of the owner would."""
         context = ssl.create_default_context(cafile=self.authority)
         client = imaplib.IMAP4_SSL("localhost", self.port, ssl_context=context)
+        client.login(user, PASSWORD)
+        return client
+
+    @contextlib.contextmanager
+    def client(self, user: str) -> Iterator[imaplib.IMAP4_SSL]:
+        client = self.sign_in(user)
         try:
-            client.login(user, PASSWORD)
             yield client
         finally:
             client.logout()

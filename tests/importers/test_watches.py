@@ -16,8 +16,10 @@ from django.utils import timezone
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest
 from evidence.models.connections import Connection
+from evidence.models.source_accounts import SyncedItem
 from evidence.storing import source_accounts
 from importers.core.watch_process import WatchProcess
+from importers.mail import imap_idle
 from importers.sources import watches
 from importers.sources.background import SyncWorker
 from importers.sources.runner import open_account
@@ -174,6 +176,36 @@ def test_server_without_idle_reports_nothing(
         source, access = open_account(account_of(pk))
         with closing(WatchProcess()) as process, process.open(source, access) as session:
             assert list(session.changes()) == []
+
+
+def test_account_without_changes_is_not_read_and_other_folders_are_noticed(
+    server: Dovecot, committed: World
+) -> None:
+    """Rounds are short here; the process of a watch takes minutes for one."""
+    server.append(USER, message(1), folder="Archive")
+    client = server.sign_in(USER)
+    client.select(readonly=True)
+    rounds = imap_idle.changes(client.sock, [b"INBOX", b"Archive"], seconds=0.2)
+    first = [next(rounds), next(rounds)]
+    server.append(USER, message(2), folder="Archive")
+    then = [next(rounds), next(rounds)]
+    client.shutdown()
+
+    assert (first, then) == ([True, False], [True, False])
+
+
+def test_unchanged_account_rests_unless_deletions_wait(account: str) -> None:
+    now = timezone.now()
+    later = now + timedelta(hours=1)
+
+    source_accounts.postpone_unchanged(account, later, now=now)
+    rested = account_of(account).due_at
+    source_accounts.postpone_unchanged(account, now, now=now + timedelta(hours=7))
+    read_after_all = account_of(account).due_at
+    SyncedItem.unscoped.update(gone_pass=1)
+    source_accounts.postpone_unchanged(account, now, now=now)
+
+    assert rested == read_after_all == account_of(account).due_at == later
 
 
 def test_change_during_a_run_leaves_the_account_due(server: Dovecot, account: str) -> None:
