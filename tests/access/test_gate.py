@@ -11,11 +11,13 @@ from evidence.access.grant_states import terms_of
 from evidence.access.owner_scope import GRANT_PREVIEW, grant_scope, preview_scope
 from evidence.access.record_parts import fetch_many_related
 from evidence.access.records import RecordKey
-from evidence.access.scope import Only, Scope, StreamTerms, TokenKind
+from evidence.access.scope import GrantTerms, Only, Scope, StreamTerms, TokenKind
 from evidence.access.tokens import authenticate
 from evidence.errors import (
+    ConnectionNotFound,
     FieldNotGranted,
     GrantPaused,
+    MissingAccess,
     NotFound,
     StreamNotGranted,
     UnknownField,
@@ -87,6 +89,31 @@ def test_stream_of_another_connection_is_not_granted(world: World) -> None:
 def _personal_threads(terms: StreamTerms) -> StreamTerms:
     threads = replace(terms, connection_ids=frozenset({PERSONAL}))
     return threads if terms.name == "threads" else terms
+
+
+def test_refusal_names_the_grant_that_would_have_to_include_the_stream(bobs: Scope) -> None:
+    """The first grant of the source, or the first that covers the named connection."""
+    [grant] = bobs.grants
+    [terms] = grant.streams
+
+    def of(name: str, connection_id: str, source_pk: int = grant.source_pk) -> GrantTerms:
+        streams = (replace(terms, connection_ids=frozenset({connection_id})),)
+        return replace(grant, grant_id=name, source_pk=source_pk, streams=streams)
+
+    gate = Gate(
+        replace(bobs, grants=(of("other", BANK, 0), of("first", PERSONAL), of("second", WORK)))
+    )
+    for connection_id, name in ((None, "first"), (PERSONAL, "first"), (WORK, "second")):
+        with pytest.raises(StreamNotGranted) as refused:
+            gate.stream("threads", connection_id=connection_id)
+        assert refused.value.missing == MissingAccess(name, "mail", "threads")
+
+
+def test_unknown_connection_is_refused_with_the_next_step(bobs: Scope) -> None:
+    with pytest.raises(ConnectionNotFound) as refused:
+        Gate(bobs).stream("messages", connection_id=BANK)
+    assert refused.value.param == "connection_id"
+    assert refused.value.extra["next_step"] == "GET /v1/schema lists the connections."
 
 
 def test_name_of_a_paused_grant_is_refused_as_paused(world: World) -> None:
