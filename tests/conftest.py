@@ -2,13 +2,15 @@
 
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from django.core.management.commands import flush
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
+from django.db.backends.postgresql.operations import DatabaseOperations
 from django.test import override_settings
 from hypothesis import settings
 from pytest_django import DjangoDbBlocker
@@ -114,6 +116,36 @@ def _static_files_are_looked_up_once() -> Iterator[None]:
 def _passwords_are_hashed_quickly() -> Iterator[None]:
     with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _only_tables_with_rows_are_flushed() -> Iterator[None]:
+    """After a test without a transaction, truncate few tables instead of all, 0.4 seconds less.
+
+    The rows that Django writes after migrations stay, so they need not be written again.
+    """
+    truncate = DatabaseOperations.sql_flush
+
+    def truncate_some(
+        operations: DatabaseOperations, style: Any, tables: Sequence[str], **options: Any
+    ) -> list[str]:
+        quoted = {name: operations.quote_name(name) for name in tables}
+        find = " UNION ALL ".join(
+            f"SELECT '{name}' WHERE EXISTS (SELECT FROM {table})"  # noqa: S608 - names of our tables
+            for name, table in quoted.items()
+        )
+        with operations.connection.cursor() as cursor:
+            cursor.execute(find)
+            changed = [name for (name,) in cursor if name not in WRITTEN_BY_MIGRATE]
+        return truncate(operations, style, changed, **options | {"allow_cascade": True})
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(DatabaseOperations, "sql_flush", truncate_some)
+        patch.setattr(flush, "emit_post_migrate_signal", lambda *_: None)
+        yield
+
+
+WRITTEN_BY_MIGRATE = {"auth_permission", "django_content_type"}
 
 
 @pytest.fixture(autouse=True)

@@ -65,7 +65,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def running(remote: Remote) -> Iterator[Remote]:
-    thread = threading.Thread(target=remote.serve_forever)
+    thread = threading.Thread(target=remote.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield remote

@@ -159,7 +159,7 @@ class Slow(BaseHTTPRequestHandler):
 def test_an_answer_is_passed_on_as_it_is_made(shipped: Shipped, tmp_path: Path) -> None:
     Slow.read.clear()
     server = ThreadingHTTPServer(("127.0.0.1", 0), Slow)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     chosen = ports()
     try:

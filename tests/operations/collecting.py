@@ -32,7 +32,7 @@ def collecting() -> Iterator[Collected]:
 
     with http.server.HTTPServer(("127.0.0.1", 0), Collector) as listening:
         collected.address = f"http://127.0.0.1:{listening.server_port}"
-        thread = threading.Thread(target=listening.serve_forever)
+        thread = threading.Thread(target=listening.serve_forever, args=(0.01,))
         thread.start()
         try:
             yield collected

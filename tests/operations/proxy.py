@@ -115,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextlib.contextmanager
 def running(proxy: Proxy) -> Iterator[Proxy]:
-    thread = threading.Thread(target=proxy.serve_forever)
+    thread = threading.Thread(target=proxy.serve_forever, args=(0.01,))
     thread.start()
     try:
         yield proxy
