@@ -1,14 +1,12 @@
 """A workspace folder for each test, and importers that run in a thread instead of a process.
 
 The thread runs the program of the sandbox over the same messages, so that tests can patch parsers.
-``tests/importers/test_sandbox.py`` and the tests of the owner's pages run the real process. The tests
+``tests/importers/test_sandbox.py`` and a test of the owner's import page run the real process. The tests
 of the importers' kit run it once per importer, and for damaged exports that are large.
 """
 
-import os
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,39 +15,12 @@ from importers.authoring.test_kit import ImporterTests
 from importers.core import sandbox
 from importers.core.importer import InstalledImporter
 from importers.core.sandbox_process import Session, open_session
-from importers.core.sandbox_worker import Worker
+from tests.importers.sandbox_thread import open_in_thread
 
 
 @pytest.fixture(autouse=True)
 def _workspace(settings: object, tmp_path: Path) -> None:
     settings.PDPP_VAR = tmp_path / "var"  # type: ignore[attr-defined] # pytest-django's proxy
-
-
-@contextmanager
-def open_in_thread(importer: InstalledImporter, export: Path) -> Iterator[Session]:
-    request_pipe, response_pipe = os.pipe(), os.pipe()
-
-    def work() -> None:
-        worker = Worker(export, importer.package)
-        with (
-            os.fdopen(request_pipe[0], "rb") as requests,
-            suppress(OSError),
-            os.fdopen(response_pipe[1], "wb") as responses,
-        ):
-            worker.serve(requests, responses, lambda: [bool(worker.export)] * 4)
-
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    requests, responses = os.fdopen(request_pipe[1], "wb"), os.fdopen(response_pipe[0], "rb")
-    try:
-        session = Session(export, requests, responses)
-        session.open()
-        yield session
-    finally:
-        responses.close()
-        with suppress(OSError):
-            requests.close()
-        thread.join()
 
 
 @contextmanager

@@ -15,8 +15,10 @@ from django.utils import timezone
 from evidence.errors import IngestStorageError
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
+from importers.core import sandbox
 from importers.runs.background import ImportWorker
 from tests.importers.imports import TORTURE, records, run
+from tests.importers.sandbox_thread import open_in_thread
 from tests.owner.pages.browser import Browser, Page
 
 if TYPE_CHECKING:
@@ -27,8 +29,15 @@ CHAT = b"03/04/26, 08:30 - Jonas: hi\n05/06/26, 08:30 - Jonas: ho\n"
 
 
 @pytest.fixture(autouse=True)
-def _workspace(settings: Any, tmp_path: Path) -> None:
+def _workspace(
+    settings: Any,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     settings.PDPP_VAR = tmp_path
+    if not request.node.get_closest_marker("subprocess"):
+        monkeypatch.setattr(sandbox, "open_session", open_in_thread)
 
 
 @pytest.fixture
@@ -57,6 +66,7 @@ def test_it_is_said_what_it_is_before_anything_is_written(world: "World", alice:
     assert not ImportRun.unscoped.exists()
 
 
+@pytest.mark.subprocess
 def test_once_confirmed_it_is_imported_and_reported(
     world: "World", alice: Browser, imports: ImportWorker
 ) -> None:
