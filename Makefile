@@ -1,6 +1,8 @@
 # make run    serve this installation on http://127.0.0.1:8000
 # make test   run the tests in a separate database unless DATABASE_URL is set; ARGS goes to
 #             pytest: make test ARGS="-n0 -k set_up"
+# make slow   run the tests that make test leaves out: the proxies that we ship, several servers, upgrades
+#             of PostgreSQL, floods, relevance in all modes, the benchmark, accessibility
 # make fast   run the tests that start no server, browser or process, except the longest
 # make mutants  change the access rules in small ways, and report the changes that no test notices;
 #             ARGS="tokens gate" selects modules (bench/mutants.py)
@@ -38,7 +40,7 @@ PIP := 26.3
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference office outlook relevance semantic run sign-in sync-large telemetry test fast mutants check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference office outlook relevance semantic run sign-in sync-large telemetry test slow fast mutants check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -48,7 +50,10 @@ test: .venv/development
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 fast: .venv/development
-	$(BIN)/python -m pytest -n auto --dist worksteal -m "not starter and not long" $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not starter and not long and not slow" $(ARGS)
+
+slow: .venv/development
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "slow and not faults" $(ARGS)
 
 mutants: .venv/mutation
 	$(BIN)/python -m bench.mutants $(ARGS)
@@ -71,7 +76,7 @@ audit: .venv/audit
 
 coverage: .venv/development
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest -n auto --dist worksteal $(ARGS)
+	$(BIN)/coverage run -m pytest -n auto --dist worksteal -m "not faults" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

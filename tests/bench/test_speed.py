@@ -37,7 +37,7 @@ def report_and_output(
     return json.loads((home / "speed.json").read_text()), printed
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_report_has_every_row(report_and_output: tuple[dict[str, object], str]) -> None:
     document, printed = report_and_output
     run = document["runs"]["400"]  # type: ignore[index]

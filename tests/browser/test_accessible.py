@@ -18,7 +18,7 @@ from tests.browser.chromium import DESKTOP, PHONE, fill, press, resize, wait_for
 from tests.browser.test_owner import question, sign_in
 from tests.world import BANK, PERSONAL, World
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 RULES = Path(__file__).with_name("rules.js").read_text()
 LOOKS = ((PHONE, "dark"), (DESKTOP, "light"))

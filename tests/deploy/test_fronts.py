@@ -18,7 +18,7 @@ from tests.deploy.servers import cast, database, one_of_several
 from tests.pdpp_site.web import free_port
 from tests.world import PERSONAL
 
-pytestmark = pytest.mark.long  # and on one worker, before one server
+pytestmark = pytest.mark.slow
 
 MEGABYTE = 1024 * 1024
 

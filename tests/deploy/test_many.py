@@ -45,7 +45,7 @@ class Several:
     url: str
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_several_servers_share_a_database_and_outlive_one_another(tmp_path: Path) -> None:
     """One test, as it takes three servers to begin with."""
     with running(tmp_path) as several:

@@ -47,7 +47,7 @@ def var() -> Iterator[Path]:
         yield directory
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_an_older_database_is_refused_then_upgraded_in_one_command_and_served(var: Path) -> None:
     home = var / "postgres"
     earlier = Earlier(home, scratch=True, programs=find_programs(OLD))

@@ -14,20 +14,33 @@ from operations import background_jobs, demo_data
 
 @pytest.fixture
 def token(db: None, settings: Settings, tmp_path: Path) -> str:
-    """Load the demo data, with embeddings if available, and return a REST token."""
+    """Load the demo data and return a REST token."""
     settings.PDPP_VAR = tmp_path
     now = timezone.now()
     demo_data.load_demo(now=now, on_progress=lambda _: None)
-    for _ in background_jobs.vectors():
-        pass
     tokens = demo_data.create_demo_tokens(now)
     assert tokens is not None
     return tokens.rest
 
 
+@pytest.fixture
+def embedded(token: str) -> str:
+    """The same with embeddings, if available."""
+    for _ in background_jobs.vectors():
+        pass
+    return token
+
+
 @pytest.mark.long
-def test_search_reaches_the_thresholds_in_every_mode(token: str) -> None:
+def test_lexical_search_reaches_the_thresholds(token: str) -> None:
     queries = judged.load()
+    scores = engines.score(engines.rest(token, mode="lexical"), queries)
+    assert list(failures("lexical", queries, scores)) == []
+
+
+@pytest.mark.slow
+def test_search_reaches_the_thresholds_in_every_mode(embedded: str) -> None:
+    token, queries = embedded, judged.load()
     modes = engines.modes(token)
     results = {mode: engines.score(engines.rest(token, mode=mode), queries) for mode in modes}
     assert [line for mode in modes for line in failures(mode, queries, results[mode])] == []
