@@ -20,6 +20,7 @@ from importers.core.source import (
     Container,
     FieldKind,
     InstalledSource,
+    ProblemCode,
     SourceError,
     SourceField,
 )
@@ -27,6 +28,7 @@ from importers.sources import accounts, status, traffic
 from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source, installed_sources
 from owner.account_choices import ChoiceForm, open_draft, seal_draft
+from owner.form_fields import set_choices
 from owner.permissions import owner_required
 from owner.site import owner
 from owner.text import escape_invisible
@@ -50,21 +52,33 @@ class DetailsForm(forms.Form):
         help_text="Allows private addresses, such as 192.168.1.10.",
     )
 
-    def __init__(self, source: InstalledSource, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    hosts = forms.MultipleChoiceField(
+        label="Other servers that may get the password or link",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+    )
+
+    def __init__(self, source: InstalledSource, data: Any, offered: Sequence[str] = ()) -> None:
+        super().__init__(data)
         for each in source.fields:
-            self.fields[each.name] = _form_field(each)
+            self.fields[each.name] = _form_field(source, each)
         self.order_fields([each.name for each in source.fields])
+        hosts = [*(data.getlist("hosts") if data else ()), *offered]
+        if hosts:
+            set_choices(self, "hosts", [(each, escape_invisible(each)) for each in hosts])
+        else:
+            del self.fields["hosts"]
 
 
-def _form_field(each: SourceField) -> forms.Field:
+def _form_field(source: InstalledSource, each: SourceField) -> forms.Field:
+    is_found = each.kind is FieldKind.HOST or (each.kind is FieldKind.URL and source.discovery)
     is_secret = each.kind is FieldKind.SECRET
     kind = forms.PasswordInput if is_secret else forms.TextInput
     return forms.CharField(
         label=each.label,
         help_text=each.hint,
         initial=each.default,
-        required=each.kind is not FieldKind.HOST and not each.is_optional,
+        required=not is_found and not each.is_optional,
         strip=not is_secret,
         max_length=accounts.MAX_CHARS,
         widget=kind(attrs={"autocomplete": "new-password" if is_secret else "off"}),
@@ -88,6 +102,9 @@ def connect_account(request: HttpRequest, name: str) -> HttpResponse:
         except InvalidRequest as refusal:
             form.add_error(refusal.param if refusal.param in form.fields else None, refusal.message)
         except SourceError as error:
+            if error.code is ProblemCode.MOVED and error.detail:
+                form = DetailsForm(source, request.POST, [error.detail])
+                form.full_clean()
             form.add_error(None, escape_invisible(status.explain(error)))
         else:
             return _choose(request, source, (details, found))
@@ -114,6 +131,7 @@ def _choose(
             account = accounts.connect_account(
                 details,
                 containers=chosen["containers"],
+                found=found,
                 connection_id=chosen["connection"] or None,
                 is_mirror=chosen.get("is_mirror", False),
                 daily_megabytes=chosen[traffic.SETTING],
@@ -155,12 +173,13 @@ def account_page(request: HttpRequest, connection_id: str) -> HttpResponse:
 def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
     problem, result = status.problem_line(account), status.result_line(account)
     question = status.question(account)
+    containers, titles = (account.settings.get(name, {}) for name in ("containers", "titles"))
     return {
         "connection_id": account.connection_id,
         "name": account.connection.display_name,
         "source": account.connection.source.display_name,
         "server": str(account.settings.get("host", "")),
-        "containers": [escape_invisible(each) for each in account.settings.get("containers", ())],
+        "containers": [escape_invisible(titles.get(each, each)) for each in containers],
         "is_mirror": account.is_mirror,
         "is_paused": status.is_paused(account),
         "has_password": account.credential is not None,
@@ -171,7 +190,14 @@ def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
         "through": (account.held_deletions or {}).get("through"),
         "daily_megabytes": account.settings.get(traffic.SETTING),
         "result": result,
+        "moved_to": _moved_to(account),
     }
+
+
+def _moved_to(account: SourceAccount) -> str:
+    """Return the server to which that of the account leads, if the owner is to allow it."""
+    problem = account.problem or {}
+    return str(problem.get("detail", "")) if problem.get("code") == ProblemCode.MOVED else ""
 
 
 Action = Callable[[SourceAccount, Mapping[str, str], datetime], str]
@@ -191,6 +217,16 @@ def _resume(account: SourceAccount, _values: Mapping[str, str], now: datetime) -
     set_paused(account.connection_id, is_paused=False, now=now)
     source_accounts.sync_now(account.connection_id, now=now)
     return "Resumed."
+
+
+def _allow_host(account: SourceAccount, values: Mapping[str, str], now: datetime) -> str:
+    if not values.get("host") or values["host"] != _moved_to(account):
+        return "The account has changed. Look at it again."
+    try:
+        accounts.confirm_host(account, values["host"], now=now)
+    except InvalidRequest as refusal:
+        return refusal.message
+    return "Allowed. The account is read within a few seconds."
 
 
 def _forget(account: SourceAccount, _values: Mapping[str, str], now: datetime) -> str:
@@ -225,9 +261,11 @@ ACTIONS: dict[str, Action] = {
     "pause": _pause,
     "resume": _resume,
     "forget": _forget,
+    "allow": _allow_host,
     "replace": _replace,
 }
 
 
 def _texts(values: Mapping[str, Any]) -> dict[str, str]:
-    return {name: "yes" if value is True else str(value or "") for name, value in values.items()}
+    texts = {name: "yes" if value is True else str(value or "") for name, value in values.items()}
+    return texts | {"hosts": " ".join(values.get("hosts", ()))}

@@ -101,7 +101,7 @@ PROBLEM_TEXTS: dict[ProblemCode, ProblemText] = {
     ProblemCode.MOVED: ProblemText(
         "The address leads to another server, which got no password.",
         YOURS,
-        "If you know that server, connect its address instead.",
+        "If that server is your provider's, allow it.",
         needs_owner=True,
     ),
     ProblemCode.WRONG_CONTENT: ProblemText(

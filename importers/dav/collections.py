@@ -88,29 +88,33 @@ class CollectionRun:
         self._client = client
         self._entries = entries
         self._states = {
-            url: CollectionState(**values)
-            for url, values in run.state.get("collections", {}).items()
-            if url in run.settings["containers"]
+            name: CollectionState(**values)
+            for name, values in run.state.get("collections", {}).items()
+            if name in run.settings["containers"]
         }
+        self._container = ""
         self._done = self._total = 0
 
     def events(self) -> Iterator[Event]:
         missing = []
-        for url in self._run.settings["containers"]:
+        for container in self._run.settings["containers"]:
+            self._container = container
             try:
-                yield from self._collection(url)
+                yield from self._collection()
             except SourceError as error:
                 if error.code is not ProblemCode.NOT_FOUND:
                     raise
-                missing.append(unquote(urlsplit(url).path))
+                missing.append(unquote(urlsplit(container).path))
         yield self._checkpoint(ends_pass=True)
         if missing:
             raise SourceError(ProblemCode.CONTAINER_MISSING, ", ".join(missing))
 
-    def _collection(self, url: str) -> Iterator[Event]:
+    def _collection(self) -> Iterator[Event]:
+        container = self._container
+        url = self._client.resolve(self._client.url, container)
         names = (NAME, TOKEN, CTAG, *self._entries.properties)
         (collection,) = list_resources(self._client, url, names, depth=0)[:1]
-        before, now = self._states.get(url, CollectionState()), self._state(collection)
+        before, now = self._states.get(container, CollectionState()), self._state(collection)
         if before == now and (now.token or now.ctag):
             return
         changes = None
@@ -118,7 +122,7 @@ class CollectionRun:
             changes = self._changes_since(url, before.token)
         if changes is None:
             changes = self._compare(url, now.token)
-        known = self._run.known(url, list(changes.etags))
+        known = self._run.known(container, list(changes.etags))
         refs = [
             ref for ref, etag in changes.etags.items() if known.get(ref) != _mark(now.basis, etag)
         ]
@@ -126,9 +130,9 @@ class CollectionRun:
         for start in range(0, len(refs), FETCH_ENTRIES):
             yield from self._fetch(collection, now.basis, refs[start : start + FETCH_ENTRIES])
             yield self._checkpoint()
-        yield from (Gone(url, ref) for ref in changes.gone)
+        yield from (Gone(container, ref) for ref in changes.gone)
         now.token = changes.token
-        self._states[url] = now
+        self._states[container] = now
         yield self._checkpoint()
 
     def _state(self, collection: Resource) -> CollectionState:
@@ -175,7 +179,9 @@ class CollectionRun:
         for each in list_resources(self._client, url, (ETAG, MODIFIED, KIND), depth=1):
             if (ref := _ref(url, each.url)) and not each.is_collection:
                 changes.etags[ref] = _etag(each)
-        changes.gone = [ref for ref in self._run.known(url, None) if ref not in changes.etags]
+        changes.gone = [
+            ref for ref in self._run.known(self._container, None) if ref not in changes.etags
+        ]
         return changes
 
     def _fetch(self, collection: Resource, basis: str, refs: Sequence[str]) -> Iterator[Event]:
@@ -207,7 +213,7 @@ class CollectionRun:
         parse: Callable[[], ParsedItem],
     ) -> Item:
         content = ExportItem(collection_name(collection), ref, size, parse)
-        return Item(collection.url, ref, mark, content)
+        return Item(self._container, ref, mark, content)
 
     def _multiget(self, url: str, refs: Sequence[str]) -> Sequence[Resource]:
         body = ET.Element(self._entries.multiget)
@@ -227,7 +233,7 @@ class CollectionRun:
         )
 
     def _checkpoint(self, *, ends_pass: bool = False) -> Checkpoint:
-        states: Mapping[str, object] = {url: asdict(each) for url, each in self._states.items()}
+        states: Mapping[str, object] = {name: asdict(each) for name, each in self._states.items()}
         return Checkpoint({"collections": states}, self._done, self._total, ends_pass=ends_pass)
 
 

@@ -156,6 +156,7 @@ def connect_account(
     details: AccountDetails,
     *,
     containers: Sequence[str],
+    found: Sequence[Container] = (),
     connection_id: str | None,
     is_mirror: bool,
     daily_megabytes: int | None = None,
@@ -170,7 +171,7 @@ def connect_account(
     if is_mirror and not source.has_deletions:
         message = f"This account cannot be mirrored: {source.title} reports no deletions."
         raise InvalidRequest(message=message, param="is_mirror")
-    choices = _choices(source, containers, daily_megabytes)
+    choices = _choices(source, containers, daily_megabytes, found)
     declare(source.declaration, owner_id=owner_id, now=now)
     if connection_id is None:
         connection_id = _create_connection(details, owner_id=owner_id, now=now)
@@ -190,15 +191,24 @@ def connect_account(
 
 
 def _choices(
-    source: InstalledSource, containers: Sequence[str], daily_megabytes: int | None
+    source: InstalledSource,
+    containers: Sequence[str],
+    daily_megabytes: int | None,
+    found: Sequence[Container],
 ) -> dict[str, Any]:
+    """Return the settings of what is read. ``titles`` are for pages, where they are not names."""
     if not containers:
         title = source.container_title.lower() or "entries"
         raise InvalidRequest(message=f"Choose one or more {title}.", param="containers")
     if daily_megabytes is not None and daily_megabytes < 1:
         message = f"{traffic.SETTING} takes a number from 1; got {daily_megabytes}."
         raise InvalidRequest(message=message, param=traffic.SETTING)
-    return {"containers": list(containers), traffic.SETTING: daily_megabytes}
+    titles = {
+        each.name: each.title
+        for each in found
+        if each.name in containers and each.name != each.title
+    }
+    return {"containers": list(containers), "titles": titles, traffic.SETTING: daily_megabytes}
 
 
 def suggested_limit(settings: Mapping[str, Any]) -> int | None:
@@ -221,7 +231,7 @@ def change_account(
 
     The records of a container that is no longer chosen stay.
     """
-    choices = _choices(source, containers, daily_megabytes)
+    choices = _choices(source, containers, daily_megabytes, found)
     titles = {each.name: each.title for each in found}
     kept = {*containers, *(titles.get(name, name) for name in containers)}
     removed = {*account.settings["containers"]} - kept
@@ -230,6 +240,18 @@ def change_account(
         settings={**account.settings, **choices},
         is_mirror=is_mirror,
         removed=removed | ({titles.get(name, name) for name in removed} - kept),
+        now=now,
+    )
+
+
+def confirm_host(account: SourceAccount, host: str, *, now: datetime) -> None:
+    """Let a host to which the account's server led get the credential too. Raises ``InvalidRequest``."""
+    confirmed = [*account.settings.get("hosts", ()), list(_parse_confirmed(host))]
+    source_accounts.change_settings(
+        account,
+        settings={**account.settings, "hosts": confirmed},
+        is_mirror=account.is_mirror,
+        removed=(),
         now=now,
     )
 

@@ -1,5 +1,6 @@
 """Calendars and contacts are kept up to date over CalDAV and CardDAV, from a real server."""
 
+import signal
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -8,6 +9,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from evidence.access.grant_terms import StreamRequest
+from evidence.access.grants import GrantRequest
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SyncedItem
 from importers.core import source_process
@@ -16,8 +19,16 @@ from importers.sources.accounts import list_containers
 from tests.importers.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.importers.imports import one, records, run
 from tests.importers.radicale_server import PASSWORD, Radicale, run_radicale
-from tests.importers.syncing import account_of, connect_details, details_of, run_sync
+from tests.importers.syncing import (
+    account_of,
+    connect_details,
+    details_of,
+    run_sync,
+    start_sync,
+    wait_for_progress,
+)
 from tests.importers.test_calendar_feed import calendar, event
+from tests.world import World
 
 pytestmark = pytest.mark.django_db
 
@@ -243,7 +254,7 @@ def test_connection_cut_anywhere_loses_and_doubles_nothing(
 
 
 def test_wrong_password_names_the_side(server: Radicale, user: str) -> None:
-    pk = connect(server, user, password="wrong", folders=[server.url(f"/{user}/home/")])
+    pk = connect(server, user, password="wrong", folders=[f"/{user}/home/"])
 
     run_sync(pk)
 
@@ -313,3 +324,53 @@ def test_renamed_calendar_renames_its_events(server: Radicale, user: str) -> Non
 
     assert report.updated == 1
     assert one("events")["calendar"] == "Family"
+
+
+@pytest.mark.django_db(transaction=True)
+def test_killed_run_continues_without_loss_or_duplicate(server: Radicale, user: str) -> None:
+    titles_on_server = [f"Event {number:04}" for number in range(900)]
+    files = {
+        f"e{number}.ics": calendar(event(f"e{number}", title)).decode()
+        for number, title in enumerate(titles_on_server)
+    }
+    server.fill(user, "home", files)
+    pk = connect(server, user)
+    counts = []
+    for _ in range(3):
+        process = start_sync(pk)
+        wait_for_progress(pk, process)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        counts.append(SyncedItem.unscoped.filter(connection_id=pk).count())
+        assert counts[-1] == len(records("events"))
+    run_sync(pk)
+
+    assert 0 < counts[0] < 900
+    assert counts == sorted(counts)
+    assert titles() == titles_on_server
+
+
+def test_changes_since_shows_what_a_sync_brought_once(
+    server: Radicale, user: str, world: World
+) -> None:
+    put(server, user, event("a", "Dinner"), event("b", "Course", WEEKLY))
+    pk = connect(server, user)
+    run_sync(pk)
+    request = GrantRequest(connection_ids=[pk], streams=[StreamRequest(name="events")])
+    world.grant("reader", request)
+    path = "/v1/streams/events/records"
+    bookmark = world.get(path, "reader", changes_since="beginning").body["next_changes_since"]
+    put(server, user, event("a", "Supper"), event("b", "Course", "RRULE:FREQ=WEEKLY;COUNT=2"))
+    run_sync(pk)
+    run_sync(pk)
+
+    changes = world.get(path, "reader", changes_since=bookmark).body
+    later = world.get(path, "reader", changes_since=changes["next_changes_since"]).body
+
+    assert sorted(each["data"]["title"] if "data" in each else "" for each in changes["data"]) == [
+        "",
+        "Course",
+        "Course",
+        "Supper",
+    ]
+    assert later["data"] == []

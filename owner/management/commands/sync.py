@@ -133,15 +133,18 @@ class Command(BaseCommand):
         details = accounts.parse_details(source, values)
         containers = accounts.list_containers(details, now=timezone.now())
         usual = [each.name for each in containers if each.is_usual]
-        unknown = {*options["folder"]} - {each.name for each in containers}
+        names = {each.title: each.name for each in containers}
+        names |= {each.name: each.name for each in containers}
+        unknown = {*options["folder"]} - names.keys()
         if unknown:
             raise CommandError(
                 f"--folder: there is no {', '.join(sorted(unknown))}."
-                f" There are {', '.join(each.name for each in containers)}."
+                f" There are {', '.join(each.title for each in containers)}."
             )
         account = accounts.connect_account(
             details,
-            containers=options["folder"] or usual,
+            containers=[names[each] for each in options["folder"]] or usual,
+            found=containers,
             connection_id=options["connection"],
             is_mirror=options["mirror"],
             daily_megabytes=options["daily_mb"] or accounts.suggested_limit(details.settings),

@@ -9,10 +9,12 @@ from django.utils import timezone
 
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
+from tests.importers.cutting_proxy import cutting_proxy
+from tests.importers.dav_answers import DavAnswers
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
-from tests.importers.https_server import https_server
+from tests.importers.https_server import HttpsServer, https_server
 from tests.importers.imports import records
-from tests.importers.syncing import run_sync
+from tests.importers.syncing import connect_details, details_of, run_sync
 from tests.owner.pages.browser import Browser
 from tests.world import World
 
@@ -258,3 +260,67 @@ def test_owner_connects_a_feed(http: HttpClient, monkeypatch: pytest.MonkeyPatch
     assert "address that begins with https://" in refused.content.decode()
     assert "Garden (1)" in chosen.content.decode()
     assert "Delete here" not in chosen.content.decode()
+
+
+@pytest.fixture
+def dav(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[DavAnswers, HttpsServer]]:
+    """A calendar server whose calendars are on another one, with the same certificate."""
+    answers = DavAnswers(ctag="1")
+    with https_server() as started, cutting_proxy(started.port) as other:
+        started.handler = answers.answer
+        answers.home = f"https://localhost:{other.port}/home/"
+        monkeypatch.setenv("SSL_CERT_FILE", str(started.authority))
+        yield answers, started
+
+
+def test_owner_confirms_another_server_before_it_gets_the_password(
+    http: HttpClient, dav: tuple[DavAnswers, HttpsServer]
+) -> None:
+    answers, started = dav
+    other = answers.home.split("/")[2]
+    given = {"user": "ida", "password": PASSWORD, "url": f"localhost:{started.port}"}
+    given |= {"allows_private": "on"}
+    address = "/accounts/connect/caldav"
+
+    asked = http.post(address, given).content.decode()
+    chosen = http.post(address, {**given, "hosts": [other]}).content.decode()
+    answer = {"draft": draft(chosen), "containers": [f"https://{other}/home/work/"]}
+    http.post(address, answer | {"connection": ""})
+    account = SourceAccount.unscoped.get()
+
+    assert f"leads to another server, which got no password. ({other})" in asked
+    assert f'name="hosts" value="{other}"' in asked
+    assert PASSWORD not in asked + chosen
+    assert account.settings["hosts"] == [["localhost", int(other.partition(":")[2])]]
+    assert (
+        "<dt>Reads</dt><dd><bdi>Work</bdi></dd>"
+        in http.get(f"/accounts/{account.pk}").content.decode()
+    )
+
+
+def test_owner_allows_a_server_to_which_the_account_moved(
+    http: HttpClient, dav: tuple[DavAnswers, HttpsServer]
+) -> None:
+    answers, started = dav
+    other = answers.home.split("/")[2]
+    given = {"user": "ida", "password": PASSWORD, "url": f"localhost:{started.port}"}
+    pk = connect_details(details_of("caldav", **given), folders=[f"https://{other}/home/work/"])
+    run_sync(pk)
+    page = http.get(f"/accounts/{pk}").content.decode()
+
+    http.post(f"/accounts/{pk}", {"action": "allow", "host": "evil.example"})
+    refused = SourceAccount.unscoped.get().settings.get("hosts")
+    http.post(f"/accounts/{pk}", {"action": "allow", "host": other})
+    run_sync(pk)
+
+    assert f"Allow <bdi>{other}</bdi>" in page
+    assert refused is None
+    assert SourceAccount.unscoped.get().problem is None
+
+
+def test_server_is_found_by_the_address_or_suggested(http: HttpClient) -> None:
+    given = {"user": "ida@gmail.com", "password": PASSWORD, "url": ""}
+
+    page = http.post("/accounts/connect/caldav", given).content.decode()
+
+    assert "Connect the secret address of the calendar as a calendar feed." in page
