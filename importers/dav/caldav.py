@@ -1,5 +1,6 @@
 """Keep calendars up to date over CalDAV, with the records of an import of the same events."""
 
+import re
 from collections.abc import Iterator
 from datetime import tzinfo
 from functools import partial
@@ -14,13 +15,14 @@ from importers.core.importer import UTC_ZONE, Options, parse_time_zone
 from importers.core.results import ParsedItem
 from importers.core.source import Container, Event, Source, SourceRun
 from importers.core.streaming import property_value
-from importers.core.text import to_utf8
 from importers.core.webdav import Resource
 from importers.dav.account import list_collections, sign_in
 from importers.dav.collections import CollectionRun, Entries
 from importers.dav.discovery import CALDAV, CALENDARS, collection_name
 
 TIME_ZONE = f"{CALDAV}calendar-timezone"
+_OTHER_NAME = re.compile(rb"^X-WR-CALNAME[;:].*\n(?:[ \t].*\n)*", re.MULTILINE | re.IGNORECASE)
+"""The name of the calendar in which an event was before."""
 
 
 def _read(run: SourceRun) -> Iterator[Event]:
@@ -43,8 +45,9 @@ def _parse(
 ) -> ParsedItem:
     options = Options(horizon_year=year, zone=_default_zone(calendar))
     name = collection_name(calendar)
+    content = _OTHER_NAME.sub(b"", content)
     item = ParsedItem()
-    entries = parse_calendar(to_utf8(content), name, options, limits, stored)
+    entries = parse_calendar(content, name, options, limits, stored)
     for group in group_by_uid(entries).values():
         found = parse_series(group)
         item.records += found.records
