@@ -19,7 +19,7 @@ _ENVELOPE_MEMBERS = frozenset(
     {"key", "data", "emitted_at", "op", "connection_id", "stream", "connector_key", "type"}
 )
 # Only for lines that importers and sources make, which name their connection.
-_IMPORT_MEMBERS = frozenset({"replaces", "only"})
+_IMPORT_MEMBERS = frozenset({"replaces", "only", "unknown"})
 
 
 class Op(StrEnum):
@@ -42,7 +42,8 @@ class IngestEntry:
     """The validated operation of one line. ``data`` is empty for a deletion.
 
     An upsert deletes the records with the keys in ``replaces``, and is rejected if the owner erased
-    one of them. With ``only``, an upsert of a stored record changes these fields alone. ``Op.PATCH``
+    one of them. With ``only``, an upsert of a stored record changes these fields alone,
+    with ``unknown`` all others. ``Op.PATCH``
     changes the fields in ``data`` of a stored record, and nothing else. ``Op.PRUNE`` deletes the record ``key`` and the records whose keys begin with it
     and a dot, from the key ``data["from"]`` on. It keeps the keys in ``data["keep"]``.
     """
@@ -55,6 +56,7 @@ class IngestEntry:
     emitted_at: datetime
     replaces: tuple[str, ...] = ()
     only: frozenset[str] | None = None
+    unknown: frozenset[str] = frozenset()
 
 
 def parse_entry(
@@ -87,7 +89,8 @@ def parse_entry(
     validate(data or {}, target)
     replaces = tuple(map(str, envelope.get("replaces", ())))
     only = None if envelope.get("only") is None else frozenset(map(str, envelope["only"]))
-    return IngestEntry(line, target, key, op, data or {}, emitted_at, replaces, only)
+    unknown = frozenset(map(str, envelope.get("unknown", ())))
+    return IngestEntry(line, target, key, op, data or {}, emitted_at, replaces, only, unknown)
 
 
 def _find_target(

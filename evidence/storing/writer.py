@@ -241,6 +241,9 @@ class _Writer:
             self.result.created += 1
         elif (only := record.entry.only) is not None:
             self._patch(record, {name: version.data.get(name) for name in only})
+        elif unknown := record.entry.unknown:
+            known = {name: value for name, value in version.data.items() if name not in unknown}
+            self._patch(record, known)
         else:
             self._update(record, current, version)
 

@@ -69,11 +69,13 @@ class ParsedRecord:
 
     It updates the record with the same key of an earlier import. Of several with the same key in
     one export, the first counts. ``replaces`` are keys under which an earlier release stored it.
+    Fields in ``unknown`` are those that the export does not know: a stored value remains.
     """
 
     stream: str
     data: dict[str, Any]
     replaces: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

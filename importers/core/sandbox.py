@@ -62,12 +62,13 @@ class FileHeader:
 
 @dataclass(frozen=True, slots=True)
 class RecordHeader:
-    """A record; ``replaces`` are keys under which an earlier release stored it."""
+    """A record; ``replaces`` and ``unknown`` are as in ``ParsedRecord``."""
 
     stream: str
     key: str
     size: int
     replaces: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -236,8 +237,14 @@ def parse_item(number: int, values: Any, read: Callable[[int], bytes]) -> Receiv
         [parse_issue(issue) for issue in issues],
         [_parse_file(file) for file in files],
         [
-            RecordHeader(str(stream), str(key), _size(length), tuple(map(str, replaces)))
-            for stream, key, length, replaces in records
+            RecordHeader(
+                str(stream),
+                str(key),
+                _size(length),
+                tuple(map(str, replaces)),
+                tuple(map(str, unknown)),
+            )
+            for stream, key, length, replaces, unknown in records
         ],
         [
             StaleRecords(str(stream), str(key), tuple(map(str, keep)), str(first))

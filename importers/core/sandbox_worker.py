@@ -283,7 +283,7 @@ def encode_item(item: ExportItem, parsed: ParsedItem) -> tuple[list[Any], list[b
         [ReceiptCode.UNREADABLE, "nested too deeply"] for _, content in contents if content is None
     ]
     records = [
-        [record.stream, record.data["id"], len(content), record.replaces]
+        [record.stream, record.data["id"], len(content), record.replaces, record.unknown]
         for record, content in contents
         if content is not None
     ]

@@ -107,13 +107,15 @@ def add_message(
     attached = list(_attachments(body, key=key, sent_at=sent_at, item=item))
     outlook_texts = (part.outlook_text for part in body.files if part.outlook_text)
     outlook_text = "" if text else next(outlook_texts, "")
+    folder_fields = _folder_fields(headers, metadata)
+    unknown = tuple(name for name, value in folder_fields.items() if value in (None, []))
     item.records.append(
         ParsedRecord(
             "messages",
             {
                 "id": key,
                 **_ids(headers, key),
-                **_folder_fields(headers, metadata),
+                **folder_fields,
                 **_people(headers),
                 "subject": headers.text("subject"),
                 "received_at": sent_at,
@@ -122,6 +124,7 @@ def add_message(
                 "body_source": "plain" if outlook_text else body.source,
                 "body_text": text or outlook_text or None,
             },
+            unknown=unknown,
         )
     )
     item.records += attached

@@ -222,6 +222,8 @@ class RecordFeed:
         }
         if record.replaces:
             address["replaces"] = record.replaces
+        if record.unknown:
+            address["unknown"] = record.unknown
         return b'{"data":' + data + b"," + orjson.dumps(address)[1:]
 
 

@@ -14,7 +14,7 @@ from importers.core.source import ProblemCode, SourceError
 from importers.sources.accounts import list_containers
 from tests.importers.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.importers.dovecot import Dovecot, message, messages, run_dovecot
-from tests.importers.imports import connection, content, one, records, run
+from tests.importers.imports import connection, content, latest, one, records, run
 from tests.importers.syncing import account_of, connect, details, run_sync
 
 pytestmark = pytest.mark.django_db
@@ -191,6 +191,40 @@ def test_imported_and_synced_mailbox_has_no_duplicates(
 
     assert report.created == 1
     assert subjects() == letters(1, 2, 3)
+
+
+def test_import_keeps_folder_and_flags_that_only_the_account_knows(
+    server: Dovecot, user: str, tmp_path: Path
+) -> None:
+    server.append(user, message(1), folder="Archive")
+    pk = connect(server, user)
+    run_sync(pk)
+    synced = one("messages", subject="Letter 1")
+    assert (synced["folder"], synced["is_read"]) == ("Archive", False)
+
+    run(mbox(tmp_path / "mail.mbox", 1), connection=pk)
+
+    found = one("messages", subject="Letter 1")
+    assert (found["folder"], found["is_read"]) == ("Archive", False)
+    assert latest().created == 0
+
+
+def test_sync_keeps_labels_that_only_an_import_knows(
+    server: Dovecot, user: str, tmp_path: Path
+) -> None:
+    export = mbox(tmp_path / "mail.mbox", 1)
+    separator, _, rest = export.read_bytes().partition(b"\n")
+    export.write_bytes(separator + b"\nX-Gmail-Labels: Travel,Opened\n" + rest)
+    run(export)
+    server.append(user, message(1), folder="Archive")
+    pk = connect(server, user, connection_id=connection("Mail").connection_id)
+
+    run_sync(pk)
+    run(mbox(tmp_path / "bare.mbox", 1), connection=pk)
+
+    found = one("messages", subject="Letter 1")
+    assert found["labels"] == ["Travel", "Opened"]
+    assert (found["folder"], found["is_read"]) == ("Archive", False)
 
 
 def test_erased_message_stays_erased(server: Dovecot, user: str) -> None:
