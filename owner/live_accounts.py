@@ -141,9 +141,29 @@ def _choose(
         except InvalidRequest as refusal:
             form.add_error(None, refusal.message)
         else:
-            return redirect("account", account.connection_id)
+            other = _choose_companion(request, details)
+            return other or redirect("account", account.connection_id)
     context = {"here": "accounts", "source": source, "form": form}
     context["draft"] = seal_draft(details, found)
+    return render(request, "owner/live_accounts/choose.html", context)
+
+
+def _choose_companion(request: HttpRequest, details: AccountDetails) -> HttpResponse | None:
+    """Offer what else the same account has, such as contacts, or return None."""
+    try:
+        companion = accounts.companion_details(details)
+        found = accounts.list_containers(companion, now=timezone.now()) if companion else []
+    except (InvalidRequest, SourceError):
+        return None
+    if companion is None or not found:
+        return None
+    source = companion.source
+    messages.success(
+        request, f"Connected. The account also has {source.label.lower()}: start, or cancel."
+    )
+    form = ChoiceForm(found, accounts.candidates(source, owner_id=owner().pk), source)
+    context = {"here": "accounts", "source": source, "form": form}
+    context["draft"] = seal_draft(companion, found)
     return render(request, "owner/live_accounts/choose.html", context)
 
 

@@ -284,7 +284,8 @@ class InstalledSource:
     of the settings that name a host and its port: the source can connect to nothing else.
     ``has_deletions``: it notices what the account deletes, so that the owner can choose mirroring.
     ``series_stream`` is the stream of ``SourceRun.series_keys``. ``discovery`` is the service,
-    ``caldav`` or ``carddav``, that finds an empty address.
+    ``caldav`` or ``carddav``, that finds an empty address. ``companion`` is the source that reads
+    what else the same account has.
     ``watches``: its servers may report changes.
     """
 
@@ -306,6 +307,7 @@ class InstalledSource:
     series_stream: str = ""
     watches: bool = False
     discovery: str = ""
+    companion: str = ""
 
     @property
     def package(self) -> str:

@@ -21,6 +21,7 @@ from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, open_source
 from importers.sources import traffic
 from importers.sources.providers import find_provider, find_server
+from importers.sources.registry import find_source
 
 MAX_CHARS = 1_000
 MAX_CONTAINERS = 2_000
@@ -242,6 +243,25 @@ def change_account(
         removed=removed | ({titles.get(name, name) for name in removed} - kept),
         now=now,
     )
+
+
+def companion_details(details: AccountDetails) -> AccountDetails | None:
+    """Return the details of the source that reads what else the account has, if there is one.
+
+    Raises ``InvalidRequest``.
+    """
+    source = find_source(details.source.companion)
+    if source is None:
+        return None
+    values = {**_as_text(details.settings), **details.credential}
+    if not details.settings["allows_private"]:
+        del values["allows_private"]
+    confirmed = details.settings.get("hosts", ())
+    values["hosts"] = " ".join(f"{host}:{port}" for host, port in confirmed)
+    provider = find_provider(values.get("user", ""))
+    if provider is not None and getattr(provider, source.discovery):
+        del values["url"]
+    return parse_details(source, values)
 
 
 def confirm_host(account: SourceAccount, host: str, *, now: datetime) -> None:

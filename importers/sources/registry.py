@@ -93,6 +93,7 @@ def _parse_entry(entry: Any, package: str, folder: Path) -> InstalledSource:
         series_stream=str(entry.get("series_stream") or ""),
         watches=bool(entry.get("watches")),
         discovery=str(entry.get("discovery") or ""),
+        companion=str(entry.get("companion") or ""),
     )
 
 

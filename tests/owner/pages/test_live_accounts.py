@@ -14,6 +14,7 @@ from tests.importers.dav_answers import DavAnswers
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.https_server import HttpsServer, https_server
 from tests.importers.imports import records
+from tests.importers.radicale_server import run_radicale
 from tests.importers.syncing import connect_details, details_of, run_sync
 from tests.owner.pages.browser import Browser
 from tests.world import World
@@ -324,3 +325,31 @@ def test_server_is_found_by_the_address_or_suggested(http: HttpClient) -> None:
     page = http.post("/accounts/connect/caldav", given).content.decode()
 
     assert "Connect the secret address of the calendar as a calendar feed." in page
+
+
+def test_contacts_of_the_same_account_are_offered_after_its_calendars(
+    http: HttpClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with run_radicale(users=1) as radicale:
+        monkeypatch.setenv("SSL_CERT_FILE", str(radicale.authority))
+        user = "ida0@mail.example"
+        radicale.add_calendar(user, "home", "At home")
+        radicale.add_address_book(user, "people", "People")
+        given = {"user": user, "password": PASSWORD, "url": f"localhost:{radicale.port}"}
+        page = http.post("/accounts/connect/caldav", {**given, "allows_private": "on"})
+        chosen = {
+            "draft": draft(page.content.decode()),
+            "containers": [f"/{user.replace('@', '%40')}/home/"],
+        }
+        offered = http.post("/accounts/connect/caldav", chosen).content.decode()
+        book = f"/{user.replace('@', '%40')}/people/"
+        http.post("/accounts/connect/carddav", {"draft": draft(offered), "containers": [book]})
+
+    assert "The account also has contacts" in offered
+    assert "People" in offered
+    assert 'action="/accounts/connect/carddav"' in offered
+    assert PASSWORD not in offered
+    assert sorted(SourceAccount.unscoped.values_list("source_name", flat=True)) == [
+        "caldav",
+        "carddav",
+    ]
