@@ -1,4 +1,4 @@
-"""``pdpp-importer new NAME`` writes a package with a working importer and its tests."""
+"""``pdpp-importer new NAME`` writes a package with a working importer or live source, and its tests."""
 
 import argparse
 import re
@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-_TEMPLATE = Path(__file__).parent / "template"
+_TEMPLATES = {"importer": "template", "source": "template_source"}
+_SHARED = "package/declaration.json.tmpl"
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
 
@@ -14,28 +15,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="pdpp-importer", description=__doc__)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     new = commands.add_parser("new", help="write a package into a new folder pdpp-importer-NAME")
-    new.add_argument("name", metavar="NAME", help="what it imports: small letters, digits, hyphens")
-    name = parser.parse_args(arguments).name
-    folder = Path(f"pdpp-importer-{name}")
+    new.add_argument("name", metavar="NAME", help="what it reads: small letters, digits, hyphens")
+    new.add_argument(
+        "--source", action="store_true", help="write a live source, into pdpp-source-NAME"
+    )
+    parsed = parser.parse_args(arguments)
+    name, kind = parsed.name, "source" if parsed.source else "importer"
+    folder = Path(f"pdpp-{kind}-{name}")
     if not _NAME.fullmatch(name) or len(name) > 40:
         parser.error(f"NAME takes up to 40 small letters, digits and hyphens; got {name!r}.")
     if folder.exists():
         parser.error(f"{folder} exists already. Choose another name, or remove it.")
-    write_package(folder, name)
+    write_package(folder, name, kind)
     sys.stdout.write(
-        f"{folder} has a working importer for a diary. Next:\n"
+        f"{folder} has a working {kind} for a diary. Next:\n"
         f"  cd {folder}\n  pip install -e . pytest\n  pytest\n"
-        "Then change importer.py and declaration.json; docs/write-an-importer.md describes both.\n"
+        f"Then change {kind}.py and declaration.json; docs/write-a{'n' * (kind == 'importer')}-{kind}.md"
+        " describes both.\n"
     )
     return 0
 
 
-def write_package(folder: Path, name: str) -> None:
-    """Write the template with the name filled in."""
+def write_package(folder: Path, name: str, kind: str) -> None:
+    """Write the template of an importer or a source with the name filled in."""
     package = f"pdpp_{name.replace('-', '_')}"
-    for source in sorted(_TEMPLATE.rglob("*.tmpl")):
-        relative = source.relative_to(_TEMPLATE).as_posix().removesuffix(".tmpl")
-        target = folder / re.sub("^package/", f"{package}/", relative)
+    here = Path(__file__).parent
+    template = here / _TEMPLATES[kind]
+    files = {path.relative_to(template).as_posix(): path for path in template.rglob("*.tmpl")}
+    files.setdefault(_SHARED, here / _TEMPLATES["importer"] / _SHARED)
+    for relative, source in sorted(files.items()):
+        target = folder / re.sub("^package/", f"{package}/", relative.removesuffix(".tmpl"))
         target.parent.mkdir(parents=True, exist_ok=True)
         text = source.read_text(encoding="utf-8")
         target.write_text(text.replace("PACKAGE", package).replace("NAME", name), encoding="utf-8")

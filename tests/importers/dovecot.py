@@ -14,12 +14,9 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+from importers.authoring.https_server import write_certificate
 
 PROGRAM = "/usr/sbin/dovecot"
 PASSWORD = "abcd-efgh-ijkl-mnop"
@@ -203,30 +200,3 @@ def _wait(port: int, process: subprocess.Popen[bytes], base: Path) -> None:
     log = base / "log"
     process.kill()
     raise RuntimeError((process.communicate()[1], log.exists() and log.read_text()))
-
-
-def write_certificate(path: Path, host: str) -> None:
-    """Write PATH.pem, a certificate that signs itself, and PATH.key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
-    now = datetime.now(UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))
-        .not_valid_after(now + timedelta(days=30))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    path.with_suffix(".pem").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    path.with_suffix(".key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx2
 
-from tests.importers.dovecot import write_certificate
+from importers.authoring.https_server import write_certificate
 
 PASSWORD = "abcd-efgh-ijkl-mnop"
 CONFIG = """

@@ -9,8 +9,8 @@ from django.utils import timezone
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SyncedItem
 from evidence.storing.record_erasure import delete_record
+from importers.authoring.https_server import HttpsServer, https_server
 from importers.core.source import ProblemCode, SourceError
-from tests.importers.https_server import HttpsServer, https_server
 from tests.importers.imports import records, run
 from tests.importers.syncing import account_of, connect_details, details_of, run_sync
 

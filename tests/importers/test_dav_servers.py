@@ -10,11 +10,11 @@ from dns.name import from_text
 from dns.rdtypes.IN.SRV import SRV
 
 from evidence.errors import InvalidRequest
+from importers.authoring.https_server import HttpsServer, https_server
 from importers.core.source import ProblemCode, SourceError
 from importers.sources.accounts import list_containers
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.dav_answers import DavAnswers, multistatus, response
-from tests.importers.https_server import HttpsServer, https_server
 from tests.importers.imports import records
 from tests.importers.syncing import account_of, connect_details, details_of, run_sync
 from tests.importers.test_calendar_feed import calendar, event

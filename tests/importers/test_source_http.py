@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from importers.authoring.https_server import HttpsServer, https_server
 from importers.core.source import ProblemCode, SourceError
 from importers.core.source_http import (
     HttpClient,
@@ -15,7 +16,6 @@ from importers.core.source_http import (
     parse_url,
     require_success,
 )
-from tests.importers.https_server import HttpsServer, https_server
 
 
 class DirectNetwork:

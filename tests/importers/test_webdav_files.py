@@ -8,9 +8,9 @@ import pytest
 from django.utils import timezone
 
 from evidence.storing.source_accounts import set_credential
+from importers.authoring.https_server import https_server
 from importers.core.source import ProblemCode, SourceError
 from tests.importers.cutting_proxy import cutting_proxy
-from tests.importers.https_server import https_server
 from tests.importers.imports import connection, content, one, records, run
 from tests.importers.syncing import (
     account_of,

@@ -12,7 +12,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from wsgidav.wsgidav_app import WsgiDAVApp
 
-from tests.importers.dovecot import write_certificate
+from importers.authoring.https_server import write_certificate
 
 USER, PASSWORD = "ida", "abcd-efgh"
 

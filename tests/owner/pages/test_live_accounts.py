@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
+from importers.authoring.https_server import HttpsServer, https_server
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.dav_answers import DavAnswers
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
-from tests.importers.https_server import HttpsServer, https_server
 from tests.importers.imports import records
 from tests.importers.radicale_server import run_radicale
 from tests.importers.syncing import connect_details, details_of, run_sync
