@@ -201,8 +201,8 @@ def _totals(element: XmlElement) -> dict[str, Any]:
 def _duration_minutes(attributes: Attributes) -> float | None:
     duration = _number(attributes.get("duration"))
     unit = attributes.get("durationUnit", "min")
-    minutes = {"min": 1.0, "s": 1 / 60, "hr": 60.0}.get(unit, 1.0)
-    return None if duration is None else round(duration * minutes, 3)
+    minutes = {"min": 1.0, "s": 1 / 60, "sec": 1 / 60, "hr": 60.0, "h": 60.0}.get(unit)
+    return None if duration is None or minutes is None else round(duration * minutes, 3)
 
 
 def _key(prefix: str, attributes: Attributes) -> str:

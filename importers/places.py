@@ -27,6 +27,7 @@ _ITEM_PREFIXES = {b'"locations"': "locations.item", b'"timelineObjects"': "timel
 _START_TIME = re.compile(rb'"startTime"\s*:')
 _SEGMENT = re.compile(rb'"(?:visit|activity|timelinePath|timelineMemory)"\s*:')
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,2})?")
+_MAX_E7 = 1_800_000_000
 _FRACTION = re.compile(r"(\.\d{1,9})\d*")
 
 Json = Mapping[str, Any]
@@ -188,7 +189,11 @@ def _time(value: Any, item: ParsedItem | None) -> str | None:
 
 
 def _degrees(e7: Any) -> float | None:
-    return None if not isinstance(e7, int | Decimal) else float(e7) / 1e7
+    if not isinstance(e7, int | Decimal):
+        return None
+    # Some exports write negative degrees as if their 32 bits had no sign.
+    degrees = float(e7 if e7 <= _MAX_E7 else e7 - 2**32) / 1e7
+    return degrees if abs(degrees) <= _MAX_E7 / 1e7 else None
 
 
 def _float(value: Any) -> float | None:

@@ -201,7 +201,8 @@ def _expand_reference(workspace: Workspace, match: re.Match[str]) -> str:
     if sign == "@":
         return "@" + (label or workspace.users.get(target, target))
     if sign:
-        return sign.replace("!", "@") + (label or target)
+        is_named = target.startswith("date^") or (label or "").startswith("@")
+        return ("" if is_named else sign.replace("!", "@")) + (label or target)
     return f"{label} ({target})" if label and label != target else target
 
 

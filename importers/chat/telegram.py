@@ -118,7 +118,12 @@ def _message(
         item,
         conversation,
         key=f"{conversation.id}.{message['id']}",
-        text="\n".join(filter(None, (_text(message.get("text")), *_shared_texts(message), action))),
+        text="\n".join(
+            filter(
+                None,
+                (*_origin(message), _text(message.get("text")), *_shared_texts(message), action),
+            )
+        ),
         sent_at=sent_at,
         author=message.get("from") or message.get("actor"),
         author_id=message.get("from_id") or message.get("actor_id"),
@@ -139,8 +144,16 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return "".join(_text(part) for part in value)
     if isinstance(value, dict):
-        return _text(value.get("text"))
+        text, target = _text(value.get("text")), value.get("href")
+        has_target = isinstance(target, str) and target not in text
+        return f"{text} ({target})" if has_target else text
     return str(value) if isinstance(value, str | int | Decimal) else ""
+
+
+def _origin(message: dict[str, Any]) -> Iterator[str]:
+    """Yield whose words these are, if not those of the author."""
+    if name := message.get("forwarded_from") or message.get("saved_from"):
+        yield f"Forwarded from {_text(name)}:"
 
 
 _SHARED = {"poll": "poll", "todo_list": "list", "location_information": "place",
