@@ -16,6 +16,8 @@ _ACCOUNT_LABEL = re.compile(
     r"(?i)\b(konto|account|acct|compte|cuenta|conto|conta|rekening|rachun|karte|card|carte|tarjeta"
     r"|carta|kort|tili|ucet|számla|счет|счёт|карт)|口座|账号|계좌"
 )
+_NAME_COLUMNS = ("account", "konto", "compte", "cuenta", "conto", "card")
+_HAS_NUMBER = re.compile(r"\d{4}")
 _BALANCE = re.compile(r"(?i)saldo|balance|stand\b|solde")
 _DATES = re.compile(
     r"(?<!\d)(?:(?:19|20)\d\d[-_. ]?[01]\d(?:[-_. ]?[0-3]\d)?|[0-3]?\d[-_. ][01]?\d[-_. ](?:20)?\d\d"
@@ -35,6 +37,8 @@ _GENERIC_WORDS = frozenset((
 ))  # fmt: skip
 
 
+_ACCOUNT_WORDS = frozenset(("account", "konto", "compte", "cuenta", "conto", "rekening"))
+_COPY_WORDS = frozenset(("copy", "kopie", "copia", "copie"))
 _MONTH_NAMES = frozenset((
     "january", "february", "march", "april", "may", "june", "july", "august", "september",
     "october", "november", "december", "januar", "februar", "märz", "maerz", "mai", "juni",
@@ -88,10 +92,14 @@ def find_account(
     if numbers:
         return number_account(numbers[0], bank=bank_name)
     telling = [word for word in words if not _is_generic(word)]
+    if not telling and _ACCOUNT_WORDS.intersection(map(str.lower, words)):
+        telling = words if any(map(str.isdecimal, words)) else []  # such as konto 2
     if telling:
         return named_account(" ".join(telling))
     folder = "/".join(file.path.parts[:-1])
-    key = records.account_id("file", layout, folder, " ".join(words).lower())
+    # "export-2" and "export copy" are later downloads or copies, whose rows show it.
+    same = [word for word in words if not word.isdecimal() and word.lower() not in _COPY_WORDS]
+    key = records.account_id("file", layout, folder, " ".join(same).lower())
     return FoundAccount(key, folder or bank_name or "Account", is_certain=False)
 
 
@@ -149,11 +157,15 @@ def own_account_column(table: CsvTable, index: int | None, *, used: Iterable[int
     if index is None:
         return None
     name = plain_name(table.header[index])[0]
-    cells = list(table.column(index))
-    if not cells or not all(cells):
+    cells = list(filter(None, table.column(index)))
+    if not cells:
         return None
     if name in OWN_ACCOUNT_NAMES:
         return index
+    if name in _NAME_COLUMNS and not any(map(_HAS_NUMBER.search, cells)):
+        return index
+    if len(cells) < len(table.rows):
+        return None
     names = {plain_name(header)[0] for header in table.header}
     if {"payee", "payment reference"} <= names:  # N26 writes the account of the payee
         return None
@@ -161,11 +173,7 @@ def own_account_column(table: CsvTable, index: int | None, *, used: Iterable[int
     distinct = len(set(cells))
     if "sort code" in names or (distinct == 1 and (len(cells) > 1 or not is_other_side)):
         return index
-    return (
-        index
-        if name in ("account", "konto", "card", "card number") and distinct * 3 <= len(cells)
-        else None
-    )
+    return index if name in (*_NAME_COLUMNS, "card number") and distinct * 3 <= len(cells) else None
 
 
 def currency_above(preamble: Iterable[list[str]]) -> str | None:

@@ -42,7 +42,7 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
         "ausgaben", "ausgabe", "debito", "debitos", "debe", "addebiti", "addebito", "uscite", "dare",
         "af", "uit", "out", "saidas", "payments out", "spent", "depenses", "retraits", "ut", "uttag",
         "debet", "出金金額", "お支払い金額", "withdrawal amt.", "debit amt", "obciazenia", "出金", "出金額", "お引出し", "支出",
-        "ut fra konto", "amount debit", "debits", "charge", "charges", "paid out amount", "gasto",
+        "ut fra konto", "amount debit", "debits", "outflow", "charge", "charges", "paid out amount", "gasto",
     ),
     "credit": (
         "credit", "haben", "abono", "money in", "paid in", "credit amount", "deposits",
@@ -50,7 +50,7 @@ COLUMN_NAMES: dict[str, tuple[str, ...]] = {
         "credito", "creditos", "haber", "accrediti", "accredito", "entrate", "avere", "bij", "in",
         "entradas", "payments in", "received", "recettes", "depots", "versements", "inn",
         "insattning", "kredit", "入金金額", "お預かり金額", "deposit amt.", "credit amt", "uznania", "入金", "入金額", "お預入れ",
-        "收入", "inn pa konto", "amount credit", "credits", "paid in amount", "ingreso",
+        "收入", "inn pa konto", "amount credit", "credits", "inflow", "paid in amount", "ingreso",
     ),
     "counterparty": (
         "name / description", "payee", "name", "description", "beguenstigter/zahlungspflichtiger",

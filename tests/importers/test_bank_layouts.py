@@ -153,3 +153,53 @@ def test_polish_text_is_read_in_its_charset(tmp_path: Path) -> None:
 
     (row,) = records("transactions")
     assert row["counterparty"] == "Żabka Łódź płatność kartą"
+
+
+GIRO = "Buchungstag;Empfänger;Betrag\n13.01.2026;Netflix;-17,99\n"
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "Giro;2026-01-13;Netflix;-17.99\nVisa;2026-01-13;Netflix;-17.99\n",
+        "Giro;2026-01-13;Netflix;-17.99\nGiro;2026-01-14;B;-1.99\n"
+        "Visa;2026-01-13;Netflix;-17.99\nVisa;2026-01-15;C;-7.99\n",
+        "Visa;2026-01-13;Netflix;-17.99\n;2026-01-13;Netflix;-17.99\n",
+    ],
+)
+def test_column_with_names_of_accounts_divides_them(tmp_path: Path, rows: str) -> None:
+    run(put(tmp_path / "giro.csv", f"Account;Date;Payee;Amount\n{rows}"))
+
+    assert len(bookings()) == rows.count("\n")
+    assert {row["name"].lower() for row in records("accounts")} == {"giro", "visa"}
+
+
+def test_own_account_column_with_an_empty_cell_still_divides(tmp_path: Path) -> None:
+    numbers = ("DE89370400440532013000", "DE02120300000000202051", "")
+    rows = "".join(f"{number};2026-01-13;Netflix;-17.99\n" for number in numbers)
+    run(put(tmp_path / "giro.csv", f"IBAN Auftragskonto;Date;Payee;Amount\n{rows}"))
+
+    assert len({row["account_id"] for row in records("transactions")}) == 3
+
+
+@pytest.mark.parametrize("name", ["export-2.csv", "export copy.csv", "export (1).csv"])
+def test_copy_of_a_file_without_a_telling_name_is_the_same_account(
+    tmp_path: Path, name: str
+) -> None:
+    put(tmp_path / "bank/export.csv", GIRO)
+    put(tmp_path / "bank" / name, GIRO + "14.01.2026;Shop;-1,00\n")
+
+    run(tmp_path / "bank")
+
+    assert len(bookings()) == 2
+    assert len(records("accounts")) == 1
+
+
+def test_numbered_accounts_are_two(tmp_path: Path) -> None:
+    put(tmp_path / "bank/konto 1.csv", GIRO)
+    put(tmp_path / "bank/konto 2.csv", GIRO)
+
+    run(tmp_path / "bank")
+
+    assert {row["name"] for row in records("accounts")} == {"konto 1", "konto 2"}
+    assert len(bookings()) == 2
