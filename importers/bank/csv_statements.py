@@ -27,11 +27,13 @@ from importers.core.results import (
     ContentKeys,
     ExportItem,
     ExportItems,
+    Issue,
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
     StaleRecords,
     UnreadableError,
+    issues_only,
 )
 from importers.core.written_dates import is_date_like, parse_date
 
@@ -48,6 +50,7 @@ _KEY_FIELDS = (
 )
 _FEE_BANKS = ("Revolut", "PayPal")
 _EMPTY_MARKS = " -\u2013\u2014"
+_OTHER_TABLE = Issue(ReceiptCode.MALFORMED, "another table in the file")
 _NO_EFFECT = frozenset(("memo", "notiz", "vermerk", "none"))
 
 
@@ -203,6 +206,8 @@ def _read_file(file: ExportFile, *, options: Options, earlier: set[str]) -> Expo
         earlier.difference_update(row.replaces)
         parse = partial(_transactions, row, reading=reading)
         yield ExportItem(file.name, f"line {row.line:,}", size, parse)
+    for line, _ in table.rest:
+        yield ExportItem(file.name, f"line {line:,}", 0, issues_only([_OTHER_TABLE]))
 
 
 def _transactions(row: CsvRow, *, reading: CsvReading) -> ParsedItem:

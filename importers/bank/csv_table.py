@@ -3,8 +3,9 @@
 import contextlib
 import csv
 import io
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Self
 
@@ -19,17 +20,22 @@ MAX_LINES_PER_ROW = 50
 LINE_MAX_CHARS = 100_000
 _DELIMITERS = (";", ",", "\t", "|")
 _HEAD_LINES = 40
+_DIGIT = re.compile(r"\d")
 
 Row = tuple[int, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
 class CsvTable:
-    """The lines before the header, the header, and the rows, each with its line number."""
+    """The lines before the header, the header, and the rows, each with its line number.
+
+    ``rest`` are the lines from the header of another table on.
+    """
 
     preamble: list[list[str]]
     header: tuple[str, ...]
     rows: list[Row]
+    rest: list[Row] = field(default_factory=list)
 
     def column(self, index: int | None) -> Iterator[str]:
         if index is not None:
@@ -48,11 +54,10 @@ def read_table(file: ExportFile) -> CsvTable:
         first = ", ".join(rows[0][1]) if rows else ""
         raise UnreadableError(ReceiptCode.MALFORMED, detail=first[:200])
     header = tuple(rows[header_index][1])
-    return CsvTable(
-        [row for _, row in rows[:header_index]],
-        header,
-        [(line, row) for line, row in rows[header_index + 1 :] if len(row) > 1],
-    )
+    found = [(line, row) for line, row in rows[header_index + 1 :] if len(row) > 1]
+    others = (i for i, (_, row) in enumerate(found) if _is_header(row) and tuple(row) != header)
+    end = next(others, len(found))
+    return CsvTable([row for _, row in rows[:header_index]], header, found[:end], found[end:])
 
 
 def _find_delimiter(text: str) -> str:
@@ -138,13 +143,21 @@ class _RowLines:
 def _find_header(rows: list[list[str]]) -> int | None:
     """Return the index of the first row with known column names, or of the first likely header."""
     for index, names in enumerate(rows):
-        known = guess_columns(tuple(names)).keys()
-        if "date" in known and known & {"amount", "debit", "credit"}:
+        if _has_known_names(names):
             return index
     width = max((len(row) for row in rows), default=0)
     return next(
         (i for i, row in enumerate(rows) if len(row) == width and _is_likely_header(row)), None
     )
+
+
+def _has_known_names(row: list[str]) -> bool:
+    known = guess_columns(tuple(row)).keys()
+    return "date" in known and bool(known & {"amount", "debit", "credit"})
+
+
+def _is_header(row: list[str]) -> bool:
+    return not _DIGIT.search("".join(row)) and _has_known_names(row)
 
 
 def _is_likely_header(row: list[str]) -> bool:

@@ -59,6 +59,16 @@ def test_cut_statement_has_no_booking_that_the_whole_one_has_not(
     assert {(row["date"], row["amount"]) for row in records("transactions")} <= expected
 
 
+def test_second_table_in_a_file_has_receipts(tmp_path: Path) -> None:
+    run(put(tmp_path / "giro.csv", (
+        "Date,Payee,Amount\n2026-01-13,A,-1.50\nDate,Payee,Amount\n2026-01-14,B,-2.50\n"
+        "Details,Date,Payee,Debit,Credit\nx,2026-01-15,C,12.50,\n"
+    )))  # fmt: skip
+
+    assert [str(amount) for _, amount in bookings()] == ["-1.5", "-2.5"]
+    assert receipts() == {("malformed", "line 5"), ("malformed", "line 6")}
+
+
 HEAD = "Date,Payee,Amount"
 
 
