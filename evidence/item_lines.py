@@ -100,12 +100,21 @@ def id_members(record_id: str, connection_id: object) -> Json:
     return members
 
 
-def record_line(record: Mapping[str, Any]) -> Json:
-    """Return a record with its fields, and the names of those that are cut."""
+def record_line(record: Mapping[str, Any], *, with_key: bool = False) -> Json:
+    """Return a record with its fields, and the names of those that are cut.
+
+    Without `with_key`, a field `id` that only repeats the key in the record's id is left out.
+    """
     head = id_members(handle(record), record.get("connection_id"))
     if record.get("deleted"):
         return {**head, "deleted": True, "deleted_at": record.get("deleted_at")}
     data: Mapping[str, Any] = record.get("data") or {}
+    if (
+        not with_key
+        and "id" in data
+        and data["id"] == (record.get("record_key") or record.get("id"))
+    ):
+        data = {name: value for name, value in data.items() if name != "id"}
     cut = [name for name, value in data.items() if is_window_descriptor(value)]
     shown = {
         name: f"{value['preview']}…" if name in cut else value

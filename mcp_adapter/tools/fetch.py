@@ -112,7 +112,7 @@ def build_document(record: FetchedRecord, passage: TextPassage | None) -> dict[s
     if passage is not None:
         metadata |= _passage_extent(record, passage)
         data = {name: value for name, value in data.items() if name != passage.field}
-    line = record_line({**body, "data": data})
+    line = record_line({**body, "data": data}, with_key=True)
     fields: dict[str, Any] = {
         name: line[name] for name in ("cut", "cut_more", "omitted_fields") if name in line
     }
