@@ -1,6 +1,9 @@
 """A calendar with a web address is kept up to date."""
 
+import threading
 from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -203,3 +206,23 @@ def test_feed_without_encryption_goes_through_the_filter(server: HttpsServer) ->
         connect_details(details_of("ics", url="http://127.0.0.1:9/a.ics", allows_private=""))
 
     assert refused.value.code is ProblemCode.PRIVATE_ADDRESS
+
+
+def test_feed_without_encryption_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.ics").write_bytes(calendar(event("a", "Dinner")))
+    handler = partial(QuietHandler, directory=str(tmp_path))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as listening:
+        thread = threading.Thread(target=listening.serve_forever, args=(0.05,), daemon=True)
+        thread.start()
+        url = f"http://localhost:{listening.server_port}/a.ics"
+        first, second = (run_sync(connect_details(details_of("ics", url=url))) for _ in range(2))
+        listening.shutdown()
+        thread.join()
+
+    assert (first.created, second.created) == (1, 1)
+    assert titles() == ["Dinner"] * 2
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    def log_message(self, *args: object) -> None:
+        pass

@@ -291,6 +291,7 @@ def test_owner_confirms_another_server_before_it_gets_the_password(
 
     assert f"leads to another server, which got no password. ({other})" in asked
     assert f'name="hosts" value="{other}"' in asked
+    assert "<legend>Other servers that may get the password or link</legend>" in asked
     assert PASSWORD not in asked + chosen
     assert account.settings["hosts"] == [["localhost", int(other.partition(":")[2])]]
     assert (
