@@ -282,17 +282,9 @@ def _imports(owner_id: str, now: datetime) -> list[Attention]:
 def _live_accounts(owner_id: str, now: datetime) -> Iterator[Attention]:
     """Yield the accounts that need their owner, or were not read for a day."""
     for account in list_accounts(owner_id):
-        name, page = account.connection.display_name, reverse("account", args=[account.pk])
-        if account_status.needs_owner(account):
-            text = account_status.question(account) or account_status.problem_line(account)
-            yield Attention(
-                f"{name}: {text}", "Decide" if account.held_deletions else "Mend it", page
-            )
-        elif account_status.is_stale(account, now=now):
-            days = (now - account_status.last_time(account)).days
-            text = f"{name} was not read for {pluralize(days, 'day')}."
-            problem = account_status.problem_line(account) or ""
-            yield Attention(f"{text} {problem}".strip(), "See why", page)
+        notice = account_status.notice(account, now=now)
+        if notice is not None:
+            yield Attention(notice.text, notice.link, reverse("account", args=[account.pk]))
 
 
 def _ending(owner_id: str, now: datetime) -> list[Attention]:

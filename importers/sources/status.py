@@ -1,6 +1,7 @@
 """Say in words how an account does: its last and next run, what came, and what failed."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from evidence.advisory_locks import is_locked
@@ -26,14 +27,6 @@ def is_stale(account: SourceAccount, *, now: datetime) -> bool:
     return not is_paused(account) and now - last_time(account) > STALE_AFTER
 
 
-def needs_owner(account: SourceAccount) -> bool:
-    """Return whether trying again changes nothing until the owner acts."""
-    if is_paused(account):
-        return False
-    is_asked = account.held_deletions is not None
-    return account.credential is None or is_asked or outcome.needs_owner(account.problem)
-
-
 def last_time(account: SourceAccount) -> datetime:
     """Return when the account was last read completely, or else connected."""
     return account.succeeded_at or account.created_at
@@ -41,6 +34,35 @@ def last_time(account: SourceAccount) -> datetime:
 
 def is_paused(account: SourceAccount) -> bool:
     return account.connection.status == Connection.Status.PAUSED
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What the home page shows, and an email says once for each ``key``; no email without a key."""
+
+    key: str
+    text: str
+    link: str
+
+
+def notice(account: SourceAccount, *, now: datetime) -> Notice | None:
+    """Return what the owner should know of an account: it needs them, or was not read for a day."""
+    asked, problem = account.held_deletions, account.problem
+    line, name = problem_line(account), account.connection.display_name
+    since = f"{problem['code']} {problem['since']}" if problem is not None else ""
+    if is_paused(account):
+        return None
+    if account.credential is None:
+        return Notice("", f"{name}: {line}", "Mend it")
+    if asked is not None:
+        return Notice(f"deletions {asked['since']}", f"{name}: {question(account)}", "Decide")
+    if outcome.needs_owner(problem):
+        return Notice(since, f"{name}: {line}", "Mend it")
+    if is_stale(account, now=now):
+        days = max(1, (now - last_time(account)).days)
+        text = f"{name} was not read for {days} day{'s' if days > 1 else ''}."
+        return Notice(since, " ".join(filter(None, (text, line))), "See why")
+    return None
 
 
 def question(account: SourceAccount) -> str | None:

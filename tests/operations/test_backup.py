@@ -17,7 +17,8 @@ from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
 
 from evidence.access.grants import resume_client
-from evidence.storing import table_copy
+from evidence.models.source_accounts import SourceAccount
+from evidence.storing import source_accounts, table_copy
 from evidence.storing.blobs import put_blob
 from evidence.storing.declaration_store import declare
 from evidence.storing.table_copy import Table, backup_tables
@@ -121,6 +122,40 @@ def test_restore_brings_back_every_row_and_pauses_all_grants(
     assert filled.get("/v1/search", "bob", q="deposit").ids
     filled.put((PERSONAL, "messages", mail("new", "2026-05-05T00:00:00Z")))
     call_command("ledger", "verify", stdout=StringIO())
+
+
+@pytest.mark.parametrize("with_keys", [False, True])
+def test_backup_says_that_it_has_credentials_of_live_accounts(
+    filled: World, tmp_path: Path, key_file: Path, settings: Any, with_keys: bool
+) -> None:
+    file = tmp_path / "all.backup"
+    before = back_up(tmp_path / "without.backup", key_file, with_keys=with_keys)
+    source_accounts.create_account(
+        PERSONAL,
+        source_name="imap",
+        settings={},
+        credential={"password": "abcd-efgh"},
+        is_mirror=False,
+        now=NOW,
+    )
+
+    said = back_up(file, key_file, with_keys=with_keys)
+    stored = str(contents()["evidence_sourceaccount"])
+    delete_everything()
+    restore(file, key_file)
+
+    def opened() -> dict[str, str]:
+        return source_accounts.open_credential(SourceAccount.unscoped.get())
+
+    assert "live sources" not in before
+    assert "It contains the passwords of 1 live sources" in said
+    assert ("and the key that opens them" in said) == with_keys
+    assert "abcd-efgh" not in stored
+    assert b"abcd-efgh".hex() not in stored
+    assert opened() == {"password": "abcd-efgh"}
+    settings.SECRET_KEY = "the key of another installation, which is long enough"
+    with pytest.raises(source_accounts.SealedError):
+        opened()
 
 
 def test_restore_reuses_no_id(filled: World, tmp_path: Path, key_file: Path) -> None:

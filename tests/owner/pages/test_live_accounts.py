@@ -2,14 +2,17 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
+from typing import Any
 
 import pytest
+from django.core.mail import EmailMessage
 from django.test import Client as HttpClient
 from django.utils import timezone
 
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
 from importers.authoring.https_server import HttpsServer, https_server
+from operations.alert_email import tell_owner
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.dav_answers import DavAnswers
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
@@ -237,6 +240,28 @@ def test_account_waits_for_its_daily_limit(http: HttpClient, server: Dovecot) ->
     assert 0 < stored < 8
     assert "UTC: the limit of 1 MB a day is reached" in waiting
     assert stored < len(letters())
+
+
+def test_owner_gets_one_mail_about_an_account_that_needs_them(
+    http: HttpClient, server: Dovecot, settings: Any, mailoutbox: list[EmailMessage]
+) -> None:
+    settings.PDPP_MAIL_URL, settings.PDPP_MAIL_TO = "smtp://mail.example", "alice@home.example"
+    account = connect(http, server)
+    run_sync(account.pk)
+    list(tell_owner())
+    before = len(mailoutbox)
+    http.post(f"/accounts/{account.pk}", {"action": "replace", "password": "wrong"})
+
+    for _ in range(2):
+        run_sync(account.pk)
+        list(tell_owner())
+
+    (sent,) = mailoutbox
+    today = timezone.now().strftime("%A, %-d %B")
+    assert before == 0
+    assert f"{USER}: The password was refused. Since {today}" in str(sent.body)
+    assert "The cause is your settings. Create an app password" in str(sent.body)
+    assert "wrong" not in str(sent.body)
 
 
 def test_strangers_see_no_account(http: HttpClient, server: Dovecot) -> None:
