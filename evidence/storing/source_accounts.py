@@ -7,7 +7,7 @@ to another connection cannot be decrypted.
 import contextlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from cryptography.exceptions import InvalidTag
@@ -78,17 +78,31 @@ def due_accounts(*, now: datetime) -> Sequence[SourceAccount]:
     return list(rows.order_by("due_at"))
 
 
-def watched_accounts(source_names: Collection[str]) -> Sequence[SourceAccount]:
+class WatchedAccount(NamedTuple):
+    """What a watch of an account depends on. ``credential`` is encrypted."""
+
+    connection_id: str
+    source_name: str
+    settings: dict[str, Any]
+    credential: bytes
+
+
+def watched_accounts(source_names: Collection[str]) -> Sequence[WatchedAccount]:
     """Return the accounts of these sources that were read completely and did not fail since."""
-    rows = SourceAccount.unscoped.select_related("connection__source").defer("state", "last_run")
-    rows = rows.filter(
+    rows = SourceAccount.unscoped.filter(
         source_name__in=source_names,
         succeeded_at__isnull=False,
         failures=0,
         credential__isnull=False,
         connection__status__in=SYNCED_STATUSES,
     )
-    return list(rows.order_by("created_at"))
+    values = rows.order_by("created_at").values_list(*WatchedAccount._fields)
+    return [WatchedAccount(pk, name, each, bytes(sealed)) for pk, name, each, sealed in values]
+
+
+def get_account(connection_id: str) -> SourceAccount:
+    """Return an account. Raises ``SourceAccount.DoesNotExist``."""
+    return SourceAccount.unscoped.get(connection_id=connection_id)
 
 
 def _accounts(owner_id: str) -> QuerySet[SourceAccount]:

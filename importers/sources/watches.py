@@ -7,19 +7,23 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any
 
 from django.db import close_old_connections
 from django.utils import timezone
 
-from evidence.models.source_accounts import SourceAccount
-from evidence.storing.source_accounts import postpone_unchanged, sync_now, watched_accounts
+from evidence.storing.source_accounts import (
+    WatchedAccount,
+    get_account,
+    postpone_unchanged,
+    sync_now,
+    watched_accounts,
+)
 from importers.core.source import SourceError
 from importers.core.watch_process import WatchProcess, WatchSession
 from importers.sources.registry import installed_sources
 from importers.sources.runner import open_account
 
-CHECK_SECONDS = 10.0
+CHECK_SECONDS = 15.0
 """Time until an account that was connected, paused or changed is watched or not."""
 
 MAX_WATCHES = 60
@@ -40,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 class AccountWatches:
-    """Keeps a thread for each account that waits for its server. ``job`` follows the accounts."""
+    """Keeps a thread for each account that waits for its server."""
 
     def __init__(self, *, may_run: Callable[[], bool]) -> None:
         self._may_run = may_run
@@ -53,7 +57,7 @@ class AccountWatches:
         """Start and end watches. The name is a label in metrics."""
         wanted = self._wanted() if self._may_run() else {}
         for pk, watch in list(self._watches.items()):
-            if pk not in wanted or watch.basis != _basis(wanted[pk]):
+            if watch.account != wanted.get(pk):
                 self._watches.pop(pk).stop()
         for pk, account in wanted.items():
             if pk not in self._watches and len(self._watches) < MAX_WATCHES:
@@ -61,7 +65,7 @@ class AccountWatches:
                 self._watches[pk] = _Watch(account, self._processes[package])
         yield len(self._watches)
 
-    def _wanted(self) -> dict[str, SourceAccount]:
+    def _wanted(self) -> dict[str, WatchedAccount]:
         return {each.connection_id: each for each in watched_accounts(self._sources)}
 
     def close(self) -> None:
@@ -73,17 +77,11 @@ class AccountWatches:
             process.close()
 
 
-def _basis(account: SourceAccount) -> tuple[Any, ...]:
-    """Return what a watch depends on."""
-    return account.settings, bytes(account.credential or b"")
-
-
 class _Watch:
     """The thread of one account."""
 
-    def __init__(self, account: SourceAccount, process: WatchProcess) -> None:
-        self.basis = _basis(account)
-        self._account = account
+    def __init__(self, account: WatchedAccount, process: WatchProcess) -> None:
+        self.account = account
         self._process = process
         self._session: WatchSession | None = None
         self._stopped = threading.Event()
@@ -107,7 +105,7 @@ class _Watch:
                 if self._stopped.is_set():
                     return
                 failures = 0 if time.monotonic() - started > STEADY_SECONDS else failures
-                logger.info("a watch of %s ended: %s", self._account.connection_id, error.code)
+                logger.info("a watch of %s ended: %s", self.account.connection_id, error.code)
             except Exception as error:  # noqa: BLE001 - it starts again, and may quote a secret
                 logger.warning("a watch failed; retrying: %s", type(error).__name__)
             finally:
@@ -118,13 +116,13 @@ class _Watch:
 
     def _report_changes(self) -> None:
         """Have the account read at each change. Raises ``SourceError``."""
-        source, access = open_account(self._account)
+        source, access = open_account(get_account(self.account.connection_id))
         with self._process.open(source, access) as session:
             self._session = session
             if self._stopped.is_set():
                 return
             for is_changed in session.changes():
-                pk, now = self._account.connection_id, timezone.now()
+                pk, now = self.account.connection_id, timezone.now()
                 if is_changed:
                     sync_now(pk, now=now)
                 else:
