@@ -345,7 +345,7 @@ def test_concurrent_restore_is_refused(filled: World, tmp_path: Path, key_file: 
     file = tmp_path / "all.backup"
     back_up(file, key_file)
     delete_everything()
-    with psycopg.connect(processes._database_url()) as other:
+    with psycopg.connect(processes.environment()["DATABASE_URL"]) as other:
         other.execute("SELECT pg_advisory_xact_lock(%s)", [table_copy.RESTORE_LOCK])
         with pytest.raises(CommandError, match="Another restore"):
             restore(file, key_file)
