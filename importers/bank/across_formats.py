@@ -108,11 +108,14 @@ def _prepare(
         return prepared
     remembered: dict[str, str] = options.remembered.get(_ANSWERS) or {}
     answered: dict[str, str] = {}
-    for account, (name, found) in _bookings(importer, files, prepared).items():
-        if is_asked:
-            answered[account] = target or account
-        elif account not in stored.accounts and account not in remembered:
-            _require_new(name, found, stored)
+    names = _account_names(importer, files, prepared)
+    unknown = [each for each in names if each not in stored.accounts and each not in remembered]
+    if is_asked:
+        answered = {account: target or account for account in names}
+    elif unknown:
+        found = _bookings(importer, files, prepared)
+        for account in unknown:
+            _require_new(names[account], found[account], stored)
     if not answered:
         return prepared
     answers = {**prepared.answers, _ANSWERS: {**remembered, **answered}}
@@ -123,18 +126,22 @@ def _plain(name: str) -> str:
     return " ".join(name.lower().split())
 
 
+def _account_names(importer: Importer, files: ExportFiles, options: Options) -> dict[str, str]:
+    """Return the names of the accounts of the files, whose items have no location."""
+    items = (item for item in importer.read(files, options) if not item.location)
+    accounts = (record.data for record in _records(items) if record.stream == "accounts")
+    return {account["id"]: account["name"] for account in accounts}
+
+
 def _bookings(
     importer: Importer, files: ExportFiles, options: Options
-) -> dict[str, tuple[str, Counter[Booking]]]:
-    """Return name and bookings of each account of the files."""
-    names: dict[str, str] = {}
+) -> dict[str, Counter[Booking]]:
+    """Return the bookings of each account of the files."""
     found: dict[str, Counter[Booking]] = defaultdict(Counter)
     for record in _records(importer.read(files, options)):
-        if record.stream == "accounts":
-            names[record.data["id"]] = record.data["name"]
-        else:
+        if record.stream == "transactions":
             found[record.data["account_id"]][_booking(record.data)] += 1
-    return {account: (name, found[account]) for account, name in names.items()}
+    return found
 
 
 def _records(items: ExportItems) -> Iterator[ParsedRecord]:

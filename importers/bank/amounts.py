@@ -34,6 +34,8 @@ _CREDIT_MARKS = frozenset(("CR", "C", "H", "HABEN", "K"))
 _MINUS_SIGNS = str.maketrans(dict.fromkeys("\u2212\u2012\u2013\u2014\u2010\u2011\ufe63\uff0d", "-"))
 _THOUSANDS = re.compile(r"(?<=\d)[ '\u2019\u2018`\u00b4_](?=\d{3}(?!\d))")
 _ROUND = re.compile(r"(?<=\d)[,.]--?(?=\D*$)")
+_PLAIN = re.compile(r"([-+]?)([0-9][0-9.,]*)")
+"""Most amounts; each is looked at many times."""
 _DIGITS = re.compile(r"[.,]?\d[\d.,]*")
 
 
@@ -47,6 +49,8 @@ class WrittenAmount(NamedTuple):
 
 def parse_written(text: str) -> WrittenAmount | None:
     """Split a text into sign, digits and currency. Returns None for anything else."""
+    if plain := _PLAIN.fullmatch(text[:100]):
+        return WrittenAmount(plain[1], plain[2].rstrip(".,"))
     cleaned = unicodedata.normalize("NFKC", text[:100].translate(_MINUS_SIGNS)).strip()
     cleaned = cleaned.replace("\u066b", ".").replace("\u066c", "'")
     cleaned = "".join(str(unicodedata.decimal(c)) if c.isdecimal() else c for c in cleaned)

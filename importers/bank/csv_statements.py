@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from importers.bank import amounts, earlier_keys, records
@@ -54,7 +54,9 @@ _OTHER_TABLE = Issue(ReceiptCode.MALFORMED, "another table in the file")
 _NO_EFFECT = frozenset(("memo", "notiz", "vermerk", "none"))
 
 
+@lru_cache(maxsize=1)
 def _table(file: ExportFile) -> CsvTable:
+    """Return the table of a file, which is prepared and then read."""
     return unfold_wise_history(read_table(file))
 
 
@@ -127,25 +129,37 @@ def _rows(
     keys, width = ContentKeys("t_"), len(table.header)
     variants = [earlier_keys.csv_columns(table.header, each) for each in ({}, remembered or {})]
     earlier = [(columns, ContentKeys("v_")) for columns in variants]
-    header = tuple(table.header)
     edges = {line for line, _ in table.rows[:2] + table.rows[-3:]}
-    for line, cells in table.rows:
-        by_name = dict(zip(header, cells, strict=False))
+    for line, cells, by_name, fields in _cells(table, reading, with_headers=True):
         replaces = tuple({earlier_keys.csv_key(k, by_name, columns) for columns, k in earlier})
-        if tuple(cells) == header:
+        if tuple(cells) == table.header:
             continue
-        fields = {f: cells[i] if len(cells) > i else "" for f, i in reading.columns.items()}
-        fields["indicator"] = (
-            cells[reading.indicator]
-            if reading.indicator is not None and len(cells) > reading.indicator
-            else ""
-        )
         currency = _currency(fields, reading)
         account = _account(by_name, fields, reading, currency)
         key = keys.key(account.key, *(fields.get(name) for name in _KEY_FIELDS))
         is_complete = not any(cells[width:])
         is_balance = line in edges and any(map(BALANCE_TEXT.fullmatch, cells))
         yield CsvRow(line, key, replaces, fields, account, currency, is_complete, is_balance)
+
+
+def _cells(
+    table: CsvTable, reading: CsvReading, *, with_headers: bool = False
+) -> Iterator[tuple[int, list[str], dict[str, str], dict[str, str]]]:
+    """Yield line, cells, cells by column name, and texts by field of each row.
+
+    Repeated headers count for keys of an earlier release only.
+    """
+    for line, cells in table.rows:
+        if tuple(cells) == table.header and not with_headers:
+            continue
+        by_name = dict(zip(table.header, cells, strict=False))
+        fields = {f: cells[i] if len(cells) > i else "" for f, i in reading.columns.items()}
+        fields["indicator"] = (
+            cells[reading.indicator]
+            if reading.indicator is not None and len(cells) > reading.indicator
+            else ""
+        )
+        yield line, cells, by_name, fields
 
 
 def _currency(fields: dict[str, str], reading: CsvReading) -> str | None:
@@ -191,8 +205,9 @@ def _read_file(file: ExportFile, *, options: Options, earlier: set[str]) -> Expo
     table, currencies = _table(file), defaultdict[FoundAccount, set[str | None]](set)
     reading = ReadingBuilder(table, file, options).build()
     remembered = options.remembered.get("columns") or {}
-    for row in _rows(table, reading):
-        currencies[row.account].add(row.currency)
+    for _, _, by_name, fields in _cells(table, reading):
+        currency = _currency(fields, reading)
+        currencies[_account(by_name, fields, reading, currency)].add(currency)
     for account, found in currencies.items():
         record = records.account_record(
             account.key,
