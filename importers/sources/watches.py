@@ -36,9 +36,9 @@ MAX_DELAY = timedelta(hours=1)
 STEADY_SECONDS = 60.0
 """A watch that lasted this long did not fail: the next one starts after the first delay."""
 
-BURST, BURST_SECONDS = 10, 300.0
+BURST, BURST_SECONDS = 30, 300.0
 """An account that changes more often than this is read at intervals of ``BUSY_SECONDS``."""
-PAUSE_SECONDS, BUSY_SECONDS = 1.0, 30.0
+PAUSE_SECONDS, BUSY_SECONDS = 1.0, 15.0
 
 logger = logging.getLogger(__name__)
 
