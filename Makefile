@@ -5,7 +5,7 @@
 #             of PostgreSQL, floods, relevance in all modes, the benchmark, accessibility
 # make fast   run the tests that start no server, browser or process, except the longest
 # make mutants  change the access rules in small ways, and report the changes that no test notices;
-#             ARGS="tokens gate" selects modules (bench/mutants.py)
+#             ARGS="tokens gate" selects modules, ARGS=--sample few changes (bench/mutants.py)
 # make check  run all static checks
 # make audit  check the installed packages for known vulnerabilities (pip-audit, needs the internet)
 # make coverage  run the tests and report the lines that they do not cover
