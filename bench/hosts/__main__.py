@@ -69,7 +69,7 @@ class Session:
         }
 
     def start(
-        self, *command: str, terminal: bool = False, typed: str = "", **environment: str
+        self, *command: str, terminal: bool = False, typed: str = "", **environment: Any
     ) -> "subprocess.Popen[bytes]":
         """Start a command of the host, if it asks for one with a terminal of its own, and type there."""
         log = (self.home / "log").open("ab")
@@ -110,7 +110,7 @@ class Session:
             stdin=stdin, stdout=output, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
 
-    def run(self, *command: str, **environment: str) -> int:
+    def run(self, *command: str, **environment: Any) -> int:
         """Run a command of the host to its end, or to the end of its time."""
         process = self.start(*command, **environment)
         try:
@@ -203,7 +203,7 @@ def _gemini(session: Session) -> None:
         "security": {"auth": {"selectedType": "gemini-api-key"}},
     }
     (folder / "settings.json").write_text(json.dumps(settings))
-    environment = {
+    environment: dict[str, Any] = {
         "GEMINI_API_KEY": "none",
         "GOOGLE_GEMINI_BASE_URL": session.model_url,
         "GEMINI_CLI_TRUST_WORKSPACE": "true",

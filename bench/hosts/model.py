@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from typing_extensions import override
+
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("schema", {}),
     ("search", {"q": "goose"}),
@@ -75,6 +77,7 @@ def _anthropic(model: ScriptedModel, body: Json) -> Iterator[Json]:
     yield {"type": "message_start", "message": {
         "id": "m", "type": "message", "role": "assistant", "model": "scripted", "content": [],
         "stop_reason": None, "stop_sequence": None, "usage": usage}}  # fmt: skip
+    block: dict[str, Any]
     if call is None:
         block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": "Done."}
     else:
@@ -193,5 +196,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name of the base class
+    @override
+    def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""

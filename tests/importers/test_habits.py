@@ -2,18 +2,17 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from importers.authoring.test_kit import ImporterTests, read_export
+from importers.authoring.test_kit import read_export
 from importers.core.importer import ChoiceNeeded, Options
 from tests.importers.imports import latest, receipts, records, run
-from tests.importers.torture_kit import issue_codes, torture
+from tests.importers.torture_kit import GeneratedExportTests, Writer, issue_codes, torture
 from tests.importers.year_of_habits import (
     write_amazon,
     write_linkedin,
@@ -22,50 +21,33 @@ from tests.importers.year_of_habits import (
     write_table,
 )
 
-Writer = Callable[..., object]
 
-
-class HabitTests(ImporterTests):
-    """Runs the tests of every importer on a generated month, and on a longer one."""
-
-    export: ClassVar[Path]
-    writer: ClassVar[Writer]
-
-    @pytest.fixture(autouse=True, scope="class")
-    @classmethod
-    def _exports(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
-        for name, days in (("export", 20), ("newer_export", 40)):
-            folder = tmp_path_factory.mktemp(name) / "export"
-            cls.writer(folder, days=days)
-            setattr(cls, name, folder)
-
-
-class TestNetflix(HabitTests):
+class TestNetflix(GeneratedExportTests):
     importer_name = "netflix"
     writer = staticmethod(write_netflix)
 
 
-class TestAmazon(HabitTests):
+class TestAmazon(GeneratedExportTests):
     importer_name = "amazon"
     writer = staticmethod(write_amazon)
 
 
-class TestLinkedIn(HabitTests):
+class TestLinkedIn(GeneratedExportTests):
     importer_name = "linkedin"
     writer = staticmethod(write_linkedin)
 
 
-class TestLinkedInConnections(HabitTests):
+class TestLinkedInConnections(GeneratedExportTests):
     importer_name = "linkedin-connections"
     writer = staticmethod(write_linkedin)
 
 
-class TestLinkedInMessages(HabitTests):
+class TestLinkedInMessages(GeneratedExportTests):
     importer_name = "linkedin-messages"
     writer = staticmethod(write_linkedin)
 
 
-class TestSpotify(HabitTests):
+class TestSpotify(GeneratedExportTests):
     importer_name = "spotify"
 
     @staticmethod

@@ -1,50 +1,31 @@
 """Notes of Evernote, Notion and Markdown vaults."""
 
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from importers.authoring.test_kit import ImporterTests, read_export
+from importers.authoring.test_kit import read_export
 from importers.core.importer import Options
 from tests.importers.imports import latest, one, receipts, records, run
-from tests.importers.torture_kit import issue_codes, torture
+from tests.importers.torture_kit import GeneratedExportTests, Writer, issue_codes, torture
 from tests.importers.year_of_notes import notion_id, write_enex, write_notion, write_vault
 
-Writer = Callable[..., object]
 
-
-class NoteTests(ImporterTests):
-    """Runs the tests of every importer on generated notes, and on more of them."""
-
-    export: ClassVar[Path]
-    writer: ClassVar[Writer]
-    file_name: ClassVar[str] = ""
-
-    @pytest.fixture(autouse=True, scope="class")
-    @classmethod
-    def _exports(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
-        for name, days in (("export", 30), ("newer_export", 60)):
-            folder = tmp_path_factory.mktemp(name) / "notes"
-            cls.writer(folder / cls.file_name, days=days)
-            setattr(cls, name, folder)
-
-
-class TestEvernote(NoteTests):
+class TestEvernote(GeneratedExportTests):
     importer_name = "evernote"
     writer = staticmethod(write_enex)
     file_name = "Notebook.enex"
 
 
-class TestNotion(NoteTests):
+class TestNotion(GeneratedExportTests):
     importer_name = "notion"
     writer = staticmethod(write_notion)
 
 
-class TestVault(NoteTests):
+class TestVault(GeneratedExportTests):
     importer_name = "documents"
     writer = staticmethod(write_vault)
 

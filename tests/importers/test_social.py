@@ -3,14 +3,14 @@
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
-from importers.authoring.test_kit import ImporterTests, read_export
+from importers.authoring.test_kit import read_export
 from importers.social.meta_text import repair_text
 from tests.importers.imports import latest, one, receipts, records, run
-from tests.importers.torture_kit import issue_codes, torture
+from tests.importers.torture_kit import GeneratedExportTests, Writer, issue_codes, torture
 from tests.importers.year_of_networks import (
     break_text,
     write_facebook,
@@ -20,50 +20,33 @@ from tests.importers.year_of_networks import (
     write_x,
 )
 
-Writer = Callable[..., object]
 
-
-class NetworkTests(ImporterTests):
-    """Runs the tests of every importer on a generated month, and on a longer one."""
-
-    export: ClassVar[Path]
-    writer: ClassVar[Writer]
-
-    @pytest.fixture(autouse=True, scope="class")
-    @classmethod
-    def _exports(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
-        for name, days in (("export", 20), ("newer_export", 40)):
-            folder = tmp_path_factory.mktemp(name) / "export"
-            cls.writer(folder, days=days)
-            setattr(cls, name, folder)
-
-
-class TestFacebook(NetworkTests):
+class TestFacebook(GeneratedExportTests):
     importer_name = "facebook"
     writer = staticmethod(write_facebook)
 
 
-class TestFacebookMessages(NetworkTests):
+class TestFacebookMessages(GeneratedExportTests):
     importer_name = "facebook-messages"
     writer = staticmethod(write_facebook)
 
 
-class TestInstagram(NetworkTests):
+class TestInstagram(GeneratedExportTests):
     importer_name = "instagram"
     writer = staticmethod(write_instagram)
 
 
-class TestInstagramMessages(NetworkTests):
+class TestInstagramMessages(GeneratedExportTests):
     importer_name = "instagram-messages"
     writer = staticmethod(write_instagram)
 
 
-class TestX(NetworkTests):
+class TestX(GeneratedExportTests):
     importer_name = "x"
     writer = staticmethod(write_x)
 
 
-class TestXMessages(NetworkTests):
+class TestXMessages(GeneratedExportTests):
     importer_name = "x-messages"
     writer = staticmethod(write_x)
 

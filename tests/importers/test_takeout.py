@@ -3,46 +3,36 @@
 import shutil
 from collections import Counter
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from importers.authoring.test_kit import ImporterTests, read_export
+from importers.authoring.test_kit import read_export
 from importers.core.importer import Options
 from tests.importers.imports import latest, receipts, records, run
-from tests.importers.torture_kit import issue_codes, torture
+from tests.importers.torture_kit import GeneratedExportTests, issue_codes, torture
 from tests.importers.year_of_takeout import write_json, write_takeout
 
 
-class TakeoutTests(ImporterTests):
-    """Runs the tests of every importer on a generated month, and on a longer one."""
-
-    export: ClassVar[Path]
-
-    @pytest.fixture(autouse=True, scope="class")
-    @classmethod
-    def _exports(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
-        root = tmp_path_factory.mktemp("takeout")
-        write_takeout(root / "month", days=30)
-        write_takeout(root / "year", days=60)
-        cls.export, cls.newer_export = root / "month", root / "year"
-
-
-class TestKeep(TakeoutTests):
+class TestKeep(GeneratedExportTests):
     importer_name = "google-keep"
+    writer = staticmethod(write_takeout)
 
 
-class TestGoogleChat(TakeoutTests):
+class TestGoogleChat(GeneratedExportTests):
     importer_name = "google-chat"
+    writer = staticmethod(write_takeout)
 
 
-class TestGoogleTasks(TakeoutTests):
+class TestGoogleTasks(GeneratedExportTests):
     importer_name = "google-tasks"
+    writer = staticmethod(write_takeout)
 
 
-class TestGoogleActivity(TakeoutTests):
+class TestGoogleActivity(GeneratedExportTests):
     importer_name = "google-activity"
+    writer = staticmethod(write_takeout)
 
 
 @pytest.mark.django_db

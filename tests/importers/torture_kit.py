@@ -7,11 +7,13 @@ import copy
 import importlib
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from importers.authoring.test_kit import ReadResult, find_importer
+import pytest
+
+from importers.authoring.test_kit import ImporterTests, ReadResult, find_importer
 from importers.core.export_files import open_export
 from importers.core.importer import ChoiceNeeded, Importer, Options
 from importers.core.results import Issue, ReceiptCode, UnreadableError
@@ -116,3 +118,22 @@ def _replaced(value: Any, path: tuple[str | int, ...], wrong: Any) -> Any:
 
 def issue_codes(issues: list[Issue]) -> set[str]:
     return {issue.code.value for issue in issues}
+
+
+Writer = Callable[..., object]
+
+
+class GeneratedExportTests(ImporterTests):
+    """Runs the tests of every importer on an export of a month, and on one of two months."""
+
+    export: ClassVar[Path]
+    writer: ClassVar[Writer]
+    file_name: ClassVar[str] = ""
+
+    @pytest.fixture(autouse=True, scope="class")
+    @classmethod
+    def _exports(cls, tmp_path_factory: pytest.TempPathFactory) -> None:
+        for name, days in (("export", 30), ("newer_export", 60)):
+            folder = tmp_path_factory.mktemp(name) / "export"
+            cls.writer(folder / cls.file_name, days=days)
+            setattr(cls, name, folder)
