@@ -18,7 +18,7 @@ from evidence.errors import InvalidRequest
 from evidence.models.imports import ImportRun
 from evidence.storing import uploads
 from evidence.storing.uploads import Upload
-from evidence.storing.waiting_exports import answer, find_waiting, list_waiting
+from evidence.storing.waiting_exports import answer, find_waiting, list_waiting, locate
 from importers.core.importer import parse_import_request
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import UnreadableError
@@ -199,7 +199,7 @@ def answer_question(request: HttpRequest, object_id: str) -> HttpResponse:
         messages.success(request, "Answered. The import starts shortly.")
         return reverse("admin:evidence_importrun_changelist")
 
-    return _preview(request, Path(waiting.path), start)
+    return _preview(request, locate(waiting), start)
 
 
 def _preview(

@@ -1,5 +1,6 @@
 """Keep the questions about exports in a watched folder, and what their owner answered."""
 
+import os
 import secrets
 from collections.abc import Mapping
 from datetime import datetime
@@ -19,6 +20,12 @@ def find_waiting(waiting_id: str, *, owner_id: str) -> WaitingExport | None:
     return rows.filter(waiting_id=waiting_id, owner_id=owner_id).first()
 
 
+def locate(waiting: WaitingExport) -> Path:
+    """Return the path of a waiting export, whose name may not be UTF-8."""
+    stored = Path(waiting.path)
+    return _exports(stored.parent).get(waiting.path, stored)
+
+
 def answer(waiting: WaitingExport, values: Mapping[str, str]) -> None:
     """Store the form values of the owner; the background worker then imports the export."""
     waiting.answer, waiting.is_due = dict(values), True
@@ -32,16 +39,16 @@ def has_answered() -> bool:
 
 def find_answered(folder: Path, *, owner_id: str) -> list[Path]:
     """Return the exports of a folder that were just answered, and forget those that are gone."""
+    exports = _exports(folder)
     rows = WaitingExport.unscoped.filter(owner_id=owner_id)
-    in_folder = [row for row in rows if Path(row.path).parent == folder.resolve()]
-    gone = [row.pk for row in in_folder if not Path(row.path).exists()]
-    rows.filter(pk__in=gone).delete()
-    return [folder / Path(row.path).name for row in in_folder if row.is_due and row.pk not in gone]
+    in_folder = [row for row in rows if Path(row.path).parent == Path(_stored_path(folder))]
+    rows.filter(pk__in=[row.pk for row in in_folder if row.path not in exports]).delete()
+    return [exports[row.path] for row in in_folder if row.is_due and row.path in exports]
 
 
 def find_answer(path: Path, *, owner_id: str) -> dict[str, str]:
     """Return the form values for an export; empty if its owner answered nothing."""
-    rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=str(path.resolve()))
+    rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=_stored_path(path))
     return rows.values_list("answer", flat=True).first() or {}
 
 
@@ -50,7 +57,7 @@ def ask(path: Path, question: str, *, flag: str, owner_id: str, now: datetime) -
     asked = {"question": question, "flag": flag, "is_due": False}
     WaitingExport.unscoped.update_or_create(
         owner_id=owner_id,
-        path=str(path.resolve()),
+        path=_stored_path(path),
         defaults=asked,
         create_defaults={
             **asked, "waiting_id": "wai_" + secrets.token_hex(12), "asked_at": now,
@@ -60,5 +67,14 @@ def ask(path: Path, question: str, *, flag: str, owner_id: str, now: datetime) -
 
 def settle(path: Path, *, owner_id: str, values: Mapping[str, str] | None = None) -> None:
     """Clear the question about an export, and keep ``values`` as the answer."""
-    rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=str(path.resolve()))
+    rows = WaitingExport.unscoped.filter(owner_id=owner_id, path=_stored_path(path))
     rows.update(question="", is_due=False, **({} if values is None else {"answer": dict(values)}))
+
+
+def _exports(folder: Path) -> dict[str, Path]:
+    return {_stored_path(path): path for path in folder.iterdir()} if folder.is_dir() else {}
+
+
+def _stored_path(path: Path) -> str:
+    """Return the absolute path as text; PostgreSQL stores no bytes that are not UTF-8."""
+    return os.fsencode(path.resolve()).decode(errors="backslashreplace")

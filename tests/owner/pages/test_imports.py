@@ -354,14 +354,17 @@ def test_doubtful_watched_file_is_asked_about_and_imported_once_answered(
     assert ImportRun.unscoped.count() == 1
 
 
+@pytest.mark.parametrize("name", [b"giro.csv", b"giro-\xff.csv"])
 def test_running_worker_takes_up_an_answer_at_its_next_look(
-    world: "World", alice: Browser, watched: Path, tmp_path: Path
+    world: "World", alice: Browser, watched: Path, tmp_path: Path, name: bytes
 ) -> None:
-    (watched / "giro.csv").write_bytes(GIRO)
-    os.utime(watched / "giro.csv", (1, 1))
+    export = watched / os.fsdecode(name)
+    export.write_bytes(GIRO)
+    os.utime(export, (1, 1))
     worker = ImportWorker(tmp_path / "imports", watch=watched, seconds=3600)
     work(worker)
-    form = alice.open(alice.open(IMPORTS).link("giro.csv")).form
+    shown = name.decode(errors="backslashreplace")
+    form = alice.open(alice.open(IMPORTS).link(shown)).form
 
     form.fill("decimal", "point")
     alice.press(form, "start")
