@@ -11,7 +11,13 @@ from importers.calendar.event_fields import ical_text
 from importers.calendar.expansion_limits import SERIES_MAX_OCCURRENCES, ExpansionLimits
 from importers.calendar.recurrence import TimeZones, Window
 from importers.core.results import ParsedItem, ReceiptCode
-from importers.core.streaming import Component, close_component, property_value, unfold
+from importers.core.streaming import (
+    Component,
+    close_component,
+    decode_quoted_printable,
+    property_value,
+    unfold,
+)
 from importers.core.text import replace_unstorable
 
 StoredSeries = Callable[[], Mapping[str, Sequence[datetime]]]
@@ -76,16 +82,27 @@ def _parse_entry(entry: Entry, item: ParsedItem) -> ParsedEntry | None:
         item.add_issue(ReceiptCode.NOT_SUPPORTED, detail=_OTHER_ENTRIES[entry.component.name])
         return None
     try:
-        text = replace_unstorable(unfold(entry.component.text).decode("utf-8", "replace"))
-        event = Event.from_ical(close_component(text, "VEVENT"))
+        event = _parse_event(entry.component.text)
+        decoded = decode_quoted_printable(entry.component.text)
+        if decoded != entry.component.text:
+            # Without a UID the key is made of the event as earlier releases read it.
+            uid = event.get("UID") or vText(event.to_ical().decode("utf-8", "replace"))
+            event = _parse_event(decoded)
+            event["UID"] = uid
     except (ValueError, IndexError, KeyError, TypeError) as error:
         item.add_issue(ReceiptCode.MALFORMED, detail=str(error)[:100])
-        return None
-    if not isinstance(event, Event):
         return None
     if entry.calendar.method == "CANCEL":
         event["STATUS"] = vText("CANCELLED")
     return ParsedEntry(event, entry.calendar)
+
+
+def _parse_event(content: bytes) -> Event:
+    text = replace_unstorable(unfold(content).decode("utf-8", "replace"))
+    event = Event.from_ical(close_component(text, "VEVENT"))
+    if not isinstance(event, Event):
+        raise TypeError(type(event).__name__)
+    return event
 
 
 def _newest_versions(entries: Iterable[ParsedEntry], item: ParsedItem) -> list[ParsedEntry]:

@@ -1,5 +1,6 @@
 """Stream the elements of large JSON, XML, iCalendar and vCard files in bounded memory."""
 
+import binascii
 import codecs
 import re
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from xml.parsers import expat
 import ijson
 
 from importers.core.results import ReceiptCode, UnreadableError
-from importers.core.text import to_utf8
+from importers.core.text import decode, to_utf8
 
 ITEM = "item"
 JSON_ITEM_MAX_BYTES = 8 * 1024 * 1024
@@ -108,6 +109,12 @@ _EMBEDDED_MEDIA = re.compile(
     rb"^(?:[\w-]+\.)?(?:PHOTO|LOGO|SOUND|KEY|ATTACH)[;:][^\n]*\n(?:[ \t][^\n]*\n)*",
     re.MULTILINE | re.IGNORECASE,
 )
+_QUOTED_PRINTABLE = re.compile(
+    rb"^([\w-]++)(?=[^:\n]*?;(?:ENCODING=)?QUOTED-PRINTABLE[;:])([^:\n]*+):"
+    rb"([^\n]*(?:\n(?:(?<==\n)|(?<==\r\n)|(?=[ \t]))[^\n]*)*)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_CHARSET = re.compile(rb";CHARSET=\"?([\w.:-]+)", re.IGNORECASE)
 _FOLD = re.compile(rb"\r?\n[ \t]")
 
 
@@ -148,6 +155,18 @@ def close_component(text: str, name: str) -> str:
 def unfold(text: bytes) -> bytes:
     """Join the lines of each property; programs fold them also within a character."""
     return _FOLD.sub(b"", text)
+
+
+def decode_quoted_printable(text: bytes) -> bytes:
+    """Decode the values of vCalendar 1.0 that are quoted-printable, in their own charset."""
+    return _QUOTED_PRINTABLE.sub(_decoded_property, text)
+
+
+def _decoded_property(match: re.Match[bytes]) -> bytes:
+    charset = _CHARSET.search(match[2])
+    content = binascii.a2b_qp(unfold(re.sub(rb"=\r?\n", b"", match[3])))
+    lines = decode(content, charset[1].decode() if charset else None).splitlines()
+    return match[1] + b":" + "\\n".join(lines).encode() + b"\n"
 
 
 def folded_to_utf8(content: bytes) -> bytes:

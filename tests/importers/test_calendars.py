@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from icalendar import Calendar, Event
 
 from evidence.models.imports import ImportReceipt
-from importers.calendar import icalendar
+from importers.calendar import entries, icalendar
 from importers.calendar.icalendar import ICALENDAR
 from importers.core.export_files import open_export
 from importers.core.importer import Options
@@ -294,3 +294,28 @@ def test_written_calendars_are_parsed_unchanged(
     assert [item.records[0].data["title"] for item in items] == [
         str(event["SUMMARY"]) for event, _ in written
     ]
+
+
+VCALENDAR = (
+    b"BEGIN:VCALENDAR\r\nVERSION:1.0\r\nBEGIN:VEVENT\r\n%bDTSTART:20260105T090000Z\r\n"
+    b"SUMMARY;CHARSET=ISO-8859-1;ENCODING=QUOTED-PRINTABLE:Caf=E9 =\r\n mit M=FCller\r\n"
+    b"DESCRIPTION;QUOTED-PRINTABLE;CHARSET=UTF-8:eins=0D=0A=\r\nzw=C3=B6lf; 1=3D1\r\n"
+    b"LOCATION:B=C3\r\nEND:VEVENT\r\nEND:VCALENDAR\r\n"
+)
+
+
+@pytest.mark.parametrize("uid", [b"UID:1\r\n", b""])
+def test_quoted_printable_texts_are_decoded(
+    tmp_path: Path, uid: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "phone.vcs"
+    path.write_bytes(VCALENDAR % uid)
+    with monkeypatch.context() as before:  # as the release before read it
+        before.setattr(entries, "decode_quoted_printable", bytes)
+        run(path)
+
+    run(path)
+
+    (event,) = records("events")
+    assert (event["title"], event["location"]) == ("Café mit Müller", "B=C3")
+    assert event["description"] == "eins\nzwölf; 1=1"
