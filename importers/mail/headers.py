@@ -18,7 +18,10 @@ MAX_FIELDS = 5_000
 VALUE_MAX_CHARS = 64 * 1024
 MAX_ADDRESSES = 500
 
-_ENCODED_WORD = re.compile(r"=\?([^?\s]{1,64})\?([bBqQ])\?([^?]*)\?=")
+_ENCODED_WORD = re.compile(
+    r"=\?([^?\s]{1,64})\?([bBqQ])\?((?:[^?=]|=(?!\?[^?\s]{1,64}\?[bBqQ]\?)|\?(?!=))*+)\?="
+)
+"""An encoded word, also with question marks that its mailer did not encode."""
 _SPACE_BETWEEN_WORDS = re.compile(r"(\?=)\s+(?==\?[^?\s]{1,64}\?[bBqQ]\?)")
 _PHRASE = re.compile(r'(^|,)\s*([^<>,"()]*[@\[\]][^<>,"()]*?)\s*<')
 """A name that must be in quotation marks and is not."""

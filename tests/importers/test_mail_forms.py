@@ -189,3 +189,18 @@ def test_subject_is_decoded_as_by_the_standard_library(tmp_path: Path, subject: 
     assert (
         import_mail(tmp_path, raw)["subject"] == message_from_bytes(raw, policy=default)["Subject"]
     )
+
+
+@pytest.mark.parametrize(
+    ("subject", "expected"),
+    [
+        ("=?utf-8?Q?Caf=C3=A9? Oder B=C3=A4r??=", "Café? Oder Bär?"),
+        ("Re: =?utf-8?Q?Wo =C3=BCber?= =?utf-8?Q?_all??=", "Re: Wo über all?"),
+        ("=?utf-8?Q?open =?utf-8?Q?=C3=A4?=", "=?utf-8?Q?open ä"),
+        ("=?utf-8?B?w6Q=?==?utf-8?Q?=C3=B6??=", "äö?"),
+    ],
+)
+def test_subject_with_question_marks_in_encoded_words(
+    tmp_path: Path, subject: str, expected: str
+) -> None:
+    assert import_mail(tmp_path, mail(Subject=subject))["subject"] == expected
