@@ -106,6 +106,8 @@ def _parse_message(lines: list[str], first_line: int) -> ChatMessage:
         raise ValueError(f"line {first_line} does not start a message")
     text = start["rest"].strip().lstrip(_INVISIBLE_MARKS)
     authored = _AUTHOR.fullmatch(text)
+    if authored is None and f"{text} " in start["rest"]:  # a message without text
+        authored = _AUTHOR.fullmatch(f"{text} ")
     author, text = (authored["author"], authored["text"]) if authored else (None, text)
     size = len(content.encode("utf-8", "replace"))
     half = start["before"] or start["half"] or ""
@@ -234,7 +236,10 @@ def _read_chat(file: ExportFile, *, media: dict[str, ExportFile], options: Optio
         sent_at = parse_time(message, date_order=date_order, zone=options.zone)
         keys.start_group((message.date, message.time))
         old_keys.start_group((message.date, message.time))
-        content = (message.date, message.time, message.author, message.text)
+        # Keys are as before empty messages had an author.
+        author, text = message.author, message.text
+        author, text = (author, text) if text or not author else (None, f"{author}:")
+        content = (message.date, message.time, author, text)
         key = keys.key(conversation.id, *content)
         parse = partial(
             _message,

@@ -265,3 +265,21 @@ def test_telegram_messages_without_text(
 
     (record,) = records("messages")
     assert (record["text"], record["kind"]) == (text, kind)
+
+
+def test_empty_message_has_its_author_and_no_text(tmp_path: Path) -> None:
+    path = chat(
+        tmp_path,
+        "22/11/2026, 20:30 - Ida: ",
+        "23/11/2026, 08:30 - Ida: so: ",
+        "23/11/2026, 08:31 - Ida:",
+    )
+
+    run(path)
+
+    messages = sorted(records("messages"), key=lambda message: message["sent_at"])
+    assert [(message["author"], message["text"], message["kind"]) for message in messages] == [
+        ("Ida", None, "message"), ("Ida", "so:", "message"), (None, "Ida:", "system")
+    ]  # fmt: skip
+    # The key is that of the release before, so an import updates its message.
+    assert messages[0]["id"] == "w_f5e51d7ed001d78d25b35d3d2770"
