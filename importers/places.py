@@ -1,5 +1,6 @@
 """Import Google's location history: positions and visits of Takeout, and the timeline of a phone."""
 
+import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -14,10 +15,12 @@ from importers.core.importer import ExportFiles, Importer
 from importers.core.results import (
     ExportItem,
     ExportItems,
+    Issue,
     ParsedItem,
     ParsedRecord,
     ReceiptCode,
     UnreadableError,
+    issues_only,
 )
 from importers.core.streaming import iter_json_items
 from importers.core.text import one_line
@@ -26,8 +29,11 @@ _ITEM_PREFIXES = {b'"locations"': "locations.item", b'"timelineObjects"': "timel
                   b'"semanticSegments"': "semanticSegments.item"}  # fmt: skip
 _START_TIME = re.compile(rb'"startTime"\s*:')
 _SEGMENT = re.compile(rb'"(?:visit|activity|timelinePath|timelineMemory)"\s*:')
+_PATHS = frozenset(("timelinePath", "timelineMemory"))
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][-+]?\d{1,2})?")
 _MAX_E7 = 1_800_000_000
+_LIMITS = {"latitude": 90, "longitude": 180}
+_IMPOSSIBLE = math.nan
 _FRACTION = re.compile(r"(\.\d{1,9})\d*")
 
 Json = Mapping[str, Any]
@@ -49,9 +55,19 @@ def _read_file(file: ExportFile) -> ExportItems:
     item_prefix = _item_prefix(file)
     if item_prefix is None:
         raise UnreadableError(ReceiptCode.MALFORMED)
+    paths = 0
     with file.open() as stream:
         for number, (entry, size) in enumerate(iter_json_items(stream, prefix=item_prefix), 1):
+            paths += _has_only_path(entry)
             yield ExportItem(file.name, f"item {number:,}", size, partial(_parse, entry))
+    if paths:  # one receipt for all: a year has thousands of them
+        issue = Issue(ReceiptCode.NOT_SUPPORTED, f"{paths:,} with a path only")
+        yield ExportItem(file.name, "", 0, issues_only([issue]))
+
+
+def _has_only_path(entry: Any) -> bool:
+    is_path = isinstance(entry, dict) and not _PATHS.isdisjoint(entry)
+    return is_path and not any(isinstance(entry.get(name), dict) for name in ("visit", "activity"))
 
 
 def _parse(entry: Any) -> ParsedItem:
@@ -67,7 +83,7 @@ def _parse(entry: Any) -> ParsedItem:
     ):
         if isinstance(entry.get(name), dict):
             return parse(entry)
-    if "timelinePath" in entry or "timelineMemory" in entry:
+    if _has_only_path(entry):
         return ParsedItem()
     raise UnreadableError(ReceiptCode.MALFORMED)
 
@@ -82,7 +98,7 @@ def _takeout_position(entry: Json) -> ParsedItem:
         "accuracy_m": _float(entry.get("accuracy")),
         "source": one_line(str(entry.get("source") or "")) or None,
     }
-    item.records.append(ParsedRecord("points", {"id": _key("p_", data), **data}))
+    item.records.append(ParsedRecord("points", {"id": _key("p_", data), **_possible(data, item)}))
     return item
 
 
@@ -169,11 +185,27 @@ def _visit_item(kind: str, start: Any, end: Any, **fields: Any) -> ParsedItem:
         data[name] = one_line(str(data[name])) if data[name] else None
     data |= {"kind": kind, "started_at": _time(start, item), "ended_at": _time(end, None)}
     key = _key("v_", {name: data[name] for name in ("kind", "started_at", "latitude", "longitude")})
-    item.records.append(ParsedRecord("visits", {"id": key, **data}))
+    item.records.append(ParsedRecord("visits", {"id": key, **_possible(data, item)}))
     return item
 
 
+def _possible(data: dict[str, Any], item: ParsedItem) -> dict[str, Any]:
+    """Return the fields without coordinates that are impossible, for which there is a receipt."""
+    impossible = [
+        name
+        for name, value in data.items()
+        if value is not None
+        for limit in [_LIMITS.get(name.removeprefix("end_"))]
+        if limit is not None and not abs(value) <= limit
+    ]
+    if impossible:
+        item.add_issue(ReceiptCode.BAD_COORDINATES, detail=", ".join(impossible))
+    return data | dict.fromkeys(impossible)
+
+
 def _key(prefix: str, data: Json) -> str:
+    """Return a key of the content, in which earlier releases had no impossible coordinates."""
+    data = {name: None if value != value else value for name, value in data.items()}
     return f"{prefix}{sha256(repr(sorted(data.items())).encode()).hexdigest()[:28]}"
 
 
@@ -189,11 +221,12 @@ def _time(value: Any, item: ParsedItem | None) -> str | None:
 
 
 def _degrees(e7: Any) -> float | None:
+    """Return degrees, NaN for a value that is no angle, and None where there is none."""
     if not isinstance(e7, int | Decimal):
-        return None
+        return None if e7 is None else _IMPOSSIBLE
     # Some exports write negative degrees as if their 32 bits had no sign.
     degrees = float(e7 if e7 <= _MAX_E7 else e7 - 2**32) / 1e7
-    return degrees if abs(degrees) <= _MAX_E7 / 1e7 else None
+    return degrees if abs(degrees) <= _MAX_E7 / 1e7 else _IMPOSSIBLE
 
 
 def _float(value: Any) -> float | None:
@@ -206,7 +239,9 @@ def _coordinates(place: Any) -> tuple[float | None, float | None]:
     """Parse ``{"latLng": "52.5°, 13.4°"}``, its text, or ``geo:52.5,13.4``."""
     text = place.get("latLng") if isinstance(place, dict) else place
     numbers = _NUMBER.findall(text) if isinstance(text, str) else []
-    return (float(numbers[0]), float(numbers[1])) if len(numbers) == 2 else (None, None)
+    if len(numbers) == 2:
+        return float(numbers[0]), float(numbers[1])
+    return (_IMPOSSIBLE, _IMPOSSIBLE) if text else (None, None)
 
 
 PLACES = Importer(

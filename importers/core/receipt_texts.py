@@ -62,6 +62,11 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
         "Text search finds the record; time filters do not.",
         is_imported=True,
     ),
+    ReceiptCode.BAD_COORDINATES: ReceiptText(
+        "The coordinates are impossible, so the record has none.",
+        "Compare the place with the original.",
+        is_imported=True,
+    ),
     ReceiptCode.BAD_AMOUNT: ReceiptText(
         "The amount cannot be read exactly.", "Correct it by hand, and import the file again."
     ),

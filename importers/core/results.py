@@ -31,6 +31,7 @@ class ReceiptCode(StrEnum):
     MALFORMED = "malformed"
     NO_IDENTITY = "no_identity"
     BAD_DATE = "bad_date"
+    BAD_COORDINATES = "bad_coordinates"
     BAD_AMOUNT = "bad_amount"
     ALREADY_IMPORTED = "already_imported"
     MAYBE_IMPORTED = "maybe_imported"

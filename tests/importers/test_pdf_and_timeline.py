@@ -8,6 +8,7 @@ import pytest
 from pypdf import PdfWriter
 from pypdf.generic import ArrayObject, DictionaryObject, NameObject, TextStringObject
 
+from evidence.models.imports import ImportReceipt
 from tests.importers.imports import one, receipts, records, run
 
 pytestmark = pytest.mark.django_db
@@ -105,4 +106,39 @@ def test_timeline_of_an_iphone_is_imported(tmp_path: Path, indent: int | None) -
         -33.5,
         15.0,
     )
-    assert receipts() == set()
+    assert receipts() == {("not_supported", "location-history.json")}
+
+
+@pytest.mark.parametrize(
+    ("fields", "impossible"),
+    [
+        ({"latitudeE7": 910000000, "longitudeE7": 134000000}, "latitude"),
+        ({"latitudeE7": 525000000, "longitudeE7": 1900000000}, "longitude"),
+        ({"latitudeE7": "north", "longitudeE7": 134000000}, "latitude"),
+    ],
+)
+def test_impossible_coordinates_have_a_receipt(
+    tmp_path: Path, fields: dict[str, object], impossible: str
+) -> None:
+    good = {"timestamp": "2026-01-05T09:30:00Z", "latitudeE7": 525000000, "longitudeE7": 134000000}
+    path = tmp_path / "Records.json"
+    path.write_text(json.dumps({"locations": [good, good | fields]}))
+
+    run(path)
+
+    assert receipts() == {("bad_coordinates", "item 2")}
+    assert ImportReceipt.unscoped.get().detail == impossible
+    assert one("points", **{impossible: None})
+    assert len(records("points")) == 2
+
+
+def test_impossible_coordinates_of_a_journey_have_a_receipt(tmp_path: Path) -> None:
+    ride = {"activity": {"start": "geo:52.5,13.4", "end": "geo:95,13.4"}}
+    path = tmp_path / "location-history.json"
+    path.write_text(json.dumps([TIMELINE[0], TIMELINE[1] | ride]))
+
+    run(path)
+
+    ride = one("visits", kind="journey")
+    assert (ride["latitude"], ride["end_latitude"], ride["end_longitude"]) == (52.5, None, 13.4)
+    assert receipts() == {("bad_coordinates", "item 2")}
