@@ -23,6 +23,7 @@ from importers.core.results import (
     UnreadableError,
     issues_only,
 )
+from importers.core.text import to_utf8
 
 FILE_MAX_BYTES = 16 * 1024 * 1024
 _NOT_BOOKED = ("PDNG", "INFO", "FUTR")
@@ -33,16 +34,20 @@ def _claim(files: ExportFiles) -> list[ExportFile]:
     return [
         file
         for file in files
-        if file.suffix in (".xml", ".camt", ".053", ".c53") and b"BkToCstmrStmt" in file.head
+        if file.suffix in (".xml", ".camt", ".053", ".c53")
+        and b"BkToCstmrStmt" in file.head.replace(b"\0", b"")
     ]
 
 
 def _read_file(file: ExportFile) -> ExportItems:
     content = file.read(max_bytes=FILE_MAX_BYTES)
+    is_utf16 = b"\0" in content[:4]
+    content = to_utf8(content) if is_utf16 else content
     if b"<!DOCTYPE" in content or b"<!ENTITY" in content:
         raise UnreadableError(ReceiptCode.MALFORMED, detail="document type")
     try:
-        root = ET.fromstring(content)  # noqa: S314 - without a document type there are no entities
+        parser = ET.XMLParser(encoding="utf-8" if is_utf16 else None)  # noqa: S314
+        root = ET.fromstring(content, parser)  # noqa: S314 - without a document type no entities
     except (ET.ParseError, ValueError) as error:
         raise UnreadableError(ReceiptCode.DAMAGED, detail=str(error)[:80]) from error
     for element in root.iter():

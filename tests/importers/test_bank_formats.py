@@ -150,6 +150,22 @@ def test_camt_entries(tmp_path: Path, version: str, booked: str, pending: str, n
     assert ("not_booked", "entry 3") in receipts()
 
 
+@pytest.mark.parametrize("charset", ["utf-16", "utf-16-le"])
+def test_camt_in_utf_16_is_read(tmp_path: Path, charset: str) -> None:
+    text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Käse</Nm>")
+    run(put(tmp_path / "statement.xml", text.replace("UTF-8", "UTF-16"), charset))
+
+    assert one("transactions", counterparty="Käse")["amount"] == -12.5
+
+
+def test_camt_in_utf_16_with_a_document_type_is_refused(tmp_path: Path) -> None:
+    text = CAMT.format(version="02", booked="BOOK", pending="PDNG", name="<Nm>Shop</Nm>")
+    text = text.replace("<Document", '<!DOCTYPE a [<!ENTITY b "c">]><Document', 1)
+    run(put(tmp_path / "statement.xml", text.replace("UTF-8", "UTF-16"), "utf-16"))
+
+    assert receipts() == {("malformed", "statement.xml")}
+
+
 MT940 = """:20:STARTUMS
 :25:20050550/DE89370400440532013000
 :28C:1/1
