@@ -24,6 +24,7 @@ _NAMED = re.compile(
     re.IGNORECASE,
 )
 _CJK = re.compile(r"(\d{4})\s*[年년]\s*(\d{1,2})\s*[月월]\s*(\d{1,2})\s*[日일]")
+_LAST_YEAR = 2200
 _WEEKDAY = re.compile(r"^[^\W\d]{2,10}[.,]*\s+(?=\d)")
 
 
@@ -50,11 +51,12 @@ def is_date_like(text: str) -> bool:
 
 
 def parse_date(text: str, order: str) -> date | None:
-    """Return the date, or None for an impossible one."""
+    """Return the date, or None for an impossible one, such as one with a Thai year."""
     written = dates.parse_written_date(normalize(text))
     if written is None:
         return None
-    return dates.to_date(written, "ymd" if len(written.numbers[0]) == 4 else order)
+    day = dates.to_date(written, "ymd" if len(written.numbers[0]) == 4 else order)
+    return day if day is not None and day.year <= _LAST_YEAR else None
 
 
 def detect_order(texts: Iterable[str], *, last_year: int, chosen: str | None) -> str:

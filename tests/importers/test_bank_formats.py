@@ -316,3 +316,116 @@ def test_ofx_rows_of_the_release_before_are_replaced_whatever_their_name_was(
 
     (only,) = records("transactions")
     assert only["counterparty"] == "Bookshop"
+
+
+TWO_OF_ONE_ID = ({"NAME": "CARD", "MEMO": "Bread"}, {"NAME": "CARD", "MEMO": "Books"})
+
+
+def two_of_one_id() -> list[ParsedRecord]:
+    """Return two bookings with one id as the release before stored them."""
+    keys, account = ContentKeys("o_"), bank_records.account_id("2005", "DE1234567890")
+    same = {"FITID": "2026010500017", "DTPOSTED": "20260105", "TRNAMT": "-42.00"}
+    return [
+        bank_records.transaction_record(
+            earlier_keys.ofx_key(keys, account, same | texts),
+            account=account,
+            on=datetime(2026, 1, 5).date(),  # noqa: DTZ001
+            amount=Decimal("-42.00"),
+            reference="2026010500017",
+            counterparty=texts["NAME"],
+            memo=texts["MEMO"],
+        )
+        for texts in TWO_OF_ONE_ID
+    ]
+
+
+def statement_with_two_of_one_id() -> str:
+    return document(
+        ofx(
+            *(
+                booking("-42.00", more=f"<NAME>{each['NAME']}<MEMO>{each['MEMO']}")
+                for each in TWO_OF_ONE_ID
+            )
+        )
+    )
+
+
+@pytest.mark.parametrize(
+    ("erased", "left"), [(None, ["Books", "Bread"]), (0, ["Books"]), (1, ["Bread"])]
+)
+def test_ofx_bookings_with_one_id_of_the_release_before_are_replaced(
+    tmp_path: Path, erased: int | None, left: list[str]
+) -> None:
+    before = two_of_one_id()
+    connection_id = earlier_release(*before)
+    if erased is not None:
+        erase(connection_id, before[erased])
+    path = put(tmp_path / "january.ofx", statement_with_two_of_one_id())
+
+    run(path)
+    run(path)
+
+    assert latest().created == 0
+    assert sorted(record["memo"] for record in records("transactions")) == left
+
+
+DIVIDED = [
+    {"Account": "Giro", "Date": "01/13/2026", "Description": "Shop", "Amount": "-5.00"},
+    {"Account": "Savings", "Date": "01/13/2026", "Description": "Shop", "Amount": "-5.00"},
+    {"Account": "Giro", "Date": "01/14/2026", "Description": "Refund", "Amount": "4.50"},
+    {"Account": "Savings", "Date": "01/15/2026", "Description": "Interest", "Amount": "0.50"},
+]
+
+
+@pytest.mark.parametrize("erased", [None, 0, 1, 2])
+def test_rows_of_the_release_before_are_divided_by_a_column_of_accounts(
+    tmp_path: Path, erased: int | None
+) -> None:
+    keys, columns = ContentKeys("v_"), earlier_keys.csv_columns(tuple(DIVIDED[0]), {})
+    before = [
+        bank_records.transaction_record(
+            earlier_keys.csv_key(keys, row, columns),
+            account=earlier_keys.CSV_ACCOUNT,
+            on=datetime.strptime(row["Date"], "%m/%d/%Y").date(),  # noqa: DTZ007
+            amount=Decimal(row["Amount"]),
+        )
+        for row in DIVIDED
+    ]
+    account = bank_records.account_record(earlier_keys.CSV_ACCOUNT, name="Account")
+    connection_id = earlier_release(account, *before)
+    if erased is not None:
+        erase(connection_id, before[erased])
+    lines = [",".join(DIVIDED[0]), *(",".join(row.values()) for row in DIVIDED)]
+    path = put(tmp_path / "all.csv", "\n".join(lines) + "\n")
+
+    run(path)
+    run(path)
+
+    assert latest().created == 0
+    left = [row for number, row in enumerate(DIVIDED) if number != erased]
+    assert sorted(record["amount"] for record in records("transactions")) == sorted(
+        float(row["Amount"]) for row in left
+    )
+    assert account_names() == {"Giro": None, "Savings": None}
+
+
+def erase(connection_id: str, record: ParsedRecord) -> None:
+    delete_record(
+        connection_id,
+        stream=record.stream,
+        record_key=record.data["id"],
+        suppress=True,
+        now=timezone.now(),
+    )
+
+
+@pytest.mark.parametrize(
+    "written", ["13.01.2569", "2569-01-13", "令和8年1月13日", "13. ledna 2026"]
+)
+def test_receipts_name_dates_that_cannot_be_read(tmp_path: Path, written: str) -> None:
+    text = f"Date,Description,Amount\n{written},Shop,-5.00\n14.01.2026,Shop,-6.50\n15.01.2026,Shop,-7.50\n"
+    run(put(tmp_path / "giro.csv", text))
+
+    assert [(row.place, row.detail) for row in ImportReceipt.unscoped.all()] == [
+        ("line 2", written)
+    ]
