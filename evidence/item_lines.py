@@ -270,11 +270,9 @@ def _written_by(item: Mapping[str, Any]) -> str:
 
 def page_items(page: Mapping[str, Any]) -> list[Json]:
     """Return the items of a REST page with the members that the compact form gives once."""
-    shared, connections = page.get("shared", {}), page.get("connections", {})
-    return [
-        {**shared, **connections.get(item.get("connection_id"), {}), **item}
-        for item in page["data"]
-    ]
+    connections = page.get("connections", {})
+    items = [{**page.get("shared", {}), **item} for item in page["data"]]
+    return [{**connections.get(item.get("connection_id"), {}), **item} for item in items]
 
 
 def count_by_source(items: Iterable[Mapping[str, Any]], *, unit: str, least: int) -> Json:

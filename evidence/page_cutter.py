@@ -238,17 +238,15 @@ def cut_hit(hit: Json, chars: int) -> Json:
 
 
 def _cut_excerpt(hit: Json, chars: int) -> Json:
-    """Return a search hit with its excerpt cut around the match.
-
-    Only an excerpt with one match is cut, so that marks stay balanced.
-    """
+    """Return a search hit with its excerpt cut around the first match, the only one then marked."""
     excerpts = hit["evidence_excerpts"]
     chars = max(chars, MIN_EXCERPT_CHARS)
     preview = excerpts[0].get("preview_text", "") if len(excerpts) == 1 else ""
-    if preview.count("<mark>") != 1 or "plain_text" in excerpts[0]:
+    if "<mark>" not in preview or "plain_text" in excerpts[0]:
         return hit
-    before, rest = preview.split("<mark>")
-    match, after = rest.split("</mark>")
+    before, rest = preview.split("<mark>", 1)
+    match, after = rest.split("</mark>", 1)
+    after = after.replace("<mark>", "").replace("</mark>", "")
     context = max(chars - len(match), chars // 2)
     if len(before) + len(after) <= context:
         return hit

@@ -19,7 +19,15 @@ from evidence.api.query_parameters import QueryParameters
 from evidence.errors import InvalidRequest
 from evidence.item_lines import describe_read, hit_entry, hit_line, record_line
 from evidence.json_text import dumps, json_size, wire_size
-from evidence.page_cutter import Size, cut_hit, cut_record, fit_page, shrink_hit, shrink_record
+from evidence.page_cutter import (
+    Size,
+    cut_hit,
+    cut_record,
+    fit_page,
+    largest_that_fits,
+    shrink_hit,
+    shrink_record,
+)
 
 Json = dict[str, Any]
 
@@ -30,9 +38,12 @@ EMPTY_BYTES = 320
 _EMPTY_LINE_BYTES = 60
 _CONNECTION_MEMBERS = ("connector_id", "connector_instance_id", "connector_key", "display_name")
 _LABELS = ("connector_key", "display_name")
+_HIT_BYTES = 1_000
+"""Size of a compact search hit and its entry, above which its excerpt and title are cut."""
 _REPEATED = frozenset({*_CONNECTION_MEMBERS, "title", "authored_at"})
 """Members of a record that its data or the page also gives."""
 _SHARED = ("object", "origin")
+_SHARED_OF_HITS = (*_SHARED, "stream", "connection_id")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +107,8 @@ def fit_items(
         shared = _shared_members(items)
         room = Size(room.structured - json_size([shared, connections]), room.text)
     measure = partial(_measure, form=form, shared=shared, connections=connections)
+    if form.compact:
+        items = [_short_hit(item, measure) for item in items]
     items = _fit(items, form, room, measure=measure, order=order)
     shown = [{name: item[name] for name in item if name not in shared} for item in items]
     if not form.compact:
@@ -154,6 +167,18 @@ def order_of_fields(visible: VisibleRecords) -> list[str]:
     )
 
 
+def _short_hit(item: Json, measure: Callable[[Json], Size]) -> Json:
+    """Return a search hit with its excerpt and title as long as it fits _HIT_BYTES."""
+
+    def fits(hit: Json) -> bool:
+        return measure(hit).structured <= _HIT_BYTES
+
+    if item["object"] != "search_result" or fits(item):
+        return item
+    shorter = largest_that_fits(_HIT_BYTES, render=partial(cut_hit, item), fits=fits)
+    return shorter or cut_hit(item, 0)
+
+
 def _without_repeated(item: Json) -> Json:
     repeated = _CONNECTION_MEMBERS if item["object"] == "search_result" else _REPEATED
     compact = {name: value for name, value in item.items() if name not in repeated}
@@ -175,9 +200,10 @@ def _shared_members(items: Sequence[Json]) -> Json:
     if not items:
         return {}
     first = items[0]
+    names = _SHARED_OF_HITS if first["object"] == "search_result" else _SHARED
     return {
         name: first[name]
-        for name in _SHARED
+        for name in names
         if name in first and all(item.get(name) == first[name] for item in items)
     }
 

@@ -95,9 +95,6 @@ def compact_hit_body(found: Hit) -> Json:
             {
                 "field_path": excerpt.field,
                 "preview_text": excerpt_with_marks(excerpt.text, passage),
-                "start_chars": passage.start,
-                **_first_match(passage),
-                "total_chars": len(excerpt.text),
             }
             for excerpt, passage in excerpts[:1]
         ],

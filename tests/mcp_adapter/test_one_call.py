@@ -1,5 +1,6 @@
 """Each tool call makes one REST call, so limits and ledger count what is shown."""
 
+import re
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from tests.world import World
 
 pytestmark = pytest.mark.django_db
 
-BOX = "cin_" + "b" * 24
+BOX, OTHER_BOX = "cin_" + "b" * 24, "cin_" + "c" * 24
 # What grows most between one form and the next: keys that no id carries, letters that nobody sees,
 # characters that JSON escapes twice, a body of several times the most that a result may have.
 HOSTILE = [
@@ -32,6 +33,7 @@ HOSTILE = [
 @pytest.fixture
 def bearer(world: World) -> str:
     world.connect(BOX, "mail", "Letters of a whole long life, in one box")
+    world.connect(OTHER_BOX, "mail", "Work", identities=["bea@example.org"])
     world.put(
         *(
             (BOX, "messages", {"id": key, "subject": subject, "body_text": body, "size_bytes": n,
@@ -39,7 +41,7 @@ def bearer(world: World) -> str:
             for n, (key, subject, body) in enumerate(HOSTILE)
         )
     )  # fmt: skip
-    both = GrantRequest(connection_ids=[BOX], streams=[StreamRequest(name="messages")])
+    both = GrantRequest(connection_ids=[BOX, OTHER_BOX], streams=[StreamRequest(name="messages")])
     world.grant("agent", both)
     return world.tokens["agent@mcp"]
 
@@ -204,3 +206,33 @@ def test_all_hits_of_a_word_take_few_calls(
         made, step = made + 1, page["next"].get("page", {})
 
     assert (len(set(found)), made) == (hits, calls)
+
+
+@pytest.mark.parametrize("boxes", [[BOX], [BOX, OTHER_BOX]])
+def test_structured_hit_costs_at_most_1000_bytes(
+    world: World, bearer: str, boxes: list[str]
+) -> None:
+    """Also with keys of usual length, and hits that share neither connection nor author."""
+    world.put(
+        *(
+            (boxes[n % len(boxes)], "messages",
+             {"id": f"m_{n:032}", "subject": f"{n} " + "The house and garden " * 5,
+              "from_name": "Administration of the House",
+              "from_email": "bea@example.org" if n % 2 else "house@example.org",
+              "body_text": f"Dear all, {'quokkas of our garden ' * 9}",
+              "received_at": f"2026-03-{n:02}T10:30:00Z"})
+            for n in range(1, 9)
+        )
+    )  # fmt: skip
+    search = {"q": "quokkas garden", "max_bytes": 50_000}
+
+    found = structured(real.ask(bearer, lambda client: client.call_tool("search", search)))
+
+    hits = list(zip(found["results"], found["data"]["data"], strict=True))
+    assert len(hits) == 8
+    for entry, hit in hits:
+        assert json_size(entry) + json_size(hit) <= 1_000
+        assert len(entry["title"]) >= 40
+        before, match, after = re.split("</?mark>", entry["snippet"])[:3]
+        assert match in {"quokkas", "garden"}
+        assert len(f"{before}{match}{after}") >= 32
