@@ -37,7 +37,10 @@ def source_label(item: Mapping[str, Any]) -> str:
 
 
 def item_title(item: Mapping[str, Any]) -> str:
-    """Return the item's own title, or else its source, stream and own time, never an import date."""
+    """Return the item's own title, or else its source, stream and own time, never an import date.
+
+    A tag in it is escaped, so that it does not look like our mark of a match.
+    """
     own_title = item.get("title") or _title_field(item.get("data"))
     if not isinstance(own_title, str) or not own_title.strip():
         parts = (
@@ -47,7 +50,8 @@ def item_title(item: Mapping[str, Any]) -> str:
         )
         own_title = " / ".join(str(part) for part in parts if part)
     # Invisible characters are escaped, so that few of them can exceed the byte limit.
-    return clip_bytes(clip(" ".join(own_title.split()), MAX_TITLE_CHARS), MAX_TITLE_BYTES)
+    title = _escape_tags(" ".join(own_title.split()))
+    return clip_bytes(clip(title, MAX_TITLE_CHARS), MAX_TITLE_BYTES)
 
 
 def _title_field(data: object) -> str | None:
@@ -239,7 +243,7 @@ def hit_entry(hit: Mapping[str, Any], *, public_url: str, position: int = 0) -> 
     if hit.get("authored_at"):
         entry["date"] = hit["authored_at"]
     if hit.get("actor"):
-        entry["actor"] = clip_bytes(str(hit["actor"]), _MAX_ACTOR_BYTES)
+        entry["actor"] = clip_bytes(_escape_tags(str(hit["actor"])), _MAX_ACTOR_BYTES)
     if hit.get("amount") is not None:
         entry["amount"] = hit["amount"]
     entry |= {name: hit[name] for name in ("money", *_SOURCE, "word_forms") if hit.get(name)}

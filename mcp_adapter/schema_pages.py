@@ -68,8 +68,11 @@ def _stream_entries(connector: int, stream: int, row: dict[str, Any]) -> Iterato
     head = _FULL_HEAD_MEMBERS if full else _HEAD_MEMBERS
     schema = row.get("schema") or {}
     properties = schema.get("properties", {})
+    left_out = head | {_FIELDS, "schema", "granted_connections"}
+    if row.get(_FIELDS) and len(dumps(row.get("query"))) > _MAX_ENTRY_CHARS:
+        left_out |= {"query"}  # lists the fields again by what their capabilities say
     for name, value in row.items():
-        if name not in head | {_FIELDS, "schema", "granted_connections"}:
+        if name not in left_out:
             yield from _split_large(SchemaEntry(connector, stream, "member", name, value))
     if full:
         rest = {name: value for name, value in schema.items() if name != "properties"}
@@ -84,7 +87,8 @@ def _declared(capability: Any) -> Any:
     """Return the capability of a field without its schema and without what is not declared."""
     if not isinstance(capability, dict):
         return capability
-    members = {name: capability[name] for name in capability if name not in {"schema", "declared"}}
+    repeated = {"schema", "declared"} | ({"type"} if "schema" in capability else set())
+    members = {name: capability[name] for name in capability if name not in repeated}
     return {
         name: _declared(value)
         for name, value in members.items()

@@ -190,7 +190,7 @@ def run(call: Call) -> Result:
     body = {"connectors": [], **body} if "stream" in arguments else _as_index(body)
     entries = split_entries(body)
     start = _parse_cursor(arguments)
-    budget = _budget(body, first=start == 0)
+    budget = budgets.SEARCH if full else _budget(body, first=start == 0)
 
     def build(count: int) -> Result:
         return _build(body, entries, arguments, start=start, end=start + max(count, 1))

@@ -1,5 +1,6 @@
 """Section C through the real endpoint: how agents start."""
 
+import copy
 import json
 import re
 from typing import Any
@@ -15,7 +16,7 @@ from mcp_adapter.rest import Params
 from tests.mcp_adapter import real
 from tests.mcp_adapter.hosts import error_of, parsed_text, structured, text_of
 from tests.scenarios import scenario
-from tests.world import CHAT, PERSONAL, WORK, World
+from tests.world import ACCOUNT, CHAT, PERSONAL, WORK, World
 
 pytestmark = pytest.mark.django_db
 
@@ -218,6 +219,31 @@ def test_text_shows_cursor_bookmark_and_count(world: World, bearer: str) -> None
     assert parsed_text(searched)["count"]["value"] == 3
 
 
+def test_full_schema_of_451_fields_takes_at_most_ten_calls(world: World) -> None:
+    declaration = copy.deepcopy(ACCOUNT) | {"connector_key": "wide"}
+    fields = declaration["streams"][0]["schema"]["properties"]
+    for number in range(451 - len(fields)):
+        fields[f"a_field_name_{number}"] = {"type": ["string", "null"]}
+    world.declare(declaration)
+    world.connect("cin_wide", "wide", "Wide")
+    request = GrantRequest(
+        connection_ids=["cin_wide"], streams=[StreamRequest(name="transactions")]
+    )
+    world.grant("wally", request)
+    arguments: dict[str, Any] = {"stream": "transactions", "detail": "full"}
+    seen: list[str] = []
+    calls = 0
+    while arguments:
+        page = structured(real.call(world.tokens["wally@mcp"], "schema", **arguments))
+        (row,) = page["data"]["connectors"][0]["streams"]
+        seen += row["field_capabilities"]
+        assert row["schema"]["properties"].keys() == row["field_capabilities"].keys()
+        calls, arguments = calls + 1, page["next"].get("page", {}).get("args")
+
+    assert seen == list(fields)
+    assert calls <= 10
+
+
 @scenario("C15")
 def test_search_merges_limits_and_labels_all_sources(bearer: str) -> None:
     result = real.call(bearer, "search", q="budget OR lease OR canal OR salary", limit=3)
@@ -249,7 +275,12 @@ def test_marks_are_balanced_around_texts_with_tags(world: World, bearer: str, te
         (
             WORK,
             "messages",
-            {"id": "n1", "subject": text, "body_text": f"x {text} y", "received_at": None},
+            {
+                "id": "n1",
+                "subject": text,
+                "from_name": text.replace("numbat", "Ida"),
+                "body_text": f"x {text} y",
+            },
         ),
         (CHAT, "messages", {"id": "n2", "text": text}),
     )
@@ -269,6 +300,9 @@ def test_marks_are_balanced_around_texts_with_tags(world: World, bearer: str, te
     ]
     assert len(hits) == 2
     assert len(shown) >= 3 * 2
+    for entry in (*structured(result)["results"], *hits):
+        named = f"{entry['title']} {entry.get('actor')}"
+        assert not re.search(r"</?mark\b", named, re.IGNORECASE), named
     for each in shown:
         marked = re.findall(r"<mark>([^<]*)</mark>", each)
         assert marked == ["numbat"], each

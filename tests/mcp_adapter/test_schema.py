@@ -129,8 +129,8 @@ def test_pages_of_full_schema_contain_every_field() -> None:
         parts |= {
             item["part"]: item["json"] for item in output.get("parts", []) if item["of"] == "deep"
         }
-        assert json_size(structured(result)) <= limits.STRUCTURED_BYTES
-        assert wire_size(text_of(result)) <= limits.TEXT_BYTES
+        assert json_size(structured(result)) <= limits.SEARCH_STRUCTURED_BYTES
+        assert wire_size(text_of(result)) <= limits.SEARCH_TEXT_BYTES
         if "next_cursor" not in document:
             break
         extra = {"cursor": document["next_cursor"]}
