@@ -236,3 +236,28 @@ def test_structured_hit_costs_at_most_1000_bytes(
         before, match, after = re.split("</?mark>", entry["snippet"])[:3]
         assert match in {"quokkas", "garden"}
         assert len(f"{before}{match}{after}") >= 32
+
+
+def test_values_of_500_characters_are_never_cut(world: World, bearer: str) -> None:
+    values = {f"v{n:031}": f"{n:03}" + "x" * 497 for n in range(12)}
+    world.put(
+        *((OTHER_BOX, "messages", {"id": key, "body_text": values[key], "subject": "Whole"})
+          for key in values)
+    )  # fmt: skip
+    step: dict[str, Any] = {"args": {"stream": "messages", "limit": 12, "connection_id": OTHER_BOX}}
+    shown: dict[str, str] = {}
+    while step:
+        arguments = step["args"]
+        result = real.ask(bearer, lambda client, a=arguments: client.call_tool("query_records", a))
+        records = structured(result)["data"]["data"]
+        assert records
+        for record in records:
+            # A record costs at most its data and 250 bytes, with a key of usual length.
+            assert json_size(record) - json_size(record["data"]) <= 250
+        shown |= {record["id"]: record["data"]["body_text"] for record in records}
+        for line in parsed_text(result)["records"]:
+            assert line["data"]["body_text"] in shown.values()
+            assert "cut" not in line
+        step = parsed_text(result)["next"].get("page", {})
+
+    assert shown == values

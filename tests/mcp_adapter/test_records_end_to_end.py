@@ -396,3 +396,36 @@ def test_windows_of_arrays_say_how_many_items_there_are(world: World) -> None:
         bearer, "read_record_field", id=f"{PERSONAL}/messages:m1", field_path="labels"
     )
     assert parsed_text(result)["field"]["item_count"] == 1
+
+
+def test_every_answer_gives_a_record_one_title_and_its_own_time(world: World, bearer: str) -> None:
+    found = structured(real.call(bearer, "search", q="lease OR salary OR budget"))["results"]
+
+    assert {hit["stream"] for hit in found} >= {"messages", "transactions"}
+    for hit in found:
+        document = structured(real.call(bearer, "fetch", id=hit["id"]))
+        record = world.get(
+            f"/v1/streams/{hit['stream']}/records/{hit['record_key']}",
+            who="dora", connection_id=hit["connection_id"],
+        ).body  # fmt: skip
+        assert document["title"] == hit["title"]
+        assert record.get("authored_at") == hit.get("date")
+        assert record["emitted_at"] not in (hit["title"], hit.get("date"))
+
+
+def test_next_steps_of_records_and_changes_can_be_called(bearer: str) -> None:
+    for arguments in (
+        {"limit": 1}, {"limit": 1, "changes_since": "beginning"}, {"changes_since": "beginning"},
+    ):  # fmt: skip
+        result = real.call(
+            bearer, "query_records", stream="messages", connection_id=WORK, **arguments
+        )
+        assert parsed_text(result)["next"].keys() == structured(result)["next"].keys()
+        for step in (*parsed_text(result)["next"].values(), *structured(result)["next"].values()):
+            assert ("changes_since" in step["args"]) == ("changes_since" in arguments)
+            following = real.ask(
+                bearer, lambda client, step=step: client.call_tool(step["tool"], step["args"])
+            )
+            assert not following.is_error
+            handles = structured(following)["handles"]
+            assert not set(handles) & set(structured(result)["handles"])
