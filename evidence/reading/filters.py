@@ -31,7 +31,7 @@ MAX_FILTERS_CHECKED = 8
 
 @dataclass(frozen=True, slots=True)
 class FilterValues:
-    """The filters of an empty result that no visible record meets by itself.
+    """The filters of a complete result that no visible record meets by itself.
 
     ``witnesses`` has one record (connection, key, field) for each of the others, which exist.
     """
@@ -79,10 +79,16 @@ def parse_time(text: str, param: str) -> datetime:
     return instant
 
 
-def find_unmatched(visible: VisibleRecords, filters: Sequence[Filter]) -> FilterValues:
-    """Return which filters alone leave no visible record. One query per filter."""
+def find_unmatched(
+    visible: VisibleRecords, filters: Sequence[Filter], *, is_empty: bool
+) -> FilterValues:
+    """Return which filters alone leave no visible record. One query per filter.
+
+    Where the result is not empty, this can only be one of several ``in`` values.
+    """
     unmatched, witnesses = [], []
-    for keys, value in filters[:MAX_FILTERS_CHECKED]:
+    possible = [each for each in filters if is_empty or each[0][1:] == ("in",)]
+    for keys, value in possible[:MAX_FILTERS_CHECKED]:
         found = list_record_ids(visible, [_condition(visible, keys, value)], limit=1)
         if found:
             witnesses += [(connection_id, key, keys[0]) for connection_id, key in found]

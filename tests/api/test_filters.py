@@ -187,9 +187,33 @@ def test_a_filter_value_that_no_visible_record_has_is_named(
     assert both.body["meta"]["warnings"] == []
 
 
-def test_values_of_hidden_records_are_not_known(world: World) -> None:
-    hidden = world.get(MAIL, "bob", filter__subject="Old lease draft").body["meta"]["warnings"]
-    absent = world.get(MAIL, "bob", filter__subject="New lease draft").body["meta"]["warnings"]
+@pytest.mark.parametrize(
+    ("path", "query"),
+    [(MAIL, {}), ("/v1/streams/messages/aggregate", {"metric": "count"})],
+)
+def test_one_of_several_values_that_no_visible_record_has_is_named(
+    world: World, path: str, query: dict[str, str]
+) -> None:
+    values = ["Alice", "Nobody", "Lycée"]
+    answer = world.get(path, **ONE, **query, filter__from_name__in=values)
+    [warning] = answer.body["meta"]["warnings"]
+    assert (warning["code"], warning["param"]) == (
+        "filter_matches_nothing",
+        "filter[from_name][in]",
+    )
+    assert "'Nobody'" in warning["message"]
+    present = world.get(path, **ONE, **query, filter__from_name__in=["Alice", "Lycée"])
+    assert present.body["meta"]["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "others"), [("filter__subject", []), ("filter__subject__in", ["Lease signed"])]
+)
+def test_values_of_hidden_records_are_not_known(world: World, name: str, others: list[str]) -> None:
+    def warnings(value: str) -> Any:
+        return world.get(MAIL, "bob", **{name: [value, *others]}).body["meta"]["warnings"]
+
+    hidden, absent = warnings("Old lease draft"), warnings("New lease draft")
     assert [each["code"] for each in hidden] == ["filter_matches_nothing"]
     assert str(hidden).replace("Old", "New") == str(absent)
 

@@ -54,10 +54,11 @@ class AggregateView(GrantedView):
             if body["other_count"]:
                 body["next_cursor"] = self._cursor(visible, aggregate_request.start + shown)
         self.witnesses, self.fields = found.witnesses(shown), found.fields
-        if not found.records:
-            checked = filters.find_unmatched(visible, self.query.nested("filter"))
-            self.query.warnings += unmatched_warnings(checked.unmatched)
-            self.matched = checked.witnesses
+        checked = filters.find_unmatched(
+            visible, self.query.nested("filter"), is_empty=not found.records
+        )
+        self.query.warnings += unmatched_warnings(checked.unmatched)
+        self.matched = checked.witnesses
         return Response(
             envelopes.with_links_and_meta(
                 body, self_link=self.query.path, warnings=self.query.warnings

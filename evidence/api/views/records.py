@@ -169,11 +169,13 @@ class RecordsView(GrantedView):
         self, visible: VisibleRecords, where: list[SQL], page: records.Page, order: records.Order
     ) -> None:
         """Warn of filter values that nothing has, and of records in the future before others."""
-        if not page.records:
-            found = filters.find_unmatched(visible, self.query.nested("filter"))
+        if not (page.has_more or self.query.has("cursor")):
+            found = filters.find_unmatched(
+                visible, self.query.nested("filter"), is_empty=not page.records
+            )
             self.query.warnings += unmatched_warnings(found.unmatched)
             self.warning_witnesses = found.witnesses
-        elif order.descending and order.field is None:
+        if page.records and order.descending and order.field is None:
             tomorrow = (timezone.now() + timedelta(days=1)).date().isoformat()
             count, witnesses = records.future_records(
                 visible, where, page, at=filters.parse_time(tomorrow, "before")
@@ -181,7 +183,8 @@ class RecordsView(GrantedView):
             if count:
                 self.query.warnings.append(future_warning(count, tomorrow))
             name = str(visible.stream.cursor_field)
-            self.warning_witnesses = [(*witness, name) for witness in witnesses]
+            future = [(*witness, name) for witness in witnesses]
+            self.warning_witnesses = [*self.warning_witnesses, *future]
 
     def _order(self, visible: VisibleRecords) -> records.Order:
         order = self.query.choice("order", "asc", "desc", default="") or None

@@ -105,7 +105,9 @@ class SearchView(GrantedView):
         return [*hits, *suggested]
 
     def _warn_of_filters(self) -> None:
-        checked = filters.find_unmatched(self._filtered(), self.query.nested("filter"))
+        checked = filters.find_unmatched(
+            self._filtered(), self.query.nested("filter"), is_empty=True
+        )
         self.query.warnings += unmatched_warnings(checked.unmatched)
         self.matched = checked.witnesses
 
