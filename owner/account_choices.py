@@ -151,7 +151,7 @@ def _sign_in(
         details = accounts.account_details(account, source)
         return accounts.list_containers(details, now=timezone.now())
     except SealedError:
-        messages.error(request, "Enter the password first.")
+        messages.error(request, "Enter the password or sign in again first.")
     except SourceError as error:
         messages.error(request, escape_invisible(status.explain(error)))
     return None

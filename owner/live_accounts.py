@@ -24,7 +24,7 @@ from importers.core.source import (
     SourceError,
     SourceField,
 )
-from importers.sources import accounts, status, traffic
+from importers.sources import accounts, oauth, status, traffic
 from importers.sources.accounts import AccountDetails
 from importers.sources.registry import find_source, installed_sources
 from owner.account_choices import ChoiceForm, open_draft, seal_draft
@@ -93,11 +93,11 @@ def connect_account(request: HttpRequest, name: str) -> HttpResponse:
     if source is None:
         raise Http404
     if "draft" in request.POST:
-        return _choose(request, source, open_draft(request.POST["draft"]))
+        return choose(request, source, open_draft(request.POST["draft"]))
     form = DetailsForm(source, request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
-            details = accounts.parse_details(source, _texts(form.cleaned_data))
+            details = accounts.parse_details(source, form_texts(form.cleaned_data))
             found = accounts.list_containers(details, now=timezone.now())
         except InvalidRequest as refusal:
             form.add_error(refusal.param if refusal.param in form.fields else None, refusal.message)
@@ -107,16 +107,17 @@ def connect_account(request: HttpRequest, name: str) -> HttpResponse:
                 form.full_clean()
             form.add_error(None, escape_invisible(status.explain(error)))
         else:
-            return _choose(request, source, (details, found))
-    context = {"here": "accounts", "source": source, "form": form}
+            return choose(request, source, (details, found))
+    context = {"here": "accounts", "source": source, "form": form, "providers": oauth.PROVIDERS}
     return render(request, "owner/live_accounts/connect.html", context)
 
 
-def _choose(
+def choose(
     request: HttpRequest,
     source: InstalledSource,
     draft: tuple[AccountDetails, Sequence[Container]] | None,
 ) -> HttpResponse:
+    """Ask what to read of an account that signed in, and where the records go; then start."""
     if draft is None or draft[0].source != source:
         messages.error(request, "This page is too old. Enter the account again.")
         return redirect("account-connect", source.name)
@@ -203,6 +204,7 @@ def _card(account: SourceAccount, now: datetime) -> dict[str, Any]:
         "is_mirror": account.is_mirror,
         "is_paused": status.is_paused(account),
         "has_password": account.credential is not None,
+        "signs_in": oauth.SETTING in account.settings,
         "last": account.succeeded_at,
         "next": status.next_run(account, now=now),
         "problem": problem and escape_invisible(problem),
@@ -251,7 +253,7 @@ def _allow_host(account: SourceAccount, values: Mapping[str, str], now: datetime
 
 def _forget(account: SourceAccount, _values: Mapping[str, str], now: datetime) -> str:
     source_accounts.set_credential(account.connection_id, None, now=now)
-    return "The password is removed here. End it at your provider too. The records stay."
+    return "Access to the account is removed here. End it at your provider too. The records stay."
 
 
 def _replace(account: SourceAccount, values: Mapping[str, str], now: datetime) -> str:
@@ -286,6 +288,6 @@ ACTIONS: dict[str, Action] = {
 }
 
 
-def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+def form_texts(values: Mapping[str, Any]) -> dict[str, str]:
     texts = {name: "yes" if value is True else str(value or "") for name, value in values.items()}
     return texts | {"hosts": " ".join(values.get("hosts", ()))}

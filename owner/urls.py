@@ -4,6 +4,7 @@ from django.urls import path
 
 from owner import admin as admin  # registers the admin pages
 from owner.account_choices import account_choices
+from owner.account_sign_in import sign_in_again, sign_in_form, signed_in
 from owner.accounts.second_factor_views import second_factor_check
 from owner.accounts.setup_views import set_up
 from owner.accounts.sign_in import sign_in
@@ -47,6 +48,9 @@ urlpatterns = [
     path("connect/status", connect_status, name="connect-status"),
     path("accounts", account_list, name="accounts"),
     path("accounts/connect/<str:name>", connect_account, name="account-connect"),
+    path("accounts/connect/<str:name>/<str:provider>", sign_in_form, name="account-sign-in"),
+    path("accounts/signed-in", signed_in, name="account-signed-in"),
+    path("accounts/<str:connection_id>/sign-in", sign_in_again, name="account-sign-in-again"),
     path("accounts/<str:connection_id>", account_page, name="account"),
     path("accounts/<str:connection_id>/choices", account_choices, name="account-choices"),
     path("demo/remove", remove_demo_data, name="remove-demo"),

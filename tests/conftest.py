@@ -47,7 +47,7 @@ STARTERS = {
     ],
     "owner": [
         "consent/test_python_sdk.py", "consent/test_typescript_sdk.py", "pages/test_imports.py",
-        "pages/test_live_accounts.py",
+        "pages/test_account_sign_in.py", "pages/test_live_accounts.py",
     ],
     "pdpp_site": [
         "test_connections.py", "test_environment.py", "test_headers.py", "test_mcp_stdio.py",

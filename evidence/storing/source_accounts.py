@@ -119,6 +119,14 @@ def set_credential(
     rows.update(credential=sealed, failures=0, problem=None, due_at=now)
 
 
+def update_credential(account: SourceAccount, credential: Mapping[str, str]) -> None:
+    """Store renewed tokens, unless the owner removed or replaced the credential meanwhile."""
+    sealed = _encrypt(credential, account.connection_id)
+    rows = SourceAccount.unscoped.filter(connection_id=account.connection_id)
+    rows.filter(credential=account.credential).update(credential=sealed)
+    account.credential = sealed
+
+
 def open_credential(account: SourceAccount) -> dict[str, str]:
     """Decrypt the credential. Raises ``SealedError``."""
     if account.credential is None:

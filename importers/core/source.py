@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 from importers.core.results import ExportItem
 
@@ -20,6 +20,10 @@ class ProblemCode(StrEnum):
 
     PASSWORD_REFUSED = "password_refused"  # noqa: S105 - a code
     CREDENTIAL_UNREADABLE = "credential_unreadable"
+    SIGN_IN_ENDED = "sign_in_ended"
+    SIGN_IN_UNAVAILABLE = "sign_in_unavailable"
+    CLIENT_REFUSED = "client_refused"
+    TOKEN_REFUSED = "token_refused"  # noqa: S105 - a code
     HOST_UNKNOWN = "host_unknown"
     PRIVATE_ADDRESS = "private_address"
     UNREACHABLE = "unreachable"
@@ -35,93 +39,6 @@ class ProblemCode(StrEnum):
     SOURCE_MISSING = "source_missing"
     SOURCE_FAILED = "source_failed"
     STORAGE_FAILED = "storage_failed"
-
-
-class ProblemText(NamedTuple):
-    """What the owner reads. ``needs_owner``: trying again changes nothing until the owner acts."""
-
-    problem: str
-    side: str
-    next_step: str
-    needs_owner: bool = False
-
-
-YOURS, SERVERS, OURS = "your settings", "the server or the network", "this installation"
-
-PROBLEM_TEXTS: dict[ProblemCode, ProblemText] = {
-    ProblemCode.PASSWORD_REFUSED: ProblemText(
-        "The password was refused.",
-        YOURS,
-        "Create an app password at your provider, and enter it here.",
-        needs_owner=True,
-    ),
-    ProblemCode.CREDENTIAL_UNREADABLE: ProblemText(
-        "The stored password cannot be read: the installation's key has changed.",
-        OURS,
-        "Enter the password again.",
-        needs_owner=True,
-    ),
-    ProblemCode.HOST_UNKNOWN: ProblemText(
-        "The name of the server does not exist.", YOURS, "Correct the address of the server."
-    ),
-    ProblemCode.PRIVATE_ADDRESS: ProblemText(
-        "The server has a private address.",
-        YOURS,
-        "If it is in your own network, allow private addresses for this account.",
-        needs_owner=True,
-    ),
-    ProblemCode.UNREACHABLE: ProblemText(
-        "The server does not accept connections.",
-        SERVERS,
-        "Check the address and the port. The next attempt is automatic.",
-    ),
-    ProblemCode.BAD_CERTIFICATE: ProblemText(
-        "The server's certificate is not valid for its name, so no password was sent.",
-        SERVERS,
-        "Check the address. For a certificate of your own, set SSL_CERT_FILE.",
-    ),
-    ProblemCode.NO_TLS: ProblemText(
-        "The server offers no encryption, so no password was sent.",
-        SERVERS,
-        "Use the port for TLS, usually 993.",
-        needs_owner=True,
-    ),
-    ProblemCode.TOO_SLOW: ProblemText(
-        "The server did not answer in time.", SERVERS, "The next attempt is automatic."
-    ),
-    ProblemCode.CONNECTION_LOST: ProblemText(
-        "The connection was lost.", SERVERS, "The next attempt is automatic, and continues there."
-    ),
-    ProblemCode.SERVER_REFUSED: ProblemText(
-        "The server refused a request.", SERVERS, "The next attempt is automatic."
-    ),
-    ProblemCode.NOT_FOUND: ProblemText(
-        "The server has nothing at this address.", YOURS, "Correct the address."
-    ),
-    ProblemCode.MOVED: ProblemText(
-        "The address leads to another server, which got no password.",
-        YOURS,
-        "If that server is your provider's, allow it.",
-        needs_owner=True,
-    ),
-    ProblemCode.WRONG_CONTENT: ProblemText(
-        "The address has something else than expected.", YOURS, "Correct the address."
-    ),
-    ProblemCode.CONTAINER_MISSING: ProblemText(
-        "A chosen folder no longer exists; the others are up to date.",
-        YOURS,
-        "Choose the folders again.",
-    ),
-    ProblemCode.SOURCE_MISSING: ProblemText(
-        "The package of this source is not installed.", OURS, "Install it again, and restart."
-    ),
-    ProblemCode.SOURCE_FAILED: ProblemText(
-        "The source failed.", OURS, "Report the error. The next attempt is automatic."
-    ),
-    ProblemCode.STORAGE_FAILED: ProblemText(
-        "The records could not be stored.", OURS, "Check the disk and the database."
-    ),
-}
 
 
 class SourceError(Exception):
@@ -286,7 +203,8 @@ class InstalledSource:
     ``series_stream`` is the stream of ``SourceRun.series_keys``. ``discovery`` is the service,
     ``caldav`` or ``carddav``, that finds an empty address. ``companion`` is the source that reads
     what else the same account has.
-    ``watches``: its servers may report changes.
+    ``watches``: its servers may report changes. ``signs_in``: instead of secrets, it may get an
+    access token (OAuth).
     """
 
     name: str
@@ -306,6 +224,7 @@ class InstalledSource:
     has_deletions: bool = True
     series_stream: str = ""
     watches: bool = False
+    signs_in: bool = False
     discovery: str = ""
     companion: str = ""
 

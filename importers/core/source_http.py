@@ -10,6 +10,7 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from email.message import Message
+from pathlib import Path
 from typing import NamedTuple, Self
 from urllib.parse import quote, urljoin, urlsplit
 
@@ -25,6 +26,11 @@ MAX_REDIRECTS = 5
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
 URL_CHARACTERS = "%/:=&?~#+!$,;'@()*[]"
 """Characters of a URL that stay as they are."""
+
+
+CERTIFICATES = (
+    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
+)  # fmt: skip
 
 
 class TooLargeError(Exception):
@@ -51,6 +57,16 @@ class Origin(NamedTuple):
     @override
     def __str__(self) -> str:
         return f"{self.host}:{self.port}" if self.port != PORTS["https"] else self.host
+
+
+def tls_context() -> ssl.SSLContext:
+    """Return a context that verifies certificates. It must load them before confinement."""
+    context = ssl.create_default_context()
+    for path in (ssl.get_default_verify_paths().cafile, *CERTIFICATES):
+        if path is not None and Path(path).is_file():
+            context.load_verify_locations(cafile=path)
+            break
+    return context
 
 
 def parse_url(url: str) -> tuple[str, Origin]:

@@ -229,11 +229,16 @@ def open_connection(
     source: InstalledSource, settings: Mapping[str, Any], host: str, port: int, *, private: bool
 ) -> socket.socket:
     """Connect to a host that the owner entered. Raises ``SourceError``."""
+    if (host, port) not in source.host_addresses(settings):
+        raise SourceError(ProblemCode.SOURCE_FAILED, "the source asked for another host")
+    return connect_filtered(host, port, private=private)
+
+
+def connect_filtered(host: str, port: int, *, private: bool) -> socket.socket:
+    """Connect to a host unless the filter refuses its addresses. Raises ``SourceError``."""
     # Needs Django's settings, which the test kit of other packages has not.
     from evidence.ssrf_guard import BlockedAddressError, private_addresses, public_addresses
 
-    if (host, port) not in source.host_addresses(settings):
-        raise SourceError(ProblemCode.SOURCE_FAILED, "the source asked for another host")
     try:
         addresses = (private_addresses if private else public_addresses)(host, port)
     except BlockedAddressError:

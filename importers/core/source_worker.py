@@ -39,10 +39,8 @@ from importers.core.source import (
     SourceError,
     SourceRun,
 )
+from importers.core.source_http import tls_context
 
-CERTIFICATES = (
-    "/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem",
-)  # fmt: skip
 ACCOUNT_BYTES = 100 * 1024 * 1024
 """Stands for the size of an export in the limit of CPU time."""
 
@@ -69,16 +67,6 @@ def confine(work_folder: Path, package_folder: Path) -> list[bool]:
         isolation.limit_time(export_bytes=ACCOUNT_BYTES),
         isolation.restrict_calls(),
     ]
-
-
-def tls_context() -> ssl.SSLContext:
-    """Return a context that verifies certificates. It must load them before confinement."""
-    context = ssl.create_default_context()
-    for path in (ssl.get_default_verify_paths().cafile, *CERTIFICATES):
-        if path is not None and Path(path).is_file():
-            context.load_verify_locations(cafile=path)
-            break
-    return context
 
 
 class Worker:

@@ -20,7 +20,8 @@ if __name__ == "__main__":  # isolated mode leaves out this folder
 import importers
 from importers.core.messages import write_message
 from importers.core.sandbox_worker import load_package
-from importers.core.source_worker import Worker, confine, tls_context
+from importers.core.source_http import tls_context
+from importers.core.source_worker import Worker, confine
 
 STACK_BYTES = 512 * 1024
 """The limit of memory counts the whole stack of a thread."""

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any, NamedTuple
 
 from imap_tools import BaseMailBox, MailboxLoginError
@@ -164,7 +165,12 @@ def sign_in(
     try:
         if port == 143:
             _start_tls(mailbox, network)
-        _log_in(mailbox, str(settings["user"]), credential["password"])
+        user = str(settings["user"])
+        if "access_token" in credential:
+            _present_token(mailbox, user, credential["access_token"])
+        else:
+            _log_in(mailbox, user, credential["password"])
+        _read_capabilities(mailbox)
         yield mailbox
     finally:
         mailbox.client.shutdown()
@@ -185,7 +191,32 @@ def _log_in(mailbox: Mailbox, user: str, password: str) -> None:
         is_refused = _REFUSED.search(text) or not _UNAVAILABLE.search(text)
         code = ProblemCode.PASSWORD_REFUSED if is_refused else ProblemCode.SERVER_REFUSED
         raise SourceError(code) from None
-    # The capabilities before and after signing in may differ.
+
+
+def _present_token(mailbox: Mailbox, user: str, token: str) -> None:
+    """Sign in with an access token (XOAUTH2, or OAUTHBEARER of RFC 7628)."""
+    if "AUTH=XOAUTH2" in mailbox.capabilities:
+        mechanism, text = "XOAUTH2", f"user={user}\1auth=Bearer {token}\1\1"
+    elif "AUTH=OAUTHBEARER" in mailbox.capabilities:
+        name = user.replace("=", "=3D").replace(",", "=2C")
+        mechanism, text = "OAUTHBEARER", f"n,a={name},\1auth=Bearer {token}\1\1"
+    else:
+        raise SourceError(ProblemCode.TOKEN_REFUSED, "it offers no XOAUTH2")
+    # The server may describe its refusal, which takes a second answer.
+    end = b"\1" if mechanism == "OAUTHBEARER" else b""
+    answers = chain([text.encode()], repeat(end))
+    try:
+        mailbox.client.authenticate(mechanism, lambda _: next(answers))
+    except imaplib.IMAP4.abort:
+        raise
+    except imaplib.IMAP4.error as error:
+        is_busy = _UNAVAILABLE.search(str(error)) and not _REFUSED.search(str(error))
+        code = ProblemCode.SERVER_REFUSED if is_busy else ProblemCode.TOKEN_REFUSED
+        raise SourceError(code) from None
+
+
+def _read_capabilities(mailbox: Mailbox) -> None:
+    """Read the capabilities again: those before and after signing in may differ."""
     answer, data = mailbox.client.capability()
     if answer == "OK" and data[-1]:
         mailbox.client.capabilities = tuple(data[-1].decode("ascii", "replace").upper().split())

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -19,7 +19,7 @@ from evidence.storing.declaration_store import declare
 from importers.core.source import Container, FieldKind, InstalledSource, SourceField
 from importers.core.source_http import parse_url
 from importers.core.source_process import AccountAccess, open_source
-from importers.sources import traffic
+from importers.sources import oauth, traffic
 from importers.sources.providers import find_provider, find_server
 from importers.sources.registry import find_source
 
@@ -69,6 +69,33 @@ def parse_details(source: InstalledSource, values: Mapping[str, str]) -> Account
     if hosts := values.get("hosts", "").split():
         settings["hosts"] = [_parse_confirmed(each) for each in hosts]
     return AccountDetails(source, settings, credential)
+
+
+def parse_sign_in(
+    source: InstalledSource, provider_name: str, values: Mapping[str, str]
+) -> AccountDetails:
+    """Check the values for an account that signs in with OAuth, as ``parse_details`` does.
+
+    The credential has the client secret until the owner has signed in.
+    """
+    provider = oauth.PROVIDERS[provider_name]
+    fields = tuple(each for each in source.fields if each.kind is not FieldKind.SECRET)
+    host = {"host": provider.host} if provider.host else {}
+    details = parse_details(replace(source, fields=fields), {**values, **host})
+    settings = {"provider": provider_name, "parameters": dict(provider.parameters)}
+    for name in ("client_id", "scope", "authorization_url", "token_url"):
+        value = getattr(provider, name, "") or values.get(name, "").strip()
+        if not value or len(value) > MAX_CHARS or not value.isprintable():
+            raise InvalidRequest(message=f"Enter the {name.replace('_', ' ')}.", param=name)
+        if name.endswith("_url"):
+            value = _parse_url(source, name, value)[0]
+        settings[name] = value
+    secret = values.get("client_secret", "").strip()
+    return AccountDetails(
+        source,
+        {**details.settings, oauth.SETTING: settings},
+        {"client_secret": secret} if secret else {},
+    )
 
 
 def _parse_confirmed(value: str) -> tuple[str, int]:
@@ -129,7 +156,7 @@ def list_containers(details: AccountDetails, *, now: datetime) -> list[Container
     """Sign in, and return what the owner can choose. Raises ``SourceError``."""
     access = AccountAccess(
         settings=details.settings,
-        credential=details.credential,
+        credential=oauth.sandbox_credential(details.settings, details.credential),
         state={},
         allows_private=bool(details.settings["allows_private"]),
         now=now.isoformat(),
@@ -277,8 +304,8 @@ def confirm_host(account: SourceAccount, host: str, *, now: datetime) -> None:
 
 
 def account_details(account: SourceAccount, source: InstalledSource) -> AccountDetails:
-    """Return what the owner entered. Raises ``SealedError``."""
-    return AccountDetails(source, account.settings, source_accounts.open_credential(account))
+    """Return what the owner entered. Raises ``SealedError``, and ``SourceError`` of a sign-in."""
+    return AccountDetails(source, account.settings, oauth.current_credential(account))
 
 
 def _create_connection(details: AccountDetails, *, owner_id: str, now: datetime) -> str:
@@ -297,6 +324,8 @@ def replace_password(
     account: SourceAccount, source: InstalledSource, values: Mapping[str, str], *, now: datetime
 ) -> None:
     """Store another credential for the same account. Raises ``InvalidRequest``."""
+    if oauth.SETTING in account.settings:
+        raise InvalidRequest(message="This account has no password. Sign in again.")
     get_connection(account.connection_id, owner_id=account.connection.owner_id)
     details = parse_details(source, {**_as_text(account.settings), **values})
     if any(details.settings.get(name) != account.settings.get(name) for name in ("host", "port")):

@@ -12,9 +12,10 @@ from django.utils import timezone
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing import source_accounts
 from evidence.storing.ingest import IngestResult
+from importers.core.problem_texts import PROBLEM_TEXTS
 from importers.core.receipt_texts import RECEIPT_TEXTS
 from importers.core.results import ReceiptCode
-from importers.core.source import PROBLEM_TEXTS, ProblemCode, SourceError
+from importers.core.source import ProblemCode, SourceError
 from importers.sources import traffic
 from importers.sources.registry import find_source
 

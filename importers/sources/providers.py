@@ -68,7 +68,8 @@ _POSTEO = Provider(
 _MICROSOFT = Provider(
     "Microsoft",
     "outlook.office365.com",
-    refusal="Microsoft has no app passwords for mail programs any more. Import an export instead.",
+    refusal="Microsoft has no app passwords for mail programs any more. Sign in with Microsoft instead,"
+    " on the page Live accounts.",
     dav_refusal="Microsoft has no CalDAV. Publish the calendar, and connect its ICS link.",
 )
 PROVIDERS: dict[str, Provider] = {

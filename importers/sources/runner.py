@@ -32,7 +32,7 @@ from importers.core.results import ReceiptCode
 from importers.core.source import InstalledSource, ProblemCode, SourceError
 from importers.core.source_process import AccountAccess, SourceSession, Step, open_source
 from importers.runs.record_feed import AttachmentSpool
-from importers.sources import traffic
+from importers.sources import oauth, traffic
 from importers.sources.outcome import RunReport, finish_run, next_day
 from importers.sources.registry import find_source
 
@@ -99,6 +99,8 @@ def sync(
         except SourceError as error:
             if is_stopped():
                 return None
+            if error.code is ProblemCode.TOKEN_REFUSED:
+                oauth.discard_access_token(account)
             finish_run(account, run.report, run.stopped_at, error)
         except ApiException:  # the log names the cause
             finish_run(account, run.report, run.stopped_at, SourceError(ProblemCode.STORAGE_FAILED))
@@ -113,12 +115,12 @@ def open_account(account: SourceAccount) -> tuple[InstalledSource, AccountAccess
     if source is None:
         raise SourceError(ProblemCode.SOURCE_MISSING, account.source_name)
     try:
-        credential = source_accounts.open_credential(account)
+        credential = oauth.current_credential(account)
     except SealedError:
         raise SourceError(ProblemCode.CREDENTIAL_UNREADABLE) from None
     return source, AccountAccess(
         settings=account.settings,
-        credential=credential,
+        credential=oauth.sandbox_credential(account.settings, credential),
         state=account.state,
         allows_private=bool(account.settings.get("allows_private")),
         now=timezone.now().isoformat(),

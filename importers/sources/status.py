@@ -8,8 +8,9 @@ from evidence.advisory_locks import is_locked
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
 from evidence.storing.synced_batches import count_items
-from importers.core.source import PROBLEM_TEXTS, ProblemCode, SourceError
-from importers.sources import outcome, traffic
+from importers.core.problem_texts import PROBLEM_TEXTS
+from importers.core.source import ProblemCode, SourceError
+from importers.sources import oauth, outcome, traffic
 from importers.sources.runner import lock_name
 
 STALE_AFTER = timedelta(hours=24)
@@ -83,6 +84,8 @@ def question(account: SourceAccount) -> str | None:
 def problem_line(account: SourceAccount) -> str | None:
     """Return what is wrong, whose side it is on, since when, and what to do."""
     if account.credential is None:
+        if oauth.SETTING in account.settings:
+            return "You signed out. Sign in again to go on."
         return "There is no password. Enter one to go on."
     if account.problem is None:
         return None
@@ -121,7 +124,8 @@ def next_run(account: SourceAccount, *, now: datetime) -> str:
     if is_paused(account):
         return "paused"
     if account.credential is None:
-        return "not without a password"
+        is_signed_out = oauth.SETTING in account.settings
+        return "not before you sign in" if is_signed_out else "not without a password"
     if is_locked(lock_name(account.connection_id)):
         return "running now"
     at = "now" if account.due_at <= now else f"{account.due_at:%-d %B, %H:%M} UTC"

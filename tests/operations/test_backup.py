@@ -148,7 +148,7 @@ def test_backup_says_that_it_has_credentials_of_live_accounts(
         return source_accounts.open_credential(SourceAccount.unscoped.get())
 
     assert "live sources" not in before
-    assert "It contains the passwords of 1 live sources" in said
+    assert "It contains the passwords or sign-ins of 1 live sources" in said
     assert ("and the key that opens them" in said) == with_keys
     assert "abcd-efgh" not in stored
     assert b"abcd-efgh".hex() not in stored

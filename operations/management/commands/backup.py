@@ -22,8 +22,8 @@ REMINDER = {
 
 
 CREDENTIALS = {
-    True: "It contains the passwords of {count} live sources, and the key that opens them.",
-    False: "It contains the passwords of {count} live sources, encrypted with the secret key.",
+    True: "It contains the passwords or sign-ins of {count} live sources, and the key that opens them.",
+    False: "It contains the passwords or sign-ins of {count} live sources, encrypted with the secret key.",
 }
 
 

@@ -221,7 +221,7 @@ def test_folders_cannot_be_listed_without_the_password(http: HttpClient, server:
 
     page = http.get(f"/accounts/{account.pk}/choices", follow=True).content.decode()
 
-    assert "Enter the password first." in page
+    assert "Enter the password or sign in again first." in page
 
 
 def test_account_waits_for_its_daily_limit(http: HttpClient, server: Dovecot) -> None:
