@@ -10,6 +10,7 @@
 # make audit  check the installed packages for known vulnerabilities (pip-audit, needs the internet)
 # make coverage  run the tests and report the lines that they do not cover
 # make office    read the text of Word, Excel, PowerPoint and OpenDocument files in imports
+# make ocr       recognize the text of scans and pictures in imports
 # make outlook   read data files of Outlook (.pst, .ost) in imports
 # make semantic  install semantic and hybrid search: a model that runs without a network
 # make telemetry  install the OpenTelemetry exporter (PDPP_TELEMETRY)
@@ -40,7 +41,7 @@ PIP := 26.3
 # Files that must not contain keys or passwords. Tests use made-up ones.
 TREE := .ci Makefile $(wildcard *.md *.toml *.txt) bench cli demo deploy docs evidence importers manage.py mcp_adapter operations owner pdpp_site
 
-.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference office outlook relevance semantic run sign-in sync-large telemetry test slow fast mutants check format clean
+.PHONY: screenshots trace agent-eval audit bench conformance coverage faults hosts import-large non-interference ocr office outlook relevance semantic run sign-in sync-large telemetry test slow fast mutants check format clean
 .DEFAULT_GOAL := check
 
 run: .venv/runtime
@@ -115,6 +116,8 @@ trace: .venv/runtime
 
 office: .venv/office
 
+ocr: .venv/ocr
+
 outlook: .venv/outlook
 
 semantic: .venv/semantic
@@ -154,11 +157,15 @@ clean:
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-office.txt
 	touch $@
 
+.venv/ocr: requirements-ocr.txt .venv/runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-ocr.txt
+	touch $@
+
 .venv/outlook: requirements-outlook.txt .venv/runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-outlook.txt
 	touch $@
 
-.venv/development: pyproject.toml .venv/semantic .venv/telemetry .venv/office .venv/outlook
+.venv/development: pyproject.toml .venv/semantic .venv/telemetry .venv/ocr .venv/office .venv/outlook
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --group dev
 	touch $@
 

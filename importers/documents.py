@@ -1,4 +1,4 @@
-"""Import folders of text, Markdown, HTML and PDF files as documents, and vaults of notes."""
+"""Import folders of text, Markdown, HTML, PDF and Office files as documents, vaults of notes, and pictures that have text."""
 
 from functools import partial
 from hashlib import sha256
@@ -9,7 +9,15 @@ from importers.core.attachments import add_attachment
 from importers.core.export_files import ExportFile
 from importers.core.importer import ExportFiles, Importer, Options, claim_by_suffix
 from importers.core.office_files import MEDIA_TYPES as OFFICE_TYPES
-from importers.core.results import ExportItem, ExportItems, ParsedItem, ParsedRecord
+from importers.core.results import (
+    ExportItem,
+    ExportItems,
+    Issue,
+    ParsedItem,
+    ParsedRecord,
+    ReceiptCode,
+)
+from importers.core.text_recognition import PICTURE_TYPES, is_installed, recognize_picture
 from importers.notes.markdown import describe_note
 
 MEDIA_TYPES = {
@@ -25,24 +33,35 @@ MEDIA_TYPES = {
     ".pdf": "application/pdf",
     **OFFICE_TYPES,
 }
+_FILE_TYPES = MEDIA_TYPES | PICTURE_TYPES
 
 
 def _read(files: ExportFiles, options: Options) -> ExportItems:
+    lacks_recognition = not is_installed()
     for file in files:
-        yield ExportItem(file.name, "", file.size, partial(parse_document, file, options))
+        parse = partial(parse_document, file, options)
+        if lacks_recognition and file.suffix in PICTURE_TYPES:
+            parse = partial(ParsedItem, issues=[Issue(ReceiptCode.PICTURE_NEEDS_OCR)])
+        yield ExportItem(file.name, "", file.size, parse)
 
 
 def parse_document(file: ExportFile, options: Options) -> ParsedItem:
-    """Return the record of a file: its text, and the file itself."""
+    """Return the record of a file: its text, and the file itself.
+
+    A picture without text has no record.
+    """
     item = ParsedItem()
     path = _path(file)
     key = f"d_{sha256(path.encode('utf-8', 'replace')).hexdigest()[:28]}"
     content = file.read(max_bytes=limits.BLOB_MAX_BYTES)
+    media_type, text = _FILE_TYPES[file.suffix], None
+    if file.suffix in PICTURE_TYPES and (text := recognize_picture(content, item)) is None:
+        return item
     attachment = add_attachment(
-        item, content, stream="documents", key=key, media_type=MEDIA_TYPES[file.suffix]
+        item, content, stream="documents", key=key, media_type=media_type, text=text
     )
     text, title, details = attachment.text, None, dict[str, Any]()
-    if MEDIA_TYPES[file.suffix] == "text/markdown" and text:
+    if media_type == "text/markdown" and text:
         text, title, details = describe_note(text, options.zone, item)
     item.records.append(
         ParsedRecord(
@@ -60,6 +79,7 @@ def parse_document(file: ExportFile, options: Options) -> ParsedItem:
                 "blob_ref": attachment.blob_ref,
                 **details,
             },
+            unknown=("text",) if Issue(ReceiptCode.NEEDS_OCR) in item.issues else (),
         )
     )
     return item
@@ -75,6 +95,6 @@ def _path(file: ExportFile) -> str:
 
 
 DOCUMENTS = Importer(
-    claim=claim_by_suffix(*MEDIA_TYPES),
+    claim=claim_by_suffix(*_FILE_TYPES),
     read=_read,
 )

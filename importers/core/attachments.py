@@ -12,6 +12,7 @@ from importers.core.office_files import MEDIA_TYPES as OFFICE_TYPES
 from importers.core.office_files import extract_office_text
 from importers.core.results import ParsedFile, ParsedItem, ReceiptCode
 from importers.core.text import decode, html_to_text, text_prefix, truncate
+from importers.core.text_recognition import recognize_pdf
 
 DEFAULT_MEDIA_TYPE = "application/octet-stream"
 _MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,64}/[A-Za-z0-9!#$&^_.+-]{1,64}")
@@ -76,8 +77,11 @@ def _extract_text(
     pages = None
     if media_type == "application/pdf":
         text, pages, is_locked = parse_pdf(content)
-        if text is None:
+        if text is None and pages and not is_locked:
+            text = recognize_pdf(content, item)
+        elif text is None:
             item.add_issue(ReceiptCode.LOCKED if is_locked else ReceiptCode.NO_TEXT)
+        if text is None:
             return None, pages
     elif media_type in OFFICE_TYPES.values():
         office_text, issue = extract_office_text(content)

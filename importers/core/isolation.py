@@ -22,6 +22,7 @@ OPEN_FILES = 256
 CPU_SECONDS = 600
 CPU_BYTES_PER_SECOND = 50_000
 """CPU_SECONDS, and a second for as many bytes of the export: ours need a twentieth of that."""
+CPU_SECONDS_PER_SCAN = 60
 
 _NO_NEW_PRIVILEGES, _DUMPABLE, _SECCOMP, _SECCOMP_FILTER = 38, 4, 22, 2
 _LANDLOCK_CREATE, _LANDLOCK_ADD, _LANDLOCK_RESTRICT = 444, 445, 446
@@ -31,7 +32,8 @@ _ALL_FILE_RIGHTS = 0xFFFF
 _TCP_RIGHTS = _SCOPES = 0x3
 _SYSTEM_PATHS = (
     "/usr/lib", "/usr/lib64", "/lib", "/lib64", "/usr/share/zoneinfo", "/etc/localtime",
-    "/etc/ld.so.cache", "/etc/mime.types", "/dev/null", "/dev/urandom",
+    "/etc/ld.so.cache", "/etc/mime.types", "/dev/null", "/dev/urandom", "/usr/share/tesseract-ocr",
+    "/usr/share/tessdata",
 )  # fmt: skip
 
 _ALLOW, _DENY, _MISSING = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
@@ -131,9 +133,13 @@ def limit_memory() -> bool:
     )
 
 
-def limit_time(*, export_bytes: int) -> bool:
-    """Limit CPU time by the size of the export. Returns False where this is denied."""
-    return _limit(resource.RLIMIT_CPU, CPU_SECONDS + export_bytes // CPU_BYTES_PER_SECOND)
+def limit_time(*, export_bytes: int, scans: int = 0) -> bool:
+    """Limit CPU time by the size of the export and the files whose text may be recognized.
+
+    Returns False where this is denied.
+    """
+    seconds = CPU_SECONDS + export_bytes // CPU_BYTES_PER_SECOND + scans * CPU_SECONDS_PER_SCAN
+    return _limit(resource.RLIMIT_CPU, seconds)
 
 
 def _limit(what: int, value: int) -> bool:

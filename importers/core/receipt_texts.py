@@ -172,7 +172,7 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ),
     ReceiptCode.NO_TEXT: ReceiptText(
         "The file has no readable text; search finds it by name only.",
-        "Run text recognition on scanned pages before you export them.",
+        "If it is a scan, scan it again with a higher resolution.",
         is_imported=True,
     ),
     ReceiptCode.LOCKED: ReceiptText(
@@ -188,6 +188,29 @@ RECEIPT_TEXTS: dict[ReceiptCode, ReceiptText] = {
     ReceiptCode.NEEDS_OUTLOOK: ReceiptText(
         "Data files of Outlook (.pst, .ost) need the extra outlook.",
         "Install requirements-outlook.txt with pip, and import the file again.",
+    ),
+    ReceiptCode.NEEDS_OCR: ReceiptText(
+        "The text of scans needs the extra ocr; search finds the file by name only.",
+        "Install requirements-ocr.txt with pip, and import the file again.",
+        is_imported=True,
+    ),
+    ReceiptCode.PICTURE_NEEDS_OCR: ReceiptText(
+        "The text of pictures needs the extra ocr; the picture was not imported.",
+        "Install requirements-ocr.txt with pip, and import the picture again.",
+    ),
+    ReceiptCode.PICTURE_WITHOUT_TEXT: ReceiptText(
+        "No text was recognized in this picture; it was not imported.",
+        "If it has text, scan it again with a higher resolution.",
+    ),
+    ReceiptCode.PAGES_LEFT_OUT: ReceiptText(
+        "The text of the first pages only was recognized, for their number or within the time.",
+        "Divide the file into smaller ones, and import them.",
+        is_imported=True,
+    ),
+    ReceiptCode.TEXT_RECOGNIZED: ReceiptText(
+        "The text was recognized in pictures of its pages, and may have errors.",
+        "Compare important words with the original.",
+        is_imported=True,
     ),
     ReceiptCode.FILE_TOO_LARGE: ReceiptText(
         "The file is too large to store; only its name and size were imported.",

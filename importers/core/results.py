@@ -58,6 +58,11 @@ class ReceiptCode(StrEnum):
     LOCKED = "locked"
     NEEDS_OFFICE = "needs_office"
     NEEDS_OUTLOOK = "needs_outlook"
+    NEEDS_OCR = "needs_ocr"
+    PICTURE_NEEDS_OCR = "picture_needs_ocr"
+    PICTURE_WITHOUT_TEXT = "picture_without_text"
+    PAGES_LEFT_OUT = "pages_left_out"
+    TEXT_RECOGNIZED = "text_recognized"
     FILE_TOO_LARGE = "file_too_large"
     FILE_MISSING = "file_missing"
     NOT_STORED = "not_stored"
@@ -113,12 +118,17 @@ class Issue:
 
 @dataclass(slots=True)
 class ParsedItem:
-    """The records, files and issues of one item of an export."""
+    """The records, files and issues of one item of an export.
+
+    ``recognition_seconds`` remain to recognize the text of its scans: the sandbox ends a process
+    that is silent for longer.
+    """
 
     records: list[ParsedRecord] = field(default_factory=list)
     files: list[ParsedFile] = field(default_factory=list)
     issues: list[Issue] = field(default_factory=list)
     stale: list[StaleRecords] = field(default_factory=list)
+    recognition_seconds: float = 60.0
 
     def add_issue(self, code: ReceiptCode, *, detail: str = "") -> None:
         self.issues.append(Issue(code, detail))

@@ -19,6 +19,7 @@ from typing_extensions import Buffer, override
 from importers.core.importer import InstalledImporter
 from importers.core.messages import MessageError, read_exactly, read_message, write_message
 from importers.core.results import Issue, ReceiptCode, UnreadableError
+from importers.core.text_recognition import LANGUAGES_VARIABLE
 
 SILENCE_SECONDS = 120.0
 """Longest wait for a message. A working process sends one each second, between two items."""
@@ -148,8 +149,9 @@ def start_process(
 ) -> Iterator[Process]:
     """Start a program with a private folder as its first argument; it ends with the block.
 
-    It inherits the ``descriptors``, and no environment but this.
+    It inherits the ``descriptors``, and no environment but this and the languages of scans.
     """
+    languages = {name: text for name, text in os.environ.items() if name == LANGUAGES_VARIABLE}
     with tempfile.TemporaryDirectory(prefix="pdpp-importer-") as folder:
         process = subprocess.Popen(
             [sys.executable, "-I", "-B", program, folder, *map(str, arguments)],
@@ -157,7 +159,7 @@ def start_process(
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             cwd=folder,
-            env={"LC_ALL": "C.UTF-8", "TMPDIR": folder, **environment},
+            env={"LC_ALL": "C.UTF-8", "TMPDIR": folder, **languages, **environment},
             pass_fds=descriptors,
         )
         if process.stdin is None or process.stdout is None:

@@ -37,6 +37,7 @@ from importers.core.results import (
     issues_only,
 )
 from importers.core.text import to_storable_json
+from importers.core.text_recognition import SCAN_SUFFIXES
 
 BATCH_BYTES = 1024 * 1024
 BATCH_ITEMS = 500
@@ -61,7 +62,8 @@ def main() -> None:
 
     def confine() -> list[bool]:
         size = sum(file.size for file in worker.export.files)
-        enforced.append(isolation.limit_time(export_bytes=size))
+        scans = sum(file.suffix in SCAN_SUFFIXES for file in worker.export.files)
+        enforced.append(isolation.limit_time(export_bytes=size, scans=scans))
         enforced.append(isolation.restrict_calls())
         if package != importers.__name__:
             load_package(package, Path(package_folder))
