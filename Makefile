@@ -25,8 +25,8 @@
 # make agent-eval   answer the demo questions with scripted agents, and count calls and bytes
 # make bench  load 10,000 records, serve them, and measure each kind of request against a baseline;
 #             CORPUS=DIR measures prepared corpora, one or a folder of several (bench/speed)
-# make import-large  generate a 4 GB mailbox and a 2 GB Health export, import both, and print memory
-#             and time; MAIL_MB and HEALTH_MB change the sizes (bench/importing)
+# make import-large  generate a 4 GB mailbox, 2 GB of Health and 60,000 bookings, import them, and print memory
+#             and time; MAIL_MB, HEALTH_MB, BOOKINGS change the sizes (bench/importing)
 # make sync-large  sync a mailbox of MAILS messages (50,000) from a local Dovecot (dovecot-imapd), and
 #             print the rate beside a bare client (bench/syncing)
 # make screenshots  take the screenshots in docs/; needs chromium and chromedriver

@@ -1,7 +1,8 @@
 """`make import-large`: generate and import large exports, and print time and memory.
 
-MAIL_MB (default 4000) and HEALTH_MB (default 2000) set the sizes, TEMP the directory for the exports
-and the database. Each import is a separate process; its memory does not include the database server.
+MAIL_MB (default 4000), HEALTH_MB (default 2000) and BOOKINGS (default 60000) set the sizes, TEMP the
+directory for the exports and the database. The table of bookings follows a statement in OFX, which
+has half of them. Each import is a separate process; its memory does not include the database server.
 """
 
 import os
@@ -44,7 +45,8 @@ def main() -> int:
             "DJANGO_SETTINGS_MODULE": "pdpp_site.settings",
         }
         _run(environment, "migrate", "--verbosity", "0")
-        return max(_mail(home, environment), _health(home, environment))
+        parts = (_mail, _health, _bookings)
+        return max(part(home, environment) for part in parts)
     finally:
         server.stop()
         shutil.rmtree(home, ignore_errors=True)
@@ -60,6 +62,15 @@ def _health(home: Path, environment: dict[str, str]) -> int:
     path, size = home / "export.xml", int(os.environ.get("HEALTH_MB") or 2000) * MB
     count = generator.health(path, size=size, rng=random.Random(1))  # noqa: S311 - not a secret
     return _import(path, count, "measurements", environment)
+
+
+def _bookings(home: Path, environment: dict[str, str]) -> int:
+    count = int(os.environ.get("BOOKINGS") or 60_000)
+    older, table = home / "girokonto.ofx", home / "girokonto.csv"
+    half = generator.bookings_ofx(older, count=count // 2)
+    generator.bookings_csv(table, count=count)
+    status = _import(older, half, "bookings of OFX", environment)
+    return max(status, _import(table, count, "bookings of a table", environment))
 
 
 def _import(path: Path, count: int, what: str, environment: dict[str, str]) -> int:

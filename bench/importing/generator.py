@@ -1,4 +1,4 @@
-"""Generate an mbox file and a Health export of any size in bounded memory."""
+"""Generate an mbox file, a Health export and bank statements of any size in bounded memory."""
 
 import random
 from datetime import UTC, datetime, timedelta
@@ -68,4 +68,43 @@ def _measurement(number: int, rng: random.Random) -> str:
         f' <Record type="HKQuantityTypeIdentifier{kind}" sourceName="{source}"'
         f' sourceVersion="11.0" unit="{unit}" creationDate="{end:{form}}"'
         f' startDate="{start:{form}}" endDate="{end:{form}}" value="{rng.randint(1, 200)}"/>\n'
+    )
+
+
+def bookings_csv(path: Path, *, count: int) -> int:
+    """Write bookings of a German bank, and return their number."""
+    with path.open("w", encoding="utf-8") as file:
+        file.write('"Konto";"Girokonto";"DE89370400440532013000"\n""\n')
+        file.write('"Buchungsdatum";"Wertstellung";"Zahlungsempfänger*in";')
+        file.write('"Verwendungszweck";"Betrag (€)"\n')
+        for day, cents, name, note in map(_booking, range(count)):
+            euros = f"{cents // 100:,}".replace(",", ".") + f",{cents % 100:02}"
+            file.write(f'"{day:%d.%m.%Y}";"{day:%d.%m.%Y}";"{name}";"{note}";"-{euros}"\n')
+    return count
+
+
+def bookings_ofx(path: Path, *, count: int) -> int:
+    """Write the first of the same bookings in the form of OFX, and return their number."""
+    with path.open("w", encoding="ascii") as file:
+        file.write(
+            "OFXHEADER:100\nDATA:OFXSGML\nVERSION:102\nENCODING:USASCII\n\n"
+            "<OFX><BANKMSGSRSV1><STMTTRNRS><STMTRS><CURDEF>EUR<BANKACCTFROM><BANKID>37040044"
+            "<ACCTID>DE89370400440532013000<ACCTTYPE>CHECKING</BANKACCTFROM><BANKTRANLIST>\n"
+        )
+        for number, (day, cents, name, note) in enumerate(map(_booking, range(count))):
+            file.write(
+                f"<STMTTRN><TRNTYPE>DEBIT<DTPOSTED>{day:%Y%m%d}<TRNAMT>-{cents / 100:.2f}"
+                f"<FITID>F{number}<NAME>{name}<MEMO>{note}</STMTTRN>\n"
+            )
+        file.write("</BANKTRANLIST></STMTRS></STMTTRNRS></BANKMSGSRSV1></OFX>\n")
+    return count
+
+
+def _booking(number: int) -> tuple[datetime, int, str, str]:
+    shop = f"Shop {number * 7 % 211}"
+    return (
+        FIRST + timedelta(hours=2 * number),
+        100 + number * 7919 % 250_000,
+        shop,
+        f"Order {number}",
     )
