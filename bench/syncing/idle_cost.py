@@ -1,6 +1,6 @@
 """Measure what idle connections cost, and how soon new mail is visible.
 
-`python -m bench.syncing.watching` runs a server with no, one and ten watched accounts of a local
+`python -m bench.syncing.idle_cost` runs a server with no, one and ten watched accounts of a local
 Dovecot, and prints the memory of its processes (PSS) and their CPU time.
 """
 
