@@ -27,7 +27,11 @@ class Target:
     layout: StreamLayout
     declaration_id: int
     languages: tuple[str, ...]
-    validator: RecordValidator
+
+    @cached_property
+    def validator(self) -> RecordValidator:
+        """Built on first use: most targets of a background job never receive a record."""
+        return RecordValidator(self.stream)
 
     @cached_property
     def search_fields(self) -> frozenset[str]:
@@ -68,14 +72,12 @@ class TargetRegistry:
 
 
 def build_target(connection: Connection, current: StoredDeclaration, *, stream: str) -> Target:
-    declaration = current.declaration.streams[stream]
     return Target(
         connection_id=connection.connection_id,
-        stream=declaration,
+        stream=current.declaration.streams[stream],
         layout=current.layout[stream],
         declaration_id=current.declaration_id,
         languages=tuple(connection.languages),
-        validator=RecordValidator(declaration),
     )
 
 
