@@ -25,6 +25,7 @@ from evidence.ledger.checkpoints import create_checkpoint
 from evidence.models.accounts import get_or_create_owner
 from evidence.reading.bookmarks import delete_unused_bookmarks
 from evidence.search.embedding import configured_embedder
+from evidence.storing.notifications import delete_old_notifications
 from evidence.storing.reindex import outdated_connections, reindex
 from evidence.storing.retention import ORPHAN_AGE, prune_changes, prune_orphans
 from evidence.storing.vector_backfill import embed_missing
@@ -85,6 +86,7 @@ def upkeep() -> Iterator[object]:
     yield delete_old_refused_calls(now) + delete_old_requests(now)
     yield prune_orphans(unused_since=now - ORPHAN_AGE)
     yield delete_settled_events(now=now)
+    yield delete_old_notifications(now)
     yield create_checkpoint(get_or_create_owner(now).owner_id, now=now)
 
 

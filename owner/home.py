@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-OUTSIDE = frozenset({"accounts", "connect", "connected-apps"})
+OUTSIDE = frozenset({"accounts", "connect", "connected-apps", "notifications"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +105,11 @@ YOUR_RECORDS = (
     ),
 )
 YOUR_ACCOUNT = (
+    Entry(
+        "Notifications",
+        "Mail, ntfy or a webhook when an app or an import needs you.",
+        "notifications",
+    ),
     Entry("Change password", "A new password for these pages.", "password_change"),
     Entry(
         "Second factor",

@@ -10,7 +10,8 @@ from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
 from evidence.models.connections import Connection
 from operations.demo_data import remove_demo
-from owner.overview import RECENT, attention, overview, recent_readings
+from owner.attention import attention
+from owner.overview import RECENT, overview, recent_readings
 from owner.permissions import owner_required
 from owner.site import owner
 

@@ -1,26 +1,17 @@
-"""What the home page shows: sources with their months, what apps read, and what needs attention."""
+"""What the home page shows: sources with their months, and what apps read."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
-from django.db.models import Count, Max
-from django.urls import reverse
-
 from evidence.access.gate import Gate
-from evidence.access.grant_states import GrantState, filter_state, with_grant_state
 from evidence.access.grant_text import format_day, join_words, stream_label
-from evidence.access.owner_notices import refused_calls
-from evidence.access.permission_requests import link_token, open_requests, request_sentence
 from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
 from evidence.ledger.disclosures import AppReading, readings_by_client
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
-from evidence.models.imports import ImportRun
-from evidence.storing.source_accounts import list_accounts
-from importers.sources import status as account_status
 from owner.charts import Chart, add_months, month_chart, months_between, year_ticks
 from owner.records.month_counts import cached_month_counts
 from owner.records.record_roles import stream_url
@@ -29,8 +20,6 @@ from owner.text import pluralize
 MAX_MONTHS = 120
 """Older months are left out of the charts; the first date still tells of them."""
 RECENT = timedelta(days=7)
-ENDING_SOON = timedelta(days=14)
-FAILED_IMPORTS = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -216,88 +205,3 @@ def _places(reading: AppReading, labels: Mapping[tuple[str, str], str]) -> str:
     known = sorted({labels[place] for place in reading.places if place in labels})
     shown = [*known[:3], *([f"{len(known) - 3} more"] if len(known) > 3 else [])]
     return join_words(shown) if shown else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Attention:
-    """One thing to look at, with the page where the owner can act."""
-
-    text: str
-    link: str
-    url: str
-
-
-def attention(owner_id: str, *, now: datetime) -> list[Attention]:
-    """Return what needs the owner. Tripwires have alerts."""
-    return [
-        *_permission_requests(owner_id, now),
-        *_refusals(owner_id, now),
-        *_imports(owner_id, now),
-        *_live_accounts(owner_id, now),
-        *_ending(owner_id, now),
-    ]
-
-
-def _permission_requests(owner_id: str, now: datetime) -> list[Attention]:
-    return [
-        Attention(
-            f"{request_sentence(row)}.", "Decide", reverse("permission-request", args=[token])
-        )
-        for row in open_requests(owner_id, now=now)
-        if (token := link_token(row)) is not None
-    ]
-
-
-def _refusals(owner_id: str, now: datetime) -> list[Attention]:
-    rows = refused_calls(owner_id).filter(at__gte=now - RECENT).order_by()
-    found = rows.values("client_id").annotate(calls=Count("pk")).order_by("-calls")
-    names = dict(Client.unscoped.filter(owner_id=owner_id).values_list("pk", "display_name"))
-    page = reverse("admin:evidence_refused")
-    return [
-        Attention(
-            f"{pluralize(row['calls'], 'call')} of {names[row['client_id']]}"
-            f" {'was' if row['calls'] == 1 else 'were'} refused in the last {RECENT.days} days.",
-            "See why",
-            f"{page}?client={row['client_id']}",
-        )
-        for row in found
-        if row["client_id"] in names
-    ]
-
-
-def _imports(owner_id: str, now: datetime) -> list[Attention]:
-    """Return imports that stopped and that no later import of the same file completed."""
-    rows = ImportRun.unscoped.filter(owner_id=owner_id, started_at__gte=now - FAILED_IMPORTS)
-    latest = rows.values("connection", "fingerprint").annotate(last=Max("started_at"))
-    newest = {(row["connection"], row["fingerprint"]): row["last"] for row in latest}
-    stopped = rows.filter(status=ImportRun.Status.STOPPED).order_by("-started_at")
-    page = reverse("admin:evidence_importrun_changelist")
-    return [
-        Attention(f"The import of {run.label} stopped before its end.", "Continue it", page)
-        for run in stopped
-        if newest[run.connection_id, run.fingerprint] == run.started_at
-    ]
-
-
-def _live_accounts(owner_id: str, now: datetime) -> Iterator[Attention]:
-    """Yield the accounts that need their owner, or were not read for a day."""
-    for account in list_accounts(owner_id):
-        notice = account_status.notice(account, now=now)
-        if notice is not None:
-            yield Attention(notice.text, notice.link, reverse("account", args=[account.pk]))
-
-
-def _ending(owner_id: str, now: datetime) -> list[Attention]:
-    rows = filter_state(with_grant_state(now), GrantState.ACTIVE)
-    rows = rows.filter(package__owner_id=owner_id, expires_at__lte=now + ENDING_SOON, extends=None)
-    rows = rows.select_related("package__client", "source").order_by("expires_at", "grant_id")
-    return [
-        Attention(
-            f"Access of {grant.package.client.display_name} to {grant.source.display_name} ends on"
-            f" {format_day(grant.expires_at)}.",
-            "See the app",
-            reverse("connected-apps"),
-        )
-        for grant in rows
-        if grant.expires_at is not None
-    ]

@@ -14,6 +14,7 @@ from owner.grants.narrow_page import narrow_page
 from owner.grants.permission_page import permission_page
 from owner.home_page import remove_demo_data
 from owner.live_accounts import account_list, account_page, connect_account
+from owner.notifications_page import add_channel, notifications_page
 from owner.oauth.agent_connect import agent_connect, poll_token
 from owner.oauth.authorization_endpoint import authorize
 from owner.oauth.device_flow import device, device_authorization
@@ -53,6 +54,8 @@ urlpatterns = [
     path("accounts/<str:connection_id>/sign-in", sign_in_again, name="account-sign-in-again"),
     path("accounts/<str:connection_id>", account_page, name="account"),
     path("accounts/<str:connection_id>/choices", account_choices, name="account-choices"),
+    path("notifications", notifications_page, name="notifications"),
+    path("notifications/add/<str:transport>", add_channel, name="notification-add"),
     path("demo/remove", remove_demo_data, name="remove-demo"),
     path("search", search_page, name="search"),
     path("day", today_page, name="today"),

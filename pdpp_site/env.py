@@ -89,15 +89,6 @@ def database_settings(url: str) -> dict[str, Any]:
     return database
 
 
-def mail_settings(url: str) -> dict[str, Any]:
-    """Return Django's mail settings for `url`; an empty URL sends nothing.
-
-    Raises ImproperlyConfigured.
-    """
-    with _without_password("PDPP_MAIL_URL", "smtp+tls://user:<password>@mail.example:587"):
-        return dict(environ.Env.email_url_config(url or "dummymail://"))
-
-
 @contextlib.contextmanager
 def _without_password(name: str, example: str) -> Iterator[None]:
     """Replace the error, because the URL may contain a password."""

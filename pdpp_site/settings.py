@@ -48,8 +48,6 @@ PDPP_LOG_FORMAT = env.choice("PDPP_LOG_FORMAT", log_config.FORMATTERS, default="
 PDPP_TRIPWIRE_SHARE = env.integer("PDPP_TRIPWIRE_SHARE", default=50)
 PDPP_TRIPWIRE_HOURS = env.integer("PDPP_TRIPWIRE_HOURS", default=24)
 PDPP_TRIPWIRE_RECORDS = env.integer("PDPP_TRIPWIRE_RECORDS", default=1000)
-PDPP_MAIL_URL = env.string("PDPP_MAIL_URL")
-PDPP_MAIL_TO = env.string("PDPP_MAIL_TO")
 PDPP_METRICS_TOKEN = env.string("PDPP_METRICS_TOKEN")
 PDPP_TELEMETRY = env.string("PDPP_TELEMETRY")
 DEBUG = env.boolean("PDPP_DEBUG", default=False)
@@ -147,6 +145,8 @@ AUTH_PASSWORD_VALIDATORS = [
     )
 ]
 LOGIN_URL = "login"
+# operations.notifications sends mail to the owner; nothing else may.
+EMAIL_BACKEND = "django.core.mail.backends.dummy.EmailBackend"
 OTP_TOTP_ISSUER = "PDPP"
 # evidence.access.sign_in_throttle limits every step of signing in.
 OTP_TOTP_THROTTLE_FACTOR = OTP_STATIC_THROTTLE_FACTOR = 0
@@ -156,10 +156,6 @@ STATIC_URL = "/static/"
 # Static files are served from the packages, without collectstatic.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_ALLOW_ALL_ORIGINS = False
-
-# --- mail (only to the owner, only if PDPP_MAIL_URL is set) -----------------------------------
-globals().update(environment.mail_settings(PDPP_MAIL_URL))
-EMAIL_TIMEOUT = 10
 
 # --- security ----------------------------------------------------------------------------------
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = HTTPS

@@ -43,11 +43,12 @@ STARTERS = {
     "operations": [
         "test_access_log.py", "test_backup.py", "test_doctor.py", "test_embedded_postgres.py",
         "test_erasing_killed.py", "test_health.py", "test_metrics.py",
-        "test_nothing_personal_in_the_log.py", "test_session_store.py", "test_telemetry.py",
+        "test_nothing_personal_in_the_log.py", "test_notifications.py", "test_session_store.py",
+        "test_telemetry.py",
     ],
     "owner": [
         "consent/test_python_sdk.py", "consent/test_typescript_sdk.py", "pages/test_imports.py",
-        "pages/test_account_sign_in.py", "pages/test_live_accounts.py",
+        "pages/test_account_sign_in.py", "pages/test_live_accounts.py", "pages/test_notifications.py",
     ],
     "pdpp_site": [
         "test_connections.py", "test_environment.py", "test_headers.py", "test_mcp_stdio.py",

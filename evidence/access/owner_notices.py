@@ -1,20 +1,17 @@
-"""Store tripwire alerts and refused calls for the owner to review."""
+"""What the owner should see: tripwire alerts, refused calls, new apps, and access that ends soon."""
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 
+from evidence.access.grant_states import GrantState, filter_state, with_grant_state
 from evidence.access.grant_text import humanize, stream_label
 from evidence.access.sql import SQL, fetch_all_generic_plan
-from evidence.models.grants import Grant
+from evidence.models.grants import Grant, Package
 from evidence.models.quotas import Alert, RefusedCall
 from evidence.models.sources import load_declarations
-
-MAX_UNSENT_AGE = timedelta(days=2)
-"""Older alerts are not mailed any more; the pages still show them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +21,8 @@ class AlertMessage:
     alert_id: int
     at: datetime
     client: str
+    source: str
+    reading: "ReadShare"
     sentence: str
 
 
@@ -69,25 +68,6 @@ def mark_alert_seen(alert_id: int, *, owner_id: str, now: datetime) -> bool:
     return bool(rows.filter(acknowledged_at=None).update(acknowledged_at=now))
 
 
-def claim_unsent_alerts(owner_id: str, *, now: datetime) -> Iterator[AlertMessage]:
-    """Yield each alert that was not mailed, locked against other processes.
-
-    An alert counts as mailed when the caller asks for the next one. If the caller raises, it stays
-    unsent.
-    """
-    rows = Alert.unscoped.filter(
-        mailed_at=None, at__gte=now - MAX_UNSENT_AGE, grant__package__owner_id=owner_id
-    )
-    for pk in list(rows.order_by("pk").values_list("pk", flat=True)):
-        with transaction.atomic():
-            locked = _with_names(rows.filter(pk=pk)).select_for_update(
-                of=("self",), skip_locked=True
-            )
-            for row in locked:
-                yield _message(row)
-                Alert.unscoped.filter(pk=pk).update(mailed_at=now)
-
-
 def _with_names(rows: QuerySet[Alert]) -> QuerySet[Alert]:
     return rows.select_related("grant__package__client", "grant__source")
 
@@ -102,10 +82,50 @@ def _message(row: Alert) -> AlertMessage:
         alert_id=row.pk,
         at=row.at,
         client=client,
+        source=grant.source.display_name,
+        reading=ReadShare(row.stream, row.seen, row.total, row.hours),
         sentence=f"Access of {client} to {grant.source.display_name} was paused automatically: within"
         f" {row.hours} hours it read {row.seen:,} of the {row.total:,} records of {label} that it may"
         " see.",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class NewAccess:
+    """An app that may read, since ``at``. ``sources`` are declared names."""
+
+    package_id: str
+    client: str
+    sources: tuple[str, ...]
+    at: datetime
+
+
+def new_access(owner_id: str, *, since: datetime) -> list[NewAccess]:
+    """Return the packages that were issued since then, oldest first. Two queries."""
+    packages = Package.unscoped.filter(owner_id=owner_id, created_at__gte=since)
+    sources: dict[str, list[str]] = {}
+    grants = Grant.unscoped.filter(package__in=packages).order_by("source__display_name")
+    for package_id, source in grants.values_list("package_id", "source__display_name").distinct():
+        sources.setdefault(package_id, []).append(source)
+    return [
+        NewAccess(row.pk, row.client.display_name, tuple(sources.get(row.pk, ())), row.created_at)
+        for row in packages.select_related("client").order_by("created_at", "pk")
+    ]
+
+
+def ending_grants(
+    owner_id: str, *, within: timedelta, now: datetime, only_longer: bool = False
+) -> Sequence[Grant]:
+    """Return active grants that end within a time, the first one first.
+
+    ``only_longer`` leaves out grants that were issued for no longer than that.
+    """
+    rows = filter_state(with_grant_state(now), GrantState.ACTIVE)
+    rows = rows.filter(package__owner_id=owner_id, expires_at__lte=now + within, extends=None)
+    if only_longer:
+        rows = rows.filter(expires_at__gt=F("issued_at") + within)
+    rows = rows.select_related("package__client", "source")
+    return list(rows.order_by("expires_at", "grant_id"))
 
 
 REFUSED_CALL_RETENTION = timedelta(days=30)

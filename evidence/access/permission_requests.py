@@ -5,7 +5,7 @@ its link, never the link.
 """
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -169,27 +169,6 @@ def describe_request(request: PermissionRequest) -> str:
 def request_sentence(request: PermissionRequest) -> str:
     client = request.grant.package.client.display_name
     return f"{client} asks to read {describe_request(request)}"
-
-
-class UnsentRequest(NamedTuple):
-    """A request to mail, without its link."""
-
-    sentence: str
-    expires_at: datetime
-
-
-def claim_unsent_requests(owner_id: str, *, now: datetime) -> Iterator[UnsentRequest]:
-    """Yield each open request that was not mailed, locked against other processes.
-
-    A request counts as mailed when the caller asks for the next one. If the caller raises, it stays
-    unsent.
-    """
-    rows = _of_owner(owner_id).filter(mailed_at=None, answered_at=None, expires_at__gt=now)
-    for pk in list(rows.order_by("created_at", "pk").values_list("pk", flat=True)):
-        with transaction.atomic():
-            for row in rows.filter(pk=pk).select_for_update(of=("self",), skip_locked=True):
-                yield UnsentRequest(request_sentence(row), row.expires_at)
-                PermissionRequest.unscoped.filter(pk=pk).update(mailed_at=now)
 
 
 @transaction.atomic

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import SplitResult, urlsplit
@@ -80,15 +80,23 @@ class WebhookResponse:
     body: bytes = field(default=b"", repr=False)
 
 
-def post(url: str, *, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
+Resolve = Callable[[str], tuple[SplitResult, int, Sequence[str]]]
+"""Returns the parts, the port and the allowed addresses of a URL, or raises BlockedAddressError."""
+
+
+def post(
+    url: str, *, headers: Mapping[str, str], body: bytes, resolve: Resolve | None = None
+) -> WebhookResponse:
     """Send a request. A network error or a timeout returns a response without a status."""
-    return asyncio.run(_post(url, headers, body))
+    return asyncio.run(_post(url, headers, body, resolve or resolve_callback))
 
 
-async def _post(url: str, headers: Mapping[str, str], body: bytes) -> WebhookResponse:
+async def _post(
+    url: str, headers: Mapping[str, str], body: bytes, resolve: Resolve
+) -> WebhookResponse:
     try:
         async with asyncio.timeout(limits.EVENT_TIMEOUT):
-            parts, port, addresses = await asyncio.to_thread(resolve_callback, url)
+            parts, port, addresses = await asyncio.to_thread(resolve, url)
             return await _post_to_first(parts, port, addresses, headers, body)
     except (TimeoutError, BlockedAddressError, httpx2.HTTPError, httpx2.InvalidURL):
         return WebhookResponse(None)
@@ -96,8 +104,11 @@ async def _post(url: str, headers: Mapping[str, str], body: bytes) -> WebhookRes
 
 @lru_cache(maxsize=1)
 def ssl_context() -> ssl.SSLContext:
-    """Return the context with the trusted certificates, which are slow to load."""
-    return httpx2.create_ssl_context(trust_env=False)
+    """Return the context with the trusted certificates, which are slow to load.
+
+    They are those of SSL_CERT_FILE, if that is set.
+    """
+    return httpx2.create_ssl_context(trust_env=True)
 
 
 async def _post_to_first(

@@ -11,6 +11,7 @@ from evidence.models import events as events
 from evidence.models import grants as grants
 from evidence.models import imports as imports
 from evidence.models import ledger as ledger
+from evidence.models import notifications as notifications
 from evidence.models import oauth as oauth
 from evidence.models import quotas as quotas
 from evidence.models import records as records

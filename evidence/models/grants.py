@@ -163,7 +163,6 @@ class PermissionRequest(models.Model):
     expires_at = models.DateTimeField()
     answered_at = models.DateTimeField(null=True)
     answer = models.TextField(choices=Answer.choices, blank=True)
-    mailed_at = models.DateTimeField(null=True)
 
     unscoped = models.Manager["PermissionRequest"]()
 

@@ -114,7 +114,6 @@ class Alert(models.Model):
     total = models.BigIntegerField()
     hours = models.IntegerField()
     at = models.DateTimeField()
-    mailed_at = models.DateTimeField(null=True)
     acknowledged_at = models.DateTimeField(null=True)
 
     unscoped = models.Manager["Alert"]()

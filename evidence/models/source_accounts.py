@@ -13,8 +13,7 @@ class SourceAccount(models.Model):
     increments ``version``. ``credential`` is encrypted and bound to the connection. ``last_run`` and
     ``problem`` are for the owner's pages and contain no text of a record. ``held_deletions`` are too
     many to delete without a question, see ``storing.mirrored_deletions``; the owner agreed to those
-    of passes up to ``allowed_pass``. ``traffic`` has the bytes that were read on a day. ``mailed``
-    names the notice that the owner got last.
+    of passes up to ``allowed_pass``. ``traffic`` has the bytes that were read on a day.
     """
 
     connection = models.OneToOneField(
@@ -34,7 +33,6 @@ class SourceAccount(models.Model):
     failures = models.IntegerField(default=0)
     problem = models.JSONField(null=True)
     last_run = models.JSONField(default=dict)
-    mailed = models.TextField(default="")
     succeeded_at = models.DateTimeField(null=True)
     created_at = models.DateTimeField()
 

@@ -5,7 +5,7 @@ to another connection cannot be decrypted.
 """
 
 import contextlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -190,21 +190,6 @@ def change_settings(
     row.save(update_fields=["state", "settings", "is_mirror", "due_at", "failures", "version"])
     items = SyncedItem.unscoped.filter(connection_id=account.connection_id)
     items.filter(container__in=removed).delete()
-
-
-@contextlib.contextmanager
-def claim_mail(account: SourceAccount, notice: str) -> Iterator[bool]:
-    """Yield whether this notice is still to be mailed, locked against other processes.
-
-    It counts as mailed after the block, unless that raises.
-    """
-    rows = SourceAccount.unscoped.filter(connection_id=account.connection_id)
-    with transaction.atomic():
-        locked = rows.exclude(mailed=notice).select_for_update(skip_locked=True)
-        is_ours = bool(locked.values_list("pk"))
-        yield is_ours
-        if is_ours:
-            rows.update(mailed=notice)
 
 
 def postpone(account: SourceAccount, due_at: datetime) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from django.db import transaction
+from django.db.models import Max
 
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
@@ -101,6 +102,18 @@ def ensure_connection(target: ImportTarget, *, now: datetime) -> str:
         labelled_by_owner=target.labelled_by_owner,
         now=now,
     )
+
+
+def stopped_runs(owner_id: str, *, since: datetime) -> Sequence[ImportRun]:
+    """Return the runs that stopped and that no later run of the same export continued.
+
+    Counts runs that started since then. Two queries; the latest run comes first.
+    """
+    rows = ImportRun.unscoped.filter(owner_id=owner_id, started_at__gte=since)
+    latest = rows.values("connection", "fingerprint").annotate(last=Max("started_at"))
+    newest = {(row["connection"], row["fingerprint"]): row["last"] for row in latest}
+    stopped = rows.filter(status=ImportRun.Status.STOPPED).order_by("-started_at")
+    return [run for run in stopped if newest[run.connection_id, run.fingerprint] == run.started_at]
 
 
 def start_or_resume(

@@ -39,11 +39,16 @@ def is_paused(account: SourceAccount) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What the home page shows, and an email says once for each ``key``; no email without a key."""
+    """What the home page shows. A notification announces it once per ``key``, with ``summary``.
+
+    The summary has no name that the owner gave, and nothing that a server said. Without a key,
+    there is no notification.
+    """
 
     key: str
     text: str
     link: str
+    summary: str = ""
 
 
 def notice(account: SourceAccount, *, now: datetime) -> Notice | None:
@@ -56,13 +61,15 @@ def notice(account: SourceAccount, *, now: datetime) -> Notice | None:
     if account.credential is None:
         return Notice("", f"{name}: {line}", "Mend it")
     if asked is not None:
-        return Notice(f"deletions {asked['since']}", f"{name}: {question(account)}", "Decide")
+        key, summary = f"deletions {asked['since']}", "Deletions wait for your decision."
+        return Notice(key, f"{name}: {question(account)}", "Decide", summary)
+    summary = "" if problem is None else PROBLEM_TEXTS[ProblemCode(problem["code"])].problem
     if outcome.needs_owner(problem):
-        return Notice(since, f"{name}: {line}", "Mend it")
+        return Notice(since, f"{name}: {line}", "Mend it", summary)
     if is_stale(account, now=now):
         days = max(1, (now - last_time(account)).days)
         text = f"{name} was not read for {days} day{'s' if days > 1 else ''}."
-        return Notice(since, " ".join(filter(None, (text, line))), "See why")
+        return Notice(since, " ".join(filter(None, (text, line))), "See why", summary)
     return None
 
 

@@ -13,9 +13,11 @@ from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client
 from evidence.access.tokens import create_token
 from evidence.models.connections import Connection
+from operations.notifications.delivery import send_test
 from owner.accounts import setup_link
 from tests.browser.chromium import DESKTOP, PHONE, fill, press, resize, wait_for
 from tests.browser.test_owner import question, sign_in
+from tests.operations.notification_receivers import add_channel
 from tests.world import BANK, PERSONAL, World
 
 pytestmark = pytest.mark.slow
@@ -34,6 +36,9 @@ OWNERS = (
     "/records/cin_bank/transactions/?month=2026-01",
     "/records/cin_bank/transactions/b1",
     "/demo/remove",
+    "/notifications",
+    "/notifications/add/mail",
+    "/notifications/add/ntfy",
     "/connect",
     "/connect/doctor",
     "/connected",
@@ -91,6 +96,7 @@ def hostile(served: World) -> dict[str, str]:
     wanted = GrantRequest(connection_ids=[PERSONAL], streams=[StreamRequest(name="messages")])
     package, [grant] = issue([wanted], client=client, now=timezone.now())
     token = create_token(package, resource="/v1", now=timezone.now())
+    send_test(add_channel("ntfy", url=f"https://127.0.0.1/{LONG}"), now=timezone.now())
     asked = served.get("/v1/streams/threads/records", token).error["ask_url"].rpartition("/")[2]
     return {"client": client.pk, "grant": grant.pk, "personal": PERSONAL, "ask": asked}
 

@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from django.core import mail as post
 from django.db import connection
 from django.utils import timezone
 
@@ -17,8 +16,8 @@ from evidence.ledger.verification import verify
 from evidence.models.grants import Grant
 from evidence.models.ledger import Disclosure
 from evidence.models.quotas import Alert
-from operations.alert_email import tell_owner
 from tests.ledger.test_whole_or_not import tamper
+from tests.operations.notification_receivers import add_channel, announce
 from tests.world import PERSONAL, World, mail
 
 LIST = "/v1/streams/messages/records"
@@ -147,40 +146,15 @@ def test_one_grant_of_a_package_pauses_alone(watched: World) -> None:
     assert watched.get("/v1/streams/transactions/records", "dora").status == 200
 
 
-def test_the_owner_gets_one_mail(
-    watched: World, settings: Any, mailoutbox: list[post.EmailMessage]
-) -> None:
+def test_the_owner_is_notified_once(watched: World) -> None:
+    add_channel()
     read(watched, 30)
-    list(tell_owner())
-    assert mailoutbox == [], "nobody has said by which server"
-    settings.PDPP_MAIL_URL, settings.PDPP_MAIL_TO = "smtp://mail.example", "alice@home.example"
 
-    for _ in range(2):
-        list(tell_owner())
+    (text,) = announce(2)
 
-    (sent,) = mailoutbox
-    assert (sent.to, sent.from_email) == (["alice@home.example"], "alice@home.example")
-    assert "Access of Bob to Mail was paused automatically" in str(sent.body)
-    assert f"{settings.PDPP_PUBLIC_URL}/connected" in str(sent.body)
-    assert "Lease" not in str(sent.body)
-
-
-def test_a_mail_that_cannot_be_sent_is_sent_later(
-    watched: World, settings: Any, mailoutbox: list[post.EmailMessage]
-) -> None:
-    read(watched, 30)
-    settings.PDPP_MAIL_URL, settings.PDPP_MAIL_TO = "smtp://mail.example", "alice@home.example"
-    working, settings.EMAIL_BACKEND = (
-        settings.EMAIL_BACKEND,
-        "django.core.mail.backends.smtp.EmailBackend",
-    )
-    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
-    list(tell_owner())
-    settings.EMAIL_BACKEND = working
-
-    list(tell_owner())
-
-    assert len(mailoutbox) == 1
+    assert text.startswith("“Bob” was paused automatically: it read ")
+    assert "records of Mail within 24 hours" in text
+    assert "Lease" not in text
 
 
 def test_an_alert_of_another_owner_is_not_acknowledged(watched: World) -> None:

@@ -13,7 +13,7 @@ from psycopg.errors import UndefinedTable
 
 from operations import key_file
 from pdpp_site import command_errors
-from pdpp_site.env import Environment, database_settings, mail_settings
+from pdpp_site.env import Environment, database_settings
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "PDPP_TESTED"
@@ -75,7 +75,7 @@ def test_empty_value_is_unset_and_other_values_are_parsed(
 
 
 @pytest.mark.parametrize(
-    "read", [lambda: database_settings("mysql://me:hush@db/pdpp"), lambda: database_settings("hush"), lambda: database_settings("postgresql://me:hush@db"), lambda: mail_settings("hush")]
+    "read", [lambda: database_settings("mysql://me:hush@db/pdpp"), lambda: database_settings("hush"), lambda: database_settings("postgresql://me:hush@db")]
 )  # fmt: skip
 def test_invalid_url_error_names_variable_without_password(read: Any) -> None:
     with pytest.raises(ImproperlyConfigured, match="takes a URL such as") as refused:

@@ -25,7 +25,6 @@ from importers.runs.background import ImportWorker
 from importers.sources import watches
 from importers.sources.background import SyncWorker
 from operations import (
-    alert_email,
     background_jobs,
     demo_data,
     event_worker,
@@ -34,6 +33,7 @@ from operations import (
     tracer,
 )
 from operations.demo_data import DemoTokens
+from operations.notifications import delivery
 from owner.accounts import setup_link
 from owner.management.commands.setup_link import address
 from owner.setup_snippets import MCP, REST, token_snippets
@@ -45,7 +45,7 @@ JOBS = (
     (background_jobs.words, background_jobs.PAUSE_SECONDS),
     (background_jobs.erasures, background_jobs.PAUSE_SECONDS),
     (background_jobs.upkeep, background_jobs.UPKEEP_SECONDS),
-    (alert_email.tell_owner, alert_email.INTERVAL_SECONDS),
+    (delivery.notifications, delivery.INTERVAL_SECONDS),
 )
 """Jobs that one process at a time runs repeatedly, with the pause between runs in seconds."""
 
@@ -75,6 +75,7 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         self._check_version()
         self._check_watch_folder()
+        self._check_mail_settings()
         _prepare()
         info = _startup_info()
         # Before threads start: threads importing each other's modules could deadlock.
@@ -91,6 +92,14 @@ class Command(BaseCommand):
             self.stderr.write(
                 f"PDPP_WATCH: {settings.PDPP_WATCH} is not a folder. Imports from it start when it"
                 " exists."
+            )
+
+    def _check_mail_settings(self) -> None:
+        """Warn of settings that earlier versions read."""
+        if os.environ.get("PDPP_MAIL_URL") or os.environ.get("PDPP_MAIL_TO"):
+            self.stderr.write(
+                "PDPP_MAIL_URL and PDPP_MAIL_TO are not read any more. Add mail at"
+                f" {settings.PDPP_PUBLIC_URL}/notifications."
             )
 
     def _check_version(self) -> None:

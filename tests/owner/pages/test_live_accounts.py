@@ -2,23 +2,21 @@
 
 from collections.abc import Iterator
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from django.core.mail import EmailMessage
 from django.test import Client as HttpClient
 from django.utils import timezone
 
 from evidence.models.connections import Connection
 from evidence.models.source_accounts import SourceAccount
 from importers.authoring.https_server import HttpsServer, https_server
-from operations.alert_email import tell_owner
 from tests.importers.cutting_proxy import cutting_proxy
 from tests.importers.dav_answers import DavAnswers
 from tests.importers.dovecot import PASSWORD, Dovecot, message, messages, run_dovecot
 from tests.importers.imports import records
 from tests.importers.radicale_server import run_radicale
 from tests.importers.syncing import connect_details, details_of, run_sync
+from tests.operations.notification_receivers import add_channel, announce
 from tests.owner.pages.browser import Browser
 from tests.world import World
 
@@ -242,26 +240,24 @@ def test_account_waits_for_its_daily_limit(http: HttpClient, server: Dovecot) ->
     assert stored < len(letters())
 
 
-def test_owner_gets_one_mail_about_an_account_that_needs_them(
-    http: HttpClient, server: Dovecot, settings: Any, mailoutbox: list[EmailMessage]
+def test_owner_is_notified_once_about_an_account_that_needs_them(
+    http: HttpClient, server: Dovecot
 ) -> None:
-    settings.PDPP_MAIL_URL, settings.PDPP_MAIL_TO = "smtp://mail.example", "alice@home.example"
+    add_channel()
     account = connect(http, server)
     run_sync(account.pk)
-    list(tell_owner())
-    before = len(mailoutbox)
+    before = announce()
     http.post(f"/accounts/{account.pk}", {"action": "replace", "password": "wrong"})
 
     for _ in range(2):
         run_sync(account.pk)
-        list(tell_owner())
+        texts = announce()
 
-    (sent,) = mailoutbox
-    today = timezone.now().strftime("%A, %-d %B")
-    assert before == 0
-    assert f"{USER}: The password was refused. Since {today}" in str(sent.body)
-    assert "The cause is your settings. Create an app password" in str(sent.body)
-    assert "wrong" not in str(sent.body)
+    assert before == []
+    [text] = texts
+    assert text.startswith("A live account of ")
+    assert text.endswith(" does not sync. The password was refused.")
+    assert USER not in text
 
 
 def test_strangers_see_no_account(http: HttpClient, server: Dovecot) -> None:

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import User
-from django.core import mail
 from django.test import Client as HttpClient
 from django.utils import timezone
 
@@ -16,7 +15,7 @@ from evidence.access.grants import GrantRequest, pause_client, revoke_client
 from evidence.models.accounts import Client
 from evidence.models.connections import Connection
 from evidence.models.grants import Grant, PermissionRequest
-from operations.alert_email import tell_owner
+from tests.operations.notification_receivers import add_channel, announce
 from tests.owner.pages.browser import Browser, Form, Page
 from tests.world import PERSONAL, World
 
@@ -239,17 +238,14 @@ def test_other_pages_say_that_a_request_waits(world: World, alice: Browser) -> N
     assert "for your answer" not in Browser().open("/login").text
 
 
-def test_owner_is_mailed_once(world: World, settings: Any) -> None:
-    settings.PDPP_MAIL_URL, settings.PDPP_MAIL_TO = "smtp://127.0.0.1", "alice@example.org"
+def test_owner_is_notified_once(world: World) -> None:
+    add_channel()
     path = ask(world)
 
-    for _ in range(2):
-        list(tell_owner())
+    [text] = announce(2)
 
-    [message] = mail.outbox
-    assert message.subject == "PDPP: an app asks to read more"
-    assert "Bob asks to read Labels of Your messages in Mail." in message.body
-    assert path not in message.body, "a mail is no place for the link"
+    assert text.startswith("“Bob” asks to read more of Mail.")
+    assert path not in text, "a message is no place for the link"
 
 
 def test_page_loads_nothing_from_elsewhere(world: World, alice: Browser) -> None:

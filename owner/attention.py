@@ -1,0 +1,112 @@
+"""What needs the owner: requests, refusals, imports, live accounts, and access that ends soon."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.db.models import Count
+from django.urls import reverse
+
+from evidence.access.grant_text import format_day
+from evidence.access.owner_notices import ending_grants, refused_calls
+from evidence.access.permission_requests import link_token, open_requests, request_sentence
+from evidence.models.accounts import Client
+from evidence.storing.notifications import list_channels
+from evidence.storing.source_accounts import list_accounts
+from importers.runs.store import stopped_runs
+from importers.sources import status as account_status
+from owner.overview import RECENT
+from owner.text import format_time, pluralize
+
+ENDING_SOON = timedelta(days=14)
+FAILED_IMPORTS = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """One thing to look at, with the page where the owner can act."""
+
+    text: str
+    link: str
+    url: str
+
+
+def attention(owner_id: str, *, now: datetime) -> list[Attention]:
+    """Return what needs the owner. Tripwires have alerts."""
+    return [
+        *_permission_requests(owner_id, now),
+        *_refusals(owner_id, now),
+        *_imports(owner_id, now),
+        *_live_accounts(owner_id, now),
+        *_ending(owner_id, now),
+        *_channels(owner_id),
+    ]
+
+
+def _permission_requests(owner_id: str, now: datetime) -> list[Attention]:
+    return [
+        Attention(
+            f"{request_sentence(row)}.", "Decide", reverse("permission-request", args=[token])
+        )
+        for row in open_requests(owner_id, now=now)
+        if (token := link_token(row)) is not None
+    ]
+
+
+def _refusals(owner_id: str, now: datetime) -> list[Attention]:
+    rows = refused_calls(owner_id).filter(at__gte=now - RECENT).order_by()
+    found = rows.values("client_id").annotate(calls=Count("pk")).order_by("-calls")
+    names = dict(Client.unscoped.filter(owner_id=owner_id).values_list("pk", "display_name"))
+    page = reverse("admin:evidence_refused")
+    return [
+        Attention(
+            f"{pluralize(row['calls'], 'call')} of {names[row['client_id']]}"
+            f" {'was' if row['calls'] == 1 else 'were'} refused in the last {RECENT.days} days.",
+            "See why",
+            f"{page}?client={row['client_id']}",
+        )
+        for row in found
+        if row["client_id"] in names
+    ]
+
+
+def _imports(owner_id: str, now: datetime) -> list[Attention]:
+    page = reverse("admin:evidence_importrun_changelist")
+    return [
+        Attention(f"The import of {run.label} stopped before its end.", "Continue it", page)
+        for run in stopped_runs(owner_id, since=now - FAILED_IMPORTS)
+    ]
+
+
+def _live_accounts(owner_id: str, now: datetime) -> Iterator[Attention]:
+    """Yield the accounts that need their owner, or were not read for a day."""
+    for account in list_accounts(owner_id):
+        notice = account_status.notice(account, now=now)
+        if notice is not None:
+            yield Attention(notice.text, notice.link, reverse("account", args=[account.pk]))
+
+
+def _ending(owner_id: str, now: datetime) -> list[Attention]:
+    return [
+        Attention(
+            f"Access of {grant.package.client.display_name} to {grant.source.display_name} ends on"
+            f" {format_day(grant.expires_at)}.",
+            "See the app",
+            reverse("connected-apps"),
+        )
+        for grant in ending_grants(owner_id, within=ENDING_SOON, now=now)
+        if grant.expires_at is not None
+    ]
+
+
+def _channels(owner_id: str) -> list[Attention]:
+    return [
+        Attention(
+            f"Notifications by {row.get_transport_display()} do not arrive since"
+            f" {format_time(row.failing_since)} UTC. {row.problem}",
+            "Mend it",
+            reverse("notifications"),
+        )
+        for row in list_channels(owner_id)
+        if row.failing_since is not None
+    ]
