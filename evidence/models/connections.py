@@ -2,10 +2,13 @@
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models.functions import Lower
 from typing_extensions import override
 
 from evidence.models.accounts import Owner
 from evidence.models.sources import Source
+
+UNIQUE_NAME = "connection_name_once_per_owner"
 
 
 class Connection(models.Model):
@@ -67,11 +70,17 @@ class Connection(models.Model):
                 name="connection_status_known",
                 condition=models.Q(status__in=["draft", "active", "paused", "revoked"]),
             ),
+            models.UniqueConstraint("owner", Lower("display_name"), name=UNIQUE_NAME),
         ]
 
     @override
     def __str__(self) -> str:
         return f"{self.display_name} ({self.connection_id})"
+
+    @property
+    def label(self) -> str:
+        """The name as the owner's pages show it."""
+        return f"{self.display_name} (demo)" if self.demo else self.display_name
 
 
 class StreamState(models.Model):

@@ -5,6 +5,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from typing import Any
 
 from django.db import IntegrityError, transaction
@@ -13,7 +14,7 @@ from django.db.models import Q
 from evidence import limits
 from evidence.declarations.authorship import normalize_identity
 from evidence.errors import ConnectionNotFound, InvalidRequest, NotFound, StreamNotDeclared
-from evidence.models.connections import CollectorState, Connection
+from evidence.models.connections import UNIQUE_NAME, CollectorState, Connection
 from evidence.models.sources import Source, load_declarations
 from evidence.search.analysis import VERSION
 from evidence.storing.locks import lock_connection
@@ -52,7 +53,7 @@ def create_connection(
     """Create a connection of a declared source and return its id, by default ``cin_`` + 24 digits.
 
     ``identities`` are the owner's names in the source; they identify records that the owner wrote.
-    Raises ``NotFound`` for an unknown source, ``InvalidRequest`` for other invalid arguments.
+    A name that is taken gets a number. Raises ``NotFound`` for an unknown source, ``InvalidRequest`` for other invalid arguments.
     """
     language_codes = _validate_languages(languages)
     connection = Connection(
@@ -69,13 +70,30 @@ def create_connection(
         created_at=now,
         updated_at=now,
     )
-    try:
-        with transaction.atomic():
-            connection.save(force_insert=True)
-    except IntegrityError as error:
-        message = f"A connection {connection.connection_id} already exists."
-        raise InvalidRequest(message=message, param="connection_id") from error
+    _insert(connection)
     return connection.connection_id
+
+
+def _insert(connection: Connection) -> None:
+    """Store a new connection, with a number after its name if the name is taken."""
+    label = connection.display_name
+    for number in count(2):
+        try:
+            with transaction.atomic():
+                connection.save(force_insert=True)
+        except IntegrityError as error:
+            if UNIQUE_NAME not in str(error):
+                message = f"A connection {connection.connection_id} already exists."
+                raise InvalidRequest(message=message, param="connection_id") from error
+            connection.display_name = numbered_label(label, number)
+        else:
+            return
+
+
+def numbered_label(label: str, number: int) -> str:
+    """Return ``Mail 2`` for a second connection that would be called ``Mail``."""
+    ending = f" {number}"
+    return label[: limits.LABEL_MAX_CHARS - len(ending)] + ending
 
 
 def list_connections(
@@ -97,9 +115,20 @@ def rename(connection_id: str, *, display_name: object, owner_id: str, now: date
         raise InvalidRequest(message="display_name takes a string.", param="display_name")
     label = _validate_label(display_name)
     row = get_connection(connection_id, owner_id=owner_id)
+    if is_name_taken(label, owner_id=owner_id, connection_id=connection_id):
+        raise InvalidRequest(
+            message=f"Another connection is named {label!r}. Choose another name.",
+            param="display_name",
+        )
     row.display_name, row.labelled_by_owner, row.updated_at = label, True, now
     row.save(update_fields=["display_name", "labelled_by_owner", "updated_at"])
     return row
+
+
+def is_name_taken(label: str, *, owner_id: str, connection_id: str) -> bool:
+    """Return whether another connection has this name, in any case."""
+    named = Connection.unscoped.filter(owner_id=owner_id, display_name__iexact=label)
+    return named.exclude(pk=connection_id).exists()
 
 
 def get_connection(connection_id: str, *, owner_id: str) -> Connection:

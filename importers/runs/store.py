@@ -1,6 +1,7 @@
 """Store import runs, their receipts and the options of each connection."""
 
 import base64
+import re
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from django.db import transaction
-from django.db.models import Max
+from django.db.models import Max, Q, QuerySet
 
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection
@@ -52,35 +53,39 @@ def find_target(
 ) -> ImportTarget:
     """Return the connection with this name or id, by default with the label of the importer.
 
-    Raises ``InvalidRequest`` for an ambiguous name, and for a connection of another source.
+    A connection whose label another one has got a number; without a name, it is found again. Raises
+    ``InvalidRequest`` for the name of a connection that is revoked or of another source.
     """
     name_or_id = name or importer.label
-    candidates = Connection.unscoped.filter(
-        owner_id=owner_id, source__connector_key=importer.connector_key
-    ).exclude(status=Connection.Status.REVOKED)
-    matches = list(
-        candidates.filter(connection_id=name_or_id)
-        or candidates.filter(display_name=name_or_id)[:2]
+    known = Connection.unscoped.filter(owner_id=owner_id).select_related("source")
+    candidates = known.filter(source__connector_key=importer.connector_key)
+    candidates = candidates.exclude(status=Connection.Status.REVOKED)
+    match = (
+        candidates.filter(connection_id=name_or_id).first()
+        or candidates.filter(display_name__iexact=name_or_id).first()
+        or (None if name else _find_numbered(candidates, importer.label))
     )
-    if len(matches) > 1:
+    if match:
+        return ImportTarget(importer, match.display_name, match.connection_id, owner_id, languages)
+    other = known.filter(Q(connection_id=name_or_id) | Q(display_name__iexact=name_or_id)).first()
+    if name and other is not None:
+        is_other_source = other.source.connector_key != importer.connector_key
+        reason = "a connection of another source" if is_other_source else "revoked"
         raise InvalidRequest(
-            message=f"Several connections are named {name_or_id!r}. Give the id of one.",
-            param="connection",
-        )
-    if matches:
-        connection = matches[0]
-        return ImportTarget(
-            importer, connection.display_name, connection.connection_id, owner_id, languages
-        )
-    if Connection.unscoped.filter(connection_id=name_or_id).exists():
-        raise InvalidRequest(
-            message=f"{name_or_id} is a connection of another source. Choose one for"
-            f" {importer.title}.",
+            message=f"{name_or_id} is {reason}. Choose another for {importer.title}.",
             param="connection",
         )
     return ImportTarget(
         importer, name_or_id, None, owner_id, languages, labelled_by_owner=name is not None
     )
+
+
+def _find_numbered(candidates: QuerySet[Connection], label: str) -> Connection | None:
+    """Return the first connection that was called `label` with a number because it was taken."""
+    numbered = candidates.filter(
+        display_name__regex=rf"^{re.escape(label)} [0-9]+$", labelled_by_owner=False
+    )
+    return numbered.order_by("created_at", "connection_id").first()
 
 
 @transaction.atomic
@@ -93,7 +98,8 @@ def ensure_connection(target: ImportTarget, *, now: datetime) -> str:
     declare(importer.declaration, owner_id=target.owner_id, now=now)
     if target.connection_id:
         return target.connection_id
-    current = find_target(importer, name=target.name, owner_id=target.owner_id)
+    name = target.name if target.labelled_by_owner else None
+    current = find_target(importer, name=name, owner_id=target.owner_id)
     return current.connection_id or create_connection(
         importer.connector_key,
         display_name=target.name,

@@ -18,7 +18,7 @@ from typing_extensions import override
 from evidence import limits
 from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
-from evidence.storing.connections import set_languages, validate_identities
+from evidence.storing.connections import is_name_taken, set_languages, validate_identities
 from evidence.storing.erasure_orders import ErasureScope
 from owner import activity
 from owner.form_fields import language_choices, set_choices, validate_printable
@@ -74,7 +74,11 @@ class ConnectionForm(ModelForm[Connection]):
         set_choices(self, "status", [(each.value, MEANINGS[each]) for each in offered])
 
     def clean_display_name(self) -> str:
-        return validate_printable(self.cleaned_data["display_name"])
+        name = validate_printable(self.cleaned_data["display_name"])
+        connection = self.instance
+        if is_name_taken(name, owner_id=connection.owner_id, connection_id=connection.pk):
+            raise forms.ValidationError("Another connection has this name. Choose another.")
+        return name
 
     def clean_identities(self) -> list[str]:
         try:
@@ -93,7 +97,7 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
         "manage.py ingest FILE",
     )
     form = ConnectionForm
-    list_display = ("display_name", "source_name", "holds", "state")
+    list_display = ("name", "source_name", "holds", "state")
     list_select_related = ("source",)
     search_fields = ("display_name", "source__display_name", "connection_id")
     search_help_text = "Search by name, source or id"
@@ -127,6 +131,10 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
         states = StreamState.unscoped.filter(connection=OuterRef("pk")).values("connection")
         total = Subquery(states.annotate(total=Sum("record_count")).values("total"))
         return super().get_queryset(request).annotate(total=Coalesce(total, 0))
+
+    @display(description="name", ordering="display_name")
+    def name(self, connection: Connection) -> str:
+        return connection.label
 
     @display(description="source", ordering="source__display_name")
     def source_name(self, connection: Connection) -> str:

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from evidence.errors import InvalidRequest
 from evidence.models.accounts import get_or_create_owner
+from evidence.models.connections import Connection
 from evidence.models.imports import ImportReceipt, ImportRun
 from evidence.storing.record_erasure import delete_record
 from importers.core.importer import ImportRequest
@@ -50,6 +51,26 @@ def test_importing_an_export_twice_writes_nothing() -> None:
 
     assert stored.everything() == before
     assert "0 new, 0 changed" in output
+
+
+def test_an_import_finds_the_connection_that_got_a_number(tmp_path: Path) -> None:
+    run(mbox(tmp_path / "old.mbox", 1))
+    Connection.unscoped.update(status="revoked")
+
+    run(mbox(tmp_path / "new.mbox", 1, 2))
+    run(mbox(tmp_path / "newer.mbox", 1, 2, 3))
+
+    names = Connection.unscoped.values_list("display_name", flat=True)
+    assert sorted(names) == ["Mail", "Mail 2"]
+    assert latest().created == 1
+
+
+def test_an_import_is_not_for_a_connection_that_is_revoked(tmp_path: Path) -> None:
+    run(mbox(tmp_path / "old.mbox", 1), connection="Old mail")
+    Connection.unscoped.update(status="revoked")
+
+    with pytest.raises(CommandError, match="Old mail is revoked"):
+        run(mbox(tmp_path / "new.mbox", 1, 2), connection="Old mail")
 
 
 def test_newer_export_adds_new_records_only(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from evidence.errors import InvalidRequest, NotFound
 from evidence.models.connections import Connection
-from evidence.storing.connections import create_connection
+from evidence.storing.connections import create_connection, rename
 from tests.world import NOW, PERSONAL, World
 
 
@@ -55,3 +55,27 @@ def test_invalid_argument_is_refused_by_name(
 def test_undeclared_source_is_refused(world: World) -> None:
     with pytest.raises(NotFound):
         make(world, "nothing")
+
+
+def test_a_second_connection_of_a_name_gets_a_number(world: World) -> None:
+    makes = [make(world), make(world, display_name="mail"), make(world, key="account")]
+
+    names = dict(Connection.unscoped.values_list("connection_id", "display_name"))
+    assert [names[each] for each in makes] == ["Mail", "mail 2", "Mail 3"]
+
+
+def test_a_long_name_leaves_room_for_its_number(world: World) -> None:
+    one, other = make(world, display_name="x" * 200), make(world, display_name="x" * 200)
+
+    names = dict(Connection.unscoped.values_list("connection_id", "display_name"))
+    assert (names[one], names[other]) == ("x" * 200, "x" * 198 + " 2")
+
+
+def test_no_connection_is_renamed_to_the_name_of_another(world: World) -> None:
+    with pytest.raises(InvalidRequest, match="Another connection is named 'work MAIL'") as refusal:
+        rename(PERSONAL, display_name="work MAIL", owner_id=world.owner_id, now=NOW)
+
+    assert refusal.value.param == "display_name"
+    assert rename(
+        PERSONAL, display_name="PERSONAL mail", owner_id=world.owner_id, now=NOW
+    ).display_name == "PERSONAL mail"  # fmt: skip

@@ -45,6 +45,16 @@ def test_a_new_name_and_languages_are_kept(world: World, alice: Browser) -> None
     assert (after.change_seq, after.source_id) == (before.change_seq, before.source_id)
 
 
+def test_the_name_of_another_connection_is_refused(world: World, alice: Browser) -> None:
+    form = the_form(alice)
+    form.fill("display_name", "work mail")
+
+    page = alice.press(form, "_save")
+
+    assert "Another connection has this name. Choose another." in page.text
+    assert Connection.unscoped.get(pk=PERSONAL).display_name == "Personal mail"
+
+
 def test_a_language_without_a_name_survives(world: World, alice: Browser) -> None:
     Connection.unscoped.filter(pk=PERSONAL).update(languages=["tlh", "en"])
 
