@@ -165,9 +165,9 @@ def granted_stream_names(grant_id: str, *, connector_id: str, owner_id: str) -> 
 
 
 def connection_labels(owner_id: str) -> Mapping[str, str]:
-    """Return the label of every connection, including revoked ones. One query."""
+    """Return the label of every connection, including revoked ones, marked if demo. One query."""
     rows = Connection.unscoped.filter(owner_id=owner_id)
-    return dict(rows.values_list("connection_id", "display_name"))
+    return {row.pk: row.label for row in rows.only("display_name", "demo")}
 
 
 def list_grants(owner_id: str, *, now: datetime) -> list[GrantSummary]:

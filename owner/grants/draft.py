@@ -57,7 +57,7 @@ class SourceDraft:
 
     @property
     def sentences(self) -> list[StreamDescription]:
-        labels = {connection.pk: connection.display_name for connection in self.connections}
+        labels = {connection.pk: connection.label for connection in self.connections}
         return [
             describe_terms(form.terms, stream=form.stream, labels=labels)
             for form in self.streams
@@ -167,7 +167,7 @@ class ConnectionsForm(forms.Form):
 
     def __init__(self, data: QueryDict | None, *, source: GrantableSource, selected: bool) -> None:
         super().__init__(data, prefix=source.prefix)
-        choices = [(connection.pk, connection.display_name) for connection in source.connections]
+        choices = [(connection.pk, connection.label) for connection in source.connections]
         set_choices(self, "connections", choices)
         if selected:
             self.fields["connections"].initial = [pk for pk, _ in choices]

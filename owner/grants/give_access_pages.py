@@ -61,7 +61,7 @@ class ClientForm(forms.Form):
         self._connections = connections
         client_choices = [(client.pk, client.display_name) for client in clients]
         set_choices(self, "client", [("", "A new client"), *client_choices])
-        set_choices(self, "connections", [(row.pk, row.display_name) for row in connections])
+        set_choices(self, "connections", [(row.pk, row.label) for row in connections])
 
     def clean_new_client(self) -> str:
         name = validate_printable(self.cleaned_data["new_client"].strip())

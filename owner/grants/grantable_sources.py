@@ -35,6 +35,10 @@ class GrantableSource:
     def label(self) -> str:
         return self.source.display_name
 
+    @property
+    def is_demo(self) -> bool:
+        return all(connection.demo for connection in self.connections)
+
 
 def readable_connections(owner_id: str) -> list[Connection]:
     """Return the connections that are not revoked and whose source is declared."""
@@ -42,12 +46,18 @@ def readable_connections(owner_id: str) -> list[Connection]:
         owner_id=owner_id, source__current_declaration__isnull=False
     )
     not_revoked = rows.exclude(status=Connection.Status.REVOKED)
-    return list(not_revoked.order_by("source__display_name", "display_name", "connection_id"))
+    return list(
+        not_revoked.order_by("source__display_name", "demo", "display_name", "connection_id")
+    )
 
 
 def all_grantable(connections: Iterable[Connection]) -> list[GrantableSource]:
-    """Return the sources of these connections, without restrictions."""
-    ordered = sorted(connections, key=lambda row: (row.source.display_name, row.source_id))
+    """Return the sources of these connections, without restrictions. Demo sources come last."""
+    rows = list(connections)
+    own = {row.source_id for row in rows if not row.demo}
+    ordered = sorted(
+        rows, key=lambda row: (row.source_id not in own, row.source.display_name, row.source_id)
+    )
     return [
         _grantable(f"s{source.pk}", source, list(group), None)
         for source, group in groupby(ordered, key=lambda row: row.source)

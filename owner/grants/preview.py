@@ -80,7 +80,7 @@ def preview_sources(sources: Iterable[SourceDraft], *, owner_id: str = OWNER_ID)
         # One scope per source: two requests may cover the same stream.
         scope = preview_scope([(source.source.source.pk, source.terms)], owner_id=owner_id)
         gate = Gate(scope)
-        labels = {connection.pk: connection.display_name for connection in source.connections}
+        labels = {connection.pk: connection.label for connection in source.connections}
         for form in source.included:
             if form.terms is not None and form.prefix is not None:
                 previews[form.prefix] = _preview(form, form.terms, gate, labels, totals)

@@ -179,6 +179,6 @@ def describe_hidden(forms: DraftForms, previews: PreviewsByForm) -> Iterator[str
         excluded = [form.label for form in source.streams if form.terms is None and not form.errors]
         if excluded:
             yield f"{source.label}: all of {quote_labels(excluded)}"
-    others = [row.display_name for row in readable_connections(OWNER_ID) if row.pk not in selected]
+    others = [row.label for row in readable_connections(OWNER_ID) if row.pk not in selected]
     if others:
         yield f"Everything in {quote_labels(others)}"

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime as dt
+import re
 from collections.abc import Iterator
 from unittest.mock import patch
 
@@ -11,6 +12,7 @@ from django.db import connection
 
 from evidence.access.quotas import list_quotas
 from evidence.access.tokens import create_token
+from evidence.models.connections import Connection
 from evidence.models.grants import Grant, Package
 from evidence.models.records import Record
 from owner.grants.access_request import RequestedStream, RequestingClient
@@ -475,3 +477,17 @@ def test_a_refusal_at_the_last_moment_is_shown(alice: Browser) -> None:
 
     assert page.status == 422
     assert "Gone just now." in page.text
+
+
+@pytest.mark.usefixtures("anything")
+def test_demo_data_is_apart_from_the_names_of_the_owner(world: World, alice: Browser) -> None:
+    mailboxes = Connection.unscoped.filter(source__connector_key="mail")
+    mailboxes.update(demo=True)
+    page = alice.open(ASK)
+
+    legends = re.findall(r"<legend>(.*?)</legend>", page.html)
+    sources = [each for each in legends if each.startswith(("Bank", "Workspace", "Mail"))]
+    assert sources == ["Bank", "Workspace", 'Mail <span class="badge">Demo</span>']
+    assert {"Personal mail (demo)", "Work mail (demo)", "Bank account"} <= the_form(
+        page
+    ).boxes.keys()
