@@ -4,6 +4,9 @@ from django import forms
 
 from importers.core.importer import DATE_ORDERS
 from importers.registry import installed_importers
+from owner.preferences import base_language
+from owner.records.periods import zone_name
+from owner.site import owner
 
 
 class SendForm(forms.Form):
@@ -31,7 +34,7 @@ class WishForm(forms.Form):
     )
     timezone = forms.CharField(
         label="Time zone",
-        initial="UTC",
+        initial=zone_name,
         help_text="Where times that have no zone are meant, such as Europe/Berlin.",
     )
     date_order = forms.ChoiceField(
@@ -45,6 +48,7 @@ class WishForm(forms.Form):
     languages = forms.CharField(
         label="Languages",
         required=False,
+        initial=lambda: base_language(owner().language),
         help_text="Of the texts, for a new connection: en, de.",
     )
     account = forms.CharField(

@@ -11,15 +11,16 @@ from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
 from evidence.ledger.disclosures import AppReading, readings_by_client
 from evidence.models.accounts import Client
-from evidence.models.connections import Connection
 from owner.charts import Chart, add_months, month_chart, months_between, year_ticks
 from owner.records.month_counts import cached_month_counts
-from owner.records.record_roles import stream_url
-from owner.text import pluralize
+from owner.records.periods import today
+from owner.records.record_summaries import stream_url
+from owner.text import pluralize, to_local_time
 
 MAX_MONTHS = 120
 """Older months are left out of the charts; the first date still tells of them."""
 RECENT = timedelta(days=7)
+STALE = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,10 +63,8 @@ class Overview:
 
 
 def overview(gate: Gate, *, now: datetime) -> Overview:
-    """Return all connections of the owner with records, fullest first. At most three queries."""
+    """Return all connections of the owner with records, fullest first. At most two queries."""
     streams = gate.streams()
-    rows = Connection.unscoped.filter(pk__in=gate.scope.connections, demo=True)
-    demo = frozenset(rows.values_list("pk", flat=True))
     counts = cached_month_counts(streams)
     by_connection: dict[str, list[MonthCount]] = defaultdict(list)
     for count in counts:
@@ -73,7 +72,7 @@ def overview(gate: Gate, *, now: datetime) -> Overview:
     months = _months(counts, now)
     cards = [
         _card(facts.connection_id, by_connection[facts.connection_id], streams, months,
-              is_demo=facts.connection_id in demo, now=now)
+              is_demo=facts.is_demo, now=now)
         for facts in gate.scope.connections.values()
     ]  # fmt: skip
     cards.sort(key=lambda card: (-card.records, card.name))
@@ -86,21 +85,29 @@ def overview(gate: Gate, *, now: datetime) -> Overview:
 
 def _months(counts: Iterable[MonthCount], now: datetime) -> list[date]:
     found = [count.month for count in counts if count.month and _is_plausible(count.month, now)]
-    this_month = now.date().replace(day=1)
+    this_month = today().replace(day=1)
     last = min(max([*found, this_month]), add_months(this_month, 12))
     first = max(min([*found, this_month]), add_months(last, 1 - MAX_MONTHS))
     return months_between(min(first, add_months(last, -11)), last)
 
 
-def _bounds(counts: Iterable[MonthCount], now: datetime) -> tuple[datetime | None, datetime | None]:
-    """Return the first and the last time without implausible months."""
-    plausible = [count for count in counts if _is_plausible(count.month, now)]
-    first = min((count.first for count in plausible if count.first), default=None)
-    last = max((count.last for count in plausible if count.last), default=None)
-    return first, last
+def _bounds(
+    counts: Iterable[MonthCount], streams: Sequence[VisibleRecords], now: datetime
+) -> tuple[date | None, date | None]:
+    """Return the first and the last day without implausible months."""
+    plausible = [
+        (count, streams[count.number].stream) for count in counts if _is_plausible(count.month, now)
+    ]
+    days = [
+        moment.date() if stream.has_dates_only else to_local_time(moment).date()
+        for count, stream in plausible
+        for moment in (count.first, count.last)
+        if moment is not None
+    ]
+    return min(days, default=None), max(days, default=None)
 
 
-def _chart_text(name: str, records: int, first: datetime | None, last: datetime | None) -> str:
+def _chart_text(name: str, records: int, first: date | None, last: date | None) -> str:
     words = f"Records by month in {name}: {pluralize(records, 'record')}"
     if first is None or last is None:
         return words
@@ -129,7 +136,7 @@ def _card(
             per_month[count.month] += count.records
     held = [each for each in streams if connection_id in each.connection_for]
     name = held[0].connection_for[connection_id].display_name if held else connection_id
-    first, last = _bounds(counts, now)
+    first, last = _bounds(counts, streams, now)
     records = sum(per_stream.values())
     return ConnectionCard(
         connection_id=connection_id,
@@ -137,10 +144,10 @@ def _card(
         source=held[0].source.display_name if held else "",
         is_demo=is_demo,
         records=records,
-        first=None if first is None else first.date(),
-        last=None if last is None else last.date(),
-        freshness=freshness(last, now=now),
-        is_stale=last is not None and now - last > timedelta(days=30),
+        first=first,
+        last=last,
+        freshness=freshness(last),
+        is_stale=last is not None and today() - last > STALE,
         chart=month_chart(per_month, months, text=_chart_text(name, records, first, last)),
         streams=[
             StreamLine(
@@ -154,11 +161,11 @@ def _card(
     )
 
 
-def freshness(last: datetime | None, *, now: datetime) -> str:
+def freshness(last: date | None) -> str:
     """Return how old the newest record is: ``up to today``, ``60 days old``."""
     if last is None:
         return ""
-    days = (now.date() - last.date()).days
+    days = (today() - last).days
     if days <= 0:
         return "up to today" if days == 0 else f"reaches to {format_day(last)}"
     return f"{pluralize(days, 'day')} old" if days < 730 else f"{days // 365} years old"

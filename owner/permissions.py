@@ -33,7 +33,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 PAGE_HEADERS = {
     "Referrer-Policy": "strict-origin",
     "Content-Security-Policy": (
-        "default-src 'none'; style-src 'self'; form-action 'self'; "
+        "default-src 'none'; script-src 'self'; style-src 'self'; form-action 'self'; "
         "base-uri 'none'; frame-ancestors 'none'"
     ),
 }

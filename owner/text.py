@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
@@ -87,8 +88,19 @@ def record_values(
 
 
 def format_time(moment: datetime | None, *, never: str = "never") -> str:
-    """Return ``21 November 2026, 22:55`` in UTC, or `never` for None."""
-    return never if moment is None else f"{format_day(moment)}, {moment:%H:%M}"
+    """Return ``21 November 2026, 22:55`` in the owner's time zone, or `never` for None."""
+    if moment is None:
+        return never
+    local = to_local_time(moment)
+    return f"{format_day(local)}, {local:%H:%M}"
+
+
+def to_local_time(moment: datetime) -> datetime:
+    """Return a moment in the owner's time zone, or in UTC at the ends of the calendar."""
+    try:
+        return timezone.localtime(moment)
+    except OverflowError:
+        return moment
 
 
 def state_badge(state: GrantState) -> SafeString:

@@ -20,8 +20,10 @@ from owner.oauth.authorization_endpoint import authorize
 from owner.oauth.device_flow import device, device_authorization
 from owner.oauth.endpoints import authorization_server, introspect, register, revoke, token
 from owner.oauth.pushed_requests import push
+from owner.preferences import preferences
 from owner.records.browse_page import record_list
 from owner.records.day_page import day_page, today_page
+from owner.records.record_file import record_file
 from owner.records.record_page import record_page
 from owner.records.search_page import search_page
 
@@ -56,12 +58,14 @@ urlpatterns = [
     path("accounts/<str:connection_id>/choices", account_choices, name="account-choices"),
     path("notifications", notifications_page, name="notifications"),
     path("notifications/add/<str:transport>", add_channel, name="notification-add"),
+    path("settings", preferences, name="preferences"),
     path("demo/remove", remove_demo_data, name="remove-demo"),
     path("search", search_page, name="search"),
     path("day", today_page, name="today"),
     path("day/<str:day>", day_page, name="day"),
     path("records/<str:connection_id>/<str:stream>/", record_list, name="record-list"),
     path("records/<str:connection_id>/<str:stream>/<path:record_key>", record_page, name="record"),
+    path("files/<str:connection_id>/<path:blob_id>", record_file, name="record-file"),
     path("ask/<str:token>", permission_page, name="permission-request"),
     path("connected", connected_apps, name="connected-apps"),
     path("connected/seen", acknowledge_alert, name="alert-acknowledge"),

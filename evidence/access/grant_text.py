@@ -6,7 +6,7 @@ the owner's labels.
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from evidence.access.scope import Allowed, GrantTerms, Only, Scope, StreamTerms, TimeRange
 from evidence.declarations.declaration import Field, StreamDeclaration
@@ -82,7 +82,7 @@ def humanize(name: str) -> str:
     return words[:1].upper() + words[1:] if words else name
 
 
-def format_day(moment: datetime) -> str:
+def format_day(moment: date) -> str:
     return f"{moment.day} {moment:%B %Y}"
 
 

@@ -52,6 +52,7 @@ def owner_scope(owner_id: str) -> Scope:
             source_pk=row.source_id,
             identities=tuple(row.identities),
             index_edition=(tuple(row.indexed_languages), row.indexed_analyser),
+            is_demo=row.demo,
         )
         for row in Connection.unscoped.filter(owner_id=owner_id)
         .exclude(status=Connection.Status.REVOKED)

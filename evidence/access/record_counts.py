@@ -97,16 +97,16 @@ def _visible_latest(
 COUNT_BY_MONTH: Final = """
 -- Records per stream, connection and month, with the first and last time of each.
 -- Parameters: those of the rows. One query.
-SELECT u.number, u.connection_id, date_trunc('month', u.at AT TIME ZONE 'UTC')::date AS month,
+SELECT u.number, u.connection_id, date_trunc('month', u.at AT TIME ZONE u.zone)::date AS month,
     count(*), min(u.at), max(u.at)
 FROM ({rows}) u GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 NULLS LAST
 """
-ROW: Final = "%s::int AS number, r.connection_id, r.consent_time AS at"
+ROW: Final = "%s::int AS number, r.connection_id, r.consent_time AS at, %s AS zone"
 
 
 @dataclass(frozen=True, slots=True)
 class MonthCount:
-    """Records of one connection and stream in one month (UTC); `month` is None without a time."""
+    """Records of one connection and stream in one month; `month` is None without a time."""
 
     number: int
     """Position of the stream, or of the query, in the arguments."""
@@ -117,19 +117,28 @@ class MonthCount:
     last: datetime | None
 
 
-def count_by_month(streams: Sequence[VisibleRecords]) -> list[MonthCount]:
+def count_by_month(
+    streams: Sequence[VisibleRecords], *, time_zone: str = "UTC"
+) -> list[MonthCount]:
     """Return the number of visible records per stream, connection and month. One query."""
-    rows = (each.select(SQL(ROW, (number,))) for number, each in enumerate(streams))
+    rows = (each.select(_row(number, each, time_zone)) for number, each in enumerate(streams))
     return _counts(list(rows))
 
 
-def count_matches_by_month(queries: Sequence[StreamQuery]) -> list[MonthCount]:
+def count_matches_by_month(
+    queries: Sequence[StreamQuery], *, time_zone: str = "UTC"
+) -> list[MonthCount]:
     """Return the number of matches of each query per connection and month. One query."""
     rows = (
-        select_matches(query, SQL(ROW, (number,)), [query.terms.matching])
+        select_matches(query, _row(number, query.visible, time_zone), [query.terms.matching])
         for number, query in enumerate(queries)
     )
     return _counts(list(rows))
+
+
+def _row(number: int, visible: VisibleRecords, time_zone: str) -> SQL:
+    zone = "UTC" if visible.stream.has_dates_only else time_zone
+    return SQL(ROW, (number, zone))
 
 
 def _counts(rows: Sequence[SQL]) -> list[MonthCount]:

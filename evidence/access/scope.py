@@ -128,6 +128,7 @@ class ConnectionFacts:
     identities: tuple[str, ...] = ()
     index_edition: tuple[tuple[str, ...], int] = ((), 0)
     """Languages and analyzer version that the search text was indexed with."""
+    is_demo: bool = False
 
 
 @dataclass(frozen=True, slots=True)

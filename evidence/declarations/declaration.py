@@ -162,6 +162,12 @@ class StreamDeclaration:
         return self._first(EVENT_TIME_ROLE) or self.consent_time_field
 
     @cached_property
+    def has_dates_only(self) -> bool:
+        """Whether the field of the time range is a date, which is the same in every time zone."""
+        field = self.fields.get(self.consent_time_field or "")
+        return field is not None and field.kind == "date"
+
+    @cached_property
     def actor_field(self) -> str | None:
         """The author by name, or else by address or id."""
         return self._first(ACTOR_ROLE) or self._first(ACTOR_ID_ROLE)

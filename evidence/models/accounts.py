@@ -18,6 +18,9 @@ class Owner(models.Model):
         settings.AUTH_USER_MODEL, null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
     display_name = models.TextField(default="Owner")
+    time_zone = models.TextField(default="UTC", db_default="UTC")
+    # The language of the owner's browser, such as de-AT; empty if unknown.
+    language = models.TextField(default="", db_default="")
     created_at = models.DateTimeField()
 
     unscoped = models.Manager["Owner"]()

@@ -46,7 +46,9 @@ def search(gate: Gate, request: SearchRequest) -> SearchResult:
     return replace(result, asked=query, reindexing=list(_stale_streams(visible)))
 
 
-def count_by_month(gate: Gate, found: SearchResult) -> list[tuple[VisibleRecords, MonthCount]]:
+def count_by_month(
+    gate: Gate, found: SearchResult, *, time_zone: str
+) -> list[tuple[VisibleRecords, MonthCount]]:
     """Return the matches in every stream of the gate, by connection and month. One query.
 
     A phrase is not verified in the text, so the counts of such a query are upper bounds.
@@ -59,7 +61,8 @@ def count_by_month(gate: Gate, found: SearchResult) -> list[tuple[VisibleRecords
         languages = query_languages(searched)
         query = match_any_word(query, languages=languages, spellings=found.any_word)
     plans = plan_queries(query, searched, scored=False)
-    return [(plans[each.number].visible, each) for each in count_matches_by_month(plans)]
+    counts = count_matches_by_month(plans, time_zone=time_zone)
+    return [(plans[each.number].visible, each) for each in counts]
 
 
 def _stale_streams(visible: Sequence[VisibleRecords]) -> Iterator[StreamKey]:

@@ -1,5 +1,6 @@
 """Set-up page: choose the owner's user name and password."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -13,15 +14,17 @@ from django.views.decorators.http import require_http_methods
 from typing_extensions import override
 
 from evidence.access import sign_in_throttle
+from evidence.models.accounts import get_or_create_owner
 from owner.accounts import setup_link
 from owner.permissions import PAGE_HEADERS
+from owner.preferences import PreferencesForm, browser_language
 
 if TYPE_CHECKING:
     from django.contrib.auth.models import User
 
 
-class SetUpForm(forms.Form):
-    """User name and password; Django's password validators apply."""
+class SetUpForm(PreferencesForm):
+    """User name and password; Django's password validators apply. Then time zone and language."""
 
     username = forms.CharField(
         label="User name",
@@ -40,9 +43,13 @@ class SetUpForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
 
-    def __init__(self, *args: Any, account: "User | None", **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
+    def __init__(
+        self, data: Mapping[str, str] | None, *, account: "User | None", **kwargs: Any
+    ) -> None:
+        super().__init__(data, **kwargs)
         self._account = account
+        self.initial["username"] = account.get_username() if account else ""
+        self.order_fields(["username", "password", "again"])
 
     def clean_username(self) -> str:
         name: str = self.cleaned_data["username"]
@@ -86,8 +93,12 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
         return _page(request, "link_invalid", context={}, status=410)
     attempt.succeeded()
     account = setup_link.owner_account(now)
-    initial = {"username": account.get_username()} if account else {}
-    form = SetUpForm(request.POST or None, account=account, initial=initial)
+    form = SetUpForm(
+        request.POST or None,
+        account=account,
+        current=get_or_create_owner(now),
+        proposed=browser_language(request),
+    )
     if not form.is_valid():
         context = {"form": form, "has_account": account is not None}
         return _page(request, "set_up", context=context, status=200 if not form.errors else 422)
@@ -100,6 +111,7 @@ def set_up(request: HttpRequest, token: str) -> HttpResponse:
         )
     except setup_link.InvalidLinkError:
         return _page(request, "link_invalid", context={}, status=410)
+    form.save()
     login(request, user)
     return redirect("admin:index")
 

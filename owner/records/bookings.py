@@ -1,24 +1,21 @@
-"""One month of bookings with its sums, and the sums of a year by month."""
+"""Sums of bookings: of a month by currency and category, and of a year by month."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import groupby
 from typing import Any
 
-from evidence.access.granted_streams import equals_filter, range_filter
-from evidence.access.record_counts import within
+from evidence.access.aggregates import GroupPage, Key, Measure, TimeBuckets, aggregate_groups
+from evidence.access.granted_streams import equals_filter, number_expression
 from evidence.access.records import VisibleRecords
-from evidence.access.scope import TimeRange
-from evidence.reading.aggregate import AggregateRequest, aggregate
+from evidence.access.sql import SQL
 from owner.charts import SLOT, add_months, months_between, year_ticks
-from owner.records.calendar_month import month_links, month_range
-from owner.records.record_roles import RecordSummary, StreamRoles, summarize
+from owner.records.periods import Period, month_links, one_month, zone_name
+from owner.records.record_roles import StreamRoles
 
-MAX_BOOKINGS = 1_000
+MAX_GROUPS = 500
 MONTHS = 12
-CATEGORY, CURRENCY = "category", "currency"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +29,10 @@ class Sums:
     @property
     def balance(self) -> float:
         return self.money_in - self.money_out
+
+    @property
+    def turnover(self) -> float:
+        return self.money_in + self.money_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,93 +51,114 @@ class MonthBars:
         return 50 - self.in_height
 
 
-def bookings(
-    visible: VisibleRecords, roles: StreamRoles, month: date, *, url: Callable[..., str]
-) -> tuple[dict[str, Any], list[RecordSummary]]:
-    """Return the template variables of a month, and its bookings, newest first."""
-    found = within(visible, month_range(month)).page(limit=MAX_BOOKINGS + 1, descending=True)
-    shown = summarize(visible, found[:MAX_BOOKINGS])
-    totals = sum_up(shown, key=lambda each: each.currency)
-    currency = totals[0].label if totals else ""
-    in_currency = [each for each in shown if each.currency == currency]
-    has_category = CATEGORY in visible.stream.fields
-    context = {
-        "days": [(day, list(rows)) for day, rows in groupby(shown, key=lambda each: each.day)],
+def booking_sums(
+    visible: VisibleRecords,
+    roles: StreamRoles,
+    month: date,
+    chosen: str,
+    *,
+    url: Callable[..., str],
+) -> dict[str, Any]:
+    """Return the template variables of a month and of the year around it. At most four queries.
+
+    `chosen` is a currency of the month; any other text means the one with the largest turnover.
+    """
+    months = months_between(add_months(month, 2 - MONTHS), add_months(month, 1))
+    year = _turnover(visible, roles, Period(months[0], add_months(months[-1], 1)), by_month=True)
+    totals = [_sums(currency, pair) for (currency, start), pair in year.items() if start == month]
+    totals.sort(key=lambda each: -each.turnover)
+    currencies = [each.label for each in totals] or list(
+        dict.fromkeys(currency for currency, _ in year)
+    )
+    currency = chosen if chosen in currencies else next(iter(currencies), "")
+    of_year = {
+        start: _sums("", pair)
+        for (label, start), pair in year.items()
+        if label == currency and isinstance(start, date)
+    }
+    return {
         "totals": totals,
         "currency": currency,
-        "categories": sum_up(in_currency, key=lambda each: each.line(CATEGORY))
-        if has_category
-        else [],
-        "truncated": len(found) > MAX_BOOKINGS,
-        **_year(visible, roles, month, currency, url=url),
+        "currencies": [
+            (each, url(month=f"{month:%Y-%m}", currency=each), each == currency)
+            for each in currencies
+        ],
+        "categories": _categories(visible, roles, month, currency),
+        "bars": _bars(of_year, months, month, currency, url=url),
+        "bars_width": MONTHS * SLOT,
+        "ticks": year_ticks(months),
         **month_links(month, url=url),
     }
-    return context, shown
 
 
-def sum_up(bookings: Sequence[RecordSummary], *, key: Callable[[RecordSummary], str]) -> list[Sums]:
-    """Return the sums of each group, the largest turnover first."""
-    groups: dict[str, list[float]] = defaultdict(list)
-    for booking in bookings:
-        if booking.amount is not None:
-            groups[key(booking)].append(booking.amount)
-    sums = [
-        Sums(label, sum(a for a in amounts if a > 0), -sum(a for a in amounts if a < 0))
-        for label, amounts in groups.items()
-    ]
-    return sorted(sums, key=lambda each: -(each.money_in + each.money_out))
-
-
-def _year(
-    visible: VisibleRecords, roles: StreamRoles, month: date, currency: str,
-    *, url: Callable[..., str],
-) -> dict[str, Any]:  # fmt: skip
-    """Return the bars of the twelve months that end after the chosen one. Two queries."""
-    field = visible.stream.fields[roles.amount or ""]
-    if "gt" not in field.range_operators or "lt" not in field.range_operators:
-        return {}
-    months = months_between(add_months(month, 2 - MONTHS), add_months(month, 1))
-    first, last = month_range(months[0]).since, month_range(months[-1]).until
-    rows = within(visible, TimeRange(first, last))
-    if currency and CURRENCY in visible.stream.fields:
-        rows = rows.filter([equals_filter(rows, CURRENCY, currency, param="filter")])
-    units = roles.smallest_units(currency)
-    money_in = _sums_by_month(rows, roles, "gt", units=units)
-    money_out = _sums_by_month(rows, roles, "lt", units=units)
-    most = max([*money_in.values(), *money_out.values(), 1.0])
-    bars = [
-        MonthBars(
-            x=number * SLOT,
-            in_height=round(50 * money_in.get(each, 0.0) / most, 1),
-            out_height=round(50 * money_out.get(each, 0.0) / most, 1),
-            label=f"{each:%B %Y}: in {money_in.get(each, 0.0):,.2f},"
-            f" out {money_out.get(each, 0.0):,.2f} {currency}",
-            url=url(month=f"{each:%Y-%m}"),
-            is_selected=each == month,
+def _categories(
+    visible: VisibleRecords, roles: StreamRoles, month: date, currency: str
+) -> Sequence[Sums]:
+    """Return the sums of one currency by category, the largest turnover first."""
+    if roles.category is None:
+        return []
+    if roles.currency and currency:
+        visible = visible.filter(
+            [equals_filter(visible, roles.currency, currency, param="currency")]
         )
-        for number, each in enumerate(months)
-    ]
-    return {"bars": bars, "bars_width": MONTHS * SLOT, "ticks": year_ticks(months)}
+    found = _turnover(visible, roles, one_month(month), by_month=False)
+    groups: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for (_, category), pair in found.items():
+        for side, amount in enumerate(pair):
+            groups[str(category or "")][side] += amount
+    return sorted((_sums(*each) for each in groups.items()), key=lambda each: -each.turnover)
 
 
-def _sums_by_month(
-    rows: VisibleRecords, roles: StreamRoles, operator: str, *, units: int
-) -> Mapping[date, float]:
-    """Return month -> sum of the positive (``gt``) or negative (``lt``) amounts, without sign."""
-    request = AggregateRequest(
-        metrics=["sum"],
-        field=roles.amount,
-        group_by=[],
-        group_by_time=rows.stream.event_time_field,
-        granularity="month",
-        time_zone="UTC",
-        sort=None,
-        start=0,
-        limit=MONTHS,
-    )
-    where = [range_filter(rows, roles.amount or "", operator, "0", param="filter")]
-    return {
-        date.fromisoformat(group.keys[0][:10]).replace(day=1): abs(float(group.values[0])) / units
-        for group in aggregate(rows, request, where).groups
-        if group.keys[0] is not None
-    }
+def _sums(label: str, pair: Sequence[float]) -> Sums:
+    return Sums(label, *pair)
+
+
+def _turnover(
+    visible: VisibleRecords, roles: StreamRoles, period: Period, *, by_month: bool
+) -> Mapping[tuple[str, date | str | None], Sequence[float]]:
+    """Return money in and out by currency and by month or category. Two queries."""
+    fields = visible.stream.fields
+    amount = fields[roles.amount or ""]
+    keys: list[Key] = [fields[roles.currency]] if roles.currency else []
+    if by_month:
+        time_field = fields[visible.stream.consent_time_field or ""]
+        keys.append(TimeBuckets(time_field, "month", zone_name()))
+    elif roles.category:
+        keys.append(fields[roles.category])
+    found: dict[tuple[str, date | str | None], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    page = GroupPage(0, MAX_GROUPS, None, descending=False)
+    for side, operator in enumerate((">", "<")):
+        where = [SQL(" AND ") + number_expression(visible, amount) + SQL(f" {operator} 0")]
+        measures = [Measure("sum", amount)]
+        for group in aggregate_groups(period.of(visible), measures, keys, where, page=page).groups:
+            currency = (group.keys[0] or "") if roles.currency else ""
+            last = date.fromisoformat(group.keys[-1]) if by_month else group.keys[-1]
+            units = roles.smallest_units(currency)
+            found[currency, last][side] += abs(float(group.values[0])) / units
+    return found
+
+
+def _bars(
+    sums: Mapping[date, Sums],
+    months: Iterable[date],
+    chosen: date,
+    currency: str,
+    *,
+    url: Callable[..., str],
+) -> list[MonthBars]:
+    most = max((max(each.money_in, each.money_out) for each in sums.values()), default=0.0) or 1.0
+    bars = []
+    for number, month in enumerate(months):
+        of_month = sums.get(month, Sums("", 0.0, 0.0))
+        bars.append(
+            MonthBars(
+                x=number * SLOT,
+                in_height=round(50 * of_month.money_in / most, 1),
+                out_height=round(50 * of_month.money_out / most, 1),
+                label=f"{month:%B %Y}: in {of_month.money_in:,.2f},"
+                f" out {of_month.money_out:,.2f} {currency}",
+                url=url(month=f"{month:%Y-%m}", currency=currency),
+                is_selected=month == chosen,
+            )
+        )
+    return bars

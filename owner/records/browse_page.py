@@ -9,7 +9,6 @@ from typing import Any
 from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from evidence.access.cursors import decode_cursor, encode_cursor
@@ -25,20 +24,17 @@ from evidence.ledger.entries import DisclosedItem
 from evidence.reading import records as reading
 from evidence.reading.expansion import related_stream
 from owner.permissions import owner_required
-from owner.records.bookings import bookings
+from owner.records.bookings import booking_sums
 from owner.records.calendar_month import calendar_month
+from owner.records.measure_charts import measure_charts
 from owner.records.month_counts import cached_month_counts
 from owner.records.owner_reads import listed_items, record_owner_read
+from owner.records.periods import Period, month_links, one_month, parse_period, today
+from owner.records.places_map import format_place, parse_place, places_map
 from owner.records.record_page import record_page
-from owner.records.record_roles import (
-    Layout,
-    RecordSummary,
-    StreamRoles,
-    relation_label,
-    stream_url,
-    summarize,
-)
-from owner.records.search_page import PERIOD, kind_key, period_range
+from owner.records.record_roles import Layout, StreamRoles, relation_label
+from owner.records.record_summaries import RecordSummary, stream_url, summarize
+from owner.records.search_page import kind_key
 from owner.site import owner
 
 PAGE_SIZE = 50
@@ -148,29 +144,38 @@ def _page(
 
 def _by_day(listing: Listing) -> PageContent:
     """Content of a mailbox or a list: pages of days, newest first, from any year."""
-    period = listing.params.get("until", "")
-    period = period if PERIOD.fullmatch(period) else ""
+    until = listing.params.get("until", "")
+    period = parse_period(until)
     visible = listing.visible
     if period:
-        until = period_range(period).until
-        visible = within(visible, TimeRange(None, until))
-    shown, next_url = _page(listing, visible, until=period)
-    years = sorted(
-        {
-            count.month.year
-            for count in cached_month_counts([listing.visible])
-            if count.month is not None
-        },
-        reverse=True,
-    )
+        visible = within(visible, TimeRange(None, period.time_range(visible.stream).until))
+    shown, next_url = _page(listing, visible, until=until if period else "")
     context = {
+        **_rows(listing, shown, next_url, until=until if period else ""),
+        "years": _years(listing, "until", until),
+    }
+    return PageContent(context, shown)
+
+
+def _rows(
+    listing: Listing, shown: Sequence[RecordSummary], next_url: str, **kept: str
+) -> dict[str, Any]:
+    """Return the template variables of one page of rows by day."""
+    return {
         "days": [(day, list(rows)) for day, rows in groupby(shown, key=lambda each: each.day)],
         "next_url": next_url,
         "is_first": "after" not in listing.params,
-        "first_url": listing.url(until=period),
-        "years": [(year, listing.url(until=year), str(year) == period[:4]) for year in years],
+        "first_url": listing.url(**kept),
     }
-    return PageContent(context, shown)
+
+
+def _years(listing: Listing, param: str, chosen: str) -> list[tuple[int, str, bool]]:
+    counts = cached_month_counts([listing.visible])
+    years = {each.month.year for each in counts if each.month is not None}
+    return [
+        (year, listing.url(**{param: year}), str(year) == chosen[:4])
+        for year in sorted(years, reverse=True)
+    ]
 
 
 def _conversation(listing: Listing) -> PageContent:
@@ -215,24 +220,79 @@ def _calendar(listing: Listing) -> PageContent:
 
 
 def _bookings(listing: Listing) -> PageContent:
-    month = _chosen_month(listing)
-    context, shown = bookings(listing.visible, listing.roles, month, url=listing.url)
-    fields = frozenset(
-        filter(None, [listing.roles.amount, listing.visible.stream.event_time_field])
+    month, visible = _chosen_month(listing), listing.visible
+    sums = booking_sums(
+        visible, listing.roles, month, listing.params.get("currency", ""), url=listing.url
     )
-    sums = DisclosedItem(listing.connection_id, listing.visible.stream.name, None, fields)
-    return PageContent(context, shown, [sums])
+    kept = {"month": f"{month:%Y-%m}", "currency": listing.params.get("currency", "")}
+    shown, next_url = _page(listing, one_month(month).of(visible), **kept)
+    roles = listing.roles
+    fields = (roles.amount, roles.currency, roles.category, visible.stream.consent_time_field)
+    context = {**sums, **_rows(listing, shown, next_url, **kept)}
+    return PageContent(context, shown, [_summed(listing, *fields)])
+
+
+def _measures(listing: Listing) -> PageContent:
+    period, context = _chosen_period(listing)
+    roles, visible = listing.roles, listing.visible
+    charts = measure_charts(visible, roles, period, is_year=context["is_year"])
+    shown, next_url = _page(listing, period.of(visible), month=context["chosen"])
+    rows = _rows(listing, shown, next_url, month=context["chosen"])
+    fields = (roles.measure, roles.unit, roles.title, visible.stream.consent_time_field)
+    return PageContent({**charts, **rows, **context}, shown, [_summed(listing, *fields)])
+
+
+def _places(listing: Listing) -> PageContent:
+    period, context = _chosen_period(listing)
+    chosen, visible, roles = context["chosen"], period.of(listing.visible), listing.roles
+    drawn = places_map(
+        visible, roles, url=lambda cell: listing.url(month=chosen, near=format_place(cell))
+    )
+    place = parse_place(listing.params.get("near", ""))
+    if place is not None:
+        visible = visible.filter([place.condition(visible, roles)])
+    kept = {"month": chosen, "near": listing.params["near"] if place else ""}
+    shown, next_url = _page(listing, visible, **kept)
+    context |= {
+        **_rows(listing, shown, next_url, **kept),
+        "is_near": place is not None,
+        "everywhere_url": listing.url(month=chosen),
+    }
+    fields = (*(roles.position or ()), roles.title, visible.stream.consent_time_field)
+    return PageContent({**drawn, **context}, shown, [_summed(listing, *fields)])
+
+
+def _summed(listing: Listing, *fields: str | None) -> DisclosedItem:
+    """Return the fields of the stream that a page sums up, for the ledger."""
+    names = frozenset(filter(None, fields))
+    return DisclosedItem(listing.connection_id, listing.visible.stream.name, None, names)
+
+
+def _chosen_period(listing: Listing) -> tuple[Period, dict[str, Any]]:
+    """Return the month or year of the URL, else the latest month, with its template variables."""
+    text = listing.params.get("month", "")
+    year = parse_period(text) if "-" not in text else None
+    month = _chosen_month(listing) if year is None else year.first
+    chosen = text if year else f"{month:%Y-%m}"
+    context = {
+        **month_links(month, url=listing.url),
+        "chosen": chosen,
+        "is_year": year is not None,
+        "years": _years(listing, "month", text if year else ""),
+    }
+    return year or one_month(month), context
 
 
 def _chosen_month(listing: Listing) -> date:
     """Return the month of the URL, else this month, or the latest with records before it."""
-    period = listing.params.get("month", "")
-    if PERIOD.fullmatch(period) and "-" in period:
-        year, _, month = period.partition("-")
-        return date(int(year), int(month), 1)
-    today = timezone.now().date().replace(day=1)
+    text = listing.params.get("month", "")
+    period = parse_period(text) if "-" in text else None
+    if period is not None:
+        return period.first
+    this_month = today().replace(day=1)
     months = {each.month for each in cached_month_counts([listing.visible]) if each.month}
-    return max((month for month in months if month <= today), default=min(months, default=today))
+    latest = min(months, default=this_month)
+    return max((month for month in months if month <= this_month), default=latest)
 
 
 LAYOUTS: Mapping[Layout, Callable[[Listing], PageContent]] = {
@@ -241,4 +301,6 @@ LAYOUTS: Mapping[Layout, Callable[[Listing], PageContent]] = {
     Layout.CONVERSATION: _conversation,
     Layout.CALENDAR: _calendar,
     Layout.BOOKINGS: _bookings,
+    Layout.MEASURES: _measures,
+    Layout.PLACES: _places,
 }

@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import Any
 
-from django.utils import timezone
-
-from evidence.access.record_counts import within
 from evidence.access.records import VisibleRecords
-from evidence.access.scope import TimeRange
-from owner.charts import add_months
-from owner.records.record_roles import RecordSummary, summarize
-from owner.records.search_page import period_range
+from owner.preferences import first_weekday
+from owner.records.periods import month_links, one_month, today
+from owner.records.record_summaries import RecordSummary
+from owner.site import owner
 
 MAX_EVENTS = 500
 SHOWN_PER_DAY = 3
@@ -44,40 +41,27 @@ def calendar_month(
     visible: VisibleRecords, month: date, *, url: Callable[..., str]
 ) -> tuple[dict[str, Any], list[RecordSummary]]:
     """Return the template variables of a month, and the events that begin in it."""
-    found = within(visible, month_range(month)).page(limit=MAX_EVENTS + 1, descending=False)
-    events = summarize(visible, found[:MAX_EVENTS])
+    events, has_more = one_month(month).first_records(visible, limit=MAX_EVENTS)
     by_day: dict[date, list[RecordSummary]] = defaultdict(list)
     for event in events:
         for day in _days(event):
             by_day[day].append(event)
-    today = timezone.now().date()
+    weeks_of = calendar.Calendar(first_weekday(owner().language))
     weeks = [
-        [GridDay(day, day.month == month.month, day == today, by_day.get(day, ())) for day in week]
-        for week in calendar.Calendar().monthdatescalendar(month.year, month.month)
+        [
+            GridDay(day, day.month == month.month, day == today(), by_day.get(day, ()))
+            for day in week
+        ]
+        for week in weeks_of.monthdatescalendar(month.year, month.month)
     ]
     agenda = sorted((day, rows) for day, rows in by_day.items() if day.month == month.month)
     context = {
         "weeks": weeks,
         "agenda": agenda,
-        "truncated": len(found) > MAX_EVENTS,
+        "truncated": has_more,
         **month_links(month, url=url),
     }
     return context, events
-
-
-def month_range(month: date) -> TimeRange:
-    return period_range(f"{month:%Y-%m}")
-
-
-def month_links(month: date, *, url: Callable[..., str]) -> dict[str, Any]:
-    """Return the month with the URLs of its neighbors and of this month."""
-    previous, following = add_months(month, -1), add_months(month, 1)
-    return {
-        "month": month,
-        "previous": (previous, url(month=f"{previous:%Y-%m}")),
-        "following": (following, url(month=f"{following:%Y-%m}")),
-        "this_month_url": url(month=f"{timezone.now():%Y-%m}"),
-    }
 
 
 def _days(event: RecordSummary) -> list[date]:

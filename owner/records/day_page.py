@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 from itertools import groupby
 from typing import Any
 
@@ -10,18 +10,17 @@ from django.db import transaction
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from evidence.access.gate import Gate
 from evidence.access.owner_scope import owner_scope
-from evidence.access.record_counts import within
 from evidence.access.records import VisibleRecords
-from evidence.access.scope import TimeRange
 from owner.permissions import owner_required
 from owner.records.month_counts import cached_month_counts
 from owner.records.owner_reads import listed_items, record_owner_read
-from owner.records.record_roles import Layout, RecordSummary, summarize
+from owner.records.periods import one_day, today
+from owner.records.record_roles import Layout
+from owner.records.record_summaries import RecordSummary
 from owner.site import owner
 
 MAX_PER_STREAM = 200
@@ -57,7 +56,7 @@ class EarlierYear:
 @owner_required
 def today_page(request: HttpRequest) -> HttpResponse:
     """Redirect to the chosen day, or to today."""
-    return redirect("day", request.GET.get("day") or timezone.now().date().isoformat())
+    return redirect("day", request.GET.get("day") or today().isoformat())
 
 
 @require_safe
@@ -103,15 +102,13 @@ def _records_of(
     streams: Sequence[VisibleRecords], day: date, *, limit: int
 ) -> tuple[list[RecordSummary], bool]:
     """Return the records of a day by time, and whether a stream has more. One query a stream."""
-    start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-    time = TimeRange(start, start + timedelta(days=1))
     records: list[RecordSummary] = []
     truncated = False
     for visible in streams:
-        found = within(visible, time).page(limit=limit + 1, descending=False)
-        truncated = truncated or len(found) > limit
-        records += summarize(visible, found[:limit])
-    records.sort(key=lambda each: (each.at or start, each.visible.source.connector_key))
+        found, has_more = one_day(day).first_records(visible, limit=limit)
+        truncated = truncated or has_more
+        records += found
+    records.sort(key=lambda each: (each.clock, each.visible.source.connector_key))
     return records, truncated
 
 

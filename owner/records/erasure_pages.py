@@ -156,7 +156,7 @@ def _mine() -> Any:
 def _name(of: ErasureScope, where: Mapping[str, str]) -> str:
     if of == ErasureScope.OWNER:
         return "Everything that is stored here"
-    label = str(_mine().values_list("display_name", flat=True).get(pk=where["connection_id"]))
+    label = _mine().get(pk=where["connection_id"]).label
     parts = [label]
     if "stream" in where:
         parts.append(humanize(where["stream"]))

@@ -10,6 +10,7 @@ from django.db.models.expressions import RawSQL
 from evidence.access.record_counts import MonthCount, count_by_month
 from evidence.access.records import VisibleRecords
 from evidence.models.connections import Connection
+from owner.records.periods import zone_name
 
 CACHE_SECONDS = 3_600
 
@@ -32,9 +33,9 @@ def cached_month_counts(streams: Sequence[VisibleRecords]) -> list[MonthCount]:
         for each in streams
         for facts in each.connections
     ]
-    key = f"months-{hashlib.sha256(orjson.dumps(version)).hexdigest()}"
+    key = f"months-{hashlib.sha256(orjson.dumps([zone_name(), version])).hexdigest()}"
     counts: list[MonthCount] | None = cache.get(key)
     if counts is None:
-        counts = count_by_month(streams)
+        counts = count_by_month(streams, time_zone=zone_name())
         cache.set(key, counts, CACHE_SECONDS)
     return counts

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from django.utils import timezone
 
-from evidence.access.scope import Scope, TimeRange
+from evidence.access.gate import Gate
+from evidence.access.scope import Scope
 from evidence.ledger.entries import DisclosedItem
 from evidence.ledger.writer import DisclosedAnswer, record_disclosure
-from owner.records.record_roles import RecordSummary
+from owner.records.periods import Period
+from owner.records.record_summaries import RecordSummary
 
 
 def record_owner_read(scope: Scope, items: Iterable[DisclosedItem], *, route: str) -> None:
@@ -36,12 +38,22 @@ def listed_items(summaries: Iterable[RecordSummary]) -> list[DisclosedItem]:
     ]
 
 
-def narrowed(scope: Scope, time: TimeRange | None) -> Scope:
-    """Return the owner's scope with only the records of a time range."""
-    if time is None:
+def narrowed(scope: Scope, period: Period | None) -> Scope:
+    """Return the owner's scope with only the records of a period."""
+    if period is None:
         return scope
+    streams = {
+        (each.source.source_pk, each.stream.name): each.stream for each in Gate(scope).streams()
+    }
     grants = tuple(
-        replace(grant, streams=tuple(replace(terms, time=time) for terms in grant.streams))
+        replace(
+            grant,
+            streams=tuple(
+                replace(terms, time=period.time_range(streams[grant.source_pk, terms.name]))
+                for terms in grant.streams
+                if (grant.source_pk, terms.name) in streams
+            ),
+        )
         for grant in scope.grants
     )
     return replace(scope, grants=grants)

@@ -27,18 +27,15 @@ from evidence.storing.erasure_orders import ErasureScope
 from owner.permissions import owner_required
 from owner.records import erasure_pages
 from owner.records.owner_reads import listed_items, record_owner_read
-from owner.records.record_roles import (
-    Layout,
-    RecordSummary,
-    parse_time,
-    stream_url,
-    summarize,
-)
+from owner.records.record_roles import Layout
+from owner.records.record_summaries import RecordSummary, parse_time, stream_url, summarize
 from owner.records.visibility_page import Place, standing_readers
 from owner.site import owner
 from owner.text import MAX_VALUE_LENGTH, escape_invisible, format_time, record_values, truncate
 
 MAX_FACT_CHARS = 500
+MAX_RELATED = 20
+MAX_HTML_LENGTH = 60_000
 HTML_TAGS = nh3.ALLOWED_TAGS - {"img", "map", "area"}
 """Images would load from elsewhere; a sanitized text has none."""
 
@@ -102,12 +99,14 @@ def _content(summary: RecordSummary, *, whole: bool) -> dict[str, Any]:
         summary.text, max_length=len(summary.text) if whole else MAX_VALUE_LENGTH
     )
     html = summary.record.data.get(summary.roles.html or "")
+    html = html if isinstance(html, str) else ""
+    html_left_out = 0 if whole else max(0, len(html) - MAX_HTML_LENGTH)
     return {
         "record": summary,
         "stream_label": stream_label(summary.visible.stream),
         "text": text,
-        "left_out": left_out,
-        "html": sanitize_html(html) if isinstance(html, str) and html else "",
+        "left_out": html_left_out if html else left_out,
+        "html": sanitize_html(html[: len(html) - html_left_out]),
         "facts": _facts(summary),
         "values": record_values(
             summary.visible, summary.record, max_length=None if whole else MAX_VALUE_LENGTH
@@ -127,6 +126,7 @@ def _facts(summary: RecordSummary) -> list[Fact]:
     roles, stream = summary.roles, summary.visible.stream
     shown = {roles.title, roles.text, roles.html, roles.amount, roles.actor, roles.actor_id,
              stream.event_time_field, BLOB_REFERENCE, *stream.primary_key}  # fmt: skip
+    shown |= {roles.measure, roles.unit, roles.currency, *(roles.position or ())}
     shown |= {each.foreign_key for each in stream.relations.values()}
     if roles.layout == Layout.CALENDAR:
         shown.add(roles.end)
@@ -151,9 +151,15 @@ def _fact_text(summary: RecordSummary, field: Field) -> str:
 
 def _related(gate: Gate, visible: VisibleRecords, record: VisibleRecord) -> list[RelatedRecords]:
     """Return the related records of each relation that has some. One query a relation."""
-    names = [each.name for each in visible.stream.relations.values() if each.expandable]
+    relations = [each for each in visible.stream.relations.values() if each.expandable]
+    limits = [
+        ((each.name,), str(min(each.max_limit, MAX_RELATED)))
+        for each in relations
+        if each.cardinality == "has_many"
+    ]
     try:
-        expansions = parse_expand(gate, visible, names=names, limits=[])
+        names = [each.name for each in relations]
+        expansions = parse_expand(gate, visible, names=names, limits=limits)
     except ApiException:
         return []
     groups = []

@@ -1,18 +1,12 @@
-"""Choose the layout of a stream from its declared roles and types, and summarize its records."""
+"""Choose the layout of a stream from its declared roles, types and relations."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from enum import StrEnum
 from functools import cached_property
 from typing import Any
-from urllib.parse import quote, urlencode
 
-from django.urls import reverse
-
-from evidence.access.grant_text import humanize, stream_label
-from evidence.access.records import VisibleRecord, VisibleRecords
-from evidence.declarations.authorship import Origin, determine_origin, normalize_identity
+from evidence.access.grant_text import humanize
 from evidence.declarations.declaration import (
     ACTOR_ID_ROLE,
     ACTOR_ROLE,
@@ -20,13 +14,16 @@ from evidence.declarations.declaration import (
     Relation,
     StreamDeclaration,
 )
-from evidence.declarations.values import field_text, money_format
-from owner.text import escape_invisible, one_line
+from evidence.declarations.values import money_format
 
 TEXT_ROLE = "secondary"
+CATEGORY_ROLE = "category"
+POSITION_ROLES = ("latitude", "longitude")
 AMOUNT_TYPE = "currency"
+MEASURE_TYPE = "measure"
 HTML_MEDIA_TYPE = "text/html"
-EXCERPT_CHARS = 160
+ALL_DAY_FIELDS = ("is_all_day", "is_day_only")
+"""Fields that are true where the day counts, and not the time of day."""
 WITHOUT_CENTS = frozenset({"CLP", "ISK", "JPY", "KRW", "PYG", "UGX", "VND", "XAF", "XOF", "XPF"})
 """Currencies whose smallest unit is the currency itself (ISO 4217)."""
 
@@ -36,6 +33,8 @@ class Layout(StrEnum):
     CONVERSATION = "conversation"
     CALENDAR = "calendar"
     BOOKINGS = "bookings"
+    MEASURES = "measures"
+    PLACES = "places"
     LIST = "list"
 
 
@@ -47,11 +46,11 @@ class StreamRoles:
 
     @cached_property
     def actor(self) -> str | None:
-        return self._first(lambda field: field.role == ACTOR_ROLE)
+        return self._with_role(ACTOR_ROLE)
 
     @cached_property
     def actor_id(self) -> str | None:
-        return self._first(lambda field: field.role == ACTOR_ID_ROLE)
+        return self._with_role(ACTOR_ID_ROLE)
 
     @cached_property
     def text(self) -> str | None:
@@ -59,7 +58,7 @@ class StreamRoles:
         title = self.stream.fields.get(self.stream.title_field or "")
         if title is not None and title.pdpp_type == "text":
             return title.name
-        return self._first(lambda field: field.role == TEXT_ROLE)
+        return self._with_role(TEXT_ROLE)
 
     @cached_property
     def title(self) -> str | None:
@@ -80,6 +79,49 @@ class StreamRoles:
         if field is None or field.types != ("integer",) or currency in WITHOUT_CENTS:
             return 1
         return 100
+
+    @cached_property
+    def currency(self) -> str | None:
+        """The field with the currency of the amount."""
+        field = self.stream.fields.get(self.amount or "")
+        declared = None if field is None else money_format(field)
+        return self._named("currency" if declared is None else declared.currency_field)
+
+    @cached_property
+    def category(self) -> str | None:
+        return self._with_role(CATEGORY_ROLE) or self._named("category")
+
+    @cached_property
+    def measure(self) -> str | None:
+        """The measured number; without a declared one, a number `value` beside a `unit`."""
+        declared = self._first(lambda field: field.pdpp_type == MEASURE_TYPE)
+        name = declared or (self._named("value") if self._named("unit") else None)
+        return name if name and self.stream.fields[name].kind == "number" else None
+
+    @cached_property
+    def unit(self) -> str | None:
+        """The field with the unit of the measured number."""
+        return self._named(str(self._measure_format.get("unit_field", "unit")))
+
+    @cached_property
+    def summed_units(self) -> frozenset[str]:
+        """The units whose values of a day add up, such as steps."""
+        units = self._measure_format.get("summed_units")
+        return frozenset(map(str, units)) if isinstance(units, list) else frozenset()
+
+    @cached_property
+    def _measure_format(self) -> Mapping[str, Any]:
+        field = self.stream.fields.get(self.measure or "")
+        declared = None if field is None else field.schema.get("x_pdpp_measure")
+        return declared if isinstance(declared, Mapping) else {}
+
+    @cached_property
+    def position(self) -> tuple[str, str] | None:
+        """The number fields with latitude and longitude, by role or by name."""
+        found = [self._with_role(role) or self._named(role) for role in POSITION_ROLES]
+        fields = [self.stream.fields[name] for name in found if name]
+        is_complete = len(fields) == 2 and all(field.kind == "number" for field in fields)
+        return (fields[0].name, fields[1].name) if is_complete else None
 
     @cached_property
     def end(self) -> str | None:
@@ -104,9 +146,14 @@ class StreamRoles:
 
     @cached_property
     def layout(self) -> Layout:
-        if self.amount and self.stream.event_time_field:
+        has_time = self.stream.consent_time_field is not None
+        if self.amount and has_time:
             return Layout.BOOKINGS
-        if self.end and self.title:
+        if self.position and has_time:
+            return Layout.PLACES
+        if self.measure and has_time:
+            return Layout.MEASURES
+        if self.end and self.title and has_time:
             return Layout.CALENDAR
         if self.actor and self.text and not self.title:
             return Layout.CONVERSATION
@@ -114,166 +161,15 @@ class StreamRoles:
             return Layout.MAILBOX
         return Layout.LIST
 
+    def _with_role(self, role: str) -> str | None:
+        return self._first(lambda field: field.role == role)
+
+    def _named(self, name: str) -> str | None:
+        return name if name in self.stream.fields else None
+
     def _first(self, test: Any) -> str | None:
         fields: Iterable[Field] = self.stream.fields.values()
         return next((field.name for field in fields if test(field)), None)
-
-
-@dataclass(frozen=True)
-class RecordSummary:
-    """One record as lists show it. Every text is inert, with invisible characters escaped."""
-
-    visible: VisibleRecords
-    record: VisibleRecord
-    roles: StreamRoles
-
-    @property
-    def url(self) -> str:
-        return record_url(self.connection_id, self.visible.stream.name, self.record.record_key)
-
-    @property
-    def connection_id(self) -> str:
-        return self.record.connection.connection_id
-
-    @property
-    def connection(self) -> str:
-        return self.record.connection.display_name
-
-    @property
-    def kind(self) -> str:
-        return stream_label(self.visible.stream)
-
-    @property
-    def layout(self) -> str:
-        return self.roles.layout.value
-
-    @property
-    def title(self) -> str:
-        """The title; without one the begin of the text, else the key."""
-        for name in (self.roles.title, self.roles.text):
-            if text := self.line(name):
-                return text
-        return one_line(self.record.record_key)
-
-    @property
-    def actor(self) -> str:
-        return self.line(self.roles.actor) or self.line(self.roles.actor_id)
-
-    @property
-    def address(self) -> str:
-        """The address beside the name: the id of the actor if it is an address."""
-        address = self.line(self.roles.actor_id)
-        return address if "@" in address and address != self.actor else ""
-
-    @property
-    def excerpt(self) -> str:
-        """The begin of the text, empty where the title already shows it."""
-        return self.line(self.roles.text, EXCERPT_CHARS) if self.line(self.roles.title) else ""
-
-    @property
-    def text(self) -> str:
-        return escape_invisible(field_text(self.record.data.get(self.roles.text or "")) or "")
-
-    @cached_property
-    def at(self) -> datetime | None:
-        """The event time; midnight UTC for a date."""
-        return parse_time(self.record.data.get(self.visible.stream.event_time_field or ""))
-
-    @cached_property
-    def end(self) -> datetime | None:
-        return parse_time(self.record.data.get(self.roles.end or ""))
-
-    @property
-    def has_clock(self) -> bool:
-        """Whether the time says more than the day."""
-        value = self.record.data.get(self.visible.stream.event_time_field or "")
-        return isinstance(value, str) and len(value) > 10 and not self.is_all_day
-
-    @property
-    def is_all_day(self) -> bool:
-        return self.record.data.get("is_all_day") is True
-
-    @property
-    def clock(self) -> str:
-        return f"{self.at:%H:%M}" if self.at is not None and self.has_clock else ""
-
-    @property
-    def day(self) -> date | None:
-        return None if self.at is None else self.at.date()
-
-    @property
-    def value(self) -> str:
-        """The measured value with its unit; empty for records without one."""
-        return " ".join(filter(None, map(self.line, ("value", "unit"))))
-
-    @property
-    def amount(self) -> float | None:
-        """The amount in units of its currency. Integers count its smallest unit, such as cents."""
-        value = self.record.data.get(self.roles.amount or "")
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return None
-        return value / self.roles.smallest_units(self.currency)
-
-    @property
-    def currency(self) -> str:
-        return self.line("currency")
-
-    @property
-    def listed_fields(self) -> frozenset[str]:
-        """The fields that a list shows."""
-        roles = self.roles
-        names = (roles.title, roles.text, roles.actor, roles.actor_id, roles.end, roles.amount,
-                 "currency", self.visible.stream.event_time_field)  # fmt: skip
-        return frozenset(name for name in names if name in self.record.data)
-
-    @property
-    def is_by_owner(self) -> bool:
-        """Whether to show the record as the owner's own: by direction or id, else by name."""
-        identities, roles = self.record.connection.identities, self.visible.stream.authorship
-        deciding = {name: role for name, role in roles.items() if role != ACTOR_ROLE}
-        if deciding:
-            origin = determine_origin(self.record.data, roles=deciding, identities=identities)
-            return origin == Origin.OWNER
-        name = self.record.data.get(self.roles.actor or "")
-        return isinstance(name, str) and normalize_identity(name) in identities
-
-    def line(self, name: str | None, max_length: int = 120) -> str:
-        """Return a field on one line; empty without a value."""
-        value = self.record.data.get(name or "")
-        if value is None or value in ("", []):
-            return ""
-        if isinstance(value, list) and all(isinstance(each, str) for each in value):
-            value = ", ".join(value)
-        return one_line(value, max_length=max_length)
-
-
-def summarize(visible: VisibleRecords, records: Iterable[VisibleRecord]) -> list[RecordSummary]:
-    roles = StreamRoles(visible.stream)
-    return [RecordSummary(visible, record, roles) for record in records]
-
-
-def parse_time(value: object) -> datetime | None:
-    """Return a date or an instant of a record as UTC, or None."""
-    if not isinstance(value, str):
-        return None
-    try:
-        moment = datetime.fromisoformat(value)
-    except ValueError:
-        return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-
-
-def record_url(connection_id: str, stream: str, key: str) -> str:
-    """Return the page of a record. Browsers would shorten a path that ends in dots."""
-    end = quote(key, safe="") if key.strip(".") else f"?{urlencode({'key': key})}"
-    return f"{reverse('record-list', args=[connection_id, stream])}{end}"
-
-
-def stream_url(connection_id: str, stream: str, **query: object) -> str:
-    """Return the page that lists a stream of a connection; empty parameters are left out."""
-    chosen = {name: value for name, value in query.items() if value not in (None, "")}
-    address = reverse("record-list", args=[connection_id, stream])
-    return f"{address}?{urlencode(chosen)}" if chosen else address
 
 
 def relation_label(relation: Relation) -> str:

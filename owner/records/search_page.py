@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from urllib.parse import urlencode
 
 from django.db import transaction
@@ -21,7 +21,7 @@ from evidence.access.grant_text import stream_label
 from evidence.access.owner_scope import owner_scope
 from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
-from evidence.access.scope import Scope, TimeRange
+from evidence.access.scope import Scope
 from evidence.errors import ApiException
 from evidence.ledger.entries import DisclosedItem
 from evidence.reading.search import count_by_month, search
@@ -30,7 +30,9 @@ from evidence.search.results import Excerpt, Hit, SearchRequest, SearchResult
 from owner.charts import Chart, add_months, month_chart, months_between
 from owner.permissions import owner_required
 from owner.records.owner_reads import narrowed, record_owner_read
-from owner.records.record_roles import RecordSummary, StreamRoles
+from owner.records.periods import PERIOD, parse_period, zone_name
+from owner.records.record_roles import StreamRoles
+from owner.records.record_summaries import RecordSummary
 from owner.site import owner
 from owner.text import escape_invisible, pluralize
 
@@ -38,7 +40,6 @@ PAGE_SIZE = 20
 CURSOR_KIND = "owner.search"
 FACETS = ("source", "connection", "kind", "year")
 FACET_LABELS = {"source": "Source", "connection": "Connection", "kind": "Kind", "year": "Year"}
-PERIOD = re.compile(r"(?P<year>[12]\d{3})(-(?P<month>0[1-9]|1[0-2]))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +68,8 @@ class Filters:
         return f"{reverse('search')}?{urlencode(chosen)}"
 
     @property
-    def time(self) -> TimeRange | None:
-        return None if not self.period else period_range(self.period)
-
-    @property
     def query(self) -> dict[str, str]:
         return {name: getattr(self, name) for name in self.__slots__ if name != "after"}
-
-
-def period_range(period: str) -> TimeRange:
-    """Return the UTC range of a year, ``2026``, or a month, ``2026-03``."""
-    year, _, month = period.partition("-")
-    first = date(int(year), int(month or 1), 1)
-    return TimeRange(_midnight(first), _midnight(add_months(first, 1 if month else 12)))
-
-
-def _midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +112,9 @@ def search_page(request: HttpRequest) -> HttpResponse:
 def _results(filters: Filters) -> dict[str, object]:
     scope = owner_scope(owner().pk)
     source, _, stream = filters.kind.rpartition("/")
-    gate = Gate(narrowed(scope, filters.time), connector_id=filters.source or source or None)
+    gate = Gate(
+        narrowed(scope, parse_period(filters.period)), connector_id=filters.source or source or None
+    )
     after = (
         decode_cursor(filters.after, CURSOR_KIND, scope=scope, query=filters.query)
         if filters.after
@@ -146,7 +134,7 @@ def _results(filters: Filters) -> dict[str, object]:
         found = search(gate, request)
         rows = [_row(hit) for hit in found.hits]
         record_owner_read(scope, _disclosed(found), route="search")
-    counts = count_by_month(Gate(scope), found)
+    counts = count_by_month(Gate(scope), found, time_zone=zone_name())
     return {
         "found": found,
         "rows": rows,
@@ -304,12 +292,9 @@ def _histogram(filters: Filters, counts: Counts) -> Chart | None:
         shown = months_between(max(min(months), add_months(max(months), -119)), max(months))
     else:
         return None
-    chosen = period_range(filters.period).since if "-" in filters.period else None
+    period = parse_period(filters.period)
+    chosen = period.first if period and "-" in filters.period else None
     urls = {
-        month: filters.url(period=year if chosen and month == chosen.date() else f"{month:%Y-%m}")
-        for month in shown
+        month: filters.url(period=year if month == chosen else f"{month:%Y-%m}") for month in shown
     }
-    return month_chart(
-        months, shown, text="Matches by month", urls=urls,
-        selected=None if chosen is None else chosen.date(),
-    )  # fmt: skip
+    return month_chart(months, shown, text="Matches by month", urls=urls, selected=chosen)

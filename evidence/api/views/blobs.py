@@ -50,15 +50,12 @@ class BlobView(GrantedView):
 
     def get(self, request: Request, blob_id: str) -> HttpResponseBase:
         blob = self.blob = blobs.get(self.gate, blob_id, connection_id=self.query.connection_id())
-        tag = f'"{blob.sha256}"'
         try:
-            response = _response(blob, request._request, tag)  # noqa: SLF001 - its headers
+            response = blob_response(blob, request._request)  # noqa: SLF001 - its headers
         except RangeNotSatisfiable as error:
             response = error_responses.handle_exception(error, {"view": self})
             response["Content-Range"] = f"bytes */{blob.size_bytes}"
             return response
-        response["ETag"] = tag
-        response["Accept-Ranges"] = "bytes"
         for notice in self.query.warnings:
             response["PDPP-Warning"] = notice.code
         return response
@@ -112,7 +109,15 @@ class BlobsView(GrantedView):
         )
 
 
-def _response(blob: VisibleBlob, request: HttpRequest, tag: str) -> HttpResponseBase:
+def blob_response(blob: VisibleBlob, request: HttpRequest) -> HttpResponseBase:
+    """Return the bytes, a range of them, or 304. Raises RangeNotSatisfiable."""
+    response = _content(blob, request, f'"{blob.sha256}"')
+    response["ETag"] = f'"{blob.sha256}"'
+    response["Accept-Ranges"] = "bytes"
+    return response
+
+
+def _content(blob: VisibleBlob, request: HttpRequest, tag: str) -> HttpResponseBase:
     client_tags = parse_etags(request.headers.get("If-None-Match", ""))
     if "*" in client_tags or any(known.removeprefix("W/") == tag for known in client_tags):
         return HttpResponseNotModified()

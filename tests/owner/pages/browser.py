@@ -74,10 +74,15 @@ class Page(HTMLParser):
 
     @property
     def form(self) -> Form:
-        """The form of the page's own content; those to search and log out are on every page."""
-        everywhere = ("/admin/logout/", "/search")
-        (form,) = [each for each in self.forms if not each.action.endswith(everywhere)]
+        """The only form of the page's own content."""
+        (form,) = self.own_forms
         return form
+
+    @property
+    def own_forms(self) -> list[Form]:
+        """The forms of the page's content; those to search and log out are on every page."""
+        everywhere = ("/admin/logout/", "/search")
+        return [each for each in self.forms if not each.action.endswith(everywhere)]
 
     def link(self, words: str) -> str:
         """Where the one link of these words leads."""

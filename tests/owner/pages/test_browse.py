@@ -135,6 +135,175 @@ def test_bookings_have_sums_by_month(world: World, alice: Browser) -> None:
     assert 'aria-label="February 2026: in 4,100.00, out 0.00 EUR"' in page.html
 
 
+TRACKER: dict[str, Any] = {
+    "protocol_version": "0.1.0",
+    "connector_id": "https://registry.example/connectors/tracker",
+    "connector_key": "tracker",
+    "version": "1.0.0",
+    "display_name": "Tracker",
+    "streams": [
+        {
+            "name": "samples",
+            "semantics": "mutable_state",
+            "schema": {"type": "object", "required": ["id"], "properties": {
+                "id": {"type": "string"},
+                "what": {"type": "string", "x_pdpp_role": "primary-title"},
+                "reading": {"type": "number", "x_pdpp_type": "measure",
+                            "x_pdpp_measure": {"unit_field": "in", "summed_units": ["steps"]}},
+                "in": {"type": "string"},
+                "taken": {"type": "string", "format": "date-time", "x_pdpp_role": "event-time"}}},
+            "primary_key": ["id"],
+            "selection": {"fields": True, "resources": True},
+            "cursor_field": "taken",
+            "consent_time_field": "taken",
+        },
+        {
+            "name": "stops",
+            "semantics": "mutable_state",
+            "schema": {"type": "object", "required": ["id"], "properties": {
+                "id": {"type": "string"},
+                "spot": {"type": ["string", "null"], "x_pdpp_role": "primary-title"},
+                "north": {"type": "number", "x_pdpp_role": "latitude"},
+                "east": {"type": "number", "x_pdpp_role": "longitude"},
+                "came": {"type": "string", "format": "date-time", "x_pdpp_role": "event-time"}}},
+            "primary_key": ["id"],
+            "selection": {"fields": True, "resources": True},
+            "cursor_field": "came",
+            "consent_time_field": "came",
+        },
+        {
+            "name": "purchases",
+            "semantics": "mutable_state",
+            "schema": {"type": "object", "required": ["id"], "properties": {
+                "id": {"type": "string"},
+                "shop": {"type": "string", "x_pdpp_role": "primary-title"},
+                "kind": {"type": "string", "x_pdpp_role": "category"},
+                "paid": {"type": "number", "x_pdpp_type": "currency",
+                         "x_pdpp_money": {"currency_field": "money", "unit": "major"}},
+                "money": {"type": "string"},
+                "on": {"type": "string", "format": "date", "x_pdpp_role": "event-time"}}},
+            "primary_key": ["id"],
+            "selection": {"fields": True, "resources": True},
+            "cursor_field": "on",
+            "consent_time_field": "on",
+        },
+        {
+            "name": "runs",
+            "semantics": "mutable_state",
+            "schema": {"type": "object", "required": ["id"], "properties": {
+                "id": {"type": "string"},
+                "sport": {"type": "string", "x_pdpp_role": "primary-title"},
+                "minutes": {"type": "number"},
+                "shoe": {"type": "string"},
+                "began": {"type": "string", "format": "date-time", "x_pdpp_role": "event-time"}}},
+            "primary_key": ["id"],
+            "selection": {"fields": True, "resources": True},
+            "cursor_field": "began",
+            "consent_time_field": "began",
+        },
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture
+def tracker(world: World) -> str:
+    """A source that nobody knew: its declared roles alone choose the layouts."""
+    world.declare(TRACKER)
+    world.connect("cin_track", "tracker", "Tracker")
+
+    def sample(key: str, day: int, what: str, value: float, unit: str) -> Any:
+        data = {"id": key, "what": what, "reading": value, "in": unit,
+                "taken": f"2026-05-{day:02}T08:00:00Z"}  # fmt: skip
+        return "cin_track", "samples", data
+
+    def stop(key: str, spot: str | None, north: float, east: float) -> Any:
+        data = {"id": key, "spot": spot, "north": north, "east": east,
+                "came": "2026-05-04T08:00:00Z"}  # fmt: skip
+        return "cin_track", "stops", data
+
+    def purchase(key: str, day: str, kind: str, paid: float, money: str) -> Any:
+        data = {
+            "id": key,
+            "shop": f"Shop {key}",
+            "kind": kind,
+            "paid": paid,
+            "money": money,
+            "on": day,
+        }
+        return "cin_track", "purchases", data
+
+    world.put(
+        sample("a1", 4, "steps", 4000, "steps"), sample("a2", 4, "steps", 2000, "steps"),
+        sample("a3", 5, "steps", 1000, "steps"), sample("b1", 4, "pulse", 60, "bpm"),
+        sample("b2", 4, "pulse", 80, "bpm"), sample("b3", 9, "pulse", 50, "bpm"),
+        stop("s1", "Library", 52.52, 13.40), stop("s2", "Library", 52.52, 13.40),
+        stop("s3", "Lake", 52.60, 13.30), stop("s4", None, 91.0, 200.0),
+        purchase("p1", "2026-05-02", "Food", -12.5, "EUR"),
+        purchase("p2", "2026-05-31", "Food", -7.5, "EUR"),
+        purchase("p3", "2026-05-30", "Pay", 900, "EUR"),
+        purchase("p4", "2026-05-30", "Travel", -3000, "JPY"),
+        purchase("p5", "2026-04-30", "Food", -99, "EUR"),
+        ("cin_track", "runs", {"id": "r1", "sport": "running", "minutes": 42.5, "shoe": "Blue",
+                               "began": "2026-05-04T06:00:00Z"}),
+    )  # fmt: skip
+    return "/records/cin_track"
+
+
+def test_measures_are_charts_of_sums_and_of_ranges(tracker: str, alice: Browser) -> None:
+    page = alice.open(f"{tracker}/samples/?month=2026-05")
+
+    assert "Steps in steps 6,000 0" in page.text
+    assert "Total 7,000 Average 3,500 Highest 6,000 From 3 values" in page.text
+    assert "Pulse in bpm" in page.text
+    assert "Average 63.3 Lowest 50 Highest 80 From 3 values" in page.text
+    assert "steps 4000 steps 08:00" in page.text
+
+    year = alice.open(page.link("2026"))
+    assert "Total 7,000 Average 7,000 Highest 7,000" in year.text
+    assert "No records in April 2026." in alice.open(f"{tracker}/samples/?month=2026-04").text
+
+
+def test_positions_are_a_drawn_map(tracker: str, alice: Browser) -> None:
+    page = alice.open(f"{tracker}/stops/?month=2026-05")
+
+    assert 'aria-label="Map of 3 records at 2 places"' in page.html
+    assert "Library 2 records, last 4 May 2026" in page.text
+    assert "tile" not in page.html
+    near = alice.open(page.link("Lake"))
+    assert "Only records near this place." in near.text
+    assert "08:00" in near.text
+    assert [at for words, at in near.links if "/stops/s" in at] == [f"{tracker}/stops/s3"]
+    assert alice.open(f"{tracker}/stops/?near=nan,1,inf").status == 200
+
+
+def test_amounts_are_sums_by_month_and_category_of_each_currency(
+    tracker: str, alice: Browser
+) -> None:
+    page = alice.open(f"{tracker}/purchases/?month=2026-05")
+
+    assert "In 0.00 JPY Out 3,000.00 JPY Balance -3,000.00 JPY" in page.text
+    assert "In 900.00 EUR Out 20.00 EUR Balance 880.00 EUR" in page.text
+    assert "By category, in JPY Category In Out Travel 3,000.00" in page.text
+    euros = alice.open(page.link("EUR"))
+    assert "By category, in EUR Category In Out Pay 900.00 Food 20.00" in euros.text
+    assert 'aria-label="April 2026: in 0.00, out 99.00 EUR"' in euros.html
+
+
+def test_sums_cover_a_month_with_more_bookings_than_a_page(world: World, alice: Browser) -> None:
+    world.put(*((BANK, "transactions", {"id": f"x{n:03}", "date": "2026-08-05", "amount": -100,
+                                        "currency": "EUR"}) for n in range(120)))  # fmt: skip
+    page = alice.open(f"/records/{BANK}/transactions/?month=2026-08")
+
+    assert "Out 120.00 EUR" in page.text
+    assert page.has_link("Earlier")
+
+
+def test_other_records_show_a_few_values(tracker: str, alice: Browser) -> None:
+    page = alice.open(f"{tracker}/runs/")
+
+    assert "running Minutes: 42.5 \N{MIDDLE DOT} Shoe: Blue 06:00" in page.text
+
+
 def test_what_a_list_showed_is_on_record(world: World, alice: Browser) -> None:
     alice.open(f"/records/{BANK}/transactions/?month=2026-01")
 

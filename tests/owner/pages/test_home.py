@@ -101,6 +101,37 @@ def test_demo_data_is_separate_and_can_be_removed(world: World, home: Browser) -
     assert world.get("/v1/streams/transactions/records", "charlie").status == 403
 
 
+@pytest.mark.parametrize(
+    "address",
+    [
+        f"/records/{PERSONAL}/messages/",
+        f"/records/{PERSONAL}/messages/m1",
+        "/search?q=lease",
+        "/day/2026-01-10",
+        "/admin/evidence/connection/",
+        "/admin/evidence/grant/add/",
+    ],
+)
+def test_demo_records_have_a_badge_everywhere(world: World, home: Browser, address: str) -> None:
+    assert "demo" not in home.open(address).text.lower()
+
+    Connection.unscoped.filter(pk=PERSONAL).update(demo=True)
+
+    text = home.open(address).text
+    assert "Personal mail Demo" in text or "Personal mail (demo)" in text
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/search", "/settings", "/connected", "/accounts", "/admin/",
+                "/admin/evidence/grant/", "/admin/evidence/importrun/"]
+)  # fmt: skip
+def test_every_page_has_the_search(world: World, home: Browser, address: str) -> None:
+    [search] = [each for each in home.open(address).forms if each.action == "/search"]
+    search.fill("q", "lease")
+
+    assert "Lease signed" in home.press(search).text
+
+
 def test_nobody_else_sees_it(world: World) -> None:
     assert "Personal mail" not in html(Browser())
     for address in ("/search?q=lease", "/day/2026-01-10", f"/records/{BANK}/transactions/",

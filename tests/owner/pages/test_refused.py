@@ -12,7 +12,7 @@ def test_a_refusal_is_found_by_client_and_by_request(world: World, alice: Browse
 
     everything = alice.open(PAGE)
     of_bob = alice.open(f"{PAGE}?client={world.packages['bob'].client_id}")
-    form = next(each for each in everything.forms if each.method == "GET")
+    form = next(each for each in everything.own_forms if each.method == "GET")
     form.fill("request_id", f" {request_id} ")
     by_request = alice.press(form)
 

@@ -1,0 +1,112 @@
+"""Time zone and language of the owner: read for each page, found from the browser, and changed."""
+
+from collections.abc import Callable, Mapping
+from zoneinfo import ZoneInfo, available_timezones
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.utils.formats import get_format
+from django.utils.translation.trans_real import parse_accept_lang_header
+from django.views.decorators.http import require_http_methods
+
+from evidence.access.aggregates import is_time_zone
+from evidence.models.accounts import OWNER_ID, Owner
+from owner.form_fields import LANGUAGE_NAMES, set_choices
+from owner.permissions import owner_required
+from owner.site import owner
+
+MONDAY = 1
+
+
+def middleware(
+    get_response: Callable[[HttpRequest], HttpResponseBase],
+) -> Callable[[HttpRequest], HttpResponseBase]:
+    """Show times in the owner's time zone on pages that need a sign-in. One query for each."""
+
+    def activate(request: HttpRequest) -> HttpResponseBase:
+        zone = _stored_time_zone() if request.user.is_authenticated else None
+        with timezone.override(zone):
+            return get_response(request)
+
+    return activate
+
+
+def _stored_time_zone() -> ZoneInfo | None:
+    name = Owner.unscoped.filter(pk=OWNER_ID).values_list("time_zone", flat=True).first()
+    return ZoneInfo(name) if name in available_timezones() else None
+
+
+def browser_language(request: HttpRequest) -> str:
+    """Return the first language that the browser asks for, such as ``de-AT``, or an empty text."""
+    wanted = parse_accept_lang_header(request.headers.get("Accept-Language", ""))
+    found = (tag for tag, _ in wanted if base_language(tag) in LANGUAGE_NAMES)
+    language, _, region = next(found, "").partition("-")
+    return f"{language}-{region.upper()}" if region else language
+
+
+def base_language(tag: str) -> str:
+    """Return ``de`` for ``de-AT``."""
+    return tag.partition("-")[0].lower()
+
+
+def first_weekday(language: str) -> int:
+    """Return the day on which weeks begin, as `calendar` counts: 0 is Monday."""
+    first = get_format("FIRST_DAY_OF_WEEK", lang=language) if language else MONDAY
+    return (int(first) - 1) % 7
+
+
+class PreferencesForm(forms.Form):
+    """The time zone and the language. A script proposes those of the browser."""
+
+    time_zone = forms.CharField(
+        label="Time zone",
+        required=False,
+        max_length=64,
+        help_text="Times on your pages are shown in it, such as Europe/Berlin.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    language = forms.ChoiceField(
+        label="Language",
+        required=False,
+        help_text="For texts whose language an import cannot tell, and for the first day of weeks.",
+    )
+
+    def __init__(
+        self, data: Mapping[str, str] | None, *, current: Owner, proposed: str = ""
+    ) -> None:
+        language = current.language or proposed
+        initial = {"time_zone": current.time_zone, "language": language}
+        super().__init__(data, initial=initial)
+        names = {"": "Not set", **LANGUAGE_NAMES}
+        if language and language not in names:
+            region = language.partition("-")[2].upper()
+            names[language] = f"{LANGUAGE_NAMES.get(base_language(language), language)} ({region})"
+        set_choices(self, "language", names.items())
+
+    def clean_time_zone(self) -> str:
+        name: str = self.cleaned_data["time_zone"] or "UTC"
+        if not is_time_zone(name):
+            raise forms.ValidationError("Use the name of a time zone, such as Europe/Berlin.")
+        return name
+
+    def save(self) -> None:
+        chosen = {name: self.cleaned_data[name] for name in ("time_zone", "language")}
+        Owner.unscoped.filter(pk=OWNER_ID).update(**chosen)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@owner_required
+def preferences(request: HttpRequest) -> HttpResponse:
+    """Show and change the time zone and the language."""
+    form = PreferencesForm(
+        request.POST or None, current=owner(), proposed=browser_language(request)
+    )
+    if form.is_valid():
+        form.save()
+        messages.success(request, "Your settings are saved.")
+        return redirect("preferences")
+    context = {"here": "preferences", "form": form}
+    return render(request, "owner/preferences.html", context, status=422 if form.errors else 200)

@@ -1,0 +1,168 @@
+"""Charts of measured values: one for each kind, by day of a month or by month of a year."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Any
+
+from evidence.access.aggregates import (
+    Group,
+    GroupPage,
+    Key,
+    Measure,
+    TimeBuckets,
+    aggregate_groups,
+)
+from evidence.access.records import VisibleRecords
+from owner.charts import HEIGHT, SLOT, months_between
+from owner.records.periods import Period, zone_name
+from owner.records.record_roles import StreamRoles
+from owner.text import one_line, pluralize
+
+MAX_KINDS = 40
+MAX_GROUPS = 4_000
+BASE = 8.0
+"""The smallest height, so that the lowest value is visible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """The values of one day or month."""
+
+    slot: int
+    mean: float
+    low: float
+    high: float
+    total: float
+    records: int
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureChart:
+    """The values of one kind as SVG paths: bars of sums, or ranges with their means."""
+
+    label: str
+    unit: str
+    facts: Sequence[tuple[str, str]]
+    bars: str
+    means: str
+    low: str
+    high: str
+    text: str
+
+
+def measure_charts(
+    visible: VisibleRecords, roles: StreamRoles, period: Period, *, is_year: bool
+) -> dict[str, Any]:
+    """Return the template variables of the charts, the most frequent kind first. One query."""
+    starts = _starts(period, is_year=is_year)
+    by_kind: dict[str, list[tuple[Point, str]]] = defaultdict(list)
+    for group in _groups(period.of(visible), roles, "month" if is_year else "day"):
+        start = group.keys[-1]
+        slot = -1 if start is None else _slot(date.fromisoformat(start[:10]), starts)
+        if slot >= 0 and group.values[0] is not None:
+            kind = str(group.keys[0] or "") if len(group.keys) > 1 else ""
+            mean, low, high, total = (float(value) for value in group.values)
+            point = Point(slot, mean, low, high, total, group.records)
+            by_kind[kind].append((point, group.currencies[0] or ""))
+    kinds = sorted(by_kind, key=lambda kind: -sum(p.records for p, _ in by_kind[kind]))
+    return {
+        "charts": [_chart(kind, by_kind[kind], roles) for kind in kinds[:MAX_KINDS]],
+        "left_out": max(0, len(kinds) - MAX_KINDS),
+        "view_box": f"0 0 {len(starts) * SLOT} {HEIGHT}",
+        "ticks": _ticks(starts, is_year=is_year),
+    }
+
+
+def _starts(period: Period, *, is_year: bool) -> list[date]:
+    if is_year:
+        return months_between(period.first, period.until - timedelta(days=1))
+    days = (period.until - period.first).days
+    return [period.first + timedelta(days=number) for number in range(days)]
+
+
+def _slot(start: date, starts: Sequence[date]) -> int:
+    return starts.index(start) if start in starts else -1
+
+
+def _ticks(starts: Sequence[date], *, is_year: bool) -> list[tuple[str, str]]:
+    shown = list(enumerate(starts))[:: 2 if is_year else 7]
+    return [
+        (f"{100 * slot / len(starts):.2f}%", f"{start:%b}" if is_year else str(start.day))
+        for slot, start in shown
+    ]
+
+
+def _groups(visible: VisibleRecords, roles: StreamRoles, granularity: str) -> list[Group]:
+    """Return mean, minimum, maximum and sum by kind and day or month, with the unit."""
+    fields = visible.stream.fields
+    value, unit = fields[roles.measure or ""], fields.get(roles.unit or "")
+    time_field = fields[visible.stream.consent_time_field or ""]
+    keys: list[Key] = [fields[roles.title]] if roles.title else []
+    keys.append(TimeBuckets(time_field, granularity, zone_name()))
+    measures = [Measure("avg", value, unit), *(Measure(m, value) for m in ("min", "max", "sum"))]
+    page = GroupPage(0, MAX_GROUPS, None, descending=False)
+    return aggregate_groups(visible, measures, keys, [], page=page).groups
+
+
+def _chart(kind: str, found: Sequence[tuple[Point, str]], roles: StreamRoles) -> MeasureChart:
+    points, unit = [point for point, _ in found], found[-1][1]
+    is_sum = unit in roles.summed_units
+    low = 0.0 if is_sum else min(point.low for point in points)
+    high = max(point.total if is_sum else point.high for point in points)
+    span = (high - low) or 1.0
+
+    def height(value: float) -> float:
+        return round(BASE + (HEIGHT - BASE) * (value - low) / span, 1)
+
+    bars = "".join(
+        f"M{point.slot * SLOT + 1} {HEIGHT - height(point.total if is_sum else point.high):g}"
+        f"h8V{HEIGHT if is_sum else HEIGHT - height(point.low) + 1.5:g}h-8z"
+        for point in points
+    )
+    means = "" if is_sum else _mean_line(points, height)
+    facts = _facts(points, is_sum=is_sum)
+    label = one_line(kind.replace("_", " ").capitalize(), max_length=60) or "Values"
+    described = ", ".join(f"{name} {value}" for name, value in facts)
+    return MeasureChart(
+        label=label,
+        unit=one_line(unit, max_length=20),
+        facts=facts,
+        bars=bars,
+        means=means,
+        low=format_number(low),
+        high=format_number(high),
+        text=f"{label}: {described} {one_line(unit, max_length=20)}",
+    )
+
+
+def _mean_line(points: Sequence[Point], height: Any) -> str:
+    at = (f"{p.slot * SLOT + SLOT // 2} {HEIGHT - height(p.mean):g}" for p in points)
+    return "M" + "L".join(at)
+
+
+def _facts(points: Sequence[Point], *, is_sum: bool) -> list[tuple[str, str]]:
+    records = sum(point.records for point in points)
+    total = sum(point.total for point in points)
+    count = ("From", pluralize(records, "value"))
+    if is_sum:
+        return [
+            ("Total", format_number(total)),
+            ("Average", format_number(total / len(points))),
+            ("Highest", format_number(max(point.total for point in points))),
+            count,
+        ]
+    return [
+        ("Average", format_number(total / records)),
+        ("Lowest", format_number(min(point.low for point in points))),
+        ("Highest", format_number(max(point.high for point in points))),
+        count,
+    ]
+
+
+def format_number(value: float) -> str:
+    """Return a number with thousands separators and at most three significant decimals."""
+    if abs(value) >= 100 or value == round(value):
+        return f"{value:,.0f}"
+    return f"{value:,.3g}"

@@ -1,0 +1,95 @@
+"""Days, months and years in the owner's time zone, as time ranges of streams."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, tzinfo
+from typing import Any
+
+from django.utils import timezone
+
+from evidence.access.record_counts import within
+from evidence.access.records import VisibleRecords
+from evidence.access.scope import TimeRange
+from evidence.declarations.declaration import StreamDeclaration
+from owner.charts import add_months
+from owner.records.record_roles import ALL_DAY_FIELDS
+from owner.records.record_summaries import RecordSummary, summarize
+
+PERIOD = re.compile(r"(?P<year>[12]\d{3})(-(?P<month>0[1-9]|1[0-2]))?")
+MAX_OFFSET = timedelta(hours=14)
+"""No time zone is further away from UTC."""
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """The days from `first` up to, but excluding, `until`."""
+
+    first: date
+    until: date
+
+    def time_range(self, stream: StreamDeclaration) -> TimeRange:
+        """Return the range in the owner's time zone. Dates without a time of day are in UTC."""
+        zone = UTC if stream.has_dates_only else timezone.get_current_timezone()
+        return TimeRange(_midnight(self.first, zone), _midnight(self.until, zone))
+
+    def of(self, visible: VisibleRecords) -> VisibleRecords:
+        """Return the records of the period."""
+        return within(visible, self.time_range(visible.stream))
+
+    def first_records(
+        self, visible: VisibleRecords, *, limit: int, descending: bool = False
+    ) -> tuple[list[RecordSummary], bool]:
+        """Return records of the period in order, and whether there are more. One query."""
+        time = self.time_range(visible.stream)
+        is_floating = any(name in visible.stream.fields for name in ALL_DAY_FIELDS)
+        if is_floating and time.since and time.until:
+            # All-day events are stored at midnight UTC and mean that day in every time zone.
+            time = TimeRange(time.since - MAX_OFFSET, time.until + MAX_OFFSET)
+        found = within(visible, time).page(limit=limit + 1, descending=descending)
+        shown = summarize(visible, found[:limit])
+        if is_floating:
+            shown = [each for each in shown if each.day and self.first <= each.day < self.until]
+        return shown, len(found) > limit
+
+
+def _midnight(day: date, zone: tzinfo) -> datetime:
+    return datetime(day.year, day.month, day.day, tzinfo=zone)
+
+
+def one_day(day: date) -> Period:
+    return Period(day, day + timedelta(days=1))
+
+
+def parse_period(text: str) -> Period | None:
+    """Return a year, ``2026``, or a month, ``2026-03``; None for any other text."""
+    match = PERIOD.fullmatch(text)
+    if match is None:
+        return None
+    first = date(int(match["year"]), int(match["month"] or 1), 1)
+    return Period(first, add_months(first, 1 if match["month"] else 12))
+
+
+def one_month(month: date) -> Period:
+    """Return the month that begins with this day."""
+    return Period(month, add_months(month, 1))
+
+
+def today() -> date:
+    return timezone.localdate()
+
+
+def zone_name() -> str:
+    """Return the IANA name of the owner's time zone."""
+    return str(timezone.get_current_timezone())
+
+
+def month_links(month: date, *, url: Callable[..., str]) -> dict[str, Any]:
+    """Return the month with the URLs of its neighbors and of this month."""
+    previous, following = add_months(month, -1), add_months(month, 1)
+    return {
+        "month": month,
+        "previous": (previous, url(month=f"{previous:%Y-%m}")),
+        "following": (following, url(month=f"{following:%Y-%m}")),
+        "this_month_url": url(month=f"{today():%Y-%m}"),
+    }

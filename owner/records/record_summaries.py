@@ -1,0 +1,252 @@
+"""Summarize records as lists and pages show them. Every text is inert."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from functools import cached_property
+from itertools import islice
+from typing import Any
+from urllib.parse import quote, urlencode
+
+from django.urls import reverse
+from django.utils import timezone
+
+from evidence.access.grant_text import field_label, stream_label
+from evidence.access.records import VisibleRecord, VisibleRecords
+from evidence.declarations.authorship import Origin, determine_origin, normalize_identity
+from evidence.declarations.declaration import ACTOR_ROLE, BLOB_REFERENCE, Field
+from evidence.declarations.values import field_text
+from owner.records.record_roles import ALL_DAY_FIELDS, StreamRoles
+from owner.text import escape_invisible, one_line, to_local_time
+
+EXCERPT_CHARS = 160
+BRIEF_CHARS, BRIEF_VALUES = 40, 3
+DATE_CHARS = 10
+PICTURE_TYPES = frozenset({"image/avif", "image/gif", "image/jpeg", "image/png", "image/webp"})
+"""The types of pictures that blobs are served with inline."""
+
+
+@dataclass(frozen=True)
+class RecordSummary:
+    """One record as lists show it. Every text is inert, with invisible characters escaped."""
+
+    visible: VisibleRecords
+    record: VisibleRecord
+    roles: StreamRoles
+
+    @property
+    def url(self) -> str:
+        return record_url(self.connection_id, self.visible.stream.name, self.record.record_key)
+
+    @property
+    def connection_id(self) -> str:
+        return self.record.connection.connection_id
+
+    @property
+    def connection(self) -> str:
+        return self.record.connection.display_name
+
+    @property
+    def is_demo(self) -> bool:
+        return self.record.connection.is_demo
+
+    @property
+    def kind(self) -> str:
+        return stream_label(self.visible.stream)
+
+    @property
+    def layout(self) -> str:
+        return self.roles.layout.value
+
+    @property
+    def title(self) -> str:
+        """The title; without one the begin of the text, else the key."""
+        for name in (self.roles.title, self.roles.text):
+            if text := self.line(name):
+                return text
+        return one_line(self.record.record_key)
+
+    @property
+    def actor(self) -> str:
+        return self.line(self.roles.actor) or self.line(self.roles.actor_id)
+
+    @property
+    def address(self) -> str:
+        """The address beside the name: the id of the actor if it is an address."""
+        address = self.line(self.roles.actor_id)
+        return address if "@" in address and address != self.actor else ""
+
+    @property
+    def excerpt(self) -> str:
+        """The begin of the text, empty where the title already shows it."""
+        return self.line(self.roles.text, EXCERPT_CHARS) if self.line(self.roles.title) else ""
+
+    @property
+    def brief(self) -> str:
+        """A few short values, for records that have neither a text nor a measured value."""
+        lines = (
+            f"{field_label(each)}: {self.line(each.name, BRIEF_CHARS)}"
+            for each in self._brief_fields
+        )
+        return " \N{MIDDLE DOT} ".join(map(escape_invisible, lines))
+
+    @cached_property
+    def _brief_fields(self) -> Sequence[Field]:
+        if self.value or self.amount is not None or self.excerpt:
+            return ()
+        shown = {*self.roles.stream.primary_key, *self._role_fields}
+        fields = (
+            field
+            for name, field in self.roles.stream.fields.items()
+            if name not in shown and not name.endswith("_id")
+            if field.kind in ("number", "string") and self.line(name)
+        )
+        return tuple(islice(fields, BRIEF_VALUES))
+
+    @property
+    def text(self) -> str:
+        return escape_invisible(field_text(self.record.data.get(self.roles.text or "")) or "")
+
+    @cached_property
+    def at(self) -> datetime | None:
+        """The event time in the owner's time zone; midnight of the day if it has no clock."""
+        return self._local_time(self.visible.stream.event_time_field)
+
+    @cached_property
+    def end(self) -> datetime | None:
+        return self._local_time(self.roles.end)
+
+    def _local_time(self, name: str | None) -> datetime | None:
+        value = self.record.data.get(name or "")
+        moment = parse_time(value)
+        if moment is None:
+            return None
+        if self.is_all_day or len(str(value)) <= DATE_CHARS:
+            # The day as the source wrote it, whatever its offset from UTC.
+            day = datetime.fromisoformat(str(value)).date()
+            return datetime.combine(day, time.min, timezone.get_current_timezone())
+        return to_local_time(moment)
+
+    @property
+    def has_clock(self) -> bool:
+        """Whether the time says more than the day."""
+        value = self.record.data.get(self.visible.stream.event_time_field or "")
+        return isinstance(value, str) and len(value) > DATE_CHARS and not self.is_all_day
+
+    @property
+    def is_all_day(self) -> bool:
+        return any(self.record.data.get(name) is True for name in ALL_DAY_FIELDS)
+
+    @property
+    def clock(self) -> str:
+        return f"{self.at:%H:%M}" if self.at is not None and self.has_clock else ""
+
+    @property
+    def day(self) -> date | None:
+        return None if self.at is None else self.at.date()
+
+    @property
+    def value(self) -> str:
+        """The measured value with its unit; empty for records without one."""
+        return " ".join(filter(None, map(self.line, (self.roles.measure, self.roles.unit))))
+
+    @property
+    def amount(self) -> float | None:
+        """The amount in units of its currency. Integers count its smallest unit, such as cents."""
+        value = self.record.data.get(self.roles.amount or "")
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        return value / self.roles.smallest_units(self.currency)
+
+    @property
+    def currency(self) -> str:
+        return self.line(self.roles.currency)
+
+    @property
+    def listed_fields(self) -> frozenset[str]:
+        """The fields that a list shows."""
+        names = (*self._role_fields, *(field.name for field in self._brief_fields))
+        return frozenset(name for name in names if name in self.record.data)
+
+    @property
+    def _role_fields(self) -> frozenset[str]:
+        roles = self.roles
+        names = (roles.title, roles.text, roles.actor, roles.actor_id, roles.end, roles.amount,
+                 roles.currency, roles.measure, roles.unit, self.visible.stream.event_time_field)  # fmt: skip
+        return frozenset(filter(None, names))
+
+    @property
+    def is_by_owner(self) -> bool:
+        """Whether to show the record as the owner's own: by direction or id, else by name."""
+        identities, roles = self.record.connection.identities, self.visible.stream.authorship
+        deciding = {name: role for name, role in roles.items() if role != ACTOR_ROLE}
+        if deciding:
+            origin = determine_origin(self.record.data, roles=deciding, identities=identities)
+            return origin == Origin.OWNER
+        name = self.record.data.get(self.roles.actor or "")
+        return isinstance(name, str) and normalize_identity(name) in identities
+
+    @property
+    def file_url(self) -> str:
+        """The address of the bytes that belong to the record; empty without any."""
+        blob_id = self._blob.get("blob_id")
+        if not isinstance(blob_id, str) or not blob_id:
+            return ""
+        return reverse("record-file", args=[self.connection_id, blob_id])
+
+    @property
+    def is_picture(self) -> bool:
+        return bool(self.file_url) and self.media_type in PICTURE_TYPES
+
+    @property
+    def media_type(self) -> str:
+        kind = self._blob.get("mime_type") or self.record.data.get("media_type")
+        return one_line(kind).partition(";")[0].strip().lower() if isinstance(kind, str) else ""
+
+    @property
+    def size_bytes(self) -> int | None:
+        size = self._blob.get("size_bytes") or self.record.data.get("size_bytes")
+        return size if isinstance(size, int) else None
+
+    @property
+    def _blob(self) -> Mapping[str, Any]:
+        reference = self.record.data.get(BLOB_REFERENCE)
+        return reference if isinstance(reference, Mapping) else {}
+
+    def line(self, name: str | None, max_length: int = 120) -> str:
+        """Return a field on one line; empty without a value."""
+        value = self.record.data.get(name or "")
+        if value is None or value in ("", []):
+            return ""
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            value = ", ".join(value)
+        return one_line(value, max_length=max_length)
+
+
+def summarize(visible: VisibleRecords, records: Iterable[VisibleRecord]) -> list[RecordSummary]:
+    roles = StreamRoles(visible.stream)
+    return [RecordSummary(visible, record, roles) for record in records]
+
+
+def parse_time(value: object) -> datetime | None:
+    """Return a date or an instant of a record as UTC, or None."""
+    if not isinstance(value, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(value)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+def record_url(connection_id: str, stream: str, key: str) -> str:
+    """Return the page of a record. Browsers would shorten a path that ends in dots."""
+    end = quote(key, safe="") if key.strip(".") else f"?{urlencode({'key': key})}"
+    return f"{reverse('record-list', args=[connection_id, stream])}{end}"
+
+
+def stream_url(connection_id: str, stream: str, **query: object) -> str:
+    """Return the page that lists a stream of a connection; empty parameters are left out."""
+    chosen = {name: value for name, value in query.items() if value not in (None, "")}
+    address = reverse("record-list", args=[connection_id, stream])
+    return f"{address}?{urlencode(chosen)}" if chosen else address

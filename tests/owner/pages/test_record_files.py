@@ -1,0 +1,113 @@
+"""Attachments, pictures and documents: shown where they are safe, and otherwise downloads."""
+
+from typing import Any
+
+import pytest
+
+from evidence.storing.blobs import put_blob
+from tests.owner.pages.browser import Browser
+from tests.world import NOW, World
+
+POST: dict[str, Any] = {
+    "protocol_version": "0.1.0",
+    "connector_id": "https://registry.example/connectors/post",
+    "connector_key": "post",
+    "version": "1.0.0",
+    "display_name": "Post",
+    "streams": [
+        {
+            "name": "letters",
+            "semantics": "mutable_state",
+            "schema": {"type": "object", "required": ["id"], "properties": {
+                "id": {"type": "string"},
+                "subject": {"type": "string", "x_pdpp_role": "primary-title"}}},
+            "primary_key": ["id"],
+            "selection": {"fields": True, "resources": True},
+            "relationships": [{"name": "enclosures", "stream": "enclosures",
+                               "foreign_key": "letter", "cardinality": "has_many"}],
+            "query": {"expand": [{"name": "enclosures", "default_limit": 1, "max_limit": 20}]},
+        },
+        {
+            "name": "enclosures",
+            "semantics": "mutable_state",
+            "schema": {"type": "object", "required": ["id"], "properties": {
+                "id": {"type": "string"}, "letter": {"type": "string"},
+                "filename": {"type": "string", "x_pdpp_role": "primary-title"},
+                "media_type": {"type": "string"}, "size_bytes": {"type": "integer"},
+                "blob_ref": {"type": ["object", "null"]}}},
+            "primary_key": ["id"],
+            "selection": {"fields": True, "resources": True},
+        },
+    ],
+}  # fmt: skip
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(100)
+FILES = {
+    "photo.png": ("image/png", PNG),
+    "page.html": ("text/html", b"<script>alert(1)</script>"),
+    "bill.pdf": ("application/pdf", b"%PDF-1.4"),
+}
+
+
+@pytest.fixture
+def post(world: World) -> str:
+    """A letter with three files."""
+    world.declare(POST)
+    world.connect("cin_post", "post", "Post")
+    world.put(("cin_post", "letters", {"id": "l1", "subject": "With files"}))
+    for name, (media_type, content) in FILES.items():
+        key, blob_id = name.partition(".")[0], f"blb_{name.partition('.')[0]}"
+        world.put(("cin_post", "enclosures", {
+            "id": key, "letter": "l1", "filename": name, "media_type": media_type,
+            "size_bytes": len(content), "blob_ref": {"blob_id": blob_id}}))  # fmt: skip
+        put_blob("cin_post", stream="enclosures", record_key=key, media_type=media_type,
+                 chunks=[content], now=NOW, blob_id=blob_id)  # fmt: skip
+    return "/records/cin_post"
+
+
+def test_a_mail_shows_its_pictures_and_names_all_its_files(post: str, alice: Browser) -> None:
+    page = alice.open(f"{post}/letters/l1")
+
+    pictures = [given["src"] for tag, given in page.elements if tag == "img"]
+    assert pictures == ["/files/cin_post/blb_photo"]
+    assert {"Open bill.pdf , 8 bytes", "Open page.html , 25 bytes"} <= {
+        words.replace("\xa0", " ").replace("pdf,", "pdf ,").replace("html,", "html ,")
+        for words, _ in page.links
+    }
+
+
+def test_a_picture_is_shown_on_its_page_and_opens(post: str, alice: Browser) -> None:
+    page = alice.open(f"{post}/enclosures/photo")
+
+    answer = alice.http.get(page.link("Open the file"))
+    assert b"".join(answer) == PNG
+    assert answer.headers["Content-Disposition"] == 'inline; filename="photo.png"'
+    assert "<img" in page.html
+
+
+def test_a_file_that_a_browser_could_run_is_a_download(post: str, alice: Browser) -> None:
+    page = alice.open(f"{post}/enclosures/page")
+
+    answer = alice.http.get(page.link("Open the file"))
+    assert answer.headers["Content-Disposition"] == 'attachment; filename="page.html"'
+    assert answer.headers["Content-Security-Policy"] == "default-src 'none'; sandbox"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert "no-store" in answer.headers["Cache-Control"]
+    assert "<img" not in page.html
+
+
+def test_an_opened_file_is_on_record(post: str, alice: Browser) -> None:
+    alice.http.get("/files/cin_post/blb_bill")
+
+    assert "You 1 time" in alice.open(f"{post}/enclosures/bill").text
+
+
+@pytest.mark.parametrize("path", ["cin_post/blb_none", "cin_none/blb_bill"])
+def test_a_file_that_is_not_there_is_not_found(post: str, alice: Browser, path: str) -> None:
+    assert alice.http.get(f"/files/{path}").status_code == 404
+
+
+def test_nobody_else_opens_a_file(post: str) -> None:
+    answer = Browser().http.get("/files/cin_post/blb_bill")
+
+    assert answer.status_code == 302
+    assert answer.headers["Location"].startswith("/login?next=")
