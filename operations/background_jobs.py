@@ -22,6 +22,7 @@ from evidence.erasure import apply_retention, run_pending_erasures
 from evidence.events.event_scheduler import delete_settled_events, enqueue_events
 from evidence.events.tasks import recover_lost_deliveries
 from evidence.ledger.checkpoints import create_checkpoint
+from evidence.ledger.proof import verify_daily
 from evidence.models.accounts import get_or_create_owner
 from evidence.reading.bookmarks import delete_unused_bookmarks
 from evidence.search.embedding import configured_embedder
@@ -75,7 +76,7 @@ def lost_events() -> Iterator[object]:
 
 
 def upkeep() -> Iterator[object]:
-    """Prune expired rows, apply retention periods, and sign a checkpoint of the ledger."""
+    """Prune expired rows, apply retention periods, and sign and verify the ledger."""
     now = timezone.now()
     yield from apply_retention(now=now)
     kept_since = now - timedelta(days=settings.PDPP_CHANGES_DAYS)
@@ -87,7 +88,9 @@ def upkeep() -> Iterator[object]:
     yield prune_orphans(unused_since=now - ORPHAN_AGE)
     yield delete_settled_events(now=now)
     yield delete_old_notifications(now)
-    yield create_checkpoint(get_or_create_owner(now).owner_id, now=now)
+    owner_id = get_or_create_owner(now).owner_id
+    yield create_checkpoint(owner_id, now=now)
+    yield verify_daily(owner_id, now=now)
 
 
 def erasures() -> Iterator[object]:

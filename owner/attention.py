@@ -57,7 +57,7 @@ def _refusals(owner_id: str, now: datetime) -> list[Attention]:
     rows = refused_calls(owner_id).filter(at__gte=now - RECENT).order_by()
     found = rows.values("client_id").annotate(calls=Count("pk")).order_by("-calls")
     names = dict(Client.unscoped.filter(owner_id=owner_id).values_list("pk", "display_name"))
-    page = reverse("admin:evidence_refused")
+    page = reverse("refused-calls")
     return [
         Attention(
             f"{pluralize(row['calls'], 'call')} of {names[row['client_id']]}"

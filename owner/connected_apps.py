@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import groupby
 from typing import Any
 
@@ -14,6 +14,7 @@ from django.utils.functional import SimpleLazyObject
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from evidence.access.grant_states import (
+    CURRENT_STATES,
     GrantState,
     connection_labels,
     state_of,
@@ -24,15 +25,18 @@ from evidence.access.grant_text import StreamDescription
 from evidence.access.grants import pause_client, resume_client, revoke_client
 from evidence.access.owner_notices import AlertMessage, mark_alert_seen, open_alerts
 from evidence.access.permission_requests import open_requests
+from evidence.access.quotas import quotas_by_grant
+from evidence.access.scope import QuotaUsage
 from evidence.events.subscriptions import receiver_hosts_by_client
-from evidence.ledger.disclosures import usage_by_client
+from evidence.ledger.disclosures import last_answer_by_client
+from evidence.ledger.readings import APPS, Reading, last_days, list_readings, sum_by_client
 from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant, PermissionRequest
+from owner.grants.term_forms import usage_texts
 from owner.permissions import is_owner, owner_required
 from owner.text import describe_terms, format_time, pluralize
 
-USAGE_PERIOD = timedelta(days=30)
-CURRENT_STATES = (GrantState.ACTIVE, GrantState.PAUSED)
+USAGE_DAYS = 7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,7 @@ class GrantSummary:
     purpose: str
     issued: str
     expires: str
+    limits: list[str]
     is_temporary: bool
 
     @property
@@ -55,14 +60,15 @@ class GrantSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App:
-    """One client with all its grants. `calls` counts USAGE_PERIOD; `receivers` are webhook hosts."""
+    """One client with all its grants, what it read, and the hosts of its webhooks."""
 
     client_id: str
     name: str
     state: GrantState
     grants: list[GrantSummary]
     last_used: str
-    calls: int
+    today: str
+    week: str
     receivers: list[str]
 
     @property
@@ -79,41 +85,68 @@ class App:
 
 
 def list_apps(owner_id: str, *, now: datetime) -> list[App]:
-    """Return every client that has or had a grant, current ones first. About six queries."""
+    """Return every client that has or had a grant, current ones first. About nine queries."""
     rows = (
         with_grant_state(now)
         .filter(package__owner_id=owner_id)
         .order_by("package__client__display_name", "package__client_id", "-issued_at", "grant_id")
     )
-    labels = connection_labels(owner_id)
-    usage = usage_by_client(since=now - USAGE_PERIOD)
-    receivers = receiver_hosts_by_client(owner_id)
+    grants = list(rows)
+    facts = _Facts(
+        labels=connection_labels(owner_id),
+        quotas=quotas_by_grant([grant.pk for grant in grants], now=now),
+        last=last_answer_by_client(owner_id),
+        today=_totals(owner_id, now, days=1),
+        week=_totals(owner_id, now, days=USAGE_DAYS),
+        receivers=receiver_hosts_by_client(owner_id),
+        now=now,
+    )
     apps = [
-        _app(
-            client_id,
-            list(group),
-            labels=labels,
-            usage=usage,
-            receivers=receivers.get(client_id, []),
-            now=now,
-        )
-        for client_id, group in groupby(rows, key=lambda grant: grant.package.client_id)
+        _app(client_id, list(group), facts)
+        for client_id, group in groupby(grants, key=lambda grant: grant.package.client_id)
     ]
     return sorted(apps, key=lambda app: not app.is_current)
 
 
-def describe_grant(grant: Grant, *, labels: Mapping[str, str]) -> GrantSummary:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Facts:
+    """What all cards need, read once: by client, by grant, or for all."""
+
+    labels: Mapping[str, str]
+    quotas: Mapping[str, list[QuotaUsage]]
+    last: Mapping[str, datetime | None]
+    today: Mapping[str, Reading]
+    week: Mapping[str, Reading]
+    receivers: Mapping[str, list[str]]
+    now: datetime
+
+
+def _totals(owner_id: str, now: datetime, *, days: int) -> dict[str, Reading]:
+    since, until = last_days(now, days)
+    return sum_by_client(list_readings(owner_id, since=since, until=until, where=APPS))
+
+
+def _amount(reading: Reading | None) -> str:
+    """Return ``41 records in 6 answers``."""
+    if reading is None:
+        return "nothing"
+    return f"{pluralize(reading.records, 'record')} in {pluralize(reading.answers, 'answer')}"
+
+
+def _describe_grant(grant: Grant, facts: _Facts) -> GrantSummary:
     """Describe a row of ``grants_with_state``."""
     return GrantSummary(
         grant_id=grant.pk,
         source=grant.source.display_name,
         state=state_of(grant),
         sentences=[
-            describe_terms(terms, stream=stream, labels=labels) for terms, stream in terms_of(grant)
+            describe_terms(terms, stream=stream, labels=facts.labels)
+            for terms, stream in terms_of(grant)
         ],
         purpose=grant.purpose_description,
         issued=format_time(grant.issued_at),
         expires=format_time(grant.expires_at, never=""),
+        limits=usage_texts(facts.quotas.get(grant.pk, ())),
         is_temporary=grant.extends_id is not None,
     )
 
@@ -130,18 +163,10 @@ def time_ago(moment: datetime, *, now: datetime) -> str:
     return "just now"
 
 
-def _app(
-    client_id: str,
-    grants: list[Grant],
-    *,
-    labels: Mapping[str, str],
-    usage: Mapping[str, tuple[datetime, int]],
-    receivers: list[str],
-    now: datetime,
-) -> App:
-    last_used_at, calls = usage.get(client_id, (None, 0))
+def _app(client_id: str, grants: list[Grant], facts: _Facts) -> App:
+    last = facts.last.get(client_id)
     summaries = [
-        describe_grant(grant, labels=labels)
+        _describe_grant(grant, facts)
         for grant in grants
         if state_of(grant) != GrantState.SUPERSEDED
         and (grant.extends_id is None or state_of(grant) in CURRENT_STATES)
@@ -151,9 +176,10 @@ def _app(
         name=grants[0].package.client.display_name,
         state=_overall_state({summary.state for summary in summaries}),
         grants=sorted(summaries, key=lambda summary: not summary.is_current),
-        last_used="never" if last_used_at is None else time_ago(last_used_at, now=now),
-        calls=calls,
-        receivers=receivers,
+        last_used="never" if last is None else time_ago(last, now=facts.now),
+        today=_amount(facts.today.get(client_id)),
+        week=_amount(facts.week.get(client_id)),
+        receivers=facts.receivers.get(client_id, []),
     )
 
 
@@ -248,6 +274,7 @@ def connected_apps(request: HttpRequest) -> HttpResponse:
         "here": "connected-apps",
         "current": [app for app in apps if app.is_current],
         "ended": [app for app in apps if not app.is_current],
+        "usage_days": USAGE_DAYS,
     }
     return render(request, "owner/apps/list.html", context)
 

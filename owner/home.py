@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from django.urls import reverse
 
-OUTSIDE = frozenset({"accounts", "connect", "connected-apps", "notifications"})
+OUTSIDE = frozenset(
+    {"accounts", "activity", "connect", "connected-apps", "notifications", "refused-calls"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +63,14 @@ WHO_MAY_READ = (
         "evidence_client_changelist",
     ),
     Entry(
-        "What was read",
-        "Every answer that anybody got, with the records in it.",
-        "evidence_disclosures",
+        "Activity",
+        "What each app read, by day, with the records in it.",
+        "activity",
     ),
     Entry(
-        "What was refused",
-        "Calls of agents and programs that got no answer, and which clause decided.",
-        "evidence_refused",
+        "Refused calls",
+        "Calls of apps that got no answer, and why.",
+        "refused-calls",
     ),
 )
 YOUR_RECORDS = (

@@ -9,7 +9,7 @@ from evidence.access.gate import Gate
 from evidence.access.grant_text import format_day, join_words, stream_label
 from evidence.access.record_counts import MonthCount
 from evidence.access.records import VisibleRecords
-from evidence.ledger.disclosures import AppReading, readings_by_client
+from evidence.ledger.readings import APPS, Reading, last_days, list_readings, sum_by_client
 from evidence.models.accounts import Client
 from owner.charts import Chart, add_months, month_chart, months_between, year_ticks
 from owner.records.month_counts import cached_month_counts
@@ -185,8 +185,10 @@ class AppReadings:
 
 def recent_readings(gate: Gate, *, now: datetime) -> list[AppReadings]:
     """Return what each app read in the last days, latest first. Two queries."""
-    readings = readings_by_client(since=now - RECENT)
-    names = dict(Client.unscoped.filter(pk__in=readings).values_list("pk", "display_name"))
+    since, until = last_days(now, RECENT.days)
+    readings = list_readings(gate.scope.owner_id, since=since, until=until, where=APPS)
+    totals = sum_by_client(readings)
+    names = dict(Client.unscoped.filter(pk__in=totals).values_list("pk", "display_name"))
     labels = {
         (
             facts.connection_id,
@@ -199,16 +201,16 @@ def recent_readings(gate: Gate, *, now: datetime) -> list[AppReadings]:
         AppReadings(
             client_id=client_id,
             name=names.get(client_id, client_id),
-            answers=reading.answers,
-            records=reading.records,
-            what=_places(reading, labels),
-            last=reading.last,
+            answers=total.answers,
+            records=total.records,
+            what=_places(total, labels),
+            last=total.last,
         )
-        for client_id, reading in sorted(readings.items(), key=lambda it: it[1].last, reverse=True)
+        for client_id, total in totals.items()
     ]
 
 
-def _places(reading: AppReading, labels: Mapping[tuple[str, str], str]) -> str:
+def _places(reading: Reading, labels: Mapping[tuple[str, str], str]) -> str:
     known = sorted({labels[place] for place in reading.places if place in labels})
     shown = [*known[:3], *([f"{len(known) - 3} more"] if len(known) > 3 else [])]
     return join_words(shown) if shown else ""

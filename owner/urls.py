@@ -8,6 +8,10 @@ from owner.account_sign_in import sign_in_again, sign_in_form, signed_in
 from owner.accounts.second_factor_views import second_factor_check
 from owner.accounts.setup_views import set_up
 from owner.accounts.sign_in import sign_in
+from owner.activity.activity_page import activity_page
+from owner.activity.export import export
+from owner.activity.reading_page import reading_page
+from owner.activity.refused_page import refused_page
 from owner.connect_page import connect, connect_status, doctor
 from owner.connected_apps import acknowledge_alert, app_action, connected_apps
 from owner.grants.narrow_page import narrow_page
@@ -60,6 +64,10 @@ urlpatterns = [
     path("notifications/add/<str:transport>", add_channel, name="notification-add"),
     path("settings", preferences, name="preferences"),
     path("demo/remove", remove_demo_data, name="remove-demo"),
+    path("activity", activity_page, name="activity"),
+    path("activity/reading", reading_page, name="activity-reading"),
+    path("activity/refused", refused_page, name="refused-calls"),
+    path("activity/export.<str:name>", export, name="activity-export"),
     path("search", search_page, name="search"),
     path("day", today_page, name="today"),
     path("day/<str:day>", day_page, name="day"),

@@ -31,6 +31,9 @@ class GrantState(TextChoices):
     SUPERSEDED = "superseded", "Superseded"
 
 
+CURRENT_STATES = (GrantState.ACTIVE, GrantState.PAUSED)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrantSummary:
     """A row of the list of grants; ``streams`` are names, ``connections`` are ids."""

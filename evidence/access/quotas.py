@@ -285,10 +285,16 @@ def transfer_quotas(grant_id: str, quotas: Sequence[Quota], *, to: str, now: dat
 
 def list_quotas(grant_id: str, *, now: datetime) -> list[QuotaUsage]:
     """Return the quotas of a grant with their current usage."""
-    return [
-        QuotaUsage(row.measure, row.period, row.most, _used(row, now), row.since)
-        for row in Quota.unscoped.filter(grant_id=grant_id).order_by("pk")
-    ]
+    return quotas_by_grant([grant_id], now=now).get(grant_id, [])
+
+
+def quotas_by_grant(grant_ids: Iterable[str], *, now: datetime) -> dict[str, list[QuotaUsage]]:
+    """Return grant id -> its quotas with their current usage. One query."""
+    quotas: dict[str, list[QuotaUsage]] = {}
+    for row in Quota.unscoped.filter(grant_id__in=grant_ids).order_by("pk"):
+        usage = QuotaUsage(row.measure, row.period, row.most, _used(row, now), row.since)
+        quotas.setdefault(row.grant_id, []).append(usage)
+    return quotas
 
 
 def _used(row: Quota, now: datetime) -> int:

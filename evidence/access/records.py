@@ -177,6 +177,14 @@ class VisibleRecords(VisibleStream):
         """Return the record from each connection that has it. One query."""
         return [self.project(row) for row in fetch_all_generic_plan(self.key_query(record_key))]
 
+    def get_many(self, record_keys: Sequence[str]) -> list[VisibleRecord]:
+        """Return the records with these keys from each connection that has them. One query."""
+        condition = SQL(" AND r.record_key = ANY(%s)", (list(record_keys),))
+        return [
+            self.project(row)
+            for row in fetch_all_generic_plan(self.select(ALL_COLUMNS, [condition]))
+        ]
+
     def key_query(self, record_key: str, columns: SQL = ALL_COLUMNS) -> SQL:
         """Return ``SELECT columns`` over the record ``r`` from each connection that has it."""
         partition = SortPartition(SQL("r.record_key"))

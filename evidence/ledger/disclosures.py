@@ -1,26 +1,28 @@
-"""Query disclosures by client, record and day for the owner."""
+"""Query disclosures by client, record and period for the owner."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import TypeAlias
 from uuid import UUID
 
 import orjson
-from django.db.models import Count, Func, Max, Min, QuerySet, Sum, TextField
+from django.db.models import Count, Func, Max, Min, OuterRef, QuerySet, Subquery, Sum, TextField
 from django.db.models.functions import TruncDate
 
 from evidence.ledger.entries import owner_chain
+from evidence.models.accounts import Client
 from evidence.models.ledger import Chain, Disclosure, Pseudonym
 
 
 @dataclass(frozen=True, slots=True)
 class DisclosedStream:
-    """A stream of a connection, and its disclosed fields."""
+    """A stream of a connection, its disclosed fields, and the number of its records."""
 
     connection_id: str
     stream: str
     fields: tuple[str, ...]
+    records: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,15 +40,6 @@ class DisclosureEntry:
     record_count: int
     size_bytes: int
     pseudonyms: tuple[UUID, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DayTotals:
-    """Number of responses and records disclosed on one day (UTC)."""
-
-    day: date
-    answers: int
-    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,35 +75,45 @@ def all_disclosures(owner_id: str) -> Disclosures:
     return Disclosure.unscoped.filter(chain__in=chains).order_by("-at", "chain", "-seq")
 
 
+def pseudonyms_of(connection_id: str, stream: str, record_key: str) -> list[UUID]:
+    """Return the pseudonym of a record; none if nobody read it or it was erased."""
+    rows = Pseudonym.unscoped.filter(
+        connection_id=connection_id, stream=stream, record_key=record_key
+    )
+    return list(rows.values_list("pseudonym", flat=True))
+
+
 def disclosures_of_record(connection_id: str, stream: str, record_key: str) -> Disclosures:
     """Return the disclosures of a record, newest first; none after its erasure."""
-    pseudonyms = list(
-        Pseudonym.unscoped.filter(
-            connection_id=connection_id, stream=stream, record_key=record_key
-        ).values_list("pseudonym", flat=True)
-    )
+    pseudonyms = pseudonyms_of(connection_id, stream, record_key)
     if not pseudonyms:
         return Disclosure.unscoped.none()
     rows = Disclosure.unscoped.filter(pseudonyms__overlap=pseudonyms)
     return rows.order_by("-at", "chain", "-seq")
 
 
-def filter_disclosures(
-    rows: Disclosures,
-    *,
-    client_id: str | None = None,
-    connection_id: str | None = None,
-    day: date | None = None,
+def disclosures_between(
+    owner_id: str, *, client_id: str | None, since: datetime, until: datetime
 ) -> Disclosures:
-    """Filter by client (empty for the owner), connection and day (UTC)."""
-    if client_id is not None:
-        rows = rows.filter(client_id=client_id)
-    if connection_id is not None:
-        rows = rows.filter(covered__contains=f'["{connection_id}",')
-    if day is not None:
-        start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        rows = rows.filter(at__gte=start, at__lt=start + timedelta(days=1))
-    return rows
+    """Return the disclosures of a period, newest first; both times are included."""
+    rows = all_disclosures(owner_id).filter(at__gte=since, at__lte=until)
+    return rows if client_id is None else rows.filter(client_id=client_id)
+
+
+def parse_covered(covered: str, record_count: int, *, rows: int = 1) -> list[DisclosedStream]:
+    """Return the streams in the JSON text of a row, or of several rows with the same text.
+
+    Rows of earlier releases have no number for each stream. If they cover one stream, it has all
+    their records.
+    """
+    streams = [(*stream, 0) if len(stream) == 3 else stream for stream in orjson.loads(covered)]
+    is_uncounted = len(streams) == 1 and not streams[0][3]
+    return [
+        DisclosedStream(
+            connection_id, stream, tuple(fields), record_count if is_uncounted else records * rows
+        )
+        for connection_id, stream, fields, records in streams
+    ]
 
 
 def read_disclosures(rows: Disclosures) -> Iterator[DisclosureEntry]:
@@ -123,27 +126,11 @@ def read_disclosures(rows: Disclosures) -> Iterator[DisclosureEntry]:
             token_id=row.token_id,
             request_id=row.request_id,
             route=row.route,
-            covered=tuple(
-                DisclosedStream(connection_id, stream, tuple(fields))
-                for connection_id, stream, fields in orjson.loads(row.covered)
-            ),
+            covered=tuple(parse_covered(row.covered, row.record_count)),
             record_count=row.record_count,
             size_bytes=row.size_bytes,
             pseudonyms=tuple(row.pseudonyms),
         )
-
-
-def daily_totals(rows: Disclosures, *, since: datetime) -> list[DayTotals]:
-    """Return the totals of each day with disclosures since then, oldest first."""
-    days = (
-        rows.filter(at__gte=since)
-        .order_by()
-        .annotate(day=TruncDate("at"))
-        .values("day")
-        .annotate(answers=RESPONSE_COUNT, records=Sum("record_count"))
-        .order_by("day")
-    )
-    return [DayTotals(row["day"], row["answers"], row["records"]) for row in days]
 
 
 def resolve_pseudonyms(pseudonyms: Sequence[UUID]) -> dict[UUID, PseudonymTarget]:
@@ -155,13 +142,34 @@ def resolve_pseudonyms(pseudonyms: Sequence[UUID]) -> dict[UUID, PseudonymTarget
     }
 
 
-def usage_by_client(*, since: datetime) -> dict[str, tuple[datetime, int]]:
-    """Return client id -> (time of its last response, responses since then). Two queries."""
-    rows = Disclosure.unscoped.exclude(client_id="").order_by().values("client_id")
-    last = rows.annotate(last=Max("at")).values_list("client_id", "last")
-    recent = rows.filter(at__gte=since).annotate(answers=RESPONSE_COUNT)
-    answers = dict(recent.values_list("client_id", "answers"))
-    return {client_id: (at, answers.get(client_id, 0)) for client_id, at in last}
+def last_answer_by_client(owner_id: str) -> dict[str, datetime | None]:
+    """Return client id -> the time of its last response. One query, one index lookup per client."""
+    rows = Disclosure.unscoped.filter(client_id=OuterRef("pk")).order_by("-at").values("at")
+    clients = Client.unscoped.filter(owner_id=owner_id).annotate(last=Subquery(rows[:1]))
+    return dict(clients.values_list("pk", "last"))
+
+
+@dataclass(frozen=True, slots=True)
+class DailyUse:
+    """What was charged to one grant on one day (UTC)."""
+
+    grant_id: str
+    day: date
+    calls: int
+    records: int
+    bytes: int
+
+
+def daily_use(client_id: str, *, since: datetime) -> list[DailyUse]:
+    """Return the use of each day and grant since then, without calls that disclosed nothing."""
+    rows = (
+        Disclosure.unscoped.filter(client_id=client_id, at__gte=since)
+        .order_by()
+        .values("chain", day=TruncDate("at", tzinfo=UTC))
+        .annotate(calls=Count("seq"), records=Sum("record_count"), bytes=Sum("size_bytes"))
+        .values_list("chain", "day", "calls", "records", "bytes")
+    )
+    return [DailyUse(*row) for row in rows]
 
 
 def first_disclosure_at(grant_ids: Sequence[str]) -> datetime | None:
@@ -169,32 +177,6 @@ def first_disclosure_at(grant_ids: Sequence[str]) -> datetime | None:
     rows = Disclosure.unscoped.filter(chain__in=grant_ids)
     first: datetime | None = rows.aggregate(first=Min("at"))["first"]
     return first
-
-
-@dataclass(slots=True)
-class AppReading:
-    """What one client read: responses, records in them, and the streams of connections."""
-
-    answers: int
-    records: int
-    last: datetime
-    places: set[tuple[str, str]]
-
-
-def readings_by_client(*, since: datetime) -> dict[str, AppReading]:
-    """Return client id -> what it read since then, without the owner's own reads. Two queries."""
-    rows = Disclosure.unscoped.filter(at__gte=since).exclude(client_id="").order_by()
-    totals = rows.values("client_id").annotate(
-        answers=RESPONSE_COUNT, records=Sum("record_count"), last=Max("at")
-    )
-    readings = {
-        row["client_id"]: AppReading(row["answers"], row["records"], row["last"], set())
-        for row in totals
-    }
-    for client_id, covered in rows.values_list("client_id", "covered").distinct():
-        places = {(connection_id, stream) for connection_id, stream, _ in orjson.loads(covered)}
-        readings[client_id].places |= places
-    return readings
 
 
 def readers_of_record(

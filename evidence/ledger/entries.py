@@ -172,13 +172,22 @@ def _grant_ids(scope: Scope) -> dict[tuple[str, str], str]:
 
 
 def covered_json(items: Iterable[DisclosedItem]) -> str:
-    """Return JSON `[[connection_id, stream, [field, …]], …]`."""
+    """Return JSON `[[connection_id, stream, [field, …], records], …]`.
+
+    `records` counts the records of that stream, each once; it is missing if there are none.
+    """
     fields: dict[tuple[str, str], set[str]] = {}
+    keys: dict[tuple[str, str], set[str]] = {}
     for item in items:
-        fields.setdefault((item.connection_id, item.stream), set()).update(item.fields)
-    return orjson.dumps(
-        [[*stream, sorted(names)] for stream, names in sorted(fields.items())]
-    ).decode()
+        stream = (item.connection_id, item.stream)
+        fields.setdefault(stream, set()).update(item.fields)
+        if item.record_key is not None:
+            keys.setdefault(stream, set()).add(item.record_key)
+    rows = (
+        [*stream, sorted(names), *([len(keys[stream])] if stream in keys else [])]
+        for stream, names in sorted(fields.items())
+    )
+    return orjson.dumps([*rows]).decode()
 
 
 def divide_bytes(total: int, weights: Sequence[int]) -> list[int]:

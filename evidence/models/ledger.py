@@ -36,7 +36,8 @@ class Chain(models.Model):
 class Disclosure(models.Model):
     """One response, as far as it concerns one chain.
 
-    ``covered`` is JSON text of the disclosed fields: ``[[connection_id, stream, [field, …]], …]``.
+    ``covered`` is JSON text of the disclosed fields and the number of records, if there are any:
+    ``[[connection_id, stream, [field, …], records], …]``. Earlier releases wrote no number.
     ``size_bytes`` is the size of the response as UTF-8 JSON, or the number of blob bytes sent.
     ``record_digests`` has one digest per record, in the order of ``pseudonyms``; it is null in
     rows of releases that wrote no digests.

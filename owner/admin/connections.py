@@ -20,7 +20,6 @@ from evidence.errors import InvalidRequest
 from evidence.models.connections import Connection, StreamState
 from evidence.storing.connections import is_name_taken, set_languages, validate_identities
 from evidence.storing.erasure_orders import ErasureScope
-from owner import activity
 from owner.form_fields import language_choices, set_choices, validate_printable
 from owner.records import connection_streams, erasure_pages, record_pages, visibility_page
 from owner.records.connection_streams import stream_lines
@@ -115,9 +114,6 @@ class ConnectionAdmin(OwnerAdmin[Connection]):
             ("record/list/", record_pages.key_list, "record_list"),
             ("record/who/", visibility_page.who_can_see, "record_who"),
             ("record/", record_pages.one, "record"),
-            ("disclosures/", activity.disclosures, "disclosures"),
-            ("refused/", activity.refused, "refused"),
-            ("disclosures.csv", activity.as_csv, "disclosures_csv"),
             ("erase/", erasure_pages.ask, "erase"),
             ("erasures/", erasure_pages.receipts_page, "erasures"),
             ("erasures/<path:object_id>/progress/", erasure_pages.progress, "erasure_progress"),

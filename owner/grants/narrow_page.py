@@ -10,12 +10,11 @@ from django.views.decorators.http import require_http_methods
 
 from evidence.access.gate import Gate
 from evidence.access.grant_lifecycle import narrow_grant
-from evidence.access.grant_states import state_of, with_grant_state
+from evidence.access.grant_states import CURRENT_STATES, state_of, with_grant_state
 from evidence.access.owner_scope import grant_scope, preview_scope
 from evidence.errors import ApiException
 from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant
-from owner.connected_apps import CURRENT_STATES
 from owner.grants.draft import DraftForms
 from owner.grants.grantable_sources import narrowable
 from owner.grants.preview import StreamDifference, compare_gates, preview_sources

@@ -222,11 +222,11 @@ def current_limits(limits: Sequence[QuotaUsage], *, share: int | None) -> dict[s
 
 
 def usage_texts(limits: Sequence[QuotaUsage]) -> list[str]:
-    """Return ``12 of 100 records this hour`` for each limit."""
+    """Return ``12 of 100 records this hour`` or ``12 of 100 records today`` for each limit."""
     return [
         f"{format_amount(limit.measure, limit.used)} of"
         f" {format_amount(limit.measure, limit.most)} {UNITS[limit.measure][0].lower()}"
-        f" this {limit.period}"
+        f" {'today' if limit.period == 'day' else f'this {limit.period}'}"
         for limit in limits
     ]
 

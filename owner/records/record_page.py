@@ -186,7 +186,7 @@ def _links(place: Place) -> dict[str, str]:
     query = urlencode({"connection": place.connection_id, "stream": place.stream, "key": place.key})
     return {
         "who_url": f"{reverse('admin:evidence_record_who')}?{query}",
-        "seen_url": f"{reverse('admin:evidence_disclosures')}?{query}",
+        "seen_url": f"{reverse('activity')}?{query}",
         "erase_url": erasure_pages.url(
             ErasureScope.RECORD,
             connection_id=place.connection_id,

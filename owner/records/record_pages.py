@@ -147,8 +147,8 @@ def one(request: HttpRequest) -> HttpResponse:
             visible, record, max_length=None if "whole" in request.GET else MAX_VALUE_LENGTH
         ),
         "whole_url": f"{_url_of(visible, record)}&whole=1",
-        "seen_url": _about(visible, record, view="disclosures"),
-        "who_url": _about(visible, record, view="record_who"),
+        "seen_url": _about(visible, record, view="activity"),
+        "who_url": _about(visible, record, view="admin:evidence_record_who"),
         "erase_url": erasure_pages.url(
             ErasureScope.RECORD,
             connection_id=record.connection.connection_id,
@@ -175,7 +175,7 @@ def _about(visible: VisibleRecords, record: VisibleRecord, *, view: str) -> str:
             "key": record.record_key,
         }
     )
-    return f"{reverse(f'admin:evidence_{view}')}?{query}"
+    return f"{reverse(view)}?{query}"
 
 
 def owners_gate() -> Gate:

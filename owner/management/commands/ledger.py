@@ -16,14 +16,17 @@ from evidence.ledger.disclosures import (
     disclosures_to_owner,
     read_disclosures,
 )
+from evidence.ledger.readings import last_days, list_readings, sum_by_client
 from evidence.ledger.verification import LedgerProblem, export_lines, verify
 from evidence.management.argument_types import count
 from evidence.models.accounts import get_or_create_owner
+from owner.activity.reading_text import Names
 from owner.management.grant_request import clients_of_name
-from owner.text import escape_invisible
+from owner.text import escape_invisible, pluralize
 
 OWNER = "owner"
 SHOWN = 50
+DAYS = 7
 
 
 class Command(BaseCommand):
@@ -43,6 +46,10 @@ class Command(BaseCommand):
         show = actions.add_parser("show", help="What a client was shown, latest first.")
         show.add_argument("client", help=f"Its name or id, or {OWNER!r} for your own reads.")
         show.add_argument("--limit", type=count, default=SHOWN, help="How many (%(default)s).")
+        totals = actions.add_parser("totals", help="How much each client read, as on the pages.")
+        totals.add_argument(
+            "--days", type=count, default=DAYS, help="Days, today included (%(default)s)."
+        )
 
     @override
     def handle(self, *args: Any, **options: Any) -> None:
@@ -53,6 +60,7 @@ class Command(BaseCommand):
             "key": self._key,
             "export": self._export,
             "show": self._show,
+            "totals": self._totals,
         }
         actions[options["action"]](owner_id, options)
 
@@ -93,6 +101,16 @@ class Command(BaseCommand):
         for each in shown:
             self.stdout.write(escape_invisible(_line(each)))
         if not shown:
+            self.stdout.write("Nothing was shown.")
+
+    def _totals(self, owner_id: str, options: Mapping[str, Any]) -> None:
+        since, until = last_days(timezone.now(), options["days"])
+        readings = list_readings(owner_id, since=since, until=until)
+        names = Names(owner_id)
+        for client_id, total in sum_by_client(readings).items():
+            amount = f"{pluralize(total.records, 'record')} in {pluralize(total.answers, 'answer')}"
+            self.stdout.write(f"{escape_invisible(names.client(client_id))}: {amount}")
+        if not readings:
             self.stdout.write("Nothing was shown.")
 
 

@@ -78,8 +78,12 @@ def test_app_shows_its_grants_and_usage(world: World, alice: Browser) -> None:
     page = alice.open(CONNECTED)
 
     assert page.status == 200
-    assert "Bob Active Last used just now · 2 calls in 30 days · Activity" in page.text
-    assert "Charlie Active Last used never · 0 calls in 30 days" in page.text
+    said = (
+        "Bob Active Last used just now · Today: 10 records in 2 answers · Last 7 days: 10 records"
+    )
+    assert said in page.text
+    assert "Charlie Active Last used never · Today: nothing · Last 7 days: nothing" in page.text
+    assert "does not expire. No limits." in page.text
     assert "received from 1 January 2026 on, through “Personal mail” and “Work mail”." in page.text
     assert "default-src 'none'" in page.headers["Content-Security-Policy"]
     assert "no-store" in page.headers["Cache-Control"]

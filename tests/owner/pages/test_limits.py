@@ -28,7 +28,7 @@ def test_a_limit_set_on_the_grant_page_applies_to_the_next_request(
     assert "Limits saved: 1 calls per day and 500 kilobytes per hour" in said.text
     assert [world.get(LIST).status for _ in range(2)] == [200, 429]
     shown = alice.open(page)
-    assert "1 of 1 calls this day" in shown.text
+    assert "1 of 1 calls today" in shown.text
     assert limits_form(shown).values("max_calls_day") == ["1"]
     emptied = limits_form(shown)
     emptied.fill("max_calls_day", "")

@@ -1,0 +1,86 @@
+"""Show on a page whether the ledger is intact, without reading all of it.
+
+A background job verifies the whole ledger once a day and keeps the result in memory. A page checks
+the last signature, the seals of the chain heads, and the rows that both of them name.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from django.core.cache import cache
+
+from evidence.access.sql import SQL, fetch_all
+from evidence.ledger.checkpoints import is_signed, parse_heads
+from evidence.ledger.entries import ChainHead, is_sealed
+from evidence.ledger.verification import verify
+from evidence.models.ledger import Chain, Checkpoint
+
+VERIFY_EVERY = timedelta(days=1)
+
+SELECT_DIGESTS = """
+-- Return the digests of rows by chain and number. Parameters: chains, numbers. One query.
+SELECT d.chain, d.seq, d.digest
+FROM unnest(%s::text[], %s::bigint[]) AS n(chain, seq)
+JOIN evidence_disclosure AS d ON d.chain = n.chain AND d.seq = n.seq
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerProof:
+    """`problem` is empty if the ledger is intact; the times are None until it happened."""
+
+    rows: int
+    problem: str = ""
+    signed_at: datetime | None = None
+    verified_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Verified:
+    at: datetime
+    problem: str
+
+
+def ledger_proof(owner_id: str) -> LedgerProof:
+    """Return the state of the ledger. Three queries, whatever its size."""
+    checkpoint = Checkpoint.unscoped.filter(owner_id=owner_id).order_by("-pk").first()
+    chains = list(Chain.unscoped.filter(owner_id=owner_id, seq__gt=0))
+    verified: _Verified | None = cache.get(_key(owner_id))
+    problem = _problem(owner_id, chains, checkpoint)
+    return LedgerProof(
+        rows=sum(chain.seq for chain in chains),
+        problem=problem or ("" if verified is None else verified.problem),
+        signed_at=None if checkpoint is None else checkpoint.at,
+        verified_at=None if verified is None else verified.at,
+    )
+
+
+def verify_daily(owner_id: str, *, now: datetime) -> bool:
+    """Verify the whole ledger unless this process did within a day. Returns whether it ran."""
+    verified: _Verified | None = cache.get(_key(owner_id))
+    if verified is not None and now - verified.at < VERIFY_EVERY:
+        return False
+    problems = verify(owner_id).problems
+    cache.set(_key(owner_id), _Verified(now, problems[0].message if problems else ""), None)
+    return True
+
+
+def _key(owner_id: str) -> str:
+    return f"ledger-proof-{owner_id}"
+
+
+def _problem(owner_id: str, chains: list[Chain], checkpoint: Checkpoint | None) -> str:
+    heads = [ChainHead(row.chain, row.seq, bytes(row.digest)) for row in chains]
+    seals = {row.chain: bytes(row.seal) for row in chains}
+    if not all(is_sealed(head, seals[head.chain]) for head in heads):
+        return "The end of a chain was not sealed by this installation."
+    signed = [] if checkpoint is None else parse_heads(checkpoint.heads)
+    if checkpoint is not None and not is_signed(checkpoint.note, owner_id=owner_id, heads=signed):
+        return "The last signature was not made by this installation."
+    named = [*heads, *signed]
+    columns = ([head.chain for head in named], [head.seq for head in named])
+    rows = fetch_all(SQL(SELECT_DIGESTS, columns))
+    digests = {(chain, seq): bytes(digest) for chain, seq, digest in rows}
+    if any(digests.get((head.chain, head.seq)) != head.digest for head in named):
+        return "Entries are missing or were changed."
+    return ""

@@ -1,0 +1,214 @@
+"""What each client read, in readings: answers with pauses under half an hour, on one day.
+
+This module defines what all pages and commands count. An answer is one response. A record read is one
+record in one answer, as quotas count it; a record in two answers counts twice. Days are in UTC.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+from uuid import UUID
+
+from django.db.models import Sum
+
+from evidence.access.sql import SQL, fetch_all
+from evidence.ledger.disclosures import parse_covered
+from evidence.models.ledger import Chain
+
+Place = tuple[str, str]
+"""Connection id and stream."""
+DAY = timedelta(days=1)
+
+SELECT_READINGS = """
+-- Group answers into readings, and each reading by route (answers) and by covered streams (records).
+-- An answer has one row per grant; the first of them counts as the answer.
+-- Parameters: those of the rows, since, until, those of the conditions, owner id. One query.
+WITH rows AS (
+    SELECT d.client_id, d.at, d.route, d.covered, d.record_count,
+        date_trunc('day', d.at, 'UTC') AS day,
+        (d.at - lag(d.at) OVER latest < interval '30 minutes') IS NOT TRUE AS begins,
+        (d.at, d.request_id) IS DISTINCT FROM
+            (lag(d.at) OVER latest, lag(d.request_id) OVER latest) AS is_first
+    FROM {rows}
+    WHERE d.at >= %s AND d.at < %s {conditions}
+        AND d.chain IN (SELECT chain FROM evidence_chain WHERE owner_id = %s)
+    WINDOW latest AS (
+        PARTITION BY d.client_id, date_trunc('day', d.at, 'UTC') ORDER BY d.at, d.request_id, d.chain
+    )
+),
+numbered AS (
+    SELECT *, count(*) FILTER (WHERE begins) OVER (
+        PARTITION BY client_id, day ORDER BY at ROWS UNBOUNDED PRECEDING
+    ) AS number
+    FROM rows
+)
+SELECT client_id, day, number, route, covered, min(at), max(at),
+    count(*) FILTER (WHERE is_first), count(*), sum(record_count)
+FROM numbered
+GROUP BY GROUPING SETS ((client_id, day, number, route), (client_id, day, number, covered))
+"""
+
+COUNT_SHOWN_RECORDS = """
+-- Count the distinct records that each client was shown, without erased ones, by connection.
+-- Parameters: owner id. One query, which reads the ledger once.
+SELECT r.client_id, p.connection_id, count(*)
+FROM (
+    SELECT DISTINCT d.client_id, x.pseudonym
+    FROM evidence_disclosure AS d CROSS JOIN LATERAL unnest(d.pseudonyms) AS x(pseudonym)
+    WHERE d.client_id <> '' AND d.chain IN (SELECT chain FROM evidence_chain WHERE owner_id = %s)
+) AS r
+JOIN evidence_pseudonym AS p ON p.pseudonym = r.pseudonym
+GROUP BY r.client_id, p.connection_id
+"""
+
+
+@dataclass(slots=True, kw_only=True)
+class Reading:
+    """What one client read from `first` to `last`; the owner's id is empty."""
+
+    client_id: str
+    first: datetime
+    last: datetime
+    records: int = 0
+    calls: Counter[str] = field(default_factory=Counter)
+    """Answers by route."""
+    places: Counter[Place] = field(default_factory=Counter)
+    """Records by stream. Places without records were counted or listed only."""
+
+    @property
+    def answers(self) -> int:
+        return self.calls.total()
+
+    def add(self, other: "Reading") -> None:
+        self.first = min(self.first, other.first)
+        self.last = max(self.last, other.last)
+        self.records += other.records
+        self.calls.update(other.calls)
+        self.places.update(other.places)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingFilter:
+    """Restricts readings. None means no restriction; the owner's client id is empty."""
+
+    client_id: str | None = None
+    only_apps: bool = False
+    connection_id: str | None = None
+    pseudonyms: Sequence[UUID] | None = None
+
+    @property
+    def rows(self) -> SQL:
+        """Return the rows `d` of the ledger, for FROM.
+
+        The rows of one record are found by their own index before anything sorts them by time.
+        """
+        if self.pseudonyms is None:
+            return SQL("evidence_disclosure AS d")
+        found = "(SELECT * FROM evidence_disclosure WHERE pseudonyms && %s::uuid[] OFFSET 0) AS d"
+        return SQL(found, (list(self.pseudonyms),))
+
+    @property
+    def conditions(self) -> SQL:
+        """Return further conditions on the rows."""
+        sql = SQL(" AND d.client_id <> ''") if self.only_apps else SQL("")
+        if self.client_id is not None:
+            sql += SQL(" AND d.client_id = %s", (self.client_id,))
+        if self.connection_id is not None:
+            sql += SQL(" AND strpos(d.covered, %s) > 0", (f'["{self.connection_id}",',))
+        return sql
+
+    def query(self, text: str, *values: object, period: tuple[datetime, datetime]) -> SQL:
+        """Return a statement with the rows of a period; `values` are its last parameters."""
+        rows, more = self.rows, self.conditions
+        return SQL(
+            text.format(rows=rows.text, conditions=more.text),
+            (*rows.values, *period, *more.values, *values),
+        )
+
+
+EVERYTHING = ReadingFilter()
+APPS = ReadingFilter(only_apps=True)
+EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+WEEK = timedelta(days=7)
+MAX_PAGE_ROWS = 20_000
+"""A page shows fewer days than a week if they have more rows than this."""
+
+FIND_ROW = """
+-- Return the time of the row that follows a number of newer rows. One query, by an index on time.
+-- Parameters: those of the rows, since, until, those of the conditions, number of newer rows.
+SELECT d.at FROM {rows} WHERE d.at >= %s AND d.at < %s {conditions}
+ORDER BY d.at DESC OFFSET %s LIMIT 1
+"""
+
+
+def find_time(
+    where: ReadingFilter, *, until: datetime, since: datetime = EARLIEST, newer: int = 0
+) -> datetime | None:
+    """Return the time of the latest answer of a period, after `newer` rows. One query."""
+    rows = fetch_all(where.query(FIND_ROW, newer, period=(since, until)))
+    return rows[0][0] if rows else None
+
+
+def page_start(end: datetime, *, where: ReadingFilter) -> datetime:
+    """Return the start of the days on a page that ends at midnight: a week or less. One query."""
+    busy = find_time(where, until=end, since=end - WEEK, newer=MAX_PAGE_ROWS)
+    if busy is None:
+        return end - WEEK
+    return min(start_of_day(busy), end - 2 * DAY) + DAY
+
+
+def list_readings(
+    owner_id: str, *, since: datetime, until: datetime, where: ReadingFilter = EVERYTHING
+) -> list[Reading]:
+    """Return the readings of a period, latest first. One query over the rows of the period."""
+    statement = where.query(SELECT_READINGS, owner_id, period=(since, until))
+    readings: dict[Any, Reading] = {}
+    for client_id, day, number, route, covered, first, last, *counts in fetch_all(statement):
+        key = (client_id, day, number)
+        reading = readings.setdefault(key, Reading(client_id=client_id, first=first, last=last))
+        answers, rows, records = counts
+        reading.first, reading.last = min(reading.first, first), max(reading.last, last)
+        if route is not None:
+            reading.calls[route] += answers
+            continue
+        for each in parse_covered(covered, records, rows=rows):
+            if where.connection_id in (None, each.connection_id):
+                reading.places[each.connection_id, each.stream] += each.records
+        reading.records += records
+    return sorted(readings.values(), key=lambda reading: reading.last, reverse=True)
+
+
+def sum_by_client(readings: Iterable[Reading]) -> dict[str, Reading]:
+    """Return client id -> all its readings together."""
+    totals: dict[str, Reading] = {}
+    for each in readings:
+        total = totals.setdefault(
+            each.client_id, Reading(client_id=each.client_id, first=each.first, last=each.last)
+        )
+        total.add(each)
+    return totals
+
+
+def count_rows(owner_id: str) -> int:
+    """Return the number of rows in the ledger. One query over the chain heads."""
+    rows = Chain.unscoped.filter(owner_id=owner_id).aggregate(rows=Sum("seq"))["rows"]
+    return int(rows or 0)
+
+
+def count_shown_records(owner_id: str) -> dict[tuple[str, str], int]:
+    """Return (client id, connection id) -> distinct records that it was shown. One query."""
+    rows = fetch_all(SQL(COUNT_SHOWN_RECORDS, (owner_id,)))
+    return {(client_id, connection_id): count for client_id, connection_id, count in rows}
+
+
+def start_of_day(moment: datetime) -> datetime:
+    """Return midnight UTC, when the quotas of a day begin."""
+    return datetime.combine(moment.astimezone(UTC).date(), time.min, UTC)
+
+
+def last_days(now: datetime, days: int) -> tuple[datetime, datetime]:
+    """Return the start of the earliest of the last days, today included, and the end of today."""
+    end = start_of_day(now) + DAY
+    return end - days * DAY, end

@@ -1,0 +1,214 @@
+"""The activity page: what each app read, by day and in words, and the proof of the ledger."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import groupby
+from typing import Any
+from urllib.parse import urlencode
+
+from django import forms
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_safe
+
+from evidence.ledger.disclosures import pseudonyms_of
+from evidence.ledger.proof import ledger_proof
+from evidence.ledger.readings import (
+    Reading,
+    ReadingFilter,
+    find_time,
+    list_readings,
+    page_start,
+    start_of_day,
+    sum_by_client,
+)
+from owner.activity.reading_text import (
+    Amount,
+    Names,
+    activity_url,
+    amounts,
+    calls,
+    looked_at,
+    period,
+)
+from owner.activity.shares import share_table
+from owner.activity.usage_charts import usage_charts
+from owner.form_fields import set_choices
+from owner.permissions import owner_required
+from owner.site import owner
+from owner.text import escape_invisible
+
+YOU = "you"
+MAX_LINES = 200
+"""Readings of one app on one page."""
+
+
+class ActivityForm(forms.Form):
+    """All filters are optional; invalid ones are ignored."""
+
+    client = forms.ChoiceField(label="App", required=False)
+    connection = forms.ChoiceField(label="Connection", required=False)
+    day = forms.DateField(
+        label="Day", required=False, widget=forms.DateInput(attrs={"type": "date"})
+    )
+    until = forms.DateField(required=False, widget=forms.HiddenInput)
+    stream = forms.CharField(required=False, widget=forms.HiddenInput)
+    key = forms.CharField(required=False, strip=False, widget=forms.HiddenInput)
+
+    def __init__(self, data: Any, *, names: Names) -> None:
+        super().__init__(data)
+        set_choices(self, "client", [("", "All apps"), *names.clients.items(), (YOU, "You")])
+        set_choices(self, "connection", [("", "All connections"), *names.connections.items()])
+        self.is_valid()
+        self.cleaned_data = {name: self.cleaned_data.get(name) or "" for name in self.fields}
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The chosen filters as parameters of a URL."""
+        return {name: str(value) for name, value in self.cleaned_data.items() if value}
+
+    @property
+    def where(self) -> ReadingFilter:
+        """Without a chosen app all apps; who has seen one record includes the owner."""
+        chosen = self.cleaned_data
+        client, connection, key = chosen["client"], chosen["connection"], chosen["key"]
+        seen = pseudonyms_of(connection, chosen["stream"], key) if key else None
+        return ReadingFilter(
+            client_id=("" if client == YOU else client) if client else None,
+            only_apps=not client and not key,
+            connection_id=None if key else connection or None,
+            pseudonyms=seen,
+        )
+
+    def days(self, where: ReadingFilter, *, now: datetime) -> tuple[datetime, datetime]:
+        """Return the period of the page: the chosen day, or a week that ends with a reading."""
+        if day := self.cleaned_data["day"]:
+            start = datetime(day.year, day.month, day.day, tzinfo=UTC)
+            return start, start + timedelta(days=1)
+        until: date = self.cleaned_data["until"] or (now.date() + timedelta(days=1))
+        end = datetime(until.year, until.month, until.day, tzinfo=UTC)
+        latest = find_time(where, until=end)
+        end = end if latest is None else start_of_day(latest) + timedelta(days=1)
+        return page_start(end, where=where), end
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadingLine:
+    """One reading in words."""
+
+    amounts: Sequence[Amount]
+    looked_at: Sequence[str]
+    period: str
+    calls: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day:
+    day: date
+    records: int
+    answers: int
+    lines: Sequence[ReadingLine]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AppActivity:
+    """What one app read in the period, by day, latest first. The owner has no client id."""
+
+    client_id: str
+    name: str
+    records: int
+    answers: int
+    days: Sequence[Day]
+    left_out: int
+    url: str
+
+
+@require_safe
+@owner_required
+def activity_page(request: HttpRequest) -> HttpResponse:
+    """Show the readings that match the filters, a week on each page."""
+    now = timezone.now()
+    names = Names(owner().pk)
+    form = ActivityForm(request.GET, names=names)
+    where = form.where
+    since, until = form.days(where, now=now)
+    readings = list_readings(owner().pk, since=since, until=until, where=where)
+    client = where.client_id or ""
+    is_overview = not form.query
+    context = {
+        "here": "activity",
+        "form": form,
+        "is_filtered": bool(form.query.keys() - {"until"}),
+        "key": escape_invisible(form.cleaned_data["key"]),
+        "app": names.client(client) if client else "",
+        "client_id": client,
+        "apps": app_activities(readings, names),
+        "since": since.date(),
+        "last": until.date() - timedelta(days=1),
+        "charts": usage_charts(client, now=now) if client else (),
+        "shares": share_table(owner().pk, names) if is_overview else None,
+        "proof": ledger_proof(owner().pk),
+        **_links(form, where, since),
+    }
+    return render(request, "owner/activity/activity.html", context)
+
+
+def app_activities(readings: Sequence[Reading], names: Names) -> list[AppActivity]:
+    """Return the readings by app, most recent first, then by day."""
+    totals = sum_by_client(readings)
+    activities = []
+    for client_id, total in totals.items():
+        own = [reading for reading in readings if reading.client_id == client_id]
+        days = groupby(own[:MAX_LINES], key=lambda reading: reading.last.date())
+        activities.append(
+            AppActivity(
+                client_id=client_id,
+                name=names.client(client_id),
+                records=total.records,
+                answers=total.answers,
+                days=[_day(day, list(rows), names) for day, rows in days],
+                left_out=max(0, len(own) - MAX_LINES),
+                url=activity_url(client=client_id or YOU),
+            )
+        )
+    return activities
+
+
+def _day(day: date, readings: Sequence[Reading], names: Names) -> Day:
+    return Day(
+        day=day,
+        records=sum(reading.records for reading in readings),
+        answers=sum(reading.answers for reading in readings),
+        lines=[_line(reading, names) for reading in readings],
+    )
+
+
+def _line(reading: Reading, names: Names) -> ReadingLine:
+    query = {
+        "client": reading.client_id,
+        "since": reading.first.isoformat(),
+        "until": reading.last.isoformat(),
+    }
+    return ReadingLine(
+        amounts=amounts(reading, names),
+        looked_at=looked_at(reading, names),
+        period=period(reading),
+        calls=calls(reading),
+        url=f"{reverse('activity-reading')}?{urlencode(query)}",
+    )
+
+
+def _links(form: ActivityForm, where: ReadingFilter, since: datetime) -> Mapping[str, str]:
+    filters = {name: value for name, value in form.query.items() if name not in ("day", "until")}
+    earlier = find_time(where, until=since)
+    export = urlencode(form.query)
+    return {
+        "earlier_url": activity_url(**filters, until=since.date().isoformat()) if earlier else "",
+        "latest_url": activity_url(**filters) if len(filters) < len(form.query) else "",
+        "csv_url": f"{reverse('activity-export', args=['csv'])}?{export}",
+        "json_url": f"{reverse('activity-export', args=['json'])}?{export}",
+    }

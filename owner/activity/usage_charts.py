@@ -1,0 +1,112 @@
+"""Charts of what one app read on each day, against the daily limits of its grants."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+
+from evidence.access.grant_states import CURRENT_STATES, state_of, with_grant_state
+from evidence.access.quotas import quotas_by_grant
+from evidence.access.scope import QuotaUsage
+from evidence.ledger.disclosures import DailyUse, daily_use
+from evidence.ledger.readings import last_days
+from evidence.models.accounts import OWNER_ID
+from evidence.models.grants import Grant
+from owner.activity.reading_text import activity_url
+from owner.charts import HEIGHT, Bar
+from owner.grants.grant_pages import grant_url
+from owner.grants.term_forms import UNITS, format_amount
+
+DAYS = 28
+SLOT = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageChart:
+    """Bars of one measure, one a day, and the height of the limit; `limit_y` is None without one."""
+
+    title: str
+    text: str
+    bars: Sequence[Bar]
+    limit: str
+    limit_y: float | None
+    limits_url: str
+    first: date
+    last: date
+
+    @property
+    def view_box(self) -> str:
+        return f"0 0 {DAYS * SLOT} {HEIGHT}"
+
+
+def usage_charts(client_id: str, *, now: datetime) -> list[UsageChart]:
+    """Return a chart for each daily limit; without any limit, one of all records. Three queries."""
+    since, _ = last_days(now, DAYS)
+    uses = daily_use(client_id, since=since)
+    rows = with_grant_state(now).filter(package__owner_id=OWNER_ID, package__client_id=client_id)
+    grants = list(rows.order_by("-issued_at", "grant_id"))
+    quotas = quotas_by_grant([grant.pk for grant in grants], now=now)
+    charts = [
+        _chart(client_id, _uses_of(grant, grants, uses), since.date(), grant=grant, quota=quota)
+        for grant in grants
+        if state_of(grant) in CURRENT_STATES and grant.extends_id is None
+        for quota in quotas.get(grant.pk, [])
+        if quota.period == "day"
+    ]
+    return charts or [_chart(client_id, uses, since.date(), grant=_current(grants), quota=None)]
+
+
+def _current(grants: Iterable[Grant]) -> Grant | None:
+    return next((grant for grant in grants if state_of(grant) in CURRENT_STATES), None)
+
+
+def _uses_of(grant: Grant, grants: Iterable[Grant], uses: Iterable[DailyUse]) -> list[DailyUse]:
+    """Return the use of a grant, of those that it replaced, and of those that extend it."""
+    ids = {
+        other.pk
+        for other in grants
+        if (other.package_id, other.source_id) == (grant.package_id, grant.source_id)
+    }
+    return [use for use in uses if use.grant_id in ids]
+
+
+def _chart(
+    client_id: str,
+    uses: Iterable[DailyUse],
+    first: date,
+    *,
+    grant: Grant | None,
+    quota: QuotaUsage | None,
+) -> UsageChart:
+    measure = "records" if quota is None else quota.measure
+    counts: dict[date, int] = defaultdict(int)
+    for use in uses:
+        counts[use.day] += getattr(use, measure)
+    unit = UNITS[measure][0].lower()
+    top = max([*counts.values(), 0 if quota is None else quota.most, 1])
+    title = f"{UNITS[measure][0]} per day"
+    source = f" from {grant.source.display_name}" if grant is not None and quota else ""
+    limit = "" if quota is None else f"{format_amount(measure, quota.most)} {unit}"
+    return UsageChart(
+        title=f"{title}{source}",
+        text=f"{title}{source} in the last {DAYS} days, {'limit ' + limit if limit else 'no limit'}",
+        bars=[
+            _bar(client_id, number, first + timedelta(days=number), counts, measure, top)
+            for number in range(DAYS)
+            if counts.get(first + timedelta(days=number))
+        ],
+        limit=limit,
+        limit_y=None if quota is None else round(HEIGHT * (1 - quota.most / top), 1),
+        limits_url="" if grant is None else f"{grant_url('change', grant.pk)}#limits",
+        first=first,
+        last=first + timedelta(days=DAYS - 1),
+    )
+
+
+def _bar(
+    client_id: str, number: int, day: date, counts: dict[date, int], measure: str, top: int
+) -> Bar:
+    height = max(2.0, round(HEIGHT * counts[day] / top, 1))
+    amount = f"{format_amount(measure, counts[day])} {UNITS[measure][0].lower()}"
+    url = activity_url(client=client_id, day=day.isoformat())
+    return Bar(number * SLOT, HEIGHT - height, height, f"{day.day} {day:%B}: {amount}", url)

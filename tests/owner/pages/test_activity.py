@@ -1,0 +1,401 @@
+"""The owner sees in words who read what, down to the record, and can export it."""
+
+import csv
+import json
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from io import StringIO
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+from django.core.cache import cache
+from django.core.management import call_command
+from django.test import Client as HttpClient
+from django.utils import timezone
+from time_machine import Traveller
+
+from evidence.access.quotas import set_quotas
+from evidence.ledger.checkpoints import create_checkpoint
+from evidence.ledger.disclosures import disclosures_of_record, read_disclosures
+from evidence.ledger.proof import verify_daily
+from evidence.models.accounts import Client
+from evidence.models.connections import Connection
+from evidence.storing.record_erasure import delete_record
+from owner.activity import activity_page, shares
+from tests.ledger.test_whole_or_not import tamper
+from tests.owner.pages.browser import Browser
+from tests.world import NOW, PERSONAL, WORK, World
+
+PAGE = "/activity"
+RECORD = "/v1/streams/messages/records/m1"
+MESSAGES = "/v1/streams/messages/records"
+PLACE = {"connection": PERSONAL, "stream": "messages", "key": "m1"}
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache() -> Iterator[None]:
+    cache.clear()
+    yield
+    cache.clear()
+
+
+def export(browser: Browser, kind: str, **query: str) -> str:
+    answer = browser.http.get(f"/activity/export.{kind}", query)
+    return b"".join(answer.streaming_content).decode()
+
+
+def table(browser: Browser, **query: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(StringIO(export(browser, "csv", **query))))
+
+
+def lines(browser: Browser, address: str = PAGE) -> list[tuple[str, str]]:
+    """Return text and address of each reading on the page."""
+    found = browser.open(address).links
+    return [(said, to) for said, to in found if "/activity/reading" in to]
+
+
+def test_a_reading_is_told_in_words_and_opens_to_the_records(
+    world: World, alice: Browser, time_machine: Traveller
+) -> None:
+    time_machine.move_to("2026-11-24T09:12:10Z", tick=False)
+    for minute in range(3):
+        time_machine.move_to(f"2026-11-24T09:{12 + minute * 4}:10Z", tick=False)
+        world.get("/v1/search", q="lease", connection_id=PERSONAL)
+    shown = world.get(MESSAGES, connection_id=PERSONAL, limit=2)
+
+    page = alice.open(PAGE)
+    [(said, to)] = lines(alice)
+    found = int(re.search(r"read (\d+) messages", said).group(1))  # type: ignore[union-attr]
+    assert f"Bob read {found} messages from Personal mail between 9:12 and 9:20," in said
+    assert said.endswith("in three searches and one list.")
+    assert "Tuesday, 24 November 2026" in page.text
+
+    opened = alice.open(to)
+    titles = {record["id"]: record["data"]["subject"] for record in shown.body["data"]}
+    assert all(title in opened.text for title in titles.values())
+    assert "rest search" in opened.text
+    assert "Personal mail : messages ( " in opened.text
+    assert opened.has_link("Bob")
+
+
+def test_readings_are_separated_by_pauses_and_days(
+    world: World, alice: Browser, time_machine: Traveller
+) -> None:
+    for moment in ("24T09:00", "24T09:29", "24T10:00", "25T00:10"):
+        time_machine.move_to(f"2026-11-{moment}:00Z", tick=False)
+        world.get(RECORD, connection_id=PERSONAL)
+    assert [said for said, _ in lines(alice)] == [
+        "Bob read 1 message from Personal mail at 0:10, in one single record.",
+        "Bob read 1 message from Personal mail at 10:00, in one single record.",
+        "Bob read 2 messages from Personal mail between 9:00 and 9:29, in two single records.",
+    ]
+
+
+def test_an_answer_without_records_says_so(world: World, alice: Browser) -> None:
+    world.get("/v1/streams/messages/records", "charlie", **{"filter[id]": "none"})
+    world.get("/v1/streams/transactions/records", "charlie", **{"filter[id]": "none"})
+    [(said, _)] = lines(alice)
+    assert "Charlie read no record, only counts or names of streams in Bank account," in said
+    assert said.endswith("in one list.")
+
+
+def test_activity_is_narrowed_by_app_connection_and_day(world: World, alice: Browser) -> None:
+    world.get(RECORD, connection_id=PERSONAL)
+    world.get(RECORD, "dora", connection_id=WORK)
+    world.get(RECORD, "alice", connection_id=WORK)
+    bob = world.packages["bob"].client_id
+
+    def apps(**query: str) -> list[str]:
+        return [said.split()[0] for said, _ in lines(alice, f"{PAGE}?{urlencode(query)}")]
+
+    assert sorted(apps()) == ["Bob", "Dora"]
+    assert apps(client=bob) == ["Bob"]
+    assert apps(connection=WORK) == ["Dora"]
+    assert apps(client="you") == ["You"]
+    assert apps(client=bob, connection=WORK) == []
+    assert apps(day="2020-01-01") == []
+    assert sorted(apps(client="nobody", day="never")) == ["Bob", "Dora"]
+
+
+def test_a_page_has_a_week_and_leads_to_earlier_ones(
+    world: World, alice: Browser, time_machine: Traveller
+) -> None:
+    for day in ("2026-09-01", "2026-11-20", "2026-11-24"):
+        time_machine.move_to(f"{day}T09:00:00Z", tick=False)
+        world.get(RECORD, connection_id=PERSONAL)
+
+    page = alice.open(PAGE)
+    assert "24 November 2026" in page.text
+    assert "20 November 2026" in page.text
+    earlier = alice.open(page.link("Earlier"))
+    assert "1 September 2026" in earlier.text
+    assert not earlier.has_link("Earlier")
+    assert "24 November 2026" in alice.open(earlier.link("Latest")).text
+
+
+def test_a_busy_week_is_split_into_days(
+    world: World, alice: Browser, time_machine: Traveller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evidence.ledger.readings.MAX_PAGE_ROWS", 2)
+    for day in (22, 23, 24, 24):
+        time_machine.move_to(f"2026-11-{day}T09:00:00Z", tick=False)
+        world.get(RECORD, connection_id=PERSONAL)
+    page = alice.open(PAGE)
+    assert "2 messages" in page.text
+    assert "23 November" not in page.text
+    assert "23 November 2026" in alice.open(page.link("Earlier")).text
+
+
+def test_all_places_count_the_same(world: World, alice: Browser) -> None:
+    """One definition of a record read and of an answer, on every page and in the command."""
+    answers = [
+        world.get(MESSAGES, limit=3),
+        world.get(MESSAGES, limit=3),  # the same records, read again
+        world.get("/v1/search", q="lease OR deposit OR budget", limit=100),
+        world.get("/v1/streams/messages"),
+    ]
+    read = sum(len(answer.ids) for answer in answers[:3])
+    assert read > 8
+    assert world.get(MESSAGES, "alice", connection_id=WORK, limit=2).status == 200
+    set_quotas(world.grants["bob"][0].pk, {("records", "day"): 1000}, now=timezone.now())
+    world.get(RECORD, connection_id=PERSONAL)
+    records, bob = read + 1, world.packages["bob"].client_id
+    amount = f"{records} records in 5 answers"
+
+    alice.http.defaults["HTTP_ACCEPT"] = "text/html"
+    assert amount in alice.open("/").text
+    card = alice.open("/connected").text
+    assert f"Today: {amount} · Last 7 days: {amount}" in card
+    assert "Limits: 1 of 1,000 records today." in card
+    page = alice.open(f"{PAGE}?client={bob}")
+    assert amount in page.text
+    [bar] = [
+        given
+        for tag, given in page.elements
+        if tag == "a" and ":" in (given.get("aria-label") or "")
+    ]
+    assert (bar["aria-label"] or "").endswith(f": {records} records")
+    printed = StringIO()
+    call_command("ledger", "totals", stdout=printed)
+    assert f"Bob: {amount}\n" in printed.getvalue()
+    assert "You: 2 records in 1 answer\n" in printed.getvalue()
+    shown = StringIO()
+    call_command("ledger", "show", "Bob", stdout=shown)
+    assert sum(map(int, re.findall(r"(\d+) records,", shown.getvalue()))) == records
+    exported = json.loads(export(alice, "json", client=bob))
+    assert sum(entry["records_read"] for entry in exported) == records
+    assert sum(s["records_read"] for entry in exported for s in entry["streams"]) == records
+    assert len([row for row in table(alice, client=bob) if row["record_key"]]) == records
+    [said] = [said for said, _ in lines(alice, f"{PAGE}?client={bob}")]
+    assert sum(map(int, re.findall(r"(\d+) messages?", said))) == records
+
+
+def test_an_answer_of_several_grants_is_one_answer(world: World, alice: Browser) -> None:
+    found = world.get("/v1/search", "dora", q="lease OR deposit OR budget", limit=100)
+    assert len({each["connection_id"] for each in found.body["data"]}) > 2
+    assert f"{len(found.ids)} records in 1 answer" in alice.open(PAGE).text
+    assert f"{len(found.ids)} records in 1 answer" in alice.open("/connected").text
+    [(said, _)] = lines(alice)
+    assert said.endswith("in one search.")
+
+
+def test_a_client_cannot_make_many_answers_look_like_one(world: World, alice: Browser) -> None:
+    headers = {"Authorization": f"Bearer {world.tokens['bob']}", "Request-Id": "same"}
+    for _ in range(3):
+        assert (
+            HttpClient(headers=headers).get(RECORD, {"connection_id": PERSONAL}).status_code == 200
+        )
+    assert "3 records in 3 answers" in alice.open(PAGE).text
+
+
+def test_rows_of_earlier_releases_have_no_count_by_stream(world: World, alice: Browser) -> None:
+    world.get("/v1/search", "dora", q="lease OR deposit OR budget", limit=100)
+    tamper(
+        r"UPDATE evidence_disclosure SET covered = regexp_replace(covered, '\],\d+\]', ']]', 'g')"
+    )
+    read = sum(entry["records_read"] for entry in json.loads(export(alice, "json")))
+    [(said, _)] = lines(alice)
+    counts = map(int, re.findall(r"(\d+) (?:message|transaction|record|other record)", said))
+    assert sum(counts) == read
+
+
+def test_a_record_says_who_has_seen_it(world: World, alice: Browser) -> None:
+    world.get(RECORD, connection_id=PERSONAL)
+    world.get(RECORD, "dora", connection_id=WORK)
+    page = alice.open(f"/admin/evidence/connection/record/?{urlencode(PLACE)}")
+    seen = lines(alice, page.link("Who has seen it"))
+    assert sorted(said.split()[0] for said, _ in seen) == ["Bob", "You"]
+    nobody = PLACE | {"key": "m2"}
+    assert "Nothing was read" in alice.open(f"{PAGE}?{urlencode(nobody)}").text
+
+
+def test_every_look_of_the_owner_is_written_down(world: World, alice: Browser) -> None:
+    world.get(RECORD, connection_id=PERSONAL)
+    [(_, to)] = lines(alice)
+    alice.open(to)
+    alice.open(f"/records/{PERSONAL}/messages/m1")
+    looks = [
+        each.route for each in read_disclosures(disclosures_of_record(PERSONAL, "messages", "m1"))
+    ]
+    assert looks == ["admin record", "admin activity", "rest record"]
+
+
+def test_an_erased_record_is_counted_and_not_named(world: World, alice: Browser) -> None:
+    world.get(RECORD, connection_id=PERSONAL)
+    delete_record(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
+    assert [row["record_key"] for row in table(alice)] == ["(erased)"]
+    [entry] = json.loads(export(alice, "json"))
+    assert (entry["records"], entry["erased_records"]) == ([], 1)
+    [(said, to)] = lines(alice)
+    assert "read 1 message from Personal mail" in said
+    assert "1 record on this page was erased since" in alice.open(to).text
+
+
+def test_records_of_a_removed_connection_are_not_shown(world: World, alice: Browser) -> None:
+    world.get(RECORD, connection_id=PERSONAL)
+    Connection.unscoped.filter(pk=PERSONAL).update(status="revoked")
+    [(_, to)] = lines(alice)
+    assert "1 record on this page was erased since, or its connection was removed" in (
+        alice.open(to).text
+    )
+
+
+@pytest.mark.parametrize(
+    "query", ["", "client=x", "since=2026-01-01&until=2026-01-02", "since=x&until=y"]
+)
+def test_a_reading_without_times_is_not_found(world: World, alice: Browser, query: str) -> None:
+    assert alice.open(f"/activity/reading?{query}").status == 404
+
+
+def test_the_table_has_a_line_for_each_record(world: World, alice: Browser) -> None:
+    shown = world.get(MESSAGES, limit=3).ids
+    world.get(RECORD, "dora", connection_id=WORK)
+    rows = table(alice, client=world.packages["bob"].client_id)
+    assert sorted(row["record_key"] for row in rows) == sorted(shown)
+    assert {row["client"] for row in rows} == {"Bob"}
+
+
+@pytest.mark.parametrize(
+    "key", ["=1+1", "+1", "-1", "@SUM(A1)", " =1+1", "\N{FULLWIDTH EQUALS SIGN}1"]
+)
+def test_a_cell_is_never_a_formula(world: World, alice: Browser, key: str) -> None:
+    world.put((PERSONAL, "messages", {"id": key, "received_at": "2026-09-01T00:00:00Z"}))
+    world.get(MESSAGES, connection_id=PERSONAL, limit=1)
+    assert [row["record_key"] for row in table(alice)] == [f"'{key}"]
+
+
+def test_a_client_name_is_no_formula_even_next_to_erased_records(
+    world: World, alice: Browser
+) -> None:
+    Client.unscoped.update(display_name="=1+1")
+    world.get(RECORD, connection_id=PERSONAL)
+    delete_record(PERSONAL, stream="messages", record_key="m1", suppress=True, now=NOW)
+    assert [row["client"] for row in table(alice)] == ["'=1+1"]
+
+
+def test_names_of_fields_with_control_characters_are_escaped(world: World, alice: Browser) -> None:
+    hostile = "\x1b[2J\u202egnp"
+    world.put(
+        (PERSONAL, "messages", {"id": "h", "received_at": "2026-09-01T00:00:00Z", hostile: "x"})
+    )
+    world.get("/v1/streams/messages/records/h", "alice", connection_id=PERSONAL)
+    shown = StringIO()
+    call_command("ledger", "show", "owner", stdout=shown)
+    assert "⟨U+001B⟩[2J⟨U+202E⟩gnp" in shown.getvalue()
+    [(_, to)] = lines(alice, f"{PAGE}?client=you")
+    assert "⟨U+001B⟩[2J⟨U+202E⟩gnp" in alice.open(to).text
+
+
+def test_a_name_shows_what_all_have_read_that_are_called_so(world: World) -> None:
+    world.get(RECORD, connection_id=PERSONAL)
+    world.get(RECORD, "dora", connection_id=WORK)
+    Client.unscoped.update(display_name="Claude")
+    shown = StringIO()
+    call_command("ledger", "show", "Claude", stdout=shown)
+    assert "cin_personal/messages" in shown.getvalue()
+    assert "cin_work/messages" in shown.getvalue()
+
+
+@pytest.mark.parametrize("small", [5_000, 0])
+def test_the_matrix_shows_the_share_of_each_source(
+    world: World, alice: Browser, monkeypatch: pytest.MonkeyPatch, small: int
+) -> None:
+    monkeypatch.setattr(shares, "SMALL_LEDGER", small)
+    for _ in range(2):
+        world.get(MESSAGES, "dora", connection_id=PERSONAL, limit=2)
+    shown = alice.open(PAGE).text
+    assert "How much of each source apps have seen" in shown
+    # Two of seven messages and of three threads; reading them twice counts once.
+    total = re.search(r"Mail \d+ % 2 of (\d+)", shown)
+    assert total is not None, shown
+    world.get(MESSAGES, "dora", connection_id=PERSONAL, limit=3)
+    again = alice.open(PAGE).text
+    assert (f"3 of {total.group(1)}" in again) is bool(small)  # a large ledger is counted hourly
+
+
+def test_daily_use_is_shown_against_the_limit(world: World, alice: Browser) -> None:
+    bob = world.packages["bob"].client_id
+    assert "No daily limit" in alice.open(f"{PAGE}?client={bob}").text
+    set_quotas(world.grants["bob"][0].pk, {("records", "day"): 10}, now=timezone.now())
+    world.get(MESSAGES, limit=3)
+    page = alice.open(f"{PAGE}?client={bob}")
+    assert "Limit: 10 records" in page.text
+    [bar] = [given for tag, given in page.elements if tag == "rect" and given["class"] == "bar"]
+    assert bar["height"] == "30.0"
+
+
+def test_the_proof_is_one_line(world: World, alice: Browser) -> None:
+    world.get(RECORD, connection_id=PERSONAL)
+    world.get(RECORD, connection_id=PERSONAL)
+    world.get(RECORD, connection_id=PERSONAL)
+    assert "The ledger is intact: 3 entries, not signed yet." in alice.open(PAGE).text
+    create_checkpoint(world.owner_id, now=NOW)
+    assert "3 entries, last signed 1 November 2026, 12:00." in alice.open(PAGE).text
+    assert verify_daily(world.owner_id, now=NOW)
+    assert not verify_daily(world.owner_id, now=NOW + timedelta(hours=1))
+    assert "12:00, all checked 1 November, 12:00." in alice.open(PAGE).text
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_found_at_once"),
+    [
+        ("UPDATE evidence_disclosure SET record_count = 9 WHERE seq = 2", False),
+        ("DELETE FROM evidence_disclosure WHERE seq = 3", True),
+        ("UPDATE evidence_chain SET seal = ''", True),
+        ("UPDATE evidence_checkpoint SET note = replace(note, 'pdpp', 'x')", True),
+        ("UPDATE evidence_disclosure SET digest = previous WHERE seq = 3", True),
+    ],
+)
+def test_a_broken_ledger_is_plain_to_see(
+    world: World, alice: Browser, statement: str, *, is_found_at_once: bool
+) -> None:
+    for _ in range(3):
+        world.get(RECORD, connection_id=PERSONAL)
+    create_checkpoint(world.owner_id, now=NOW)
+    tamper(statement)
+    assert ("The ledger is broken:" in alice.open(PAGE).text) is is_found_at_once
+    verify_daily(world.owner_id, now=NOW)
+    page = alice.open(PAGE)
+    assert "The ledger is broken:" in page.text
+    assert "The ledger is intact" not in page.text
+
+
+def test_only_the_owner_sees_it(world: World) -> None:
+    for address in (PAGE, "/activity/export.csv", "/activity/export.json", "/activity/reading",
+                    "/activity/refused"):  # fmt: skip
+        answer = Browser().http.get(address)
+        assert answer.status_code == 302
+        assert "/login" in answer["Location"]
+    assert Browser().http.get("/activity/export.xml").status_code in (302, 404)
+
+
+def test_no_page_counts_more_queries_with_more_answers(
+    world: World, alice: Browser, django_assert_max_num_queries: Any
+) -> None:
+    for _ in range(5):
+        world.get("/v1/search", "dora", q="lease OR deposit OR budget", limit=100)
+    assert activity_page.MAX_LINES
+    with django_assert_max_num_queries(30):
+        alice.open(PAGE)
