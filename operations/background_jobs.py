@@ -23,6 +23,7 @@ from evidence.events.event_scheduler import delete_settled_events, enqueue_event
 from evidence.events.tasks import recover_lost_deliveries
 from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.proof import verify_daily
+from evidence.ledger.shown_records import recount_shown_records
 from evidence.models.accounts import get_or_create_owner
 from evidence.reading.bookmarks import delete_unused_bookmarks
 from evidence.search.embedding import configured_embedder
@@ -90,6 +91,7 @@ def upkeep() -> Iterator[object]:
     yield delete_old_notifications(now)
     owner_id = get_or_create_owner(now).owner_id
     yield create_checkpoint(owner_id, now=now)
+    yield from recount_shown_records(owner_id, now=now)
     yield verify_daily(owner_id, now=now)
 
 

@@ -50,19 +50,6 @@ FROM numbered
 GROUP BY GROUPING SETS ((client_id, day, number, route), (client_id, day, number, covered))
 """
 
-COUNT_SHOWN_RECORDS = """
--- Count the distinct records that each client was shown, without erased ones, by connection.
--- Parameters: owner id. One query, which reads the ledger once.
-SELECT r.client_id, p.connection_id, count(*)
-FROM (
-    SELECT DISTINCT d.client_id, x.pseudonym
-    FROM evidence_disclosure AS d CROSS JOIN LATERAL unnest(d.pseudonyms) AS x(pseudonym)
-    WHERE d.client_id <> '' AND d.chain IN (SELECT chain FROM evidence_chain WHERE owner_id = %s)
-) AS r
-JOIN evidence_pseudonym AS p ON p.pseudonym = r.pseudonym
-GROUP BY r.client_id, p.connection_id
-"""
-
 
 @dataclass(slots=True, kw_only=True)
 class Reading:
@@ -132,7 +119,7 @@ EVERYTHING = ReadingFilter()
 APPS = ReadingFilter(only_apps=True)
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 WEEK = timedelta(days=7)
-MAX_PAGE_ROWS = 20_000
+MAX_PAGE_ROWS = 10_000
 """A page shows fewer days than a week if they have more rows than this."""
 
 FIND_ROW = """
@@ -195,12 +182,6 @@ def count_rows(owner_id: str) -> int:
     """Return the number of rows in the ledger. One query over the chain heads."""
     rows = Chain.unscoped.filter(owner_id=owner_id).aggregate(rows=Sum("seq"))["rows"]
     return int(rows or 0)
-
-
-def count_shown_records(owner_id: str) -> dict[tuple[str, str], int]:
-    """Return (client id, connection id) -> distinct records that it was shown. One query."""
-    rows = fetch_all(SQL(COUNT_SHOWN_RECORDS, (owner_id,)))
-    return {(client_id, connection_id): count for client_id, connection_id, count in rows}
 
 
 def start_of_day(moment: datetime) -> datetime:

@@ -150,7 +150,7 @@ def activity_page(request: HttpRequest) -> HttpResponse:
         "since": since.date(),
         "last": until.date() - timedelta(days=1),
         "charts": usage_charts(client, now=now) if client else (),
-        "shares": share_table(owner().pk, names) if is_overview else None,
+        "shares": share_table(owner().pk, names, now=now) if is_overview else None,
         "proof": ledger_proof(owner().pk),
         **_links(form, where, since),
     }
