@@ -1,17 +1,19 @@
 """What each client read, in readings: answers with pauses under half an hour, on one day.
 
 This module defines what all pages and commands count. An answer is one response. A record read is one
-record in one answer, as quotas count it; a record in two answers counts twice. Days are in UTC.
+record in one answer, as quotas count it; a record in two answers counts twice. Days are in the
+owner's time zone, which is Django's current one.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Sum
+from django.utils import timezone
 
 from evidence.access.sql import SQL, fetch_all
 from evidence.ledger.disclosures import parse_covered
@@ -24,18 +26,18 @@ DAY = timedelta(days=1)
 SELECT_READINGS = """
 -- Group answers into readings, and each reading by route (answers) and by covered streams (records).
 -- An answer has one row per grant; the first of them counts as the answer.
--- Parameters: those of the rows, since, until, those of the conditions, owner id. One query.
+-- Parameters: those of the rows, time zone, since, until, those of the conditions, owner id. One query.
 WITH rows AS (
     SELECT d.client_id, d.at, d.route, d.covered, d.record_count,
-        date_trunc('day', d.at, 'UTC') AS day,
+        date_trunc('day', d.at, z.name) AS day,
         (d.at - lag(d.at) OVER latest < interval '30 minutes') IS NOT TRUE AS begins,
         (d.at, d.request_id) IS DISTINCT FROM
             (lag(d.at) OVER latest, lag(d.request_id) OVER latest) AS is_first
-    FROM {rows}
+    FROM {rows} CROSS JOIN (SELECT %s::text AS name) AS z
     WHERE d.at >= %s AND d.at < %s {conditions}
         AND d.chain IN (SELECT chain FROM evidence_chain WHERE owner_id = %s)
     WINDOW latest AS (
-        PARTITION BY d.client_id, date_trunc('day', d.at, 'UTC') ORDER BY d.at, d.request_id, d.chain
+        PARTITION BY d.client_id, date_trunc('day', d.at, z.name) ORDER BY d.at, d.request_id, d.chain
     )
 ),
 numbered AS (
@@ -106,7 +108,7 @@ class ReadingFilter:
             sql += SQL(" AND strpos(d.covered, %s) > 0", (f'["{self.connection_id}",',))
         return sql
 
-    def query(self, text: str, *values: object, period: tuple[datetime, datetime]) -> SQL:
+    def query(self, text: str, *values: object, period: tuple[object, ...]) -> SQL:
         """Return a statement with the rows of a period; `values` are its last parameters."""
         rows, more = self.rows, self.conditions
         return SQL(
@@ -150,7 +152,8 @@ def list_readings(
     owner_id: str, *, since: datetime, until: datetime, where: ReadingFilter = EVERYTHING
 ) -> list[Reading]:
     """Return the readings of a period, latest first. One query over the rows of the period."""
-    statement = where.query(SELECT_READINGS, owner_id, period=(since, until))
+    period = (timezone.get_current_timezone_name(), since, until)
+    statement = where.query(SELECT_READINGS, owner_id, period=period)
     readings: dict[Any, Reading] = {}
     for client_id, day, number, route, covered, first, last, *counts in fetch_all(statement):
         key = (client_id, day, number)
@@ -185,8 +188,13 @@ def count_rows(owner_id: str) -> int:
 
 
 def start_of_day(moment: datetime) -> datetime:
-    """Return midnight UTC, when the quotas of a day begin."""
-    return datetime.combine(moment.astimezone(UTC).date(), time.min, UTC)
+    """Return the midnight before a moment."""
+    return midnight(timezone.localtime(moment).date())
+
+
+def midnight(day: date) -> datetime:
+    """Return the start of a day in the current time zone."""
+    return datetime.combine(day, time.min, timezone.get_current_timezone())
 
 
 def last_days(now: datetime, days: int) -> tuple[datetime, datetime]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime
 from itertools import groupby
 from typing import Any
 from urllib.parse import urlencode
@@ -17,10 +17,12 @@ from django.views.decorators.http import require_safe
 from evidence.ledger.disclosures import pseudonyms_of
 from evidence.ledger.proof import ledger_proof
 from evidence.ledger.readings import (
+    DAY,
     Reading,
     ReadingFilter,
     find_time,
     list_readings,
+    midnight,
     page_start,
     start_of_day,
     sum_by_client,
@@ -86,12 +88,11 @@ class ActivityForm(forms.Form):
     def days(self, where: ReadingFilter, *, now: datetime) -> tuple[datetime, datetime]:
         """Return the period of the page: the chosen day, or a week that ends with a reading."""
         if day := self.cleaned_data["day"]:
-            start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-            return start, start + timedelta(days=1)
-        until: date = self.cleaned_data["until"] or (now.date() + timedelta(days=1))
-        end = datetime(until.year, until.month, until.day, tzinfo=UTC)
+            return midnight(day), midnight(day + DAY)
+        until: date | None = self.cleaned_data["until"] or None
+        end = midnight(until) if until else start_of_day(now) + DAY
         latest = find_time(where, until=end)
-        end = end if latest is None else start_of_day(latest) + timedelta(days=1)
+        end = end if latest is None else start_of_day(latest) + DAY
         return page_start(end, where=where), end
 
 
@@ -148,7 +149,7 @@ def activity_page(request: HttpRequest) -> HttpResponse:
         "client_id": client,
         "apps": app_activities(readings, names),
         "since": since.date(),
-        "last": until.date() - timedelta(days=1),
+        "last": until.date() - DAY,
         "charts": usage_charts(client, now=now) if client else (),
         "shares": share_table(owner().pk, names, now=now) if is_overview else None,
         "proof": ledger_proof(owner().pk),
@@ -163,7 +164,7 @@ def app_activities(readings: Sequence[Reading], names: Names) -> list[AppActivit
     activities = []
     for client_id, total in totals.items():
         own = [reading for reading in readings if reading.client_id == client_id]
-        days = groupby(own[:MAX_LINES], key=lambda reading: reading.last.date())
+        days = groupby(own[:MAX_LINES], key=lambda reading: timezone.localdate(reading.last))
         activities.append(
             AppActivity(
                 client_id=client_id,

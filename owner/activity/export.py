@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from itertools import islice
 from typing import Any
 from uuid import UUID
@@ -20,6 +20,7 @@ from evidence.ledger.disclosures import (
     read_disclosures,
     resolve_pseudonyms,
 )
+from evidence.ledger.readings import DAY, midnight
 from owner.activity.activity_page import YOU, ActivityForm
 from owner.activity.reading_text import Names
 from owner.permissions import owner_required
@@ -68,8 +69,7 @@ def _rows(form: ActivityForm) -> Disclosures:
     if where.connection_id is not None:
         rows = rows.filter(covered__contains=f'["{where.connection_id}",')
     if day := chosen["day"]:
-        start = datetime(day.year, day.month, day.day, tzinfo=UTC)
-        rows = rows.filter(at__gte=start, at__lt=start + timedelta(days=1))
+        rows = rows.filter(at__gte=midnight(day), at__lt=midnight(day + DAY))
     return rows
 
 

@@ -26,7 +26,7 @@ from evidence.ledger.disclosures import (
 from owner.activity.reading_text import Names, activity_url
 from owner.permissions import owner_required
 from owner.records.owner_reads import listed_items, record_owner_read
-from owner.records.record_roles import RecordSummary, summarize
+from owner.records.record_summaries import RecordSummary, summarize
 from owner.site import owner
 from owner.text import escape_invisible
 

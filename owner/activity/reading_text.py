@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from django.contrib.humanize.templatetags.humanize import apnumber
 from django.urls import reverse
+from django.utils import timezone
 
 from evidence.access.grant_text import humanize, join_words
 from evidence.ledger.readings import Reading
@@ -93,13 +94,14 @@ def looked_at(reading: Reading, names: Names) -> list[str]:
 
 
 def period(reading: Reading) -> str:
-    """Return ``between 9:12 and 9:20`` or ``at 9:12``, in UTC."""
+    """Return ``between 9:12 and 9:20`` or ``at 9:12``."""
     first, last = _clock(reading.first), _clock(reading.last)
     return f"at {first}" if first == last else f"between {first} and {last}"
 
 
 def _clock(moment: datetime) -> str:
-    return f"{moment.hour}:{moment:%M}"
+    local = timezone.localtime(moment)
+    return f"{local.hour}:{local:%M}"
 
 
 def calls(reading: Reading) -> str:

@@ -11,6 +11,7 @@ from django import forms
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from evidence.access.grant_text import humanize
@@ -118,13 +119,13 @@ def _by_day(
 ) -> list[tuple[date, list[RefusedCallLine]]]:
     return [
         (day, [_line(row, names) for row in group])
-        for day, group in groupby(rows, key=lambda row: row.at.date())
+        for day, group in groupby(rows, key=lambda row: timezone.localdate(row.at))
     ]
 
 
 def _line(row: "RefusedCall", names: Names) -> RefusedCallLine:
     return RefusedCallLine(
-        clock=f"{row.at:%H:%M}",
+        clock=f"{timezone.localtime(row.at):%H:%M}",
         name=names.client(row.client_id),
         sentence=refusal_sentence(row.route, row.code, stream=row.stream, param=row.param),
         clause=row.clause,

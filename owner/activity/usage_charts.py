@@ -1,15 +1,17 @@
-"""Charts of what one app read on each day, against the daily limits of its grants."""
+"""Charts of what one app read on each day, against the daily limits of its grants.
+
+Days are in UTC, as limits count them.
+"""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from evidence.access.grant_states import CURRENT_STATES, state_of, with_grant_state
 from evidence.access.quotas import quotas_by_grant
 from evidence.access.scope import QuotaUsage
 from evidence.ledger.disclosures import DailyUse, daily_use
-from evidence.ledger.readings import last_days
 from evidence.models.accounts import OWNER_ID
 from evidence.models.grants import Grant
 from owner.activity.reading_text import activity_url
@@ -41,19 +43,19 @@ class UsageChart:
 
 def usage_charts(client_id: str, *, now: datetime) -> list[UsageChart]:
     """Return a chart for each daily limit; without any limit, one of all records. Three queries."""
-    since, _ = last_days(now, DAYS)
-    uses = daily_use(client_id, since=since)
+    first = now.astimezone(UTC).date() - timedelta(days=DAYS - 1)
+    uses = daily_use(client_id, since=datetime.combine(first, time.min, UTC))
     rows = with_grant_state(now).filter(package__owner_id=OWNER_ID, package__client_id=client_id)
     grants = list(rows.order_by("-issued_at", "grant_id"))
     quotas = quotas_by_grant([grant.pk for grant in grants], now=now)
     charts = [
-        _chart(client_id, _uses_of(grant, grants, uses), since.date(), grant=grant, quota=quota)
+        _chart(client_id, _uses_of(grant, grants, uses), first, grant=grant, quota=quota)
         for grant in grants
         if state_of(grant) in CURRENT_STATES and grant.extends_id is None
         for quota in quotas.get(grant.pk, [])
         if quota.period == "day"
     ]
-    return charts or [_chart(client_id, uses, since.date(), grant=_current(grants), quota=None)]
+    return charts or [_chart(client_id, uses, first, grant=_current(grants), quota=None)]
 
 
 def _current(grants: Iterable[Grant]) -> Grant | None:

@@ -104,8 +104,10 @@ class Command(BaseCommand):
             self.stdout.write("Nothing was shown.")
 
     def _totals(self, owner_id: str, options: Mapping[str, Any]) -> None:
-        since, until = last_days(timezone.now(), options["days"])
-        readings = list_readings(owner_id, since=since, until=until)
+        zone = get_or_create_owner(timezone.now()).time_zone
+        with timezone.override(zone):
+            since, until = last_days(timezone.now(), options["days"])
+            readings = list_readings(owner_id, since=since, until=until)
         names = Names(owner_id)
         for client_id, total in sum_by_client(readings).items():
             amount = f"{pluralize(total.records, 'record')} in {pluralize(total.answers, 'answer')}"

@@ -22,7 +22,7 @@ from evidence.ledger.checkpoints import create_checkpoint
 from evidence.ledger.disclosures import disclosures_of_record, read_disclosures
 from evidence.ledger.proof import verify_daily
 from evidence.ledger.shown_records import recount_shown_records
-from evidence.models.accounts import Client
+from evidence.models.accounts import Client, Owner
 from evidence.models.connections import Connection
 from evidence.storing.record_erasure import delete_record
 from owner.activity import activity_page
@@ -93,6 +93,22 @@ def test_readings_are_separated_by_pauses_and_days(
         "Bob read 1 message from Personal mail at 10:00, in one single record.",
         "Bob read 2 messages from Personal mail between 9:00 and 9:29, in two single records.",
     ]
+
+
+def test_days_and_times_are_in_the_zone_of_the_owner(
+    world: World, alice: Browser, time_machine: Traveller
+) -> None:
+    Owner.unscoped.update(time_zone="Asia/Tokyo")
+    for clock in ("14:50", "15:10"):
+        time_machine.move_to(f"2026-11-24T{clock}:00Z", tick=False)
+        world.get(RECORD, connection_id=PERSONAL)
+    page = alice.open(PAGE)
+    assert [said.split(" at ")[1] for said, _ in lines(alice)] == [
+        "0:10, in one single record.", "23:50, in one single record."
+    ]  # fmt: skip
+    assert "Wednesday, 25 November 2026" in page.text
+    assert len(lines(alice, f"{PAGE}?day=2026-11-25")) == 1
+    assert len(table(alice, day="2026-11-24")) == 1
 
 
 def test_an_answer_without_records_says_so(world: World, alice: Browser) -> None:
