@@ -96,11 +96,11 @@ def format_time(moment: datetime | None, *, never: str = "never") -> str:
 
 
 def to_local_time(moment: datetime) -> datetime:
-    """Return a moment in the owner's time zone, or in UTC at the ends of the calendar."""
+    """Return a moment in the owner's time zone; without a shift at the ends of the calendar."""
     try:
         return timezone.localtime(moment)
     except OverflowError:
-        return moment
+        return moment.replace(tzinfo=timezone.get_current_timezone())
 
 
 def state_badge(state: GrantState) -> SafeString:

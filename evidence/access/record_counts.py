@@ -95,9 +95,12 @@ def _visible_latest(
 
 
 COUNT_BY_MONTH: Final = """
--- Records per stream, connection and month, with the first and last time of each.
+-- Records per stream, connection and month, with the first and last time of each. In another time
+-- zone, the last day of the year 9999 could be in the year 10000, which Python does not know.
 -- Parameters: those of the rows. One query.
-SELECT u.number, u.connection_id, date_trunc('month', u.at AT TIME ZONE u.zone)::date AS month,
+SELECT u.number, u.connection_id, date_trunc(
+        'month', greatest('0001-01-02Z', least(u.at, '9999-12-30Z')) AT TIME ZONE u.zone
+    )::date AS month,
     count(*), min(u.at), max(u.at)
 FROM ({rows}) u GROUP BY 1, 2, 3 ORDER BY 1, 2, 3 NULLS LAST
 """

@@ -137,6 +137,21 @@ def test_events_are_in_the_month_of_the_owners_clock(world: World, alice: Browse
     assert "1 Friday 05:00\N{EN DASH}06:00 Budget" in page.text
 
 
+@pytest.mark.parametrize("zone", [NEW_YORK, TOKYO])
+def test_times_at_the_ends_of_the_calendar_break_no_page(
+    world: World, alice: Browser, zone: str
+) -> None:
+    world.put(*((PERSONAL, "messages", {"id": at[:4], "subject": "Lease", "received_at": at})
+                for at in ("0001-01-01T00:00:00Z", "9999-12-31T23:59:59Z")))  # fmt: skip
+    live_in(zone)
+
+    alice.http.defaults["HTTP_ACCEPT"] = "text/html"
+    pages = ("/", "/search?q=lease", f"/records/{PERSONAL}/messages/",
+             f"/records/{PERSONAL}/messages/9999", f"/records/{PERSONAL}/messages/0001",
+             "/day/9998-12-31", "/day/0002-01-01")  # fmt: skip
+    assert [alice.open(each).status for each in pages] == [200] * len(pages)
+
+
 def test_programs_read_utc_whatever_the_owner_lives_in(world: World) -> None:
     before = world.get("/v1/streams/messages/records", "bob", connection_id=PERSONAL).body
     live_in(TOKYO)
