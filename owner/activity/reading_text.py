@@ -46,7 +46,7 @@ class Names:
         clients = Client.unscoped.filter(owner_id=owner_id).order_by("display_name", "pk")
         self.clients = dict(clients.values_list("pk", "display_name"))
         rows = Connection.unscoped.filter(owner_id=owner_id).order_by("display_name", "pk")
-        self.connections = dict(rows.values_list("pk", "display_name"))
+        self.connections = {row.pk: row.label for row in rows}
 
     def client(self, client_id: str) -> str:
         """Return the name of an app; the owner has no id."""

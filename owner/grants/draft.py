@@ -224,11 +224,6 @@ class DraftForms:
         """Return whether no connection is selected."""
         return not self.draft.sources
 
-    @property
-    def expiry_value(self) -> str:
-        """Return the posted expiry."""
-        return str(self.terms.data.get(self.terms.add_prefix("expires"), ""))
-
 
 def is_form_field(sources: Iterable[GrantableSource], name: str) -> bool:
     """Return whether the forms over these sources have a field with that name."""

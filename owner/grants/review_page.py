@@ -5,18 +5,13 @@ It shows the client's identity, streams with counts, and what stays hidden.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from evidence.access.grant_text import quote_labels
-from evidence.models.accounts import OWNER_ID
 from owner.grants.access_request import LOOPBACK_HOSTS, AccessRequest, RequestedAccess
-from owner.grants.draft import DraftForms, SourceForms
-from owner.grants.grantable_sources import readable_connections
-from owner.grants.preview import PreviewsByForm, StreamPreview, preview_sources
-from owner.grants.stream_form import StreamForm
 from owner.permissions import with_security_headers
 from owner.setup_snippets import EVENTS, MCP, REST
 from owner.text import one_line
@@ -39,37 +34,22 @@ CLAIM_LABELS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Review:
-    """One rendering of the page. `signature` is empty while the form has errors."""
+    """One rendering of the page; `edit` is the context of its form."""
 
     access_request: AccessRequest
-    forms: DraftForms
     unknown_sources: Sequence[str]
     action_url: str
     hidden: Mapping[str, str]
-    error: str
-    form_token: str
-    signature: str
-
-
-@dataclass(frozen=True, slots=True)
-class StreamRow:
-    form: StreamForm
-    preview: StreamPreview | None
-
-
-@dataclass(frozen=True, slots=True)
-class SourceRow:
-    forms: SourceForms
-    streams: list[StreamRow]
+    edit: Mapping[str, Any]
 
 
 @with_security_headers
 def review_page(request: HttpRequest, review: Review) -> HttpResponse:
     """Render the page, with status 422 if an error must be corrected first."""
-    access_request, forms = review.access_request, review.forms
+    access_request = review.access_request
     client = access_request.client
-    previews = preview_sources(forms.draft.sources)
     context = {
+        **review.edit,
         "review": review,
         "client": client,
         "name": one_line(client.name) or client.client_id,
@@ -78,31 +58,13 @@ def review_page(request: HttpRequest, review: Review) -> HttpResponse:
         "redirect_target": describe_redirect(access_request),
         "resource": RESOURCE_LABELS[access_request.resource],
         "claims": [*_claims(access_request)],
-        "rows": source_rows(forms.sources, previews),
-        "terms": forms.terms,
-        "limits": forms.limits,
-        "max_usage": forms.limits.limits_text if forms.limits.has_valid_limits else "",
-        "sentences": [preview.words for preview in previews.values()],
-        "hidden_parts": [*describe_hidden(forms, previews)],
-        "expires": forms.terms.expiry_text if forms.terms.is_valid() else "",
         "once": any(detail.access_mode == "single_use" for detail in access_request.details),
     }
-    status = 422 if review.error else 200
+    status = 422 if review.edit["error"] else 200
     response = render(request, "owner/grants/review.html", context, status=status)
     response["Cache-Control"] = "private, no-store"
     response["X-Frame-Options"] = "DENY"
     return response
-
-
-def source_rows(sources: Sequence[SourceForms], previews: PreviewsByForm) -> list[SourceRow]:
-    """Combine the forms of each source with the previews of its streams."""
-    return [
-        SourceRow(
-            source,
-            [StreamRow(form, previews.get(str(form.prefix))) for form in source.draft.streams],
-        )
-        for source in sources
-    ]
 
 
 def is_verified(access_request: AccessRequest) -> bool:
@@ -166,19 +128,3 @@ def _detail_claims(detail: RequestedAccess) -> Iterator[tuple[str, str]]:
         duration = one_line(str(detail.retention.get("max_duration", "an unspecified time")))
         is_anonymized = str(detail.retention.get("on_expiry")) == "anonymize"
         yield "Copies", f"kept for {duration}, then {'anonymized' if is_anonymized else 'deleted'}"
-
-
-def describe_hidden(forms: DraftForms, previews: PreviewsByForm) -> Iterator[str]:
-    """Yield what stays hidden: records and fields, streams, and connections."""
-    for preview in previews.values():
-        if preview.hidden_text:
-            yield f"{preview.words.label}: {preview.hidden_text}"
-    selected: set[str] = set()
-    for source in forms.draft.sources:
-        selected.update(source.connection_ids)
-        excluded = [form.label for form in source.streams if form.terms is None and not form.errors]
-        if excluded:
-            yield f"{source.label}: all of {quote_labels(excluded)}"
-    others = [row.label for row in readable_connections(OWNER_ID) if row.pk not in selected]
-    if others:
-        yield f"Everything in {quote_labels(others)}"

@@ -9,11 +9,13 @@ import pytest
 from django.utils import timezone
 from selenium.webdriver import Chrome
 from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
 
 from evidence.access.grant_terms import StreamRequest
 from evidence.access.grants import GrantRequest, issue, register_client
+from evidence.access.quotas import list_quotas
 from evidence.access.tokens import create_token
-from evidence.models.grants import Package
+from evidence.models.grants import Grant, Package
 from tests.browser.chromium import (
     DESKTOP,
     PHONE,
@@ -106,6 +108,38 @@ def test_from_the_question_to_the_end_of_the_access(
     press(browser, "Disconnect")
     wait_for(browser, "Scribe is disconnected.")
     assert served.get(MESSAGES, token).error["code"] == "grant_revoked"
+
+
+def test_typing_a_limit_and_choosing_a_view_neither_bounce_nor_jump(
+    served: World, live_server: Any, browser: Chrome
+) -> None:
+    browser.get(question(live_server))
+    sign_in(browser)
+    wait_for(browser, "Scribe wants to read your records")
+    tick(browser, "Personal mail")
+    wait_for(browser, "It will read 6 records of Your messages and Threads.")
+    tick(browser, "Share only part")
+    browser.execute_script("window.stays = true; window.scrollTo(0, 300)")
+    browser.execute_script(
+        "[...document.querySelectorAll('button[name=pick]')]"
+        ".find(each => each.textContent === 'Envelope').click()"
+    )
+    wait_for(browser, "the fields Thread id, From name, From email, Labels")
+    assert browser.execute_script("return [window.stays, window.scrollY]") == [True, 300]
+
+    tick(browser, "Limits (optional)")
+    limit = browser.find_element(By.NAME, "limits-max_records_day")
+    limit.send_keys("50")
+    wait_for(browser, "at most 50 records per day per source")
+    assert browser.switch_to.active_element == limit
+    limit.send_keys("0", Keys.ENTER)
+    wait_for(browser, "at most 500 records per day per source")
+    limit.send_keys("0")
+    assert browser.execute_script("return window.stays")
+    press(browser, "Allow")
+
+    [grant] = Grant.unscoped.filter(package=allowed(browser))
+    assert [quota.most for quota in list_quotas(grant.pk, now=timezone.now())] == [5000]
 
 
 def test_an_answer_pressed_before_the_count_is_shown_again_without_scripts(

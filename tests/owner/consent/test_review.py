@@ -180,22 +180,24 @@ def world_label(connection_id: str, label: str) -> None:
 
 
 @pytest.mark.usefixtures("anything")
-def test_limits_are_reviewed_and_enforced(world: World, alice: Browser) -> None:
+def test_limits_and_expiry_apply_as_typed(world: World, alice: Browser) -> None:
     form = the_form(alice.open(ASK))
     form.tick("Bank account")
     shown = the_form(again(alice, form))
-    before = packages()
     shown.fill("limits-max_records_day", "3")
     shown.fill("limits-max_calls_minute", "100")
+    shown.fill("terms-expires", "7")
 
-    page = allow(alice, shown)
-    assert (page.status, packages()) == (422, before)
-    assert "Your changes updated the summary" in page.text
+    page = again(alice, shown)
     assert "Limit for each source: 100 calls per minute and 3 records per day" in page.text
-    approved = allow(alice, the_form(page))
+    assert "at most 100 calls per minute and 3 records per day per source" in page.text
+    approved = allow(alice, shown)
     token = token_of(Package.unscoped.get(pk=approved.text.split()[1]))
     listed = [world.get("/v1/streams/transactions/records", token).status for _ in range(2)]
     assert listed == [200, 429]
+    [grant] = Grant.unscoped.filter(package_id=approved.text.split()[1])
+    assert grant.expires_at is not None
+    assert grant.expires_at < dt.datetime.now(dt.UTC) + dt.timedelta(days=7, minutes=5)
 
 
 @pytest.mark.usefixtures("anything")
