@@ -149,8 +149,7 @@ def _newest_matches(leaves: Sequence[Leaf], searched: Sequence[VisibleRecords]) 
 
 
 COUNT_LIMIT = 10_000
-MAX_CANDIDATES_READ = 2_000
-"""Records in which a phrase or exact word is verified, about 0.2 ms each.
+"""Matches that are counted exactly; also the records in which a phrase or exact word is verified.
 
 With more candidates the count is a lower bound, and recall is incomplete if a page is not full.
 """
@@ -241,17 +240,16 @@ def _search_page(
 ) -> SearchResult:
     plans = plan_queries(query, searched)
     from_text = needs_text_check(query, plans)
-    counted_to = SCORE_ALL_MAX if from_text else COUNT_LIMIT
-    matches = Matches(plans, counted_to=counted_to, newest=page.newest_first)
+    matches = Matches(plans, counted_to=COUNT_LIMIT, newest=page.newest_first)
     read = _verified_hits(query, matches, page, from_text=from_text)
     counted = page.counted or read.counted if from_text else None
-    count, exact = counted or (min(matches.count, counted_to), matches.count <= counted_to)
+    count, exact = counted or (matches.count, matches.count <= COUNT_LIMIT)
     page_hits, is_full = read.hits[: page.limit], len(read.hits) > page.limit
     return SearchResult(
         hits=page_hits,
         has_more=is_full or not read.exhausted,
         cursor_state=_page_end_encoder(page_hits, any_word=any_word, counted=counted),
-        count=count,
+        count=min(count, COUNT_LIMIT),
         lower_bound=not exact,
         complete=read.complete and (read.exhausted or is_full),
         any_word=any_word,
@@ -277,13 +275,13 @@ def _verified_hits(
 ) -> VerifiedPage:
     """Read candidates until the page is full. A first page of verified hits reads on to count them."""
     max_hits = page.limit + 1
-    max_read = MAX_CANDIDATES_READ if from_text else max_hits
+    max_read = COUNT_LIMIT + 1 if from_text else max_hits
     is_first = page.after is None
     hits: list[Hit] = []
     builder = HitBuilder(query)
     read, count, complete = 0, 0, True
     for batch in matches.batches(limit=max_read, after=page.after, size=CANDIDATE_BATCH_SIZE):
-        found = [hit for hit in map(builder.to_hit, batch) if hit is not None]
+        found = builder.to_hits(batch)
         read, count = read + len(batch), count + len(found)
         if len(hits) < max_hits:
             hits.extend(found[: max_hits - len(hits)])

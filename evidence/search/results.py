@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import zip_longest
 from typing import Any, Final, Protocol, TypeAlias
 
 from evidence.access.ranking.matches import HitPosition, Match, Matches
@@ -10,10 +11,11 @@ from evidence.access.ranking.vectors import NearestPassage, StreamKey
 from evidence.access.records import VisibleRecord, VisibleRecords
 from evidence.declarations.values import field_text
 from evidence.search.analysis.highlighter import Passage, best_passages
-from evidence.search.analysis.matcher import is_written_in, needs_verification, verify
+from evidence.search.analysis.matcher import is_written_in, needs_verification
 from evidence.search.analysis.query_tree import Leaf, Node, Not, Or, Query
 from evidence.search.analysis.text_matches import find_matches
 from evidence.search.analysis.tokenizer import UNITS_PER_TEXT, WorkLimit
+from evidence.search.analysis.verifier import Verifier
 from evidence.search.query_planner import plan_queries
 
 
@@ -109,7 +111,8 @@ class HitBuilder:
     query: Query
     _checks: WorkLimit = field(default_factory=lambda: WorkLimit(WORK_PER_SEARCH))
     _excerpts: WorkLimit = field(default_factory=lambda: WorkLimit(WORK_PER_SEARCH))
-    _unread: list[HitKey] = field(default_factory=list)
+    _unread: list[Match] = field(default_factory=list)
+    _verifiers: dict[tuple[str, ...], Verifier] = field(default_factory=dict)
 
     @property
     def exhausted(self) -> bool:
@@ -120,18 +123,31 @@ class HitBuilder:
         """Whether every text was read far enough to decide."""
         return not self._unread
 
-    def to_hit(self, match: Match) -> Hit | None:
-        """Return the hit, or None if its text does not satisfy the query."""
-        languages = match.record.connection.languages
-        hit = Hit(match.visible, match.record, self.query, match.rank, work=self._excerpts)
-        if not needs_verification(self.query, languages=languages):
-            return hit
-        with self._checks.share(max_units=UNITS_PER_TEXT // 4) as part:
-            texts = dict(visible_texts(match))
-            verified = verify(texts, self.query, languages=languages, work=part)
-        if part.exhausted:
-            self._unread.append(hit.key)
-        return hit if verified else None
+    def to_hits(self, matches: Sequence[Match]) -> list[Hit]:
+        """Return the hits, without the matches whose texts do not satisfy the query."""
+        unverified: dict[tuple[str, ...], list[Match]] = {}
+        for match in matches:
+            languages = match.record.connection.languages
+            if needs_verification(self.query, languages=languages):
+                unverified.setdefault(languages, []).append(match)
+        dropped = {id(match) for group in unverified.items() for match in self._dropped(*group)}
+        return [
+            Hit(match.visible, match.record, self.query, match.rank, work=self._excerpts)
+            for match in matches
+            if id(match) not in dropped
+        ]
+
+    def _dropped(self, languages: tuple[str, ...], matches: Sequence[Match]) -> Iterator[Match]:
+        """Yield the matches that do not satisfy the query, and those that were not read."""
+        if languages not in self._verifiers:
+            self._verifiers[languages] = Verifier(self.query, languages=languages)
+        texts = [dict(visible_texts(match)) for match in matches]
+        verified = self._verifiers[languages].verify_all(texts, work=self._checks)
+        for match, is_verified in zip_longest(matches, verified):
+            if is_verified is None:
+                self._unread.append(match)
+            if not is_verified:
+                yield match
 
 
 def visible_texts(match: RecordOfStream) -> Iterator[tuple[str, str]]:
@@ -261,7 +277,7 @@ def _is_absent(leaf: Leaf, searched: Sequence[VisibleRecords]) -> bool:
     builder = HitBuilder(Query(leaf))
     matches = Matches(plans, counted_to=MAX_CANDIDATES_READ)
     candidates = matches.page(limit=MAX_CANDIDATES_READ + 1)
-    if any(builder.to_hit(match) for match in candidates):
+    if builder.to_hits(candidates):
         return False
     return builder.complete and len(candidates) <= MAX_CANDIDATES_READ
 

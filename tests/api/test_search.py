@@ -214,7 +214,7 @@ def test_hostile_text_does_not_hide_a_phrase_of_another_record(
 ) -> None:
     for number in range(3):
         world.put((WORK, "messages", {"id": f"h{number}", "received_at": "2026-06-01T00:00:00Z",
-            "subject": "the deposit transfer", "body_text": "1.5-2/3 " * 300_000}))  # fmt: skip
+            "subject": "the deposit transfer", "body_text": "1.5-2/deposit " * 300_000}))  # fmt: skip
     answer = world.get(SEARCH, "bob", q='"transfer the deposit"')
     assert answer.ids == ["m2"]
     assert answer.body["meta"]["recall"]["complete"] is False
@@ -310,7 +310,7 @@ def test_more_candidates_than_are_read_give_a_lower_bound(
 ) -> None:
     world.put(*((PERSONAL, "messages", {"id": f"p{n}", "received_at": "2026-05-01T00:00:00Z",
                  "subject": "Blue kettle"}) for n in range(12)))  # fmt: skip
-    monkeypatch.setattr(lexical, "MAX_CANDIDATES_READ", 9)
+    monkeypatch.setattr(lexical, "COUNT_LIMIT", 9)
 
     body = world.get("/v1/search", q='"blue kettle"', limit=4).body
 
@@ -324,7 +324,7 @@ def test_no_hit_among_the_candidates_read_is_no_proof_of_absence(
     world.put(*((PERSONAL, "messages", {"id": f"p{n}", "received_at": "2026-05-01T00:00:00Z",
                  "subject": "A kettle"}) for n in range(12)))  # fmt: skip
     complete = world.get("/v1/search", q='"=A+"', limit=4).body
-    monkeypatch.setattr(lexical, "MAX_CANDIDATES_READ", 9)
+    monkeypatch.setattr(lexical, "COUNT_LIMIT", 9)
 
     stopped = world.get("/v1/search", q='"=A+"', limit=4).body
 

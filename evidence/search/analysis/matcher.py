@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -69,7 +69,7 @@ def needs_verification(query: Query, *, languages: tuple[str, ...]) -> bool:
         for leaf in query.negative_leaves()
     )
     return excluded or any(
-        leaf.exact or _is_ordered(leaf, languages=languages) for leaf in query.positive_leaves()
+        leaf.exact or is_ordered(leaf, languages=languages) for leaf in query.positive_leaves()
     )
 
 
@@ -109,12 +109,17 @@ def verify(
                 break
         if work.exhausted:
             return False
-    return _is_satisfied(query.root, states)
+    return is_satisfied(query.root, {leaf: state.matched for leaf, state in states.items()})
 
 
 def term_filter(patterns: Sequence[Pattern]) -> TermFilter:
     """Return a filter that accepts every term that a step of the patterns can take."""
-    term_sets = [step.terms for pattern in patterns for step in pattern.steps]
+    return merge_filters(step.terms for pattern in patterns for step in pattern.steps)
+
+
+def merge_filters(term_sets: Iterable[TermSet]) -> TermFilter:
+    """Return a filter that accepts every term of the term sets."""
+    term_sets = list(term_sets)
     return TermFilter(
         frozenset(term for terms in term_sets if not terms.prefix for term in terms.terms),
         tuple({term for terms in term_sets if terms.prefix for term in terms.terms}),
@@ -169,7 +174,7 @@ class _LeafState:
 
     def __init__(self, leaf: Leaf, *, languages: tuple[str, ...]) -> None:
         self.pattern = compile_leaf(leaf, languages=languages)
-        self._is_ordered = _is_ordered(leaf, languages=languages)
+        self._is_ordered = is_ordered(leaf, languages=languages)
         self.matched = False
         self._seen: set[TermSet] = set()
         self.start_text()
@@ -192,17 +197,19 @@ class _LeafState:
         )
 
 
-def _is_ordered(leaf: Leaf, *, languages: tuple[str, ...]) -> bool:
+def is_ordered(leaf: Leaf, *, languages: tuple[str, ...]) -> bool:
+    """Return whether the words of a leaf must follow one another."""
     return leaf.phrase and not compile_leaf(leaf, languages=languages).atomic
 
 
-def _is_satisfied(node: Node, states: Mapping[Leaf, _LeafState]) -> bool:
+def is_satisfied(node: Node, matched: Mapping[Leaf, bool]) -> bool:
+    """Return whether a node is satisfied, given which leaves matched."""
     match node:
         case Leaf():
-            return states[node].matched
+            return matched[node]
         case Not():
-            return not _is_satisfied(node.node, states)
+            return not is_satisfied(node.node, matched)
         case And():
-            return all(_is_satisfied(child, states) for child in node.nodes)
+            return all(is_satisfied(child, matched) for child in node.nodes)
         case Or():
-            return any(_is_satisfied(child, states) for child in node.nodes)
+            return any(is_satisfied(child, matched) for child in node.nodes)

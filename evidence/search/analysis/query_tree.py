@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -112,6 +112,12 @@ class TermSet(NamedTuple):
 
     terms: tuple[str, ...]
     prefix: bool = False
+
+    def accepts(self, terms: Sequence[str]) -> bool:
+        """Return whether a token with these terms matches."""
+        if self.prefix:
+            return any(term.startswith(self.terms) for term in terms)
+        return not set(self.terms).isdisjoint(terms)
 
 
 class PatternGroup(NamedTuple):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from itertools import chain
@@ -62,13 +62,14 @@ class WorkLimit:
 
 # Texts, and runs without white space, are analyzed in blocks of at most this many code points, so
 # that no single call into C blocks other threads for long.
-_BLOCK_CHARS = 65_536
-_CHUNK = re.compile(rf"\S{{1,{_BLOCK_CHARS}}}")
+BLOCK_CHARS = 65_536
+_CHUNK = re.compile(rf"\S{{1,{BLOCK_CHARS}}}")
 _SPACE = re.compile(r"\s")
 
 # "1 234,50 €": a no-break space between digits groups them. An invisible joiner of the same width
 # replaces it, and folding removes the joiner.
-_GROUPING_SPACE = re.compile(r"(?<=[0-9])[\u00a0\u202f\u2009](?=[0-9]{3}(?![0-9]))")
+_GROUPING_SPACES = "\u00a0\u202f\u2009"
+_GROUPING_SPACE = re.compile(rf"(?<=[0-9])[{_GROUPING_SPACES}](?=[0-9]{{3}}(?![0-9]))")
 _JOINER = "\u2060"
 # Characters after a space that decide whether it groups digits.
 _GROUP_CONTEXT = 4
@@ -80,7 +81,7 @@ _CACHED_FILTERS = 16
 def tokenize(text: str, *, languages: tuple[str, ...]) -> Iterator[Token]:
     """Yield all tokens of `text` ordered by start; at equal starts, the longest first."""
     analyzer, position = _analyzer(languages), 0
-    for offset, block in _blocks(text):
+    for offset, block in split_blocks(text):
         for match in _CHUNK.finditer(block):
             chunk = analyzer.chunk(match.group())
             for token in chunk.tokens:
@@ -100,12 +101,12 @@ def find_tokens(
 
     With `start`, begin at the first white space from there, and count positions from that.
     """
-    cache = _match_cache(languages, term_filter)
+    cache = match_cache(languages, term_filter)
     space = _SPACE.search(text, start) if start else None
     # Positions and units share one number because nearly all of the time goes into this loop.
     total, limit = 0, work.left * UNIT
     try:
-        for offset, block in _blocks(text, space.end() if space else start):
+        for offset, block in split_blocks(text, space.end() if space else start):
             for match in _CHUNK.finditer(block):
                 matches = cache[match.group()]
                 if isinstance(matches, int):
@@ -125,10 +126,10 @@ def term_frequencies(text: str, *, languages: tuple[str, ...]) -> tuple[dict[str
 
     Two CJK characters count as one word of length.
     """
-    terms_of = _analyzer(languages).terms.__getitem__
+    terms_of = chunk_terms(languages).__getitem__
     counts: Counter[str] = Counter()
     chunk_count = 0
-    for _, block in _blocks(text):
+    for _, block in split_blocks(text):
         chunks = block.split()
         chunk_count += len(chunks)
         counts.update(chain.from_iterable(map(terms_of, chunks)))
@@ -136,9 +137,14 @@ def term_frequencies(text: str, *, languages: tuple[str, ...]) -> tuple[dict[str
 
 
 @lru_cache(maxsize=_CACHED_FILTERS)
-def _match_cache(languages: tuple[str, ...], term_filter: TermFilter) -> MatchCache:
-    # One page of results looks for the same terms in many texts.
+def match_cache(languages: tuple[str, ...], term_filter: TermFilter) -> MatchCache:
+    """Return the matches of chunks; one page of results looks for the same terms in many texts."""
     return MatchCache(_analyzer(languages), term_filter=term_filter)
+
+
+def chunk_terms(languages: tuple[str, ...]) -> Mapping[str, Iterable[str]]:
+    """Return the terms and length marks of every chunk."""
+    return _analyzer(languages).terms
 
 
 @lru_cache(maxsize=_CACHED_LANGUAGE_SETS)
@@ -146,10 +152,10 @@ def _analyzer(languages: tuple[str, ...]) -> ChunkAnalyzer:
     return ChunkAnalyzer(languages)
 
 
-def _blocks(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
+def split_blocks(text: str, start: int = 0) -> Iterator[tuple[int, str]]:
     """Yield offset and text of each block, cut at white space where possible."""
     while start < len(text):
-        end = start + _BLOCK_CHARS
+        end = start + BLOCK_CHARS
         block = _join_digit_groups(text, start, end)
         if end < len(text):
             block = block[: _last_word_start(block)]
@@ -161,7 +167,7 @@ def _join_digit_groups(text: str, start: int, end: int) -> str:
     """Return `text[start:end]` with joiners in place of the no-break spaces that group digits."""
     context = max(0, start - 1)
     around = text[context : end + _GROUP_CONTEXT]
-    if not around.isascii():
+    if any(space in around for space in _GROUPING_SPACES):
         around = _GROUPING_SPACE.sub(_JOINER, around)
     return around[start - context : end - context]
 
